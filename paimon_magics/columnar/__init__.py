@@ -1,3 +1,3 @@
-"""Kernels over Arrow columns: bucket hashes, merging and folding rows of one key, casts as Java's,
-deletion vectors, footers and bounds of files. pyarrow and numpy only; nothing is opened here.
+"""Kernels over Arrow columns: bucket hashes, merging and folding rows of one key, Java's casts,
+deletion vectors, footers and bounds of files. They use pyarrow and numpy, and open no files.
 """

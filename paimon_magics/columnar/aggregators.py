@@ -24,18 +24,18 @@ __all__ = ["Aggregator", "ColumnFunction", "aggregator"]
 
 @dataclass(frozen=True)
 class ColumnFunction:
-    """An aggregate function of a column; `options` are those of `fields.<column>.…`, without it."""
+    """A column's aggregate function; `options` are its `fields.<column>.…` without that prefix."""
 
     name: str
     options: Mapping[str, str] = field(default_factory=dict)
 
     def flag(self, key: str) -> bool:
-        """A boolean option."""
+        """The value of a boolean option; false by default."""
         return self.options.get(key, "false").lower() == "true"
 
 
 class Aggregator:
-    """Folds the values of one key's column. `reset` begins another key."""
+    """Folds the values of a column, one key at a time. `reset` begins the next key."""
 
     def __init__(self, column: str, data_type: pa.DataType, function: ColumnFunction) -> None:
         self.column = column
@@ -45,16 +45,16 @@ class Aggregator:
         self.initialised = False
 
     def reset(self) -> None:
-        """Begin another key."""
+        """Begin the next key."""
         self.initialised = False
 
     def agg(self, accumulator: Any, value: Any) -> Any:
-        """The accumulator with one more value."""
+        """The accumulator with `value` folded in."""
         found, self.initialised = _AGG[self.function.name](self, accumulator, value)
         return found
 
     def agg_reversed(self, accumulator: Any, value: Any) -> Any:
-        """The accumulator with a value that is older than what it has."""
+        """The accumulator with a value folded in that is older than those it has."""
         if self.function.name in ("collect", "first_value", "first_non_null_value"):
             if self.function.name == "collect":
                 return self.agg(accumulator, value)
@@ -64,7 +64,7 @@ class Aggregator:
         return self.agg(value, accumulator)
 
     def retract(self, accumulator: Any, value: Any) -> Any:
-        """The accumulator without a value. Raises JobError where the function can't."""
+        """The accumulator with `value` taken back. Raises JobError where the function can't."""
         if self._ignores_retracts:
             return accumulator
         found = _RETRACT.get(self.function.name)
@@ -78,7 +78,7 @@ class Aggregator:
 
 
 def aggregator(column: str, data_type: pa.DataType, function: ColumnFunction) -> Aggregator:
-    """The aggregator of a column. Raises UnsupportedStatementError for functions not offered."""
+    """The aggregator of a column. Raises UnsupportedStatementError for unsupported functions."""
     if function.name not in _AGG:
         raise UnsupportedStatementError(
             f"The aggregate function '{function.name}' of `{column}` is not offered for reading.",
@@ -91,7 +91,7 @@ _Step = Callable[[Aggregator, Any, Any], tuple[Any, bool]]
 
 
 def _of_two(combine: Callable[[Aggregator, Any, Any], Any]) -> _Step:
-    """A function that a NULL does not change."""
+    """A step that calls `combine` for two values; where one is NULL, the other is the result."""
 
     def step(one: Aggregator, accumulator: Any, value: Any) -> tuple[Any, bool]:
         if accumulator is None or value is None:
@@ -105,7 +105,8 @@ _BITS = {"int8": 7, "int16": 15, "int32": 31, "int64": 63}
 
 
 def _exact(one: Aggregator, value: Any) -> Any:
-    """A number that fits its type: Java's exact arithmetic throws, decimals become NULL."""
+    """The value, rounded to the column's type. For overflow an integer raises JobError, as Java's
+    exact arithmetic throws; a decimal becomes NULL."""
     bits = _BITS.get(str(one.type))
     if bits is not None:
         if not -(1 << bits) <= value < 1 << bits:
@@ -202,7 +203,8 @@ def _mapped(one: Aggregator, accumulator: Any, value: Any) -> Any:
 
 
 def _mapped_by_time(one: Aggregator, accumulator: Any, value: Any) -> Any:
-    """Of each key the value whose text in the field `ts-field` is greatest; NULL takes it away."""
+    """Keep each map key's struct with the greatest text in the field `ts-field`, by default the
+    last field. A NULL in place of a struct removes the key."""
     fields = one.type.item_type
     field = one.function.options.get("ts-field") or fields.field(fields.num_fields - 1).name
     merged = dict(accumulator)
@@ -218,12 +220,12 @@ def _mapped_by_time(one: Aggregator, accumulator: Any, value: Any) -> Any:
 
 
 def _java(text: str) -> bytes:
-    """A text as Java compares it: by its UTF-16 units."""
+    """A sort key for a text in Java's order, which is by UTF-16 units."""
     return text.encode("utf-16-be")
 
 
 def _nested_partly(one: Aggregator, accumulator: Any, value: Any) -> tuple[Any, bool]:
-    """Rows with the same `nested-key` become one, of the last values that are not NULL."""
+    """Merge rows with the same `nested-key` into one of their last values that are not NULL."""
     if value is None:
         return accumulator, True
     keys = _nested_keys(one)
@@ -324,7 +326,7 @@ _AGG: dict[str, _Step] = {
 
 
 def _order(value: Any) -> Any:
-    """What compares as Paimon compares: texts by their bytes, NaN above all."""
+    """A sort key for Paimon's order: texts by their bytes, NaN above all numbers."""
     if isinstance(value, str):
         return value.encode()
     if isinstance(value, float):

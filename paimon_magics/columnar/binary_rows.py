@@ -1,11 +1,11 @@
-"""Columns out of serialised `BinaryRow`s: partitions, keys and statistics in manifests.
+"""Decodes serialised `BinaryRow`s into columns: partitions, keys and statistics in manifests.
 
 A serialised row is four bytes with the number of its fields, then the bytes of Java's `BinaryRow`:
 one byte of row kind and the null bits, rounded up to eight bytes; one eight-byte slot per field; a
 variable part. Sources: `SerializationUtils`, `BinaryRow`, `AbstractBinaryWriter`.
 
-Promises: a column at a time, no per-row Python but for decimals beyond 18 digits. Does not promise:
-arrays, maps and rows inside of rows (statistics of such columns are NULL).
+It decodes a column at a time, without Python code for each row except for decimals beyond 18
+digits. It does not decode arrays, maps and rows inside of rows (Paimon has no statistics of them).
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ _Bools = npt.NDArray[np.bool_]
 def decode_rows(rows: pa.Array, types: Sequence[pa.DataType]) -> list[pa.Array]:
     """The fields of every row, as one array per field.
 
-    `rows` is a binary or large binary array without NULLs whose rows all have `types` as their
-    fields. Fields of other kinds than numbers, texts, bytes, dates and times come back as NULLs.
+    `rows` is a binary or large binary array without NULLs; the fields of every row have the types
+    `types`. Fields other than booleans, numbers, texts, bytes, dates and times become NULLs. Raises
+    ValueError where a row is NULL.
     """
     if rows.null_count:
         raise ValueError("a serialised row can't be NULL")
@@ -43,7 +44,7 @@ def decode_rows(rows: pa.Array, types: Sequence[pa.DataType]) -> list[pa.Array]:
 
 
 class _Layout:
-    """Where the bytes of each row are."""
+    """The bytes of all rows, and where each row and its slots begin in them."""
 
     def __init__(self, rows: pa.Array, fields: int) -> None:
         rows = rows.cast(pa.large_binary())
@@ -68,7 +69,7 @@ class _Layout:
         return self.base + self._slots + 8 * position
 
     def words(self, starts: _Ints) -> _Ints:
-        """The eight bytes from each start, little-endian."""
+        """The eight bytes from each start, as a little-endian number."""
         gathered = self.data[starts[:, None] + np.arange(8)]
         found: _Ints = np.ascontiguousarray(gathered).view("<i8").reshape(-1)
         return found
@@ -139,7 +140,7 @@ def _texts(layout: _Layout, position: int, nulls: _Bools, data_type: pa.DataType
     slots = layout.slot(position)
     words = layout.words(slots)
     mark = (words >> 56) & 0xFF
-    inline = mark >= 0x80  # up to seven bytes lie in the slot itself
+    inline = mark >= 0x80  # up to seven bytes are in the slot itself
     starts = np.where(inline, slots, layout.base + (words >> 32))
     lengths = np.where(nulls, 0, np.where(inline, mark & 0x7F, words & 0xFFFFFFFF))
     ends = np.cumsum(lengths)

@@ -1,8 +1,9 @@
-"""Rows of changes as `$binlog` shows them: before and after of an update in one row.
+"""Packs rows of changes for `$binlog`, which shows an update's before and after in one row.
 
-On a -U the next row of the split, whatever it is, becomes the row's kind and its second value; a
-last -U stays alone. Arrays are offsets over the values as they are: nothing is copied but the
-sequence numbers. Source: `PackChangelogReader`, `BinlogTable.BinlogRead`.
+A -U is packed with the next row of the split, whatever that is: the packed row has the kind of the
+second row, and arrays with the values of both. A last -U stays alone. The arrays are offsets over
+the existing values, so that only sequence numbers are copied. Source: `PackChangelogReader`,
+`BinlogTable.BinlogRead`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ UPDATE_BEFORE = 1  # Paimon's `RowKind`: +I 0, -U 1, +U 2, -D 3
 
 
 def single_rows(columns: Iterable[pa.Array], rows: int) -> list[pa.Array]:
-    """Every value in an array of its own."""
+    """The columns with each value in an array of its own; `rows` is their length."""
     offsets = np.arange(rows + 1, dtype=np.int32)
     return [_lists(column, offsets) for column in columns]
 
@@ -27,10 +28,10 @@ def single_rows(columns: Iterable[pa.Array], rows: int) -> list[pa.Array]:
 def pack_updates(
     batches: Iterable[tuple[npt.NDArray[np.int8], list[pa.Array]]], singles: int = 0
 ) -> Iterator[tuple[npt.NDArray[np.int8], list[pa.Array]]]:
-    """Kinds and columns of one split, in its order, packed; batches in, batches out.
+    """Pack the batches (kinds, columns) of one split, which come and go in its order.
 
-    The first `singles` columns stay single values: the first row's. A -U at the end of a batch
-    waits for the next one.
+    The first `singles` columns stay single values: those of the first row. A -U at the end of a
+    batch is packed with the first row of the next batch.
     """
     waiting: tuple[npt.NDArray[np.int8], list[pa.Array]] | None = None
     for kinds, columns in batches:
@@ -55,10 +56,10 @@ def pack_updates(
 
 
 def _starts(kinds: npt.NDArray[np.int8]) -> npt.NDArray[np.int64]:
-    """Where packed rows begin. Of -U rows in a row, every second one is taken by the one before."""
+    """Where packed rows begin. In a series of -U rows, each even one belongs to the one before."""
     before = kinds == UPDATE_BEFORE
     rows = np.arange(len(kinds))
-    # How many -U rows in a row end just before each row.
+    # The length of the series of -U rows that ends just before each row.
     other = np.where(before, -1, rows)
     last_other = np.maximum.accumulate(np.concatenate([[-1], other[:-1]]))
     run = rows - 1 - last_other

@@ -1,11 +1,11 @@
-"""Paimon's bucket of each row, a column at a time and equal to Java's to the bit.
+"""Computes Paimon's bucket of each row, a column at a time and bit for bit equal to Java's.
 
 Java hashes the bytes of a `BinaryRow` of the bucket key columns with 32-bit Murmur3 (seed 42) and
-takes `abs(hash % buckets)`. The layout is the one of `BinaryRow` and `AbstractBinaryWriter`: one
+takes `abs(hash % buckets)`. The layout is that of `BinaryRow` and `AbstractBinaryWriter`: one
 byte of row kind and the null bits, rounded up to eight bytes; one eight-byte slot per field; then a
 variable part. The hash is `MurmurHashUtils.hashBytesByWords`; `mod` is `ModBucketFunction`.
 
-Promises: no per-row Python. Does not promise: HIVE's bucket function, or key types that Paimon
+No Python code runs for each row. HIVE's bucket function is not supported, nor are types that Paimon
 refuses as keys (arrays, maps, rows).
 """
 
@@ -44,9 +44,9 @@ def default_bucket(columns: Sequence[pa.Array], buckets: int) -> npt.NDArray[np.
 
 
 def mod_bucket(column: pa.Array, buckets: int) -> npt.NDArray[np.int32]:
-    """The bucket under `bucket-function.type=mod`: one INT or BIGINT key column.
+    """The bucket of every row under `bucket-function.type=mod`, with one INT or BIGINT key column.
 
-    A NULL counts as 0: Java reads the slot of the binary row, which is zero there.
+    A NULL counts as 0: Java reads the slot of the binary row, which is zero for NULL.
     """
     values = pc.fill_null(column, 0).to_numpy().astype(np.int64)
     found: npt.NDArray[np.int32] = np.mod(values, buckets).astype(np.int32)
@@ -94,7 +94,7 @@ def _write_field(
 
 
 def _fixed_width(column: pa.Array) -> npt.NDArray[np.generic]:
-    """The values as the numbers Java stores; NULLs hold anything."""
+    """The values as the numbers that Java stores; places of NULLs have any number."""
     data_type = column.type
     if pa.types.is_timestamp(data_type):
         millis = column.view(pa.int64()) if data_type.unit == "ms" else None
@@ -245,8 +245,8 @@ def _lay_out(
 
 
 def _murmur3(flat: _Bytes, sizes: _Ints) -> npt.NDArray[np.int32]:
-    """Murmur3-32 of each row's words. Rows are taken longest first, so that every round works on
-    a prefix of them."""
+    """Murmur3-32 of each row's words. Rows are sorted by length, longest first, so that every round
+    works on a prefix of them."""
     words = flat.view("<u4")
     counts = sizes // 4
     starts = np.cumsum(counts) - counts

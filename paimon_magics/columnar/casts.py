@@ -1,7 +1,7 @@
-"""Values of one type as values of another, as Paimon reads files of before a column's type changed.
+"""Casts the values of files that are older than a change of a column's type, as Paimon does.
 
-Source: `CastExecutors` and its rules. Casts between an instant and anything else depend on the time
-zone of the machine that reads, as do texts read as times; they have no rule here.
+Source: `CastExecutors` and its rules. Casts between an instant and any other type depend on the
+time zone of the machine that reads, as do casts of texts to times; they have no rules here.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ _SHOWN_MAX = 60
 
 
 class UnreadableValueError(JobError):
-    """A stored value that can't be read as the type that its column has now; `value` is its text,
-    `column` the column's name."""
+    """A stored value that can't be cast to its column's present type. `value` is its text, `column`
+    the column's name."""
 
     def __init__(self, value: str, column: str, stored: AtomicType, wanted: AtomicType) -> None:
         self.value, self.column, self.stored, self.wanted = value, column, stored, wanted
@@ -57,7 +57,7 @@ class UnreadableValueError(JobError):
         super().__init__(told.message, hint=told.hint)
 
     def of_file(self, path: str, table: str) -> JobError:
-        """The same, which says where the value lies; `table` is the table's name in SQL."""
+        """The same error with the path of the value's file; `table` is the table's name in SQL."""
         from paimon_magics.statements.types.type_text import to_spark_sql
 
         stored, wanted = to_spark_sql(self.stored), to_spark_sql(self.wanted)
@@ -71,7 +71,7 @@ class UnreadableValueError(JobError):
 
 
 def can_cast(stored: AtomicType, wanted: AtomicType) -> bool:
-    """Whether `cast_values` gives what Paimon gives, whatever the machine's time zone is."""
+    """Whether `cast_values` can cast as Paimon does, whatever the machine's time zone is."""
     if _same(stored, wanted):
         return True
     families = _family(stored), _family(wanted)
@@ -83,10 +83,10 @@ def can_cast(stored: AtomicType, wanted: AtomicType) -> bool:
 def cast_values(
     array: pa.Array, stored: AtomicType, wanted: AtomicType, target: pa.DataType, column: str
 ) -> pa.Array:
-    """`array` of the type `stored` as `wanted`, whose Arrow type is `target`.
+    """`array` cast from the type `stored` to `wanted`, whose Arrow type is `target`.
 
-    A decimal that does not fit is NULL. Raises UnreadableValueError for a text that can't be read
-    as the new type, where Paimon fails, too.
+    A decimal that does not fit becomes NULL. Raises UnreadableValueError for a value that can't be
+    cast, such as a text that is no number; Paimon fails there, too.
     """
     if _same(stored, wanted):
         return array
@@ -105,7 +105,7 @@ def _same(stored: AtomicType, wanted: AtomicType) -> bool:
 
 
 def _each(array: pa.Array, target: pa.DataType, change: Callable[[Any], object]) -> pa.Array:
-    """`change` of every value; each distinct one is asked for once."""
+    """Apply `change` to every value, calling it once for each distinct value."""
     if not len(array):
         return pa.array([], type=target)
     encoded = array.dictionary_encode()
@@ -127,8 +127,8 @@ def _unsafe(
 def _truncated(
     array: pa.Array, stored: AtomicType, wanted: AtomicType, target: pa.DataType
 ) -> pa.Array:
-    """Java's narrowing of floating-point numbers: towards zero, NaN to 0, to the nearest INT or
-    BIGINT; what is smaller takes the low bits of an INT."""
+    """Java's narrowing of floating-point numbers to integers: towards zero, NaN to 0, and numbers
+    out of range to the nearest INT or BIGINT. Smaller types take the low bits of that INT."""
     values = np.nan_to_num(
         np.asarray(pc.fill_null(array, 0.0)).astype(np.float64),
         nan=0.0,
@@ -146,7 +146,7 @@ def _truncated(
 
 
 def _fitting(value: decimal.Decimal, wanted: AtomicType) -> decimal.Decimal | None:
-    """Half-up, and NULL where the value does not fit: `Decimal.fromBigDecimal`."""
+    """The value rounded half-up; None where it does not fit. Java: `Decimal.fromBigDecimal`."""
     precision, scale = wanted.parameters
     with decimal.localcontext() as context:
         context.prec = 400
@@ -167,7 +167,7 @@ def _to_decimal(
     def change(value: Any) -> decimal.Decimal | None:
         match value:
             case float():
-                # A FLOAT becomes a DOUBLE first, whose digits count.
+                # A FLOAT becomes a DOUBLE first, and the digits of that count.
                 text = java_float(float(np.float32(value)) if single else value)
                 if text in ("NaN", "Infinity", "-Infinity"):
                     raise ValueError(text)
@@ -200,7 +200,7 @@ def _from_decimal(
     precision, scale = stored.parameters
 
     def nearest(value: decimal.Decimal) -> float:
-        # Up to 18 digits Java divides; beyond, the text is read.
+        # Up to 18 digits Java divides; for more it parses the text.
         return int(value.scaleb(scale)) / 10.0**scale if precision <= 18 else float(value)
 
     return pc.cast(_each(array, pa.float64(), nearest), target, safe=False)
@@ -231,7 +231,10 @@ def _text_to_text(
 
 
 def _shaped_text(texts: pa.Array, wanted: AtomicType) -> pa.Array:
-    """As long as CHAR is, and as VARCHAR may be: `BinaryStringUtils.toCharacterString`."""
+    """Texts cut to the length of CHAR or VARCHAR, and padded for CHAR.
+
+    Java: `BinaryStringUtils.toCharacterString`.
+    """
     if wanted.name == "STRING":
         return texts
     (length,) = wanted.parameters
@@ -242,7 +245,10 @@ def _shaped_text(texts: pa.Array, wanted: AtomicType) -> pa.Array:
 def _to_binary(
     array: pa.Array, stored: AtomicType, wanted: AtomicType, target: pa.DataType
 ) -> pa.Array:
-    """As long as BINARY is, and as VARBINARY may be: `BinaryStringUtils.toBinaryString`."""
+    """Bytes cut to the length of BINARY or VARBINARY, and padded for BINARY.
+
+    Java: `BinaryStringUtils.toBinaryString`.
+    """
     plain = array.cast(pa.binary())
     if wanted.name == "BYTES":
         return plain.cast(target)
@@ -262,7 +268,7 @@ _BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
 def _text_to_integer(
     array: pa.Array, stored: AtomicType, wanted: AtomicType, target: pa.DataType
 ) -> pa.Array:
-    """`BinaryStringUtils.toLong`: what follows a point is cut off."""
+    """As `BinaryStringUtils.toLong`: digits after the point are cut off."""
     limit = 1 << (_BITS[wanted.name] - 1)
 
     def read(text: str) -> int:
@@ -306,7 +312,7 @@ def _text_to_boolean(
 def _text_to_date(
     array: pa.Array, stored: AtomicType, wanted: AtomicType, target: pa.DataType
 ) -> pa.Array:
-    """`DateTimeUtils.parseDate`: a whole number is a count of days since 1970."""
+    """As `DateTimeUtils.parseDate`: a whole number counts days since 1970-01-01."""
 
     def read(text: str) -> datetime.date:
         if re.fullmatch(r"-?\d+", text, re.ASCII):

@@ -1,8 +1,8 @@
-"""Deletion vectors: which rows of a file are deleted, out of the bytes of an index file.
+"""Decodes deletion vectors: the deleted rows of a data file, from the bytes of an index file.
 
 Layouts: 32 bits, Paimon's own (`BitmapDeletionVector`: magic number, one roaring bitmap); 64 bits,
 Iceberg's (`Bitmap64DeletionVector`: magic number, roaring bitmaps by their high 32 bits). Bitmaps
-are in the portable format of the Roaring project's specification, and read here without a library.
+are in the portable format of the Roaring project's specification, and decoded without a library.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 __all__ = ["deleted_rows"]
 
-_MAGIC_32 = 1581511376  # big-endian, as all of this layout
-_MAGIC_64 = 1681511377  # little-endian, as all of that layout
+_MAGIC_32 = 1581511376  # stored big-endian
+_MAGIC_64 = 1681511377  # stored little-endian
 _COOKIE_WITHOUT_RUNS = 12346
 _COOKIE_WITH_RUNS = 12347
 _NO_OFFSETS_MAX = 4
@@ -26,10 +26,11 @@ _Rows = npt.NDArray[np.int64]
 
 
 def deleted_rows(body: bytes, length: int) -> _Rows:
-    """The deleted rows' positions, sorted.
+    """The positions of the deleted rows, sorted.
 
-    `body` are the bytes at a deletion vector's offset, `length` what its metadata says of it: four
-    bytes of size, the vector, four bytes of checksum. Raises ValueError for damaged ones.
+    `body` has the bytes from a deletion vector's offset on: four bytes of size, the vector, four
+    bytes of checksum. `length`, the length in its metadata, is not used. Raises ValueError for a
+    damaged vector.
     """
     if len(body) < 8:
         raise ValueError("it is too short")
@@ -57,7 +58,7 @@ def _bitmaps(data: bytes) -> _Rows:
 
 
 def _bitmap(data: bytes, position: int) -> tuple[_Rows, int]:
-    """One roaring bitmap and where it ends."""
+    """The numbers of the roaring bitmap at a position, and where it ends."""
     (cookie,) = struct.unpack_from("<I", data, position)
     position += 4
     runs = np.zeros(0, dtype=np.uint8)
@@ -75,7 +76,7 @@ def _bitmap(data: bytes, position: int) -> tuple[_Rows, int]:
     headers = np.frombuffer(data, "<u2", 2 * count, position).reshape(count, 2)
     position += 4 * count
     if not len(runs) or count >= _NO_OFFSETS_MAX:
-        position += 4 * count  # where each container is: they follow each other
+        position += 4 * count  # the containers' offsets, not needed: they follow each other
     parts = []
     for index in range(count):
         base = int(headers[index, 0]) << 16

@@ -1,4 +1,4 @@
-"""Whether rows of a block are equal, column by column."""
+"""Compares rows of a block, column by column."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ _Ints = npt.NDArray[np.int64]
 
 
 def same_rows(columns: Sequence[pa.Array], first: _Ints, second: _Ints) -> npt.NDArray[np.bool_]:
-    """For each pair of places, whether the rows there are equal in all columns.
+    """For each pair of places in `first` and `second`, whether the rows there are equal in all
+    columns.
 
-    NULL equals NULL and NaN equals NaN, as in Java's `Objects.equals`.
+    NULL equals NULL and NaN equals NaN, as in Java's `Objects.equals`. Columns of FLOAT and DOUBLE
+    are compared by their bits.
     """
     same = np.ones(len(first), dtype=bool)
     for column in columns:

@@ -1,8 +1,8 @@
-"""Columns of files of an older schema as columns of the schema that is read, by field id.
+"""Converts columns of files of an older schema to those of the schema that is read, by field id.
 
-A `Field` is a column, or a part of one, with its id and its type. What was renamed keeps its id;
-what was dropped and added again has another one; what a file lacks is NULL; what had another type
-is cast (`casts`). Source: Paimon's `SchemaEvolutionUtil`.
+A `Field` is a column, or a part of one, with its id and type. A renamed field keeps its id. One
+that was dropped and added again has another id. A field that a file lacks is NULL. A field that had
+another type is cast (`casts`). Source: Paimon's `SchemaEvolutionUtil`.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ __all__ = ["Field", "can_evolve", "evolved"]
 
 @dataclass(frozen=True)
 class Field:
-    """A column or a part of one: an array's element, a map's key and value, a struct's fields.
+    """A column or a part of one: an array's element, a map's key or value, a struct's field.
 
-    `type` is the Arrow type, `atomic` Paimon's type of what has no parts.
+    `type` is the Arrow type, `atomic` Paimon's type of a field without parts.
     """
 
     id: int
@@ -34,12 +34,12 @@ class Field:
 
     @property
     def is_struct(self) -> bool:
-        """Whether `parts` are found by their ids."""
+        """Whether it is a struct, whose `parts` are found by their ids."""
         return bool(pa.types.is_struct(self.type))
 
 
 def can_evolve(stored: Field, wanted: Field) -> bool:
-    """Whether `evolved` gives exactly the values that Paimon gives."""
+    """Whether `evolved` returns exactly Paimon's values for these fields."""
     if wanted.is_struct and stored.is_struct:
         by_id = {part.id: part for part in stored.parts}
         return all(
@@ -60,9 +60,9 @@ def can_evolve(stored: Field, wanted: Field) -> bool:
 
 
 def evolved(array: pa.Array, stored: Field | None, wanted: Field, rows: int) -> pa.Array:
-    """`array` as Paimon reads it for the wanted field; NULLs where nothing is stored.
+    """`array` as Paimon reads it for the wanted field; `rows` NULLs where nothing is stored.
 
-    Names of parts may differ from Paimon's in files of any writer; they come out as wanted.
+    Writers may name parts differently from Paimon; the result has the wanted names.
     """
     if stored is None:
         return pa.nulls(rows, wanted.type)
@@ -107,7 +107,7 @@ def _rebuilt(array: pa.Array, children: Sequence[pa.Array], data_type: pa.DataTy
 
 
 def _differ(stored: Field, wanted: Field) -> bool:
-    """Whether values must be cast, or parts be found by their ids or named anew."""
+    """Whether values must be cast, or parts matched by id or renamed."""
     if stored.is_struct and wanted.is_struct:
         known = [(part.id, part.name) for part in stored.parts]
         if known != [(part.id, part.name) for part in wanted.parts]:
@@ -126,7 +126,7 @@ def _same_type(one: AtomicType | None, other: AtomicType | None) -> bool:
 
 
 def _as_declared(array: pa.Array, data_type: pa.DataType) -> pa.Array:
-    """Values of a file, which may have another Arrow type than the column's own, as that one."""
+    """A file's values in the column's own Arrow type; the file may use another for it."""
     if array.type == data_type:
         return array
     types = pa.types

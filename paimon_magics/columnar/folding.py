@@ -1,9 +1,9 @@
-"""The merge engines: rows of one key, in their order, into one.
+"""The merge engines: they merge the rows of one key, in their order, into one row.
 
-Whatever can be told by the place of a row, of a value or of the last value that is not NULL is told
-for all keys at once. Only keys with several rows in tables with sequence groups or aggregate
-functions are folded row by row. Sources: `DeduplicateMergeFunction`, `FirstRowMergeFunction`,
-`PartialUpdateMergeFunction`, `AggregateMergeFunction`, `ReducerMergeFunctionWrapper`.
+Engines that only choose rows, or the last value that is not NULL, work on all keys at once. Only
+keys with several rows in tables with sequence groups or aggregate functions are folded row by row.
+Sources: `DeduplicateMergeFunction`, `FirstRowMergeFunction`, `PartialUpdateMergeFunction`,
+`AggregateMergeFunction`, `ReducerMergeFunctionWrapper`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ _Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class SequenceGroup:
-    """`fields.<columns>.sequence-group`: members change only with columns that are not older."""
+    """`fields.<columns>.sequence-group`: a row changes `members` only where its `columns` are not
+    older than those of the record."""
 
     columns: tuple[str, ...]
     members: tuple[str, ...]
@@ -47,11 +48,11 @@ class MergeRule:
     """How the rows of a key become one.
 
     `engine` is Paimon's name. `functions` are the aggregate functions of the columns that have one.
-    `removes_on_delete`: a delete ends all that was before. `removing_groups` are columns of
-    sequence groups for which it does so. `in_key_order`: rows come out in the order of their keys.
-    `looks_up`: compactions merge what they read with the result of those before, wherever that
-    lies, so that rows of higher levels are in those of lower ones (Paimon's `LookupMergeFunction`);
-    rows have LEVEL then.
+    With `removes_on_delete`, a -D removes the record so far. `removing_groups` are columns of
+    sequence groups for which a -D does so. With `in_key_order`, results are in the order of keys.
+    With `looks_up`, compactions merge rows with the key's earlier result on whatever level, so that
+    rows of lower levels include those of higher levels (Paimon's `LookupMergeFunction`); the rows
+    then have the column LEVEL.
     """
 
     engine: str
@@ -66,7 +67,7 @@ class MergeRule:
 
 
 def merge_rows(groups: Groups, rule: MergeRule) -> Iterator[pa.RecordBatch]:
-    """One row for each key, or none; raises JobError for rows that the engine does not take."""
+    """One row for each key, or none. Raises JobError for rows that the engine can't merge."""
     if rule.looks_up:
         groups = groups.of_latest_levels()
     match rule.engine:
@@ -94,7 +95,7 @@ def _kept(groups: Groups, rows: _Ints, rule: MergeRule) -> Iterator[pa.RecordBat
 
 
 def _last_values(groups: Groups, rule: MergeRule) -> pa.RecordBatch:
-    """Of each column the last value that is not NULL, since the last delete that removed all."""
+    """The last value of each column that is not NULL, since the last -D that removed the record."""
     kinds = groups.kinds()[groups.order]
     retracts = is_retract(kinds)
     alone = groups.alone
@@ -114,7 +115,7 @@ def _last_values(groups: Groups, rule: MergeRule) -> pa.RecordBatch:
                 "that says what they do.",
                 hint="Set 'ignore-delete' or 'partial-update.remove-record-on-delete' to 'true'.",
             )
-        # A row that takes something back has no values to give, unless it begins the record.
+        # A retract row gives no values, unless it begins the record.
         used = ~retracts
         used[since] = True
         added = np.add.reduceat(~retracts, groups.starts) > 0
@@ -142,7 +143,7 @@ def _last_values(groups: Groups, rule: MergeRule) -> pa.RecordBatch:
 
 
 def _folded(groups: Groups, rule: MergeRule) -> pa.RecordBatch:
-    """Row by row, where a key has several."""
+    """Merge row by row, for keys with several rows."""
     schema = groups.slices[0].schema
     names = [name for name in schema.names if name not in (SEQUENCE, KIND)]
     folder = (
@@ -169,7 +170,7 @@ def _folded(groups: Groups, rule: MergeRule) -> pa.RecordBatch:
             results[name].append(value)
         results[KIND].append(kind)
         results[SEQUENCE].append(values[SEQUENCE][place - 1])
-    # Folded rows go behind all others, and each key takes its own.
+    # Folded rows are appended to the others, and each key takes its row.
     sources = groups.order[groups.starts].copy()
     sources[several] = groups.stored_rows + np.arange(len(several))
     taken = pa.array(sources)
@@ -331,7 +332,7 @@ class _PartialUpdate:
                 self._row[place] = aggregate.retract(self._row[place], value)
 
     def _is_not_older(self, values: list[Any], group: tuple[int, ...]) -> bool:
-        """Whether the group's columns of a row are at least those that are kept; NULL is least."""
+        """Whether a row's columns of the group are not less than the record's; NULL is least."""
         for place in group:
             new, old = values[place], self._row[place]
             if new == old:

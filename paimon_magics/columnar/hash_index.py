@@ -1,11 +1,11 @@
-"""Buckets of a table with dynamic buckets: which key hash lives where, and where a new one goes.
+"""Assigns key hashes to buckets in a table with dynamic buckets.
 
 Every bucket of such a table has an index file of the hashes of its keys (`HashIndexFile`: 32-bit
-integers, big-endian). A hash that is in one of them stays in that bucket for good; a new one goes
-to a bucket that is not full, or opens another. Rules: Paimon's `PartitionIndex` and
+integers, big-endian). A hash in an index file stays in that bucket for good. A new hash goes to a
+bucket that is not full, or opens a new bucket. Rules: Paimon's `PartitionIndex` and
 `SimpleHashBucketAssigner`.
 
-Several assigners may work on one partition at once: each answers for the hashes that
+Several assigners may work on one partition at once. Each is responsible for the hashes that
 `assigner_of` gives it, and puts new ones only into buckets of its own (`bucket % assigners`).
 """
 
@@ -36,7 +36,7 @@ class TooManyBucketsError(ValueError):
 
 
 def assigner_of(hashes: Hashes, assigners: int) -> npt.NDArray[np.int32]:
-    """Which of `assigners` answers for each hash."""
+    """The assigner, of `assigners`, that is responsible for each hash."""
     remainders = np.fmod(hashes.astype(np.int64), assigners)
     found: npt.NDArray[np.int32] = np.abs(remainders).astype(np.int32)
     return found
@@ -48,16 +48,16 @@ def decode_hashes(content: bytes) -> Hashes:
 
 
 def encode_hashes(hashes: Hashes) -> bytes:
-    """An index file of these hashes, each once."""
+    """The content of an index file with these hashes, each once."""
     return np.unique(hashes).astype(">i4").tobytes()
 
 
 class PartitionBuckets:
-    """The buckets of one partition as one assigner sees them.
+    """The buckets of one partition, for one assigner.
 
-    `known` is every bucket with the hashes in it. `rows_per_bucket` is the option
+    `known` has every bucket with its hashes. `rows_per_bucket` is the option
     `dynamic-bucket.target-row-num`, `buckets_max` is `dynamic-bucket.max-buckets` (-1 for no
-    limit). Memory is 8 bytes for each hash that the assigner answers for.
+    limit). It takes 8 bytes of memory for each hash that the assigner is responsible for.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class PartitionBuckets:
         buckets = self._known(unique)
         new = np.flatnonzero(buckets < 0)
         if len(new):
-            # In the order in which they came, as Paimon would.
+            # In the order of the rows, as in Paimon.
             new = new[np.argsort(first[new], kind="stable")]
             buckets[new] = self._placed(unique[new])
             added = np.sort(new)
@@ -127,14 +127,14 @@ class PartitionBuckets:
                 f"all {self._limit} buckets have {self._rows_per_bucket:,} rows; raise "
                 "'dynamic-bucket.target-row-num'"
             )
-        # Past the limit buckets grow evenly; Paimon picks one at random.
+        # Beyond the limit buckets grow evenly; Paimon picks one at random.
         placed[start:] = owned[
             np.abs(np.fmod(hashes[start:].astype(np.int64), 65_537)) % len(owned)
         ]
         return placed
 
     def _rooms(self) -> Iterator[tuple[int, int]]:
-        """Buckets of this assigner that take more rows, with how many: open ones, then new ones."""
+        """This assigner's buckets with room, and for how many rows: existing buckets, then new."""
         for bucket in sorted(self._sizes):
             if self._sizes[bucket] < self._rows_per_bucket:
                 yield bucket, self._rows_per_bucket - self._sizes[bucket]
@@ -143,8 +143,9 @@ class PartitionBuckets:
                 yield bucket, self._rows_per_bucket
 
     def _remember(self, hashes: Hashes, buckets: Buckets) -> None:
-        """Runs of sorted hashes, each more than twice as long as the next: few look-ups, and a
-        hash is merged only a logarithmic number of times."""
+        """Add a run of sorted hashes, and merge runs until each is more than twice as long as the
+        next. So there are few runs to search, and a hash is merged a logarithmic number of times.
+        """
         self._runs.append((hashes, buckets))
         while len(self._runs) > 1 and len(self._runs[-2][0]) <= 2 * len(self._runs[-1][0]):
             last = self._runs.pop()

@@ -1,8 +1,8 @@
 """Python stages over a frame whose columns have any names.
 
 `DataFrame.mapInArrow` asks its frame for each column by its name as an expression, in which a dot
-means a field of a struct: `a.b` is not found, or is another value. Such frames go to their tasks
-under other names, and get theirs back there.
+means a field of a struct: `a.b` is not found, or gives another value. The columns of such frames
+are renamed for the way to the tasks, which restore the names.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Work = Callable[["Iterator[pa.RecordBatch]"], "Iterator[pa.RecordBatch]"]
 
 
 def map_in_arrow(frame: DataFrame, work: Work, schema: StructType | str) -> DataFrame:
-    """`frame.mapInArrow(work, schema)`, for columns of any names."""
+    """Return `frame.mapInArrow(work, schema)`; the columns may have any names."""
     names = frame.columns
     if not any("." in name or "`" in name for name in names):
         return frame.mapInArrow(work, schema)
@@ -32,7 +32,7 @@ def map_in_arrow(frame: DataFrame, work: Work, schema: StructType | str) -> Data
 
 @dataclass(frozen=True)
 class _UnderNames:
-    """The work on batches whose columns get these names back."""
+    """Runs `work` on batches whose columns it renames to `names` first."""
 
     work: Work
     names: tuple[str, ...]

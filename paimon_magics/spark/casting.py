@@ -1,8 +1,8 @@
-"""A query's rows brought into a table's columns: order, types, defaults, and what may not be NULL.
+"""Casts a query's rows to a table's columns: order, types, defaults, NOT NULL and lengths.
 
-Everything is an expression in the JVM, so that a VALUES list is checked while Spark folds it,
-before any job starts, and a SELECT while it runs. Casts are ANSI casts whatever the session says,
-as in Paimon's connector: a value that does not fit fails, it never becomes NULL.
+Everything is an expression in the JVM. So a VALUES list is checked while Spark folds it, before any
+job starts; a SELECT is checked while it runs. Casts are ANSI casts whatever the session is set to,
+as in Paimon's connector: a value that does not fit fails and never becomes NULL.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from paimon_magics.statements.queries.query_text import with_markers_apart
 __all__ = ["CHECK_FAILED", "partition_values", "project", "type_text"]
 
 CHECK_FAILED = "paimon-magics:"
-"""How the messages begin that our own checks raise inside Spark."""
+"""The prefix of the messages that our own checks raise inside Spark."""
 
 _DAY_MS = 24 * 3600 * 1000
 
@@ -51,14 +51,14 @@ def project(
     constants: Mapping[str, str | None],
     only: str | None = None,
 ) -> DataFrame:
-    """`frame` as rows of the table with `columns`; `sources` says where each one comes from.
+    """Return `frame` as rows of a table with `columns`; `sources` gives the source of each column.
 
-    `constants` are the values of the PARTITION clause, as `partition_values` gives them. `only`
-    names the single column of the table that is wanted. Raises InvalidValueError for a column
-    whose type can't be cast at all.
+    `constants` are the values of the PARTITION clause, as `partition_values` returns them. `only`
+    names the one column to return; None returns all. Raises InvalidValueError for a column whose
+    type can't be cast at all.
     """
     names = list(frame.columns)
-    # A query may name two columns alike; the target's are unique, and Spark's errors tell them.
+    # A query's column names may repeat. The target's are unique, and Spark's errors show them.
     targets = {
         source.position: column.name
         for column, source in zip(columns, sources, strict=True)
@@ -85,7 +85,7 @@ def project(
         try:
             return frame.select(*(_checked_column(cast) for cast in casts))
         except AnalysisException:
-            # Which column it was is asked only now: each question takes Spark some milliseconds.
+            # Look for the column only now: each attempt takes Spark some milliseconds.
             for cast in casts:
                 _check_cast(frame, cast)
             raise
@@ -93,7 +93,8 @@ def project(
 
 @dataclass(frozen=True)
 class _Cast:
-    """A column of the table: its cast value, the value before, and where that comes from."""
+    """A column of the table: the cast value to store, the value before the cast, and the name of
+    its source for messages."""
 
     column: Column
     stored: SparkColumn
@@ -107,15 +108,15 @@ def partition_values(
     """The values of PARTITION items `(column, SQL text)` as text that casts back to the same value.
 
     Spark evaluates them without a job, with `parameters` bound. None is NULL. Raises what Spark
-    raises for a text that is no constant or does not fit the column's type, and InvalidValueError
-    for a value that the column would cut: the partition of another one would be meant.
+    raises for a text that is not a constant or does not fit the column's type. Raises
+    InvalidValueError for a value that the column would cut, which would name another partition.
     """
     if not items:
         return {}
     with _ansi(spark):
         # Each constant is cast to its column's type first: '01' for an INT column is 1.
         named = ", ".join(f"({sql}) AS c{position}" for position, (_, sql) in enumerate(items))
-        # Of a local relation, which Spark folds: a SELECT without FROM runs as a job.
+        # FROM a local relation, which Spark folds: a SELECT without FROM runs as a job.
         asked = with_markers_apart(f"SELECT {named} FROM {_ONE_ROW}")
         row = spark.sql(asked, args=dict(parameters))
         _check_exact(row, [column for column, _ in items])
@@ -149,8 +150,8 @@ def _text(value: SparkColumn, column: Column) -> SparkColumn:
 
 
 def _number_of_time(frame: DataFrame, column: Column) -> SparkColumn:
-    """The input for a column; for one of Paimon's TIME, which counts milliseconds, of Spark's TIME,
-    which becomes a number of seconds."""
+    """The input for a column. For a column of Paimon's TIME, a value of Spark's TIME becomes
+    milliseconds (its cast to DECIMAL gives seconds)."""
     value = F.col(quoted(column.name))
     match column.type:
         case AtomicType(name="TIME") if frame.schema[column.name].dataType.typeName() == "time":
@@ -163,7 +164,7 @@ def _cast(value: SparkColumn, column: Column, *, plain: bool) -> SparkColumn:
         # Paimon puts the default in place of every NULL, an explicit one too.
         value = F.coalesce(value, F.expr(column.default).cast(spark_type(column.type)))
     if plain and column.default is None and _is_plain(column.type):
-        # As text, so that Spark's error can tell which column the value was for.
+        # As SQL text, so that Spark's error names the column.
         wanted = spark_type(column.type).simpleString()
         return F.expr(f"CAST({quoted(column.name)} AS {wanted})")
     return value.cast(spark_type(column.type))
@@ -197,7 +198,8 @@ def _checked_column(cast: _Cast) -> SparkColumn:
 
 
 def _checked(value: SparkColumn, data_type: DataType, place: str) -> SparkColumn:
-    """The value, which fails where its type does not hold it: NULLs and lengths, at every level."""
+    """The value with checks that fail where its type can't hold it: NULL, length and TIME's range,
+    at every level of nesting."""
     checked = _checked_inside(value, data_type, place)
     if data_type.nullable:
         return checked
@@ -238,7 +240,7 @@ def _checked_inside(value: SparkColumn, data_type: DataType, place: str) -> Spar
 
 
 def _is_limited(data_type: DataType) -> bool:
-    """Whether some value of the right Spark type can't be stored as it is."""
+    """Whether some value of the corresponding Spark type can't be stored unchanged."""
     return not data_type.nullable or _is_limited_inside(data_type)
 
 
@@ -255,8 +257,8 @@ def _is_limited_inside(data_type: DataType) -> bool:
 
 
 def _within_length(value: SparkColumn, data_type: AtomicType, place: str) -> SparkColumn:
-    """CHAR(n) and VARCHAR(n) as Spark's write-side checks: too many trailing spaces are cut, other
-    characters are refused, CHAR is padded."""
+    """The checks of CHAR(n) and VARCHAR(n), as Spark's own on writes: surplus trailing spaces are
+    cut, other surplus characters are refused, CHAR is padded."""
     match data_type:
         case AtomicType(name="CHAR" | "VARCHAR" as name, parameters=(length,)):
             too_long = F.when(
@@ -292,7 +294,7 @@ def _failure(message: SparkColumn) -> SparkColumn:
 
 
 def type_text(data_type: DataType) -> str:
-    """A type as messages name it."""
+    """The name of a type in messages."""
     match data_type:
         case AtomicType(name=name, parameters=parameters) if parameters:
             return f"{name}({', '.join(map(str, parameters))})"
@@ -302,7 +304,7 @@ def type_text(data_type: DataType) -> str:
 
 @contextmanager
 def _ansi(spark: SparkSession) -> Iterator[None]:
-    """Casts that are built in here are ANSI casts."""
+    """Casts that are built in the body are ANSI casts."""
     before = spark.conf.get(_ANSI, "true") or "true"
     if before == "true":
         yield

@@ -1,4 +1,4 @@
-"""A frame of a table together with rows that are here already."""
+"""Combines a table's frame with rows that Python already has, as Arrow."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["rows_with_keys", "with_rows", "without_keys"]
 
 
 def with_rows(spark: SparkSession, frame: DataFrame, rows: pa.Table) -> DataFrame:
-    """The frame's rows and then the others, in the frame's columns and types."""
+    """The frame's rows followed by `rows`, with the frame's columns and types."""
     more = frame_of_rows(spark, rows.select(frame.columns))
     columns = [
         F.col(quoted(field.name)).cast(field.dataType).alias(field.name)
@@ -28,12 +28,12 @@ def with_rows(spark: SparkSession, frame: DataFrame, rows: pa.Table) -> DataFram
 
 
 def without_keys(spark: SparkSession, frame: DataFrame, keys: pa.Table) -> DataFrame:
-    """The frame's rows whose values of the columns of `keys`, never NULL, are not among these."""
+    """The frame's rows whose key is not in `keys`. Key columns are never NULL."""
     return _joined(spark, frame, keys, "left_anti")
 
 
 def rows_with_keys(spark: SparkSession, frame: DataFrame, keys: pa.Table) -> pa.Table:
-    """The frame's rows whose values are among these: a job."""
+    """The frame's rows whose key is in `keys`. Runs a job."""
     return _joined(spark, frame, keys, "left_semi").toArrow()
 
 

@@ -1,4 +1,4 @@
-"""Spark's exceptions as errors of ours: which name, which value, where in the user's text."""
+"""Translates Spark's exceptions into our errors, with names, values and places in the statement."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from paimon_magics.tables.stores.corruption import damaged
 
 __all__ = ["translate"]
 
-# Classes of SQLSTATE: a value that can't be what is asked of it.
+# The SQLSTATE class for values that don't fit.
 _DATA_EXCEPTION = "22"
 _INVALID_VALUE = ("INCOMPATIBLE_DATA_FOR_TABLE", "CAST_OVERFLOW_IN_TABLE_INSERT")
-# What Spark advises its own developers, or says in every such message.
+# Advice to Spark's developers, or boilerplate of every such message.
 _CHATTER = re.compile(
     r"\s(?:Please,? |If necessary |If you did not |To tolerate |For more information|Search path: |"
     r"Verify the spelling|1\) You can set ).*$",
     re.DOTALL,
 )
-# Spark's own next step, at the end of its message.
+# Spark's own advice at the end of a message.
 _ADVICE = re.compile(r"(?<=[.:)\]\w]) ((?:Use|Add|Rewrite) .*)$", re.DOTALL)
 _QUERY_WORDS = ("SELECT", "WITH", "VALUES", "TABLE", "FROM", "EXPLAIN")
 _TRY = {
@@ -82,10 +82,10 @@ def translate(
     original_position: Callable[[int], int] | None = None,
     spark_text: str | None = None,
 ) -> PaimonMagicsError:
-    """The error of ours for what Spark raised; the cause stays attached by `raise … from`.
+    """Return our error for what Spark raised; callers attach the cause with `raise … from`.
 
     `statement` is the user's text, `spark_text` the text that Spark was given, and
-    `original_position` maps an offset in that text to the user's.
+    `original_position` maps an offset in `spark_text` to one in `statement`.
     """
     if isinstance(error, PaimonMagicsError):
         return error
@@ -102,7 +102,7 @@ def translate(
     if of_task is not None:
         return of_task
     if condition in _MISREAD and statement is not None and position is not None:
-        # Spark names a word of the text that it was given, which may be none of the user's.
+        # Spark names a word of the text that it was given; the user may not have written it.
         return misread(statement, position, "" if condition == "PARSE_SYNTAX_ERROR" else message)
     if condition.startswith("PARSE_") or condition == "INVALID_SQL_SYNTAX":
         return StatementSyntaxError(message, hint=_CORRECT, **place)
@@ -114,10 +114,10 @@ def translate(
     if is_data or kind in _INVALID_VALUE:
         return _invalid_value(error, condition, parameters, message, statement, position)
     unread = _UNREAD.search(str(error))
-    if unread is not None:  # within others, where Arrow is asked for
+    if unread is not None:  # inside other messages, where rows are fetched as Arrow
         return damaged(f"The file {unread[1]}", _reason(error))
     if condition == "PATH_NOT_FOUND" and spark_text is not None:
-        # A table's files were looked for when its frame was made: this path is in the statement.
+        # A table's files were checked when its frame was made, so the statement names this path.
         return UnknownNameError(
             f"There is no file or folder `{parameters.get('path', '')}`.",
             hint="Check the path.",
@@ -134,7 +134,8 @@ def translate(
 def _wrong_name(
     kind: str, parameters: dict[str, str], message: str, place: dict[str, Any]
 ) -> PaimonMagicsError | None:
-    """A column, function, type, parameter, setting or table that Spark does not know."""
+    """The error for a column, function, type, parameter, setting or table that Spark does not know;
+    None for other conditions."""
     match kind:
         case _ if kind.startswith(("UNRESOLVED_COLUMN", "UNRESOLVED_USING_COLUMN")):
             said = f"There is no column {parameters.get('objectName', '')}."
@@ -181,7 +182,7 @@ def _invalid_value(
     statement: str | None,
     position: int | None,
 ) -> InvalidValueError:
-    """A value that an expression, or a column, can't take: which, where, and what to do."""
+    """The error for a value that an expression or a column can't take: which, where, what to do."""
     message, advice = _advised(_misfit(error, condition, parameters, message))
     message = message[:1].upper() + message[1:]
     fragment = _fragment(error)
@@ -199,7 +200,7 @@ def _invalid_value(
 
 
 def _writes(statement: str) -> bool:
-    """Whether it is none that only reads."""
+    """Whether the statement does more than read."""
     try:
         words = [token.upper for token in tokenize(statement)]
     except StatementSyntaxError:
@@ -228,7 +229,8 @@ def _wrong_type(kind: str, parameters: dict[str, str], place: dict[str, Any]) ->
 
 
 def _misfit(error: BaseException, condition: str, parameters: dict[str, str], message: str) -> str:
-    """Which value does not fit which column, where Spark says so."""
+    """The message for a value that does not fit its column, where Spark names them; else
+    `message`."""
     value = parameters.get("expression") or parameters.get("value")
     wanted = parameters.get("targetType", "").strip('"')
     if condition.startswith("NUMERIC_VALUE_OUT_OF_RANGE"):
@@ -244,7 +246,7 @@ def _misfit(error: BaseException, condition: str, parameters: dict[str, str], me
 
 
 def _fragments(error: BaseException) -> list[str]:
-    """The texts of the expressions that Spark names."""
+    """The texts of the expressions in the error's query context."""
     if not isinstance(error, PySparkException):
         return []
     try:
@@ -266,7 +268,7 @@ def _sql_state(error: BaseException) -> str:
 
 
 def _cast_column(error: BaseException) -> str | None:
-    """The table's column whose cast failed: `casting` names it in the text of the cast."""
+    """The table's column whose cast failed. Casts that `casting` builds as text name it."""
     for fragment in _fragments(error):
         found = _CAST_OF_COLUMN.match(fragment)
         if found is not None:
@@ -297,7 +299,7 @@ def _message(error: BaseException) -> str:
 
 
 def _cause(error: BaseException, message: str) -> str:
-    """A Python task's own error line, where there is one."""
+    """The error line of the Python task that failed; without one the message, shortened."""
     found = _PYTHON_ERROR.findall(str(error))
     if found:
         return str(found[-1]).strip()
@@ -313,7 +315,7 @@ def _check_failed(message: str) -> InvalidValueError:
 
 
 def _proposal(wanted: str, proposal: str) -> str:
-    """The column that was meant, of those that Spark proposes; or that texts stand in quotes."""
+    """A hint with the likely column among those that Spark proposes, or that texts need quotes."""
     names = [name.strip() for name in proposal.split(",") if name.strip()]
     last = {name.rpartition("`.`")[2].strip("`"): name for name in reversed(names)}
     meant = likely_meant(wanted.rpartition("`.`")[2].strip("`"), last)
@@ -349,7 +351,7 @@ def _context_offset(error: BaseException, spark_text: str) -> int | None:
         contexts = error.getQueryContext()
         for context in contexts:
             start = context.startIndex()
-            # A context inside a view's own text has offsets of that text, not of ours.
+            # A context in the text of a view has offsets in that text, not in ours.
             if not context.objectName() and 0 <= start < len(spark_text):
                 return int(start)
     except Exception:

@@ -1,8 +1,8 @@
-"""The rows of a folded VALUES list, fetched as Arrow without a Spark job.
+"""Fetches the rows of a folded VALUES list as Arrow without a Spark job.
 
-Spark hands a local relation's rows to `collect` as they are, while `toArrow` runs a job for them.
-Python's values of the plain types are exact but for instants, which come as whole microseconds.
-Nested types are fetched by `toArrow`; VARIANT is not offered, see `variants`.
+`collect` returns a local relation's rows without a job, while `toArrow` runs one. Python's values
+of the atomic types are exact, except those of TIMESTAMP_LTZ; they are fetched as microseconds since
+the epoch. Nested types are fetched by `toArrow`. VARIANT is not supported here, see `variants`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NESTED = (spark_types.ArrayType, spark_types.MapType, spark_types.StructType)
 
 
 def fetched(frame: DataFrame) -> pa.Table:
-    """All rows of `frame`, whose columns have names of their own; raises what Spark raises."""
+    """All rows of `frame`, whose column names are unique. Raises what Spark raises."""
     import pyarrow as pa
 
     if any(isinstance(field.dataType, _NESTED) for field in frame.schema):
@@ -49,7 +49,7 @@ def fetched(frame: DataFrame) -> pa.Table:
 
 
 def _arrow_schema(schema: spark_types.StructType) -> pa.Schema:
-    """The Arrow schema of Spark's, instants in UTC: older versions take no zone, and mean UTC."""
+    """Spark's schema as Arrow's, instants in UTC. Older PySpark takes no zone and uses UTC."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
     takes_zone = "timezone" in inspect.signature(to_arrow_schema).parameters

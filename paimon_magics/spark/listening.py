@@ -1,5 +1,5 @@
-"""Who hears of the Spark jobs that a thread starts. Light: loads no Spark, so that a notebook can
-say it before there is any.
+"""The listener to the progress of the Spark jobs that a thread starts. Loads no Spark, so that a
+notebook can set the listener before Spark starts.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from paimon_magics.planning.jobs.progress import Progress
 __all__ = ["Listener", "listen", "listener"]
 
 Listener = Callable[[Progress | None], None]
-"""Gets what is known now and then while jobs run, and None when they have ended."""
+"""Called with the progress now and then while jobs run, and with None when they have ended."""
 
 _listener: ContextVar[Listener | None] = ContextVar("paimon_magics_progress", default=None)
 
 
 def listen(listener: Listener | None) -> None:
-    """From now on tell `listener` about jobs that this thread starts; None: nobody."""
+    """From now on call `listener` about jobs that this thread starts; None stops that."""
     _listener.set(listener)
 
 
 def listener() -> Listener | None:
-    """Who is told about jobs of this thread."""
+    """The listener to the jobs of this thread, or None."""
     return _listener.get()

@@ -1,14 +1,14 @@
-"""Which values a column's type would change when it stores them, told before anything is written.
+"""Finds values that a column's type would change when it stores them, before anything is written.
 
-A value is lost where something of it is cut off or rounded away that was there:
+A *loss* is a part of a value that would be cut off or rounded away:
 
 - a fraction, in a column of whole numbers; digits after the point, beyond a DECIMAL's scale;
 - digits of a whole number, in FLOAT and DOUBLE, which hold 24 and 53 bits of it;
-- a number that is neither 0 nor 1, in BOOLEAN; a DOUBLE that is no FLOAT, which becomes infinite;
+- a number other than 0 and 1, in BOOLEAN; a finite DOUBLE that becomes infinite as a FLOAT;
 - digits of a second, beyond a TIMESTAMP's precision; the time of day, in DATE.
 
-It is not where a FLOAT or DOUBLE takes the nearest value that it has (1.1), nor where a DECIMAL
-takes the first 15 digits of a DOUBLE, 6 of a FLOAT: such a number tells no more for certain.
+It is no loss when a FLOAT or DOUBLE takes its nearest value (1.1), nor when a DECIMAL takes the
+first 15 digits of a DOUBLE or 6 of a FLOAT: further digits of such a number are not significant.
 What does not fit at all (overflow, a text that is no number) fails in the cast itself.
 """
 
@@ -40,9 +40,9 @@ _WHOLE = (
     spark_types.IntegerType,
     spark_types.LongType,
 )
-# Half a unit of the 15th digit of a DOUBLE, of the 6th of a FLOAT, which are told for certain.
+# Half a unit of the 15th digit of a DOUBLE, of the 6th of a FLOAT: the last significant digits.
 _DOUBLE_SHARE, _FLOAT_SHARE = 5e-15, 5e-6
-# Whole numbers of so many digits are exact in a DOUBLE, in a FLOAT.
+# Whole numbers of at most so many digits are exact in a DOUBLE, in a FLOAT.
 _DOUBLE_DIGITS, _FLOAT_DIGITS = 15, 7
 _DECIMAL_DIGITS_MAX = 38
 _MICROS = 6
@@ -50,8 +50,8 @@ _MICROS = 6
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """The first value of a frame that would be changed: its row, counted from 1, the position of
-    its column from 0, and its text as a literal."""
+    """The first value of a frame that would be changed: its row (from 1), the position of its
+    column (from 0), and its text as a literal."""
 
     row: int
     position: int
@@ -61,9 +61,9 @@ class Loss:
 def first_loss(frame: DataFrame, targets: Sequence[DataType | None]) -> Loss | None:
     """The first value of `frame` that a column would change; None where there is none.
 
-    `targets` are the types of the columns that the frame's are stored in, None for no column.
-    Types that can't lose anything cost nothing; otherwise the frame is computed once, and a folded
-    VALUES list starts no job.
+    `targets` are the types of the columns that store the frame's columns, None for one that is not
+    stored. Types that can't lose anything cost nothing. Otherwise the frame is computed once, and
+    again where there is a loss; a folded VALUES list starts no job.
     """
     names = [f"c{position}" for position in range(len(targets))]
     texts: dict[int, SparkColumn] = {}
@@ -71,7 +71,7 @@ def first_loss(frame: DataFrame, targets: Sequence[DataType | None]) -> Loss | N
         value = F.col(names[position])
         lost = None if target is None else loss(value, field.dataType, target)
         if lost is not None:
-            # A nested value need not be a text to be told.
+            # Not every nested value can be cast to a text.
             text = F.coalesce(value.try_cast("string"), F.lit("a value"))
             if isinstance(field.dataType, spark_types.StringType):
                 text = F.concat(F.lit("'"), text, F.lit("'"))
@@ -85,12 +85,12 @@ def first_loss(frame: DataFrame, targets: Sequence[DataType | None]) -> Loss | N
         for position, text in zip(texts, row, strict=True):
             if text is not None:
                 return Loss(number, position, str(text))
-    return None  # it was computed anew, and is another value now
+    return None  # the second computation gave other values
 
 
 def loss(value: SparkColumn, source: spark_types.DataType, target: DataType) -> SparkColumn | None:
-    """Whether a value of Spark's type `source` is changed by a column of `target`, as a condition
-    that is never true for NULL; None where it never is."""
+    """The condition that a column of type `target` changes a value of Spark's type `source`. It is
+    never true for NULL. None where no value is changed."""
     match target:
         case ArrayType(element=element) if isinstance(source, spark_types.ArrayType):
             return _inside(value, source.elementType, element)
@@ -112,14 +112,14 @@ def loss(value: SparkColumn, source: spark_types.DataType, target: DataType) -> 
 
 
 def may_lose(source: spark_types.DataType, target: DataType) -> bool:
-    """Whether there are values of Spark's type `source` that a column of `target` changes."""
+    """Whether a column of type `target` changes any values of Spark's type `source`."""
     return loss(F.lit(None), source, target) is not None
 
 
 def _inside(
     values: SparkColumn, source: spark_types.DataType, target: DataType
 ) -> SparkColumn | None:
-    """Whether one of an array's values is changed."""
+    """The condition that an array's element is changed; None where none ever is."""
     if not may_lose(source, target):
         return None
 
@@ -191,7 +191,7 @@ def _of_floating(
     wide = value.cast("double")
     match target:
         case AtomicType(name=name) if name in (*_INTEGERS, "TIME"):
-            fraction = wide % F.lit(1.0)  # NaN of what is not finite, which the cast refuses
+            fraction = wide % F.lit(1.0)  # NaN for NaN and infinities, which the cast refuses
             return (fraction != F.lit(0.0)) & ~F.isnan(fraction)
         case AtomicType(name="DECIMAL"):
             kept = value.try_cast(spark_type(target)).cast("double")
@@ -239,7 +239,7 @@ def _of_timestamp(
 def _of_text(value: SparkColumn, target: AtomicType) -> SparkColumn | None:
     match target:
         case AtomicType(name="DECIMAL", parameters=(precision, scale)):
-            # As many whole digits, and as many after the point as there can be then.
+            # As many whole digits as the target, and the most digits after the point then.
             most = _DECIMAL_DIGITS_MAX - (precision - scale)
             if most <= scale:
                 return None
@@ -264,7 +264,8 @@ def _changes_whole_part(value: SparkColumn, kept_as: str) -> SparkColumn:
 
 
 def _has_more_digits(value: SparkColumn, digits: int) -> SparkColumn | None:
-    """Whether a timestamp has more than so many digits of a second."""
+    """The condition that a timestamp has more than `digits` digits of a second; None where none
+    can."""
     if digits >= _MICROS:
         return None
     seconds = F.date_part(F.lit("SECOND"), value).cast("decimal(8, 6)")
@@ -272,7 +273,7 @@ def _has_more_digits(value: SparkColumn, digits: int) -> SparkColumn | None:
 
 
 def reason(target: DataType) -> str:
-    """What a column of that type would do to such a value, to end a sentence."""
+    """What a column of type `target` would do to such a value, as the end of a sentence."""
     match target:
         case AtomicType(name=name) if name in (*_INTEGERS, "TIME"):
             return "its fraction would be cut off"

@@ -1,15 +1,15 @@
-"""PySpark's own calls that name a table, asked about first while a session is open.
+"""Intercepts PySpark's own calls that name a table, while a session is open.
 
-Spark's catalog takes plug-ins in Java only. Without one, `df.write.saveAsTable("ids")` makes a
-table of Spark's own beside the Paimon table of that name, and nothing says so. So the public
-methods of PySpark's classes that take a table's name are put behind a question here: reads of
-Paimon's tables are answered; what would change one, or make a table under its name, is refused;
-and every other name goes to Spark as before.
+Spark's catalog takes plug-ins in Java only. Without one, `df.write.saveAsTable("ids")` silently
+makes a table of Spark's own beside the Paimon table of that name. So the public methods of
+PySpark's classes that take a table's name are wrapped here. Reads of Paimon's tables are answered.
+Calls that would change a Paimon table, or make a table under its name, are refused. Every other
+name goes to Spark as before.
 
 Methods are replaced on the classes, once in a process, because a frame's writer is made by the
-frame and not by the session. Without an open session they are Spark's own. Calls of this project's
-packages are never asked about. What reaches the JVM by another way (Scala, `_jvm`, another process,
-a method that was taken from its object before) is not seen.
+frame and not by the session. Without an open session they do what Spark's do. Calls from this
+project's packages are never intercepted. Calls that reach the JVM in another way (Scala, `_jvm`,
+another process, a method that was taken from its object before) are not seen.
 """
 
 from __future__ import annotations
@@ -34,26 +34,26 @@ _OPTIONS = "_paimon_magics_options"
 
 
 class Answers(Protocol):
-    """Who knows which names are Paimon's."""
+    """Answers the calls whose names are Paimon's."""
 
     @property
     def spark(self) -> SparkSession:
         """The Spark session that Paimon's tables are read on."""
 
     def table(self, name: str, options: Mapping[str, str]) -> DataFrame | None:
-        """The rows of Paimon's table, with options of the reader's; None for a name that is
+        """The rows of Paimon's table `name`, with the reader's options; None for a name that is
         Spark's."""
 
     def query(self, text: str, args: object, formatted: bool) -> DataFrame | None:
-        """The rows of a statement over Paimon's tables; None for one that is Spark's alone. Raises
-        errors of ours for one that would change a table of Paimon's. `args` are those of
-        `SparkSession.sql`; `formatted`: its text has fields that are filled in."""
+        """The rows of a statement over Paimon's tables; None for a statement that is Spark's alone.
+        Raises our errors for a statement that would change a Paimon table. `args` are those of
+        `SparkSession.sql`; `formatted` tells that its text has fields to fill in."""
 
     def exists(self, name: str) -> bool | None:
         """Whether Paimon has the table; None for a name that Spark may have."""
 
     def refuse(self, call: str, name: str) -> None:
-        """Raises an error of ours where Paimon has a table of that name."""
+        """Raise one of our errors where Paimon has a table of that name."""
 
 
 _Wrap = Callable[[Callable[..., Any], str], Callable[..., Any]]
@@ -79,7 +79,7 @@ def answer_by(answers: Answers) -> None:
 
 
 def answer_no_longer(answers: Answers) -> None:
-    """PySpark's calls are its own again, unless somebody else answers meanwhile."""
+    """Stop asking `answers`; does nothing where another object answers by now."""
     global _answers
     if _answers is answers:
         _answers = None
@@ -87,7 +87,7 @@ def answer_no_longer(answers: Answers) -> None:
 
 def _replace(owner: type, method: str, wrap: _Wrap) -> None:
     original = getattr(owner, method, None)
-    if original is None or hasattr(original, _MARK):  # of another version; or replaced already
+    if original is None or hasattr(original, _MARK):  # not in this version; or replaced already
         return
     asking = functools.wraps(original)(wrap(original, f"{owner.__name__}.{method}"))
     setattr(asking, _MARK, True)
@@ -95,7 +95,10 @@ def _replace(owner: type, method: str, wrap: _Wrap) -> None:
 
 
 def _asked(caller: object) -> Answers | None:
-    """Who is to be asked about a call of a method of `caller`, two frames up from here."""
+    """The object to ask about a call of a method of `caller`; None for calls that go to Spark.
+
+    The call is two stack frames up from here.
+    """
     if _answers is None:
         return None
     module = sys._getframe(2).f_globals.get("__name__", "")
@@ -106,7 +109,7 @@ def _asked(caller: object) -> Answers | None:
 
 
 def _is_elsewhere(caller: object, answers: Answers) -> bool:
-    """Whether the caller reads through another server, whose frames can't be mixed with ours."""
+    """Whether the caller uses another Spark Connect server, whose frames can't mix with ours."""
     spark = caller if isinstance(caller, type(answers.spark)) else getattr(caller, "_client", None)
     return is_connect(answers.spark) and spark is not None and spark is not answers.spark
 
@@ -127,7 +130,7 @@ def _reads(original: Callable[..., Any], call: str) -> Callable[..., Any]:
 
 
 def _keeps(original: Callable[..., Any], call: str) -> Callable[..., Any]:
-    """Of a reader: what it was told cannot be asked for later."""
+    """Notes a reader's options: PySpark has no way to ask for them later."""
     del call
 
     def asking(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -186,7 +189,7 @@ def _refuses(original: Callable[..., Any], call: str) -> Callable[..., Any]:
 def _given(
     original: Callable[..., Any], caller: object, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Mapping[str, Any]:
-    """The arguments of a call by their names; none where PySpark would refuse them itself."""
+    """The arguments of a call by name; empty where PySpark would refuse the call itself."""
     try:
         return inspect.signature(original).bind(caller, *args, **kwargs).arguments
     except TypeError:
@@ -196,7 +199,7 @@ def _given(
 def _name(
     original: Callable[..., Any], caller: object, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> str | None:
-    """The table's name in a call: its first argument, in a database that another one may name."""
+    """The table's name in a call: its first argument, behind the database of `dbName` if given."""
     given = _given(original, caller, args, kwargs)
     names = [value for key, value in list(given.items())[1:2] if isinstance(value, str)]
     database = given.get("dbName")

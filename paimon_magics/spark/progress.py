@@ -1,12 +1,12 @@
-"""Watching Spark jobs while they run, for whoever `listening` knows that wants to hear of it.
+"""Watches Spark jobs while they run, and reports to the thread's listener (module `listening`).
 
-`watched` goes around jobs and tells the listener about them, from a thread of its own, then that
+`watched` wraps jobs. A thread of its own reports their progress to the listener, and at last that
 they have ended. Without a listener nothing is watched and nothing is asked of Spark.
 
-Sessions in this process are asked through their status tracker, for rows of running tasks through
-what Spark keeps of plans (module `running_rows`), and through the monitoring API of their web page,
-where it is on, for rows and bytes of stages. Spark Connect tells tasks and bytes by itself,
-and no rows. Tasks of ours tell how far they are themselves, in both (module `task_reports`).
+A session in this process has three sources: its status tracker for tasks, Spark's metrics of plans
+for the rows of running tasks (module `running_rows`), and the monitoring API of its web page, where
+that is on, for rows and bytes of stages. Spark Connect reports tasks and bytes by itself, and no
+rows. With both, our own Python tasks report their rows and bytes (module `task_reports`).
 Watching never fails a job: what can't be learned is not shown.
 """
 
@@ -33,16 +33,16 @@ from paimon_magics.spark.task_reports import TaskCounts, heard, is_alone, read_r
 __all__ = ["WorkKnown", "doing", "is_connect", "watched"]
 
 WorkKnown = Callable[[], Work]
-"""Finds what there is to do; asked once, from another thread, when a job takes long enough."""
+"""Returns the amount of work; called once, from another thread, when a job takes long enough."""
 
 _FIRST_SECONDS = 0.4  # a job that is done by then shows nothing
 _EVERY_SECONDS = 0.3
 _PAGE_TIMEOUT_SECONDS = 1.0
-# After so many, and twice as many after each further one, it is asked again: its first answer takes
-# seconds on a machine that has a lot to do.
+# The pause after the page failed to answer; it doubles with each further failure. The first answer
+# takes seconds on a busy machine.
 _PAGE_PAUSE_SECONDS = 1.0
-_STAGES_ASKED_MAX = 8  # of one look at the web page
-_COUNT_SECONDS = 1.0  # tasks tell their rows less often
+_STAGES_ASKED_MAX = 8  # each time that the web page is asked
+_COUNT_SECONDS = 1.0  # tasks report their rows less often
 _ROWS_PER_BYTE_MAX = 100  # of a columnar file
 _GROUP = "spark.jobGroup.id"
 
@@ -54,7 +54,7 @@ def is_connect(spark: SparkSession) -> bool:
 
 @contextmanager
 def watched(spark: SparkSession, tag: str, work: WorkKnown | None = None) -> Iterator[None]:
-    """Tell the listener, where there is one, about the jobs of the body; `tag` is theirs alone."""
+    """Report the jobs of the body to the listener, if there is one; `tag` is unique to them."""
 
     def watch() -> _Watching:
         stages = _ConnectWatch(spark) if is_connect(spark) else _Watch(spark, tag)
@@ -68,13 +68,13 @@ def watched(spark: SparkSession, tag: str, work: WorkKnown | None = None) -> Ite
 
 
 def doing(what: str | Callable[[], str]) -> AbstractContextManager[None]:
-    """Tell the listener, where there is one, what Spark or the session does in the body, as in
-    `Spark is starting`; a function is asked anew each time."""
+    """Tell the listener, if there is one, what Spark or the session does in the body, such as
+    `Spark is starting`. A function is called anew each time."""
     return _told(lambda: _Doing((lambda: what) if isinstance(what, str) else what))
 
 
 class _Watching(Protocol):
-    """Something to look at now and then."""
+    """A source of progress, which is asked every now and then."""
 
     def look(self) -> Progress: ...
 
@@ -87,15 +87,15 @@ def _told(begin: Callable[[], _Watching]) -> Iterator[None]:
     if hears is None:
         yield
         return
-    listen(None)  # what runs inside is part of the same
+    listen(None)  # jobs inside belong to the same progress
     watch: _Watching | None = None
     with suppress(Exception):
         watch = begin()
     over = threading.Event()
-    # Told by one at a time, and never again once it is over.
+    # One thread at a time calls the listener, and none once it is over.
     turn = threading.Lock()
     if watch is not None:
-        run = copy_context().run  # what is shown belongs to the cell of this thread
+        run = copy_context().run  # the progress shows below the cell of this thread
         arguments = (_look_on, watch, hears, over, turn)
         threading.Thread(target=run, args=arguments, daemon=True).start()
     try:
@@ -136,18 +136,18 @@ class _Doing:
 
 
 class _Stages(Protocol):
-    """What Spark tells of the stages of jobs, by their ids."""
+    """What Spark reports of the stages of jobs, by stage id."""
 
     def stages(self) -> dict[int, StageProgress]: ...
 
     def has(self, id: int) -> bool:
-        """Whether tasks that tell of this stage belong to the jobs."""
+        """Whether tasks that report this stage belong to the watched jobs."""
 
     def end(self) -> None: ...
 
 
 class _Watched:
-    """Puts together what Spark tells, what tasks tell, and what there is to do."""
+    """Combines what Spark reports, what our tasks report, and the amount of work."""
 
     def __init__(self, stages: _Stages, work: WorkKnown | None) -> None:
         self._started = time.monotonic()
@@ -183,13 +183,13 @@ class _Watched:
         return replace(found, pace=self._pace)
 
     def _unknown(self, id: int) -> StageProgress:
-        """A stage that Spark has not told of yet."""
+        """A stage that Spark has not reported yet."""
         now = time.monotonic()
         return StageProgress(0, 0, seconds=now - self._since.setdefault(id, now))
 
 
 def _with(stage: StageProgress, told: TaskCounts) -> StageProgress:
-    """The stage with what a task of ours told."""
+    """The stage with the counts of one of our tasks added."""
     if told.writes:
         return replace(
             stage,
@@ -206,7 +206,7 @@ def _with(stage: StageProgress, told: TaskCounts) -> StageProgress:
 
 @dataclass
 class _Seen:
-    """A stage, when it was first seen, and whether its numbers are the last ones."""
+    """A stage's progress, when it was first seen, and whether its numbers are final."""
 
     since: float
     progress: StageProgress
@@ -214,8 +214,8 @@ class _Seen:
 
 
 class _Watch:
-    """Asks a session of this process. Its jobs are told from others by their group: the caller's
-    own where there is one, else `tag`."""
+    """Asks a session in this process. The watched jobs are those of a job group: the caller's own
+    group if there is one, else `tag`."""
 
     def __init__(self, spark: SparkSession, tag: str) -> None:
         self._context = spark.sparkContext
@@ -266,7 +266,7 @@ class _Watch:
         }
 
     def _count(self, active: set[int]) -> None:
-        """Rows that running tasks have told Spark of."""
+        """Update the rows that running tasks have reported to Spark."""
         if self._rows is None or time.monotonic() < self._count_next:
             return
         self._count_next = time.monotonic() + _COUNT_SECONDS
@@ -279,7 +279,7 @@ class _Watch:
         if seen is not None and seen.progress.is_done:
             return
         info = self._tracker.getStageInfo(id)
-        # Which stages are active is known at once, how many of their tasks run a while later.
+        # Spark knows at once which stages are active, and only later how many of their tasks run.
         if info is None or (id not in active and not info.numCompletedTasks):
             return  # it waits, or need not run
         now = time.monotonic()
@@ -294,7 +294,7 @@ class _Watch:
         )
 
     def _read_page(self) -> None:
-        """Rows and bytes of stages that run, or ended since the last look."""
+        """Read rows and bytes of stages that run, or ended since the last time."""
         if self._page == "":
             address = self._context.uiWebUrl
             application = self._context.applicationId
@@ -317,7 +317,7 @@ class _Watch:
             seen.progress = replace(
                 seen.progress,
                 rows_read=rows,
-                # Hadoop does not count what it reads of a local file by several ranges at once.
+                # Hadoop does not count vectored reads of local files (several ranges at once).
                 bytes_read=size_bytes if size_bytes * _ROWS_PER_BYTE_MAX >= rows else 0,
                 rows_shuffled=sum(attempt["shuffleWriteRecords"] for attempt in attempts),
                 rows_fetched=sum(attempt["shuffleReadRecords"] for attempt in attempts),
@@ -326,7 +326,8 @@ class _Watch:
 
 
 def _counted(stage: StageProgress, counts: RowCounts) -> StageProgress:
-    """The stage with what its tasks have told: its own counts may wait for the end of a task."""
+    """The stage with `counts` where they are greater: Spark may update its own only when a task
+    ends."""
     return replace(
         stage,
         rows_read=max(stage.rows_read, counts.read),
@@ -336,8 +337,7 @@ def _counted(stage: StageProgress, counts: RowCounts) -> StageProgress:
 
 
 class _ConnectWatch:
-    """Keeps what a session of Spark Connect tells; several jobs of a statement one after the
-    other."""
+    """Keeps what a session of Spark Connect reports of a statement's jobs, one after the other."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
@@ -348,14 +348,14 @@ class _ConnectWatch:
         self._spark.removeProgressHandler(self._told)  # type: ignore[arg-type]
 
     def has(self, id: int) -> bool:
-        # It tells of stages some seconds after they began.
+        # Spark Connect reports stages some seconds after they began.
         return id in self._seen or is_alone()
 
     def stages(self) -> dict[int, StageProgress]:
         return {id: seen.progress for id, seen in list(self._seen.items())}
 
     def _told(self, stages: Any, inflight_tasks: int, operation_id: str | None, done: bool) -> None:
-        """What PySpark calls, in the thread that waits for the job."""
+        """PySpark's progress handler, called in the thread that waits for the job."""
         running = inflight_tasks
         for stage in stages or ():
             if not stage.num_completed_tasks and not running:

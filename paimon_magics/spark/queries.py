@@ -1,4 +1,4 @@
-"""Running the user's own text in Spark, with Paimon's tables in place of their names."""
+"""Runs the user's own SQL in Spark, with views of Paimon's tables in place of their names."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ from paimon_magics.statements.statement import QueryText, TableReference, TextRa
 _CANCEL_SECONDS = 0.2
 _TRIES, _TRY_SECONDS = 10, 0.05
 
-# Where py4j logs of an interrupt, and what: py4j.java_gateway.GatewayClient.send_command and
+# The loggers and messages by which py4j reports an interrupt, in
+# py4j.java_gateway.GatewayClient.send_command and
 # py4j.clientserver.ClientServerConnection.shutdown_socket.
 _PY4J_LOGGERS = (logging.root, logging.getLogger("py4j.clientserver"))
 _PY4J_ON_INTERRUPT = (
@@ -58,9 +59,10 @@ def query_frame(
     views: Sequence[tuple[TableReference, str]],
     parameters: Mapping[str, object],
 ) -> DataFrame:
-    """The frame of `query` in the text `statement`; each reference of `views` reads that view.
+    """The frame of `query`, a part of the text `statement`, with `parameters` bound.
 
-    Raises errors of ours with positions in `statement`.
+    `views` are pairs of a reference to a table and the view that it reads. Raises our errors, with
+    positions in `statement`.
     """
     replacements = list(cuts_of(query))
     if parameters:
@@ -85,8 +87,11 @@ def query_frame(
 
 
 def _that_come_twice(spark: SparkSession, parameters: Mapping[str, object]) -> dict[str, str]:
-    """Literals for the instants among the values whose wall clock comes twice in the session's
-    zone: Spark puts a wall clock without its offset in place of a marker, which is the first."""
+    """Literals, by parameter, for instants whose wall-clock time comes twice in the session's zone.
+
+    Spark replaces a marker with the wall-clock time without its offset, which means the first of
+    the two.
+    """
     moments = {
         name: value
         for name, value in parameters.items()
@@ -107,7 +112,7 @@ def _blanks(statement: str, query: QueryText) -> list[int]:
 
 
 def _is_kept(place: int, query: QueryText) -> bool:
-    """Whether a place of the statement is in the query that Spark gets."""
+    """Whether an offset of the statement is in the part of the query that Spark gets."""
     kept = query.range
     return kept.start <= place < kept.end and not any(
         cut.start <= place < cut.end for cut in query.cuts
@@ -115,7 +120,7 @@ def _is_kept(place: int, query: QueryText) -> bool:
 
 
 def is_temporary_view(spark: SparkSession, name: str) -> bool:
-    """Whether `name`, a single part, is a temporary view of this session."""
+    """Whether `name`, of one part, is a temporary view of this session."""
     return kind_in_spark(spark, [name]) == "view"
 
 
@@ -125,14 +130,15 @@ def known_to_spark(spark: SparkSession, parts: Sequence[str]) -> bool:
 
 
 def kind_in_spark(spark: SparkSession, parts: Sequence[str]) -> Literal["table", "view"] | None:
-    """What Spark itself has under a name: a temporary view, anything else ("table"), or nothing."""
+    """The kind of what Spark itself has under a name: "view" for a temporary view, "table" for
+    anything else, None for nothing."""
     name = ".".join(quoted(part) for part in parts)
     try:
         # tableExists is the cheap question; for Paimon's tables its answer is no.
         if not spark.catalog.tableExists(name):
             return None
     except Exception:
-        # Names that no catalog of Spark's can have, such as those of a missing catalog.
+        # A name that no catalog of Spark's can have, such as one in a missing catalog.
         return None
     with suppress(AnalysisException):
         return "view" if spark.catalog.getTable(name).isTemporary else "table"
@@ -140,8 +146,8 @@ def kind_in_spark(spark: SparkSession, parts: Sequence[str]) -> Literal["table",
 
 
 def has_own_catalog(spark: SparkSession, name: str | None) -> bool:
-    """Whether Spark was given a catalog plug-in (in Java, such as Paimon's connector) for names in
-    the catalog `name`, or for names without one: then such names are that catalog's."""
+    """Whether Spark has a catalog plug-in (in Java, such as Paimon's connector) as the catalog
+    `name`, or as the current catalog for None. The plug-in then owns the names in that catalog."""
     try:
         catalog = name or spark.catalog.currentCatalog()
         return spark.conf.get(f"spark.sql.catalog.{catalog}", None) is not None
@@ -151,9 +157,9 @@ def has_own_catalog(spark: SparkSession, name: str | None) -> bool:
 
 @contextmanager
 def cancellable(spark: SparkSession, work: WorkKnown | None = None) -> Iterator[None]:
-    """Spark jobs that start in the body end with it: any exception cancels what still runs, and an
-    interrupt cancels it at once. Who listens to the progress of jobs hears of them, with what there
-    is to do, where `work` tells."""
+    """End the Spark jobs that start in the body with it: any exception cancels what still runs, and
+    an interrupt cancels it at once. The thread's listener, if any, hears of their progress, with
+    the amount of work that `work` returns."""
     tag = f"paimon-magics-{uuid.uuid4()}"
     add, cancel, remove = _tags(spark)
     add(tag)
@@ -165,7 +171,7 @@ def cancellable(spark: SparkSession, work: WorkKnown | None = None) -> Iterator[
         _told(partial(cancel, tag), _tries(spark, stopped))
         if not isinstance(error, Exception):
             raise
-        if stopped.is_set():  # PySpark fetches rows so that it says what its job came to instead
+        if stopped.is_set():  # PySpark, fetching rows, raises the job's error instead
             raise KeyboardInterrupt from error
         if "cancelled" in str(error) and "job" in str(error).lower():
             raise JobError("The Spark job was cancelled.", hint="Nothing was committed.") from error
@@ -178,9 +184,9 @@ def cancellable(spark: SparkSession, work: WorkKnown | None = None) -> Iterator[
 
 
 def _tries(spark: SparkSession, stopped: threading.Event) -> int:
-    """How often the JVM is told something: after an interrupt, py4j has it close every connection
-    of this process, those among them that were opened a moment later
-    (`GatewayServer.shutdownSocket`)."""
+    """How often a call to the JVM is tried. After an interrupt py4j makes the JVM close every
+    connection of this process, even those opened a moment later (`GatewayServer.shutdownSocket`).
+    """
     return _TRIES if stopped.is_set() and not is_connect(spark) else 1
 
 
@@ -198,11 +204,11 @@ def _told(tell: Callable[[], object], tries: int) -> None:
 def _cancelled_at_interrupt(
     cancel: Callable[[], object], stopped: threading.Event
 ) -> Iterator[None]:
-    """An interrupt in the body is noted in `stopped`, and calls `cancel` until the body is left.
+    """On an interrupt in the body, set `stopped` and call `cancel` repeatedly until the body ends.
 
-    The exception alone would not do: PySpark, fetching rows, waits for the end of the job before it
-    lets it through. Nor would one call: the job may begin just after it. By a thread, since the
-    interrupted one may be in the middle of speaking to the JVM.
+    The exception alone is not enough: PySpark, fetching rows, waits for the end of the job before
+    it lets the exception through. One call is not enough: the job may begin just after it. Another
+    thread calls, since the interrupted one may be in the middle of a call to the JVM.
     """
     before = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(before):
@@ -233,18 +239,19 @@ def _cancelled_at_interrupt(
 
 
 def _is_no_interrupt(record: logging.LogRecord) -> bool:
-    """Not what py4j logs, with its trace, about the interrupt that it lets through: that there was
-    one, that the JVM had left the connection before py4j could close it, and that the connection
-    that it opened in its place was closed with the others."""
+    """A filter of log records that drops what py4j logs, with a trace, about an interrupt: that
+    there was one, that the JVM had left the connection before py4j could close it, and that the
+    connection opened in its place was closed with the others."""
     message = record.getMessage()
     return not any(text in message for text in _PY4J_ON_INTERRUPT)
 
 
 def _tags(spark: SparkSession) -> tuple[_OnTag, _OnTag, _OnTag]:
-    """How jobs of this thread get a tag, are cancelled by it, and get it no longer.
+    """Functions that add a tag to the jobs of this thread, cancel jobs by it, and remove it.
 
-    A session in this process is asked through its context: its own `interruptTag` knows only the
-    tags of the JVM thread that asks, and an interrupt costs Python the connection to that thread.
+    For a session in this process they are those of its context: the session's own `interruptTag`
+    knows only the tags of the calling JVM thread, and an interrupt loses Python's connection to
+    that thread.
     """
     if is_connect(spark):
         return spark.addTag, spark.interruptTag, spark.removeTag

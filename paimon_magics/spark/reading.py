@@ -1,4 +1,4 @@
-"""A read plan as one lazy Spark DataFrame."""
+"""Turns a read plan into one lazy Spark DataFrame."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _SYSTEM = (
     Column(0, SEQUENCE, AtomicType("BIGINT")),
     Column(0, KIND, _KIND_TYPE),
 )
-# Whatever the session is set to: no file is passed over, and old dates are as Paimon stores them.
+# Whatever the session is set to: no file is skipped, and old dates are read as Paimon stores them.
 _AS_STORED = {
     "ignoreCorruptFiles": "false",
     "ignoreMissingFiles": "false",
@@ -52,7 +52,8 @@ _DISCOVERY_THRESHOLD = "spark.sql.sources.parallelPartitionDiscovery.threshold"
 def read_frame(
     spark: SparkSession, plan: ReadPlan, columns: Sequence[Column], reader: SplitReader
 ) -> DataFrame:
-    """The rows that `plan` reads, `columns` as the reader's view shows them; nothing runs yet."""
+    """The frame of the rows that `plan` reads, with `columns` as the reader's view shows them.
+    Nothing runs yet."""
     shown = shown_columns(columns, reader.view)
     kinds = reader.rule is not None and reader.view.keeps_retracts
     frames = [
@@ -72,8 +73,8 @@ def read_frame(
 
 
 def _shown(frame: DataFrame, view: RowView, *, kinds: bool) -> DataFrame:
-    """Rows as the view shows them. `kinds`: the frame has SEQUENCE and KIND; without them all rows
-    are inserts, as those of append tables are."""
+    """The frame as the view shows it. `kinds` tells that it has SEQUENCE and KIND; without them all
+    rows are inserts, as in append tables."""
     if not view.keeps_retracts:
         return frame
     names = [name for name in frame.columns if name not in (SEQUENCE, KIND)]
@@ -86,10 +87,10 @@ def _shown(frame: DataFrame, view: RowView, *, kinds: bool) -> DataFrame:
 
 
 def _of_tasks(tasks: DataFrame, work: _ReadTasks, shown: Sequence[Column]) -> DataFrame:
-    """The columns `shown` of what tasks read.
+    """The frame of the rows that the tasks read, with the columns `shown`.
 
-    Kinds come from Python as numbers: reading texts takes the JVM longer, and a query that does not
-    use them pays nothing.
+    Row kinds come from Python as numbers and get their names in the JVM: reading texts takes it
+    longer, and a query that does not use the kinds does not pay for the names.
     """
     if not work.reader.view.keeps_retracts:
         return tasks.mapInArrow(work, spark_schema(shown))
@@ -100,12 +101,12 @@ def _of_tasks(tasks: DataFrame, work: _ReadTasks, shown: Sequence[Column]) -> Da
 
 
 def _kind_named(number: SparkColumn) -> SparkColumn:
-    """Paimon's name of a row's kind."""
+    """Paimon's name of a row kind, such as `+I`, for its number."""
     return F.element_at(F.array(*map(F.lit, KIND_NAMES)), number.cast("int") + 1)
 
 
 def _raw(spark: SparkSession, scan: RawScan, system: Sequence[Column]) -> DataFrame:
-    """The rows of files as they are stored, with the columns `system` behind the table's."""
+    """The raw scan's rows, with the columns `system` after the table's."""
     stored = [
         Column(id=0, name=raw.stored_name, type=raw.stored_type)
         for raw in scan.columns
@@ -135,11 +136,12 @@ def _raw(spark: SparkSession, scan: RawScan, system: Sequence[Column]) -> DataFr
 
 
 def _filters(scan: RawScan) -> dict[str, str]:
-    """Options that say by what the scan may leave out parts of Parquet files.
+    """Options that turn off filters by which the scan would skip parts of Parquet files.
 
-    Where conditions on floating-point columns reach it, not by dictionaries: for them -0.0 is
-    another value than 0.0. And where bounds leave NaN out, by nothing, for the sake of fields in
-    structs; columns themselves see `_stored_column`.
+    With true bounds, conditions on floating-point columns reach the scan, and only dictionaries
+    are off: in them -0.0 differs from 0.0. Otherwise bounds may leave NaN out. `_stored_column`
+    keeps the conditions on FLOAT and DOUBLE columns from the scan; it can't do that for fields in
+    structs, so that with those every filter is off.
     """
     types = [raw.stored_type for raw in scan.columns if judged_by_bounds(raw.stored_type)]
     if scan.format != "parquet" or not types:
@@ -153,8 +155,8 @@ def _filters(scan: RawScan) -> dict[str, str]:
 
 
 def _stored_column(frame: DataFrame, scan: RawScan, raw: RawColumn) -> SparkColumn:
-    """A column of the files; as an expression that gives the same values, which Spark does not look
-    into, where they must not be judged by the bounds of the files."""
+    """A column of the files. Where the files' bounds must not be used for it, it is an expression
+    with the same values that Spark does not push conditions through."""
     if raw.stored_name is None:
         return F.lit(None).cast(spark_type(raw.column.type))
     column = frame[quoted(raw.stored_name)]
@@ -168,7 +170,7 @@ def _stored_column(frame: DataFrame, scan: RawScan, raw: RawColumn) -> SparkColu
 
 @dataclass(frozen=True)
 class _ReadTasks:
-    """Runs in the task: the row that it is given says which group of splits to read."""
+    """Runs in the task. The row that it is given is the number of a group of splits to read."""
 
     reader: SplitReader
     tasks: tuple[tuple[TaskSplit, ...], ...]
@@ -189,7 +191,7 @@ class _ReadTasks:
         keep_modules()
 
     def _rows(self, task: int, reporter: Reporter) -> Iterator[pa.RecordBatch]:
-        """What the splits of a task have; they are told as they are read."""
+        """The rows of a task's splits; they are reported as they are read."""
         for split in self.tasks[task]:
             for rows in self.reader.rows(split):
                 reporter.add(rows.num_rows, 0)

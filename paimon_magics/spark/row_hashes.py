@@ -1,18 +1,18 @@
 """Paimon's hash of a row's keys as an expression that Spark runs in the JVM.
 
-Equal to `columnar.bucket_hash` to the bit, for keys of fixed width; other keys have no such
-expression here, and are hashed by that kernel in a Python stage of their own. What is won is that
-stage: a way of every row to Python and back.
+It equals `columnar.bucket_hash` bit for bit, for keys of fixed width. Other keys have no such
+expression here, and are hashed by that kernel in a Python stage of its own. The expression saves
+that stage, which takes every row to Python and back.
 
 The hash is 32-bit Murmur3 over the words of Java's `BinaryRow`: eight bytes of row kind and null
-bits, then eight bytes for each key. Everything is arithmetic of LONGs of which the low 32 bits
-count, and no step overflows, whatever ANSI mode says. Every step names the one before it once only,
-so that the expression stays as small as the key and Spark plans it quickly:
+bits, then eight bytes for each key. All arithmetic is on LONGs of which the low 32 bits count, and
+no step overflows, so that ANSI mode makes no difference. Every step uses the one before it only
+once, so that the expression grows linearly with the key and Spark plans it quickly:
 
 - A rotation by n bits is a multiplication by 2^n modulo 2^32 - 1. Java's remainder of a negative
   number is negative, so that taking 1 before and adding it after keeps both 0 and 2^32 - 1.
-- The steps at the end need their input twice. Spark's own hash of an INT has the same end: the INT
-  is sought whose hash is wanted, by the inverse of each step.
+- The final steps need their input twice. Spark's own hash of an INT ends with the same steps. So
+  the inverse of its other steps computes the INT whose Spark hash is the wanted one.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from paimon_magics.statements.clauses.names import quoted
 
 __all__ = ["row_hash"]
 
-_KEYS_MAX = 8  # the null bits of more are not looked for in the first word
+_KEYS_MAX = 8  # of more keys, `_null_bits` has no bits in the first word
 _NULL_BITS_START = 8  # after the row kind
 _BITS = 32
 _MASK = 0xFFFFFFFF
@@ -58,7 +58,7 @@ def row_hash(keys: Sequence[pa.Field]) -> Column | None:
 
 
 def _ended(state: str, length_bytes: int) -> str:
-    """Murmur3's end, by the INT that ends so in Spark's hash."""
+    """Murmur3's final steps, as Spark's hash of the INT that has `state` before them."""
     ended = f"(({state} ^ {length_bytes ^ _INT_BYTES}) & {_MASK}L)"
     mixed = f"({_rotated(f'(({ended} - {_MIX_3}L) * {_inverse(5)}L)', 32 - 13)} ^ {_SPARK_SEED})"
     number = f"({_rotated(f'({mixed} * {_inverse(_MIX_2)}L)', 32 - 15)} * {_inverse(_MIX_1)}L)"
@@ -66,7 +66,7 @@ def _ended(state: str, length_bytes: int) -> str:
 
 
 def _rotated(value: str, bits: int) -> str:
-    """The low 32 bits rotated left, as a number that is not negative."""
+    """The low 32 bits of `value` rotated left by `bits`, as a number that is not negative."""
     return f"((({value} & {_MASK}L) * {1 << bits}L - 1) % {_MASK}L + 1)"
 
 
@@ -81,7 +81,7 @@ def _null_bits(keys: Sequence[pa.Field]) -> str:
 
 
 def _words(key: pa.Field) -> tuple[str, str] | None:
-    """The two words of a key's slot, which are zero for NULL; None for other types."""
+    """The two 32-bit words of a key's slot, zero for NULL; None for types of no fixed width."""
     name = quoted(key.name)
     if pa.types.is_boolean(key.type):
         words = f"CAST({name} AS INT)", "0"
@@ -103,7 +103,7 @@ def _words(key: pa.Field) -> tuple[str, str] | None:
 
 
 def _inverse(factor: int) -> int:
-    """What undoes a multiplication by `factor`, as a signed number."""
+    """The inverse of `factor` modulo 2^32, as a signed number."""
     return _signed(pow(factor, -1, 1 << _BITS))
 
 

@@ -1,4 +1,4 @@
-"""Rows that are here already, or none, as a Spark DataFrame."""
+"""Makes Spark DataFrames of Arrow tables, or without rows."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ __all__ = ["frame_of_rows", "frame_without_rows"]
 
 
 def frame_of_rows(spark: SparkSession, rows: pa.Table) -> DataFrame:
-    """A frame of Arrow's rows. Timestamps without a zone stay so, whatever zone the session has
-    (`createDataFrame` alone would make instants of them)."""
+    """A frame of the rows of an Arrow table. Timestamps without a zone stay so, whatever zone the
+    session has (`createDataFrame` alone would make instants of them)."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     if not rows.num_rows:
@@ -26,5 +26,5 @@ def frame_of_rows(spark: SparkSession, rows: pa.Table) -> DataFrame:
 
 
 def frame_without_rows(spark: SparkSession) -> DataFrame:
-    """The frame that Spark gives back for a statement that has no rows: without columns."""
+    """The frame without columns that Spark returns for a statement without a result."""
     return spark.createDataFrame([], StructType([]))

@@ -1,12 +1,12 @@
-"""How many rows the tasks of running queries have read and shuffled so far, in a session of this
-process.
+"""Counts the rows that the tasks of running queries have read and shuffled so far, in a session in
+this process.
 
-Tasks tell it with their heartbeats (`spark.executor.heartbeatInterval`). In local mode the metrics
-of stages stay 0 until a task ends, since heartbeats lose the names of those there; the metrics of
-plans are kept by number, and move. Spark shows them on its SQL page and has no public way to ask
-for them while a query runs, so the page's own store is asked (`SharedState.statusStore`, public in
-Scala and unstable). It is there without the page, too. Where it is not as expected, nothing is
-told.
+Tasks report them with their heartbeats (`spark.executor.heartbeatInterval`). In local mode the
+metrics of stages stay 0 until a task ends, since heartbeats lose their names there. The metrics of
+plans are kept by number, and are updated. Spark shows them on its SQL page and has no public way to
+ask for them while a query runs, so the page's own store is asked (`SharedState.statusStore`, public
+in Scala and unstable). The store exists without the page, too. Where it is not as expected, nothing
+is counted.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ __all__ = ["RunningRows"]
 
 _VALUE = re.compile(r"^(\d+) -> ([\d,]+)$", re.MULTILINE)
 _ROWS, _WRITTEN, _FETCHED = "number of output rows", "shuffle records written", "records read"
-_TASKS = "MapInArrow"  # what is ours of a plan
-# Queries of other threads may begin out of order, and their ids be unknown for a moment.
+_TASKS = "MapInArrow"  # the plan's node of our read tasks
+# Queries of other threads may register out of order, so that an id can be missing for a moment.
 _IDS_AHEAD = 4
-_QUERIES_MAX = 100  # that are not known to be ours or others' yet
+_QUERIES_MAX = 100  # kept of those that are not known to be ours
 
 
 class _Query:
-    """A query (an "SQL execution") with the numbers of the metrics that count its rows."""
+    """A query (an "SQL execution") with the ids of the metrics that count its rows."""
 
     def __init__(self, id: int) -> None:
         self.id = id
@@ -41,9 +41,9 @@ class _Query:
         self._numbers: dict[int, str] = {}
 
     def look(self, store: Any, known: Any) -> RowCounts:
-        """What it has counted so far."""
+        """Read and return the query's counts so far."""
         plan = known.metrics().hashCode()
-        if plan != self._plan:  # adaptive execution changes it on the way
+        if plan != self._plan:  # adaptive execution changes the plan while it runs
             self._numbers = _numbers(store.planGraph(self.id))
             self._plan = plan
         over = bool(known.completionTime().isDefined())
@@ -58,7 +58,7 @@ class _Query:
 
 
 class RunningRows:
-    """Counts of the queries that begin from now on."""
+    """Counts the rows of queries that begin from now on."""
 
     def __init__(self, spark: SparkSession) -> None:
         session: Any = spark
@@ -69,7 +69,7 @@ class RunningRows:
         self._queries: list[_Query] = []
 
     def look(self, stages: Set[int]) -> RowCounts:
-        """The rows of all queries that have one of the stages."""
+        """The rows of all queries that have one of the stages `stages`."""
         self._find()
         total = RowCounts()
         for query in self._queries:
@@ -87,7 +87,7 @@ class RunningRows:
         return total
 
     def _find(self) -> None:
-        """Queries that began since."""
+        """Add the queries that have begun since the last time."""
         ahead = 0
         while ahead < _IDS_AHEAD:
             if self._store.execution(self._next_id + ahead).isDefined():
@@ -103,8 +103,8 @@ class RunningRows:
 
 
 def _numbers(graph: Any) -> dict[int, str]:
-    """The numbers of the metrics that count, and which: the rows of nodes with which the plan
-    begins, but for those that number the tasks of ours; and the rows of shuffles."""
+    """The names, by id, of a plan's metrics that count rows: the output rows of its leaves, except
+    the Range that numbers our read tasks, and the rows that shuffles write and read."""
     edges = [graph.edges().apply(place) for place in range(graph.edges().size())]
     feeds = {edge.fromId(): edge.toId() for edge in edges}
     fed = set(feeds.values())

@@ -1,7 +1,7 @@
-"""Starting a Spark session for notebooks, and preparing one that the user brings.
+"""Starts a Spark session for notebooks, and prepares one that the user brings.
 
-Only public DataFrame API is used later on; the few things that Spark Connect does not have (the
-Python executable, the number of slots) are asked for here and have a fall-back.
+The few things that Spark Connect does not have (the Python executable, the number of slots) are
+asked for here, with a fall-back.
 """
 
 from __future__ import annotations
@@ -73,13 +73,13 @@ def start(settings: Settings) -> SparkSession:
             )
         )
         if "SPARK_CONF_DIR" not in os.environ:
-            # What a user's own configuration says otherwise. Spark would make the folder for its
-            # own tables beside the notebook.
+            # Only without the user's own configuration. Spark would make the folder for its own
+            # tables beside the notebook.
             builder = (
                 builder.config("spark.sql.warehouse.dir", str(folder / "spark-warehouse"))
-                # How often tasks tell how many rows they have read. Progress is shown by it.
+                # How often tasks report the rows that they have read, for the progress display.
                 .config("spark.executor.heartbeatInterval", "2s")
-                # As long as without that: executors give up after ten minutes without an answer.
+                # Executors still give up after ten minutes without an answer, as by default.
                 .config("spark.executor.heartbeat.maxFailures", "300")
             )
     global _log_file
@@ -97,13 +97,13 @@ def start(settings: Settings) -> SparkSession:
 
 
 def log_file() -> Path | None:
-    """What the Spark that was started here, and its tasks, write to their error streams; None where
-    the session came from elsewhere."""
+    """The file with the error streams of the Spark that `start` started and of its tasks; None
+    where it started none."""
     return _log_file
 
 
 def is_started() -> bool:
-    """Whether the process has a Spark session, which `start` would give back."""
+    """Whether the process has a live Spark session, which `start` would return."""
     return _started() is not None
 
 
@@ -116,8 +116,8 @@ def _started() -> SparkSession | None:
 def _error_stream_to(log: Path) -> Iterator[None]:
     """Processes that start in the body write their errors to `log`.
 
-    The JVM and its Python daemons keep the stream they are born with, and would write the traces
-    of every failed task into the notebook, where the exception says it already.
+    The JVM and its Python daemons keep the error stream that they start with. They would write the
+    traces of every failed task into the notebook, which shows the exception already.
     """
     descriptor = os.open(log, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
     sys.stderr.flush()
@@ -141,7 +141,7 @@ def adopt(spark: Any) -> SparkSession:
     # PySpark logs every exception that it raises; a notebook shows the exception itself.
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
-    with suppress(Exception):  # Spark Connect has no context: its server knows its Python
+    with suppress(Exception):  # Spark Connect has no context; its server chooses its Python
         context = spark.sparkContext
         if "PYSPARK_PYTHON" not in os.environ and context.master.startswith("local"):
             context.pythonExec = sys.executable
@@ -163,8 +163,8 @@ def is_alive(spark: SparkSession) -> bool:
 
 
 def runs_here(spark: SparkSession) -> bool:
-    """Whether Spark reads this machine's disk where a path names no store: its master is local, and
-    no other store is the default. A server of Spark Connect is asked for the same."""
+    """Whether a path without a scheme is on this machine's disk: Spark's master is local, and its
+    default file system is the local one. Spark Connect is asked about its server's settings."""
     with suppress(Exception):
         master = spark.conf.get("spark.master", "") or ""
         store = spark.conf.get("spark.hadoop.fs.defaultFS", "file:///") or ""
@@ -173,7 +173,7 @@ def runs_here(spark: SparkSession) -> bool:
 
 
 def slots(spark: SparkSession) -> int:
-    """How many tasks can run at once, or a guess where the session can't tell."""
+    """How many tasks can run at once, or a guess where the session does not know."""
     with suppress(Exception):
         return max(1, int(spark.sparkContext.defaultParallelism))
     with suppress(Exception):

@@ -1,4 +1,4 @@
-"""How much a query is going to give, as far as Spark knows before it runs."""
+"""Spark's estimates of a query's sources and result before it runs."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ __all__ = ["Sources", "estimated_bytes", "estimated_sources"]
 _SIZE = re.compile(r"Statistics\(sizeInBytes=([\d.]+(?:E\+?\d+)?) (\w+)")
 _LEAF = re.compile(r"[\s:|+-]*(?:Range |Relation |LocalRelation |LogicalRDD |InMemoryRelation )")
 _ROWS = re.compile(r"rowCount=([\d.]+(?:E\+?\d+)?)")
-# MapInArrow is ours as well, and tells by itself how far it is.
+# Not MapInArrow: our own tasks are that, too, and report their progress themselves.
 _FUNCTIONS = re.compile(r"EvalPython|MapInPandas|InPandas|WindowInPandas")
 _SHUFFLE = re.compile(r"Exchange ")
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
 def estimated_bytes(frame: DataFrame) -> float | None:
-    """Spark's estimate of the rows of `frame` in bytes; None where it has none.
+    """Spark's estimate of the size of `frame` in bytes; None where it has none.
 
     Runs no job. The estimate is good for scans and ranges, and far too high after most joins.
     """
@@ -40,9 +40,9 @@ def estimated_bytes(frame: DataFrame) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """What Spark knows of where a query's rows come from: rows and bytes to read, None where it
-    doesn't say, and how many shuffles the query makes. `has_functions`: Python functions of the
-    user's work on them, so that rows which were read are not done."""
+    """What Spark knows of a query's sources: rows and bytes to read, None where unknown, and the
+    number of shuffles. `has_functions` tells that Python functions of the user work on the rows, so
+    that the work is not done when the rows are read."""
 
     rows: int | None = None
     size_bytes: int | None = None
@@ -51,7 +51,7 @@ class Sources:
 
 
 def estimated_sources(frame: DataFrame) -> Sources:
-    """See `Sources`. Runs no job."""
+    """The `Sources` of `frame`. Runs no job."""
     try:
         optimized, _, physical = _explained(frame).partition("== Physical Plan ==")
     except PySparkException:
@@ -74,9 +74,9 @@ def estimated_sources(frame: DataFrame) -> Sources:
 
 
 def _explained(frame: DataFrame) -> str:
-    """The text of the plan with its statistics, which have no other place in the public interface.
+    """The text of the plan with its statistics, which the public interface has nowhere else.
 
-    Spark prints it. EXPLAIN COST, which gives it, plans a statement of its own beside it, and
+    `explain` prints it. EXPLAIN COST returns it, but plans a statement of its own as well, which
     takes several times as long.
     """
     printed = _PrintedHere(sys.stdout)
@@ -86,7 +86,7 @@ def _explained(frame: DataFrame) -> str:
 
 
 class _PrintedHere(io.TextIOBase):
-    """Keeps what this thread prints; what others print meanwhile goes where it would have gone."""
+    """Keeps what this thread prints; what other threads print goes to `stream`."""
 
     def __init__(self, stream: TextIO) -> None:
         self.text = io.StringIO()

@@ -1,8 +1,8 @@
-"""Whether a Spark session opens a store, by trying it: nothing else tells.
+"""Finds out whether a Spark session can open a store, by trying: there is no other way.
 
-Which file systems a session has depends on its jars, and which of a store's places it may read on
-its configuration, credentials and network. Where the try fails or takes too long, a merge
-read does without Spark's.
+Which file systems a session has depends on its jars. Which buckets of a store it may read depends
+on its configuration, credentials and network. Where the attempt fails or takes too long, a merge
+read is used, which needs no file system of Spark's.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ if TYPE_CHECKING:
 
 __all__ = ["OpenedStores", "spelled"]
 
-_TRY_S = 15.0  # a file system without credentials asks for some at several places first
-# Hadoop knows S3 as `s3a`, and other names only where a session is told so.
+_TRY_S = 15.0  # a file system without credentials looks for some in several places first
+# Hadoop's scheme for S3 is `s3a`; it knows others only where a session is configured so.
 _SPELLINGS = {"s3": ("s3a", "s3"), "s3n": ("s3a", "s3n")}
 
 
 class OpenedStores:
-    """What was tried: scheme and bucket (or host) → the scheme by which Spark opens it, None where
-    it does not. Each is tried once; a session that learns to open one later is asked again after
-    connecting anew. For one thread at a time."""
+    """The scheme by which Spark opens a store, by the store's scheme and bucket (or host); None
+    where Spark can't open it. Each store is tried once for a connection, so a session that learns
+    to open it later is asked again after reconnecting. For one thread at a time."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
         self._schemes: dict[tuple[str, str], str | None] = {}
 
     def schemes(self, paths: Iterable[str]) -> dict[tuple[str, str], str] | None:
-        """By which scheme Spark opens each store that files lie in; None where it does not open all
-        of them."""
+        """The scheme by which Spark opens each store of `paths`; None where it can't open all of
+        them."""
         found: dict[tuple[str, str], str] = {}
         for path in paths:
             place = _place(path)
@@ -55,14 +55,14 @@ class OpenedStores:
 
     def _opens(self, path: str) -> bool:
         opened: list[bool] = []
-        # A call into the JVM can't be cut short: where it hangs, its thread is left alone.
+        # A call into the JVM can't be interrupted: where it hangs, its thread is abandoned.
         thread = threading.Thread(target=lambda: opened.append(self._is_seen(path)), daemon=True)
         thread.start()
         thread.join(_TRY_S)
         return any(opened)
 
     def _is_seen(self, path: str) -> bool:
-        """Asks for the file's status, as every scan does before it is planned."""
+        """Whether Spark finds the file's status, for which every scan asks before it is planned."""
         reader = self._spark.read.format("binaryFile").option("__globPaths__", "false")
         try:
             reader.load(path)
@@ -72,7 +72,7 @@ class OpenedStores:
 
 
 def spelled(path: str, schemes: dict[tuple[str, str], str]) -> str:
-    """The path as Spark opens it."""
+    """The path with the scheme by which Spark opens it."""
     place = _place(path)
     scheme = schemes.get(place, place[0])
     return path if scheme == place[0] else _with_scheme(path, scheme)

@@ -1,9 +1,9 @@
-"""Fields of structs by their names, as `INSERT … BY NAME` and frames mean them.
+"""Matches the fields of structs by name, for `INSERT … BY NAME` and frames.
 
-Spark casts a struct to another by position, so that fields of one type would change places
-unseen. As in Paimon's connector (`PaimonAnalysis`), a column that is matched by name has its
-structs, at every level, matched by name too: the case of letters does not matter, and a field that
-is left out is NULL, as a column is.
+Spark casts a struct to another by position, so that fields of the same type would silently change
+places. As in Paimon's connector (`PaimonAnalysis`), a column that is matched by name has its
+structs, at every level, matched by name too. Upper and lower case don't matter, and a field that is
+left out is NULL, as a column is.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ __all__ = ["with_fields_by_name"]
 
 
 def with_fields_by_name(frame: DataFrame, columns: Sequence[Column | None]) -> DataFrame:
-    """`frame` with the fields of its structs in the order of `columns`, which are those of the
-    table that its own go into, None for none. It is the same frame where they have that order.
+    """`frame` with the fields of its structs in the order of the table's.
 
-    Raises UnknownNameError for a field that the table's struct has not, InvalidValueError for one
-    that is left out and NOT NULL.
+    `columns` are the table's columns that the frame's columns go into, None for no column. Returns
+    the same frame where the fields are in that order already. Raises UnknownNameError for a field
+    that the table's struct does not have, InvalidValueError for a NOT NULL field that is left out
+    and for two fields with one name.
     """
     fields = frame.schema.fields
     if all(
@@ -36,7 +37,7 @@ def with_fields_by_name(frame: DataFrame, columns: Sequence[Column | None]) -> D
         for field, column in zip(fields, columns, strict=True)
     ):
         return frame
-    # Names may come twice, and have dots: columns are told by their place.
+    # Names may repeat, and contain dots, so columns are named by their positions.
     numbered = frame.toDF(*(str(place) for place in range(len(fields))))
     return numbered.select(
         *(
@@ -53,8 +54,8 @@ def with_fields_by_name(frame: DataFrame, columns: Sequence[Column | None]) -> D
 
 
 def _is_alike(given: spark_types.DataType, wanted: DataType) -> bool:
-    """Whether all structs in both types have the same names in the same order; or there are none,
-    or the types have nothing to do with each other, which the cast tells."""
+    """Whether all structs in both types have the same names in the same order. Also true without
+    structs, and for types that don't correspond, which the cast refuses."""
     match given, wanted:
         case spark_types.StructType(), RowType(fields=fields):
             names = [one.name.lower() for one in given.fields]

@@ -1,10 +1,10 @@
-"""What tasks of ours tell of themselves while they run: rows and bytes, by small files.
+"""Reports rows and bytes of our Python tasks while they run, in small files.
 
-Spark tells little of Python tasks before they end. So each of ours writes its counts into a file of
-a folder of the driver's, once a second at most, and once when it ends. The folder is there while
-somebody listens: without it, as on another machine, a task says nothing, which costs it one look.
-That works wherever tasks run on the driver's machine: in threads of the driver's JVM, in executors
-beside it, and behind Spark Connect. What tasks run elsewhere is not heard.
+Spark reports little of Python tasks before they end. So each of ours writes its counts into a file
+in a folder of the driver's, at most once a second, and once when it ends. The folder exists while
+somebody listens. Without it, as on another machine, a task reports nothing, after one check for the
+folder. That works wherever tasks run on the driver's machine: in threads of the driver's JVM, in
+executors beside it, and behind Spark Connect. Tasks on other machines are not heard.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _RECORD = struct.Struct("<qq?")
 
 @dataclass(frozen=True, slots=True)
 class TaskCounts:
-    """What one task told last; `writes` tells a writer from a reader."""
+    """The latest counts of one task; `writes` tells whether it writes or reads."""
 
     stage: int
     partition: int
@@ -40,7 +40,7 @@ class TaskCounts:
 
 
 class Reporter:
-    """The side of the task. `folder` is the driver's `reports_folder`."""
+    """Writes a task's counts, in the task. `folder` is the driver's `reports_folder`."""
 
     def __init__(self, folder: str, *, writes: bool) -> None:
         from pyspark import TaskContext
@@ -49,13 +49,13 @@ class Reporter:
         self._file: str | None = None
         self._next = time.monotonic() + _EVERY_SECONDS
         context = TaskContext.get()
-        # One of a task that is tried again takes the place of the one before.
+        # The file of a task that is tried again replaces the one of the attempt before.
         if context is not None and os.path.isdir(folder):
             name = f"{context.stageId()}-{context.partitionId()}-{'w' if writes else 'r'}"
             self._file = os.path.join(folder, name)
 
     def add(self, rows: int, size_bytes: int) -> None:
-        """So much more is done."""
+        """Add `rows` and `size_bytes` to what is done."""
         self._rows += rows
         self._bytes += size_bytes
         if self._file is not None and time.monotonic() >= self._next:
@@ -63,7 +63,7 @@ class Reporter:
             self._next = time.monotonic() + _EVERY_SECONDS
 
     def end(self) -> None:
-        """The task is done."""
+        """Report that the task is done."""
         if self._file is not None:
             self._write(is_over=True)
 
@@ -79,7 +79,7 @@ class Reporter:
 
 @cache
 def reports_folder() -> str:
-    """Where tasks of this process's jobs tell how far they are. There only while it is `heard`."""
+    """The folder for the reports of this process's jobs. It exists only while they are `heard`."""
     parent = tempfile.mkdtemp(prefix="paimon-magics-tasks-")
     atexit.register(shutil.rmtree, parent, ignore_errors=True)
     return str(Path(parent) / "reports")
@@ -91,7 +91,7 @@ _turn = threading.Lock()
 
 @contextmanager
 def heard() -> Iterator[None]:
-    """Tasks that begin in the body tell how far they are."""
+    """Tasks that begin in the body report their counts."""
     global _listeners
     folder = Path(reports_folder())
     with _turn:
@@ -108,12 +108,12 @@ def heard() -> Iterator[None]:
 
 
 def is_alone() -> bool:
-    """Whether only one listens, so that all that is told is for it."""
+    """Whether there is only one listener, so that all reports are for it."""
     return _listeners == 1
 
 
 def read_reports(ended: dict[tuple[int, int, bool], TaskCounts]) -> list[TaskCounts]:
-    """What all tasks told. Those that have ended are put into `ended`, and not read again."""
+    """The counts of all tasks. Those of ended tasks are put into `ended`, and not read again."""
     found = list(ended.values())
     try:
         names = os.listdir(reports_folder())

@@ -1,4 +1,4 @@
-"""The time zone of a Spark session, which SET changes at any time."""
+"""The time zone of a Spark session, which SET can change at any time."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ __all__ = ["session_zone"]
 
 
 def session_zone(spark: SparkSession) -> str:
-    """The zone of `spark.sql.session.timeZone` at this moment, as Arrow and Python call it."""
+    """The current `spark.sql.session.timeZone`, by the name that Arrow and Python use."""
     return arrow_zone(spark.conf.get("spark.sql.session.timeZone") or UTC)

@@ -1,7 +1,7 @@
-"""How rows go between the JVM and Python while a statement writes.
+"""Sets the size of the Arrow batches between the JVM and Python while a statement writes.
 
-Spark 4.1 and later end an Arrow batch by its bytes, and for that measure every column after every
-row: as dear as copying the row. Batches of few rows need no such measure.
+Spark 4.1 and later limit the bytes of an Arrow batch. For that they measure every column after
+every row, which costs as much as copying the row. Batches of few rows need no such limit.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ __all__ = ["small_batches"]
 
 _ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
-_UNLIMITED = str(2**31 - 1)  # what Spark itself takes for no limit
-_BATCH_ROWS = 4096  # with a page of text in each some megabytes
+_UNLIMITED = str(2**31 - 1)  # Spark's own value for no limit
+_BATCH_ROWS = 4096  # some megabytes with a page of text in each row
 
 _lock = threading.Lock()
 _open: WeakKeyDictionary[SparkSession, tuple[int, dict[str, str | None]]] = WeakKeyDictionary()
-"""How many statements of a session need it now, and what it was before the first of them."""
+"""How many statements of a session use small batches now, and the settings before the first."""
 
 
 @contextmanager
 def small_batches(spark: SparkSession, schema: spark_types.StructType) -> Iterator[None]:
-    """Jobs in the body send rows of `schema` in batches that are bounded by their rows alone.
+    """Jobs in the body send rows of `schema` in batches that are limited by their rows alone.
 
-    Never of more rows than the session's own `spark.sql.execution.arrow.maxRecordsPerBatch`. Rows
-    of binary or nested columns can be of any size, and keep Spark's own bounds. A text column whose
-    values take more than 512 KiB on average over a batch fails, as an Arrow column holds 2 GiB at
-    most; see `is_oversized`.
+    No batch has more rows than the session's own `spark.sql.execution.arrow.maxRecordsPerBatch`.
+    Rows with binary or nested columns can be of any size, and keep Spark's own limits. A text
+    column whose values take more than 512 KiB on average over a batch makes the job fail, since an
+    Arrow column holds 2 GiB at most; see `is_oversized`.
     """
     if any(_is_wide(field.dataType) for field in schema.fields):
         yield
@@ -90,6 +90,6 @@ def _set(spark: SparkSession, values: dict[str, str | None]) -> None:
 
 
 def _fewer(rows: str | None) -> int:
-    """The session's own rows of a batch, where they are fewer; 0 and less mean any number."""
+    """The rows of a batch: the session's own number where it is less; 0 and less mean no limit."""
     given = int(rows or 0)
     return min(given, _BATCH_ROWS) if given > 0 else _BATCH_ROWS

@@ -1,4 +1,4 @@
-"""Paimon's types as Spark's, both ways."""
+"""Converts between Paimon's types and Spark's."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _ATOMIC: dict[str, spark_types.DataType] = {
     "VARBINARY": spark_types.BinaryType(),
     "BYTES": spark_types.BinaryType(),
     "DATE": spark_types.DateType(),
-    # As Paimon's connector for Spark does: the milliseconds of the day.
+    # Milliseconds of the day, as in Paimon's connector for Spark.
     "TIME": spark_types.IntegerType(),
     "TIMESTAMP": spark_types.TimestampNTZType(),
     "TIMESTAMP_LTZ": spark_types.TimestampType(),
@@ -59,7 +59,7 @@ _PAIMON: dict[type[spark_types.DataType], AtomicType] = {
 
 
 def spark_type(data_type: DataType) -> spark_types.DataType:
-    """The Spark type that rows of a Paimon type have; CHAR and VARCHAR are plain strings there.
+    """The Spark type for values of a Paimon type; CHAR and VARCHAR become plain strings.
 
     Raises UnsupportedStatementError for BLOB.
     """
@@ -91,7 +91,7 @@ def spark_schema(columns: Sequence[Column]) -> spark_types.StructType:
 
 
 def columns_of(schema: spark_types.StructType) -> tuple[RowField, ...]:
-    """The Paimon columns that a query's result would have as a table (CREATE TABLE AS SELECT).
+    """The Paimon columns of a query's result as a table (CREATE TABLE AS SELECT).
 
     Raises UnsupportedStatementError for a Spark type that Paimon has no counterpart for.
     """

@@ -1,7 +1,7 @@
-"""VARIANT values on their way out of Spark: as texts of JSON.
+"""Converts VARIANT values to JSON texts before they leave Spark.
 
-Spark itself hands them over as two binary values each, of which only Spark can make something, and
-PySpark's `toArrow` fails where one is NULL.
+Spark itself hands each over as two binary values that only Spark can decode, and PySpark's
+`toArrow` fails where one is NULL.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ __all__ = ["with_json_texts"]
 
 
 def with_json_texts(frame: DataFrame) -> DataFrame:
-    """The frame with a STRING of JSON in place of every VARIANT, at every level."""
+    """The frame with a STRING of JSON in place of every VARIANT, at every level of nesting."""
     schema = frame.schema
     if not _holds(schema):
         return frame
-    # By new names: those of a query need not be unique.
+    # Under new names: those of a query need not be unique.
     numbered = [f"c{position}" for position in range(len(schema))]
     return (
         frame.toDF(*numbered)

@@ -1,10 +1,10 @@
-"""The temporary views under which Spark's SQL finds the frames that we make.
+"""The temporary views by which Spark's SQL refers to the frames that we make.
 
-A view of a table at one snapshot is kept, because making frame and view anew costs Spark more than
-everything that we do for a query; the least recently used ones leave the cache. Their names begin
-with `paimon_magics_`, and closing drops them all.
+A view of a table at one snapshot is cached, because making frame and view anew costs Spark more
+than everything that we do for a query. The least recently used views leave the cache. Their names
+begin with `paimon_magics_`, and closing drops them all.
 
-Spark Connect analyses a frame each time that it runs, so a view must stay there for as long as a
+Spark Connect analyses a frame each time that it runs, so there a view must exist for as long as a
 frame reads it. A view is dropped once neither the cache nor such a frame refers to it.
 """
 
@@ -37,7 +37,7 @@ def temporary_views(spark: SparkSession) -> list[str]:
 
 
 class _View:
-    """A view that Spark has. Whoever needs it refers to this object."""
+    """A view that Spark has. It is dropped some time after the last reference to this object."""
 
     def __init__(self, name: str, frame: DataFrame) -> None:
         self.name = name
@@ -45,7 +45,7 @@ class _View:
 
 
 class _Passing(threading.local):
-    """The views that only the statement needs which a thread runs."""
+    """The views that only the current statement of a thread needs."""
 
     def __init__(self) -> None:
         self.views: list[_View] = []
@@ -60,11 +60,11 @@ class Views:
         self._kept: OrderedDict[Hashable, _View] = OrderedDict()
         self._passing = _Passing()
         self._there: weakref.WeakValueDictionary[str, _View] = weakref.WeakValueDictionary()
-        # Filled while Python collects garbage, where no request may be sent.
+        # Filled while Python collects garbage, when no request may be sent.
         self._unneeded: deque[str] = deque()
 
     def find(self, key: Hashable) -> tuple[str, DataFrame] | None:
-        """The name and frame of the view kept for `key`."""
+        """The name and frame of the view kept for `key`; None where there is none."""
         view = self._kept.get(key)
         if view is None:
             return None
@@ -80,18 +80,18 @@ class Views:
         return view.name, frame
 
     def pass_by(self, frame: DataFrame) -> str:
-        """A view's name for a frame that only the statement at hand needs."""
+        """Make a view of a frame that only the current statement needs, and return its name."""
         view = self._create(frame)
         self._passing.views.append(view)
         return view.name
 
     def read_by(self, frame: DataFrame, names: Iterable[str]) -> None:
-        """Let the views of these names stay for as long as `frame`, or one made of it, is there.
+        """Keep the views `names` for as long as `frame`, or a frame made of it, exists.
 
-        Frames of Spark's own JVM are analysed already, and need no view any more.
+        Without Spark Connect a frame is analysed already, and needs its views no longer.
         """
         if is_connect(self._spark):
-            # Of frames that are made of this one only the plan refers to this one's plan.
+            # A frame made of this one refers to this one's plan, and not to this frame.
             plan = frame._plan
             views = tuple(self._there[name] for name in names if name in self._there)
             weakref.finalize(plan, _forget, views)
@@ -125,4 +125,4 @@ class Views:
 
 
 def _forget(views: tuple[_View, ...]) -> None:
-    """Nothing: being an argument of a finalizer is what keeps `views`."""
+    """Does nothing: as an argument of a finalizer, `views` stay alive until it runs."""

@@ -1,8 +1,8 @@
-"""Rows of a frame into files: one Spark job whose tasks return commit messages.
+"""Writes the rows of a frame into files, by one Spark job whose tasks return commit messages.
 
-Rows are shuffled so that one task owns a (partition, bucket), and within a bucket of a primary-key
-table they arrive in the statement's order. Nothing is committed here; a job that fails leaves the
-files of its finished tasks to the caller, who knows the transaction's prefix.
+Rows are shuffled so that one task owns a (partition, bucket), and rows of a bucket of a primary-key
+table arrive in the statement's order. Nothing is committed here. The files of a job that fails are
+left to the caller, who finds them by the transaction's prefix.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ _WRITTEN = spark_types.StructType(
 
 @dataclass(frozen=True, slots=True)
 class JobWritten:
-    """What a job wrote; `repeated_attempts` tells that some task ran more than once, so that files
-    of an attempt that did not count may lie about."""
+    """What a job wrote. `repeated_attempts` tells that a task may have run more than once, so that
+    files of an attempt that did not count may be left."""
 
     written: Written
     repeated_attempts: bool
@@ -76,12 +76,12 @@ def write_frame(
     """Run the job that writes `frame`, whose columns are the table's own.
 
     `slots` is how many tasks can run at once; `keep_order` is for primary-key tables whose last row
-    of a key must win. Raises what Spark raises; then every file of the job is to be removed.
+    of a key must win. Raises what Spark raises; the caller must then remove every file of the job.
     """
     rows, repeated = _run(spark, frame, task, distribution, slots=slots, keep_order=keep_order)
     if any(row["gave_up"] for row in rows):
-        # More partitions than the table had: gathered now. The files of the tasks that did not
-        # give up are not among the messages.
+        # More partitions than the table had: write again with gathered rows. The messages of the
+        # first run are discarded, and with them the files of tasks that did not give up.
         gathered = Gathered(task.partition_keys)
         rows, _ = _run(spark, frame, task, gathered, slots=slots, keep_order=keep_order)
         repeated = True
@@ -90,7 +90,7 @@ def write_frame(
         written=Written(
             messages=tuple(bytes(message) for row in rows for message in row["messages"]),
             rows=sum(row["rows"] for row in rows),
-            # Made by our own tasks a moment ago, and sent as Spark sends everything of theirs.
+            # Safe to unpickle: made by our own tasks a moment ago, and sent by Spark.
             index_files=tuple(
                 one for row in rows for one in pickle.loads(bytes(row["index_files"]))
             ),
@@ -109,7 +109,7 @@ def _run(
     slots: int,
     keep_order: bool,
 ) -> tuple[list[Row], bool]:
-    """What the tasks say, and whether some had to be run twice."""
+    """The rows that the tasks return, and whether the job had to run twice."""
     partitions_max = distribution.partitions_max if isinstance(distribution, InPlace) else None
     task = replace(task, partitions_max=partitions_max)
     placed, bucket_column = _place(frame, task, distribution, slots=slots, keep_order=keep_order)
@@ -127,7 +127,7 @@ def _run(
     except Exception as error:
         if not is_oversized(error):
             raise
-        # A frame of its own: one that has run keeps the size of its batches.
+        # In a new frame: one that has run keeps the size of its batches.
         return map_in_arrow(placed, tasks, _WRITTEN).collect(), True
 
 
@@ -139,8 +139,8 @@ def _place(
     slots: int,
     keep_order: bool,
 ) -> tuple[DataFrame, str | None]:
-    """The frame with its rows where they are to be written, and the column with their bucket where
-    that is settled by then."""
+    """Send each row to the task that writes it. Return the frame, and the name of its column with
+    the bucket; None where the writer computes it."""
     partitions = [quoted(key) for key in task.partition_keys]
     spread = _spread(frame, task.partition_keys)
     match distribution:
@@ -163,8 +163,8 @@ def _place(
     dynamic = task.dynamic_buckets
     bucket_column: str | None = _OWNER if dynamic is None else None
     if dynamic is not None and dynamic.index:
-        # A known key may live in a bucket of another assigner: once more to the bucket's owner.
-        # Where there is no index yet, all that an assigner places is its own.
+        # A known key may be in a bucket of another assigner, so rows are sent on to their bucket's
+        # owner. Where there is no index yet, an assigner uses only buckets of its own.
         assigned = map_in_arrow(routed, _AssignTasks(task, _HASH, _OWNER), routed.schema)
         routed = _to_owners(assigned, spread, slots)
         bucket_column = _OWNER
@@ -173,8 +173,8 @@ def _place(
 
 
 def _gathered(frame: DataFrame, distribution: Gathered) -> DataFrame:
-    """Rows by partition. Spark sizes the tasks itself and splits skewed ones: several writers may
-    share a partition of an append table."""
+    """The rows gathered by partition. Spark sizes the tasks itself and splits skewed ones, since
+    several writers may share a partition of an append table."""
     keys = [quoted(key) for key in distribution.keys]
     if distribution.tasks is None:
         return frame.hint("rebalance", *keys)
@@ -190,26 +190,28 @@ def _in_order(frame: DataFrame, shuffle: Callable[[DataFrame], DataFrame]) -> Da
 
 
 def _group(partition: Column) -> Column:
-    """What rows are sorted by so that partitions come one after the other, a few at a time; the
-    buckets of one are told apart batch by batch.
+    """The high bits of the sort key: they bring the partitions of a task one after the other, or a
+    few at a time. The writer separates the buckets of a partition batch by batch.
 
-    One LONG for everything, the order of the rows in its lower bits: Spark sorts numbers by their
-    digits, and several columns by comparing rows.
+    One LONG is the whole key, with the order of the rows in its low bits: Spark has a radix sort
+    for one number, and compares rows to sort by several columns.
     """
     number = F.pmod(partition.cast("long"), F.lit(1 << GROUP_BITS))
     return F.shiftleft(number.cast("long"), GROUP_SHIFT)
 
 
 def _ordinal(number: Column) -> Column:
-    """The statement's order of rows, which a shuffle loses: (source partition, position), the
-    `number` that Spark gives each row. Fails where it would reach into the groups."""
+    """The low bits of the sort key: the statement's order of rows, which a shuffle loses. `number`
+    is (source partition, position), as Spark numbers each row. The job fails where it would reach
+    into the high bits."""
     beyond = F.raise_error(F.lit("more source partitions than a statement's order can number"))
     return F.when(number < F.lit(1 << GROUP_SHIFT), number).otherwise(beyond.cast("long"))
 
 
 def _with_owners(frame: DataFrame, task: WriteSpec) -> DataFrame:
-    """With each row's owner, and its key hash where buckets are dynamic: rows of a partition with
-    the same owner must meet in one task. The owner is the bucket, or the assigner."""
+    """The frame with a column of each row's owner, and one of its key hash where buckets are
+    dynamic. The owner is the bucket, or the assigner of dynamic buckets. Rows of a partition with
+    the same owner must meet in one task."""
     rule, dynamic = task.bucket_rule, task.dynamic_buckets
     schema = task.arrow_schema()
     if dynamic is not None:
@@ -228,15 +230,15 @@ def _with_owners(frame: DataFrame, task: WriteSpec) -> DataFrame:
 
 
 def _to_owners(frame: DataFrame, spread: Column, slots: int) -> DataFrame:
-    """Each owner's rows in one of `slots` tasks; the owners of a partition in different ones."""
+    """Send each owner's rows to one of `slots` tasks, a partition's owners to different tasks."""
     return frame.repartitionById(slots, F.pmod(spread + F.col(_OWNER), F.lit(slots)).cast("int"))
 
 
 def _spread(frame: DataFrame, partition_keys: tuple[str, ...]) -> Column:
-    """A number for each partition, such that the tasks get as many of them each, nearly.
+    """A number for each partition that spreads partitions almost evenly over the tasks.
 
-    A hash would give one of two tasks three of four partitions as often as not. Partitions tend
-    to follow each other, so numbers, days and the last digits of texts are taken as they are.
+    A hash would often give one of two tasks three of four partitions. The values of partitions tend
+    to be consecutive, so numbers, days and the last digits of texts are used as they are.
     """
     total = F.lit(0).cast("long")
     for key in partition_keys:
@@ -264,7 +266,7 @@ def _with_column(frame: DataFrame, name: str) -> spark_types.StructType:
 
 @dataclass(frozen=True)
 class _OwnerTasks:
-    """Runs in the task: computes each row's owner, or the hash that it follows from."""
+    """Runs in the task: computes each row's owner, or the key hash that gives the owner."""
 
     task: WriteSpec
     name: str
@@ -279,7 +281,7 @@ class _OwnerTasks:
 
 @dataclass(frozen=True)
 class _AssignTasks:
-    """Runs in the task: turns the rows' assigner into their bucket."""
+    """Runs in the task: replaces each row's assigner with its bucket."""
 
     task: WriteSpec
     hash_column: str
@@ -296,7 +298,7 @@ class _AssignTasks:
 
 @dataclass(frozen=True)
 class _WriteTasks:
-    """Runs in the task: writes everything it is given, then hands over the messages."""
+    """Runs in the task: writes all its rows, then returns the commit messages."""
 
     task: WriteSpec
     bucket_column: str | None
@@ -349,7 +351,7 @@ class _WriteTasks:
 
 
 def _counted(batches: Iterable[pa.RecordBatch], reporter: Reporter) -> Iterator[pa.RecordBatch]:
-    """The same batches; the next one is asked for when one has been taken."""
+    """The same batches; each is reported once the writer asks for the next one."""
     for batch in batches:
         yield batch
         reporter.add(batch.num_rows, batch.nbytes)
