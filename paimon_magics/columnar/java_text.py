@@ -1,10 +1,9 @@
-"""Values as Java prints them: the text that Paimon's system tables show of keys and statistics.
+"""Values as text as in Java, for the keys, statistics and partitions in Paimon's system tables.
 
-Two texts of a value are shown. `java_text` is `toString` of the object that holds it in Paimon
-(dates are days since 1970, a NULL is `null`), which keys and statistics have. `cast_text` is
-Paimon's cast to STRING (`CastExecutors.resolveToString`), which partitions have. Our own views tell
-values by `told_text`. Binary values have
-no stable `toString` in Java; they are `0x…` here.
+Paimon shows values in two ways. Keys and statistics have `java_text`: `toString` of the object that
+holds the value in Paimon (dates are days since 1970, a NULL is `null`). Partitions have
+`cast_text`: Paimon's cast to STRING (`CastExecutors.resolveToString`). Our own views show
+`told_text`. Binary values have no stable `toString` in Java; they are `0x…` here.
 """
 
 from __future__ import annotations
@@ -54,8 +53,8 @@ _MILLISECOND_DIGITS, _MICROSECOND_DIGITS = 3, 6
 
 
 def stored_type(data_type: DataType | None) -> pa.DataType:
-    """The Arrow type in which fields of serialised rows are decoded; null for types whose values
-    are never among keys and statistics."""
+    """The Arrow type for decoded fields of serialised rows; null for types that keys and statistics
+    never have."""
     match data_type:
         case AtomicType(name="DECIMAL", parameters=(precision, scale)):
             return pa.decimal128(precision, scale)
@@ -89,8 +88,8 @@ def java_text(values: pa.Array) -> pa.Array:
 
 
 def cast_text(values: pa.Array, data_type: DataType | None) -> pa.Array:
-    """Each value cast to STRING, NULL for NULL. Instants are shown in this process's time zone, as
-    Java does in the JVM's."""
+    """Each value cast to STRING, NULL for NULL. Instants are in this process's time zone, as Java's
+    are in the JVM's."""
     match data_type:
         case AtomicType(name="TIMESTAMP", parameters=(precision,)):
             return _each(values, lambda value: _timestamp_text(value, precision))
@@ -107,8 +106,8 @@ def cast_text(values: pa.Array, data_type: DataType | None) -> pa.Array:
 
 
 def told_text(values: pa.Array, data_type: DataType | None, zone: str) -> pa.Array:
-    """Each value as views and Spark tell it, NULL for NULL: as `cast_text`, but instants in `zone`,
-    and no zeros at the end of a second's digits."""
+    """Each value as our views and Spark show it, NULL for NULL: as `cast_text`, but with instants
+    in `zone`, and without trailing zeros of a second's fraction."""
     rules = rules_of(zone)
     match data_type:
         case AtomicType(name="TIMESTAMP"):
@@ -140,7 +139,7 @@ def texts_map(columns: Mapping[str, pa.Array]) -> pa.Array:
 
 
 def java_float(value: float, *, single: bool = False) -> str:
-    """`Double.toString`, or `Float.toString` for a `single` one: the fewest digits that tell the
+    """`Double.toString`, or `Float.toString` with `single`: the fewest digits that distinguish the
     value from its neighbours."""
     if value != value:
         return "NaN"
@@ -149,7 +148,7 @@ def java_float(value: float, *, single: bool = False) -> str:
     if value == 0:
         return "-0.0" if str(value).startswith("-") else "0.0"
     shortest = str(np.float32(value)) if single else repr(value)
-    two_digits = f"{value:.1e}"  # Java prints two at least, and then those that are nearest
+    two_digits = f"{value:.1e}"  # Java prints at least two digits, the nearest ones
     if (np.float32(two_digits) if single else float(two_digits)) == value:
         shortest = two_digits
     sign, digits, exponent = Decimal(shortest).normalize().as_tuple()
@@ -181,7 +180,7 @@ def _joined(
 
 
 def _each(values: pa.Array, text: object) -> pa.Array:
-    """`text` of each value that is not NULL; each distinct one is asked for once."""
+    """Apply `text` to each value that is not NULL, calling it once for each distinct value."""
     assert callable(text)
     encoded = values.dictionary_encode() if len(values) else None
     if encoded is None:
@@ -191,7 +190,7 @@ def _each(values: pa.Array, text: object) -> pa.Array:
 
 
 def _iso_text(values: pa.Array) -> pa.Array:
-    """`LocalDateTime.toString`: no seconds where they are zero, digits in threes."""
+    """`LocalDateTime.toString`: no seconds where they are zero; a fraction has 3, 6 or 9 digits."""
     digits = {"s": 0, "ms": 3, "us": 6, "ns": 9}[values.type.unit]
     text = pc.strftime(values, format="%Y-%m-%dT%H:%M:%S")
     for kept in range(0, digits, 3):
@@ -203,7 +202,7 @@ def _iso_text(values: pa.Array) -> pa.Array:
 
 
 def _timestamp_text(value: datetime.datetime, precision: int) -> str:
-    """`DateTimeUtils.formatTimestamp`: as many digits of a second as the type has."""
+    """`DateTimeUtils.formatTimestamp`: at least as many digits of a second as the type has."""
     nanos = value.microsecond * 1000 + getattr(value, "nanosecond", 0)
     fraction = f"{nanos:09d}"
     while len(fraction) > precision and fraction.endswith("0"):
@@ -225,18 +224,18 @@ def _time_text(value: datetime.time, precision: int) -> str:
 
 
 def map_order(keys: Sequence[str]) -> list[str]:
-    """Texts, put into a `HashMap` of Java's in their order, in the order that it lists them in."""
+    """The keys in the order in which Java's `HashMap` lists them after they were put in in turn."""
     places = _MAP_PLACES
     while len(keys) * 4 > places * 3:
         places *= 2
     return sorted(keys, key=lambda key: _spread(key) & (places - 1))
 
 
-_MAP_PLACES = 16  # of a map without entries
+_MAP_PLACES = 16  # the table size of a new map
 
 
 def _spread(text: str) -> int:
-    """`String.hashCode` with its higher bits mixed into the lower ones, as a HashMap does it."""
+    """`String.hashCode` with its higher bits mixed into the lower ones, as in `HashMap`."""
     code = 0
     for unit in memoryview(text.encode("utf-16-le")).cast("H"):
         code = (31 * code + unit) & 0xFFFFFFFF

@@ -1,7 +1,8 @@
-"""How a table's files lie: sums for each partition and bucket, and how sizes are spread.
+"""The layout of a table's files: sums for each partition and bucket, and the spread of sizes.
 
-Files come as columns, one row a file, in any order. No object is made for a file or a cell, so that
-a hundred thousand of either are a fraction of a second.
+Files come as columns, one row for a file, in any order. A *cell* is one bucket of one partition. No
+object is made for a file or a cell, so that a hundred thousand of either take a fraction of a
+second.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ FILES = pa.schema(
         pa.field("creation_time", pa.timestamp("ms", "UTC")),
     ]
 )
-"""What is known of a file."""
+"""The columns of a table of files."""
 
 CELLS = pa.schema(
     [
@@ -49,7 +50,7 @@ CELLS = pa.schema(
         pa.field("last_update_time", pa.timestamp("ms", "UTC")),
     ]
 )
-"""What a cell sums up: one bucket of one partition."""
+"""The columns of a table of cells: the sums for one bucket of one partition."""
 
 _SUMMED = ("record_count", "file_size_in_bytes", "file_count", "small_file_count",
            "level_0_file_count")  # fmt: skip
@@ -57,8 +58,8 @@ _SUMMED = ("record_count", "file_size_in_bytes", "file_count", "small_file_count
 
 @dataclass(frozen=True, slots=True)
 class SizeHistogram:
-    """How many files have at least `edges_bytes[i]` and less than the next edge, and their bytes;
-    the last count is open-ended."""
+    """The number of files with at least `edges_bytes[i]` and less than the next edge, and their
+    bytes. The last range is open-ended."""
 
     edges_bytes: tuple[int, ...]
     file_counts: tuple[int, ...]
@@ -66,7 +67,8 @@ class SizeHistogram:
 
 
 def cells(files: pa.Table, small_below_bytes: int) -> pa.Table:
-    """CELLS of FILES, by partition and bucket; a file of less than `small_below_bytes` is small."""
+    """The CELLS of FILES, sorted by partition and bucket. A file of less than `small_below_bytes`
+    is small."""
     sizes = files.column("file_size_in_bytes")
     marked = files.append_column("file_count", pa.array(np.ones(files.num_rows, dtype=np.int64)))
     marked = marked.append_column(
@@ -95,8 +97,8 @@ def cells(files: pa.Table, small_below_bytes: int) -> pa.Table:
 
 
 def by_partition(found: pa.Table) -> pa.Table:
-    """The same sums for each partition; `bucket_count` in place of the bucket, and of the sorted
-    runs the most that a bucket has."""
+    """The same sums for each partition, with `bucket_count` in place of the bucket.
+    `sorted_run_count` is the greatest of the partition's buckets."""
     grouped = found.group_by(["partition"], use_threads=False).aggregate(
         [
             ("bucket", "count"),
@@ -116,15 +118,16 @@ def by_partition(found: pa.Table) -> pa.Table:
 
 
 def sorted_runs(files: pa.Table) -> pa.Array:
-    """A number for the sorted run that each file is in, within its bucket: each file of level 0 is
-    one, a higher level is one. Paimon's `LevelSortedRun`."""
+    """A number for each file's sorted run, unique within its bucket: each file of level 0 is a run,
+    and each higher level is one. Paimon's `LevelSortedRun`."""
     levels = np.asarray(files.column("level")).astype(np.int64)
     numbers = np.where(levels == 0, -1 - np.arange(len(levels)), levels)
     return pa.array(numbers)
 
 
 def size_histogram(files: pa.Table, target_bytes: int) -> SizeHistogram:
-    """Sizes in steps of two, from a thousandth of the target file size to twice it."""
+    """The histogram of file sizes. Edges double from about a thousandth of the target file size
+    to twice the target."""
     edges, sizes, places = _steps(files, target_bytes)
     counts = np.bincount(places, minlength=len(edges))
     totals = np.bincount(places, weights=sizes.astype(np.float64), minlength=len(edges))
@@ -136,7 +139,7 @@ def size_histogram(files: pa.Table, target_bytes: int) -> SizeHistogram:
 
 
 def partition_sizes(files: pa.Table, target_bytes: int) -> dict[str, list[int]]:
-    """The same counts for each partition: how many of its files are in each step."""
+    """The counts of `size_histogram` for each partition: the number of its files in each step."""
     edges, _, places = _steps(files, target_bytes)
     encoded = files.column("partition").combine_chunks().dictionary_encode()
     codes = np.asarray(encoded.indices).astype(np.int64)
@@ -149,7 +152,7 @@ def partition_sizes(files: pa.Table, target_bytes: int) -> dict[str, list[int]]:
 def _steps(
     files: pa.Table, target_bytes: int
 ) -> tuple[list[int], npt.NDArray[np.int64], npt.NDArray[np.intp]]:
-    """Where each step of sizes begins, the size of each file, and the step that it is in."""
+    """The lower edges of the steps, the size of each file, and the step that it is in."""
     edges = sorted({0, *(target_bytes >> shift for shift in range(11)), target_bytes * 2})
     sizes = np.asarray(files.column("file_size_in_bytes")).astype(np.int64)
     return edges, sizes, np.searchsorted(np.array(edges), sizes, side="right") - 1

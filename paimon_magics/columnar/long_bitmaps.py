@@ -1,8 +1,8 @@
 """Bitmaps of 64-bit numbers as Java's `Roaring64Bitmap` serialises them, and their unions.
 
-The aggregate function `rbm64` stores them so. It is not the portable format of the Roaring
-project's specification, which other libraries read: the upper 48 bits of the numbers are the keys
-of an adaptive radix tree, written node by node with the children behind them, and each leaf names
+The aggregate function `rbm64` stores this format. It is not the portable format of the Roaring
+project's specification, which other libraries read. The upper 48 bits of the numbers are the keys
+of an adaptive radix tree, written node by node, each followed by its children. Each leaf refers to
 a container of the lower 16 bits. Layouts: `HighLowContainer`, `Art`, `Node4`, `Node16`, `Node48`,
 `Node256`, `LeafNode` and `Containers` of the RoaringBitmap library for Java.
 """
@@ -31,7 +31,7 @@ _Low = npt.NDArray[np.uint16]
 
 
 def long_bitmap_union(one: bytes, other: bytes) -> bytes:
-    """The union of two bitmaps. Raises ValueError for other bytes."""
+    """The union of two bitmaps. Raises ValueError for bytes that are no bitmap."""
     found = dict(_parts(one))
     for key, low in _parts(other):
         found[key] = np.union1d(found[key], low) if key in found else low
@@ -39,7 +39,7 @@ def long_bitmap_union(one: bytes, other: bytes) -> bytes:
 
 
 def long_bitmap(numbers: Sequence[int]) -> bytes:
-    """The bitmap of numbers, which Java takes for unsigned."""
+    """The bitmap of `numbers`, which Java treats as unsigned."""
     found: dict[bytes, list[int]] = {}
     for number in sorted({number & 0xFFFF_FFFF_FFFF_FFFF for number in numbers}):
         key = (number >> 16).to_bytes(_KEY_BYTES, "big")
@@ -48,7 +48,7 @@ def long_bitmap(numbers: Sequence[int]) -> bytes:
 
 
 def numbers_of(stored: bytes) -> set[int]:
-    """The numbers of a bitmap, from 0 on. Raises ValueError for other bytes."""
+    """The numbers of a bitmap, unsigned. Raises ValueError for bytes that are no bitmap."""
     return {
         int.from_bytes(key, "big") << 16 | number
         for key, low in _parts(stored)
@@ -57,14 +57,14 @@ def numbers_of(stored: bytes) -> set[int]:
 
 
 def _parts(stored: bytes) -> Iterator[tuple[bytes, _Low]]:
-    """The upper 48 bits of the numbers, and the lower 16 of those that have them."""
+    """Pairs of the upper 48 bits of some numbers, and the lower 16 bits of each of them."""
     if stored[:1] == b"\0":
         return
     if stored[:1] != b"\1":
         raise ValueError("it is no bitmap of 64-bit numbers")
     try:
         leaves: list[tuple[bytes, int]] = []
-        place = _read_node(stored, 9, leaves)  # behind the number of keys
+        place = _read_node(stored, 9, leaves)  # after the number of keys
         containers = _read_containers(stored, place)
         for key, number in leaves:
             yield key, containers[number]
@@ -73,7 +73,8 @@ def _parts(stored: bytes) -> Iterator[tuple[bytes, _Low]]:
 
 
 def _read_node(stored: bytes, place: int, leaves: list[tuple[bytes, int]]) -> int:
-    """Adds the leaves below a node; returns where it ends. Keys are whole in leaves."""
+    """Add the leaves below a node to `leaves`; return where the node ends. A leaf has its whole
+    key."""
     kind, count, prefix_bytes = struct.unpack_from("<BhB", stored, place)
     place += 4 + prefix_bytes
     if kind == _LEAF:
@@ -137,8 +138,8 @@ def _serialised(parts: Sequence[tuple[bytes, _Low]]) -> bytes:
 
 
 def _write_node(keys: Sequence[bytes], depth: int, first: int, out: list[bytes]) -> None:
-    """The tree of sorted keys that are alike in their first `depth` bytes; `first` is the number of
-    the first one's container."""
+    """Write the tree of sorted keys that agree in their first `depth` bytes. `first` is the number
+    of the first key's container."""
     if len(keys) == 1:
         out.append(struct.pack("<BhB6sq", _LEAF, 0, 0, keys[0], first))
         return
@@ -154,8 +155,8 @@ def _write_node(keys: Sequence[bytes], depth: int, first: int, out: list[bytes])
 
 
 def _body(branches: bytes) -> tuple[int, bytes]:
-    """The kind of a node with those children, and what tells them apart. Java packs bytes into
-    numbers highest first, and writes the numbers lowest first."""
+    """The kind of a node with children for the bytes `branches`, and its body, which maps bytes to
+    children. Java packs bytes into numbers highest first, and writes the numbers lowest first."""
     count = len(branches)
     if count <= 4:
         return _NODE_4, branches.ljust(4, b"\0")[::-1]

@@ -1,12 +1,13 @@
-"""Sorted runs of a bucket into one record for each key: key first, a block at a time.
+"""Merges sorted runs of a bucket into one record for each key, a block of rows at a time.
 
-Each run yields its rows in the order of their keys. As long as all runs have a block of rows at
-hand, every key up to the least of the blocks' last keys is complete: the rows up to it are cut off,
-sorted once by key and sequence, and handed to the merge. So memory is bounded by the runs' blocks,
+Each run yields its rows in the order of their keys. While every run has a block of rows loaded, all
+keys up to the least of the blocks' last keys are complete. The rows up to that key are cut off,
+sorted once by key and sequence, and handed to the merge. So the runs' blocks limit the memory,
 however large the bucket is, and the values of rows that lose are only filtered, never sorted.
 
-Source of the order: `SortMergeReaderWithMinHeap`, `UserDefinedSeqComparator`; of single records:
-`ReducerMergeFunctionWrapper`; of the winners: `DeduplicateMergeFunction`, `FirstRowMergeFunction`.
+Sources: `SortMergeReaderWithMinHeap` and `UserDefinedSeqComparator` for the order,
+`ReducerMergeFunctionWrapper` for single records, `DeduplicateMergeFunction` and
+`FirstRowMergeFunction` for the winners.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ __all__ = [
 SEQUENCE = SEQUENCE_NUMBER
 KIND = "_VALUE_KIND"
 PLACE = "_PLACE"  # a row's number in its file
-LEVEL = "_LEVEL"  # that of the file that a row lies in
+LEVEL = "_LEVEL"  # the level of a row's file
 
 _Ints = npt.NDArray[np.int64]
 _Bools = npt.NDArray[np.bool_]
@@ -49,11 +50,11 @@ _Bools = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class RunOrder:
-    """How rows of one key follow each other: by the sequence fields, then by SEQUENCE.
+    """The order of rows of one key: by the sequence fields, then by SEQUENCE.
 
-    `keys` are never NULL; in sequence fields NULL comes first, also where they are `descending`.
-    `runs_in_sequence`: every row of a run follows all rows of the runs before it, so that SEQUENCE
-    is not looked at.
+    `keys` are never NULL. In sequence fields NULL comes first, even where they are `descending`.
+    With `runs_in_sequence`, every row of a run follows all rows of the runs before it, so that
+    SEQUENCE is not needed.
     """
 
     keys: tuple[str, ...]
@@ -64,9 +65,12 @@ class RunOrder:
 
 @dataclass(frozen=True)
 class Groups:
-    """Rows of several runs, by key: `order` sorts `rows` by key and then by sequence; the group of
-    a key are the places from one of `starts` to the next in that order. `met` tells the groups
-    that are merged though they have a single row left; None where there are none such."""
+    """Rows of several runs, grouped by key.
+
+    `order` sorts the rows of `slices` by key and then by sequence. `starts` are the places in that
+    order where the group of each key begins. `met` marks the groups that are merged although they
+    have a single row left; None where there are none.
+    """
 
     slices: tuple[pa.RecordBatch, ...]
     order: _Ints
@@ -80,18 +84,20 @@ class Groups:
 
     @property
     def stored_rows(self) -> int:
-        """How many rows the slices have, those that count for nothing among them."""
+        """The number of rows in the slices, with those that `order` leaves out."""
         return sum(batch.num_rows for batch in self.slices)
 
     @property
     def alone(self) -> _Bools:
-        """Which groups are of a single row, which is not merged at all."""
+        """Marks the groups of a single row, which is not merged at all."""
         found: _Bools = self.ends - self.starts == 1
         return found if self.met is None else found & ~self.met
 
     def of_latest_levels(self) -> Groups:
-        """The groups without the rows that a compaction has merged into others of their key: of
-        those above level 0, only the one of the lowest level counts. Takes LEVEL away."""
+        """The groups without the rows that a compaction has merged into other rows of their key.
+
+        Of a key's rows above level 0, only the row of the lowest level counts. Drops LEVEL.
+        """
         levels = np.asarray(self.column(LEVEL))[self.order]
         slices = tuple(batch.drop_columns([LEVEL]) for batch in self.slices)
         whole = replace(self, slices=slices)
@@ -116,7 +122,7 @@ class Groups:
         return np.asarray(self.column(KIND)).astype(np.int8, copy=False)
 
     def kept(self, rows: _Ints) -> Iterator[pa.RecordBatch]:
-        """The rows of those numbers, in any order."""
+        """The rows with the numbers `rows`, in the order of the slices."""
         mask = np.zeros(self.stored_rows, dtype=bool)
         mask[rows] = True
         start = 0
@@ -130,13 +136,14 @@ class Groups:
 
 
 def is_retract(kinds: npt.NDArray[np.int8]) -> _Bools:
-    """Which kinds take something back: -U and -D."""
+    """Marks the kinds that retract a row: -U and -D."""
     found: _Bools = (kinds == 1) | (kinds == 3)
     return found
 
 
 def last_rows(groups: Groups, *, ignore_retracts: bool) -> _Ints:
-    """The row that is left of each group: the last, or the last that takes nothing back."""
+    """The number of the row that wins in each group: the last row, or with `ignore_retracts` the
+    last that is no retract, if any. A single row always wins."""
     ends = groups.ends
     if not ignore_retracts:
         return groups.order[ends - 1]
@@ -148,7 +155,7 @@ def last_rows(groups: Groups, *, ignore_retracts: bool) -> _Ints:
 
 
 def first_rows(groups: Groups) -> _Ints:
-    """The first row of each group."""
+    """The number of the first row of each group."""
     return groups.order[groups.starts]
 
 
@@ -159,8 +166,8 @@ def merge_runs(
 ) -> Iterator[pa.RecordBatch]:
     """The merged rows of runs that overlap.
 
-    The batches of a run follow each other in the order of `order.keys`, have the columns that it
-    names, SEQUENCE and KIND, and are not empty.
+    The batches of a run are in the order of `order.keys`. They have the columns that `order` names,
+    SEQUENCE and KIND, and are not empty.
     """
     cursors = [cursor for cursor in (_Cursor(run, order.keys) for run in runs) if cursor.fill()]
     while cursors:
@@ -171,7 +178,7 @@ def merge_runs(
 
 
 class _Cursor:
-    """A run's block at hand."""
+    """A run with its current block of rows."""
 
     def __init__(self, run: Iterator[pa.RecordBatch], keys: tuple[str, ...]) -> None:
         self._run = run
@@ -180,7 +187,7 @@ class _Cursor:
         self._columns: list[pa.Array] = []
 
     def fill(self) -> bool:
-        """Have rows at hand; false at the end of the run."""
+        """Load a block if there are no rows left; return false at the end of the run."""
         while self._block is None or not self._block.num_rows:
             block = next(self._run, None)
             if block is None:
@@ -196,12 +203,12 @@ class _Cursor:
         return tuple(column[row].as_py() for column in self._columns)
 
     def last_key(self) -> tuple[Any, ...]:
-        """The greatest key at hand."""
+        """The greatest key of the current block."""
         assert self._block is not None
         return self._key(self._block.num_rows - 1)
 
     def cut(self, bound: tuple[Any, ...]) -> pa.RecordBatch:
-        """Take the rows whose key is not greater than `bound`."""
+        """Remove and return the rows whose key is not greater than `bound`."""
         block = self._block
         assert block is not None
         low, high = 0, block.num_rows
@@ -228,7 +235,7 @@ def _comparable(column: pa.Array) -> pa.Array:
 
 
 def _grouped(slices: tuple[pa.RecordBatch, ...], order: RunOrder) -> Groups:
-    """The groups of slices of runs, of which each has every key once."""
+    """The groups of slices of runs; no slice has a key twice."""
     if len(slices) == 1:
         rows = np.arange(slices[0].num_rows, dtype=np.int64)
         return Groups(slices, rows, rows)
@@ -251,8 +258,8 @@ def _have_same_keys(slices: tuple[pa.RecordBatch, ...], keys: tuple[str, ...]) -
 
 
 def _side_by_side(slices: tuple[pa.RecordBatch, ...]) -> Groups:
-    """The groups of slices that have the same keys, each once, as where a table was written as a
-    whole again: nothing is sorted or compared."""
+    """The groups of slices that all have the same keys, each once, as after a table was written
+    again as a whole. Nothing is sorted or compared."""
     rows = slices[0].num_rows
     order = np.empty((rows, len(slices)), dtype=np.int64)
     for place in range(len(slices)):
@@ -262,8 +269,8 @@ def _side_by_side(slices: tuple[pa.RecordBatch, ...]) -> Groups:
 
 
 def group_rows(slices: tuple[pa.RecordBatch, ...], order: RunOrder) -> Groups:
-    """All rows of some batches by key, each of which may be there many times, also in one of them.
-    The batches have the columns that `order` names, SEQUENCE and KIND, and are not empty."""
+    """The rows of some batches, grouped by key; a batch may have several rows of one key. The
+    batches have the columns that `order` names, SEQUENCE and KIND, and are not empty."""
     slices, in_sequence = _in_sequence(slices, order)
     return _sorted_groups(slices, order, in_sequence=in_sequence)
 
@@ -271,7 +278,7 @@ def group_rows(slices: tuple[pa.RecordBatch, ...], order: RunOrder) -> Groups:
 def _in_sequence(
     slices: tuple[pa.RecordBatch, ...], order: RunOrder
 ) -> tuple[tuple[pa.RecordBatch, ...], bool]:
-    """The slices, and whether rows of a key follow each other as their slices do."""
+    """The slices, perhaps reordered, and whether rows of a key are in the order of their slices."""
     if order.runs_in_sequence:
         return slices, True
     return (slices, False) if order.sequence_fields else _by_sequence(slices)
@@ -297,7 +304,7 @@ def _sorted_groups(
 
 
 def _by_sequence(slices: tuple[pa.RecordBatch, ...]) -> tuple[tuple[pa.RecordBatch, ...], bool]:
-    """The slices by their sequence numbers, and whether all of one follow all of the one before."""
+    """The slices sorted by sequence number, and whether their ranges don't overlap."""
     ranges = []
     for batch in slices:
         numbers = np.asarray(batch.column(SEQUENCE))
@@ -317,7 +324,7 @@ def _sorted_places(
     numbers = _plain(keys[0]) if len(keys) == 1 else None
     if numbers is not None and not order.sequence_fields:
         if in_sequence:
-            return np.argsort(numbers, kind="stable")  # merges what is sorted already
+            return np.argsort(numbers, kind="stable")  # a stable sort merges sorted parts
         sequence = np.concatenate([np.asarray(batch.column(SEQUENCE)) for batch in slices])
         return np.lexsort((sequence, numbers))
     columns = {f"k{i}": key for i, key in enumerate(keys)}
@@ -333,8 +340,8 @@ def _sorted_places(
 
 
 def _stably_sorted(table: pa.Table, sort_keys: list[tuple[str, str, str]]) -> _Ints:
-    """Places in the order of the keys. Arrow places NULLs alike for all keys, so that keys that
-    want them elsewhere are sorted by whether they are NULL first."""
+    """Places in the order of the sort keys. Arrow places the NULLs of all keys alike, so a column
+    with NULLs is sorted first by whether it is NULL."""
     keys = []
     for name, direction, nulls in sort_keys:
         if table.column(name).null_count:
@@ -351,7 +358,7 @@ def _joined(parts: list[pa.Array]) -> pa.Array:
 
 
 def _plain(column: pa.Array) -> npt.NDArray[Any] | None:
-    """The values as numbers that sort and compare as Paimon's; None where they are no numbers."""
+    """The values as numbers that sort and compare as in Paimon; None for other types."""
     data_type = column.type
     if pa.types.is_integer(data_type):
         return np.asarray(column)

@@ -1,7 +1,7 @@
-"""Which columns have NaN or -0.0: values that bounds of floating-point columns say wrong things of.
+"""Finds columns with NaN or -0.0, for which the bounds of floating-point columns are wrong.
 
-The native writer leaves NaN out of its bounds, which SQL sorts above all numbers. And Java compares
--0.0 as less than 0.0, where SQL has them equal.
+Arrow's writer leaves NaN out of its bounds, and SQL sorts NaN above all numbers. Java compares -0.0
+as less than 0.0, and in SQL they are equal.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _BITS: Mapping[pa.DataType, tuple[npt.DTypeLike, npt.DTypeLike, int]] = {
     pa.float32(): (np.float32, np.int32, -(2**31)),
     pa.float64(): (np.float64, np.int64, -(2**63)),
 }
-"""By type that of its values and of their bits, and the bits of -0.0."""
+"""By Arrow type: the types of the values and of their bits, and the bits of -0.0 as a number."""
 
 
 def odd_float_columns(rows: pa.RecordBatch, among: Iterable[str]) -> Iterator[str]:
-    """Those of the columns, of any type, that have NaN or -0.0 at any level. May name one that has
-    such a value where a list or struct around it is NULL."""
+    """The columns of `among`, of any type, that have NaN or -0.0 at any level. May include a column
+    that has such a value only where a list or struct around it is NULL."""
     for name in among:
         if _is_odd(rows.column(name)):
             yield name
@@ -43,12 +43,12 @@ def _is_odd(values: pa.Array) -> bool:
 
 
 def _has_odd(values: pa.Array) -> bool:
-    """Of all places, also those that are NULL, whose bytes may be any."""
+    """Whether any place has NaN or -0.0, NULLs included, whose bytes are arbitrary."""
     if not len(values):
         return False
     of_values, of_bits, negative_zero = _BITS[values.type]
     _, data = values.buffers()
     floats = np.frombuffer(data, of_values)[values.offset : values.offset + len(values)]
-    if np.isnan(floats.min()):  # NaN comes through
+    if np.isnan(floats.min()):  # the minimum with a NaN is NaN
         return True
     return bool((floats.view(of_bits) == negative_zero).any())

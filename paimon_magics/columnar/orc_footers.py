@@ -1,5 +1,5 @@
-"""What the footers of an ORC file say that pyarrow does not tell: each stripe's time zone, and the
-range of its times.
+"""Reads from an ORC file's footers what pyarrow does not offer: the stripes' time zones, and the
+range of the file's timestamps.
 
 ORC files of Java's writers hold wall-clock times as instants of the writer's zone, which a stripe's
 footer names. Only the few protobuf fields that are needed are read. Source: `orc_proto.proto` of
@@ -21,8 +21,8 @@ _CODECS = ("none", "zlib", "snappy", "lzo", "lz4", "zstd")
 
 @dataclass(frozen=True)
 class OrcTimes:
-    """`zones` are the time zones of the stripes, in order; the least and greatest of all
-    timestamps, in milliseconds since 1970, None where no column has any."""
+    """`zones` are the time zones of the stripes, in order. `least_ms` and `greatest_ms` are the
+    range of all timestamps in milliseconds since 1970, None where there are none."""
 
     zones: tuple[str, ...]
     least_ms: int | None
@@ -30,8 +30,8 @@ class OrcTimes:
 
 
 def orc_times(read: Callable[[int, int], bytes], size_bytes: int) -> OrcTimes:
-    """What the file says that `read` (offset, length) reads. Raises ValueError for what is no ORC
-    file, or is compressed by a codec that is not offered here."""
+    """The times of an ORC file; `read` returns its bytes for an offset and a length. Raises
+    ValueError for a damaged footer, or one compressed by an unsupported codec."""
     tail = read(max(size_bytes - 256, 0), min(size_bytes, 256))
     postscript = dict(_fields(tail[-1 - tail[-1] : -1]))
     footer_length, codec = _number(postscript[1]), _number(postscript.get(2, 0))
@@ -57,7 +57,7 @@ def orc_times(read: Callable[[int, int], bytes], size_bytes: int) -> OrcTimes:
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """The fields of a protobuf message: numbers, and the bytes of strings and messages."""
+    """The fields of a protobuf message: a field's number, and its value as a number or as bytes."""
     place = 0
     while place < len(message):
         key, place = _varint(message, place)
@@ -96,7 +96,8 @@ def _bytes(value: int | bytes) -> bytes:
 
 
 def _inflated(body: bytes, codec: int) -> bytes:
-    """Blocks, each behind three bytes with its length and whether it is stored as it is."""
+    """The content of compressed blocks. Three bytes before each have its length and whether it is
+    stored uncompressed."""
     name = _CODECS[codec] if codec < len(_CODECS) else str(codec)
     if name == "none":
         return body

@@ -1,11 +1,14 @@
-"""Times out of ORC files of Java's writers, as Java reads them, whatever zone wrote and reads them.
+"""Corrects timestamps that pyarrow reads from ORC files of Java's writers to those that Java reads.
 
-pyarrow's reader turns a wall-clock time that was stored in the writer's zone into the number that
-it should be, but for two slips: within a fraction of a second before 1970 it looks at the number
-before or after that turn, and before 1900 it knows local times that Java does not. An instant is
-stored as one, but by Paimon's default (`orc.timestamp-ltz.legacy.type`) as if the wall clock of UTC
-were that of the writer's zone. Sources: `OrcTimestampColumnVector`, `FieldWriterFactory`, ORC's
-`TreeReaderFactory` and `TimestampColumnReader`.
+The result depends on no reader's zone. A TIMESTAMP is stored as a wall-clock time in the writer's
+zone. pyarrow's reader converts it, with two errors. To correct fractions of a second before 1970,
+it uses the sign of the wall-clock time where Java uses the sign of the instant. And for times
+before 1900 it uses the zone's local mean time, which Java does not.
+
+A TIMESTAMP_LTZ is stored as an instant; but by Paimon's default (`orc.timestamp-ltz.legacy.type`)
+its wall-clock time in UTC is stored as if it were one in the writer's zone. Sources:
+`OrcTimestampColumnVector`, `FieldWriterFactory`, ORC's `TreeReaderFactory` and
+`TimestampColumnReader`.
 """
 
 from __future__ import annotations
@@ -31,12 +34,12 @@ _Ints = npt.NDArray[np.int64]
 
 
 def is_utc(zone: str) -> bool:
-    """Whether times of that zone need no change."""
+    """Whether the zone is UTC, so that its times need no correction."""
     return zone in _UTC
 
 
 def has_times(data_type: pa.DataType) -> bool:
-    """Whether values of the type have timestamps in them."""
+    """Whether the type is a timestamp, or has timestamps in it at any level."""
     if pa.types.is_timestamp(data_type):
         return True
     return any(has_times(data_type.field(i).type) for i in range(data_type.num_fields))
@@ -45,7 +48,7 @@ def has_times(data_type: pa.DataType) -> bool:
 def in_zone(array: pa.Array, zone: str, *, legacy_instants: bool) -> pa.Array:
     """A column of a stripe that was written in `zone`, as Java reads it.
 
-    `legacy_instants`: instants were written as wall-clock times of UTC.
+    `legacy_instants` tells that instants were written as their wall-clock times in UTC.
     """
     data_type = array.type
     if not has_times(data_type):
@@ -81,7 +84,7 @@ def in_zone(array: pa.Array, zone: str, *, legacy_instants: bool) -> pa.Array:
 def _wall_clock(values: _Ints, zone: str) -> _Ints:
     seconds, nanos = np.divmod(values, _SECOND_NS)
     cut = nanos > _MILLISECOND_NS
-    # What the file says: fractions are cut towards 1970, and pyarrow has mended that by sign.
+    # The seconds in the file. They are cut towards 1970, which pyarrow corrected by their sign.
     stored = seconds + (cut & (seconds < -1))
     instants = _instants(stored, zone)
     old = instants < _YEAR_1900_S
@@ -113,8 +116,8 @@ def _instants(wall: _Ints, zone: str) -> _Ints:
 
 @functools.cache
 def _first_change(zone: str) -> tuple[int, int]:
-    """When the zone's offset from UTC changed for the first time, in seconds since 1970, and to
-    how many seconds: pyarrow's reader takes it for all that was before, too."""
+    """The first change of the zone's offset from UTC: when, in seconds since 1970, and the new
+    offset in seconds. pyarrow's reader uses that offset for all times before, too."""
     rules = ZoneInfo(zone)
 
     def offset(instant: int) -> int:
@@ -136,7 +139,8 @@ def _first_change(zone: str) -> tuple[int, int]:
 
 
 def _present_offset(zone: str) -> int:
-    """Seconds that the zone is ahead of UTC outside summer time: what Java takes before 1900."""
+    """The zone's present offset from UTC without summer time, in seconds. Java uses it for times
+    before 1900."""
     moment = datetime.datetime(2024, 1, 1, tzinfo=ZoneInfo(zone))
     offset, summer = moment.utcoffset(), moment.dst()
     assert offset is not None

@@ -1,7 +1,7 @@
-"""Footers of Parquet files without what readers would prune floating-point columns by.
+"""Removes from footers of Parquet files what readers prune floating-point columns by.
 
-A footer is Thrift's compact protocol. Everything but the fields that go is copied as it stands.
-Source: `parquet.thrift` of Apache Parquet's format.
+A footer is in Thrift's compact protocol. All other fields are copied unchanged. Source:
+`parquet.thrift` of Apache Parquet's format.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["LENGTH_AND_MAGIC_BYTES", "MAGIC", "without_float_bounds"]
 
 MAGIC = b"PAR1"
 LENGTH_AND_MAGIC_BYTES = 8
-"""What ends a file: the length of the footer (32 bits, little-endian) and `MAGIC`."""
+"""The bytes at the end of a file: the footer's length (32 bits, little-endian) and `MAGIC`."""
 
 _WHAT = "the footer"
 _KEY_PREFIX = "_KEY_"  # Paimon's name for the copy of a key column
@@ -31,7 +31,7 @@ _FLOATING = (4, 5)  # Type.FLOAT, Type.DOUBLE
 _TRUE, _FALSE, _BYTE, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = 1, 2, 3, 7, 8, 9, 10, 11, 12
 _NUMBERS = (4, 5, 6)
 _LONG_LIST = 15
-_DEPTH_MAX = 32  # deeper than any footer, so that a damaged one ends
+_DEPTH_MAX = 32  # deeper than any footer; a damaged one could recurse without end
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +42,11 @@ class _Field:
 
 
 def without_float_bounds(footer: bytes, columns: Collection[str]) -> bytes:
-    """The footer without statistics, column index and bloom filter of the FLOAT and DOUBLE leaves
-    in `columns` (of the top level; their `_KEY_` copies, too).
+    """The footer without statistics, column indexes and bloom filters of the FLOAT and DOUBLE
+    leaves in `columns` (top-level columns; their `_KEY_` copies count, too).
 
-    Nor does it say that all pages have dictionaries, so that readers don't prune by these: Java's
-    takes -0.0 for another value than 0.0 there. Raises ValueError for bytes that are no footer.
+    The encoding statistics are removed as well, so that readers don't prune by dictionaries: in
+    Java's, -0.0 differs from 0.0. Raises ValueError for bytes that are no footer.
     """
 
     def of_file(field: _Field) -> _Field:
@@ -89,7 +89,7 @@ def _mapped(struct: bytes, change: Callable[[_Field], _Field]) -> bytes:
 
 
 def _each(field: _Field, change: Callable[[bytes], bytes]) -> _Field:
-    """A field that is a list of structs, with each changed."""
+    """A field that is a list of structs, with `change` applied to each."""
     head, items = _items(field.value)
     return _Field(field.id, field.type, head + b"".join(map(change, items)))
 
@@ -136,7 +136,7 @@ def _struct(fields: Iterable[_Field]) -> bytes:
 
 
 def _items(value: bytes) -> tuple[bytes, list[bytes]]:
-    """The head of a list, and its items."""
+    """The header of a list, and its items."""
     size, kind, place = _list_head(value, 0)
     head, items = value[:place], []
     for _ in range(size):
@@ -155,10 +155,10 @@ def _list_head(source: bytes, place: int) -> tuple[int, int, int]:
 
 
 def _end(source: bytes, place: int, kind: int, depth: int) -> int:
-    """Where a value that begins at a place ends."""
+    """The end of the value that begins at `place`."""
     if kind in _NUMBERS:
         return varint(source, place, _WHAT)[1]
-    if kind in (_TRUE, _FALSE, _BYTE):  # in lists flags are bytes
+    if kind in (_TRUE, _FALSE, _BYTE):  # in lists, booleans are bytes
         return place + 1
     if kind == _DOUBLE:
         return place + 8

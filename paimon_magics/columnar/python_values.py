@@ -1,7 +1,8 @@
-"""Values of Arrow columns as Python's, none of them changed on the way.
+"""Converts values of Arrow columns to Python's without changing them.
 
-Arrow's own `to_pylist` hands a FLOAT over as the nearest DOUBLE, which has other digits, a map as a
-list of pairs, and an instant of a zone by rules that know nothing of the hour that comes twice.
+Arrow's own `to_pylist` returns a FLOAT as the nearest DOUBLE, which has other digits, and a map as
+a list of pairs. The zones of its `datetime` values ignore the hour that comes twice when summer
+time ends.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ _Convert = Callable[[Any], Any]
 
 
 def python_values(column: pa.ChunkedArray | pa.Array) -> list[Any]:
-    """The values as Python's: a FLOAT as the number of the fewest digits that is that FLOAT, an
-    instant as a `datetime` with its zone, a map as a dict (as a list of pairs where a key can't be
-    one's), structs as dicts. Dates and times beyond Python's year 9999 are texts."""
+    """The values as Python's. A FLOAT is the number with the fewest digits that is that FLOAT, an
+    instant a `datetime` with its zone, a struct a dict, a map a dict (a list of pairs where a key
+    is not hashable). Columns with dates or times beyond Python's year 9999 become texts."""
     try:
         values = column.to_pylist()
     except (OverflowError, ValueError):
@@ -36,13 +37,13 @@ def python_values(column: pa.ChunkedArray | pa.Array) -> list[Any]:
 
 
 def shortest(value: float) -> float:
-    """Of a FLOAT, which Python has as the DOUBLE of the same value: the number with the fewest
-    digits that is this FLOAT."""
+    """The number with the fewest digits that is the FLOAT `value`, which Python holds as the DOUBLE
+    of the same value."""
     return float(str(np.float32(value)))
 
 
 def _convert(data_type: pa.DataType) -> _Convert | None:
-    """What is done with each value that is not NULL; None where it stays as Arrow gives it."""
+    """The conversion of each value that is not NULL; None where Arrow's value is right."""
     types = pa.types
     if types.is_float32(data_type):
         return shortest
@@ -84,7 +85,7 @@ def _instant(value: datetime.datetime, rules: datetime.tzinfo) -> datetime.datet
 def _map(pairs: list[tuple[Any, Any]]) -> Any:
     try:
         return dict(pairs)
-    except TypeError:  # a key of several parts
+    except TypeError:  # a nested key, which is not hashable
         return pairs
 
 

@@ -1,5 +1,5 @@
-"""Rows of an Arrow table in a person's order, and those that meet their conditions, as Spark has
-them: NaN is equal to itself and greater than every other number."""
+"""Sorts and filters the rows of an Arrow table by a user's `RowFilter`, with Spark's rules: NaN is
+equal to itself and greater than every other number."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ _COMPARED = {
 
 
 def kinds_of(schema: pa.Schema) -> dict[str, ColumnKind]:
-    """What can be asked of each column."""
+    """The kind of each column, which decides what conditions it takes."""
     return {field.name: _kind(field.type) for field in schema}
 
 
 def filtered(rows: pa.Table, row_filter: RowFilter, kinds: Mapping[str, ColumnKind]) -> pa.Table:
-    """The rows that meet the conditions, in order; rows of equal rank keep theirs. As in SQL, a row
-    without a value meets no comparison. Raises InvalidValueError."""
+    """The rows that meet the conditions, sorted; equal rows keep their order. As in SQL, NULL meets
+    no comparison. Raises InvalidValueError for a value that does not fit its column."""
     for condition in row_filter.conditions:
         rows = rows.filter(_meets(rows.column(condition.column), condition, kinds))
     if not row_filter.orders:
@@ -56,7 +56,7 @@ def filtered(rows: pa.Table, row_filter: RowFilter, kinds: Mapping[str, ColumnKi
 
 
 def _ranked(column: pa.ChunkedArray, order: Order) -> list[pa.ChunkedArray]:
-    """What a column is sorted by: Arrow puts NaN last whatever the direction."""
+    """The sort keys for a column: Arrow alone puts NaN last whatever the direction."""
     if pa.types.is_floating(column.type) and order.descending:
         return [pc.is_nan(column), column]
     return [column]
@@ -80,7 +80,7 @@ def _meets(
 
 
 def _float_meets(column: pa.ChunkedArray, operator: str, value: float) -> object:
-    """Compared in the column's own type, in which a FLOAT of 1.1 is equal to 1.1."""
+    """Compare in the column's own type, in which a FLOAT of 1.1 is equal to 1.1."""
     is_nan = pc.is_nan(column)
     if math.isnan(value):
         if operator in ("=", ">="):
@@ -88,14 +88,14 @@ def _float_meets(column: pa.ChunkedArray, operator: str, value: float) -> object
         if operator in ("<", "<>"):
             return pc.invert(is_nan)
         return pc.is_valid(column) if operator == "<=" else pc.and_(is_nan, False)
-    with np.errstate(over="ignore"):  # beyond a FLOAT is infinity, as Spark casts it
+    with np.errstate(over="ignore"):  # beyond FLOAT's range it is infinity, as in Spark's cast
         number = float(np.float32(value)) if pa.types.is_float32(column.type) else value
     found = _COMPARED[operator](column, pa.scalar(number, column.type))
     return pc.or_(found, is_nan) if operator in (">", ">=") else found
 
 
 def _alike(column: pa.ChunkedArray, value: Any) -> tuple[pa.ChunkedArray, pa.Scalar]:
-    """Both in one type in which they can be compared."""
+    """The column and the value in types that Arrow can compare."""
     if pa.types.is_timestamp(column.type):
         finest = pa.timestamp("us", column.type.tz)
         return column, pa.scalar(value, finest)

@@ -1,6 +1,6 @@
-"""Unions of serialised sketches and bitmaps, as Paimon's merge engine makes them.
+"""Unions of serialised sketches and bitmaps, as in Paimon's merge engine.
 
-Alone in knowing DataSketches (the extra `sketches`) and pyroaring. Sources: `ThetaSketch`,
+Only this module uses DataSketches (the extra `sketches`) and pyroaring. Sources: `ThetaSketch`,
 `HllSketchUtil`, `RoaringBitmap32` of Paimon.
 """
 
@@ -17,22 +17,23 @@ _EMPTY, _SINGLE_ITEM = 4, 32  # flags of a compact theta sketch
 
 
 def theta_union(one: bytes, other: bytes) -> bytes:
-    """The union of two theta sketches, compact and ordered. Raises ValueError for other bytes."""
+    """The union of two theta sketches, compact and ordered. Raises ValueError for bytes that are no
+    sketch."""
     sketches = _data_sketches()
     union = sketches.theta_union()
     for part in (one, other):
         union.update(_read(sketches.compact_theta_sketch, part))
     found = bytearray(union.get_result().serialize())
-    if found[0] > 1:  # Java has the probability of sampling there, too
+    if found[0] > 1:  # Java writes the sampling probability there
         struct.pack_into("<f", found, 12, 1.0)
     elif not found[5] & _EMPTY:
-        found[5] |= _SINGLE_ITEM  # as Java says, too
+        found[5] |= _SINGLE_ITEM  # Java sets this flag
     return bytes(found)
 
 
 def hll_union(one: bytes, other: bytes) -> bytes:
-    """The union of two HLL sketches, compact, with 4 bits a slot. Raises ValueError for other
-    bytes."""
+    """The union of two HLL sketches, compact, with 4 bits a slot. Raises ValueError for bytes that
+    are no sketch."""
     sketches = _data_sketches()
     newer = _read(sketches.hll_sketch, other)
     union = sketches.hll_union(newer.lg_config_k)
@@ -43,7 +44,7 @@ def hll_union(one: bytes, other: bytes) -> bytes:
 
 def rbm32_union(one: bytes, other: bytes) -> bytes:
     """The union of two bitmaps of 32-bit numbers, in the portable format of the Roaring project's
-    specification. Raises ValueError for other bytes."""
+    specification. Raises ValueError for bytes that are no bitmap."""
     from pyroaring import BitMap
 
     return bytes((_read(BitMap, one) | _read(BitMap, other)).serialize())
@@ -52,7 +53,7 @@ def rbm32_union(one: bytes, other: bytes) -> bytes:
 def _read(kind: Any, stored: bytes) -> Any:
     try:
         return kind.deserialize(stored)
-    except Exception as error:  # those of C++, of several kinds
+    except Exception as error:  # several kinds of C++ exceptions
         raise ValueError(str(error)) from error
 
 

@@ -1,7 +1,7 @@
 """Casts between numbers of seconds, dates, times of day and timestamps without a zone.
 
-Source: Paimon's `CastExecutors` and `DateTimeUtils`. The functions have one form: values, their
-type, the type that is wanted, and its Arrow type.
+Source: Paimon's `CastExecutors` and `DateTimeUtils`. All functions take the values, their type, the
+wanted type, and its Arrow type.
 """
 
 from __future__ import annotations
@@ -37,21 +37,22 @@ def masked(values: npt.NDArray[Any], like: pa.Array) -> pa.Array:
 def seconds_to_timestamp(
     array: pa.Array, stored: AtomicType, wanted: AtomicType, target: pa.DataType
 ) -> pa.Array:
-    """Seconds since 1970 as a moment."""
+    """Seconds since 1970 as a timestamp."""
     return array.cast(pa.int64()).view(pa.timestamp("s")).cast(target)
 
 
 def timestamp_to_seconds(
     array: pa.Array, stored: AtomicType, wanted: AtomicType, target: pa.DataType
 ) -> pa.Array:
-    """Milliseconds by 1000, towards zero; what an INT has no room for takes its low bits."""
+    """Milliseconds since 1970 divided by 1000, towards zero. A number that does not fit the wanted
+    type keeps its low bits."""
     millis = np.asarray(pc.fill_null(_millis(array), 0))
     seconds = np.sign(millis) * (np.abs(millis) // 1000)
     return pc.cast(masked(seconds, array), target, safe=False)
 
 
 def _millis(array: pa.Array) -> pa.Array:
-    """Whole milliseconds since 1970, downwards."""
+    """Whole milliseconds since 1970, rounded down."""
     per_milli = {"s": None, "ms": 1, "us": 1000, "ns": 1_000_000}[array.type.unit]
     plain = array.view(pa.int64())
     if per_milli is None:
@@ -63,7 +64,7 @@ def _millis(array: pa.Array) -> pa.Array:
 def timestamp_to_date(
     array: pa.Array, stored: AtomicType, wanted: AtomicType, target: pa.DataType
 ) -> pa.Array:
-    """The day of a moment."""
+    """The date of a timestamp."""
     days = np.floor_divide(np.asarray(pc.fill_null(_millis(array), 0)), _DAY_MS)
     return masked(days.astype(np.int32), array).view(target)
 
@@ -71,7 +72,7 @@ def timestamp_to_date(
 def timestamp_to_time(
     array: pa.Array, stored: AtomicType, wanted: AtomicType, target: pa.DataType
 ) -> pa.Array:
-    """The time of day of a moment."""
+    """The time of day of a timestamp."""
     millis = np.mod(np.asarray(pc.fill_null(_millis(array), 0)), _DAY_MS)
     return masked(millis.astype(np.int32), array).view(pa.time32("ms")).cast(target)
 
@@ -79,8 +80,8 @@ def timestamp_to_time(
 def timestamp_to_timestamp(
     array: pa.Array, stored: AtomicType, wanted: AtomicType, target: pa.DataType
 ) -> pa.Array:
-    """Digits beyond are cut: towards zero up to milliseconds, downwards below, as in
-    `DateTimeUtils.truncate`."""
+    """Cut the digits beyond the wanted precision: towards zero for 3 digits and fewer, downwards
+    for more, as in `DateTimeUtils.truncate`."""
     (digits,) = wanted.parameters
     if digits >= stored.parameters[0]:
         return pc.cast(array, target, safe=False)
@@ -101,7 +102,7 @@ def timestamp_to_timestamp(
 def date_to_timestamp(
     array: pa.Array, stored: AtomicType, wanted: AtomicType, target: pa.DataType
 ) -> pa.Array:
-    """The begin of a day."""
+    """The start of a day."""
     days = array.view(pa.int32()).cast(pa.int64())
     return pc.multiply(days, _DAY_MS // 1000).view(pa.timestamp("s")).cast(target)
 
@@ -109,6 +110,6 @@ def date_to_timestamp(
 def time_to_timestamp(
     array: pa.Array, stored: AtomicType, wanted: AtomicType, target: pa.DataType
 ) -> pa.Array:
-    """A time of day on the first day of 1970."""
+    """A time of day on 1970-01-01."""
     millis = array.cast(pa.time32("ms")).view(pa.int32()).cast(pa.int64())
     return millis.view(pa.timestamp("ms")).cast(target)

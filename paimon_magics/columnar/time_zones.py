@@ -1,4 +1,4 @@
-"""Time zones: the session's name for one as Arrow's, and instants of a table in a zone.
+"""Time zones: Spark's names as Arrow's, and a table's instants in a zone.
 
 Spark names zones as Java's `ZoneId.of(id, ZoneId.SHORT_IDS)` does (`SparkDateTimeUtils.getZoneId`):
 regions, offsets with and without `UTC` or `GMT` in front, and old names of three letters. Arrow,
@@ -49,9 +49,9 @@ _SHORT_IDS = {
 
 @lru_cache(maxsize=64)
 def arrow_zone(name: str) -> str:
-    """The zone that Spark calls `name`, by the name that Arrow, pandas and Python have for it; all
-    names of UTC are `UTC`. A zone that Python does not know is UTC, too: instants are shown in that
-    then, and it is what the line beside them names."""
+    """The name in Arrow, pandas and Python for the zone that Spark calls `name`. All names of UTC
+    become `UTC`. A zone that Python does not know becomes UTC, too: instants are then shown in UTC,
+    and the line beside them says so."""
     name = _SHORT_IDS.get(name.strip(), name.strip())
     if name.lower() in _UTC_NAMES:
         return UTC
@@ -69,7 +69,7 @@ def arrow_zone(name: str) -> str:
 
 @lru_cache(maxsize=64)
 def rules_of(zone: str) -> datetime.tzinfo:
-    """The rules of a zone of `arrow_zone`, or of any name that Spark takes."""
+    """The rules of a zone, by the name of `arrow_zone` or any name that Spark takes."""
     zone = arrow_zone(zone)
     if zone == UTC:
         return datetime.UTC
@@ -81,8 +81,8 @@ def rules_of(zone: str) -> datetime.tzinfo:
 
 
 def process_zone() -> str:
-    """The zone of this process, which `datetime.fromtimestamp` shows times in: by its name, else
-    the offset that it has; `UTC` where neither can be told."""
+    """The zone of this process, in which `datetime.fromtimestamp` returns times: its name, else its
+    offset; `UTC` where neither is known."""
     named = os.environ.get("TZ", "").removeprefix(":")
     if not named:
         named = os.path.realpath("/etc/localtime").partition("zoneinfo/")[2]
@@ -95,21 +95,21 @@ def process_zone() -> str:
 
 
 def is_ambiguous(value: datetime.datetime) -> bool:
-    """Whether the wall clock of an instant is shown twice, when summer time ends."""
+    """Whether an instant's wall-clock time comes twice in its zone, as when summer time ends."""
     return value.replace(fold=0).utcoffset() != value.replace(fold=1).utcoffset()
 
 
 def clock_text(value: datetime.datetime) -> str:
-    """A time as text: the wall clock of its zone, where it has one. In the hour that comes twice
-    when summer time ends, the offset stands behind it: two instants never look alike."""
+    """A time as text, as the wall-clock time of its zone if it has one. In the hour that comes
+    twice when summer time ends, the offset follows, so that two instants never look alike."""
     text = value.replace(tzinfo=None).isoformat(sep=" ")
     offset = value.isoformat(sep=" ")[len(text) :] if is_ambiguous(value) else ""
     return (text.rstrip("0").rstrip(".") if "." in text else text) + offset
 
 
 def in_zone(rows: pa.Table, zone: str) -> pa.Table:
-    """The rows with their instants, nested ones too, in `zone`. The instants stay what they are;
-    times without a zone are not touched."""
+    """The rows with their instants, nested ones too, in `zone`. The instants stay the same; times
+    without a zone are not changed."""
     for place, field in enumerate(rows.schema):
         wanted = _zoned(field.type, zone)
         if wanted != field.type:
@@ -118,7 +118,7 @@ def in_zone(rows: pa.Table, zone: str) -> pa.Table:
 
 
 def zones_of(schema: pa.Schema) -> dict[str, list[str]]:
-    """The names of the columns that hold instants, by the zone that those are in."""
+    """The names of the columns with instants, by the zone that those are in."""
     found: dict[str, list[str]] = {}
     for field in schema:
         for zone in _zones(field.type):

@@ -1,4 +1,4 @@
-"""The rows of updates, before and after: which values changed."""
+"""Finds the values that an update changed, in its rows before and after."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _KIND = "rowkind"
 
 
 def changed_columns(rows: pa.Table) -> tuple[tuple[str, ...], ...]:
-    """For each row the columns that an update changed: for a +U behind its -U those whose value is
-    another, for all other rows none. `rowkind` says which is which."""
+    """The columns that an update changed, for each row: for a +U right after its -U the columns
+    whose values differ, for all other rows none. Row kinds are in the column `rowkind`."""
     rows = rows.combine_chunks()
     kinds = np.array(rows.column(_KIND).to_pylist(), dtype=object)
     found: list[tuple[str, ...]] = [()] * rows.num_rows

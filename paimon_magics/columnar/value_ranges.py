@@ -1,6 +1,6 @@
-"""Whether values between two bounds can meet a condition: of files, and of row groups in them.
+"""Decides whether values between two bounds, of a file or a row group, can meet a condition.
 
-Light to import: Spark's tasks load it.
+Light to import, since Spark's tasks load it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,11 @@ def may_match(
     nulls: _Bools,
     all_null: _Bools,
 ) -> _Bools:
-    """Where a column with these bounds can meet the condition. Unknown bounds are NULL."""
+    """Marks the files (or row groups) that can meet the condition, by their bounds of its column.
+
+    Unknown bounds are NULL. `nulls` marks those with NULLs in the column, `all_null` those with
+    nothing else.
+    """
     match one.operator:
         case "is null":
             return nulls
@@ -43,7 +47,7 @@ def _compared(operator: str, value: object, least: pa.Array, greatest: pa.Array)
     try:
         wanted = pa.scalar(value, least.type)
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
-        return np.ones(len(least), dtype=bool)  # a value that the type can't have: no judgement
+        return np.ones(len(least), dtype=bool)  # the type can't have the value: prune nothing
     conditions = {
         "=": ((pc.less_equal, least), (pc.greater_equal, greatest)),
         "<": ((pc.less, least),),

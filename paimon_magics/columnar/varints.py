@@ -1,4 +1,4 @@
-"""Numbers of variable length, seven bits a byte, as Avro and Protocol Buffers write them."""
+"""Numbers of variable length, seven bits a byte, as in Avro, Protocol Buffers and Thrift."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ __all__ = ["signed", "varint"]
 
 
 def varint(source: bytes | memoryview, place: int, what: str = "it") -> tuple[int, int]:
-    """The number at a place, and the place after it. Raises ValueError, which says of `what` that
-    it ends too early."""
+    """The number at `place`, and the place after it. Raises ValueError where the source ends too
+    early; `what` names the source in the message."""
     value = shift = 0
     while True:
         if place >= len(source):
@@ -21,5 +21,5 @@ def varint(source: bytes | memoryview, place: int, what: str = "it") -> tuple[in
 
 
 def signed(value: int) -> int:
-    """The number with a sign that a varint stands for: ZigZag."""
+    """The signed number that a varint encodes (ZigZag)."""
     return (value >> 1) ^ -(value & 1)
