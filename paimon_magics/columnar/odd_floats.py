@@ -1,7 +1,7 @@
 """Finds columns with NaN or -0.0, for which the bounds of floating-point columns are wrong.
 
-Arrow's writer leaves NaN out of its bounds, and SQL sorts NaN above all numbers. Java compares -0.0
-as less than 0.0, and in SQL they are equal.
+The native writer (pypaimon-rust) leaves NaN out of its bounds, and SQL sorts NaN above all numbers.
+Java compares -0.0 as less than 0.0, and in SQL they are equal.
 """
 
 from __future__ import annotations
