@@ -51,7 +51,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Sorts the files, and leaves tests marked `soak` out where `-m` does not speak of them."""
+    """Sort the files, and deselect tests marked `soak` unless `-m` names that mark."""
     dearest_first(items, recorded_seconds())
     if "soak" in config.option.markexpr:
         return
@@ -65,24 +65,24 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A Spark session with two cores, a warehouse folder of its own and no UI.
 
-    Its JVM also carries the jar of Paimon's Java library, as the oracle of `java_paimon`.
+    Its JVM also has the jar of Paimon's Java library, the oracle of `java_paimon`.
     PAIMON_MAGICS_TEST_MASTER chooses another master: a process has one JVM, and a JVM one master.
     """
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     os.environ["PYSPARK_PYTHON"] = sys.executable
     from pyspark.sql import SparkSession
 
-    # What Spark, its executors and Paimon's Java library put aside goes with the tests' own files.
+    # Temporary files of Spark, its executors and Paimon's Java library are removed with the tests'.
     aside = tmp_path_factory.mktemp("aside")
     session = (
         SparkSession.builder.master(MASTER)
         .appName("paimon-magics tests")
         .config("spark.ui.enabled", "false")
         .config("spark.driver.memory", "2g")
-        # Running tasks tell their rows so often.
+        # Running tasks report their rows so often.
         .config("spark.executor.heartbeatInterval", "1s")
         .config("spark.sql.shuffle.partitions", "2")
-        # What it tells of jobs that are done is for a UI; asking for jobs brings each of them.
+        # Ended jobs are kept for a UI; a question about jobs returns all of them.
         .config("spark.ui.retainedJobs", "100")
         .config("spark.ui.retainedStages", "100")
         .config("spark.ui.retainedTasks", "1000")
@@ -141,8 +141,8 @@ def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def store_address(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str | None:
-    """Where a coordinator keeps its store, one kind after the other; the password of PostgreSQL is
-    in the environment."""
+    """The address of a coordinator's store, for each kind of store (None: SQLite). PostgreSQL's
+    password is in the environment."""
     if request.param == "sqlite":
         return None
     server: PostgresServer = request.getfixturevalue("postgres")
@@ -153,13 +153,13 @@ def store_address(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
 
 @pytest.fixture(autouse=True)
 def no_coordinator_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sessions commit in the tests' process unless a test says otherwise."""
+    """Sessions commit in the tests' process unless a test sets another coordinator."""
     monkeypatch.setenv("PAIMON_COORDINATOR", "in-process")
 
 
 @pytest.fixture(autouse=True)
 def errors_are_short() -> Iterator[None]:
-    """Whether errors show their whole trace holds for a process: no test says it for another."""
+    """Restores a setting of the process after each test: whether errors show whole tracebacks."""
     from paimon_magics.boundary import show_full_tracebacks, shows_full_tracebacks
 
     before = shows_full_tracebacks()
@@ -169,7 +169,7 @@ def errors_are_short() -> Iterator[None]:
 
 @pytest.fixture
 def state_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Where coordinators that this test starts keep their state; none of them outlives it."""
+    """The folder for the state of coordinators that a test starts; they are killed after it."""
     from paimon_magics.coordinator.ownership.state_folder import StateFolder
 
     home = tmp_path / "state-home"
@@ -177,7 +177,7 @@ def state_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
     yield home
     for path in home.glob("paimon-magics/*"):
         folder = StateFolder(path)
-        with folder.turn("starting"):  # one that is being started is seen to its end, too
+        with folder.turn("starting"):  # waits for a coordinator that is being started
             running = folder.running()
             if running is not None and folder.is_held():
                 os.kill(running.pid, signal.SIGKILL)
@@ -193,7 +193,7 @@ def warehouse(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def session(spark: SparkSession, warehouse: Path) -> Iterator[paimon_magics.Session]:
-    """An open session on `warehouse`, closed after the test, as are the views that it made."""
+    """An open session on `warehouse`. After the test it is closed, and its views are dropped."""
     import paimon_magics
 
     with paimon_magics.connect(warehouse, spark=spark) as opened:
@@ -209,8 +209,8 @@ def module_warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def module_session(spark: SparkSession, module_warehouse: Path) -> Iterator[paimon_magics.Session]:
-    """An open session on `module_warehouse`, for tests that only read, are refused, or have tables
-    of their own. A process has one open session, so its module has no other."""
+    """An open session on `module_warehouse`, for tests that only read, expect refusals, or use
+    tables of their own. A process has one open session, so the module can't open another."""
     import paimon_magics
 
     with paimon_magics.connect(module_warehouse, spark=spark, coordinator="in-process") as opened:

@@ -1,8 +1,8 @@
-"""Python programs as processes of their own that begin at once.
+"""Starts Python programs as processes of their own, without the time for imports.
 
-Importing Paimon's libraries takes a process more than a second, and the tests start hundreds. Here
-one process imports them, and every other is forked from it before it has done anything else: same
-code, memory of its own, and an end that nobody shares.
+Importing Paimon's libraries takes a process more than a second, and the tests start hundreds of
+processes. Here one process imports them, and every other is forked from it before it has done
+anything else. So each has the same code and its own memory, and can be killed alone.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["FORKING", "Forked"]
 FORKING = multiprocessing.get_context("forkserver")
 """Makes processes that call a function, as `FORKING.Process(target=…)`."""
 
-# Not the programs themselves: those are run as `__main__`, in each process anew.
+# Without the programs themselves: each process runs its program as `__main__`.
 FORKING.set_forkserver_preload(
     [
         "__main__",
@@ -43,16 +43,16 @@ FORKING.set_forkserver_preload(
 
 
 class Forked:
-    """`python -m module arguments`, with the part of `subprocess.Popen` that tests use.
+    """A process of `python -m module arguments`, with the part of `subprocess.Popen` tests use.
 
-    Its input and output are pipes, its errors go where this process's go now, its environment is
-    the given one.
+    Its input and output are pipes. Its error stream is this process's present one. `environment` is
+    its environment; None means this process's.
     """
 
     def __init__(
         self, module: str, arguments: Sequence[str], environment: Mapping[str, str] | None = None
     ) -> None:
-        # As `subprocess` does: multiprocessing tells nobody.
+        # As `subprocess` does; multiprocessing raises no audit event.
         sys.audit("subprocess.Popen", module, arguments, None, environment)
         output, its_output = FORKING.Pipe(duplex=False)
         its_input, input = FORKING.Pipe(duplex=False)
@@ -73,15 +73,15 @@ class Forked:
 
     @property
     def returncode(self) -> int | None:
-        """The exit code, less than 0 for a signal; None while it runs."""
+        """The exit code, negative for a signal; None while it runs."""
         return self._process.exitcode
 
     def poll(self) -> int | None:
-        """The same."""
+        """The same as `returncode`."""
         return self._process.exitcode
 
     def wait(self, timeout: float | None = None) -> int:
-        """The exit code, once it has ended. Raises subprocess.TimeoutExpired."""
+        """Wait for its end and return the exit code. Raises subprocess.TimeoutExpired."""
         self._process.join(timeout)
         code = self._process.exitcode
         if code is None:
@@ -89,7 +89,7 @@ class Forked:
         return code
 
     def communicate(self, timeout: float | None = None) -> tuple[str, None]:
-        """What it has printed, once it has ended. Raises subprocess.TimeoutExpired."""
+        """Wait for its end and return its output. Raises subprocess.TimeoutExpired."""
         if not self.stdin.closed:
             self.stdin.close()
         self.wait(timeout)
@@ -120,7 +120,7 @@ def _run(
 ) -> None:
     os.environ.clear()
     os.environ.update(environment)
-    importlib.reload(paimon_magics.faults)  # which looks into the environment
+    importlib.reload(paimon_magics.faults)  # it reads the environment
     for number, stream in enumerate(streams):
         os.dup2(stream.fileno(), number)
         stream.close()

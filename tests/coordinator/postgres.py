@@ -30,13 +30,13 @@ _SETTINGS = {
 
 
 class PostgresServer:
-    """A server with databases of the role `coordinator`, who has a password and no other right."""
+    """A server with a database owned by the role `coordinator`, which has no other rights."""
 
     def __init__(self, programs: Path) -> None:
         self._programs = programs
         self._user = _unprivileged_user()
-        # Short, because the path of a socket may not have more than 107 characters, and outside of
-        # pytest's folders, which only their owner may enter.
+        # Short, because a socket's path has 107 characters at most, and outside of pytest's
+        # folders, which only their owner may enter.
         self.folder = Path(tempfile.mkdtemp(prefix="pg-"))
         if self._user is not None:
             shutil.chown(self.folder, self._user, pwd.getpwnam(self._user).pw_gid)
@@ -49,7 +49,7 @@ class PostgresServer:
             connection.execute("CREATE DATABASE store OWNER coordinator")
 
     def start(self) -> None:
-        """Start the server, and wait until it answers; also when it was killed before."""
+        """Start the server, perhaps after it was killed, and wait until it answers."""
         deadline = time.monotonic() + 60
         while not self._answers():
             assert time.monotonic() < deadline, (self.folder / "log").read_text()[-1000:]
@@ -70,19 +70,19 @@ class PostgresServer:
             time.sleep(0.1)
 
     def kill(self) -> None:
-        """End the server and all its sessions as if by a loss of power, but for the disk."""
+        """End the server and all its sessions as if by a power cut, without harm to the disk."""
         assert self._process is not None
         self._process.send_signal(signal.SIGKILL)
         self._process.wait()
 
     def remove(self) -> None:
         if self._process is not None and self._process.poll() is None:
-            self._process.send_signal(signal.SIGQUIT)  # without writing all to the disk
+            self._process.send_signal(signal.SIGQUIT)  # an immediate shutdown, without a checkpoint
             self._process.wait(60)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def empty_database(self) -> str:
-        """The address of the database, without the password; nothing is in it, and nobody."""
+        """Empty the database and end its sessions; return its address without the password."""
         self.end_sessions()
         with self.administer() as connection:
             connection.execute("DROP SCHEMA IF EXISTS paimon_coordinator CASCADE")
@@ -98,11 +98,11 @@ class PostgresServer:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Where a client of the server finds the password."""
+        """The environment variable with the password for clients of the server."""
         return {"PGPASSWORD": _PASSWORD}
 
     def administer(self, database: str = "store") -> _Connection:
-        """A connection that may do everything."""
+        """A superuser's connection."""
         return psycopg.connect(
             host=str(self.folder),
             user="postgres",
@@ -146,7 +146,7 @@ class PostgresServer:
 
 
 def start_postgres() -> PostgresServer:
-    """A server, or the test's end where PostgreSQL is not installed: its failure where CI=true."""
+    """Start a server. Without PostgreSQL on the machine, skip the test; with CI=true, fail it."""
     programs = _programs()
     if programs is None:
         reason = "PostgreSQL is not installed: no initdb on PATH or in /usr/lib/postgresql"
@@ -166,7 +166,7 @@ def _programs() -> Path | None:
 
 
 def _unprivileged_user() -> str | None:
-    """Who runs the server: it refuses to run as root."""
+    """The user to run the server as, since it refuses to run as root; None for this one."""
     if os.geteuid() != 0:
         return None
     for name in ("postgres", "nobody"):
@@ -178,7 +178,7 @@ def _unprivileged_user() -> str | None:
 
 
 class Line:
-    """A way to the server that can be cut while a commit is on it."""
+    """A proxy of the server whose connections can be cut during a commit."""
 
     def __init__(self, server: PostgresServer) -> None:
         self._behind = str(server.folder / ".s.PGSQL.5432")
@@ -199,12 +199,13 @@ class Line:
         shutil.rmtree(self._folder)
 
     def cut_commit(self, when: str, *, for_good: bool = False) -> None:
-        """Lose the next commit `before` it arrives, or its answer: `after` it arrived."""
+        """Cut the connection `before` the next commit arrives, or `after` it, before its answer.
+        With `for_good` no new connections are taken until `mend`."""
         assert when in ("before", "after")
         self._cut, self._for_good = when, for_good
 
     def mend(self) -> None:
-        """Let connections through."""
+        """Take connections (again)."""
         self._listening = socket.socket(socket.AF_UNIX)
         self._listening.bind(self._path)
         self._listening.listen()
@@ -240,7 +241,7 @@ class Line:
                     if self._for_good:
                         self._close()
                     if when == "after":
-                        source.shutdown(socket.SHUT_WR)  # the answer finds no way back
+                        source.shutdown(socket.SHUT_WR)  # the answer can't be sent back
                         target.sendall(data)
                         time.sleep(0.3)
                     break

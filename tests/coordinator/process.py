@@ -1,4 +1,4 @@
-"""A coordinator in a process of its own, and rows written for it without Spark."""
+"""A coordinator in a process of its own, and a writer of rows without Spark."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ TABLE = TableName("t", database="default")
 
 
 class Process:
-    """Starts, kills and starts again; the port stays, as a supervisor would keep it."""
+    """A coordinator's process, to be started, killed and started again on the same port, as by a
+    supervisor."""
 
     def __init__(
         self,
@@ -112,7 +113,8 @@ class Process:
 
 
 def create_table(warehouse: Path | Mapping[str, str], sql: str) -> Catalog:
-    """A table, unless it is there, in a folder or in the catalog of these options."""
+    """Create a table, unless it exists, in a warehouse's folder or in the catalog of these options.
+    Return the catalog."""
     options = {"warehouse": str(warehouse)} if isinstance(warehouse, Path) else warehouse
     catalog = Catalog.open(options)
     statement = parse_statement(sql)
@@ -164,7 +166,7 @@ def read(catalog: Catalog, table: TableName = TABLE) -> list[dict[str, object]]:
 
 
 def data_files(warehouse: Path) -> set[str]:
-    # Folders may go while they are looked into; `walk` passes over them.
+    # Folders may be removed meanwhile; `walk` skips them.
     names = (name for _, _, files in os.walk(warehouse) for name in files)
     return {name for name in names if name.endswith(".parquet")}
 

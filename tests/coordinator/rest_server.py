@@ -27,7 +27,7 @@ TOKEN = "a-token-of-the-test's"
 
 
 def client_options(url: str, warehouse: Path, token: str = TOKEN) -> dict[str, str]:
-    """The catalog options by which Paimon's clients find the server."""
+    """The catalog options with which Paimon's clients connect to the server."""
     return {
         "metastore": "rest",
         "uri": url,
@@ -47,8 +47,8 @@ def served(
 ) -> Iterator[str]:
     """The URL of a server for the catalog of these options, until the end of the block.
 
-    `coordinator` is one of the same warehouse, whose turns are taken and who is told, and `store`
-    keeps the properties of databases.
+    `coordinator`, of the same warehouse, shares its turns and watches the tables. `store` keeps the
+    properties of databases.
     """
     routes = catalog_routes(
         Context(

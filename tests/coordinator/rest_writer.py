@@ -1,8 +1,7 @@
 """A process that commits rows through a REST catalog with pypaimon, for tests of many writers.
 
-python -m tests.coordinator.rest_writer URL WAREHOUSE TOKEN TABLE FIRST COUNT: commits the numbers
-FIRST … FIRST+COUNT-1,
-one row a commit.
+`python -m tests.coordinator.rest_writer URL WAREHOUSE TOKEN TABLE FIRST COUNT` commits the numbers
+FIRST … FIRST+COUNT-1, one row in each commit.
 """
 
 from __future__ import annotations

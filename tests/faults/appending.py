@@ -1,4 +1,4 @@
-"""Writers of their own, in this process or in others: transactions without Spark."""
+"""Writers for tests, in this process or in others: whole transactions without Spark."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ TABLE = TableName("t", "default")
 
 
 def open_catalog(warehouse: Path | str) -> Catalog:
-    """The catalog of a warehouse, with what PAIMON_CATALOG_OPTIONS has for its store."""
+    """The catalog of a warehouse, with the options of its store in PAIMON_CATALOG_OPTIONS."""
     options = json.loads(os.environ.get(ENVIRONMENT, "{}"))
     return Catalog.open(options | {"warehouse": str(warehouse)})
 
@@ -46,7 +46,7 @@ def committer_of(catalog: Catalog) -> InProcessCommitter:
 def written(
     table: Table, transaction: Transaction, rows: Sequence[tuple[object, ...]]
 ) -> CommitRequest:
-    """Write `rows` of an unpartitioned append table under `transaction`, and ask to append them."""
+    """Write `rows` of an unpartitioned append table, and return the request to append them."""
     schema = arrow_schema(table.schema)
     task = WriteSpec(
         table=native_table(table, {"data-file.prefix": transaction.file_prefix + "data-"}),
@@ -68,14 +68,14 @@ def written(
 def append(
     catalog: Catalog, committer: CoordinatorClient, rows: Sequence[tuple[object, ...]]
 ) -> CommitReceipt:
-    """One whole transaction on `TABLE`."""
+    """Run a whole transaction on `TABLE` that appends `rows`."""
     transaction = committer.begin(TABLE)
     return committer.commit(written(catalog.load(TABLE), transaction, rows))
 
 
 def main(warehouse: str, writer: str, commits: str, coordinator: str = "") -> None:
-    """Append (writer, n) for every n below `commits`, each in a commit of its own: through the
-    coordinator at an address, whose token is in PAIMON_COORDINATOR_TOKEN, or without one."""
+    """Append (writer, n) for every n below `commits`, each in a commit of its own. `coordinator` is
+    a coordinator's address, with its token in PAIMON_COORDINATOR_TOKEN; empty means none."""
     catalog = open_catalog(warehouse)
     committer: CoordinatorClient = committer_of(catalog)
     if coordinator:

@@ -1,4 +1,4 @@
-"""The driver of `statement_driver` and its executors, as processes that a test may kill."""
+"""Runs `statement_driver` and its executors as processes that a test may kill."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class DriverDiedError(Exception):
 
 
 class Cluster:
-    """One driver at a time; what it left behind when it was killed ends, or is ended, before the
-    next one starts."""
+    """A driver with its executors, one driver at a time. `bury` ends the processes that a killed
+    driver has left."""
 
     def __init__(self, folder: Path, coordinator: Process) -> None:
         self._folder = folder
@@ -34,11 +34,11 @@ class Cluster:
         self._fault = folder / "fault"
 
     def arm(self, fault: str) -> None:
-        """`step=action` for the next process of the driver's or an executor's that reaches it."""
+        """Set a fault `step=action` for the next process, driver or executor, that reaches it."""
         self._fault.write_text(fault)
 
     def is_armed(self) -> bool:
-        """Whether nobody has reached the step yet."""
+        """Whether no process has reached the step yet."""
         return self._fault.exists()
 
     def start(self) -> None:
@@ -75,7 +75,7 @@ class Cluster:
             raise DriverDiedError from None
 
     def answer(self) -> dict[str, Any]:
-        """The answer to the statement that was sent; raises DriverDiedError."""
+        """The answer to the statement that was sent. Raises DriverDiedError."""
         assert self._driver is not None and self._driver.stdout is not None
         line = self._driver.stdout.readline()
         if not line:
@@ -88,7 +88,7 @@ class Cluster:
         return self.answer()
 
     def kill_executor(self, choice: int) -> bool:
-        """Kill one of the executors; False when there is none at the moment."""
+        """Kill one of the executors; return False when there is none at the moment."""
         found = sorted(self._processes(b"CoarseGrainedExecutorBackend"))
         if not found:
             return False
@@ -96,7 +96,7 @@ class Cluster:
         return True
 
     def kill_jvm(self) -> None:
-        """Kill the JVM of the driver, under its Python process."""
+        """Kill the driver's JVM, which its Python process started."""
         for process in self._processes(b"org.apache.spark.deploy.SparkSubmit"):
             _kill(process)
 
@@ -106,7 +106,7 @@ class Cluster:
         _kill(self._driver.pid)
 
     def bury(self) -> None:
-        """Wait until nothing of a killed driver is left; after a while, end it."""
+        """Kill the driver, and wait until its processes are gone; after a while, kill them, too."""
         if self._driver is None:
             return
         deadline = time.monotonic() + _GONE_SECONDS
@@ -120,7 +120,8 @@ class Cluster:
         self._driver = None
 
     def _processes(self, command: bytes) -> list[int]:
-        """The processes of the driver's session, children of children too."""
+        """The processes of the driver's session with `command` in their command lines, at any
+        depth of descent."""
         assert self._driver is not None
         found = []
         for folder in Path("/proc").glob("[0-9]*"):

@@ -1,4 +1,4 @@
-"""A writer outside, and coordinators in the test's process that end with their test."""
+"""Fixtures: a writer outside the coordinator, and coordinators in the test's process."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ def outside() -> Iterator[OutsideWriter]:
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """Makes a coordinator, with a table that has one commit of one row."""
+    """A function that starts a coordinator, with a table of one commit of one row. The coordinators
+    are stopped after the test."""
     owners: list[Owner] = []
 
     def make(sql: str, watch_every_ms: int = 600_000, grace_ms: int = 600_000) -> Owner:

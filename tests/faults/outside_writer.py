@@ -1,7 +1,7 @@
-"""A writer that goes around the coordinator: plain pypaimon, in a process of its own.
+"""A writer that bypasses the coordinator: plain pypaimon, in a process of its own.
 
-It takes commits as lines of JSON. Told to, it stops itself (SIGSTOP) where its own file IO has
-found that the snapshot's file is not there and is about to rename over it, until it is continued.
+It takes commits as lines of JSON. On request it stops itself (SIGSTOP) where pypaimon's file IO has
+found that the snapshot's file does not exist and is about to rename over it. SIGCONT continues it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 
 
 class OutsideWriter:
-    """The process, as a test holds it. For one commit at a time."""
+    """The test's side of the process. For one commit at a time."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
@@ -51,7 +51,7 @@ class OutsideWriter:
         table: str = "default.t",
         overwrite: bool = False,
     ) -> str:
-        """Begin to commit rows, and stop before the rename; the name of the snapshot's file."""
+        """Begin to commit rows, stop before the rename, return the name of the snapshot's file."""
         self._send(warehouse, table, rows, overwrite, stop=True)
         name = self._expect("renaming")
         os.waitid(os.P_PID, self._process.pid, os.WSTOPPED)

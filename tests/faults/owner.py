@@ -1,4 +1,4 @@
-"""A coordinator in the test's own process, and what its clients do."""
+"""A coordinator in the test's own process, with the actions of its clients."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Rows = Sequence[Mapping[str, object]]
 
 
 class Owner:
-    """A coordinator in this process, and what a client does with it."""
+    """A coordinator in this process, with methods that act as its client."""
 
     def __init__(
         self, folder: Path, watch_every_ms: int = 600_000, grace_ms: int = 600_000
@@ -72,7 +72,7 @@ class Owner:
 
 
 def until(condition: Callable[[], bool], seconds: float = 20) -> None:
-    """Wait until something holds."""
+    """Wait until `condition` holds; fail after `seconds`."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it did not come true"

@@ -1,4 +1,5 @@
-"""Publishes a row of names in a folder, each unless it is there, and prints those that it made."""
+"""A process that publishes numbered files in a folder, each unless it exists, and prints the
+numbers of those that it made."""
 
 from __future__ import annotations
 

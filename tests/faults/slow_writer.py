@@ -1,6 +1,6 @@
-"""A session in a process of its own, to be interrupted and killed: its lines tell how far it is.
+"""A session in a process of its own, to be interrupted and killed. It prints how far it is.
 
-Each INSERT waits in its tasks after the first thousand rows; a marker file tells that one began.
+Each INSERT waits in its tasks after the first thousand rows; a marker file tells that it began.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from paimon_magics import Session
 
 
 def wait_in_tasks(session: Session, marker: Path, seconds: float) -> None:
-    """Register the view `slow`: rows whose tasks write a while and then wait."""
+    """Register the view `slow`, whose tasks return some rows, touch `marker` and then wait."""
 
     def wait(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
         for number, frame in enumerate(frames):

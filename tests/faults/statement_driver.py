@@ -1,7 +1,7 @@
-"""A session in a process of its own, whose executors are processes too: statements in, answers out.
+"""A session in a process of its own, whose executors are processes, too.
 
-Each line of its input is a statement; each line of its output is a JSON object: `{"snapshot": …}`,
-or `{"error": type, "message": …}`. The function `killing` is there in its SQL.
+Each line of its input is a statement, as a JSON string. Each line of its output is a JSON object:
+`{"snapshot": …}`, or `{"error": type, "message": …}`. Its SQL has the function `killing`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MASTER = "local-cluster[2,1,1024]"
 
 
 def killing(number: int, at: int) -> str:
-    """'new'; but the first attempt of the task that meets the row `at` kills its executor."""
+    """Return 'new'; but the first attempt of the task with the row `at` kills its executor."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
@@ -43,9 +43,9 @@ def main(folder: str) -> None:
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.warehouse.dir", f"{folder}/spark-warehouse")
         .config("spark.driver.extraJavaOptions", f"-Djava.io.tmpdir={folder}")
-        # (It never comes to a second attempt beside the first: both would have to run on one host.)
+        # (A speculative attempt never runs beside the first: both would be on one host.)
         .config("spark.speculation", "true")
-        # Executors die here more often than a cluster's master would bear.
+        # Executors die here more often than a cluster's master would tolerate.
         .config("spark.deploy.maxExecutorRetries", "-1")
         .config("spark.excludeOnFailure.enabled", "false")
         .getOrCreate()

@@ -1,4 +1,4 @@
-"""Paimon's Java library in a JVM of its own, beside Spark's: a client like any other process."""
+"""Runs Paimon's Java library in a JVM of its own, as a client process like any other."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SOURCE = Path(__file__).with_name("JavaWriter.java")
 
 
 def compile_java_writer(spark: SparkSession, folder: Path) -> str:
-    """Compile the writer in Spark's JVM, into a folder; the class path to run it with."""
+    """Compile the writer in Spark's JVM, into a folder. Return the class path to run it with."""
     compiler = spark._jvm.org.codehaus.janino.SimpleCompiler()  # type: ignore[attr-defined]
     compiler.setSourceVersion(8)
     compiler.setTargetVersion(8)
@@ -37,8 +37,8 @@ def compile_java_writer(spark: SparkSession, folder: Path) -> str:
 def start_java_writer(
     class_path: str, options: Mapping[str, str], table: str, first: int, commits: int
 ) -> subprocess.Popen[str]:
-    """A JVM that commits the keys `first` … `first + commits - 1`, one row (k INT, v STRING) a
-    commit, through the REST catalog of these options, among which may be those of a store."""
+    """Start a JVM that commits the keys `first` … `first + commits - 1`, one row (k INT, v STRING)
+    in each commit, through the REST catalog of `options`, which may include a store's."""
     rest = ("uri", "warehouse", "token")
     return subprocess.Popen(
         [

@@ -1,4 +1,4 @@
-"""Paimon's own Java library, called in the tests' JVM: reads rows, writes rows, computes buckets.
+"""Calls Paimon's own Java library in the tests' JVM: reads rows, writes rows, computes buckets.
 
 Only tests use this. The product never touches the JVM beneath PySpark, and needs no jar.
 """
@@ -19,19 +19,19 @@ PACKAGE = "org.apache.paimon:paimon-flink-2.0:2.0.0"
 
 
 Warehouse = str | Path | Mapping[str, str]
-"""Where tables are: a warehouse's folder, or the options of another catalog (a REST one)."""
+"""A catalog: a warehouse's folder, or the options of another kind of catalog, such as REST."""
 
 _EPOCH = datetime.datetime(1970, 1, 1)
 _MICROSECOND = datetime.timedelta(microseconds=1)
 _AS_IT_IS = {type(None), bool, int, float, str}
-"""Types of values that PaimonTables.java wrote as what they are."""
+"""Types of values that PaimonTables.java writes without encoding."""
 
 
 class JavaPaimon:
     """Paimon's Java catalogs in the JVM of a Spark session that was started with `PACKAGE`.
 
-    Values are the ones that `pyarrow.Table.to_pylist` gives for the same type: dates, naive and
-    UTC datetimes, Decimals, bytes, lists, maps as lists of pairs, rows as dicts.
+    Values are as from `pyarrow.Table.to_pylist` for the same type: dates, naive and UTC datetimes,
+    Decimals, bytes, lists, maps as lists of pairs, rows as dicts.
     """
 
     def __init__(self, spark: Any) -> None:
@@ -66,8 +66,8 @@ class JavaPaimon:
     def left(
         self, warehouse: Warehouse, name: str, conditions: Sequence[tuple[str, str, Sequence[Any]]]
     ) -> list[list[int]]:
-        """For each condition (column, operator, literals) the first column of the rows that a read
-        with it gives, which is to be INT. Java may leave out what does not meet it."""
+        """For each condition (column, operator, literals) the first column, an INT, of the rows
+        that a read with it returns. Java may leave out rows that don't meet it, and need not."""
         given = [[column, operator, list(values)] for column, operator, values in conditions]
         found = self._catalog(warehouse).left(name, _pickled(given))
         return [[int(id) for id in ids] for ids in found]
@@ -81,13 +81,13 @@ class JavaPaimon:
         kinds: Sequence[str] | None = None,
         overwrite: Mapping[str, str] | None = None,
     ) -> None:
-        """Write `rows` in one batch commit; `kinds` are `+I`, `-U`, `+U` or `-D`, one a row."""
+        """Write `rows` in one batch commit; `kinds` has `+I`, `-U`, `+U` or `-D` for each row."""
         java_kinds = list(kinds) if kinds is not None else None
         java_overwrite = dict(overwrite) if overwrite is not None else None
         self._catalog(warehouse).write(name, _pickled(rows), java_kinds, java_overwrite)
 
     def prepare(self, warehouse: Warehouse, name: str, rows: Sequence[Sequence[Any]]) -> Any:
-        """Write `rows` in Java, and return what `commit` takes."""
+        """Write `rows` in Java, and return the argument for `commit`."""
         return self._catalog(warehouse).prepare(name, _pickled(rows), None, None)
 
     def commit(self, warehouse: Warehouse, prepared: Any) -> None:
@@ -109,7 +109,7 @@ class JavaPaimon:
         self._catalog(warehouse).purge(name)
 
     def expire_partitions(self, warehouse: Warehouse, name: str, options: Mapping[str, str]) -> int:
-        """Drop partitions by the table's options and the dynamic `options`; how many."""
+        """Drop partitions by the table's options and the dynamic `options`. Return how many."""
         return int(self._catalog(warehouse).expirePartitions(name, dict(options)))
 
     def roll_back(self, warehouse: Warehouse, name: str, snapshot_id: int) -> None:
@@ -161,7 +161,7 @@ class JavaPaimon:
 
 
 def _plain(value: Any) -> Any:
-    """A value as PaimonTables.java wrote it → the Python value."""
+    """The Python value for a value as PaimonTables.java encodes it."""
     match value:
         case ("decimal", text):
             return Decimal(text)

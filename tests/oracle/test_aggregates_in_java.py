@@ -1,4 +1,4 @@
-"""Aggregates of serialised and nested values: stored rows are merged as Java does."""
+"""Aggregates of serialised and nested values: stored rows are merged as by Java."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns whose type was changed: files of before are read as Java reads them."""
+"""Columns whose type was changed: older files are read as by Java."""
 
 from __future__ import annotations
 

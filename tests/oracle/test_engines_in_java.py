@@ -1,5 +1,5 @@
-"""What Paimon's Java library does by itself to tables of a coordinator's REST catalog: expiry,
-purges, roll-backs, replaced tables, databases with properties. It is history and stops no table."""
+"""Maintenance by Paimon's Java library through a coordinator's REST catalog: expiry, purges,
+roll-backs, replaced tables, databases with properties. No table is stopped because of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Snapshots expired here and by Paimon's Java library, on two copies: the same files stay."""
+"""Snapshots expired by us and by Paimon's Java library, on two copies: the same files stay."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Filters never change results: random tables, histories, projections and conditions.
 
-Java writes the tables and reads them whole; a query that leaves files and columns out must give
-what the same condition leaves of all rows. PAIMON_MAGICS_EXAMPLES makes them more.
+Java writes the tables and reads all their rows. A query that leaves out files and columns must
+return the rows that meet its condition. PAIMON_MAGICS_EXAMPLES is the number of examples.
 """
 
 from __future__ import annotations

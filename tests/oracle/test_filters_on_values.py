@@ -1,8 +1,8 @@
-"""Conditions leave the same rows however much of files is left out by them: every type, NaN, -0.0,
-infinities and NULL, in files of every writer and format, by raw scan and merge read.
+"""Conditions select the same rows, however much of the files pruning leaves out: every type, NaN,
+-0.0, infinities and NULL, in files of every writer and format, by raw scan and merge read.
 
-What is expected Spark computes over the rows in memory. PAIMON_MAGICS_EXAMPLES makes it try more
-conditions on each table, which the seed that is printed chooses.
+Spark computes the expected rows in memory. With PAIMON_MAGICS_EXAMPLES more conditions are tried on
+each table; a printed seed chooses them.
 """
 
 from __future__ import annotations

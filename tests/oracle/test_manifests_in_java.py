@@ -1,4 +1,4 @@
-"""Merged manifests beside Paimon's Java library: each side reads and merges the other's."""
+"""Merged manifests, compared with Paimon's Java library: each reads and merges the other's."""
 
 from __future__ import annotations
 

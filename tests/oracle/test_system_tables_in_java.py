@@ -1,4 +1,4 @@
-"""Metadata system tables against those of Paimon's Java library, on the same tables."""
+"""Metadata system tables, compared with those of Paimon's Java library on the same tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A coordinator's small inserts in this process, which can end as by a death, and start again."""
+"""A coordinator's group commit in this process, which can end as if killed, and start again."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def group_commit(
     registry: LogRegistry,
     clock: Callable[[], int],
 ) -> GroupCommit:
-    """Small inserts by a clock that the test moves on, of whom nobody contests the warehouse."""
+    """Group commit with a clock that the test advances, in a warehouse without another owner."""
     return GroupCommit(
         catalog,
         coordinator,
@@ -44,7 +44,7 @@ def group_commit(
 
 
 class Kept:
-    """A warehouse whose log is opened again and again, and may be put back to what it was."""
+    """A warehouse whose log can be opened again and again, and set back to an earlier state."""
 
     def __init__(self, folder: Path, open_log: Callable[[], Log]) -> None:
         self.folder = folder
@@ -72,7 +72,7 @@ class Kept:
         self.running = True
 
     def end(self) -> None:
-        """Leave it as a death would: what waits is not loaded, and nothing is noted."""
+        """End as if killed: waiting inserts are not loaded, and the log registry is not updated."""
         if self.running:
             self.running = False
             self.group._refusing = True
@@ -98,7 +98,7 @@ class Kept:
         return self.group.flush(table_info.identity).result(30)
 
     def note(self) -> None:
-        """Let the time come at which the warehouse is told what was acknowledged."""
+        """Advance the clock, and wait until the log registry has what was acknowledged."""
         table_info = self.group.known_tables.load("default", "t")
         self.now_ms += 10_000
         table = self.group.tables[table_info.identity]

@@ -23,7 +23,7 @@ def table_sql(columns: str = "id BIGINT, name STRING", options: str = QUICK) -> 
 
 
 class Served:
-    """A warehouse with a table, and its coordinator: one of its own, or one that is `shared`."""
+    """A warehouse with a table, and a coordinator: its own, or that of `shared`."""
 
     def __init__(
         self,
@@ -65,7 +65,8 @@ class Served:
     def call(
         self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None
     ) -> httpx.Response:
-        """`path` goes on from the table's, unless it begins with `/v1`, or with two strokes."""
+        """Send a request. `path` is appended to the table's path, unless it begins with `/v1` or
+        with two slashes."""
         content = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
         if path.startswith("//"):
             path = path[1:]
