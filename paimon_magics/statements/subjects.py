@@ -54,7 +54,7 @@ class Subject:
 
 
 def subject_of(statement: Statement) -> Subject:
-    """Return the statement's subject; it is empty for EXPLAIN, which runs no statement."""
+    """Return the statement's subject. EXPLAIN has none, because it runs no statement."""
     match statement:
         case Query(query=query) | CreateTemporaryView(query=query):
             return Subject(query=query)

@@ -62,7 +62,7 @@ class ReplaceTag:
 class CreateTagFromTimestamp:
     """Tag the first snapshot at or after `time_ms` (milliseconds since 1970).
 
-    Expired snapshots that a tag keeps count, too.
+    Snapshots that only a tag keeps count, too.
     """
 
     tag: str

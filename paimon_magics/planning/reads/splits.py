@@ -96,7 +96,7 @@ class PlainSplit:
 
 @dataclass(frozen=True, slots=True)
 class DifferenceSplit:
-    """The files of one bucket that only the earlier state, and that only the later state has."""
+    """The files of one bucket that only one of two states has: the earlier or the later."""
 
     before: tuple[Section, ...]
     after: tuple[Section, ...]

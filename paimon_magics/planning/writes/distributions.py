@@ -48,7 +48,7 @@ class OneWriter:
 
 @dataclass(frozen=True, slots=True)
 class ByBucket:
-    """One task owns each bucket of a partition; `buckets` is None if partitions differ in it."""
+    """One task owns each bucket of a partition; `buckets` is None if their number varies."""
 
     keys: tuple[str, ...]
     buckets: int | None

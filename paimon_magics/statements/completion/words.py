@@ -151,7 +151,10 @@ _FOLLOWING: dict[tuple[str, ...], tuple[str, ...]] = {
 
 
 def following(said: Sequence[str]) -> tuple[str, ...]:
-    """Return what may follow these words of a statement other than a query."""
+    """Return what may follow these words of a statement other than a query.
+
+    In the keys of `_FOLLOWING`, `*` matches any word.
+    """
     for form, found in _FOLLOWING.items():
         if len(form) == len(said) and all(a in ("*", b) for a, b in zip(form, said, strict=True)):
             return found

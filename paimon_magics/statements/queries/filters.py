@@ -1,7 +1,7 @@
 """Conditions of a query on the rows of one table, from sqlglot's tree.
 
-Only certain conditions are taken: comparisons of a column with literals or bind names that are
-terms of WHERE joined by AND, in a SELECT that has inner joins only. Spark applies every condition
+Only conditions without doubt are taken: terms that WHERE joins by AND and that compare a column
+with literals or bind names, in a SELECT that has inner joins only. Spark applies every condition
 again with the query's text; the filters only serve to read less.
 """
 
