@@ -53,7 +53,8 @@ class PartitionNames:
     """The partition columns of a table, and what the text of their values depends on.
 
     `zone` is the time zone of this process, in which `$files` shows instants. `twice` are the
-    values whose local time occurs twice in the session's zone: they are shown with their offset.
+    instants, as text with an offset, whose local time occurs twice in the session's zone: their
+    names have the offset, too.
     """
 
     keys: tuple[tuple[str, KeyKind], ...]

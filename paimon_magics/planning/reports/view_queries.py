@@ -24,7 +24,7 @@ HISTORY_IN_SQL = ("snapshot_id", "commit_kind", "commit_time", "commit_user")
 """The columns of a history that `$snapshots` has; only snapshot files name users and notebooks."""
 
 NATIVE_NAME = "pm-[0-9a-f]{32}-mdata-"
-"""A regular expression for how names of files begin that the native writer wrote here
+"""A regular expression for the beginning of names of files that the native writer wrote here
 (`planning.reads.float_bounds`). Their `creation_time` is in UTC, whatever the process's zone."""
 
 _SUMS = {

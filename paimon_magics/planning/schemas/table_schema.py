@@ -140,7 +140,7 @@ class TableSchema:
 
     @property
     def is_cross_partition_update(self) -> bool:
-        """Whether one key can move between partitions (a partition key is not in the primary key)."""
+        """Whether a key can move between partitions: a partition key is not in the primary key."""
         return bool(self.primary_keys) and not set(self.partition_keys) <= set(self.primary_keys)
 
     @property
