@@ -1,8 +1,7 @@
-"""What SHOW CREATE TABLE, DESCRIBE, SHOW TBLPROPERTIES and SHOW PARTITIONS print: rows of text.
+"""The rows of SHOW CREATE TABLE, DESCRIBE and SHOW TBLPROPERTIES.
 
-The forms are Spark's, as Paimon's Spark catalog fills them. What SHOW CREATE TABLE prints makes an
-equal table when it is run here, but for columns of the types TIME and BLOB, which no SQL of Spark's
-can declare.
+Their forms are those of Spark with Paimon's Spark catalog. The statement of SHOW CREATE TABLE makes
+an equal table here, except for columns of the types TIME and BLOB, which Spark SQL can't declare.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _SQL_NAMES = {"TIMESTAMP": "TIMESTAMP_NTZ", "BYTES": "BINARY"}
 
 
 def create_statement(table: Table) -> str:
-    """The CREATE TABLE statement of SHOW CREATE TABLE."""
+    """The CREATE TABLE statement that SHOW CREATE TABLE returns."""
     schema = table.schema
     lines = [f"CREATE TABLE {quoted(table.name.database or '')}.{quoted(table.name.table)} ("]
     lines += [",\n".join(f"  {_column_sql(column)}" for column in schema.columns) + ")"]
@@ -65,7 +64,7 @@ def describe_rows(table: Table, *, extended: bool = False) -> list[tuple[str, st
 def describe_column(table: Table, name: str) -> list[tuple[str, str]]:
     """The rows (info_name, info_value) of DESCRIBE table column.
 
-    Raises UnknownNameError for a column that is not there.
+    Raises UnknownNameError for a column that the table does not have.
     """
     column = table.schema.column(name)
     rows = [

@@ -1,6 +1,6 @@
 """The system tables about files: `$files`, `$file_key_ranges` and `$manifests`.
 
-A hundred thousand files are a matter of a second or two: text is put together column by column.
+A hundred thousand files take a second or two, because text is made column by column.
 Sources: Paimon's `FilesTable`, `FileKeyRangesTable`, `ManifestsTable`, `SimpleStatsEvolution`.
 """
 
@@ -75,14 +75,14 @@ def files(view: TableView) -> pa.Table:
 
 
 def file_key_ranges(view: TableView) -> pa.Table:
-    """`$file_key_ranges`: the data files of the snapshot with the keys between which each lies."""
+    """`$file_key_ranges`: the data files of the snapshot with their least and greatest keys."""
     found = _read(view)
     columns = _common(view, found) | {"first_row_id": found.column("first_row_id")}
     return _named(columns, _KEY_RANGES)
 
 
 def manifests(view: TableView) -> pa.Table:
-    """`$manifests`: the manifests of the snapshot, those of its changelog among them."""
+    """`$manifests`: the manifests of the snapshot, also those of its changelog."""
     if view.snapshot is None:
         return _MANIFESTS.empty_table()
     found = manifest_files(view.folder.columns, view.snapshot, changelogs=True).combine_chunks()
@@ -101,7 +101,7 @@ def _read(view: TableView) -> pa.Table:
 
 
 def _common(view: TableView, found: pa.Table) -> dict[str, Any]:
-    """The columns that both tables of files have."""
+    """The columns that `$files` and `$file_key_ranges` share."""
     names = _array(found, "file_name")
     return {
         "partition": view.partition_text(_array(found, "partition")),
@@ -145,20 +145,20 @@ def _uri(path: str) -> str:
 
 
 def _formats(names: pa.Array) -> pa.Array:
-    """The format that a file's name ends with, before the ending of a compression."""
+    """The format of each file: the extension of its name, before that of a compression."""
     bare = pc.replace_substring_regex(names, _COMPRESSED, "")
     return pc.replace_substring_regex(bare, r"^.*\.", "")
 
 
 def _keys(view: TableView, found: pa.Table, column: str) -> pa.Array:
-    """`[1, a]` for each file; NULL where files have no key."""
+    """The key of each file as text, such as `[1, a]`; NULL for files without a key."""
     rows = _array(found, column)
     texts = pa.nulls(len(rows), pa.string())
     lengths = pc.binary_length(rows)
     schema_ids = found.column("schema_id")
     for schema_id in pc.unique(schema_ids).to_pylist():
         fields = view.key_fields(schema_id)
-        # Without fields a row is no more than its header.
+        # A row without fields is just a header.
         has_key = pc.greater_equal(lengths, 4 + 8 + 8 * len(fields))
         mask = pc.and_(pc.equal(schema_ids, schema_id), has_key).combine_chunks()
         values = decode_rows(rows.filter(mask), [f.stored_type for f in fields])
@@ -169,7 +169,8 @@ def _keys(view: TableView, found: pa.Table, column: str) -> pa.Array:
 
 
 def _statistics(view: TableView, found: pa.Table) -> dict[str, pa.Array]:
-    """Counts of NULLs and bounds, of the table's columns by name, whatever schema a file has."""
+    """The texts of NULL counts and bounds of each file, by the table's column names, whatever the
+    schema of the file."""
     names = {"null_value_counts": "nulls", "min_value_stats": "min", "max_value_stats": "max"}
     result = {name: pa.nulls(found.num_rows, pa.string()) for name in names}
     for group, mask in _groups(found):
@@ -185,8 +186,8 @@ _Group = tuple[int, tuple[str, ...] | None, tuple[str, ...] | None]
 
 
 def _groups(found: pa.Table) -> list[tuple[_Group, pa.Array]]:
-    """Files whose statistics have the same fields: by schema, columns of statistics, written
-    columns."""
+    """Group files by the fields of their statistics: (schema id, statistics columns, written
+    columns) and a mask of the files for each group."""
     if not found.num_rows:
         return []
     lists = [
@@ -212,7 +213,7 @@ def _group_texts(
     stats_columns: tuple[str, ...] | None,
     write_columns: tuple[str, ...] | None,
 ) -> dict[str, dict[str, pa.Array]]:
-    """The texts of counts and bounds of each column of the table, for files of one group."""
+    """The texts of NULL counts and bounds for a group of files, by the table's column names."""
     own = view.fields(schema_id)
     if write_columns is not None:
         by_name = {f.name: f for f in own}
@@ -256,7 +257,7 @@ def _count_text(counts: pa.Array, index: int | None) -> pa.Array:
 
 
 def _converted(values: pa.Array, column: Field) -> pa.Array:
-    """Bounds of a file in the type that the column has now; NULL where they can't be."""
+    """Bounds cast to the column's current type; NULL if they can't be cast."""
     wanted = column.stored_type
     if values.type == wanted or pa.types.is_null(wanted):
         return values

@@ -1,6 +1,6 @@
-"""The files of a table's snapshot as columns: what `columnar.layouts` makes cells of.
+"""The files of a table's snapshot as columns, from which `columnar.layouts` makes cells.
 
-From manifests alone; nothing is listed, nothing written.
+Reads manifests only; no folder is listed, nothing is written.
 """
 
 from __future__ import annotations
@@ -29,22 +29,23 @@ _WITH_OFFSET = re.compile(r".*\d\d:\d\d[\d:.]*[+-]\d\d:\d\d")
 
 @dataclass(frozen=True, slots=True)
 class NamedFiles:
-    """FILES, and the instants in the names of their partitions that the zone shows twice."""
+    """`files` with the columns of FILES. `twice` are instants in their partitions' names whose
+    wall-clock time occurs twice in the zone, so that they are shown with an offset."""
 
     files: pa.Table
     twice: tuple[str, ...] = ()
 
 
 def layout_files(view: TableView, zone: str) -> NamedFiles:
-    """FILES of the table as `view` shows it. A partition is `day=2026-11-20/region=eu`, "" in a
-    table without partitions; instants in it are in `zone`; NULL and blank text are
-    `partition.default-name`."""
+    """The data files of `view` with the columns of FILES. A partition is written as
+    `day=2026-11-20/region=eu`, "" in a table without partitions. Instants in it are in `zone`;
+    `partition.default-name` stands for NULL and blank text."""
     found = named_files(view, zone)
     return replace(found, files=found.files.select(FILES.names))
 
 
 def named_files(view: TableView, zone: str) -> NamedFiles:
-    """The same with `file_name`."""
+    """As `layout_files`, with the column `file_name` too."""
     schema = FILES.append(pa.field("file_name", pa.string()))
     if view.snapshot is None:
         return NamedFiles(schema.empty_table())
@@ -85,9 +86,9 @@ def _partitions(view: TableView, stored: pa.Array, zone: str) -> tuple[pa.Array,
 
 
 def _instants(clocks: pa.ChunkedArray, names: pa.ChunkedArray) -> pa.ChunkedArray:
-    """When files were made: manifests have the wall clock of who wrote them. The native writer's is
-    in UTC; that of others is read in this process's zone, as `DataFileMeta.creationTimeEpochMillis`
-    does it. A file of ours tells by its name that the native writer made it."""
+    """The instants at which files were made. Manifests have the wall-clock time of the writer. That
+    of the native writer, whose files we recognise by name, is in UTC. Those of others are read in
+    this process's zone, as in `DataFileMeta.creationTimeEpochMillis`."""
     as_utc = pc.assume_timezone(clocks, UTC)
     zone = process_zone()
     is_native = pc.match_substring_regex(names, f"^{NATIVE_NAME}")

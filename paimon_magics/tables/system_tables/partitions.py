@@ -1,7 +1,7 @@
 """The system tables about where rows lie: `$partitions`, `$buckets` and `$table_indexes`.
 
-Sums are over all entries of the manifests, deletions counting against additions, as in Paimon: the
-time of the last update is that of the newest file, also of one that is gone. Sources: Paimon's
+As in Paimon, sums are over all entries of the manifests; deleted files are subtracted. The time of
+the last update is that of the newest file, even if it was deleted. Sources: Paimon's
 `PartitionsTable`, `BucketsTable`, `TableIndexesTable`, `PartitionEntry`, `BucketEntry`.
 """
 
@@ -83,8 +83,8 @@ _DELETION_VECTORS = "DELETION_VECTORS"
 
 @dataclass(frozen=True, slots=True)
 class PartitionSum:
-    """What is in one partition. `stored` is it as manifests have it, `texts` its values cast to
-    STRING: NULL, and text that is empty or blank, is `partition.default-name`.
+    """Rows, bytes and files of one partition. `stored` is the partition as serialised in manifests.
+    `texts` are its values cast to STRING; `partition.default-name` stands for NULL and blank text.
 
     `last_creation` is the wall-clock time at which its newest file was made.
     """
@@ -98,7 +98,7 @@ class PartitionSum:
     total_buckets: int
 
     def spec(self, view: TableView) -> dict[str, str]:
-        """The partition as specs of Paimon's catalogs write it: dates are days since 1970 unless
+        """The partition as a spec of Paimon's catalogs. Dates are days since 1970 unless
         `partition.legacy-name` is false."""
         legacy = boolean_value(
             "partition.legacy-name", view.options.get("partition.legacy-name", "true")
@@ -106,7 +106,7 @@ class PartitionSum:
         found = {}
         for field, text in zip(view.partition_fields(), self.texts, strict=True):
             is_date = isinstance(field.type, AtomicType) and field.type.name == "DATE"
-            with contextlib.suppress(ValueError):  # the name of a NULL is no date
+            with contextlib.suppress(ValueError):  # `partition.default-name` is no date
                 if is_date and legacy:
                     text = str((datetime.date.fromisoformat(text) - _EPOCH).days)
             found[field.name] = text
@@ -114,7 +114,7 @@ class PartitionSum:
 
 
 def partitions(view: TableView) -> pa.Table:
-    """`$partitions`: the partitions that have files; an unpartitioned table is one, named ''."""
+    """`$partitions`: the partitions that have files. An unpartitioned table is one, named ''."""
     deleted = _deleted_records(view)
     rows = [
         (
@@ -139,7 +139,7 @@ def partitions(view: TableView) -> pa.Table:
 
 
 def partition_sums(view: TableView) -> list[PartitionSum]:
-    """What is in each partition that has files."""
+    """The sums of each partition that has files."""
     found = _sums(view, ["partition"], real_buckets=True)
     stored = found.column("partition").combine_chunks()
     texts = _partition_values(view, stored)
@@ -204,8 +204,8 @@ def table_indexes(view: TableView) -> pa.Table:
 
 
 def _sums(view: TableView, keys: Sequence[str], *, real_buckets: bool = False) -> pa.Table:
-    """Rows, bytes and files by `keys`, of those that have files left; with `real_buckets` only of
-    files that are read."""
+    """Rows, bytes and files grouped by `keys`, without groups that have no files left. With
+    `real_buckets` files that wait for their bucket are not counted."""
     columns = ["kind", "bucket", "partition", "row_count", "file_size", "creation_time"]
     names = [*columns, "total_buckets"]
     if view.snapshot is None:
@@ -255,7 +255,8 @@ def _partition_values(view: TableView, stored: Any) -> list[tuple[str, ...]]:
 
 
 def _deleted_records(view: TableView) -> dict[bytes, int | None]:
-    """How many rows deletion vectors take away in each partition; None where one does not say."""
+    """The number of rows that deletion vectors delete in each partition; None if one of them does
+    not say how many."""
     if not boolean_value(
         "deletion-vectors.enabled", view.options.get("deletion-vectors.enabled", "false")
     ):

@@ -1,7 +1,8 @@
-"""Metadata system tables (`orders$snapshots`, `orders$files`, …) as Arrow tables: which there are.
+"""The registry of metadata system tables (`orders$snapshots`, `orders$files`, …), which it returns
+as Arrow tables.
 
 Columns, types and the text of values are those of Paimon's Java library. Times are wall-clock times
-of this process's zone, as Java's are of the JVM's. Nothing is written, no folder of data listed.
+in this process's zone, as Java's are in the JVM's. Nothing is written, no data folder is listed.
 """
 
 from __future__ import annotations
@@ -65,22 +66,22 @@ METADATA_COLUMNS: Mapping[str, pa.Schema] = {
     **layout_tables.COLUMNS,
     **file_tables.COLUMNS,
 }
-"""The columns of those tables, without reading one."""
+"""The columns of each metadata table, known without reading it."""
 _DATA_TABLES = tuple(kind.value for kind in ViewKind if kind.value)
 TIME_TRAVELLING = frozenset(
     {"file_key_ranges", "files", "manifests", "partitions", "statistics", "table_indexes"}
 )
-"""Those that show the snapshot that is asked for; others show what there is now."""
+"""The metadata tables that can show an earlier snapshot; the others show the current state."""
 
 
 def is_catalog_table(name: TableName) -> bool:
-    """Whether the full name is one in the database `sys`, whose tables are all system tables."""
+    """Whether the full name is in the database `sys`, which has only system tables."""
     return name.database == SYSTEM_DATABASE
 
 
 def is_metadata(name: TableName) -> bool:
-    """Whether the full name is that of a table of metadata, of a table's or the catalog's; not one
-    that shows a table's data, as `$audit_log` does."""
+    """Whether the full name is that of a metadata table of a table or catalog. System tables that
+    show a table's data, such as `$audit_log`, are none."""
     return view_named(name.system_table) is None or is_catalog_table(name)
 
 
@@ -91,13 +92,12 @@ def metadata_table(
     snapshot_id: int | None = None,
     folder_of: Callable[[StoredTable], ManifestCache] | None = None,
 ) -> pa.Table:
-    """The rows of the system table that `name.system_table` names, for its table and branch, or of
-    a table in the database `sys`.
+    """Read the metadata table `name.system_table` of a table or branch, or a table in the database
+    `sys`.
 
-    `snapshot_id` shows the tables of TIME_TRAVELLING as they were at that snapshot, which may be
-    one that only a tag keeps. `folder_of` gives a table's manifests, as far as they were read.
-    Raises UnknownNameError for a table or snapshot that is not there (with the nearest, or all of
-    them).
+    With `snapshot_id` the tables of TIME_TRAVELLING are as of that snapshot, which may be one that
+    only a tag keeps. `folder_of` returns the cache of a table's manifests. Raises UnknownNameError
+    for an unknown table or snapshot (with the nearest names, or all of them).
     """
     if is_catalog_table(name):
         return catalog_table(catalog, name.object_name)
@@ -118,8 +118,8 @@ def metadata_table(
 
 
 def table_view(catalog: Catalog, name: TableName, snapshot_id: int | None = None) -> TableView:
-    """A table, or a branch of it, at a snapshot, which may be one that only a tag keeps; the latest
-    where None. Raises UnknownNameError."""
+    """A table or branch at a snapshot, which may be one that only a tag keeps; at the latest if
+    `snapshot_id` is None. Raises UnknownNameError for an unknown table or snapshot."""
     table = _stored(catalog, name)
     return _view(table, ManifestCache(table.paimon), snapshot_id)
 

@@ -1,7 +1,7 @@
 """The system tables of a whole catalog, in the database `sys`: `tables`, `partitions`,
 `all_table_options` and `catalog_options`.
 
-Each reads every table's schema, `sys.partitions` their manifests, too. A table that is dropped
+Each reads the schemas of all tables, `sys.partitions` also their manifests. A table that is dropped
 meanwhile is left out. Sources: Paimon's `AllTablesTable`, `AllPartitionsTable`,
 `AllTableOptionsTable`, `CatalogOptionsTable`.
 """
@@ -74,8 +74,8 @@ _CATALOG_OPTIONS_ENABLED = "catalog-options-table.enabled"
 
 
 def catalog_table_names(catalog: Catalog) -> list[str]:
-    """The tables that `sys` has: `catalog_options` only where the catalog option
-    `catalog-options-table.enabled` says so, since options may hold secrets."""
+    """The names of the tables in `sys`. `catalog_options` is among them only if the catalog option
+    `catalog-options-table.enabled` is true, since options may hold secrets."""
     shown = boolean_value(
         _CATALOG_OPTIONS_ENABLED, catalog.options.get(_CATALOG_OPTIONS_ENABLED, "false")
     )
@@ -83,7 +83,7 @@ def catalog_table_names(catalog: Catalog) -> list[str]:
 
 
 def catalog_table(catalog: Catalog, name: str) -> pa.Table:
-    """The rows of `sys.<name>`. Raises UnknownNameError for one that is not there."""
+    """Read the table `sys.<name>`. Raises UnknownNameError for an unknown table."""
     names = catalog_table_names(catalog)
     wanted = name.lower()
     if wanted not in names:
@@ -174,7 +174,7 @@ def _stored_tables(catalog: Catalog) -> Iterator[StoredTable]:
 
 
 def _described(table: StoredTable) -> dict[str, str]:
-    """The table's options with its `path`, and what a REST catalog adds to them."""
+    """The table's options, also those that a REST catalog adds, and its `path`."""
     options = table.paimon.table_schema.options or {}
     return {**{key: str(value) for key, value in options.items()}, "path": _path(table)}
 
@@ -188,7 +188,7 @@ def _number(text: str | None) -> int | None:
 
 
 def _epoch_ms(wall_clock: Any) -> int | None:
-    """A wall-clock time of this process's zone as milliseconds since 1970 UTC."""
+    """A wall-clock time in this process's zone as milliseconds since 1970 UTC."""
     if wall_clock is None:
         return None
     return int(time.mktime(wall_clock.timetuple())) * 1000 + int(wall_clock.microsecond) // 1000

@@ -1,7 +1,7 @@
-"""What the metadata system tables are made from: a table as stored, at one snapshot.
+"""A table as stored at one snapshot, from which the metadata system tables are made.
 
-A `TableView` reads schemas once and turns serialised partitions into text. It is made for one read
-and then forgotten; it writes nothing.
+A `TableView` reads each schema once and converts serialised partitions to text. It is made for one
+read, and writes nothing.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ Document = Mapping[str, Any]
 Row = tuple[Any, ...]
 
 _TEXTS = ("CHAR", "VARCHAR", "STRING")
-_POSTPONE = "-2"  # the option `bucket` of a table whose buckets come later
+_POSTPONE = "-2"  # the option `bucket` of a table with postponed buckets
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field of a stored schema. `type` is None for the few types that have no value here."""
+    """A field of a stored schema. `type` is None for the few types that we can't represent."""
 
     id: int
     name: str
@@ -44,16 +44,16 @@ class Field:
 
     @property
     def stored_type(self) -> pa.DataType:
-        """The Arrow type that its values in serialised rows are decoded to."""
+        """The Arrow type to which its values in serialised rows are decoded."""
         return stored_type(self.type)
 
 
 @dataclass(slots=True)
 class TableView:
-    """A table, or a branch of it, as it was at `snapshot`: None for one without snapshots.
+    """A table or branch at `snapshot`, which is None for a table without snapshots.
 
-    `schema` is the schema's document that the system table speaks in: the newest, or that of the
-    snapshot that was asked for. `folder` has its manifests.
+    `schema` is the document of the schema in which the system table shows columns: the newest, or
+    that of the requested snapshot. `folder` is the cache of the table's manifests.
     """
 
     table: StoredTable
@@ -84,13 +84,13 @@ class TableView:
         return tuple(by_name[name] for name in self.partition_keys)
 
     def fields(self, schema_id: int) -> tuple[Field, ...]:
-        """The fields of any of the table's schemas."""
+        """The fields of one of the table's schemas."""
         self._load(schema_id)
         return self._schemas[schema_id]
 
     def key_fields(self, schema_id: int) -> tuple[Field, ...]:
-        """The fields of a file's key in that schema: the primary key without partition columns; all
-        fields where there is no primary key."""
+        """The fields of a file's key in that schema: the primary key without partition columns, or
+        with them if it has no other columns; all fields if there is no primary key."""
         self._load(schema_id)
         names = self._keys[schema_id]
         if not names:
@@ -99,7 +99,7 @@ class TableView:
         return tuple(by_name[name] for name in names)
 
     def partition_text(self, partitions: pa.Array) -> pa.Array:
-        """`{x, 1}` of each serialised partition."""
+        """The text of each serialised partition, such as `{x, 1}`."""
         fields = self.partition_fields()
         if not fields:
             return pa.array(["{}"] * len(partitions), type=pa.string())
@@ -109,9 +109,9 @@ class TableView:
         return braced(texts).cast(pa.string()).take(encoded.indices)
 
     def partition_values(self, partitions: pa.Array, zone: str | None = None) -> list[pa.Array]:
-        """The texts of each partition column; `partition.default-name` stands for NULL and for
-        blank texts, as in the names of folders. With a `zone` as our own views tell values, else as
-        Paimon's tables do."""
+        """The texts of each partition column. `partition.default-name` stands for NULL and blank
+        text, as in the names of folders. With a `zone` values are written as in our own views, else
+        as in Paimon's system tables."""
         encoded = partitions.dictionary_encode()
         fields = self.partition_fields()
         default = self.options.get("partition.default-name", DEFAULT_PARTITION_NAME)
@@ -129,7 +129,7 @@ class TableView:
         return found
 
     def in_real_buckets(self, entries: pa.Table) -> pa.Table:
-        """The entries that are read: files that wait for their bucket are not, yet."""
+        """The entries of files that reads see: without those that wait for their bucket."""
         if self.options.get("bucket") != _POSTPONE:
             return entries
         return entries.filter(pc.greater_equal(entries.column("bucket"), 0))
@@ -162,15 +162,15 @@ def fields_of(schema: Document) -> tuple[Field, ...]:
 
 
 def rows_of(schema: pa.Schema, rows: Sequence[Row]) -> pa.Table:
-    """Rows of values as a table with that schema."""
+    """Make an Arrow table of rows of values."""
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(schema)
     arrays = [pa.array(column, type=f.type) for column, f in zip(columns, schema, strict=True)]
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
 def local_times(epoch_ms: Sequence[int | None]) -> list[datetime.datetime | None]:
-    """Milliseconds since 1970 UTC as wall-clock times of this process's time zone, which Paimon
-    shows those of the JVM's as."""
+    """Milliseconds since 1970 UTC as wall-clock times in this process's time zone, as Paimon shows
+    them in the JVM's."""
     found: list[datetime.datetime | None] = []
     for value in epoch_ms:
         if value is None:

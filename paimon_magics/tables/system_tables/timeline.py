@@ -1,7 +1,7 @@
-"""A table's snapshots one by one: what each commit did, and who made it.
+"""The timeline of a table's snapshots: what each commit did, and who made it.
 
-A snapshot says by itself how many rows it added; how many files, its list of manifests does. For
-old snapshots of a long history that is left open: a list is read for each.
+A snapshot has the number of added rows. The numbers of files are in its delta manifest list, which
+must be read for each snapshot: only the newest snapshots of a long history have them.
 """
 
 from __future__ import annotations
@@ -34,13 +34,15 @@ TIMELINE = pa.schema(
         ("commit_user", pa.string()),
     ]
 )
-"""`rows` is how many more rows the commit's files hold; fewer where it is negative."""
+"""The columns of `timeline`. `rows` is the difference that the commit made to the number of rows in
+the table's files; it may be negative."""
 _COUNTED_MAX = 200
-_READERS = 8  # files that are asked for at once
+_READERS = 8  # how many files are read at once
 
 
 def timeline(view: TableView) -> pa.Table:
-    """TIMELINE of a table or branch, the newest snapshot first."""
+    """The timeline of a table or branch with the columns of TIMELINE, newest snapshot first. The
+    numbers of files are NULL for all but the newest 200 snapshots."""
     ids = snapshot_ids(view.table)[::-1]
     with ThreadPoolExecutor(_READERS) as pool:
         read = pool.map(lambda id: snapshot_by_id(view.table, id), ids)
@@ -80,7 +82,7 @@ def _row(
 
 
 def _file_counts(view: TableView, snapshot: Any) -> tuple[int | None, int | None]:
-    """How many files a commit added and removed."""
+    """The numbers of files that a commit added and removed."""
     name = snapshot.get("deltaManifestList")
     if not name:
         return None, None

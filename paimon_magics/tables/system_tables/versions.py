@@ -1,4 +1,4 @@
-"""The system tables about a table's definition and versions: `$snapshots`, `$schemas`, `$options`,
+"""The system tables about a table's schemas and versions: `$snapshots`, `$schemas`, `$options`,
 `$tags`, `$branches`, `$consumers`, `$statistics` and `$aggregation_fields`.
 
 Sources: the classes of those names in Paimon's `org.apache.paimon.table.system`.
@@ -118,11 +118,11 @@ COLUMNS = {
     "statistics": _STATISTICS,
     "tags": _TAGS,
 }
-_READERS = 8  # files that are asked for at once
+_READERS = 8  # how many files are read at once
 
 
 def snapshots(view: TableView) -> pa.Table:
-    """`$snapshots`: every snapshot that has not expired, oldest first."""
+    """`$snapshots`: the snapshots that have not expired, oldest first."""
     earliest = earliest_snapshot_id(view.paimon, view.table.store) or 0
     ids = [id for id in snapshot_ids(view.table) if id >= earliest]
     with ThreadPoolExecutor(_READERS) as pool:
@@ -153,7 +153,7 @@ def snapshots(view: TableView) -> pa.Table:
 
 
 def schemas(view: TableView) -> pa.Table:
-    """`$schemas`: every schema, oldest first, in JSON as Paimon's Java library writes it."""
+    """`$schemas`: all schemas, oldest first, in JSON as Paimon's Java library writes it."""
     found = _schemas(view)
     times = local_times([s.get("timeMillis") or 0 for s in found])
     rows = [
@@ -196,8 +196,8 @@ def tags(view: TableView) -> pa.Table:
 
 
 def branches(view: TableView) -> pa.Table:
-    """`$branches`: the branches of the table without the main one. Their times are those of their
-    folders' last change, which is all that Paimon knows."""
+    """`$branches`: the branches of the table without the main one. Their creation time is that of
+    the last change of their folder, as in Paimon, which stores no other."""
     manager = view.paimon.branch_manager()
     rows = []
     is_remote = view.paimon.catalog_environment.supports_version_management
@@ -208,14 +208,15 @@ def branches(view: TableView) -> pa.Table:
 
 
 def consumers(view: TableView) -> pa.Table:
-    """`$consumers`: who reads the table or branch as a stream, and the snapshot each is to read."""
+    """`$consumers`: the consumers of the table or branch, and the next snapshot that each reads."""
     manager = view.paimon.consumer_manager()
     rows = sorted(manager.consumers().items())
     return rows_of(_CONSUMERS, rows)
 
 
 def statistics(view: TableView) -> pa.Table:
-    """`$statistics`: what ANALYZE found, at most one row; its snapshot is the one analysed."""
+    """`$statistics`: the table statistics of ANALYZE, at most one row, with the snapshot that was
+    analysed."""
     name = (view.snapshot or {}).get("statistics")
     if not name:
         return _STATISTICS.empty_table()
@@ -232,8 +233,8 @@ def statistics(view: TableView) -> pa.Table:
 
 
 def aggregation_fields(view: TableView) -> pa.Table:
-    """`$aggregation_fields`: each column with the options `fields.<column>.…`: their values are its
-    function, their keys the function's options, as Paimon shows them."""
+    """`$aggregation_fields`: each column with its options `fields.<column>.…`. As in Paimon, the
+    values of the options are shown as `function`, their keys as `function_options`."""
     schema = _schemas(view)[-1]
     found: dict[str, list[tuple[str, str]]] = {}
     options = schema.get("options") or {}
@@ -256,7 +257,7 @@ def aggregation_fields(view: TableView) -> pa.Table:
 
 
 def _schemas(view: TableView) -> list[Document]:
-    """The documents of all schemas, as they are stored, oldest first."""
+    """The documents of all schemas as stored, oldest first."""
     manager = view.paimon.schema_manager
     folder = schema_path(manager, 0).rpartition("/")[0]
     names = view.table.store.names(folder, "schema-")
@@ -266,7 +267,7 @@ def _schemas(view: TableView) -> list[Document]:
 
 
 def _field(document: Document) -> dict[str, Any]:
-    """A field as Java writes it: without what other writers add."""
+    """A field as Java writes it, without keys that other writers add."""
     kept = {"id": document["id"], "name": document["name"], "type": _type(document["type"])}
     for key in ("description", "defaultValue"):
         if document.get(key) is not None:
@@ -332,8 +333,8 @@ def _duration(stored: Any) -> str | None:
 
 
 def _changed_ms(info: Any) -> int:
-    """When a file was changed, of pypaimon's or pyarrow's description of it; 0 where a store does
-    not tell."""
+    """The time at which a file was last changed, from pypaimon's or pyarrow's file status; 0 if the
+    store does not give it."""
     nanos = getattr(info, "mtime_ns", None)
     if nanos is not None:
         return int(nanos // 1_000_000)
