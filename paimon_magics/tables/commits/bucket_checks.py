@@ -1,5 +1,5 @@
-"""Checks a commit that adds rows to a table whose keys lie in buckets: since the statement was
-planned, no other commit may have added keys that can be its own, or changed the number of buckets.
+"""Checks a commit that adds rows to a table with fixed or dynamic buckets: since the statement was
+planned, no other commit may have added keys that it may add too, or changed the number of buckets.
 
 Paimon leaves this to the user ("a single write job"): two writers that put one new key into two
 buckets, or into two partitions, both succeed, and the table has the key twice.

@@ -1,8 +1,8 @@
 """Decides whether a snapshot that an outside writer has overwritten may be published again, and
 makes the request.
 
-An append is published again as a whole. Upserts are if no later row of their keys would lose
-against them. Whatever replaced rows is not: a person has to decide.
+An append is published again as a whole. Upserts are published again only if no later row of their
+keys would lose against them. A commit that replaced rows never is: a person has to decide.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Puts VARIANT columns of Parquet files together whose values are shredded.
+"""Reassembles shredded VARIANT columns of Parquet files.
 
 A shredded VARIANT has parts of its values in a column `typed_value` beside `metadata` and `value`.
 pypaimon joins them value by value. It is imported only then, because that takes a second.

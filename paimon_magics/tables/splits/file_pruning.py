@@ -88,7 +88,7 @@ class FilePruning:
         return in_value_ranges(files, self._columns, self._schema.columns, self._predicates)
 
     def tell_values(self, files: pa.Table) -> None:
-        """Note what the statistics of files in fully merged buckets have left: `files`."""
+        """Note the step "values", in which statistics pruned fully merged buckets to `files`."""
         self._tell("values", files)
 
     def _kept(self, step: str, files: pa.Table, kept: npt.NDArray[np.bool_]) -> pa.Table:
