@@ -1,7 +1,7 @@
-"""Views of what a session gives back, as notebook widgets with a static twin.
+"""Notebook widgets for the results of a session, each with a static page.
 
-`%load_ext paimon_magics` calls `register`. Nothing heavy is imported before something is shown, and
-nothing is fetched from anywhere: scripts and styles are part of the package.
+`%load_ext paimon_magics` calls `register`. Heavy imports wait until a result is shown. Nothing is
+fetched from the network: scripts and styles are part of the package.
 """
 
 from __future__ import annotations
@@ -24,31 +24,32 @@ _VIEWS = {
     "paimon_magics.session.outcome.Outcome": "report_view.outcome_bundle",
     "paimon_magics.session.reports.report.Report": "report_view.report_bundle",
 }
-"""What is shown, and what shows it: named, so that neither is imported before it is there."""
+"""The classes that are shown, with the functions that show them, by name: so neither is imported
+before it is needed."""
 
 
 def register(shell: InteractiveShell) -> None:
-    """Show layouts, reports and rows as pictures and tables to work with in this shell."""
+    """Show layouts, health, reports and rows as interactive views in this shell."""
     formatter = shell.display_formatter.mimebundle_formatter  # type: ignore[union-attr]
     for shown, view in _VIEWS.items():
         formatter.for_type(shown, _bundle_of(view, shell))
 
 
 def unregister(shell: InteractiveShell) -> None:
-    """Show them as text again."""
+    """Show results as text again."""
     formatter = shell.display_formatter.mimebundle_formatter  # type: ignore[union-attr]
     for shown in _VIEWS:
         formatter.pop(shown, None)
 
 
 def load() -> None:
-    """Import what is needed to show any of it."""
+    """Import all modules that show results."""
     for module in ("progress_view", *(view.partition(".")[0] for view in _VIEWS.values())):
         importlib.import_module(f"{__name__}.{module}")
 
 
 def progress_widget(progress: Progress) -> ProgressView:
-    """A widget that says how far jobs are, beginning with `progress`."""
+    """Return a widget that shows the progress of jobs, beginning with `progress`."""
     made: ProgressView = importlib.import_module(f"{__name__}.progress_view").ProgressView(progress)
     return made
 
@@ -60,8 +61,8 @@ def _bundle_of(view: str, shell: InteractiveShell) -> Callable[..., dict[str, An
         from paimon_magics.magics.frontend import is_attended, is_kernel
 
         make = getattr(importlib.import_module(f"{__name__}.{module}"), name)
-        # A program would keep a widget's state in the notebook, and what shows that later fetches
-        # code from elsewhere in place of the static page.
+        # A program that runs the notebook would save the widget's state in it. Viewers would then
+        # fetch code from the network instead of showing the static page.
         made: dict[str, Any] = make(shown, live=is_attended(shell) or not is_kernel(shell))
         return made
 

@@ -10,26 +10,26 @@ __all__ = ["PROGRESS", "WIDGET", "script", "style", "with_widget"]
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
 PROGRESS = "application/vnd.paimon-magics.progress+json"
-"""Marks an output that has a progress widget, which nothing stands in for when it is gone."""
+"""The MIME type that marks the output of a progress widget, which has no static page."""
 _STATIC = Path(__file__).with_name("static")
 
 
 @cache
 def script(name: str) -> str:
-    """A widget's module, with the pieces that all share before it."""
+    """A widget's JavaScript module, after the parts that all widgets share."""
     parts = (_STATIC / "elements.js", _STATIC / f"{name}.js")
     return "\n".join(part.read_text(encoding="utf-8") for part in parts)
 
 
 @cache
 def style(name: str) -> str:
-    """A widget's style, with what all share before it."""
+    """A widget's style sheet, after the parts that all widgets share."""
     parts = (_STATIC / "elements.css", _STATIC / f"{name}.css")
     return "\n".join(part.read_text(encoding="utf-8") for part in parts)
 
 
 def with_widget(bundle: dict[str, Any], view: Any) -> dict[str, Any]:
-    """A bundle of text and a static page, and the widget where one can be shown."""
+    """Return the bundle of text and static page, with the widget added if it can be shown."""
     made = view._repr_mimebundle_()
     found = made[0] if isinstance(made, tuple) else made
     return {**bundle, WIDGET: found[WIDGET]} if found and WIDGET in found else bundle

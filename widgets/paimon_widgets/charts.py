@@ -1,7 +1,7 @@
 """Charts of a report as SVG: the same in a widget and in a static page.
 
-Text takes the page's colour, and every bar has its amount or letter beside it, so that nothing is
-told by colour alone.
+Text takes the page's colour. Every bar has its amount or letter beside it, so that colour is never
+the only sign.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from paimon_magics.session.reports.report import Bar, Chart, Shape
 __all__ = ["chart_svg"]
 
 _COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00")
-"""Told apart by people who see few colours (Okabe and Ito)."""
+"""A palette for people with colour vision deficiency, by Okabe and Ito."""
 _OWN = {"small": "#e69f00", "some small": "#f0c566"}
 _PLAIN = "#7c7b78"
 _BAR_PX = 260
@@ -22,7 +22,7 @@ _LETTER_PX = 7
 
 
 def chart_svg(chart: Chart) -> str:
-    """The chart with its title; nothing where nothing is to be drawn."""
+    """Return the chart with its title; "" if there is nothing to draw."""
     if not chart.bars:
         return ""
     colours = {kind: _COLOURS[place % len(_COLOURS)] for place, kind in enumerate(_kinds(chart))}
@@ -58,11 +58,11 @@ def _bars(chart: Chart, colours: dict[str, str]) -> str:
 
 
 def _columns(chart: Chart, colours: dict[str, str]) -> str:
-    """Columns from a line of nothing upwards, and downwards where an amount is negative."""
+    """Draw columns upwards from the zero line, and downwards for negative amounts."""
     bars = chart.bars[-_COLUMNS_MAX:]
     most, least = (max(0.0, *(sign * bar.value for bar in bars)) for sign in (1, -1))
     scale = _HEIGHT_PX / ((most + least) or 1)
-    zero = 16 + scale * most  # where nothing is, from the top
+    zero = 16 + scale * most  # the zero line, from the top
     bottom = zero + max(2.0, scale * least) + (14 if least else 0)
     lines = []
     if least:

@@ -1,5 +1,5 @@
-"""The health of tables as a static page: findings in words, the statement that would help, and how
-the sizes of files are spread."""
+"""The health of tables as a static page: findings in words, the statement that would help, and the
+distribution of file sizes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MARKS = {Severity.GOOD: "✓", Severity.NOTICE: "!", Severity.SERIOUS: "‼"}
 
 
 def health_html(health: Health) -> str:
-    """The page: a part for each table."""
+    """Return the page, with a part for each table."""
     if not health.layouts:
         return paragraph("There are no tables.")
     parts = []
@@ -46,7 +46,7 @@ def _list(found: Sequence[Finding]) -> str:
 
 
 def _worst_partitions(layout: Layout) -> str:
-    """The partitions that need something first, and how many files of each size they have."""
+    """The partitions that need most attention, with the number of their files of each size."""
     found = worst_partitions(layout)
     if not found.num_rows:
         return ""

@@ -1,8 +1,8 @@
-"""The health of tables as a widget: choose a table and a partition, see how large its files are,
-what is out of order, and the statement that would help.
+"""The health of tables as a widget: for a chosen table and partition it shows the sizes of files,
+the findings, and the statement that would help.
 
-The browser gets what it lists, a hundred tables or partitions at most; the others are found by a
-part of their name. All of it is answered from the layouts that the kernel has.
+The browser gets only what it lists, at most a hundred tables or partitions; others are found by
+part of their name. The kernel answers from the layouts that it has read.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _LISTED_MAX = 100
 
 
 class HealthView(anywidget.AnyWidget):
-    """The widget. `data` has the partitions of the table that is chosen, `sql` is the query that
-    gives them; `selected` is that table's name, and the partition that was chosen, "" for all."""
+    """The widget. `data` has the partitions of the chosen table, `sql` is the query that gives
+    them. `selected` is the chosen table's name and the chosen partition, "" for all."""
 
     _esm = script("health")
     _css = style("health")
@@ -59,7 +59,7 @@ class HealthView(anywidget.AnyWidget):
 
     @property
     def data(self) -> pa.Table:
-        """The sums of each partition of the table that is chosen."""
+        """The sums of each partition of the chosen table."""
         return sizes_of(self._chosen())
 
     @property
@@ -68,8 +68,8 @@ class HealthView(anywidget.AnyWidget):
         return sizes_sql(self._chosen())
 
     def answer(self, question: Any) -> dict[str, Any] | None:
-        """What is answered to a browser: {"ask": "tables" | "partitions", "find": TEXT}, or
-        {"ask": "table", "table": N}, {"ask": "partition", "partition": NAME}; None for what is no
+        """Answer a browser's question: {"ask": "tables" | "partitions", "find": TEXT}, or
+        {"ask": "table", "table": N}, {"ask": "partition", "partition": NAME}. None for an invalid
         question."""
         if not isinstance(question, dict):
             return None
@@ -143,7 +143,7 @@ class HealthView(anywidget.AnyWidget):
 
 
 def health_bundle(health: Health, *, live: bool = True) -> dict[str, Any]:
-    """What a notebook shows of it: text, a static page, and the widget where it is live."""
+    """Return what a notebook shows: text, a static page, and the widget if it is live."""
     bundle: dict[str, Any] = {"text/plain": str(health), "text/html": health_html(health)}
     if not live or not health.layouts:
         return bundle
@@ -163,8 +163,8 @@ def _told(found: Sequence[Finding]) -> list[dict[str, str]]:
 
 
 def _partitions(layout: Layout, find: str) -> dict[str, Any]:
-    """The partitions whose names have `find` in them, those that need something first, with how
-    many files each has of each step of sizes; `small` are the steps that are small as a whole."""
+    """The partitions whose names contain `find`, those that need attention first, with the number
+    of files of each in each step of sizes. `small` marks the steps in which all files are small."""
     found = sizes_of(layout)
     if find:
         found = found.filter(pc.match_substring(found.column("partition"), find, ignore_case=True))

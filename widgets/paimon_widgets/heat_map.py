@@ -1,8 +1,9 @@
-"""A layout's cells as a grid of bytes: what a browser draws, and what a static picture is made of.
+"""A layout's cells, the buckets of its partitions, as a grid of bytes.
 
-A grid has a row for each partition and a column for each bucket; where that would be mostly empty,
-or far too long, cells follow each other in lines instead, in the order of partition and bucket. A
-value is a byte on a logarithmic scale, 1 for zero, 0 for no cell.
+The browser and the static page draw it. A grid has a row for each partition and a column for each
+bucket. If that would be mostly empty or far too long, the cells are laid out in lines instead, in
+the order of partition and bucket. A value is a byte on a logarithmic scale; 1 stands for zero, 0
+for no cell.
 """
 
 from __future__ import annotations
@@ -24,21 +25,21 @@ __all__ = ["METRICS", "Metric", "PackedCells", "colour", "packed_cells"]
 
 _SIDE_MAX = 2_000
 _EMPTY_MAX = 4
-_AREA_MAX = 1_000_000 // 8  # that a grid of every metric stays below a megabyte
-_LEAST = 32  # what is not zero can be told from it
+_AREA_MAX = 1_000_000 // 8  # the grids of all metrics stay below 1 MB
+_LEAST = 32  # the least byte of a positive number, visibly different from zero's
 _ANCHORS = ((0, 32, 77), (64, 77, 107), (124, 123, 120), (188, 174, 108), (255, 234, 70))
-"""Colours from little to much: told apart by people who see few colours, and in grey."""
+"""Colours from little to much, distinct also with colour vision deficiency and in grey."""
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """Something that cells are coloured by: the column of the layout, and what it is called."""
+    """A metric by which cells are coloured: the layout's column, and its title."""
 
     column: str
     title: str
 
     def told(self, number: int) -> str:
-        """A number of it in words."""
+        """A number of the metric in words."""
         match self.column:
             case "file_size_in_bytes":
                 return size_text(number)
@@ -63,9 +64,9 @@ METRICS = (
 class PackedCells:
     """A grid of `height` rows and `width` columns.
 
-    `places` has for each cell of the layout, in its order, its place in the grid, counted along
-    rows. `values` has the grid once for each of METRICS, `ends` the least and the largest number
-    of each, which its scale of colours goes from and to.
+    `places` has the place of each cell of the layout, in the layout's order; places are counted
+    along rows. `values` has one grid for each of METRICS, `ends` the least and the largest number
+    of each: the ends of its colour scale.
     """
 
     width: int
@@ -77,18 +78,18 @@ class PackedCells:
 
     @property
     def sent_bytes(self) -> int:
-        """How much of it goes to a browser."""
+        """The number of bytes that are sent to a browser."""
         return len(self.values)
 
     def grid(self, metric: int) -> npt.NDArray[np.uint8]:
-        """The bytes of one metric, by row and column."""
+        """The grid of one metric, by row and column."""
         size = self.width * self.height
         flat = np.frombuffer(self.values, dtype=np.uint8, count=size, offset=metric * size)
         return flat.reshape(self.height, self.width)
 
 
 def packed_cells(layout: Layout) -> PackedCells:
-    """The grid of a layout."""
+    """Return the grid of a layout."""
     data = layout.data
     if not data.num_rows:
         return PackedCells(0, 0, True, np.empty(0, np.int64), b"", ((0, 0),) * len(METRICS))
@@ -114,8 +115,8 @@ def packed_cells(layout: Layout) -> PackedCells:
 
 
 def _scaled(numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.uint8]:
-    """1 for zero, and the logarithm between the least and the largest of the others for them; 255
-    where they are all the same."""
+    """Scale numbers to bytes: 1 for zero, `_LEAST` to 255 by logarithm for positive numbers, 255 if
+    those are all the same."""
     found = np.ones(len(numbers), dtype=np.uint8)
     is_more = numbers > 0
     if is_more.any():

@@ -21,14 +21,14 @@ __all__ = ["layout_html"]
 
 _Grid = npt.NDArray[np.uint8]
 
-_DRAWN = (60, 160)  # rows and columns of a static picture at most
+_DRAWN = (60, 160)  # the most rows and columns of a static picture
 _ROWS_MAX = 20
 _LABEL_MAX = 32
 _TITLES = ("partition", "bucket", "size", "rows", "files", "small", "level 0", "sorted runs")
 
 
 def layout_html(layout: Layout) -> str:
-    """The whole page: a summary, the map of buckets, the sizes of files, the largest buckets."""
+    """Return the page: a summary, the map of buckets, the sizes of files, the largest buckets."""
     if not layout.data.num_rows:
         return paragraph(layout.summary())
     largest = [
@@ -81,8 +81,8 @@ def _map_svg(packed: PackedCells, layout: Layout) -> str:
 
 
 def _squares(drawn: _Grid, left: int, side: int) -> str:
-    """The cells as squares: one path for each colour, which is a quarter of what a rectangle for
-    each cell would be."""
+    """Draw the cells as squares, with one path for each colour: a quarter of the text that one
+    rectangle for each cell would need."""
     found: dict[int, list[str]] = {}
     wide = side - 1
     for y, x in np.argwhere(drawn).tolist():
@@ -95,8 +95,8 @@ def _squares(drawn: _Grid, left: int, side: int) -> str:
 
 
 def _labels(packed: PackedCells, layout: Layout, side: int) -> tuple[str, int]:
-    """The partitions' names beside their rows, and how wide they are; nothing where they would not
-    fit, or there are none."""
+    """Return the partitions' names beside their rows, and their width; "" and 0 if they would not
+    fit, or if there are none."""
     names = layout.partitions().column("partition").to_pylist()
     if not packed.is_matrix or side < 11 or not any(names):
         return "", 0
@@ -110,7 +110,7 @@ def _labels(packed: PackedCells, layout: Layout, side: int) -> tuple[str, int]:
 
 
 def _shrunk(grid: _Grid, rows: int, columns: int) -> _Grid:
-    """A grid with fewer rows and columns: a place has the most of those that it stands for."""
+    """Reduce a grid to fewer rows and columns; each new cell has the maximum of its old cells."""
     down = np.linspace(0, grid.shape[0], rows + 1).astype(int)[:-1]
     across = np.linspace(0, grid.shape[1], columns + 1).astype(int)[:-1]
     found: _Grid = np.maximum.reduceat(np.maximum.reduceat(grid, down, axis=0), across, axis=1)

@@ -1,7 +1,7 @@
-"""A layout as a widget: a map of buckets to look at, walk through by keys, and open.
+"""A layout as a widget: a map of buckets to look at, to move through by keys, and to open.
 
-The browser gets the grid alone; what is in a cell it asks for. Cell by cell the kernel answers from
-the layout that it has, which stays as it was when it was read.
+The browser gets only the grid, and asks for the contents of a cell. The kernel answers from the
+layout that it has read, which does not change.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _BUCKET_TITLES = ("bucket", "rows", "size", "files", "small", "level 0", "sorted
 
 
 class LayoutView(anywidget.AnyWidget):
-    """The widget. `data` and `sql` are the layout's; `selected` is the partition and bucket that
-    were opened last. `rows` and `columns` are the names of partitions and the numbers of buckets
-    beside the map, where they are few enough to be read."""
+    """The widget. `data` and `sql` are the layout's. `selected` is the partition and bucket that
+    were opened last. `rows` and `columns` are the partitions' names and the buckets' numbers beside
+    the map, if they are few enough to be legible."""
 
     _esm = script("layout")
     _css = style("layout")
@@ -84,8 +84,8 @@ class LayoutView(anywidget.AnyWidget):
         return self.layout_shown.data
 
     def answer(self, question: Any) -> dict[str, Any] | None:
-        """What is answered to a browser: {"ask": "cell" | "files" | "partition", "place": N}; None
-        for what is no question or asks for no cell."""
+        """Answer a browser's question: {"ask": "cell" | "files" | "partition", "place": N}. None
+        for an invalid question or a place without a cell."""
         if not isinstance(question, dict) or question.get("ask") not in _QUESTIONS:
             return None
         place = question.get("place")
@@ -104,7 +104,7 @@ class LayoutView(anywidget.AnyWidget):
         return found
 
     def _buckets(self, cell: dict[str, Any]) -> dict[str, Any]:
-        """The buckets of a cell's partition, the largest first, and where they are on the map."""
+        """The buckets of a cell's partition, the largest first, with their places on the map."""
         is_there = pc.equal(self.data.column("partition"), cell["partition"])
         buckets = self.data.append_column("place", pa.array(self._places)).filter(is_there)
         order = [("file_size_in_bytes", "descending"), ("bucket", "ascending")]
@@ -151,14 +151,14 @@ class LayoutView(anywidget.AnyWidget):
 
 
 def layout_bundle(layout: Layout, *, live: bool = True) -> dict[str, Any]:
-    """What a notebook shows of a layout: text, a static page, and the widget where it is live."""
+    """Return what a notebook shows: text, a static page, and the widget if it is live."""
     bundle: dict[str, Any] = {"text/plain": str(layout), "text/html": layout_html(layout)}
     has_cells = layout.data.num_rows > 0
     return with_widget(bundle, LayoutView(layout)) if live and has_cells else bundle
 
 
 def _labels(layout: Layout, packed: PackedCells) -> tuple[list[str], list[int]]:
-    """What stands beside the rows and above the columns of a map."""
+    """The labels beside the rows and above the columns of a map."""
     if not packed.is_matrix:
         return [], []
     rows = layout.partitions().column("partition").to_pylist()

@@ -1,7 +1,7 @@
-"""How far jobs are, as a widget: a bar and a line, which the kernel keeps telling.
+"""The progress of jobs as a widget: a bar and a line, which the kernel updates.
 
-All that changes is the widget's state. The notebook has the name of the widget alone, and an empty
-text beside it: when the kernel dies, there is nothing to be saved of it.
+Only the widget's state changes. The notebook has only the widget's id and an empty text, so that
+nothing of it can be saved when the kernel dies.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["ProgressView"]
 
 
 class ProgressView(anywidget.AnyWidget):
-    """The widget. `text` is the line; `share` what is done of all, -1 where nobody knows."""
+    """The widget. `text` is the line; `share` is the finished share of the work, -1 if unknown."""
 
     _esm = script("progress")
     _css = style("progress")
@@ -32,13 +32,13 @@ class ProgressView(anywidget.AnyWidget):
         super().__init__(**_state(progress))
 
     def tell(self, progress: Progress) -> None:
-        """Show this from now on."""
+        """Show new progress."""
         state = _state(progress)
         with self.hold_sync():  # one message for both
             self.text, self.share = state["text"], state["share"]
 
     def bundle(self) -> dict[str, Any]:
-        """What the output of a cell is made of."""
+        """The MIME bundle of the cell's output."""
         made = self._repr_mimebundle_()
         found = made[0] if isinstance(made, tuple) else made or {}
         return {"text/plain": "", PROGRESS: {}, WIDGET: found[WIDGET]}

@@ -21,14 +21,14 @@ _ROWS_MAX = 20
 
 
 def report_html(report: Report) -> str:
-    """The whole page."""
+    """Return the page."""
     kept = [section for section in report.sections if not section.only_live]
     parts = [paragraph(report.summary), *map(_section, kept), *map(_note, report.notes)]
     return f'<div class="paimon-report">{"".join(parts)}</div>'
 
 
 def _note(note: str) -> str:
-    """A sentence, and the statement that would help below it."""
+    """A sentence, with the statement that would help below it."""
     said, _, statement = note.partition("\n")
     return paragraph(said) + (code(statement.strip()) if statement else "")
 

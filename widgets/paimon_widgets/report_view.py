@@ -1,7 +1,7 @@
 """A report, or the rows of an Outcome, as a widget: tables to page through, sort, filter and copy.
 
-The browser has one page of rows of each table; what else it shows it asks for. Questions are
-answered from what the kernel has, or by one Spark job for rows of a query.
+The browser has one page of rows of each table, and asks the kernel for more. The kernel answers
+from the rows that it has, or by one Spark job for the rows of a query.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _CHANGED = "\0changed"
 
 @dataclass
 class _Sheet:
-    """One table as it is shown."""
+    """One table in its current state: rows, page, order and conditions."""
 
     rows: Rows
     names: tuple[str, ...]
@@ -50,7 +50,7 @@ class _Sheet:
 
 class ReportView(anywidget.AnyWidget):
     """The widget. `data` and `sql` are those of the first table: the rows of the page that is
-    shown, and the query that gives it with the order and conditions chosen."""
+    shown, and the table's query with the chosen order and conditions."""
 
     _esm = script("report")
     _css = style("report")
@@ -82,12 +82,12 @@ class ReportView(anywidget.AnyWidget):
         return self._sheets[0].rows.sql(self._sheets[0].row_filter) if self._sheets else ""
 
     def answer(self, question: Any) -> dict[str, Any] | None:
-        """What is answered to a browser: {"ask": "page" | "cell" | "act" | "refresh", …}; None for
-        what is no question. Errors are answers, too: {"problem": …}."""
+        """Answer a browser's question: {"ask": "page" | "cell" | "act" | "refresh", …}. None for an
+        invalid question. Errors are answers too: {"problem": …}."""
         try:
             found = self._understood(question)
         except (KeyError, TypeError, ValueError, IndexError):
-            return None  # nothing that our own page asks
+            return None  # our own page asks no such question
         if found is None:
             return None
         answer = {"of": question["ask"], "sheet": question.get("sheet", -1)}
@@ -95,11 +95,12 @@ class ReportView(anywidget.AnyWidget):
             return {**answer, **found()}
         except PaimonMagicsError as error:
             return {**answer, "problem": f"{error.message} {error.hint}".strip()}
-        except Exception as error:  # somebody waits for an answer, whatever it is
+        except Exception as error:  # the page waits for an answer, whatever it is
             return {**answer, "problem": f"{type(error).__name__}: {error}"}
 
     def _understood(self, question: Any) -> Callable[[], dict[str, Any]] | None:
-        """What finds the answer. Raises KeyError and the like for what is no question."""
+        """Return the function that finds the answer, None if there is nothing to answer. Raises
+        KeyError, TypeError, ValueError or IndexError for an invalid question."""
         if question["ask"] == "refresh" and self._refresh is not None:
             return self._anew
         number = question["sheet"]
@@ -139,7 +140,7 @@ class ReportView(anywidget.AnyWidget):
         }
 
     def _section(self, section: Section) -> dict[str, Any]:
-        # Those that are hidden stand behind the others.
+        # Hidden columns come last.
         names = tuple(name for name in section.rows.column_names if name not in section.hidden)
         rows = section.rows.select([*names, *section.hidden])
         if any(section.changed):
@@ -198,13 +199,13 @@ class ReportView(anywidget.AnyWidget):
 
 
 def report_bundle(report: Report, *, live: bool = True) -> dict[str, Any]:
-    """What a notebook shows of a report: text, a static page, and the widget where it is live."""
+    """Return what a notebook shows of a report: text, a static page, and the widget if live."""
     bundle: dict[str, Any] = {"text/plain": str(report), "text/html": report_html(report)}
     return with_widget(bundle, ReportView(report)) if live else bundle
 
 
 def outcome_bundle(outcome: Outcome, *, live: bool = True) -> dict[str, Any]:
-    """The same of an Outcome; one without rows has no widget."""
+    """The same for an Outcome; an Outcome without rows has no widget."""
     bundle: dict[str, Any] = {"text/plain": str(outcome), "text/html": outcome._repr_html_()}
     if not live or not outcome.shows_rows or not outcome.page().num_columns:
         return bundle
@@ -212,7 +213,7 @@ def outcome_bundle(outcome: Outcome, *, live: bool = True) -> dict[str, Any]:
 
 
 def _shown(sheet: _Sheet) -> pa.Table:
-    # By place: a query's columns may share a name.
+    # By position: the columns of a query may share a name.
     return pa.Table.from_arrays(
         sheet.page.rows.columns[: len(sheet.names)],
         schema=pa.schema(list(sheet.page.rows.schema)[: len(sheet.names)]),
@@ -254,7 +255,7 @@ def _look(question: dict[str, Any]) -> tuple[RowFilter, int]:
 
 
 def _turned(sheet: _Sheet, row_filter: RowFilter, offset: int) -> dict[str, Any]:
-    """Another page; the sheet stays as it is where that fails."""
+    """Turn to another page; on an error the sheet stays unchanged."""
     page = sheet.rows.page(row_filter, offset, sheet.size)
     sheet.row_filter, sheet.page = row_filter, page
     return {"page": _page(sheet), "sql": sheet.rows.sql(row_filter)}
@@ -279,7 +280,7 @@ def _picked(sheet: _Sheet, question: dict[str, Any]) -> tuple[Action, list[dict[
 
 
 def _type_line(field: pa.Field) -> str:
-    """A column's type, with the zone that its instants are shown in."""
+    """A column's type, with the zone in which its instants are shown."""
     zones = ", ".join(zones_of(pa.schema([field])))
     return f"{type_text(field.type)} in {zones}" if zones else type_text(field.type)
 

@@ -1,4 +1,4 @@
-"""Pieces of static HTML: no script, no address, colours that work on light and dark pages."""
+"""Parts of static HTML: no scripts, no links, and colours for light and dark pages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Cell", "amount", "code", "paragraph", "table"]
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """Text in a table: to the right as numbers stand, or marked as something to look at."""
+    """Text in a table cell: aligned right like a number, or marked to draw attention."""
 
     text: str
     right: bool = False
@@ -19,7 +19,7 @@ class Cell:
 
 
 def amount(text: str) -> Cell:
-    """The text of a number with its unit."""
+    """A cell for the text of a number with its unit."""
     return Cell(text, right=True)
 
 
@@ -29,13 +29,13 @@ def paragraph(text: str) -> str:
 
 
 def code(text: str) -> str:
-    """A statement, in letters of one width."""
+    """A statement, in a monospaced font."""
     font = "font-family:var(--jp-code-font-family, monospace)"
     return f'<pre style="{font}">{html.escape(text)}</pre>'
 
 
 def table(names: Sequence[str], rows: Sequence[Sequence[object]], caption: str = "") -> str:
-    """A table with a header; numbers get separators of thousands and stand to the right."""
+    """A table with a header; numbers get thousands separators and are aligned right."""
     cells = [[_cell(value) for value in row] for row in rows]
     sides = [_side(cell) for cell in cells[0]] if cells else ["left"] * len(names)
     head = "".join(
