@@ -50,8 +50,9 @@ class Fence:
     def above(self, epoch: int) -> Fence:
         """The fence to publish with after a snapshot of that epoch.
 
-        A higher epoch than this one is a newer coordinator's if that has a lease. Without such a
-        lease the table came from another warehouse, or somebody removed the leases.
+        Raises DeposedError if the epoch is higher than this one and a newer coordinator has a lease
+        for it. Without such a lease the table came from another warehouse, or somebody removed the
+        leases; then `outrank` takes an epoch above it.
         """
         return self if epoch <= self.epoch else self.outrank(epoch)
 
