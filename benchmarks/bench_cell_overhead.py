@@ -1,7 +1,7 @@
-"""What a session adds to a warm query: parsing, names, planning, putting views in place.
+"""The time that a session adds to a warm query: parsing, resolving names, planning, making views.
 
-The peer is `spark.sql` on the same text over the same frames, registered as views by hand; the
-difference of the two medians is ours. Nothing is fetched on either side.
+The peer is `spark.sql` on the same text over the same frames, registered as views by hand. The
+difference of the two medians is our overhead. Neither side fetches rows.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def main() -> None:
 
             median_ms(ours, runs=_WARM_UP)
             median_ms(sparks, runs=_WARM_UP)
-            # One of each in turn, so that a busy moment of the machine hits both.
+            # Alternate, so that a busy moment of the machine hits both.
             pairs = [
                 (median_ms(ours, runs=1, warm_up=0), median_ms(sparks, runs=1, warm_up=0))
                 for _ in range(_RUNS)

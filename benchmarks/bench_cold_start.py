@@ -1,8 +1,8 @@
-"""What the first cell of a fresh notebook takes: load, connect, and SELECT from a table.
+"""The time of the first cell of a fresh notebook: load, connect, and SELECT from a table.
 
-Each time in a process of its own, so that nothing is warm but the disk's cache; beside it a process
-that starts Spark and selects the same rows from a Parquet file. What we take beyond that is ours.
-The process that commits (`embedded`) is started anew, too.
+Each run is a process of its own, so that nothing but the disk's cache is warm. The peer is a
+process that starts Spark and selects the same rows from a Parquet file; the difference is our
+overhead. The process that commits (`embedded`) is started anew, too.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""What a commit of one small file costs: as the 50th of a table and as the 5,000th, in this process
-and over HTTP, beside pypaimon's own commit of the same files.
+"""The cost of a commit of one small file, as the 50th of a table and as the 5,000th, in this
+process and over HTTP, compared with pypaimon's own commit of the same files.
 
 The aim: under 20 ms over HTTP on a local disk when warm, and at most 1.5 times as much after 5,000
-commits. A table with that many and a fresh one are committed to in turn, so that what else the
-machine does falls on both. How long the disk takes to make a small file durable is printed first: a
-commit waits for it several times. `COMMITS` in the environment makes it shorter.
+commits. Commits to a table with that many and to a fresh one alternate, so that other load of the
+machine hits both. The time that the disk takes to make a small file durable is printed first, since
+a commit waits for it several times. `COMMITS` in the environment makes it shorter.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ _COLUMNS = (Column(0, "writer", AtomicType("INT")), Column(1, "number", AtomicTy
 
 
 def create(catalog: Catalog, name: str) -> TableName:
-    """A new table without rows."""
+    """Create a table without rows."""
     table = TableName(name, "default")
     catalog.create_table(table, TableSchema(_COLUMNS))
     return table
 
 
 def written(catalog: Catalog, transaction: Transaction, number: int) -> tuple[bytes, ...]:
-    """The messages of one file with one row."""
+    """Write a file of one row; return its commit messages."""
     table = catalog.load(transaction.table)
     schema = arrow_schema(table.schema)
     task = WriteSpec(
@@ -73,7 +73,7 @@ def written(catalog: Catalog, transaction: Transaction, number: int) -> tuple[by
 def append(
     catalog: Catalog, committer: CoordinatorClient, name: TableName, number: int
 ) -> tuple[float, float]:
-    """One transaction; what `timed` says of its commit."""
+    """Run a transaction; return the times that `timed` measures of its commit."""
     transaction = committer.begin(name)
     request = CommitRequest(transaction, Append(), written(catalog, transaction, number))
     return timed(lambda: committer.commit(request))
@@ -81,7 +81,8 @@ def append(
 
 @contextmanager
 def started(warehouse: Path, state: Path, *options: str) -> Iterator[tuple[int, At]]:
-    """A coordinator in a process of its own: its id, and where it answers."""
+    """A coordinator in a process of its own, until the end of the block: its process id and its
+    address."""
     command = [sys.executable, "-m", "paimon_magics.coordinator", *options]
     process = subprocess.Popen(
         [*command, f"--warehouse={warehouse}", f"--state={state}"],
@@ -103,7 +104,8 @@ def compare(
     catalog: Catalog,
     commit: Callable[[TableName, int], tuple[float, float]],
 ) -> list[tuple[float, float]]:
-    """Print what a commit to a table with many and to one with few costs; the latter's times."""
+    """Print the cost of a commit to a table with many commits, and to one with few; return the
+    latter's times."""
     aged, fresh = (create(catalog, f"{how.replace(' ', '_')}_{age}") for age in ("aged", "fresh"))
     for number in range(_COMMITS - _WINDOW):
         commit(aged, number)
@@ -129,12 +131,12 @@ def compare(
 
 
 def medians(times: list[tuple[float, float]]) -> tuple[float, float]:
-    """The median of each of the two that `timed` says."""
+    """The medians of the two times of `timed`."""
     return statistics.median(took for took, _ in times), statistics.median(cpu for _, cpu in times)
 
 
 def pypaimons(catalog: Catalog) -> list[tuple[float, float]]:
-    """What `timed` says of pypaimon's own commit of the same files."""
+    """The times that `timed` measures of pypaimon's own commits of the same files."""
     from pypaimon.write.commit_message_serializer import deserialize_commit_message
 
     committer = InProcessCommitter(catalog, Settings())

@@ -1,8 +1,8 @@
-"""How long a Tab takes in a notebook on a catalog of 10,000 tables.
+"""The time of a Tab in a notebook on a catalog of 10,000 tables.
 
-What IPython's completer takes for a cell as it is being written, letter by letter, from names that
-are known already; and how long it takes while none are, which must not be longer. Spark is started
-for the session alone and does nothing.
+IPython's completer is timed for a cell as it is typed, letter by letter, with names that are cached
+already, and while none are, which must not take longer. Spark is started for the session only and
+does nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CELLS = (
 
 
 def make_tables(folder: Path) -> None:
-    """One real table, and its folder under the other names."""
+    """Create one real table, and copy its folder under the other names."""
     import paimon_magics
 
     columns = ", ".join(f"c{number:02} INT" for number in range(30))

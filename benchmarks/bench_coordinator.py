@@ -1,9 +1,9 @@
-"""A coordinator that many notebooks share: their commits at once, and its memory.
+"""A coordinator that many notebooks share: concurrent commits, and its memory.
 
 The aims: of 50 notebooks with 100 commits each to one table, less than 1 % of the attempts are
 refused; 1,000 open transactions with their heartbeats need less than 300 MB. `WRITERS`, `COMMITS`
-and `OPEN` in the environment make it shorter. The notebooks are threads of a few processes, and
-each commit is begun, written and committed as a session does it.
+and `OPEN` in the environment make it shorter. The notebooks are threads of a few processes. Each
+commit is begun, written and committed as by a session.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ _HEARTBEAT_ROUNDS = 3
 
 
 def write(warehouse: str, address: str, token: str, writers: int, results: object) -> None:
-    """Some notebooks in one process; puts (times of commits in ms, how many were refused)."""
+    """Run some notebooks in one process; put (times of commits in ms, number of refused ones) into
+    the queue `results`."""
     catalog = Catalog.open({"warehouse": warehouse})
     times: list[float] = []
     refused: list[int] = []
@@ -59,7 +60,7 @@ def write(warehouse: str, address: str, token: str, writers: int, results: objec
 
 
 def many_writers(warehouse: Path, pid: int, place: At) -> None:
-    """Commits of many notebooks to one table."""
+    """Measure the commits of many notebooks to one table."""
     catalog = Catalog.open({"warehouse": str(warehouse)})
     create(catalog, "many")
     found = place.find()
@@ -97,7 +98,7 @@ def many_writers(warehouse: Path, pid: int, place: At) -> None:
 
 
 def many_open(warehouse: Path, pid: int, place: At) -> None:
-    """Memory with many open transactions."""
+    """Measure the coordinator's memory with many open transactions."""
     create(Catalog.open({"warehouse": str(warehouse)}), "opened")
     found = place.find()
     assert found is not None

@@ -1,10 +1,10 @@
-"""How long the layout of a table of 100,000 buckets takes, what a browser is sent of it, and how
-soon and how smoothly a browser shows it.
+"""The time of the layout of a table of 100,000 buckets, the bytes that a browser is sent, and how
+soon and how smoothly it shows them.
 
 The aims: computed in under 3 s, `health` in under 5 s, at most 1 MB for the browser, painted within
-300 ms of the data, no frame of more than 50 ms while one scrolls, zooms or walks. A bucket has a
-file, which is an entry of one manifest; no data file is there, since none is opened. `FILES` in the
-environment makes it fewer. Without Chromium the browser is left out.
+300 ms of the data, no frame of more than 50 ms while the user scrolls, zooms or moves by keys. Each
+bucket has a file, which is an entry of one manifest; there are no data files, since none is opened.
+`FILES` in the environment sets their number. Without Chromium the browser is left out.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from paimon_magics.tables.catalog.catalog import Catalog
 
 _RUNS = 5
 _BROWSERS = ("chromium", "google-chrome")
-# A kernel that answers at once: what a browser does is measured, not the way there.
+# The page's kernel answers at once: the browser is measured, and not the way to it.
 _PAGE = """<!doctype html><body><div id="view"></div><script type="module">
 %(script)s
 const state = %(state)s;
@@ -81,7 +81,7 @@ window.ready = true;
 
 
 def main() -> None:
-    """Prints medians of five runs."""
+    """Print the medians of five runs."""
     from paimon_widgets.health_view import health_bundle
     from paimon_widgets.layout_page import layout_html
 
@@ -107,7 +107,7 @@ def main() -> None:
 
 
 def _sent_bytes(layout: Layout, packed: bytes, state: dict[str, Any]) -> int:
-    """What a notebook's page gets: the widget's state, and the text and static page beside it."""
+    """The bytes that a notebook's page gets: the widget's state, its text and its static page."""
     from paimon_widgets.layout_page import layout_html
 
     beside = {"text/plain": str(layout), "text/html": layout_html(layout)}

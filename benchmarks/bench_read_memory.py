@@ -1,7 +1,8 @@
 """The most memory that one task takes to merge a bucket of 50 million rows of a primary-key table.
 
-Five sorted runs hold every key; the reader runs in a process of its own, without Spark, and lets
-each batch go as a Spark task does. PAIMON_MAGICS_BENCH_MEMORY_ROWS changes the number of rows.
+Each key is in all of five sorted runs. The reader runs in a process of its own, without Spark, and
+releases each batch as a Spark task does. PAIMON_MAGICS_BENCH_MEMORY_ROWS changes the number of
+rows.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def write(folder: str, rows: int) -> None:
 
 
 def read(source: str) -> str:
-    """The peak of this process after reading all rows, and how long that took."""
+    """Read all rows; return their number, this process's peak of memory, and the time, as text."""
     from paimon_magics.planning.reads.views import view_named
     from paimon_magics.settings import Settings
     from paimon_magics.statements.statement import TableName

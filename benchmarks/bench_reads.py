@@ -1,14 +1,14 @@
-"""Reading through a session, against Paimon's Spark connector where the environment variable
-PAIMON_SPARK_JAR names its jar, else against pypaimon's own readers in the same Spark tasks.
+"""Reading through a session, compared with Paimon's Spark connector where the environment variable
+PAIMON_SPARK_JAR names its jar, else with pypaimon's own readers in the same Spark tasks.
 
 Both read the same tables in one Spark session and hash every value of the columns they read; the
-hashes must be equal. Beside them stands what Spark takes by itself for the same query: over the
-same Parquet files, over numbers that it makes, or over batches that Python has ready. No reader can
-be faster that hands its rows to Spark's query.
+hashes must be equal. For comparison, Spark alone runs the same query: over the same Parquet files,
+over numbers that it makes, or over batches that Python has ready. No reader that hands its rows to
+Spark's query can be faster.
 
-Arguments name some of: raw, merge, audit, changes, point, files. Sizes can be cut by
-PAIMON_MAGICS_BENCH_ROWS, the number of rows that a merge leaves, and PAIMON_MAGICS_BENCH_FILES, the
-most files of a table.
+Arguments choose some of: raw, merge, audit, changes, point, files. To cut the sizes, set
+PAIMON_MAGICS_BENCH_ROWS, the number of rows after a merge, and PAIMON_MAGICS_BENCH_FILES, the
+greatest number of files in a table.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ PAIRS = (
 
 
 def pairs(rows: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The same batch of updates again and again, `rows` rows by all tasks."""
+    """A stage that returns the same batch of updates again and again, `rows` rows in all tasks."""
 
     def made(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         count = 65536
@@ -152,7 +152,7 @@ def pairs(rows: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordB
 
 
 def point(session: paimon_magics.Session) -> None:
-    """A key that one of many files can have."""
+    """Measure a query for a key that one of many files can have."""
     session.run(
         f"CREATE TABLE points ({COLUMNS}) TBLPROPERTIES ('primary-key' = 'k', 'bucket' = '2')"
     )
@@ -165,7 +165,7 @@ def point(session: paimon_magics.Session) -> None:
 
 
 def files(session: paimon_magics.Session) -> None:
-    """Tables of many small files; what costs time must be the scan, not the looking at them."""
+    """Measure tables of many small files; the scan must take the time, not finding the files."""
     for count in (10, 1_000, FILES):
         name = f"files_{count}"
         many_files(session, name, count)
@@ -177,7 +177,8 @@ def files(session: paimon_magics.Session) -> None:
 
 
 def many_files(session: paimon_magics.Session, name: str, count: int) -> None:
-    """A table of `count` files of 20 rows: copies of one, with an entry each in its manifest."""
+    """Create a table of `count` files of 20 rows: links to one file, each with an entry in the
+    manifest."""
     session.run(f"CREATE TABLE {name} ({COLUMNS})")
     session.run(f"INSERT INTO {name} SELECT id AS k, {VALUES} FROM range(0, 20, 1, 1)")
     (file,) = map(Path, stored_files(session, name))
@@ -232,7 +233,7 @@ def compare(
 
     peer = connector if JAR else pypaimon
     peer_runs = runs if peer_runs is None else peer_runs
-    for _ in range(WARM_UP if peer_runs > 1 else 0):  # the JVM compiles what both of them use
+    for _ in range(WARM_UP if peer_runs > 1 else 0):  # the JVM compiles code that both use
         ours()
         peer()
     ours_ms = median_ms(ours, runs=runs)
@@ -243,7 +244,7 @@ def compare(
 
 
 def alone(session: paimon_magics.Session, what: str, query: str) -> None:
-    """What Spark takes for a query by itself."""
+    """Report the time that Spark alone takes for a query."""
     taken_ms = median_ms(lambda: session.spark.sql(query).toArrow(), runs=RUNS, warm_up=WARM_UP)
     report(f"  {what}", taken_ms)
 
@@ -255,7 +256,7 @@ def stored_files(session: paimon_magics.Session, name: str) -> list[str]:
 
 
 def peer_read(session: paimon_magics.Session, name: str, query: str) -> list[Any]:
-    """What a user would build by hand: pypaimon's own reader in the tasks of a Spark job."""
+    """Read as a user would by hand: with pypaimon's own reader in the tasks of a Spark job."""
     from pypaimon import CatalogFactory
 
     catalog = CatalogFactory.create({"warehouse": session.warehouse})

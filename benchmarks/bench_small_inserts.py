@@ -1,10 +1,10 @@
 """Small inserts: how many are acknowledged as durable in a second, and what they cost the server.
 
 The aims, on two cores that the clients share: 40,000 rows a second in requests of 64 statements,
-3,000 requests of one statement over 32 connections, 20,000 messages a second over streams; half of
-each with a 99th percentile below 100 ms. Needs `wrk`, a load generator in C, for the first two.
-`SECONDS` in the environment makes it shorter. In the end every acknowledged row must be visible,
-once: the count is checked.
+3,000 requests a second of one statement over 32 connections, 20,000 messages a second over streams;
+at half of each rate a 99th percentile below 100 ms. The first two need `wrk`, a load generator in
+C. `SECONDS` in the environment makes it shorter. In the end the count of visible rows is checked:
+every acknowledged row must be visible once.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ _WINDOW = 256
 
 
 def wrk(address: str, token: str, body: str, connections: int) -> tuple[int, float, float]:
-    """Requests that were answered with 200, in a second; their median and 99th percentile, ms."""
+    """Run `wrk`; return the number of requests, all answered with 2xx, and the median and 99th
+    percentile of their times in ms."""
     with tempfile.NamedTemporaryFile("w", suffix=".lua") as script:
         script.write(
             f'wrk.method = "POST"\nwrk.headers["Authorization"] = "Bearer {token}"\n'
@@ -75,11 +76,11 @@ def _milliseconds(text: str, percentile: str) -> float:
 
 
 def stream(address: str, token: str, streams: int, rate: float, results: object) -> None:
-    """Some streams in one process; puts (messages answered, latencies in ms of a sample). `rate` is
-    how many messages a second each of them sends, 0 for as many as it can.
+    """Run some streams in one process; put (messages answered, a sample of latencies in ms) into
+    the queue `results`. Each stream sends `rate` messages a second; 0 means as many as it can.
 
-    A client that costs as little as one can in Python, since it shares the cores with the server:
-    frames are made once, and answers are counted, not read.
+    The client is as cheap as Python allows, since it shares the cores with the server: frames are
+    made once, and answers are counted without parsing them.
     """
     times: list[float] = []
     text = f'{{"rows": [{_ROW}]}}'.encode()

@@ -1,4 +1,4 @@
-"""How long a fresh Python needs for `import paimon_magics` and `%load_ext paimon_magics`.
+"""The time of `import paimon_magics` and `%load_ext paimon_magics` in a fresh Python process.
 
 IPython's own start is not counted: the timer runs inside the new process.
 """

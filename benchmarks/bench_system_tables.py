@@ -1,7 +1,7 @@
-"""How long the system tables about files take for a table of 100,000 files, beside pypaimon's.
+"""The time of the system tables about files for a table of 100,000 files, compared with pypaimon's.
 
 The aim: a few seconds. The files are entries of one manifest, with keys and statistics of eleven
-columns; no data file is there, since none is opened. `FILES` in the environment makes it fewer.
+columns; there are no data files, since none is opened. `FILES` in the environment sets the number.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _TYPES = (
 
 
 def main() -> None:
-    """Prints the median of five runs of each table, and of one run of pypaimon's."""
+    """Print the median of five runs for each table, and the time of one run of pypaimon's."""
     with tempfile.TemporaryDirectory() as folder:
         catalog = Catalog.open({"warehouse": folder})
         fill(catalog)
@@ -61,15 +61,15 @@ def main() -> None:
 
 
 def seconds(work: Callable[[], object]) -> float:
-    """How long some work takes."""
+    """The seconds that `work` takes."""
     started = time.perf_counter()
     work()
     return time.perf_counter() - started
 
 
 def fill(catalog: Catalog, *, buckets: bool = False) -> None:
-    """A table whose one manifest says that it has so many files, each in a bucket of its own where
-    `buckets` is given."""
+    """Create a table whose one manifest has `FILES` entries. With `buckets`, the files of a
+    partition are each in a bucket of their own."""
     columns = ", ".join(f"c{number} {kind}" for number, kind in enumerate(_TYPES))
     statement = parse_statement(
         f"CREATE TABLE files (k INT NOT NULL, {columns}, p STRING NOT NULL) PARTITIONED BY (p) "

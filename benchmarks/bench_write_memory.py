@@ -1,7 +1,7 @@
 """The most memory that one writer takes for a bucket of 20 million rows of a primary-key table.
 
-The writer runs in a process of its own, without Spark, on batches as large as a Spark task gets
-them. PAIMON_MAGICS_BENCH_MEMORY_ROWS changes the number of rows.
+The writer runs in a process of its own, without Spark, on batches as large as those of a Spark
+task. PAIMON_MAGICS_BENCH_MEMORY_ROWS changes the number of rows.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def main() -> None:
 
 
 def write(folder: str, rows: int) -> int:
-    """The peak of this process in MiB after writing so many rows."""
+    """Write `rows` rows; return this process's peak of memory in MiB."""
     from pypaimon import CatalogFactory
     from pypaimon.schema.schema import Schema
 
@@ -72,7 +72,7 @@ def write(folder: str, rows: int) -> int:
 
 
 def batches(rows: int) -> Iterator[pa.RecordBatch]:
-    """Rows whose keys come in no order."""
+    """Batches of rows whose keys are in no order."""
     for start in range(0, rows, BATCH_ROWS):
         ids = np.arange(start, min(rows, start + BATCH_ROWS))
         yield pa.record_batch(

@@ -1,10 +1,10 @@
-"""INSERT SELECT of 2 million rows into every layout, against Paimon's Spark connector where the
-environment variable PAIMON_SPARK_JAR names its jar, else against pypaimon in the same Spark tasks.
+"""INSERT SELECT of 2 million rows into every layout, compared with Paimon's Spark connector where
+the environment variable PAIMON_SPARK_JAR names its jar, else with pypaimon in the same Spark tasks.
 
 Rows have 7 columns and go to 4 partitions; shuffle, statement order and commit are included. The
-peer in pypaimon shuffles by partition and bucket as its own integrations do. Sizes can be cut by
-PAIMON_MAGICS_BENCH_ROWS; `--scale` measures growth to 20 million rows and 5,000 partitions instead,
-and one core against two (each in a process of its own).
+peer in pypaimon shuffles by partition, and one writer has all buckets of a partition. To cut the
+size, set PAIMON_MAGICS_BENCH_ROWS. `--scale` measures growth to 20 million rows and 5,000
+partitions instead, and one core against two (each in a process of its own).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SELECT = (
 LAYOUTS = {
     "append": "",
     "fixed buckets": "'primary-key' = 'k,part', 'bucket' = '2'",
-    # Without the number of assigners the connector takes one for each of 200 shuffle partitions.
+    # Without a number of assigners the connector uses one for each of 200 shuffle partitions.
     "dynamic buckets": "'primary-key' = 'k,part', 'dynamic-bucket.assigner-parallelism' = '2'",
 }
 SLOTS = 2
@@ -79,7 +79,7 @@ def main() -> None:
 
 
 def connect(folder: str) -> paimon_magics.Session:
-    """A session of ours; with the connector's jar its catalog is there as `connector`."""
+    """Open a session; with the connector's jar, Spark has its catalog as `connector`."""
     if not JAR:
         return paimon_magics.connect(folder, master=f"local[{SLOTS}]", coordinator="in-process")
     spark = (
@@ -106,7 +106,7 @@ def create(session: paimon_magics.Session, name: str, options: str) -> None:
 
 
 def peer_write(session: paimon_magics.Session, source: DataFrame, name: str) -> None:
-    """What a user would build by hand: pypaimon's own writer in the tasks of a Spark job."""
+    """Write as a user would by hand: with pypaimon's own writer in the tasks of a Spark job."""
     from pypaimon import CatalogFactory
 
     catalog = CatalogFactory.create({"warehouse": session.warehouse})
@@ -154,8 +154,8 @@ def scale() -> None:
 
 
 def run_one(layout: str, rows: int, parts: int, *prefix: str, warm_up: int = 0) -> float:
-    """The seconds of one statement in a process of its own; with `warm_up` the median of five
-    after so many."""
+    """The seconds of one statement in a process of its own; with `warm_up`, the median of five
+    after that many others."""
     script = [sys.executable, __file__, "--scale", "--one"]
     command = [*prefix, *script, layout, str(rows), str(parts), str(warm_up)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)

@@ -1,4 +1,4 @@
-"""Timing in one place: repeated runs, medians, and a line a reader can compare."""
+"""What the benchmarks share: repeated runs, medians, memory, and lines that can be compared."""
 
 from __future__ import annotations
 
@@ -38,26 +38,26 @@ def file_sync_ms(folder: Path) -> float:
 
 
 def cpu_ms(pid: int) -> float:
-    """How much time of a core a process has used since its start, in milliseconds. Linux only."""
+    """The CPU time that a process has used since its start, in milliseconds. Linux only."""
     fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) * 1000 / os.sysconf("SC_CLK_TCK")
 
 
 def resident_mb(pid: int) -> float:
-    """How much memory a process has resident, in MB. Linux only."""
+    """The resident memory of a process, in MB. Linux only."""
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 def peak_mb() -> float:
-    """The most memory that this program has had resident, in MB. Linux only. (`getrusage` counts
-    what the process had before it became this program.)"""
+    """The peak of this program's resident memory, in MB. Linux only. (`getrusage` also counts the
+    memory that the process had before it became this program.)"""
     status = Path("/proc/self/status").read_text()
     return int(status.split("VmHWM:")[1].split()[0]) / 1000
 
 
 def timed(action: Callable[[], object]) -> tuple[float, float]:
-    """How long `action` took, and how much time of a core this process used for it, in ms."""
+    """The time that `action` takes, and the CPU time that this process uses for it, in ms."""
     began, began_cpu = time.perf_counter(), time.process_time()
     action()
     ended_cpu = time.process_time()
@@ -65,7 +65,7 @@ def timed(action: Callable[[], object]) -> tuple[float, float]:
 
 
 def report(what: str, ours_ms: float, peer: str = "", peer_ms: float | None = None) -> None:
-    """Print one result; with a peer, how many times faster ours is."""
+    """Print one result; with a peer, also its time and how many times as fast ours is."""
     line = f"{what:<58} {ours_ms:>10.1f} ms"
     if peer_ms is not None:
         line += f"   {peer} {peer_ms:>10.1f} ms   {peer_ms / ours_ms:>6.2f} x"

@@ -38,7 +38,7 @@ def hdfs_cluster(folder: Path) -> Iterator[str]:
 
 
 def _jar() -> str:
-    """The jar of the version that PySpark's own Hadoop client has."""
+    """The jar of the minicluster, in the version of PySpark's Hadoop client."""
     import pyspark
 
     jars = Path(pyspark.__file__).parent / "jars"
@@ -53,7 +53,7 @@ def main(folder: str) -> None:
     from pyspark.conf import SparkConf
     from pyspark.java_gateway import launch_gateway
 
-    # A JVM with Hadoop's classes, as for a driver, but without Spark in it.
+    # A JVM with Hadoop's classes, as for a driver, but without a Spark session.
     gateway = launch_gateway(SparkConf().set("spark.driver.extraClassPath", _jar()))
     jvm = gateway.jvm
     settings = jvm.org.apache.hadoop.hdfs.HdfsConfiguration()

@@ -1,8 +1,8 @@
-"""How the JVMs of the tests are started.
+"""The options of the tests' JVMs.
 
-They live for seconds or some minutes, and run most of their code a few times: the second compiler,
-which takes a third of the CPU time of such a JVM, and the collector for servers cost more than they
-save. With these options the first tutorial takes 43 s of CPU time in place of 77.
+They live for seconds or some minutes, and run most of their code a few times. The second compiler
+(C2), which takes a third of the CPU time of such a JVM, and the garbage collector for servers cost
+more than they save. With these options the first tutorial takes 43 s of CPU time instead of 77.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ __all__ = ["JVM_OPTIONS", "prepare_jvms"]
 JVM_OPTIONS = (
     "-XX:TieredStopAtLevel=1",
     "-XX:+UseSerialGC",
-    "-XX:MetaspaceSize=256m",  # Spark's classes take that much: no whole collection on the way
+    "-XX:MetaspaceSize=256m",  # what Spark's classes take: no full collections while it grows
 )
 
 
 def prepare_jvms(environ: MutableMapping[str, str] = os.environ) -> None:
-    """Tell Spark's launcher the options, in this process and those that it starts."""
+    """Set the options for Spark's launcher, in this process and those that it starts."""
     for name in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS"):
         environ.setdefault(name, " ".join(JVM_OPTIONS))

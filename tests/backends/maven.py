@@ -1,5 +1,5 @@
-"""Jars from Maven, fetched once into the cache of Ivy by a Spark of its own, and nothing that they
-depend on."""
+"""Fetches jars from Maven without their dependencies, once, into Ivy's cache, by a Spark session in
+a process of its own."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pathlib import Path
 __all__ = ["IVY_SETTINGS", "fetched_jar", "fetched_jars"]
 
 IVY_SETTINGS = Path(__file__).parents[1] / "oracle" / "ivysettings.xml"
-"""Ivy's own idea of Maven's repository, without dependencies."""
+"""Ivy's settings for Maven's repository, without dependencies."""
 
 _FETCH = """
 import sys
@@ -32,8 +32,8 @@ def fetched_jar(package: str) -> str:
 
 
 def fetched_jars(packages: Sequence[str]) -> list[str]:
-    """The paths of the jars of several, each `group:artifact:version`."""
-    # Ivy's cache is not made for two that fill it at once.
+    """The paths of the jars of `packages`, each `group:artifact:version`."""
+    # Two processes must not fill Ivy's cache at once.
     turn = Path(tempfile.gettempdir()) / f"paimon-magics-tests-ivy-{os.getuid()}.lock"
     with turn.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -20,19 +20,20 @@ from werkzeug.serving import BaseWSGIServer, make_server
 __all__ = ["ANOTHER_SERVER", "Bucket", "Reply", "S3Server", "new_bucket", "s3_server"]
 
 ANOTHER_SERVER = "PAIMON_MAGICS_TEST_S3"
-"""The environment variable that names a server to use instead, for tests that bring it to no harm:
-a JSON object with `endpoint`, `key` and `secret`."""
+"""The environment variable for another server, for tests that do a server no harm: a JSON object
+with `endpoint`, `key` and `secret`."""
 
 _REGION = "us-east-1"
 
 Environment = dict[str, Any]
 App = Callable[[Environment, Any], Iterable[bytes]]
 Between = Callable[[Environment, Callable[[], "Reply"]], "Reply"]
-"""Stands between clients and server: gets a request and what hands it on, returns the reply."""
+"""A function between clients and server: it gets a request and a function that forwards it, and
+returns the reply."""
 
 
 class Reply:
-    """A reply of the server's, or one in its place."""
+    """A reply of the server, or a test's reply in its place."""
 
     def __init__(self, status: str, headers: list[tuple[str, str]], body: bytes) -> None:
         self.status, self.headers, self.body = status, headers, body
@@ -45,7 +46,7 @@ class Reply:
 
 
 class Bucket:
-    """A new bucket, and how Paimon's clients reach it."""
+    """A new bucket, with the options with which Paimon's clients reach it."""
 
     def __init__(self, endpoint: str, key: str = "key", secret: str = "a-secret-key") -> None:
         self.name = f"lake-{uuid.uuid4().hex[:12]}"
@@ -80,7 +81,8 @@ class Bucket:
 
 
 class S3Server:
-    """Can be stopped and started again on its port; its buckets stay. `between` may be changed."""
+    """An S3 server that can be stopped and started again on its port; its buckets stay. A test may
+    set `between`."""
 
     def __init__(self) -> None:
         logging.getLogger("werkzeug").setLevel(logging.ERROR)
@@ -92,7 +94,7 @@ class S3Server:
         self.endpoint = f"http://127.0.0.1:{self._port}"
 
     def start(self) -> None:
-        """Take connections, after a stop on the same port."""
+        """Take connections; after a stop, on the same port."""
         self._server: BaseWSGIServer = make_server("127.0.0.1", self._port, self, threaded=True)
         self._server.daemon_threads = True
         self._port = self._server.server_port
@@ -120,7 +122,7 @@ class S3Server:
         def start_response(status: str, headers: list[tuple[str, str]], *_: Any) -> None:
             answered.extend((status, headers))
 
-        with self._one_at_a_time:  # moto trips over changes while it lists
+        with self._one_at_a_time:  # moto fails on changes while it lists
             body = b"".join(self._moto(environment, start_response))
         return Reply(answered[0], answered[1], body)
 
@@ -137,7 +139,7 @@ def s3_server() -> Iterator[S3Server]:
 
 @contextlib.contextmanager
 def new_bucket() -> Iterator[Bucket]:
-    """A new bucket on `ANOTHER_SERVER` where one is named, else on a server for this block."""
+    """A new bucket on the server of `ANOTHER_SERVER`, if set, else on a server for this block."""
     named = os.environ.get(ANOTHER_SERVER)
     if named is not None:
         yield Bucket(**json.loads(named))

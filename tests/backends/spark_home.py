@@ -1,4 +1,4 @@
-"""An installation of Spark like PySpark's own, for what the workers of a cluster write there."""
+"""A copy of PySpark's Spark installation, into which the workers of a cluster write."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["spark_home"]
 
 
 def spark_home(folder: Path) -> Path:
-    """The installation in `folder`, which is made where it is not there; a value for SPARK_HOME."""
+    """Make the installation in `folder`, unless it exists; return the folder, for SPARK_HOME."""
     import pyspark
 
     if not folder.exists():
@@ -18,5 +18,5 @@ def spark_home(folder: Path) -> Path:
         for part in ("bin", "jars", "sbin"):
             (folder / part).symlink_to(Path(pyspark.__file__).parent / part)
         (folder / "conf").mkdir()
-        (folder / "conf" / "java-opts").write_text(" ".join(JVM_OPTIONS))  # of the executors
+        (folder / "conf" / "java-opts").write_text(" ".join(JVM_OPTIONS))  # for the executors
     return folder
