@@ -76,7 +76,7 @@ def test_open_transactions_are_listed_drained_and_ended(
 ) -> None:
     client = process.client()
     transaction = client.begin(TABLE, engine="spark 4.3.0")
-    id = client._ids[transaction.commit_user]
+    id = client.transactions.id_of(transaction)
     listed = said(shared, "transactions")
     assert id in listed and "default.t" in listed and "spark 4.3.0" in listed
     drained = said(shared, "coordinator drain 0.3")
@@ -125,7 +125,7 @@ def test_what_is_committed_can_not_be_ended(shared: InteractiveShell, process: P
     client = process.client()
     transaction = client.begin(TABLE)
     client.commit(CommitRequest(transaction, Append()))
-    id = client._ids[transaction.commit_user]
+    id = client.transactions.id_of(transaction)
     failed = shared.run_cell(f"%paimon abort {id}").error_in_exec
     assert isinstance(failed, CommitConflictError)
     assert "it is committed" in failed.message

@@ -37,9 +37,9 @@ def check_option(key: str, value: str) -> None:
     """Raise UnknownNameError for a key that looks mistyped, InvalidTableError for a value that
     can't be read."""
     check_option_key(key)
-    schema = known_option(key)
-    if schema is not None:
-        _check_value(schema, key, value)
+    option = known_option(key)
+    if option is not None:
+        _check_value(option, key, value)
 
 
 def known_option(key: str) -> OptionDefinition | None:
@@ -84,8 +84,8 @@ def _folded(key: str) -> str:
     return re.sub(r"[-_. ]", "", key.lower())
 
 
-def _check_value(schema: OptionDefinition, key: str, value: str) -> None:
-    match schema.type:
+def _check_value(option: OptionDefinition, key: str, value: str) -> None:
+    match option.type:
         case "boolean":
             values.boolean_value(key, value)
         case "integer":
@@ -101,7 +101,7 @@ def _check_value(schema: OptionDefinition, key: str, value: str) -> None:
         case "duration":
             values.duration_ms(key, value)
         case "choice":
-            values.choice_value(key, value, schema.choices)
+            values.choice_value(key, value, option.choices)
         case "map":
             if any(item.count(":") != 1 for item in value.split(",") if item):
                 raise InvalidTableError(

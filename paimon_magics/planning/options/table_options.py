@@ -542,7 +542,7 @@ FIELD_OPTIONS = (
 )  # fmt: skip
 
 
-def _schema(row: _Row) -> OptionDefinition:
+def _option(row: _Row) -> OptionDefinition:
     key, kind, default = row[0], row[1], row[2]
     immutable = len(row) == 4
     if isinstance(kind, tuple):
@@ -550,5 +550,5 @@ def _schema(row: _Row) -> OptionDefinition:
     return OptionDefinition(key, kind, default, (), immutable)
 
 
-CORE_OPTIONS = {row[0]: _schema(row) for row in _CORE}
-OWN_OPTIONS = {row[0]: _schema(row) for row in _OWN}
+CORE_OPTIONS = {row[0]: _option(row) for row in _CORE}
+OWN_OPTIONS = {row[0]: _option(row) for row in _OWN}
