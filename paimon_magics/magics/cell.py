@@ -119,7 +119,8 @@ def _converted(outcome: Outcome, result_type: str) -> object:
 
 
 def _place_in_cell(error: PaimonMagicsError, cell: str) -> None:
-    """Move an error's position from its statement to the cell, if the cell has that text once."""
+    """Convert an error's position in its statement to one in the cell, if the cell has the
+    statement's text only once."""
     statement = error.statement
     if not statement or error.position is None or cell.count(statement) != 1:
         return

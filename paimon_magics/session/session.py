@@ -367,7 +367,7 @@ class Session(OpenSession):
     def administration(self) -> Administration:
         """The coordinator that commits: its status, its transactions, pause, resume and drain.
 
-        Its methods raise SetupError if the session commits in its own process.
+        Raises SetupError if the session commits in its own process.
         """
         self._check_open()
         return Administration(self._connection)

@@ -75,8 +75,8 @@ DEAD_LETTERS_SCHEMA = pa.schema(
 class Administration:
     """What `session.administration` offers.
 
-    Every method raises SetupError if the session has no coordinator, can't reach it, or lacks the
-    right.
+    Raises SetupError if the session has no coordinator. Every method raises it if the coordinator
+    can't be reached, or if the user lacks the right.
     """
 
     def __init__(self, connection: Connection) -> None:

@@ -181,8 +181,9 @@ def sizes_chart(layout: Layout, title: str = "") -> Chart:
 
 
 def worst_partitions(layout: Layout, count: int = _WORST_SHOWN) -> pa.Table:
-    """The partitions with small files or many sorted runs, and the number of files of each in each
-    step of sizes; no rows if there are fewer than two partitions."""
+    """The `count` worst partitions with small files, in the order of `sizes_of`, and the number of
+    their files in each step of sizes. No rows without small files, or with fewer than two
+    partitions."""
     found = sizes_of(layout)
     if found.num_rows < 2 or not layout.figures.small_files:
         return found.slice(0, 0)

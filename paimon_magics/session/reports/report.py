@@ -150,8 +150,8 @@ class Report:
 
 
 def told_in_zone(report: Report, zone: Callable[[], str]) -> Report:
-    """Return the report with instants in the zone that `zone` returns then; the same holds for the
-    reports of its actions and refreshes."""
+    """Return the report with instants in the current zone, which `zone` returns. The reports of its
+    actions and refreshes are converted to the zone of their time."""
     now = zone()
 
     def anew() -> Report | None:

@@ -129,10 +129,10 @@ def may_take_away(text: str) -> bool:
 def check_confirmed(
     connection: Connection, statements: Sequence[Statement], parameters: Mapping[str, object]
 ) -> None:
-    """Raise UnconfirmedError for the first of `statements` that would take away much.
+    """Raise UnconfirmedError for the first of `statements` that would take away much by few words.
 
-    Statements that would lose nothing pass. Errors in a statement are ignored here: running it
-    raises them.
+    A statement that names each partition, or that would lose nothing, passes. Errors in a statement
+    are ignored here: running it raises them.
     """
     mode = connection.spark.conf.get(_MODE_KEY, "static") or "static"
     for statement in statements:

@@ -40,7 +40,7 @@ def filled(connection: Connection, name: TableName, write: Callable[[], Outcome]
 
 
 def _stays(connection: Connection, name: TableName) -> str:
-    """Drop the table, or return the sentence on why it stays."""
+    """Drop the table; return a sentence on why it stays, "" if it is dropped."""
     try:
         with in_order(connection, Changed(lambda: (name,), takes_away=True)):
             if connection.catalog.table_exists(name):
