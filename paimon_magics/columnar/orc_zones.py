@@ -1,9 +1,10 @@
-"""Corrects timestamps that pyarrow reads from ORC files of Java's writers to those that Java reads.
+"""Corrects timestamps that pyarrow reads from ORC files of Java's writers to those that Java reads,
+whatever the zones of writer and reader are.
 
-The result depends on no reader's zone. A TIMESTAMP is stored as a wall-clock time in the writer's
-zone. pyarrow's reader converts it, with two errors. To correct fractions of a second before 1970,
-it uses the sign of the wall-clock time where Java uses the sign of the instant. And for times
-before 1900 it uses the zone's local mean time, which Java does not.
+A TIMESTAMP is stored as a wall-clock time in the writer's zone. pyarrow's reader converts it, with
+two errors. To correct fractions of a second before 1970, it uses the sign of the wall-clock time
+where Java uses the sign of the instant. And for times before 1900 it uses the zone's old local
+times, which Java does not.
 
 A TIMESTAMP_LTZ is stored as an instant; but by Paimon's default (`orc.timestamp-ltz.legacy.type`)
 its wall-clock time in UTC is stored as if it were one in the writer's zone. Sources:

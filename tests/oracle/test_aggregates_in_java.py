@@ -38,8 +38,8 @@ def bitmap(*numbers: int) -> bytes:
     return bytes(BitMap(numbers).serialize())
 
 
-MANY = range(20_000)  # more than a sketch tells apart
-# Trees with nodes of each size.
+MANY = range(20_000)  # more than a sketch can distinguish
+# Bitmaps whose trees have nodes of each size.
 LONGS = [
     long_bitmap([1, 2**16, 2**40, *range(2**50, 2**50 + 12 * 2**16, 2**16)]),
     long_bitmap([-1, 70_000, *(n << 40 for n in range(30))]),
@@ -108,7 +108,7 @@ FUNCTIONS: dict[str, tuple[str, str, list[list[Any]]]] = {
 
 
 def unordered(value: Any) -> Any:
-    """Maps and nested tables come in the order of Java's hash maps; bitmaps as their numbers."""
+    """A value without the order of maps and nested tables, which in Java is that of hash maps."""
     return sorted(map(repr, value)) if isinstance(value, list) else value
 
 
@@ -172,8 +172,8 @@ def test_values_that_are_no_sketches_are_told_with_their_column(
 def test_what_compactions_have_looked_up_is_not_merged_again(
     session: Session, java_paimon: JavaPaimon, warehouse: Path, options: str, kinds: str
 ) -> None:
-    # The first commit's file goes to the top level; the next ones are merged into level 4 with
-    # what is there, which stays until all is compacted.
+    # The first commit's file goes to the top level. The next ones are merged into level 4 together
+    # with its rows, which stay there until everything is compacted.
     for engine in ("aggregation", "partial-update"):
         name = engine.replace("-", "_")
         group = "'fields.s.sequence-group' = 'n,l', " if engine == "partial-update" else ""

@@ -94,13 +94,13 @@ def cases() -> Iterator[tuple[str, str, list[Any]]]:
             elif source == "STRING" and target.startswith("DECIMAL"):
                 taken = TEXTS["DECIMAL(5, 2)"]
             elif source in ("CHAR(4)", "VARCHAR(6)") and one_of(target, *INTEGERS, *TEXTS, "DEC"):
-                continue  # texts of theirs are no numbers
+                continue  # their texts are no numbers
             if source in INTEGERS and target.startswith("TIMESTAMP"):
                 taken = [0, -1, 1_767_225_600]
             if target == "DATE" and source.startswith("TIMESTAMP"):
                 # Before 1970, Java 2.0 gives the day after; later versions give the day itself.
                 taken = [value for value in taken if value.year >= 1970]
-            if target.endswith("(9)"):  # 64 bits of nanoseconds begin in 1677
+            if target.endswith("(9)"):  # nanoseconds in 64 bits begin in 1677
                 taken = [value for value in taken if getattr(value, "year", 2000) > 1677]
             if source in ("FLOAT", "DOUBLE") and target.startswith("DECIMAL"):
                 taken = [value for value in values if math.isfinite(value)]

@@ -37,7 +37,7 @@ def owner(tmp_path: Path) -> Iterator[Owner]:
 
 @pytest.fixture
 def java_catalog(owner: Owner, tmp_path: Path) -> Iterator[dict[str, str]]:
-    """The options of the catalog that the coordinator serves."""
+    """The options for Java of the REST catalog that the coordinator serves."""
     store = open_store(tmp_path / "properties")
     options = {"warehouse": str(owner.warehouse)}
     served_by = served(options, owner.catalog.publish, coordinator=owner.coordinator, store=store)

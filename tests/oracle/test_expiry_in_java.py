@@ -45,7 +45,7 @@ FIVE_CHANGELOGS = {**AT_MOST_THREE, "changelog.num-retained.max": "5"}
 
 
 def filled(java: JavaPaimon, warehouse: Path, kind: str) -> Table:
-    """A table with a dozen commits, of Java and of ours, of which some replace what was there."""
+    """A table with a dozen commits, by Java and by us, some of them overwrites."""
     table = create(warehouse, TABLES[kind])
     for number in range(COMMITS):
         rows = [(number % 5, "ab"[number % 2]), (number % 3 + 10, "ab"[number % 2])]
@@ -82,7 +82,7 @@ def age(table: Table, *snapshots: int) -> None:
 
 
 def analyze(table: Table) -> None:
-    """Statistics that snapshots refer to, of which two lose theirs."""
+    """Give the snapshots table statistics, and remove the statistics of two."""
     folder = Path(table.location) / "statistics"
     folder.mkdir()
     for snapshot_id in range(1, COMMITS + 1):
@@ -111,7 +111,7 @@ def hints(table: Table) -> dict[str, str]:
 
 
 CASES: dict[str, tuple[str, Callable[[Table], None], list[dict[str, str]], int]] = {
-    # what, on which table, prepared how, by which options in turn, how many snapshots stay
+    # name: table, preparation, options of each expiry in turn, number of snapshots that stay
     "by number": ("partitioned", lambda t: None, [AT_MOST_THREE], 3),
     "by age": ("partitioned", lambda t: None, [THREE], 3),
     "of compacted files": ("compacted", lambda t: None, [THREE], 3),
@@ -174,7 +174,7 @@ def test_snapshots_expire_as_in_java(java_paimon: JavaPaimon, tmp_path: Path, wh
     assert files(table) < before | {"snapshot/EARLIEST", *files(other)}
     if not (Path(table.location) / "changelog").exists():
         assert missing(table) == set()
-        # Java's writers leave files of their own that nothing leads to.
+        # Java's writers leave files of their own that nothing refers to.
         assert unreachable(table) <= lost
     rows = sorted(java_paimon.rows(tmp_path / "ours", "default.t"))
     assert rows == sorted(java_paimon.rows(tmp_path / "java", "default.t")) != []

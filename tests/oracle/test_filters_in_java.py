@@ -136,7 +136,7 @@ def test_a_query_gives_what_its_condition_leaves_of_all_rows(
     shown = ", ".join(columns)
 
     def check(query: str, table: str, everything: pa.Table) -> None:
-        """The query gives of the table what it gives of all rows that the table has."""
+        """Assert that the query returns the same from the table as from its rows in memory."""
         session.spark.createDataFrame(everything).createOrReplaceTempView("everything")
         expected = session.run(query.format("everything")).to_arrow()
         found = session.run(query.format(table)).to_arrow()

@@ -41,7 +41,7 @@ def utc(year: int, month: int, day: int, hour: int = 0) -> datetime.datetime:
     return datetime.datetime(year, month, day, hour, tzinfo=datetime.UTC)
 
 
-# Type of Paimon's, Arrow's, and four values that grow.
+# Paimon's type, Arrow's type, and four values in ascending order.
 TYPES: dict[str, tuple[str, pa.DataType, list[Any]]] = {
     "bo": ("BOOLEAN", pa.bool_(), [False, False, True, True]),
     "ti": ("TINYINT", pa.int8(), [-128, -1, 0, 127]),
@@ -92,7 +92,7 @@ SCHEMA = pa.schema(
     + [(name, arrow) for name, (_, arrow) in FLOATS.items()]
     + [("st", STRUCT_TYPE), ("ar", pa.list_(pa.float64()))]
 )
-# What each file has: places among the four values, and floats.
+# The values of each file: places among the four values, and floats.
 FILES: list[tuple[list[int | None], list[float | None]]] = [
     ([0, 0], [-INF, -1.5]),
     ([1, None], [-0.0, None]),
@@ -163,7 +163,7 @@ def conditions_on(name: str, values: Sequence[Any]) -> Iterator[str]:
 
 
 def chosen(random: random.Random, count: int, names: Sequence[str]) -> list[str]:
-    """Half of them on floating-point values."""
+    """A random choice of `count` conditions, half of them on floating-point values."""
     of_floats = ("f", "g", "st.x", "st.y") if "st" in names else ("f", "g")
     floats = [one for name in of_floats for one in conditions_on(name, FLOAT_VALUES)]
     others = [
@@ -187,7 +187,8 @@ def expected_ids(
 
 
 def found_ids(session: Session, table: str, conditions: Sequence[str]) -> list[list[int]]:
-    """All in one job, each with a scan of its own that its condition is pushed into."""
+    """The ids of the rows that meet each condition: one job, with a scan for each condition, which
+    is pushed into it."""
     query = " UNION ALL ".join(
         f"SELECT {number} AS n, collect_list(id) AS ids FROM {table} WHERE {one}"
         for number, one in enumerate(conditions)
@@ -235,7 +236,7 @@ def write_by_pypaimon(warehouse: Path, name: str, full: pa.Table) -> None:
     commit.commit(writer.prepare_commit())
 
 
-# What the formats don't have, or not with these values.
+# The columns that a format does not support, or not with these values.
 LEFT_OUT = {"orc": ("t", "z"), "avro": ("b", "st", "ar"), "parquet": ()}
 
 
@@ -317,7 +318,7 @@ OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def rank(value: Any, *, zeros_alike: bool) -> Any:
-    """What compares in Python as values do in SQL, or in Java."""
+    """A key that compares in Python as the value does in SQL (`zeros_alike`), or in Java."""
     match value:
         case float():
             zero = value == 0 and not zeros_alike and math.copysign(1, value) < 0
@@ -336,9 +337,10 @@ def check_in_java(
     *,
     zeros_alike: bool,
 ) -> None:
-    """Java leaves no row out that meets a condition; where it tells -0.0 from 0.0 by itself (as a
-    literal, and in ORC files), none that meets it in its order as well. ORC's bounds take both
-    zeros for one, so that Java compares a zero with the wrong one, in its own files too."""
+    """Assert that Java leaves out no row that meets a condition. Where Java distinguishes -0.0 from
+    0.0 (as a literal, and in ORC files), that holds for rows that meet it in Java's order as well.
+    ORC's bounds don't distinguish the zeros, so Java may compare a zero with the wrong one, even in
+    its own files; such rows are not expected."""
     values = {name: values for name, (_, _, values) in TYPES.items() if name in full.column_names}
     values |= dict.fromkeys(FLOATS, FLOAT_VALUES)
     every = [(name, op, [one]) for name in values for op in OPERATORS for one in values[name]]
@@ -367,8 +369,8 @@ def check_in_java(
 
 
 def check_in_pypaimon(warehouse: Path, full: pa.Table, seed: random.Random) -> None:
-    """pypaimon leaves the rows that it leaves of rows in memory: Arrow compares them, for which
-    NaN is no number."""
+    """Assert that pypaimon returns the rows that Arrow's comparisons select in memory; in them NaN
+    is no number."""
     import pypaimon
 
     catalog = pypaimon.CatalogFactory.create({"warehouse": str(warehouse)})
@@ -460,5 +462,5 @@ def test_only_files_with_true_bounds_are_judged_by_them(
     write_by_pypaimon(warehouse, "t", full)
     explained = plan()
     assert "GreaterThan(id,7)" in explained
-    # A condition on a field may reach the scan, which is told not to judge by it.
+    # A condition on a struct's field may reach the scan, whose filters are off.
     assert (f"GreaterThan({field},9.0)" in explained) is ("STRUCT" in columns)

@@ -28,14 +28,14 @@ def row(number: int, p: str | None) -> list[dict[str, Any]]:
 
 
 def base(table: Table) -> list[Any]:
-    """What the latest snapshot had before its own changes, manifest by manifest."""
+    """The manifests in the latest snapshot's base manifest list."""
     snapshot = table.paimon.snapshot_manager().get_latest_snapshot()
     found: list[Any] = ManifestListManager(table.paimon).read_base(snapshot)
     return found
 
 
 def contents(table: Table, metas: list[Any]) -> list[Any]:
-    """The entries of each manifest; Java's reader sorts them by partition."""
+    """The entries of each manifest, sorted, since Java's reader sorts them by partition."""
     manager = ManifestFileManager(table.paimon)
     return [
         sorted(

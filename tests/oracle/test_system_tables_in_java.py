@@ -21,8 +21,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.java]
 
 
 def plain(value: Any) -> Any:
-    """JSON as what it says (the order of its keys is Java's), bytes without the address that Java
-    prints of them."""
+    """A value in comparable form: JSON with sorted keys, and bytes without the address that Java
+    prints for them."""
     if isinstance(value, str):
         value = re.sub(r"=(0x|\[B@)[0-9a-f]+", "=bytes", value)
     if isinstance(value, str) and value[:1] in ("{", "["):
@@ -46,7 +46,7 @@ def rows_in_java(java: JavaPaimon, catalog: Catalog, name: str) -> list[str]:
     return sorted(repr([plain(v) for v in row]) for row in found)
 
 
-# Those of which hardly any rows were recorded.
+# The system tables of which hardly any rows were recorded.
 @pytest.mark.parametrize("system_table", ["file_key_ranges", "files", "partitions", "schemas"])
 def test_recorded_tables_are_described_as_java_describes_them(
     java_paimon: JavaPaimon, recorded_warehouse: Path, system_table: str
