@@ -70,7 +70,7 @@ class _Kept:
 
 
 class KnownNames:
-    """The names of one catalog. Its methods may be called by any thread, and never wait."""
+    """The names of one catalog. Any thread may call its methods; none but `wait` ever waits."""
 
     def __init__(self, catalog_options: Mapping[str, str]) -> None:
         self._options = dict(catalog_options)

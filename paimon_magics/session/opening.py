@@ -112,9 +112,9 @@ def session_of_cells(
     """Return the session that a cell runs in, and whether it was opened for this cell. A new one is
     opened on the configured place, else on the one that the environment names.
 
-    Raises SetupError after a failed connect, and if the new session would be on another place than
-    the connection before it. A failure here is not kept as `FailedConnect`: the next cell asks for
-    the same place.
+    Raises SetupError after a failed connect, and if the new session would be on the default place
+    after a connection to a named one. A failure here is not kept as `FailedConnect`: the next cell
+    asks for the same place.
     """
     words = PlaceWords(warehouse, catalog, coordinator)
     with _lock:
