@@ -82,7 +82,7 @@ def age(table: Table, *snapshots: int) -> None:
 
 
 def analyze(table: Table) -> None:
-    """Give the snapshots table statistics, and remove the statistics of two."""
+    """Give the snapshots table statistics: one file for the first six, another for the others."""
     folder = Path(table.location) / "statistics"
     folder.mkdir()
     for snapshot_id in range(1, COMMITS + 1):
