@@ -55,12 +55,8 @@ class Aggregator:
 
     def agg_reversed(self, accumulator: Any, value: Any) -> Any:
         """The accumulator with a value folded in that is older than those it has."""
-        if self.function.name in ("collect", "first_value", "first_non_null_value"):
-            if self.function.name == "collect":
-                return self.agg(accumulator, value)
-            return (
-                value if self.function.name == "first_value" or value is not None else (accumulator)
-            )
+        if self.function.name == "collect":
+            return self.agg(accumulator, value)
         return self.agg(value, accumulator)
 
     def retract(self, accumulator: Any, value: Any) -> Any:

@@ -191,3 +191,46 @@ def test_what_compactions_have_looked_up_is_not_merged_again(
             assert sorted(repr(tuple(row.values())) for row in found) == sorted(map(repr, theirs))
         levels = session.run(f"SELECT DISTINCT level FROM {name}$files WHERE level > 0")
         assert len(levels.to_arrow()) > 1
+
+
+_BY_AGE = ("first_value", "first_non_null_value", "first_not_null_value", "last_value")
+_BY_AGE += ("last_non_null_value", "listagg", "sum", "max")
+
+
+def test_a_row_that_a_sequence_group_says_is_older_is_folded_in_as_java_does(
+    session: Session, java_paimon: JavaPaimon, warehouse: Path
+) -> None:
+    columns = ", ".join(
+        f"s{n} INT, v{n} {'STRING' if name == 'listagg' else 'INT'}"
+        for n, name in enumerate(_BY_AGE)
+    )
+    options = ", ".join(
+        f"'fields.s{n}.sequence-group' = 'v{n}', 'fields.v{n}.aggregate-function' = '{name}'"
+        for n, name in enumerate(_BY_AGE)
+    )
+    session.run(
+        f"CREATE TABLE aged (k INT NOT NULL, {columns}) TBLPROPERTIES ('primary-key' = 'k', "
+        f"'bucket' = '1', 'write-only' = 'true', 'merge-engine' = 'partial-update', {options})"
+    )
+    # Each key has its own order of ages and NULLs, over three commits.
+    ages = [(5, 3, 4), (5, 3, 2), (1, 2, 3), (3, 5, 4), (5, 5, 1), (2, 1, 3)]
+    values = [(1, None, 2), (None, 1, 2), (1, 2, None), (None, None, 3), (1, None, None)]
+    keys = [(age, value) for age in ages for value in values]
+    for commit in range(3):
+        rows = []
+        for k, (age, value) in enumerate(keys):
+            row: list[Any] = [k]
+            for name in _BY_AGE:
+                cell: Any = value[commit]
+                row += [age[commit], str(cell) if name == "listagg" and cell else cell]
+            rows.append(tuple(row))
+        java_paimon.write(warehouse, "default.aged", rows)
+    found = session.run("SELECT * FROM aged ORDER BY k").to_arrow().to_pylist()
+    expected = sorted(java_paimon.rows(warehouse, "default.aged"))
+    wrong = [
+        (keys[k], name, ours[f"v{n}"], theirs[2 + 2 * n])
+        for k, (ours, theirs) in enumerate(zip(found, expected, strict=True))
+        for n, name in enumerate(_BY_AGE)
+        if ours[f"v{n}"] != theirs[2 + 2 * n]
+    ]
+    assert wrong == []
