@@ -25,12 +25,11 @@ _ARRAY_MAX = 4096
 _Rows = npt.NDArray[np.int64]
 
 
-def deleted_rows(body: bytes, length: int) -> _Rows:
+def deleted_rows(body: bytes) -> _Rows:
     """The positions of the deleted rows, sorted.
 
     `body` has the bytes from a deletion vector's offset on: four bytes of size, the vector, four
-    bytes of checksum. `length`, the length in its metadata, is not used. Raises ValueError for a
-    damaged vector.
+    bytes of checksum. Raises ValueError for a damaged vector.
     """
     if len(body) < 8:
         raise ValueError("it is too short")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -18,9 +17,6 @@ from paimon_magics.errors import (
     UnsupportedStatementError,
 )
 from tests.session.evidence import nothing_happens
-
-if TYPE_CHECKING:
-    pass
 
 pytestmark = pytest.mark.spark
 

@@ -6,7 +6,7 @@ import datetime
 import threading
 from collections.abc import Callable
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
@@ -14,9 +14,6 @@ import pytest
 
 from paimon_magics import Session
 from paimon_magics.errors import PaimonMagicsError
-
-if TYPE_CHECKING:
-    pass
 
 pytestmark = pytest.mark.spark
 

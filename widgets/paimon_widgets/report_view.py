@@ -109,7 +109,7 @@ class ReportView(anywidget.AnyWidget):
         sheet = self._sheets[number]
         match question["ask"]:
             case "page":
-                row_filter, offset = _look(question)
+                row_filter, offset = _row_filter(question)
                 return lambda: _turned(sheet, row_filter, offset)
             case "cell":
                 text = _whole(sheet, question)
@@ -240,7 +240,7 @@ def _page(sheet: _Sheet) -> dict[str, Any]:
     }
 
 
-def _look(question: dict[str, Any]) -> tuple[RowFilter, int]:
+def _row_filter(question: dict[str, Any]) -> tuple[RowFilter, int]:
     row_filter = RowFilter(
         tuple(Order(str(one["column"]), bool(one["descending"])) for one in question["orders"]),
         tuple(

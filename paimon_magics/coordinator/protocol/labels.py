@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    pass
-
 __all__ = ["LABEL_CHARACTERS_MAX"]
 
 LABEL_CHARACTERS_MAX = 128

@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from paimon_magics.errors import (
+    UnconfirmedError,
     UnknownNameError,
     nearest,
 )
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.outcome import Outcome
-from paimon_magics.statements.statement import (
-    CreateDatabase,
-    DropDatabase,
-    TableName,
-    UseDatabase,
-)
-
-if TYPE_CHECKING:
-    pass
-
-from paimon_magics.errors import UnconfirmedError
 from paimon_magics.session.statements.answers import said
 from paimon_magics.session.statements.confirmation import (
     unconfirmed,
 )
 from paimon_magics.session.statements.handler import Handler
 from paimon_magics.session.writes.ordering import Changed
+from paimon_magics.statements.statement import (
+    CreateDatabase,
+    DropDatabase,
+    TableName,
+    UseDatabase,
+)
 
 __all__ = ["create_database_handler", "drop_database_handler", "use_handler"]
 

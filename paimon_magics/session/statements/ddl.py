@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from paimon_magics.errors import (
     PaimonMagicsError,
+    UnconfirmedError,
     UnknownNameError,
     UnsupportedStatementError,
 )
+from paimon_magics.planning.formatting import count_text
+from paimon_magics.planning.schemas.alterations import plan_alter_table
 from paimon_magics.planning.schemas.rules import check_stated
 from paimon_magics.planning.schemas.table_schema import plan_create_table
 from paimon_magics.planning.writes.inserts import check_writable
@@ -18,9 +20,24 @@ from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.queries.frames import frame_of_query
 from paimon_magics.session.queries.resolution import tell_of_two
+from paimon_magics.session.statements.answers import done, position_of
+from paimon_magics.session.statements.confirmation import (
+    SEE_PREVIEW,
+    harmed,
+    taken_away,
+)
+from paimon_magics.session.statements.handler import Handler
 from paimon_magics.session.writes.first_rows import filled
 from paimon_magics.session.writes.insert import run_insert
-from paimon_magics.session.writes.partitions import partition_specs, remove_partitions
+from paimon_magics.session.writes.ordering import Changed
+from paimon_magics.session.writes.partitions import (
+    PartitionSpec,
+    matches,
+    partition_specs,
+    partition_texts,
+    remove_partitions,
+)
+from paimon_magics.session.writes.replaced import Replaced
 from paimon_magics.session.writes.type_changes import harm_told
 from paimon_magics.spark.queries import known_to_spark
 from paimon_magics.spark.types import columns_of
@@ -31,32 +48,11 @@ from paimon_magics.statements.statement import (
     TableName,
 )
 from paimon_magics.statements.table_changes import AlterTable, DropPartitions, RenameTable
+from paimon_magics.tables.commits.replaced_partitions import sizes_of_replaced
 from paimon_magics.tables.manifests.partitions import (
     list_partitions,
 )
 from paimon_magics.tables.table import Table
-
-if TYPE_CHECKING:
-    pass
-
-from paimon_magics.errors import UnconfirmedError
-from paimon_magics.planning.formatting import count_text
-from paimon_magics.planning.schemas.alterations import plan_alter_table
-from paimon_magics.session.statements.answers import done, position_of
-from paimon_magics.session.statements.confirmation import (
-    SEE_PREVIEW,
-    harmed,
-    taken_away,
-)
-from paimon_magics.session.statements.handler import Handler
-from paimon_magics.session.writes.ordering import Changed
-from paimon_magics.session.writes.partitions import (
-    PartitionSpec,
-    matches,
-    partition_texts,
-)
-from paimon_magics.session.writes.replaced import Replaced
-from paimon_magics.tables.commits.replaced_partitions import sizes_of_replaced
 
 __all__ = ["alter_table_handler", "create_table_handler", "drop_table_handler"]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.reads.predicate_texts import condition_text
@@ -30,10 +29,6 @@ from paimon_magics.tables.snapshots.targets import (
 )
 from paimon_magics.tables.splits.file_pruning import PruningStep
 from paimon_magics.tables.system_tables.registry import is_metadata
-
-if TYPE_CHECKING:
-    pass
-
 
 __all__ = ["TableRead", "query_lines", "table_reads"]
 

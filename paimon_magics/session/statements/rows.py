@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
+from paimon_magics.errors import UnconfirmedError
 from paimon_magics.planning.commits.requests import (
     Append,
     Change,
@@ -13,24 +13,18 @@ from paimon_magics.planning.commits.requests import (
 )
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.session.connection import Connection
-from paimon_magics.session.writes.prepare import PreparedInsert, distribution, prepare_insert
-from paimon_magics.statements.statement import (
-    Insert,
-    TruncateTable,
-)
-
-if TYPE_CHECKING:
-    pass
-
-
-from paimon_magics.errors import UnconfirmedError
 from paimon_magics.session.statements.confirmation import SEE_PREVIEW, taken_away
 from paimon_magics.session.statements.handler import Handler
 from paimon_magics.session.statements.read_plans import query_lines
 from paimon_magics.session.writes.ordering import NOTHING_CHANGED, Changed
 from paimon_magics.session.writes.partitions import PartitionSpec, remove_partitions, truncate_specs
+from paimon_magics.session.writes.prepare import PreparedInsert, distribution, prepare_insert
 from paimon_magics.session.writes.replaced import Replaced, replaced_by_insert
 from paimon_magics.session.writes.small_inserts import run_insert_statement
+from paimon_magics.statements.statement import (
+    Insert,
+    TruncateTable,
+)
 from paimon_magics.statements.subjects import subject_of
 from paimon_magics.tables.commits.replaced_partitions import sizes_of_replaced
 from paimon_magics.tables.table import Table

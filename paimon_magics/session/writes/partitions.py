@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from paimon_magics.errors import (
     PaimonMagicsError,
@@ -30,9 +29,6 @@ from paimon_magics.statements.queries.query_text import bind_parameters
 from paimon_magics.statements.statement import PartitionItem, TruncateTable
 from paimon_magics.tables.manifests.partitions import partition_value_text
 from paimon_magics.tables.table import Table
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = [
     "PartitionSpec",

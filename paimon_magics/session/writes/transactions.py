@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
 
 from paimon_magics.errors import (
     PaimonMagicsError,
@@ -20,9 +19,6 @@ from paimon_magics.session.provenance import engine_name
 from paimon_magics.session.writes.reruns import Attempts
 from paimon_magics.spark.progress import doing
 from paimon_magics.statements.statement import TableName
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["begun", "committed"]
 

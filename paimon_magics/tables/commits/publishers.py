@@ -5,7 +5,7 @@ The caller has synced all files that the snapshot names to disk before (`stores.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from pypaimon.common.json_util import JSON
 
@@ -16,9 +16,6 @@ from paimon_magics.tables.snapshots.latest import write_hint
 from paimon_magics.tables.stores.paths import local_path
 from paimon_magics.tables.stores.store import Publish
 from paimon_magics.tables.table import Table, publishes_itself
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = [
     "Publisher",
@@ -54,7 +51,6 @@ class _FilePublisher:
         created = self._create(local_path(path) or path, content)
         if created:
             reach("publish.linked")
-        if created:
             write_hint(self._store, manager.latest_file, snapshot.id)
         return created
 

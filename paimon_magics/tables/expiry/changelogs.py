@@ -13,7 +13,7 @@ from typing import Any
 from paimon_magics.faults import reach
 from paimon_magics.planning.commits.expiry import NO_FLOOR, ExpiryRules, changelogs_end
 from paimon_magics.tables.expiry.expired_files import ExpiredFiles
-from paimon_magics.tables.expiry.protected_files import KeptFiles
+from paimon_magics.tables.expiry.protected_files import ProtectedFiles
 from paimon_magics.tables.snapshots.changelogs import changelog_folder, read_changelog
 from paimon_magics.tables.snapshots.latest import latest_snapshot, read_snapshot, write_hint
 from paimon_magics.tables.table import Table
@@ -35,7 +35,7 @@ def keep_changelog(table: Table, snapshot: Any) -> None:
 
 
 def expire_changelogs(
-    table: Table, rules: ExpiryRules, kept: KeptFiles, earliest_snapshot: int, now_ms: int
+    table: Table, rules: ExpiryRules, kept: ProtectedFiles, earliest_snapshot: int, now_ms: int
 ) -> int:
     """Remove the changelogs that need not be kept any longer, with their files; return how many.
 
@@ -66,7 +66,9 @@ def expire_changelogs(
     return _remove(table, rules, kept, range(begin, end), names)
 
 
-def _remove(table: Table, rules: ExpiryRules, kept: KeptFiles, ids: range, names: set[str]) -> int:
+def _remove(
+    table: Table, rules: ExpiryRules, kept: ProtectedFiles, ids: range, names: set[str]
+) -> int:
     read = (read_changelog(table, changelog_id) for changelog_id in ids)
     expired = [changelog for changelog in read if changelog is not None]
     files = ExpiredFiles(table, rules, kept)

@@ -24,7 +24,7 @@ from paimon_magics.faults import reach
 from paimon_magics.planning.commits.expiry import NO_FLOOR, ExpiryRules, snapshots_end
 from paimon_magics.tables.expiry.changelogs import expire_changelogs, keep_changelog
 from paimon_magics.tables.expiry.expired_files import ExpiredFiles
-from paimon_magics.tables.expiry.protected_files import KeptFiles
+from paimon_magics.tables.expiry.protected_files import ProtectedFiles
 from paimon_magics.tables.snapshots.latest import (
     earliest_snapshot_id,
     latest_snapshot,
@@ -49,7 +49,7 @@ class Expiry:
     begin: int
     end: int
     snapshots: Sequence[Any]
-    kept: KeptFiles
+    kept: ProtectedFiles
 
 
 def can_expire(table: Table) -> bool:
@@ -88,14 +88,14 @@ def decide(table: Table, rules: ExpiryRules, floor: int, now_ms: int) -> Expiry 
     if begin < end:
         read = (read_snapshot(paimon, snapshot_id) for snapshot_id in range(begin, end + 1))
         snapshots = [snapshot for snapshot in read if snapshot is not None]
-        kept = KeptFiles(table)
+        kept = ProtectedFiles(table)
         table.store.write(hint, str(end).encode())
         reach("expiry.decided")
         return Expiry(table, rules, now_ms, begin, end, snapshots, kept)
     if table.store.read(hint) is None:  # so that the folder need not be listed again
         write_hint(table.store, hint, end)
     if rules.keeps_changelogs:
-        return Expiry(table, rules, now_ms, begin, end, (), KeptFiles(table))
+        return Expiry(table, rules, now_ms, begin, end, (), ProtectedFiles(table))
     return None
 
 

@@ -16,7 +16,7 @@ from pypaimon.manifest.manifest_list_manager import ManifestListManager
 from pypaimon.utils.file_store_path_factory import canonical_data_file_path
 
 from paimon_magics.planning.commits.expiry import ExpiryRules
-from paimon_magics.tables.expiry.protected_files import DataFile, KeptFiles, data_file
+from paimon_magics.tables.expiry.protected_files import DataFile, ProtectedFiles, data_file
 from paimon_magics.tables.manifests.file_kinds import ADD, DELETE
 from paimon_magics.tables.manifests.names import manifest_folder
 from paimon_magics.tables.stores.paths import local_path
@@ -30,7 +30,7 @@ _APPENDED = 0  # Paimon's FileSource
 class ExpiredFiles:
     """The files of one run of expiry; paths are as pypaimon writes them."""
 
-    def __init__(self, table: Table, rules: ExpiryRules, kept: KeptFiles) -> None:
+    def __init__(self, table: Table, rules: ExpiryRules, kept: ProtectedFiles) -> None:
         self.rules = rules
         self._table = table
         self._paimon = table.paimon

@@ -16,7 +16,7 @@ from pypaimon.manifest.manifest_list_manager import ManifestListManager
 from paimon_magics.planning.commits.expiry import NO_FLOOR
 from paimon_magics.planning.commits.publications import Publication
 from paimon_magics.tables.catalog.catalog import Catalog
-from paimon_magics.tables.expiry.protected_files import KeptFiles
+from paimon_magics.tables.expiry.protected_files import ProtectedFiles
 from paimon_magics.tables.manifests.names import manifest_folder, remove_metadata, token_of
 from paimon_magics.tables.snapshots.changelogs import kept_changelogs
 from paimon_magics.tables.snapshots.latest import usable_snapshots
@@ -46,7 +46,7 @@ def remove_overwritten(catalog: Catalog, p: Publication, runs: int) -> int:
         lists = []
     chain = usable_snapshots(table.paimon, table.store)
     changelogs = kept_changelogs(table)
-    kept = KeptFiles(table)
+    kept = ProtectedFiles(table)
     manager = ManifestListManager(table.paimon)
     keep = kept.metadata(0, NO_FLOOR, chain, changelogs)
     leading = [*chain, *changelogs, *kept.tags, *kept.beside]

@@ -22,7 +22,7 @@ from paimon_magics.tables.manifests.file_kinds import ADD
 from paimon_magics.tables.snapshots.latest import usable_snapshots
 from paimon_magics.tables.table import Table
 
-__all__ = ["DataFile", "KeptFiles", "data_file", "snapshot_of_tag"]
+__all__ = ["DataFile", "ProtectedFiles", "data_file", "snapshot_of_tag"]
 
 DataFile = tuple[tuple[Any, ...], int, str]
 """A data file by its partition's values, its bucket and its name."""
@@ -35,7 +35,7 @@ def data_file(entry: Any) -> DataFile:
     return tuple(entry.partition.values), entry.bucket, entry.file.file_name
 
 
-class KeptFiles:
+class ProtectedFiles:
     """The files that the tags and the other branches of a table or branch keep.
 
     Tags and branches are those at the time when this is made; later ones can only be of snapshots

@@ -17,7 +17,7 @@ from typing import Any
 from paimon_magics.planning.commits.expiry import NO_FLOOR, ExpiryRules
 from paimon_magics.tables.expiry.expire_snapshots import can_expire
 from paimon_magics.tables.expiry.expired_files import ExpiredFiles
-from paimon_magics.tables.expiry.protected_files import KeptFiles, snapshot_of_tag
+from paimon_magics.tables.expiry.protected_files import ProtectedFiles, snapshot_of_tag
 from paimon_magics.tables.snapshots.latest import (
     earliest_snapshot_id,
     latest_snapshot,
@@ -57,7 +57,7 @@ def _remove_files(table: Table, rules: ExpiryRules, tagged: Any) -> None:
     latest, earliest = latest_snapshot(paimon), earliest_snapshot_id(paimon, table.store)
     if latest is None or earliest is None or tagged.id >= earliest:
         return  # the snapshot is still there: expiry removes it
-    kept = KeptFiles(table)
+    kept = ProtectedFiles(table)
     if any(tag.id == tagged.id for tag in kept.tags):
         return
     chain = usable_snapshots(paimon, table.store)

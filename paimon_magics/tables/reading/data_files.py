@@ -133,7 +133,7 @@ class FileReader:
         length = deletions.length + _LENGTHS_AND_CHECKSUM_BYTES
         try:
             body = self.access.read(deletions.path, deletions.offset, length)
-            return deleted_rows(body, deletions.length)
+            return deleted_rows(body)
         except (OSError, ValueError) as error:
             raise damaged(f"The deletion vector in {deletions.path}", error) from error
 

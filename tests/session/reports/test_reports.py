@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -20,9 +20,6 @@ from paimon_magics.planning.reads.row_filters import Order, RowFilter
 from paimon_magics.session.reports.paging import rows_of
 from paimon_magics.session.reports.profile import Effort
 from paimon_magics.session.reports.report import Report
-
-if TYPE_CHECKING:
-    pass
 
 pytestmark = pytest.mark.spark
 
