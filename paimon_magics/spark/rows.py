@@ -18,8 +18,12 @@ def frame_of_rows(spark: SparkSession, rows: pa.Table) -> DataFrame:
     session has (`createDataFrame` alone would make instants of them)."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    if not rows.num_rows:
-        rows = rows.schema.empty_table()  # PySpark can't take a column without any chunk
+    # PySpark can't take a column without any chunk, and it loses the rows that follow an empty one.
+    filled = [batch for batch in rows.to_batches() if batch.num_rows]
+    if filled:
+        rows = type(rows).from_batches(filled, rows.schema)
+    elif not rows.num_rows:
+        rows = rows.schema.empty_table()
     return spark.createDataFrame(
         rows, schema=from_arrow_schema(rows.schema, prefer_timestamp_ntz=True)
     )

@@ -1,4 +1,7 @@
-"""A real table at its real size: every flight that left New York in 2013, out and back."""
+"""A real table at its real size: every flight that left New York in 2013, out and back.
+
+In New York's time zone it is the whole year, in UTC the first two months.
+"""
 
 from __future__ import annotations
 
@@ -96,7 +99,10 @@ def expected(departures: pa.Table) -> pa.Table:
     return in_order(table.append_column("scheduled", pa.array(scheduled, pa.timestamp("us"))))
 
 
-@pytest.fixture(params=["UTC", "America/New_York"])
+MONTHS = {"UTC": 2, "America/New_York": 12}
+
+
+@pytest.fixture(params=list(MONTHS))
 def zone(request: pytest.FixtureRequest, session: Session) -> Iterator[str]:
     """The Spark session's time zone, which must not show in what is stored."""
     before = session.spark.conf.get("spark.sql.session.timeZone")
@@ -133,19 +139,24 @@ def test_every_flight_is_read_as_it_was_written(
     java_paimon: JavaPaimon,
     warehouse: Path,
 ) -> None:
+    months = MONTHS[zone]
+    # Spark's createDataFrame loses the batches that follow an empty one: none is left.
+    departures = departures.filter(pc.field("month") <= months).combine_chunks()
+    expected = expected.filter(pc.field("month") <= months)
     session.run(CREATE)
     session.spark.createDataFrame(departures).createOrReplaceTempView("departures")
     try:
         outcome = session.run(INSERT)
     finally:
         session.spark.catalog.dropTempView("departures")
-    assert outcome.rows_written == FLIGHTS
+    assert outcome.rows_written == departures.num_rows
+    assert (departures.num_rows == FLIGHTS) == (months == 12)
 
     assert_same(session.run("SELECT * FROM flights").to_arrow(), expected)
 
     builder = session.catalog.load(TableName("flights", "default")).paimon.new_read_builder()
     splits = builder.new_scan().plan().splits()
-    assert len({tuple(split.partition.values) for split in splits}) == 12
+    assert len({tuple(split.partition.values) for split in splits}) == months
     assert_same(builder.new_read().to_arrow(splits), expected)
 
     if zone != "UTC":

@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from paimon_magics import Session
@@ -65,6 +66,14 @@ def test_every_kind_of_frame_is_written_by_name(
     outcome = session.write(make(session), f"default.{table}")
     assert (outcome.rows_written, outcome.snapshot_id) == (2, 1)
     assert stored(session) == EXPECTED
+
+
+def test_rows_after_an_empty_chunk_are_written(session: Session, table: str) -> None:
+    chunks = pa.concat_tables(pa.table({"k": range(n, n + 3)}) for n in (0, 3, 6))
+    filtered = chunks.filter((pc.field("k") < 2) | (pc.field("k") > 6))
+    assert [len(chunk) for chunk in filtered["k"].chunks] == [2, 0, 2]
+    assert session.write(filtered, table).rows_written == 4
+    assert rows(session, "SELECT k FROM `odd name` ORDER BY k") == [(0,), (1,), (7,), (8,)]
 
 
 def test_an_overwrite_replaces_all_and_a_dynamic_one_what_receives_rows(
