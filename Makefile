@@ -20,7 +20,7 @@ LAB_ARGS ?=
 # Where `make lab` keeps the copies of the notebooks that one works on. Ignored by git.
 LAB_FOLDER ?= my-notebooks
 # How many processes `make test` spreads the tests over; each has a Spark of its own (2 GB).
-WORKERS ?= 2
+WORKERS ?= 3
 
 .PHONY: help
 help:  ## list the targets
@@ -103,8 +103,13 @@ check: $(STAMP)  ## style, types and the ladder of imports: seconds
 # Processes take whole files, in the order of tests/durations.json: the dearest first.
 SPREAD := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
+# What the tests' JVMs map in place of loading it: tests/backends/jvm.py says how it is made.
+CLASSES := build/spark-classes.jsa
+$(CLASSES): $(STAMP) tests/backends/jvm.py
+	@$(BIN)/python -m tests.backends.jvm
+
 .PHONY: test
-test: check  ## check, then every test and every notebook
+test: check $(CLASSES)  ## check, then every test and every notebook
 	@$(BIN)/python -m pytest $(SPREAD) --slowest-files=10 \
 	  --nbval --nbval-current-env --nbval-cell-timeout=600 \
 	  $(if $(NBVAL_CFG),--nbval-sanitize-with $(NBVAL_CFG)) $(wildcard tests notebooks) $(PYTEST_ARGS)

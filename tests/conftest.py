@@ -219,6 +219,8 @@ def module_session(spark: SparkSession, module_warehouse: Path) -> Iterator[paim
 
 
 def _drop_views(spark: SparkSession) -> None:
-    for table in spark.catalog.listTables():
-        if table.isTemporary:
-            spark.catalog.dropTempView(table.name)
+    # `spark.catalog.listTables()` would take a tenth of a second of CPU time after each test.
+    catalog = spark._jsparkSession.sessionState().catalog()  # type: ignore[attr-defined]
+    views = catalog.listLocalTempViews("*")
+    for name in [views.apply(position).table() for position in range(views.size())]:
+        spark.catalog.dropTempView(name)
