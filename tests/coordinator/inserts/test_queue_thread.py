@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from paimon_magics.coordinator.inserts.log.database import DatabaseLog
-from paimon_magics.coordinator.inserts.log.interface import Remembered
+from paimon_magics.coordinator.inserts.log.interface import LogTable, Remembered
 from paimon_magics.coordinator.inserts.queue.values import Accepted, Mode
 from paimon_magics.coordinator.store.database import StoreLostError, StoreUnavailableError
 from paimon_magics.coordinator.store.sqlite import SqliteDatabase
@@ -20,6 +22,12 @@ class Troubled(DatabaseLog):
     """A log that does not answer for a moment, or never again, when it is asked for a label."""
 
     trouble: Exception | None = None
+    is_held = threading.Event()
+    is_held.set()
+
+    def tables(self) -> list[LogTable]:
+        self.is_held.wait(30)
+        return super().tables()
 
     def remembered(self, location: str, keys: Sequence[str]) -> dict[str, Remembered]:
         if self.trouble is not None:
@@ -50,3 +58,21 @@ def test_and_when_the_log_is_lost_at_that_moment(kept: Kept) -> None:
         kept.insert(1, "one")
     assert kept.group.problem
     kept.end()
+
+
+def test_rows_of_before_the_restart_are_known_although_the_log_is_not_read_yet(kept: Kept) -> None:
+    kept.insert(1)
+    kept.end()
+    Troubled.is_held.clear()
+    try:
+        kept.start()
+        table_info = kept.group.known_tables.load("default", "t")
+        with ThreadPoolExecutor() as pool:
+            asked = pool.submit(kept.group.buffered, table_info)
+            with pytest.raises(TimeoutError):
+                asked.result(0.2)
+            Troubled.is_held.set()
+            assert asked.result(30).acknowledged == 1
+    finally:
+        Troubled.is_held.set()
+        kept.end()

@@ -220,7 +220,9 @@ class GroupCommit:
         self._thread.put(insert)
 
     def queue_of(self, table_info: TableInfo) -> TableQueue | None:
-        """The table's queue; None if nothing was ever inserted. May wait for the queues' thread."""
+        """The table's queue; None if nothing was ever inserted. May wait for the queues' thread,
+        which reads the log first."""
+        self._thread.ready.wait()
         if table_info.identity not in self.tables:
             if all(one.moving != table_info.name for one in list(self.tables.values())):
                 return None

@@ -62,7 +62,7 @@ class QueueThread:
         self.failure: BaseException | None = None
         self.deposed: DeposedError | None = None
         self.stopping = False
-        self.ready = threading.Event()
+        self.ready = threading.Event()  # set when the log has been read, or can't be
         self._inbox: queues.SimpleQueue[Item | None] = queues.SimpleQueue()
         self._taken: list[Item] = []
         self._thread = threading.Thread(target=self._run, name="group-commit", daemon=True)
