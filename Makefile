@@ -4,6 +4,8 @@
 .SUFFIXES:
 MAKEFLAGS += --no-builtin-rules
 SHELL := /bin/sh
+# Images for containers often set it. The tests start hundreds of Pythons, which would all compile.
+unexport PYTHONDONTWRITEBYTECODE
 
 # The interpreter that the environment is made with: PYTHON=… chooses, otherwise the first of
 # these that runs, is a Python from 3.11 to 3.13, and can make virtual environments.
