@@ -84,8 +84,8 @@ _OTHER_KEYWORDS = {
 _RENDERER = "_render_traceback_"
 _STOPPED = "KeyboardInterrupt: the call was stopped, and its Spark jobs with it."
 _STATEMENT_STOPPED = (
-    "A statement that ran left nothing behind unless it was committed already; "
-    "session.history(TABLE) shows what was."
+    "A statement that was not committed yet left nothing behind; "
+    "session.history(TABLE) shows the commits."
 )
 _INSERT_STOPPED = (
     "Rows that were sent may have been acknowledged. With a label it is safe to insert them again: "
@@ -97,7 +97,7 @@ _WHEN_STOPPED = {
     "write": _STATEMENT_STOPPED,
     "insert": _INSERT_STOPPED,
     "insert_async": _INSERT_STOPPED,
-    "flush": "What was acknowledged is loaded all the same.",
+    "flush": "Acknowledged rows are loaded all the same.",
 }
 _NOT_THE_USERS = ("IPython", "ipykernel", "asyncio", "paimon_magics", "traitlets")
 _PLACES_MAX = 4
@@ -142,7 +142,7 @@ def knows_other_words(words: Mapping[str, str]) -> Callable[[Decorated], Decorat
                 return object.__getattribute__(self, name)  # the error of the member itself
             public = [one for one in dir(kind) if not one.startswith("_")]
             meant = f"Use {words[name]}." if name in words else likely_meant(name, public)
-            meant = meant or f"dir({kind.__name__}) lists what there is."
+            meant = meant or f"dir({kind.__name__}) lists its members."
             try:
                 raise AttributeError(f"{value_text(self, begins=True)} has no `{name}`. {meant}")
             except AttributeError as error:

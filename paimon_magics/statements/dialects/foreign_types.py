@@ -12,8 +12,8 @@ _INSTANT = "TIMESTAMP, which is an instant"
 _TEXT = "STRING"
 _NUMBER = "DECIMAL(p, s) for exact numbers, or BIGINT or DOUBLE"
 _COUNTED = (
-    "BIGINT; Paimon numbers no rows by itself: give the numbers in the INSERT, or use uuid() in a "
-    "STRING column"
+    "BIGINT; Paimon does not number rows by itself: give the numbers in the INSERT, or use "
+    "uuid() in a STRING column"
 )
 _WRITE: dict[str, str] = {
     # MySQL, MariaDB

@@ -30,12 +30,12 @@ _UPSERT = (
     "With 'merge-engine' = 'first-row' the first row stays."
 )
 _VALUE = (
-    "Write `:{name}`, which is the value of the variable of that name, or of "
+    "Write `:{name}`. Its value is that of the notebook's variable `{name}`, or comes from "
     "session.run(…, parameters={{'{name}': …}}). Names of tables and columns can't be bound."
 )
 _TABLE = (
-    "A table's name is no value and can't be bound: write it. In Python, session.table(name) takes "
-    'it from a variable, and so does session.run(f"SELECT … FROM {{{name}}}").'
+    "A table's name can't be bound: write the name itself. In Python, a variable can hold it: "
+    'session.table(name), or session.run(f"SELECT … FROM {{{name}}}").'
 )
 _PYTHON = "A cell that begins with %%paimon holds SQL alone: put Python into a cell of its own."
 _SHELL = "A cell that begins with %%paimon holds SQL alone: put it into a cell of its own."
@@ -43,7 +43,7 @@ _NUMBERED = "Leave {0} out, and give the numbers in the INSERT, or use uuid() in
 _VALUE_OF_X = "Put the value into a variable, say x, and write `:x`."
 _AS_OF = "Write VERSION AS OF 3, or TIMESTAMP AS OF '2026-01-31'."
 _JSON = "Write get_json_object(column, '$.key')."
-_COMMITS = "Each statement is committed by itself, whole or not at all: leave `{0}` out."
+_COMMITS = "Each statement is committed atomically by itself: leave `{0}` out."
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,41 +66,41 @@ IDIOMS: tuple[Idiom, ...] = (
     Idiom("^ <name> . <name> (", "This is Python, not SQL.", _PYTHON),
     Idiom("^ PIP|CONDA|LS|CD <name>", "This is a command of a shell, not SQL.", _SHELL),
     Idiom("^ !|?", "This is a command of the notebook, not SQL.", _SHELL),
-    Idiom("^ % % <word>", "A cell has one magic: `%%{2}` stands below another.", "Remove one of the two lines."),
+    Idiom("^ % % <word>", "A cell can have one cell magic only: `%%{2}` is below another one.", "Remove one of the two lines."),
     Idiom("^ % <word>", "This is a command of the notebook, not SQL.", _SHELL),
-    Idiom("^ HELP|TABLES|HISTORY|LAYOUT|HEALTH|SNAPSHOTS|CONFIG|CONNECT|VERSION", "`{0}` is no statement.", "In a cell of its own, `%paimon help` lists verbs and statements."),
+    Idiom("^ HELP|TABLES|HISTORY|LAYOUT|HEALTH|SNAPSHOTS|CONFIG|CONNECT|VERSION", "`{0}` is not a statement.", "In a cell of its own, `%paimon help` lists verbs and statements."),
     Idiom("^ \\ D <name>", "`\\d` is psql's.", "Write DESCRIBE {2}."),
     Idiom("^ \\", "Commands with `\\` are psql's.", "SHOW TABLES lists tables, DESCRIBE t shows one, SHOW DATABASES lists databases."),
     Idiom("^ . <word>", "Commands with `.` are SQLite's.", "SHOW TABLES lists tables, DESCRIBE t shows one."),
-    Idiom("^ QUIT|EXIT|GO", "`{0}` is no statement.", "Leave it out."),
-    Idiom("^ EXEC|EXECUTE <name>", "There are no stored procedures of one's own.", "CALL sys.… calls Paimon's: %paimon help call."),
+    Idiom("^ QUIT|EXIT|GO", "`{0}` is not a statement.", "Leave it out."),
+    Idiom("^ EXEC|EXECUTE <name>", "Only Paimon's own procedures can be run.", "Write CALL sys.…; `%paimon help call` shows the procedures."),
     Idiom("^ PRAGMA", "PRAGMA is SQLite's and DuckDB's.", "DESCRIBE t shows a table's columns, SET key = value changes a setting of Spark."),
     Idiom("^ ATTACH|DETACH", "A session is connected to one warehouse.", "%paimon connect warehouse=… connects to another one."),
     Idiom("^ BEGIN|COMMIT|ROLLBACK|START|SAVEPOINT", "There are no transactions of several statements.", _COMMITS),
     Idiom("^ UPSERT INTO <name>", "There is no UPSERT.", "INSERT INTO {2} replaces the rows of the same key, if the table has a primary key."),
     Idiom("^ RENAME TABLE <name> TO <name>", "RENAME TABLE is MySQL's.", "Write ALTER TABLE {2} RENAME TO {4}."),
     Idiom("^ SHOW INDEX|INDEXES|KEYS", "Tables have no indexes to list.", "SHOW CREATE TABLE t shows the primary key and the options."),
-    Idiom("^ IF|WHILE|CASE|LOOP", "There are no statements that branch.", "Put the condition into a WHERE, or into Python around session.run."),
+    Idiom("^ IF|WHILE|CASE|LOOP", "`{0}` is not offered: there are no control-flow statements.", "Put the condition into a WHERE clause, or into Python code around session.run."),
     Idiom("^ BULK INSERT <name> FROM <string>", "BULK INSERT is SQL Server's.", "Write INSERT INTO {2} SELECT * FROM csv.`path`."),
     Idiom("^ USE CATALOG|WAREHOUSE|ROLE", "A session has one catalog: its warehouse's.", "USE names a database of it; %paimon connect warehouse=… connects to another warehouse."),
-    Idiom("^ CREATE USER|ROLE", "Users are not made here.", "Who may do what is decided by the coordinator: docs/coordinator.md."),
+    Idiom("^ CREATE USER|ROLE", "CREATE {1} is not offered.", "Access is configured at the coordinator: see docs/coordinator.md."),
     # ---- variables, as other magics and tools write them
-    Idiom("FROM|JOIN|INTO|TABLE|OVERWRITE|UPDATE { { <word> } }", "`{{{{{3}}}}}` puts no text in here.", _TABLE),
-    Idiom("FROM|JOIN|INTO|TABLE|OVERWRITE|UPDATE { <word> }", "`{{{2}}}` puts no text in here.", _TABLE),
-    Idiom("FROM|JOIN|INTO|TABLE|OVERWRITE|UPDATE $ { <word> }", "`${{{3}}}` puts no text in here.", _TABLE),
+    Idiom("FROM|JOIN|INTO|TABLE|OVERWRITE|UPDATE { { <word> } }", "`{{{{{3}}}}}` is not replaced by a name here.", _TABLE),
+    Idiom("FROM|JOIN|INTO|TABLE|OVERWRITE|UPDATE { <word> }", "`{{{2}}}` is not replaced by a name here.", _TABLE),
+    Idiom("FROM|JOIN|INTO|TABLE|OVERWRITE|UPDATE $ { <word> }", "`${{{3}}}` is not replaced by a name here.", _TABLE),
     Idiom("FROM|JOIN|INTO|TABLE|OVERWRITE|UPDATE $|@|: <word>", "`{1}{2}` can't be a table.", _TABLE),
-    Idiom("FROM|JOIN <word> @ <any>", "`{1}@{3}` is not read here.", "Write {1} VERSION AS OF 3, or {1} TIMESTAMP AS OF '2026-01-31'."),
-    Idiom("{ { <word> } }", "`{{{{{2}}}}}` puts no value in here.", _VALUE),
-    Idiom("$ { <word> }", "`${{{2}}}` puts no value in here.", _VALUE),
-    Idiom("{ <word> }", "`{{{1}}}` puts no value in here.", _VALUE),
-    Idiom("{ { <any>", "`{{{{…}}}}` puts no value in here.", _VALUE_OF_X),
-    Idiom("{ <any>", "`{{…}}` puts no value in here.", _VALUE_OF_X),
-    Idiom("% ( <word> ) S", "`%({2})s` puts no value in here.", _VALUE.replace("{name}", "{2}")),
-    Idiom("! % S", "`%s` puts no value in here.", "Bind parameters have names here: write `:name`."),
-    Idiom("! % <word>", "`%{1}` puts no value in here.", _VALUE),
+    Idiom("FROM|JOIN <word> @ <any>", "`{1}@{3}` is not offered for time travel.", "Write {1} VERSION AS OF 3, or {1} TIMESTAMP AS OF '2026-01-31'."),
+    Idiom("{ { <word> } }", "`{{{{{2}}}}}` is not replaced by a value here.", _VALUE),
+    Idiom("$ { <word> }", "`${{{2}}}` is not replaced by a value here.", _VALUE),
+    Idiom("{ <word> }", "`{{{1}}}` is not replaced by a value here.", _VALUE),
+    Idiom("{ { <any>", "`{{{{…}}}}` is not replaced by a value here.", _VALUE_OF_X),
+    Idiom("{ <any>", "`{{…}}` is not replaced by a value here.", _VALUE_OF_X),
+    Idiom("% ( <word> ) S", "`%({2})s` is not replaced by a value here.", _VALUE.replace("{name}", "{2}")),
+    Idiom("! % S", "`%s` is not replaced by a value here.", "Bind parameters have names here: write `:name`."),
+    Idiom("! % <word>", "`%{1}` is not replaced by a value here.", _VALUE),
     Idiom("DECLARE|SET @ <word>", "There are no variables with `@`.", "Give a variable of the notebook its value, and write `:{2}` in the statement."),
-    Idiom("FROM|JOIN <name> $ <word>", "A system table's name stands in one pair of back-quotes, or in none.", "Write `t${3}`, in back-quotes."),
-    Idiom("$|@ <word>", "`{0}{1}` puts no value in here.", _VALUE),
+    Idiom("FROM|JOIN <name> $ <word>", "A system table's name must be in one pair of back-quotes, or in none.", "Write `t${3}`, in back-quotes."),
+    Idiom("$|@ <word>", "`{0}{1}` is not replaced by a value here.", _VALUE),
     # ---- queries
     Idiom("LIMIT <number> , <number>", "`LIMIT {1}, {3}` is MySQL's.", "Write LIMIT {3} OFFSET {1}."),
     Idiom("SELECT TOP <number>", "TOP is SQL Server's.", "Write LIMIT {2} at the end of the query."),
@@ -108,39 +108,39 @@ IDIOMS: tuple[Idiom, ...] = (
     Idiom("FETCH FIRST|NEXT <number>", "FETCH … ROWS ONLY is not Spark's.", "Write LIMIT {2}."),
     Idiom("DISTINCT ON (", "DISTINCT ON is PostgreSQL's.", "Write QUALIFY row_number() OVER (PARTITION BY … ORDER BY …) = 1 at the end of the query."),
     Idiom("SAFE_CAST|TRY_CONVERT (", "{0} is not Spark's.", "Write try_cast(value AS TYPE), which is NULL where the value does not fit."),
-    Idiom("! => <any>", "`=>` is no comparison.", "Write `>=`."),
-    Idiom("= <", "`=<` is no comparison.", "Write `<=`."),
+    Idiom("! => <any>", "`=>` is not a comparison operator.", "Write `>=`."),
+    Idiom("= <", "`=<` is not a comparison operator.", "Write `<=`."),
     Idiom("VERSION|TIMESTAMP|SYSTEM_TIME|SYSTEM_VERSION OF", "AS is missing.", "Write {0} AS OF."),
-    Idiom("FROM|JOIN <name> AS OF VERSION|TIMESTAMP|SNAPSHOT|TAG", "These words have another order here.", _AS_OF),
+    Idiom("FROM|JOIN <name> AS OF VERSION|TIMESTAMP|SNAPSHOT|TAG", "AS OF {3} is in the wrong order.", _AS_OF),
     Idiom("FROM|JOIN <name> VERSION|SNAPSHOT <number>", "AS OF is missing.", "Write {1} VERSION AS OF {3}."),
-    Idiom("! VERSION|TIMESTAMP AS OF", "{0} AS OF stands right behind a table's name.", "Put its alias, WHERE and the rest behind it: FROM t {0} AS OF … AS a WHERE …."),
+    Idiom("! VERSION|TIMESTAMP AS OF", "{0} AS OF must come directly after a table's name.", "Put its alias, WHERE and the rest after it: FROM t {0} AS OF … AS a WHERE …."),
     Idiom("~ <string>", "`~` is PostgreSQL's.", "Write RLIKE {1}."),
     Idiom("- > >", "`->>` is PostgreSQL's and MySQL's.", _JSON),
     Idiom("-> > <any>", "`->>` is PostgreSQL's and MySQL's.", _JSON),
-    Idiom("-> <string>", "`->` is no operator here.", _JSON),
+    Idiom("-> <string>", "`->` can't extract a JSON value here.", _JSON),
     Idiom("IS <number>", "IS takes NULL, TRUE, FALSE or DISTINCT FROM.", "Write `= {1}`."),
     Idiom("IS <string>", "IS takes NULL, TRUE, FALSE or DISTINCT FROM.", "Write `= {1}`."),
-    Idiom("LIKE|ILIKE|RLIKE %", "The pattern of {0} stands in quotes.", "Write {0} '%…%'."),
+    Idiom("LIKE|ILIKE|RLIKE %", "The pattern of {0} must be in quotes.", "Write {0} '%…%'."),
     Idiom("BETWEEN <any> TO", "BETWEEN takes AND.", "Write BETWEEN {1} AND …."),
     Idiom("* EXCLUDE (", "EXCLUDE is Snowflake's and DuckDB's.", "Write * EXCEPT (column)."),
-    Idiom("* REPLACE (", "* REPLACE is BigQuery's and DuckDB's.", "Write * EXCEPT (column), and the new value beside it."),
-    Idiom("ARRAY [", "Arrays are written with brackets.", "Write array(1, 2); explode(array(1, 2)) makes rows of one."),
+    Idiom("* REPLACE (", "* REPLACE is BigQuery's and DuckDB's.", "Write * EXCEPT (column), and add the new value as a column."),
+    Idiom("ARRAY [", "ARRAY[…] is PostgreSQL's and BigQuery's.", "Write array(1, 2); explode(array(1, 2)) makes a row of each element."),
     Idiom("SAMPLE <number>", "SAMPLE is Snowflake's.", "Write TABLESAMPLE ({1} PERCENT) or TABLESAMPLE ({1} ROWS)."),
-    Idiom("OVER PARTITION|ORDER", "The window stands in brackets.", "Write OVER (PARTITION BY … ORDER BY …)."),
+    Idiom("OVER PARTITION|ORDER", "The window must be in brackets.", "Write OVER (PARTITION BY … ORDER BY …)."),
     Idiom("+|- <number> DAY|DAYS|HOUR|HOURS|MINUTE|MINUTES|SECOND|SECONDS|WEEK|WEEKS|MONTH|MONTHS|YEAR|YEARS", "INTERVAL is missing.", "Write {0} INTERVAL {1} {2}."),
-    Idiom("^ SET <string> =", "A setting's name stands without quotes.", "Write SET key = value."),
+    Idiom("^ SET <string> =", "A setting's name must not be in quotes.", "Write SET key = value."),
     Idiom("& &", "`&&` is not SQL.", "Write AND, and OR for `||`, which joins texts."),
     Idiom("<name> AT|BEFORE (", "`{1} (…)` is Snowflake's.", "Write {0} TIMESTAMP AS OF '2026-01-31 12:00:00' or {0} VERSION AS OF 3."),
     Idiom("IN <string>", "IN takes a list.", "Write IN ({1})."),
     Idiom("TABLESAMPLE <number>", "TABLESAMPLE takes brackets.", "Write TABLESAMPLE ({1} PERCENT) or TABLESAMPLE ({1} ROWS)."),
-    Idiom("FROM|JOIN|INTO|TABLE|UPDATE <string>", "{1} is a text, and no table.", "Names stand in back-quotes: `orders`. Files are read as csv.`path` or parquet.`path`."),
+    Idiom("FROM|JOIN|INTO|TABLE|UPDATE <string>", "{1} is a string, not a table.", "Put a name in back-quotes: `orders`. Files are read as csv.`path` or parquet.`path`."),
     Idiom("SELECT|FROM|JOIN|,|BY|WHERE|ON|AND|OR|= [ <name> ]", "Names in square brackets are SQL Server's.", "Write {2}, or `{2}` in back-quotes."),
-    Idiom("FROM|JOIN|INTO|TABLE|OVERWRITE|UPDATE <name> - <word>", "A name with `-` stands in back-quotes.", "Write `{1}-{3}`, in back-quotes."),
+    Idiom("FROM|JOIN|INTO|TABLE|OVERWRITE|UPDATE <name> - <word>", "A name with `-` must be in back-quotes.", "Write `{1}-{3}`, in back-quotes."),
     Idiom("IF EXIST", "EXISTS is misspelt.", "Write IF EXISTS."),
     Idiom("IF NOT EXIST", "EXISTS is misspelt.", "Write IF NOT EXISTS."),
     # ---- INSERT
     Idiom("! VALUE (", "VALUES is misspelt.", "Write VALUES (…)."),
-    Idiom("^ INSERT OVERWRITE INTO <name>", "OVERWRITE stands in the place of INTO.", "Write INSERT OVERWRITE {3}, which replaces rows, or INSERT INTO {3}."),
+    Idiom("^ INSERT OVERWRITE INTO <name>", "OVERWRITE takes the place of INTO.", "Write INSERT OVERWRITE {3}, which replaces rows, or INSERT INTO {3}."),
     Idiom("^ INSERT ALL|FIRST", "One INSERT writes one table.", "Write a statement for each table, with `;` between them."),
     Idiom("ON CONFLICT", "ON CONFLICT is PostgreSQL's and SQLite's.", _UPSERT.replace("{rest}", " CONFLICT …")),
     Idiom("ON DUPLICATE KEY", "ON DUPLICATE KEY is MySQL's.", _UPSERT.replace("{rest}", " DUPLICATE KEY …")),
@@ -148,16 +148,16 @@ IDIOMS: tuple[Idiom, ...] = (
     Idiom("INSERT OR <name>", "INSERT OR {2} is SQLite's.", "Write INSERT INTO, which replaces the rows of the same key where the table has a primary key."),
     Idiom("^ INSERT <name> VALUES|SELECT|(", "INTO is missing.", "Write INSERT INTO {1}."),
     Idiom("^ INSERT INTO <name> SET", "INSERT … SET is MySQL's.", "Write INSERT INTO {2} (columns) VALUES (values)."),
-    Idiom("^ INSERT INTO <name> ( <string>", "{4} is a text, and no column.", "Names stand without quotes, or in back-quotes."),
+    Idiom("^ INSERT INTO <name> ( <string>", "{4} is a string, not a column.", "Write names without quotes, or in back-quotes."),
     Idiom("RETURNING", "RETURNING is not offered.", "Leave it out, and select the rows afterwards."),
-    Idiom("PARTITION <name> =", "The partition stands in brackets.", "Write PARTITION ({1} = …)."),
+    Idiom("PARTITION <name> =", "The partition must be in brackets.", "Write PARTITION ({1} = …)."),
     # ---- definitions
-    Idiom("AUTO_INCREMENT|AUTOINCREMENT", "Paimon numbers no rows by itself.", _NUMBERED),
-    Idiom("IDENTITY (", "Paimon numbers no rows by itself.", _NUMBERED),
+    Idiom("AUTO_INCREMENT|AUTOINCREMENT", "Paimon does not number rows by itself.", _NUMBERED),
+    Idiom("IDENTITY (", "Paimon does not number rows by itself.", _NUMBERED),
     Idiom("ENGINE|CHARSET|COLLATE =", "{0} = … is MySQL's.", "Leave it out: tables are Paimon's, and texts are UTF-8."),
     Idiom(") WITH ( <string> =", "WITH ('key' = 'value') is Flink's.", "Write TBLPROPERTIES ({3} = …)."),
     Idiom(") PARTITION BY (", "PARTITION BY belongs to window functions.", "Write PARTITIONED BY (column)."),
-    Idiom("DISTKEY|SORTKEY|DISTSTYLE|ENCODE", "{0} is Redshift's.", "Leave it out. PARTITIONED BY (column) and the option 'bucket' say how rows are laid out."),
+    Idiom("DISTKEY|SORTKEY|DISTSTYLE|ENCODE", "{0} is Redshift's.", "Leave it out. PARTITIONED BY (column) and the option 'bucket' define the layout of the rows."),
     Idiom("^ ALTER TABLE <name> MODIFY COLUMN <name> <name>", "MODIFY COLUMN is MySQL's.", "Write ALTER TABLE {2} ALTER COLUMN {5} TYPE {6}."),
     Idiom("^ ALTER TABLE <name> MODIFY <name> <name>", "MODIFY is MySQL's.", "Write ALTER TABLE {2} ALTER COLUMN {4} TYPE {5}."),
     Idiom("^ ALTER TABLE <name> ALTER COLUMN <name> <name> <end>", "TYPE is missing.", "Write ALTER TABLE {2} ALTER COLUMN {5} TYPE {6}."),
@@ -165,15 +165,15 @@ IDIOMS: tuple[Idiom, ...] = (
     Idiom("^ ALTER TABLE <name> DROP <name> <end>", "COLUMN is missing.", "Write ALTER TABLE {2} DROP COLUMN {4}."),
     Idiom("^ ALTER TABLE <name> RENAME <name> TO <name>", "COLUMN is missing.", "Write ALTER TABLE {2} RENAME COLUMN {4} TO {6}."),
     Idiom("^ ALTER TABLE <name> RENAME <name> <end>", "TO is missing.", "Write ALTER TABLE {2} RENAME TO {4}."),
-    Idiom("^ CREATE TABLE <name> CLONE|COPY <name>", "There is no {3} of a table.", "Write CREATE TABLE {2} AS SELECT * FROM {4}; CALL sys.create_tag keeps a state of a table."),
-    Idiom("^ CREATE TABLE <name> <name> <name>", "Columns stand in brackets.", "Write CREATE TABLE {2} ({3} {4})."),
+    Idiom("^ CREATE TABLE <name> CLONE|COPY <name>", "CREATE TABLE … {3} is not offered.", "Write CREATE TABLE {2} AS SELECT * FROM {4}; CALL sys.create_tag keeps a snapshot of a table."),
+    Idiom("^ CREATE TABLE <name> <name> <name>", "Columns must be in brackets.", "Write CREATE TABLE {2} ({3} {4})."),
     Idiom("^ CREATE TRANSIENT|UNLOGGED|VOLATILE|HYBRID|DYNAMIC TABLE", "There are no {1} tables.", "Leave {1} out."),
     Idiom("^ CREATE OR REPLACE TRANSIENT|UNLOGGED|VOLATILE|HYBRID|DYNAMIC TABLE", "There are no {3} tables.", "Leave {3} out."),
     Idiom("^ DROP TABLE <name> ,", "DROP TABLE takes one table.", "Write a statement for each, with `;` between them."),
-    Idiom("^ DROP TABLE <name> CASCADE|RESTRICT", "Nothing hangs on a table here.", "Leave {3} out."),
+    Idiom("^ DROP TABLE <name> CASCADE|RESTRICT", "DROP TABLE takes no {3}: no other objects depend on a table.", "Leave {3} out."),
     Idiom("^ SHOW COLUMNS <name>", "FROM is missing.", "Write SHOW COLUMNS FROM {2}."),
     Idiom("^ TRUNCATE <name>", "TABLE is missing.", "Write TRUNCATE TABLE {1}."),
-    Idiom("^ DROP <name> <end>", "What is to be dropped?", "Write DROP TABLE {1}, DROP DATABASE {1} or DROP VIEW {1}."),
+    Idiom("^ DROP <name> <end>", "The kind of `{1}` is missing.", "Write DROP TABLE {1}, DROP DATABASE {1} or DROP VIEW {1}."),
 )  # fmt: skip
 
 

@@ -20,18 +20,18 @@ _PLAIN_QUOTES = "Write texts in plain quotes: 'tea'."
 _CHARACTERS: dict[str, tuple[str, str]] = {
     **dict.fromkeys("‘’‚‛′´“”„‟″«»", ("a typographic quote", _PLAIN_QUOTES)),
     **dict.fromkeys("–—−‒", ("a typographic dash", "Write `-`, or `--` before a comment.")),
-    "≥": ("no comparison of SQL's", "Write `>=`."),
-    "≤": ("no comparison of SQL's", "Write `<=`."),
-    "≠": ("no comparison of SQL's", "Write `<>`."),
-    "×": ("no operator of SQL's", "Write `*`."),
-    "÷": ("no operator of SQL's", "Write `/`."),
+    "≥": ("not a comparison operator of SQL", "Write `>=`."),
+    "≤": ("not a comparison operator of SQL", "Write `<=`."),
+    "≠": ("not a comparison operator of SQL", "Write `<>`."),
+    "×": ("not an operator of SQL", "Write `*`."),
+    "÷": ("not an operator of SQL", "Write `/`."),
     "；": ("a wide semicolon", "Write `;`."),
     "，": ("a wide comma", "Write `,`."),
     "（": ("a wide bracket", "Write `(`."),
     "）": ("a wide bracket", "Write `)`."),
     "：": ("a wide colon", "Write `:`."),
-    "…": ("the sign for what an example leaves out", "Write that out."),
-    "#": ("no comment in SQL", "Comments begin with `--`, or stand in `/* … */`."),
+    "…": ("a placeholder for omitted text", "Replace it with the full text."),
+    "#": ("not a comment in SQL", "Begin comments with `--`, or write `/* … */`."),
 }
 _INVISIBLE = "\u200b\u200c\u200d\u2060\ufeff\u00ad"
 # Words that begin a statement, without those that often continue one.
@@ -117,7 +117,7 @@ def _character(tokens: tuple[Token, ...], stopped: int, _: str) -> _Meant | None
         if text and text in _INVISIBLE:
             named = f"U+{ord(text):04X}"
             return _Meant(
-                f"There is an invisible character ({named}).", "Type the line anew.", index
+                f"The statement has an invisible character ({named}).", "Retype the line.", index
             )
     return None
 
@@ -137,7 +137,7 @@ def _idiom(tokens: tuple[Token, ...], stopped: int, _: str) -> _Meant | None:
 def _comment(tokens: tuple[Token, ...], stopped: int, _: str) -> _Meant | None:
     for index in (stopped, stopped - 1):
         if 0 <= index < len(tokens) - 1 and tokens[index].text == tokens[index + 1].text == "/":
-            return _Meant("`//` is no comment in SQL.", _CHARACTERS["#"][1], index)
+            return _Meant("`//` is not a comment in SQL.", _CHARACTERS["#"][1], index)
     return None
 
 
@@ -168,9 +168,7 @@ def _left_out(tokens: tuple[Token, ...], stopped: int, _: str) -> _Meant | None:
             return _Meant("BY is missing.", f"Write {token.upper} BY {following.text}.", index)
     words = [token.upper for token in tokens]
     if words.count("CASE") > words.count("END"):
-        return _Meant(
-            "CASE is never ended.", "Write END behind its last value.", words.index("CASE")
-        )
+        return _Meant("CASE has no END.", "Write END after its last value.", words.index("CASE"))
     return None
 
 
@@ -214,7 +212,7 @@ def _about(tokens: tuple[Token, ...]) -> str:
     """The hint for a statement without a better explanation: where its syntax is shown."""
     first = tokens[0].upper if tokens else ""
     if first in ("SELECT", "WITH"):
-        return "Look at what stands there, and just before it."
+        return "Check the text there and just before it."
     if first in _HELP:
-        return f"%paimon help {_HELP[first]} shows how it is written."
+        return f"%paimon help {_HELP[first]} shows its syntax."
     return "%paimon help lists the statements."

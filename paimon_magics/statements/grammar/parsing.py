@@ -290,7 +290,7 @@ def _known_second_word(
     if token.upper not in known and token.upper not in others:
         first = cursor.tokens[0].upper
         words = ", ".join(sorted(set(known)))
-        hint = likely_meant(token.text, known) or f"Behind {first} stands one of {words}."
+        hint = likely_meant(token.text, known) or f"After {first} comes one of {words}."
         cursor.fail_at(token.start, f"There is no {first} {token.text.upper()}.", hint)
     return pass_through(cursor, offset)
 

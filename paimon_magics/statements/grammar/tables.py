@@ -74,7 +74,11 @@ def read_create_table(
         if not at_query(cursor):
             cursor.fail("a query")
         if table.columns:
-            cursor.fail("no query", hint="CREATE TABLE … AS takes its columns from the query.")
+            cursor.fail(
+                "the end of the statement",
+                hint="CREATE TABLE … AS takes its columns from the query: leave out the columns or "
+                "the query.",
+            )
         table.query = read_query(cursor)
     cursor.expect_end()
     return CreateTable(
@@ -153,7 +157,7 @@ def read_show_columns(cursor: Cursor, offset: int) -> ShowColumns:
         if name.database is not None and name.database.lower() != database.lower():
             cursor.fail_at(
                 position,
-                f"The table is in `{name.database}`, found `{database}` as its database.",
+                f"The table has two databases: `{name.database}` and `{database}`.",
                 "Name the database once.",
             )
         name = TableName(name.table, database, name.catalog, name.branch, name.system_table)
@@ -214,7 +218,11 @@ def _read_constraint(cursor: Cursor, table: _Definition) -> bool:
 
 def _set_primary_key(cursor: Cursor, table: _Definition, columns: tuple[str, ...]) -> None:
     if table.primary_key:
-        cursor.fail("no second PRIMARY KEY", hint="Name all its columns in one PRIMARY KEY (…).")
+        cursor.fail_at(
+            cursor.position,
+            "PRIMARY KEY occurs twice.",
+            "Name all its columns in one PRIMARY KEY (…).",
+        )
     table.primary_key = columns
 
 
@@ -263,7 +271,7 @@ def _read_partitioned_by(cursor: Cursor, table: _Definition) -> None:
         if cursor.at("("):
             raise RefusedHere(f"CREATE TABLE … PARTITIONED BY {name}(…)")
         if cursor.at("."):
-            cursor.fail("`,` or `)`", hint="Paimon partitions by columns, not by fields of them.")
+            cursor.fail("`,` or `)`", hint="Paimon partitions by whole columns only.")
         if not cursor.at_any(",", ")"):
             data_type = read_type(cursor)
             comment = cursor.string("the comment") if cursor.accept("COMMENT") else None

@@ -152,8 +152,8 @@ def matching_brackets(text: str, tokens: tuple[Token, ...]) -> dict[int, int]:
         elif token.text in CLOSING:
             if not open_indexes or tokens[open_indexes[-1]].text != CLOSING[token.text]:
                 raise StatementSyntaxError(
-                    f"`{token.text}` closes nothing.",
-                    hint=f"Remove it, or open it with `{CLOSING[token.text]}` before.",
+                    f"`{token.text}` has no opening bracket.",
+                    hint=f"Remove it, or add `{CLOSING[token.text]}` before it.",
                     statement=text,
                     position=token.start,
                 )

@@ -97,7 +97,7 @@ def bind_parameters(cursor: Cursor, cuts: tuple[TextRange, ...] = ()) -> tuple[s
     for token in cursor.tokens[cursor.index : cursor.stop]:
         if token.kind == "symbol" and token.text == "?":
             raise StatementSyntaxError(
-                "Bind parameters have names here, found a positional `?`.",
+                "A positional parameter (`?`) is not offered: bind parameters have names.",
                 hint="Write `:name` and give the value under that name.",
                 statement=cursor.text,
                 position=token.start,

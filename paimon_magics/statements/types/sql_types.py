@@ -69,7 +69,7 @@ _WIDER = {
 }
 _TYPES = (
     "Types are BOOLEAN, INT, BIGINT, DOUBLE, DECIMAL(p, s), STRING, DATE, TIMESTAMP, BINARY, "
-    "ARRAY<…>, MAP<…>, STRUCT<…> and some more. A column's name with a blank stands in back-quotes."
+    "ARRAY<…>, MAP<…>, STRUCT<…> and some more. Put a column's name with a blank in back-quotes."
 )
 _KNOWN = (
     *_PLAIN,
@@ -152,7 +152,7 @@ def _refuse_foreign_ending(cursor: Cursor, token: Token, data_type: DataType) ->
             cursor,
             token,
             f"{name} {cursor.peek().upper}",
-            f"Numbers have a sign: write {wider}.",
+            f"All number types are signed: write {wider}.",
         )
 
 
@@ -187,7 +187,7 @@ def _timestamp(cursor: Cursor, token: Token) -> DataType:
             cursor,
             token,
             "TIMESTAMP(p)",
-            "It has no time zone in Paimon and one in Spark: write TIMESTAMP_NTZ(p) or "
+            "It means no time zone in Paimon but one in Spark: write TIMESTAMP_NTZ(p) or "
             "TIMESTAMP_LTZ(p).",
         )
     cursor.next()

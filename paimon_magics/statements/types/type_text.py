@@ -184,5 +184,5 @@ def _unknown(text: str, root: str) -> Exception:
         )
     known = (*_PLAIN, *_DEFAULTS, "ARRAY", "MAP", "ROW")
     return InvalidTableError(
-        f"`{text}` is no type of Paimon's.", hint=nearest(root, known, what="types")
+        f"`{text}` is not a type of Paimon.", hint=nearest(root, known, what="types")
     )

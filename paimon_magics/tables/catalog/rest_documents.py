@@ -258,7 +258,7 @@ def _type(document: Any, where: str) -> DataType:
     except PaimonMagicsError:
         raise
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise MalformedDocumentError(f"{where} is no type of Paimon's: {error!r}") from error
+        raise MalformedDocumentError(f"{where} is not a type of Paimon: {error!r}") from error
 
 
 def _kind(value: Any) -> str:

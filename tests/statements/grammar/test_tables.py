@@ -505,7 +505,7 @@ def test_statements_of_a_cell_know_their_places():
         ("CREATE TABLE t (a)", ")", "a type"),
         ("CREATE TABLE t (a INT) AS SELECT 1", "SELECT", "takes its columns from the query"),
         ("CREATE TABLE t (a INT) COMMENT 'a' COMMENT 'b'", "COMMENT 'b'", "COMMENT occurs twice"),
-        ("CREATE TABLE t (a STRUCT<b: INT>) PARTITIONED BY (a.b)", ".b)", "not by fields"),
+        ("CREATE TABLE t (a STRUCT<b: INT>) PARTITIONED BY (a.b)", ".b)", "whole columns only"),
         ("CREATE TABLE a.b.c.d (x INT)", "a.b", "can't name a Paimon table"),
         ("CREATE TABLE t$x$y (x INT)", "t$x", "can't name a Paimon table"),
         ("CREATE TABLE t AS", None, "a query"),
