@@ -304,7 +304,7 @@ APPEND = {"kind": "append"}
         ({"change": APPEND, "messages": ["AAAA"]}, 400, "can't be read"),
         ({"change": APPEND, "messages": ["%"]}, 400, "texts in Base64"),
         ({"change": APPEND, "messages": "AAAA"}, 400, "must be a list"),
-        ({"change": {"kind": "rename"}, "messages": []}, 400, "no change of the kind 'rename'"),
+        ({"change": {"kind": "rename"}, "messages": []}, 400, "names no change: 'rename'"),
         (
             {
                 "change": {

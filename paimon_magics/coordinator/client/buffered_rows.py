@@ -35,8 +35,9 @@ def buffered_rows(buffered: BufferedInserts, table: Table) -> pa.Table:
         )
     except DamagedError as error:
         raise CommitConflictError(
-            f"What is acknowledged of `{table.name}` can't be read: {error}.",
-            hint="`%paimon queue` says more.",
+            f"The acknowledged rows of `{table.name}` that are not loaded yet can't be read: "
+            f"{error}.",
+            hint=f"`%paimon queue {table.name}` shows the state of its queue.",
         ) from error
     batches, _ = batches_of(records, Definitions().of(table), table.schema)
     return pa.Table.from_batches(batches, arrow_schema(table.schema))

@@ -45,8 +45,8 @@ def chosen_coordinator(
         return ""
     if chosen and not is_address(chosen) and chosen not in _WORDS:
         raise SetupError(
-            f"`{chosen}` is no coordinator.",
-            hint=f"Give an address as http://127.0.0.1:8123, or one of {', '.join(_WORDS)}. "
+            f"The coordinator `{chosen}` is neither an address nor one of {', '.join(_WORDS)}.",
+            hint="Give an address as http://127.0.0.1:8123, or one of the words. "
             + nearest(chosen, _WORDS, what="words"),
         )
     return chosen
@@ -62,9 +62,9 @@ def found_at(address: str, token: str | None, environment: Mapping[str, str]) ->
     token = token or environment.get("PAIMON_COORDINATOR_TOKEN")
     if not token:
         raise SetupError(
-            f"The coordinator at {address} asks for a token, and none is given.",
-            hint="Pass token=…, or set PAIMON_COORDINATOR_TOKEN; the coordinator prints the file "
-            "that holds it when it starts.",
+            f"The coordinator at {address} asks for a token, and none was given.",
+            hint="Pass token=…, or set PAIMON_COORDINATOR_TOKEN. When the coordinator starts, it "
+            "prints the path of the file that holds its token.",
         )
     conceal(token)
     return At(address, token)

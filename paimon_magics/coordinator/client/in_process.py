@@ -113,8 +113,8 @@ class InProcessCommitter:
             is_committed = not is_certain and find_commit(loaded, transaction) is not None
         if is_committed:
             raise UnknownOutcomeError(
-                f"The files of `{transaction.table}` can't be removed: they were committed after "
-                "all.",
+                f"The files of a statement on `{transaction.table}` were not removed: its commit "
+                "is in the table.",
                 hint=f"Look at `{transaction.table}$snapshots` before running the statement again.",
             )
         return self._remove(loaded, transaction, keep=frozenset())
@@ -135,8 +135,8 @@ class InProcessCommitter:
     ) -> bool:
         """See `CoordinatorClient.create_database`: raises, since only a coordinator keeps them."""
         raise UnsupportedStatementError(
-            f"Nobody keeps properties of the database `{name}` for a session that commits in its "
-            f"own process: {', '.join(sorted(properties))}.",
+            f"A session that commits in its own process can't keep properties of the database "
+            f"`{name}`: {', '.join(sorted(properties))}.",
             hint="Leave COMMENT and DBPROPERTIES out, or connect with coordinator='embedded' or "
             "the address of a coordinator, which keeps them.",
         )

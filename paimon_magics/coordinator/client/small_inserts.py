@@ -211,12 +211,13 @@ def check_label(label: str) -> None:
     """Raise InvalidValueError for a label that would not arrive unchanged."""
     if not 0 < len(label) <= LABEL_CHARACTERS_MAX or label.strip() != label:
         raise InvalidValueError(
-            f"{label!r} can't be a label.",
+            f"The label {label!r} is not valid.",
             hint=f"A label has 1 to {LABEL_CHARACTERS_MAX} characters, with no space at its ends.",
         )
     if not label.isprintable():
         raise InvalidValueError(
-            f"{label!r} can't be a label.", hint="A label is one line of printable characters."
+            f"The label {label!r} is not valid.",
+            hint="A label is one line of printable characters.",
         )
 
 

@@ -148,7 +148,7 @@ class Embedded:
                 raise SetupError(
                     f"The coordinator at {endpoint.address} (process {running.pid}) holds "
                     f"{folder.path} and does not answer.",
-                    hint="End that process.",
+                    hint=f"End the process {running.pid}, then connect again.",
                 )
             return None
         return endpoint
@@ -227,9 +227,9 @@ def _begin(folder: StateFolder, options: Mapping[str, str], idle_ms: int) -> Non
         process.kill()
     said = folder.log_file.read_bytes()[said_before:].decode(errors="replace").strip()
     raise SetupError(
-        f"It has {'ended' if answers else 'not begun to answer'}. "
+        f"Its process {'has ended' if answers else 'does not answer'}. "
         f"{' '.join(redacted(said)[-_SAID_CHARACTERS_MAX:].split())}",
-        hint=f"More may be in {folder.log_file}.",
+        hint=f"The log {folder.log_file} may say more.",
     )
 
 

@@ -64,8 +64,8 @@ __all__ = [
 
 
 NEW_CREDENTIALS = (
-    "A new connection with credentials that work (%paimon connect --close …) gives them to a "
-    "coordinator of your own; one that is a service needs its administrator."
+    "Connect again with credentials that work (%paimon connect --close …): your own coordinator "
+    "then uses them. A coordinator that runs as a service gets them from its administrator."
 )
 """What to do when a coordinator's store refuses its credentials."""
 
@@ -116,12 +116,22 @@ def answer_response(answer: Answer) -> Response:
             )
         case Mismatch():
             return error_answer(
-                409, "Mismatch", "The transaction was asked to commit other files than these.", ""
+                409, "Mismatch", "The transaction was asked to commit before, with other files.", ""
             )
         case Overwritten(reason=reason):
-            return error_answer(409, "Overwritten", reason, "Look at the table, and run it again.")
+            return error_answer(
+                409,
+                "Overwritten",
+                reason,
+                "Look at the table's snapshots, then run the statement again.",
+            )
         case Occupied():
-            return error_answer(423, "TableHeldError", "Another transaction has the table.", "")
+            return error_answer(
+                423,
+                "TableHeldError",
+                "Another transaction is open on the table, which takes one at a time.",
+                "",
+            )
         case Halted(reason=reason):
             return error_answer(409, "TableStopped", reason, RESUME_HINT)
         case Suspended(pause=pause):
@@ -139,7 +149,7 @@ def answer_response(answer: Answer) -> Response:
                 else "The transaction can't be ended: its commit is under way.",
                 "Its snapshot is in the table's history: `%paimon history TABLE`."
                 if phase is Phase.COMMITTED
-                else "Wait for its outcome.",
+                else "`%paimon transactions` lists it until the commit has ended.",
             )
         case Unknown():
             return error_answer(
@@ -160,7 +170,7 @@ async def on_error(_: Request | None, error: Exception) -> Response:
         _log.error("A request failed: %s", error)
     hint = error.hint
     if isinstance(error, StoreRefusedError):
-        hint = f"The coordinator's store refuses it. {NEW_CREDENTIALS}"
+        hint = f"The store refuses the coordinator's credentials. {NEW_CREDENTIALS}"
     facts = {"in_front": error.in_front} if isinstance(error, TableHeldError) else {}
     answer = error_answer(status, type(error).__name__, error.message, hint, **facts)
     if isinstance(error, PausedError):
@@ -175,7 +185,7 @@ async def on_no_route(request: Request, error: Exception) -> Response:
         error.status_code,
         "NotFound",
         f"There is no {request.method} {request.url.path} here.",
-        "The documentation's section on the protocol lists what there is.",
+        "The documentation's section on the protocol lists the paths.",
     )
 
 
@@ -191,7 +201,7 @@ async def on_unexpected(request: Request, error: Exception) -> Response:
         500,
         "InternalError",
         f"The coordinator failed unexpectedly: {type(error).__name__}.",
-        "What was asked for may have happened. The coordinator's log says more.",
+        "The request may have been carried out. The coordinator's log says more.",
     )
 
 

@@ -24,5 +24,5 @@ async def json_body(request: Request) -> dict[str, Any]:
     except ValueError as error:
         raise InvalidValueError(f"The body is not JSON: {error}.", hint=_HINT) from error
     if not isinstance(body, dict):
-        raise InvalidValueError("The body must be an object.", hint=_HINT)
+        raise InvalidValueError("The body must be a JSON object.", hint=_HINT)
     return body

@@ -84,7 +84,9 @@ class Guard:
             return
         path = scope["path"].removeprefix(self._root)
         if not scope["path"].startswith(self._root) or not path.startswith("/"):
-            await error_answer(404, "NotFound", "There is nothing here.", "")(scope, receive, send)
+            await error_answer(404, "NotFound", f"There is no {scope['path']} here.", "")(
+                scope, receive, send
+            )
             return
         scope = {**scope, "root_path": self._root}
         if path not in self._public:

@@ -150,8 +150,8 @@ class HubAuthoriser:
             )
         except HTTPError as error:
             raise SetupError(
-                f"The hub can't be asked whose token that is: {error.log_message}",
-                hint="Try again; if it stays so, look at the hub's log.",
+                f"The hub can't check the token: {error.log_message}",
+                hint="Try again. If the error stays, look at the hub's log.",
             ) from error
         return model
 
@@ -180,14 +180,17 @@ class HubAuthoriser:
 
         query = request.query_params
         if "error" in query or "code" not in query:
-            said = query.get("error_description") or query.get("error") or "there is no code"
-            return error_answer(400, "LoginFailed", f"The hub let nobody in: {said}.", "")
+            said = query.get("error_description") or query.get("error") or "its answer has no code"
+            return error_answer(400, "LoginFailed", f"The login at the hub failed: {said}.", "")
         state = self._opened(request, self._hub.state_cookie_name)
         if state is None or not secrets.compare_digest(
             state.encode(), query.get("state", "").encode()
         ):
             return error_answer(
-                403, "LoginFailed", "This login was not begun here.", "Open the page again."
+                403,
+                "LoginFailed",
+                "This login did not begin at this coordinator in this browser.",
+                "Open the coordinator's page again.",
             )
         verifier = {}
         if getattr(self._hub, "pkce_enabled", False):
@@ -243,6 +246,7 @@ def _name(model: dict[str, Any]) -> str:
         return _SERVICE + name
     if name.startswith(_SERVICE):
         raise SetupError(
-            f"The user {name} is named like a service.", hint="Let the user be renamed in the hub."
+            f"The user name `{name}` begins with `{_SERVICE}`, as those of services do.",
+            hint="Ask an administrator of the hub to rename the user.",
         )
     return name

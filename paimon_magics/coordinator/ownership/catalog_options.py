@@ -38,7 +38,8 @@ def catalog_options(
         except (OSError, UnicodeDecodeError) as error:
             raise SetupError(
                 f"The catalog options in {file} can't be read: {error}",
-                hint="It is a JSON object of Paimon's catalog options, with texts as values.",
+                hint="Name a JSON file with an object of Paimon's catalog options, whose values "
+                "are texts.",
             ) from error
         options |= _parsed(text, file)
     options |= _parsed(environment.get(ENVIRONMENT) or "{}", f"the variable {ENVIRONMENT}")

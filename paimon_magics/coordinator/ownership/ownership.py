@@ -243,7 +243,7 @@ class Ownership:
             "This coordinator no longer owns the warehouse's commits: they were taken over by "
             + (owner.who if owner else "another one")
             + f" (epoch {epoch}).",
-            hint="Ask the newer coordinator" + (f" at {owner.address}." if owner else "."),
+            hint="Connect to the newer coordinator" + (f" at {owner.address}." if owner else "."),
             address=owner.address if owner else "",
         )
         self._closing.set()

@@ -67,7 +67,7 @@ class StateFolder:
         except OSError as error:
             raise SetupError(
                 f"The coordinator's state folder {path} can't be used: {error.strerror or error}.",
-                hint="Name another one on a local disk.",
+                hint="Name another folder on a local disk, to which you may write.",
             ) from error
         kind = network_file_system(path)
         if kind is not None:

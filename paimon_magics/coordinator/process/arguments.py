@@ -26,7 +26,8 @@ def parser() -> argparse.ArgumentParser:
     )
     arguments.add_argument("--warehouse", help="the warehouse's folder or URI")
     arguments.add_argument(
-        "--catalog", help="a JSON file of catalog options, for what no command line should show"
+        "--catalog",
+        help="a JSON file of catalog options, for keys that no command line should show",
     )
     arguments.add_argument(
         "--catalog-option",

@@ -147,8 +147,8 @@ def begin(options: argparse.Namespace, shutdown: Shutdown, ending: ExitStack) ->
 def _place(options: argparse.Namespace, ending: ExitStack) -> _Place:
     if options.embedded and options.log == "warehouse":
         raise SetupError(
-            "A coordinator that owns the warehouse only when needed can't keep its log there.",
-            hint="Leave --embedded or --log warehouse out.",
+            "A coordinator with --embedded can't keep its log in the warehouse.",
+            hint="Leave out --embedded or --log warehouse.",
         )
     hub = hub_service(options.hub_cache_ms) if options.hub else None
     folder = StateFolder(Path(options.state))

@@ -163,13 +163,14 @@ _KINDS: dict[type, str] = {
     int: "a whole number",
     Mapping: "an object",
     Sequence: "a list",
+    bool: "true or false",
 }
 
 
 def _name(document: Any, key: str) -> str:
     value: str = member(document, key, str)
     if not value or value in (".", "..") or any(c in value for c in "/\\\0$"):
-        raise InvalidValueError(f"{value!r} can't be the name of a {key}.")
+        raise InvalidValueError(f"{value!r} is not a valid name of a {key}.")
     return value
 
 
@@ -205,4 +206,4 @@ def _change_of(document: Mapping[str, Any]) -> Change:
                 member(document, "swallow_newer", bool),
             )
         case kind:
-            raise InvalidValueError(f"There is no change of the kind {kind!r}.")
+            raise InvalidValueError(f"The member `kind` names no change: {kind!r}.")

@@ -47,10 +47,11 @@ class PausedError(SetupError):
     def __init__(self, pause: Pause) -> None:
         when = datetime.datetime.fromtimestamp(pause.since_ms / 1000, tz=datetime.UTC)
         super().__init__(
-            f"The coordinator is paused: {pause.by or 'somebody'} has let nothing new begin since "
-            f"{when:%Y-%m-%d %H:%M:%S} UTC.",
-            hint="What was begun before can still be committed. Run the statement when the "
-            "coordinator is resumed, which an administrator does by `%paimon coordinator resume`.",
+            f"The coordinator was paused by {pause.by or 'somebody'} at {when:%Y-%m-%d %H:%M:%S} "
+            "UTC: no new transaction or insert begins.",
+            hint="Transactions that are open can still be committed. Run the statement again "
+            "when an "
+            "administrator has resumed the coordinator by `%paimon coordinator resume`.",
         )
 
 

@@ -66,7 +66,7 @@ def safe_name(name: str, what: str) -> str:
         or set("/\\") & set(name)
         or any(ord(character) < 32 or ord(character) == 127 for character in name)
     ):
-        raise bad_request(f"`{name}` is no name for a {what}.")
+        raise bad_request(f"`{name}` is not a valid name of a {what}.")
     return name
 
 
@@ -79,7 +79,9 @@ def object_name(database: str, name: str) -> TableName:
     if rest and rest[0].startswith("branch_"):
         branch = safe_name(rest.pop(0).removeprefix("branch_"), "branch")
     if rest:
-        raise bad_request(f"`{name}` is a system table: the catalog only knows tables.")
+        raise bad_request(
+            f"`{name}` is a system table: this catalog serves tables and branches only."
+        )
     return TableName(
         safe_name(table, "table"), database, branch=None if branch == "main" else branch
     )

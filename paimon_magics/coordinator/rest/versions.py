@@ -204,7 +204,7 @@ def _get_tag(context: Context, call: Call) -> Any:
 def _create_tag(context: Context, call: Call) -> Any:
     name = safe_name(text_of(call.body, "tagName", _BODY), "tag")
     if name.isdigit():
-        raise bad_request(f"A tag can't be named `{name}`: it would mean a snapshot.")
+        raise bad_request(f"A tag can't be named `{name}`: a number means a snapshot.")
     snapshot_id = None
     if call.body.get("snapshotId") is not None:
         snapshot_id = integer_of(call.body, "snapshotId", _BODY)
@@ -292,13 +292,13 @@ def _forward_branch(context: Context, call: Call) -> Any:
 def _main_table(context: Context, call: Call) -> StoredTable:
     name = table_name(call.names)
     if name.branch is not None:
-        raise bad_request(f"`{name}` is a branch: branches are kept by its table.")
+        raise bad_request(f"`{name}` is a branch: name its table instead.")
     return table_of(context, name)
 
 
 def _branch_name(name: str) -> str:
     if "$" in name or name == "main":
-        raise bad_request(f"`{name}` is no name for a branch.")
+        raise bad_request(f"`{name}` is not a valid name of a branch.")
     return safe_name(name, "branch")
 
 

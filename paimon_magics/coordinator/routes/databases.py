@@ -29,7 +29,7 @@ def database_routes(context: Context) -> list[Route]:
         name = str(member(body, "name", str))
         properties = member(body, "properties", Mapping)
         if not all(isinstance(value, str) for value in properties.values()):
-            raise InvalidValueError("The properties of a database must be texts.")
+            raise InvalidValueError(f"The properties of the database `{name}` must be texts.")
         created = await run_in_threadpool(lambda: _create(context, name, dict(properties)))
         if not created and not member(body, "if_not_exists", bool):
             raise StatementError(

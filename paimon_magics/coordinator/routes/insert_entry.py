@@ -77,7 +77,7 @@ class InsertEntry:
         if not self._room.is_left():
             return NoRoomError(
                 f"The disk of the log {self._group.log_name} is almost full.",
-                hint="Make room there, then send it again.",
+                hint="Free space on that disk, then send the insert again.",
             )
         return None
 
@@ -121,6 +121,6 @@ def validated_stream(table_info: TableInfo, body: bytes) -> ValidatedInsert:
     except ValueError as error:  # Arrow's errors among them
         raise InvalidValueError(
             f"The rows do not fit `{table_info.name}`: {error}.",
-            hint="Nothing of the insert was taken. DESCRIBE shows the columns.",
+            hint=f"No row was inserted. `%paimon describe {table_info.name}` shows the columns.",
         ) from error
     return ValidatedInsert(Format.ARROW, table_info.schema.schema_id, rows, payload)

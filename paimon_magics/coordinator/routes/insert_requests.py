@@ -59,12 +59,13 @@ _STATUS = {
     Reason.LATE: 504,
 }
 _TOLD = {
-    Reason.FULL: ("TooMuchWaits", "The table takes no more for now", "Send it again later."),
-    Reason.BUSY: ("TableBusy", "The table takes no inserts just now", "Send it again."),
+    Reason.FULL: ("TooMuchWaits", "The table's queue is full", "Send the insert again later."),
+    Reason.BUSY: ("TableBusy", "The table takes no inserts just now", "Send the insert again."),
     Reason.CLOSED: (
         "TableClosed",
         "The table takes no inserts",
-        "An administrator has to look at it: `%paimon queue` says more.",
+        "`%paimon queue` shows its state. An administrator can open it again: "
+        "`%paimon queue TABLE reopen`.",
     ),
     Reason.MISMATCH: (
         "LabelUsed",
@@ -74,7 +75,7 @@ _TOLD = {
     Reason.RANGE: (
         "OffsetOutOfRange",
         "An insert is missing before this one",
-        "Go on with the offset that is named.",
+        "Send the insert with the next offset first.",
     ),
     Reason.DEAD: (
         "DeadLetter",
@@ -84,10 +85,14 @@ _TOLD = {
     Reason.STORE: (
         "StoreRefusedError",
         "The rows are durable in the coordinator's log, and can't be loaded, since the store "
-        "refuses it",
+        "refuses the coordinator's credentials",
         NEW_CREDENTIALS,
     ),
-    Reason.LATE: ("TooLate", "It has not come in time", "Ask again."),
+    Reason.LATE: (
+        "TooLate",
+        "The statement did not get its turn at the queue",
+        "Run the statement again.",
+    ),
 }
 
 
@@ -133,7 +138,7 @@ def named_by(label: str | None, channel: str | None, offset: str | int | None) -
         return Named(f"l:{_checked(label, 'label')}", -1, label)
     if channel is None or offset is None:
         raise InvalidValueError(
-            "A channel and an offset go together.",
+            "An insert has a channel and an offset, or neither.",
             hint="Number the inserts of a channel one by one: Paimon-Channel, Paimon-Offset.",
         )
     return Named(f"c:{_checked(channel, 'channel')}", offset_of(offset))
@@ -146,7 +151,7 @@ def offset_of(text: str | int) -> int:
     except ValueError:
         number = -1
     if not 0 <= number <= _OFFSET_MAX:
-        raise InvalidValueError(f"`{text}` is no offset.", hint="Offsets are 0, 1, 2, …")
+        raise InvalidValueError(f"`{text}` is not an offset.", hint="Offsets are 0, 1, 2, …")
     return number
 
 
@@ -157,7 +162,7 @@ def named_table(document: Any) -> TableName:
             return TableName(table, database)
         case _:
             raise InvalidValueError(
-                "A table is named by its database and its own name.",
+                "The request does not name a table by its database and its own name.",
                 hint='Give {"database": "shop", "table": "orders"}.',
             )
 

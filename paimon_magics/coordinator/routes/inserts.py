@@ -157,8 +157,8 @@ class InsertRoutes:
         waiting = 0 if table is None else backlog(table.queue)[1]
         if waiting > _BUFFER_BYTES_MAX:
             raise InvalidValueError(
-                f"{waiting:,} bytes of `{table_info.name}` wait, which is more than is read "
-                "together with the table.",
+                f"{waiting:,} bytes of `{table_info.name}` wait to be loaded; at most "
+                f"{_BUFFER_BYTES_MAX:,} can be read together with the table.",
                 hint=f"Load them first: `%paimon flush {table_info.name}`.",
             )
         found = await run_in_threadpool(self.group.buffered, table_info)

@@ -58,10 +58,10 @@ class StoreOptions:
             if not self._takes_new:
                 raise SetupError(
                     "This coordinator keeps the catalog options that it was started with.",
-                    hint="They are its administrator's.",
+                    hint="Ask its administrator to change them.",
                 )
             if any(options.get(key) != present.get(key) for key in _SAME):
-                raise SetupError("These options are those of another warehouse.")
+                raise SetupError("The options are those of another warehouse.")
             report = probe_store(options)
             if report.read_only:
                 raise SetupError(f"With these options the warehouse is read only: {report}.")
@@ -78,7 +78,7 @@ class StoreOptions:
             body = await json_body(request)
             options = body.get("options")
             if not isinstance(options, dict):
-                raise InvalidValueError("`options` is no JSON object of catalog options.")
+                raise InvalidValueError("`options` must be a JSON object of catalog options.")
             texts = {str(key): str(value) for key, value in options.items()}
             conceal_options(texts)
             renewed = await run_in_threadpool(self.renew, texts)

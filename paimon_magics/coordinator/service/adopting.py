@@ -29,7 +29,7 @@ _COMMIT_USER = re.compile(r"paimon-magics-([0-9a-f-]{36})")
 def check_adopted_id(id: str) -> None:
     """Raise InvalidValueError for an id that no coordinator gives to a transaction."""
     if _ID.fullmatch(id) is None:
-        raise InvalidValueError(f"{id!r} is no transaction's id.")
+        raise InvalidValueError(f"{id!r} is not the id of a transaction.")
 
 
 def adopted_transaction(catalog: Catalog, document: Any) -> tuple[Table, Transaction]:
@@ -45,14 +45,18 @@ def adopted_transaction(catalog: Catalog, document: Any) -> tuple[Table, Transac
     except ValueError:
         identity = None
     if identity is None or brought.file_prefix != f"pm-{identity.hex}-":
-        raise InvalidValueError("The transaction has a commit user or a prefix of no coordinator.")
+        raise InvalidValueError(
+            "The transaction's commit user or file prefix does not come from a coordinator."
+        )
     if brought.commit_identifier != BATCH_COMMIT_IDENTIFIER:
-        raise InvalidValueError("The transaction has a commit identifier of no coordinator.")
+        raise InvalidValueError(
+            "The transaction's commit identifier does not come from a coordinator."
+        )
     table = catalog.load(brought.table)
     if not 0 <= brought.base_snapshot_id <= latest_snapshot_id(table):
         raise InvalidValueError(
-            f"The transaction's base, snapshot {brought.base_snapshot_id}, is none of "
-            f"`{table.name}`."
+            f"The transaction was planned on snapshot {brought.base_snapshot_id}, which "
+            f"`{table.name}` does not have."
         )
     folder = attempts_of(table, brought.file_prefix)
     return table, replace(brought, attempts_folder=folder)

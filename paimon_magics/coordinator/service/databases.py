@@ -100,9 +100,9 @@ class Databases:
     def _need_store(self, name: str, properties: Collection[str]) -> None:
         if self._store is None:
             raise UnsupportedStatementError(
-                f"Nobody keeps properties of the database `{name}` here: "
+                f"Without a coordinator, properties of the database `{name}` can't be kept: "
                 f"{', '.join(sorted(properties))}.",
-                hint="A coordinator keeps them.",
+                hint="Connect with coordinator='embedded' or the address of a coordinator.",
             )
 
     def _keep(self, name: str, properties: Mapping[str, str]) -> None:
@@ -119,7 +119,7 @@ class Databases:
                 raise InvalidTableError(
                     f"The database `{name}` can't have the location {location}: databases are "
                     f"found by their names, in folders of the warehouse, this one as {own}.",
-                    hint="Leave LOCATION out, or use a warehouse there.",
+                    hint="Leave LOCATION out, or connect to a warehouse at that location.",
                 )
             return {key: value for key, value in properties.items() if key != _LOCATION}
         return dict(properties)

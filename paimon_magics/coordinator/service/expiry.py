@@ -31,7 +31,7 @@ from paimon_magics.tables.expiry.expire_snapshots import can_expire, carry_out, 
 __all__ = ["ExpiryGate", "Upkeep"]
 
 _OVERWRITTEN = ""
-_LEFT = "What is left of overwritten snapshots could not be removed"
+_LEFT = "Files of overwritten snapshots could not be removed"
 
 _log = logging.getLogger(__name__)
 

@@ -130,7 +130,7 @@ class Watching:
             findings = self.look(location)
         except Exception as error:
             _log.warning("The snapshots of %s can't be looked at: %s", location, error)
-            return CheckFailed(location, f"The table can't be looked at: {error}", now_ms())
+            return CheckFailed(location, f"The table's snapshots can't be read: {error}", now_ms())
         return self.found(location, findings, before="")
 
     def found(self, location: str, findings: tuple[PublicationFinding, ...], before: str) -> Event:

@@ -58,8 +58,8 @@ class Leases:
         """
         if len(wanted) > _LEASES_MAX:
             raise InvalidValueError(
-                f"{len(wanted)} snapshots are too many for one holder of read leases.",
-                hint=f"At most {_LEASES_MAX} can be read at once: release the outcomes of queries "
+                f"{len(wanted)} snapshots are too many for one session's read leases.",
+                hint=f"A session can read {_LEASES_MAX} at once. Release the outcomes of queries "
                 "that are no longer needed.",
             )
         with self._guard:

@@ -74,7 +74,7 @@ def change_versions(
         except OSError as error:
             raise UnknownOutcomeError(
                 f"Whether `{name}` was changed is unknown: {error}",
-                hint=f"Look at `{name}$tags`, `$branches` and `$snapshots`.",
+                hint=f"Look at `{name}$tags`, `{name}$branches` and `{name}$snapshots`.",
             ) from error
         finally:
             context.recent.forget(table)

@@ -277,13 +277,14 @@ def _not_opened(table: TableName, answer: Answer) -> PaimonMagicsError:
                 f"Table `{table}` has dynamic buckets, so that one transaction at a time may write "
                 f"it, and {count_text(ahead, 'statement')} came before this one.",
                 ahead,
-                hint="Run it again: it waits for them.",
+                hint="Run the statement again: it waits for its turn.",
             )
         case Occupied(holder=TransactionState() as holder, ahead=ahead):
             seconds = (now_ms() - holder.begun_at_ms) // 1000
             return TableHeldError(
                 f"Table `{table}` has dynamic buckets, so that one transaction at a time may write "
-                f"it. The one of {holder.who}, begun {seconds:,} s ago, is open: {holder.id}.",
+                f"it. The transaction {holder.id} of {holder.who}, begun {seconds:,} s ago, is "
+                "open.",
                 ahead + 1,
                 hint=f"Wait for it, or end it: `%paimon abort {holder.id}`.",
             )

@@ -187,7 +187,12 @@ class PostgresDatabase:
             if value == "off":
                 raise SetupError(
                     f"{self.name} has {setting} = off: it would forget what it has acknowledged.",
-                    hint=f"Set {setting} = on for the coordinator's role or for the whole server.",
+                    hint=f"Set {setting} = on "
+                    + (
+                        "in the server's configuration."
+                        if setting == "fsync"
+                        else "for the coordinator's role or for the whole server."
+                    ),
                 )
 
     def _lock(self, connection: psycopg.Connection[tuple[Any, ...]]) -> None:
@@ -233,13 +238,13 @@ class PostgresDatabase:
         if generation > (self._generation or 0):
             return StoreLostError(
                 f"{self.name} was taken over by another coordinator: {holder}.",
-                hint="Let clients use that one.",
+                hint="Clients have to connect to that one.",
             )
         return StoreLostError(
             f"{self.name} is not as this coordinator left it: {self._saved} changes were made, "
             f"{saved} are there.",
-            hint="An older copy was brought back, or a standby that was behind became the server. "
-            "Bring the right one back, then start the coordinator again.",
+            hint="An older copy was restored, or a standby that was behind became the server. "
+            "Restore the latest state, then start the coordinator again.",
         )
 
     def _owned_by_another(self, connection: psycopg.Connection[tuple[Any, ...]]) -> SetupError:
@@ -256,7 +261,8 @@ class PostgresDatabase:
         lines = str(error).strip().splitlines()
         return StoreUnavailableError(
             f"{self.name} does not work: {lines[0] if lines else type(error).__name__}.",
-            hint="Check that the server runs and takes writes; the coordinator goes on then.",
+            hint="Check that the server runs and takes writes. The coordinator goes on by itself "
+            "then.",
             unclear=unclear,
         )
 

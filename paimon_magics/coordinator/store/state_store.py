@@ -73,7 +73,7 @@ def open_store(state: Path, address: str | None = None) -> StateStore:
         return StateStore(SqliteDatabase(state / "coordinator.sqlite"))
     if not address.startswith(_SCHEMES):
         raise SetupError(
-            "The address of the coordinator's store names no database that is known.",
+            "The address of the coordinator's store does not begin with postgresql://.",
             hint="Write it as postgresql://USER@HOST:PORT/DATABASE.",
         )
     try:
@@ -157,5 +157,6 @@ class StateStore:
             raise SetupError(
                 f"{self._database.name} was written by another version (format {found[0]}, "
                 f"this one is {_FORMAT}).",
-                hint="Use the version that wrote it, or drain it there and start anew.",
+                hint="Use that version; or drain the coordinator with it, then begin with an "
+                "empty store.",
             )

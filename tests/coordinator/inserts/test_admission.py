@@ -140,7 +140,7 @@ def test_nested_values_are_written_as_what_they_say() -> None:
         ("TIMESTAMP(6)", "2026-11-21", "a timestamp as"),
         ("TIMESTAMP(3)", "2026-11-21T10:30:00.1239", "where 3 digits of a second are kept"),
         ("TIMESTAMP(6)", "2026-11-21 10:00:00Z", "a timestamp as"),
-        ("TIMESTAMP(9)", "2300-01-01 00:00:00", "outside what"),
+        ("TIMESTAMP(9)", "2300-01-01 00:00:00", "does not fit into a timestamp"),
         ("TIMESTAMP(6) WITH LOCAL TIME ZONE", "2026-11-21 10:00:00", "with its zone"),
     ],
 )
@@ -157,10 +157,10 @@ def test_a_value_that_does_not_fit_is_refused_with_its_place(
     ("document", "error", "said"),
     [
         ([], InvalidValueError, "must be an object"),
-        ({}, InvalidValueError, "A statement has `rows`"),
+        ({}, InvalidValueError, "A statement must be"),
         ({"rows": 1}, InvalidValueError, "a list of lists"),
         ({"rows": [{"id": 1}]}, InvalidValueError, "a list of lists"),
-        ({"rows": [], "more": 1}, InvalidValueError, "A statement has `rows`"),
+        ({"rows": [], "more": 1}, InvalidValueError, "A statement must be"),
         ({"rows": [[1, "a"], [1]]}, InvalidValueError, "Row 2 has 1 values, but 2 columns"),
         ({"columns": ["id", "nme"], "rows": []}, InvalidValueError, "no column `nme`"),
         (

@@ -95,7 +95,7 @@ def test_what_is_no_offset_ends_the_stream_with_the_reason(served: Served, offse
                 told = json.loads(socket.recv(timeout=30))
         assert raised.value.rcvd is not None
         assert raised.value.rcvd.code == 4400
-        assert f"`{offset}` is no offset" in json.dumps(told)
+        assert f"`{offset}` is not an offset" in json.dumps(told)
 
 
 def test_the_mode_of_a_stream_says_when_it_answers(served: Served) -> None:

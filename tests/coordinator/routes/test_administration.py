@@ -79,7 +79,7 @@ def test_in_a_pause_nothing_begins_and_what_has_begun_is_committed(
     before = len(read(catalog))
     pause = client.administration().pause()
     assert pause.by == user_name()
-    with pytest.raises(SetupError, match=f"paused: {pause.by} has let nothing new begin") as raised:
+    with pytest.raises(SetupError, match=f"was paused by {pause.by} at") as raised:
         client.begin(TABLE)
     assert "%paimon coordinator resume" in raised.value.hint
     answer = post(process, "/v1/transactions", {"table": {"database": "default", "table": "t"}})

@@ -111,7 +111,7 @@ def test_new_keys_are_taken_from_who_connects_and_old_ones_are_told_to_be_refuse
             first.administration().queues.flush(INSERTS, 60_000)
         assert time.monotonic() - started < 30, "the store's error, and no time-out"
         for raised in (begun, flushed):
-            assert "a coordinator of your own" in raised.value.hint
+            assert "your own coordinator" in raised.value.hint
         (waiting,) = first.administration().status().waiting
         assert "1 rows of `default.i`" in waiting and "InvalidAccessKeyId" in waiting
         with connected(renewed) as second:
@@ -210,7 +210,7 @@ def test_a_session_is_told_where_a_service_reaches_the_store_otherwise_and_what_
             with pytest.raises(SetupError, match="InvalidAccessKeyId") as refused:
                 session.run("INSERT INTO t VALUES (1)")
             queues = str(session.administration.queue_rows().to_pylist())
-        assert "one that is a service needs its administrator" in refused.value.hint
+        assert "gets them from its administrator" in refused.value.hint
         assert all("InvalidAccessKeyId" in told for told in (trouble, queues))
         check_no_secret(note, trouble, queues, repr(refused.value))
     finally:

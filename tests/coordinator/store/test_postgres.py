@@ -185,7 +185,7 @@ def test_a_server_that_would_forget_is_refused(
 @pytest.mark.parametrize(
     ("address", "says"),
     [
-        ("mysql://somewhere/db", "names no database that is known"),
+        ("mysql://somewhere/db", "does not begin with postgresql"),
         ("postgresql://[", "can't be read"),
         ("postgresql://nobody@/db?host=/nowhere", "postgresql://nobody@/nowhere/db does not work"),
     ],

@@ -138,7 +138,7 @@ def test_a_store_of_another_format_is_refused(
     store.close()
     with pytest.raises(SetupError, match="another version") as raised:
         open_store(state, store_address)
-    assert "drain it there" in raised.value.hint
+    assert "drain the coordinator" in raised.value.hint
 
 
 def test_a_change_that_is_made_twice_is_as_if_made_once(store: StateStore) -> None:

@@ -119,10 +119,10 @@ def default_value(data_type: DataType, stored: str) -> Any:
         case "TIMESTAMP":
             match = re.fullmatch(r"(\S+)(?:[ T](\d{2}:\d{2})(:\d{2})?(\.\d{1,9})?)?", text)
             if match is None:
-                raise ValueError(f"{text} is no timestamp")
+                raise ValueError(f"its default {stored} is not a timestamp")
             return f"{match[1]} {match[2] or '00:00'}{match[3] or ':00'}{match[4] or ''}"
         case _:
-            raise ValueError(f"the default {stored} depends on who reads it")
+            raise ValueError(f"its default {stored} depends on the engine that reads it")
 
 
 def _never(_: Sequence[Any]) -> bool:
@@ -151,7 +151,7 @@ def _nullable(inner: Reader, value: Any) -> Any:
 
 def _not_null(inner: Reader, value: Any) -> Any:
     if value is None:
-        raise ValueError("it is NULL, which the column does not take")
+        raise ValueError("NULL is not allowed here")
     return inner(value)
 
 
@@ -274,7 +274,9 @@ def _binary(length: int | None, exact: bool, value: Any) -> Any:
     except binascii.Error:
         raise _expected("bytes in base64", value) from None
     if length is not None and (len(content) > length or (exact and len(content) != length)):
-        raise ValueError(f"{len(content)} bytes where {length} {'are' if exact else 'fit'}")
+        raise ValueError(
+            f"{len(content)} bytes where {'exactly' if exact else 'at most'} {length} are expected"
+        )
     return content
 
 
@@ -311,7 +313,7 @@ def _timestamp(precision: int, is_zoned: bool, value: Any) -> Any:
         seconds -= offset if match[4][0] == "+" else -offset
     digits = 0 if precision == 0 else 3 if precision <= 3 else 6 if precision <= 6 else 9
     if digits == 9 and not -_NS_SECONDS_MAX < seconds < _NS_SECONDS_MAX:
-        raise ValueError(f"{value} lies outside what a timestamp of nanoseconds can hold")
+        raise ValueError(f"{value} does not fit into a timestamp of nanoseconds")
     fraction = _fraction(match[3], precision, value)
     return seconds * 10**digits + int(fraction[:digits] or 0)
 

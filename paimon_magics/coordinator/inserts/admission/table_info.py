@@ -166,7 +166,7 @@ def mode_of(text: str | None, default: Mode) -> Mode:
         return Mode(text.lower())
     except ValueError:
         raise InvalidValueError(
-            f"There is no mode `{text}` of group commit.", hint=f"The modes are {_MODES}."
+            f"`{text}` is not a mode of group commit.", hint=f"The modes are {_MODES}."
         ) from None
 
 
@@ -181,7 +181,8 @@ def _check(name: TableName, schema: TableSchema) -> None:
     check_writable(name, schema)
     if schema.bucket_mode == "KEY_DYNAMIC":
         raise UnsupportedStatementError(
-            f"The keys of `{name}` can move between partitions: such a table is written by one "
-            "statement at a time, and takes no small inserts.",
-            hint="Make the partition keys part of the primary key, or write it by statements.",
+            f"Table `{name}` takes no small inserts: its keys can move between partitions, so that "
+            "one statement at a time writes it.",
+            hint="Write it by statements, or create it anew with the partition columns in its "
+            "primary key.",
         )

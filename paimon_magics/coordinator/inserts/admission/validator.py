@@ -79,7 +79,9 @@ class InsertValidator:
     def _check(self, statement: Any) -> int:
         """The number of a statement's rows. Raises InvalidValueError unless all of them fit."""
         if type(statement) is not dict or "rows" not in statement or set(statement) - _MEMBERS:
-            raise InvalidValueError("A statement has `rows`, and may have `columns`.", hint=_HINT)
+            raise InvalidValueError(
+                "A statement must be an object with `rows` and, if wanted, `columns`.", hint=_HINT
+            )
         rows = statement["rows"]
         given = self.given(statement.get("columns"))
         if type(rows) is not list or set(map(type, rows)) - {list}:
@@ -116,7 +118,7 @@ class InsertValidator:
         if names is not None and (
             type(names) is not list or not all(type(name) is str for name in names)
         ):
-            raise InvalidValueError("`columns` must be a list of names.", hint=_HINT)
+            raise InvalidValueError("`columns` must be a list of column names.", hint=_HINT)
         key = None if names is None else tuple(names)
         plan = self._plans.get(key)
         if plan is None:
@@ -133,9 +135,11 @@ def statements_of(document: Any) -> Sequence[Any]:
         statements = document["statements"]
         if type(statements) is list and statements:
             return statements
-        raise InvalidValueError("`statements` must be a list of at least one.", hint=_HINT)
+        raise InvalidValueError(
+            "`statements` must be a list of at least one statement.", hint=_HINT
+        )
     if type(document) is not dict:
-        raise InvalidValueError("The body must be an object.", hint=_HINT)
+        raise InvalidValueError("The body must be a JSON object.", hint=_HINT)
     return [document]
 
 
@@ -170,7 +174,7 @@ def given_columns(
     for column, reader in zip(columns, readers, strict=True):
         if reader is None:
             raise InvalidValueError(
-                f"Values of column `{column.name}` of `{name}` have no form in JSON.",
+                f"Values of column `{column.name}` of `{name}` can't be sent as JSON.",
                 hint="Send an Arrow stream, or leave the column out.",
             )
     return Given(tuple(columns), tuple(reader for reader in readers if reader is not None))
@@ -207,7 +211,7 @@ def _check_left_out(name: TableName, column: Column) -> None:
             default_value(column.type, column.default)
         except ValueError as error:
             raise InvalidValueError(
-                f"Column `{column.name}` of `{name}` is left out, and {error}.",
+                f"Column `{column.name}` of `{name}` can't be left out: {error}.",
                 hint=f"Give `{column.name}` a value.",
             ) from error
     elif not column.type.nullable:
@@ -225,7 +229,7 @@ def _check_values(column: Column, reader: ColumnReader, values: Sequence[Any]) -
         except (ValueError, RecursionError) as error:
             raise _RefusedError(
                 f"{number + 1}, column `{column.name}`: {error}.",
-                hint="Nothing of the request was taken.",
+                hint="No row of the request was inserted.",
             ) from error
 
 

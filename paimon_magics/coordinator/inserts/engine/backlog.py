@@ -47,4 +47,4 @@ class Backlog:
     def why_not_loaded(self, identity: str) -> str:
         """Why a table's rows are not loaded."""
         table = self._queues.all.get(identity)
-        return (table.queue.last_error if table is not None else "") or "it takes long"
+        return (table.queue.last_error if table is not None else "") or "loading them takes long"

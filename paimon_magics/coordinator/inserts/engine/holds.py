@@ -199,5 +199,5 @@ class Places:
         raise CommitConflictError(
             f"Rows of `{table_info.name}` were acknowledged before this statement, and could not "
             f"be loaded in time: {why}.",
-            hint="Nothing was written. `%paimon queue` shows what waits.",
+            hint="Nothing was written. `%paimon queue` shows the rows that wait.",
         )

@@ -132,7 +132,9 @@ class QueueThread:
         """The error for callers after the thread has stopped."""
         if isinstance(self.failure, DeposedError):
             return self.failure
-        return SetupError(self.problem or _STOPPED, hint="Ask again when it runs.")
+        return SetupError(
+            self.problem or _STOPPED, hint="Send the request again when the coordinator runs again."
+        )
 
     # ---- the thread ----
 

@@ -206,7 +206,10 @@ class QueueWork:
             return
         if table is None:
             if item.answer is not None:
-                fail([item.answer], SetupError("Nothing was ever inserted there."))
+                fail(
+                    [item.answer],
+                    SetupError("The table has no queue: no small insert was ever sent to it."),
+                )
             return
         ask = next(self._numbers)
         event = item.make(ask)

@@ -39,7 +39,7 @@ _SQL = """
 CREATE TABLE dead_letters (
     table_identity STRING NOT NULL COMMENT 'where the table lies, and when it was made',
     record BIGINT NOT NULL COMMENT 'the number of its record, in the order of acknowledgement',
-    table_name STRING COMMENT 'what it was called',
+    table_name STRING COMMENT 'the name of the table',
     state STRING COMMENT 'waiting, retried or discarded',
     reason STRING COMMENT 'why it could not be loaded',
     row_count INT,
@@ -89,7 +89,7 @@ class DeadLetterTable:
             try:
                 self._write(letters)
             except (PaimonMagicsError, OSError) as error:
-                _log.warning("`%s` was not told of %d dead letters: %s", NAME, len(letters), error)
+                _log.warning("%d dead letters are not in `%s` yet: %s", len(letters), NAME, error)
             else:
                 self._untold.clear()
 
@@ -140,7 +140,7 @@ def _row(told: Told) -> dict[str, Any]:
     try:
         (record,), _ = read_segment(letter.body, letter.lsn, None)
     except DamagedError as error:
-        return {**row, "reason": f"{letter.why}; and now {error}"}
+        return {**row, "reason": f"{letter.why}; its record can't be read: {error}"}
     is_json = record.format is Format.JSON
     return {
         **row,

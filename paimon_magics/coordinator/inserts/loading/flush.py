@@ -244,8 +244,8 @@ class Flushing:
         if (found.first, found.last, found.dead) != (batch.first, batch.last, 0):
             raise StuckError(
                 f"Snapshot {found.snapshot_id} of `{table.name}` has records {found.first} to "
-                f"{found.last}, {found.dead} of them left out, and nobody knows of it: records "
-                f"{batch.first} to {batch.last} are not loaded again"
+                f"{found.last}, {found.dead} of them left out, which the log does not know: "
+                f"records {batch.first} to {batch.last} are not loaded again"
             )
         segments = self._log.read(location, batch.first, batch.last)
         try:
@@ -382,7 +382,8 @@ def _queue_id(log: Log, location: str) -> str:
 
 
 def _unknown(name: TableName, first: int, last: int, why: str) -> str:
-    return f"What became of the batch {first} to {last} of `{name}` is unknown: {why}"
+    records = f"records {first} to {last}" if last else "the last batch"
+    return f"Whether {records} of `{name}` became visible is unknown: {why}"
 
 
 def _not_loaded(error: Exception) -> NotLoadedError:

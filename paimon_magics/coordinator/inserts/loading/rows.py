@@ -79,8 +79,8 @@ def conformed_stream(name: TableName, body: bytes, table_schema: TableSchema) ->
             table = reader.read_all()
     except (pa.ArrowException, OSError) as error:
         raise InvalidValueError(
-            f"The body is no Arrow stream that can be read: {error}.",
-            hint="Send what pyarrow.ipc.new_stream writes, or JSON without that content type.",
+            f"The body can't be read as an Arrow stream: {error}.",
+            hint="Send what pyarrow.ipc.new_stream writes, or send JSON with another content type.",
         ) from error
     given = given_columns(name, table_schema, names, in_json=False)
     columns = [_given(column, table.column(number)) for number, column in enumerate(given.columns)]
@@ -189,7 +189,9 @@ def _cast(values: Any, wanted: pa.DataType) -> Any:
         return values
     if pa.types.is_timestamp(wanted) and pa.types.is_timestamp(values.type):
         if (values.type.tz is None) != (wanted.tz is None):
-            raise ValueError(f"{values.type} is no {wanted}: one of them has a zone")
+            raise ValueError(
+                f"{values.type} can't become {wanted}: only one of them has a time zone"
+            )
         if values.type.tz is not None and values.type.unit == wanted.unit:
             return values.cast(wanted)
     if pa.types.is_dictionary(values.type):
@@ -218,7 +220,9 @@ def _given(column: Column, values: Any) -> Any:
     except (pa.ArrowException, ValueError) as error:
         raise ValueError(f"column `{column.name}`: {error}") from error
     if not column.type.nullable and values.null_count:
-        raise ValueError(f"column `{column.name}` is NOT NULL, and {values.null_count} NULL given")
+        raise ValueError(
+            f"column `{column.name}` is NOT NULL, but {values.null_count} of its values are NULL"
+        )
     _check_length(column, values)
     return values
 
@@ -233,4 +237,6 @@ def _check_length(column: Column, values: Any) -> None:
         return
     longest = pc.max(lengths).as_py()
     if longest is not None and longest > limit:
-        raise ValueError(f"column `{column.name}` has a value of length {longest}, above {limit}")
+        raise ValueError(
+            f"column `{column.name}` has a value of length {longest}, more than {limit}"
+        )

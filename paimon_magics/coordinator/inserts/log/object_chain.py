@@ -97,7 +97,7 @@ class ObjectChain:
             self._unclear = change
             raise StoreUnavailableError(
                 f"The log {self._folder.name} gave no clear answer: {error}",
-                hint="It is asked again.",
+                hint="The coordinator repeats the request.",
                 unclear=True,
             ) from error
         self._unclear = None

@@ -34,7 +34,8 @@ class ObjectFolder:
             if self.listed() != ([], []):
                 raise StoreLostError(
                     f"The log {self.name} has lost the file that says which log it is.",
-                    hint=f"Restore {path}, or remove the whole folder and accept what is lost.",
+                    hint=f"Restore {path}, or remove the whole folder and lose the rows that "
+                    "wait in it.",
                 )
             document = json.dumps({"format": _FORMAT, "id": uuid.uuid4().hex}).encode()
             self._store.create(path, document)

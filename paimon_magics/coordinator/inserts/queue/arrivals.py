@@ -92,7 +92,7 @@ class _Group:
         """The answer to a repeated insert, or to a gap in its channel; None for a new insert."""
         if known is not None:
             if known.digest != arrival.digest:
-                return Refused(Reason.MISMATCH, "it was given to an insert of something else")
+                return Refused(Reason.MISMATCH, "the earlier insert had other rows")
             return Accepted(known.lsn, Mode.ASYNC, duplicate=True)
         last = self._last_offsets.get(arrival.key, arrival.last_offset)
         if arrival.offset < 0 or last is None or arrival.offset == last + 1:
@@ -100,7 +100,8 @@ class _Group:
         if arrival.offset <= last:
             return Accepted(0, Mode.ASYNC, duplicate=True)
         return Refused(
-            Reason.RANGE, f"offset {arrival.offset} where {last + 1} comes next in its channel"
+            Reason.RANGE,
+            f"its offset is {arrival.offset}, the next one of its channel is {last + 1}",
         )
 
     def _refusal(self, arrival: Arrival) -> Refused | None:
@@ -108,10 +109,10 @@ class _Group:
         if queue.closed:
             return Refused(Reason.CLOSED, queue.closed)
         if self._is_refusing:
-            return Refused(Reason.BUSY, "a statement is changing what it is", _BUSY_MS)
+            return Refused(Reason.BUSY, "a statement is changing it", _BUSY_MS)
         if self._backlog_bytes + arrival.size_bytes > queue.thresholds.hard_bytes:
             after_ms = max(1_000, min(queue.thresholds.interval_ms, 10_000))
-            return Refused(Reason.FULL, f"{self._backlog_bytes:,} bytes wait", after_ms)
+            return Refused(Reason.FULL, f"{self._backlog_bytes:,} bytes wait in it", after_ms)
         return None
 
     def _accept(self, arrival: Arrival) -> None:
