@@ -144,7 +144,7 @@ def test_what_can_not_be_asked_is_answered_in_words_and_changes_nothing() -> Non
     view = ReportView(report())
     wrong = [{"column": "id", "operator": "=", "text": "many"}]
     assert paged(view, conditions=wrong)["problem"] == (
-        "`many` is no value of column `id`. Write it as: 42"
+        "`many` is not a value of column `id`. Write it as: 42"
     )
     assert view.sql == "SELECT * FROM shop.t$files"
 

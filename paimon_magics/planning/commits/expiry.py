@@ -133,7 +133,7 @@ def _retention(schema: TableSchema, what: str, default: Retention) -> Retention:
         raise InvalidTableError(
             f"'{low}' = '{found.count_min}' and '{high}' = '{found.count_max}' contradict each "
             "other: nothing expires.",
-            hint=f"'{low}' must be at least 1, and '{high}' at least as much.",
+            hint=f"'{low}' must be at least 1, and '{high}' at least '{low}'.",
         )
     return found
 

@@ -159,13 +159,15 @@ def _assigned(call: Call, procedure: Procedure) -> dict[str, Argument]:
     for position, argument in enumerate(call.arguments):
         if argument.name is None:
             if position > 0 and call.arguments[0].name is not None:
-                raise _misplaced(call, argument, "Arguments by place and by name can't be mixed.")
+                raise _misplaced(call, argument, "Positional and named arguments can't be mixed.")
             if position >= len(names):
-                raise _misplaced(call, argument, f"That is more than {procedure.form} takes.")
+                raise _misplaced(
+                    call, argument, f"This argument is one too many for {procedure.form}."
+                )
             found[names[position]] = argument
             continue
         if call.arguments[0].name is None:
-            raise _misplaced(call, argument, "Arguments by place and by name can't be mixed.")
+            raise _misplaced(call, argument, "Positional and named arguments can't be mixed.")
         name = by_name.get(argument.name.lower())
         if name is None:
             raise UnknownNameError(
@@ -223,7 +225,7 @@ def _converted(value: Any, kind: type) -> Any:
 
 
 def _offered() -> str:
-    return f"Those offered are {', '.join(sorted(PROCEDURES))}."
+    return f"The procedures offered are {', '.join(sorted(PROCEDURES))}."
 
 
 def _tag_list(text: str) -> tuple[str, ...]:

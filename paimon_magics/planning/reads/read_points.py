@@ -193,7 +193,7 @@ def read_options(options: Mapping[str, str]) -> dict[str, str]:
             continue
         if key in CORE_OPTIONS:
             raise InvalidValueError(
-                f"The option '{key}' can't be given for one read: it is the table's.",
+                f"The option '{key}' belongs to the table: it can't be given for one read.",
                 hint=f"Read options are: {', '.join(READ_OPTIONS)}.",
             )
         raise UnknownNameError(
@@ -225,12 +225,13 @@ def _check_mode(mode: str | None, key: str | None) -> None:
     allowed = _KEY_OF_MODE.get(mode)
     if allowed is None and mode not in _MODES_WITHOUT_POINT:
         raise InvalidValueError(
-            f"The read option 'scan.mode' = '{mode}' is not offered for reading a table once.",
-            hint=f"These are: {', '.join((*_MODES_WITHOUT_POINT, *_KEY_OF_MODE))}.",
+            f"The read option 'scan.mode' = '{mode}' is not offered for a batch read.",
+            hint=f"The modes offered are {', '.join((*_MODES_WITHOUT_POINT, *_KEY_OF_MODE))}.",
         )
     if key is None and allowed is not None:
         raise InvalidValueError(
-            f"'scan.mode' = '{mode}' does not say from where.", hint=f"Add {_listed(allowed)}."
+            f"'scan.mode' = '{mode}' needs an option that says where to start.",
+            hint=f"Add {_listed(allowed)}.",
         )
     if key is not None and (allowed is None or key not in allowed):
         raise InvalidValueError(

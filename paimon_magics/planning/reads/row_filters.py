@@ -177,9 +177,8 @@ def condition_sql(condition: Condition, kinds: Mapping[str, ColumnKind]) -> str:
     operators = column.kind.operators
     if condition.operator not in operators:
         raise InvalidValueError(
-            f"Column `{condition.column}` can't be asked whether it `{condition.operator}` "
-            "something.",
-            hint=f"It can be asked with: {', '.join(operators)}.",
+            f"The operator `{condition.operator}` can't be used for column `{condition.column}`.",
+            hint=f"Its operators are: {', '.join(operators)}.",
         )
     if condition.operator in _NULL_OPERATORS:
         return f"{name} {condition.operator.upper()}"
@@ -203,7 +202,7 @@ def value_of(condition: Condition, column: ColumnKind) -> _Value:
         found = _read(condition.text, column)
     if found is None:
         raise InvalidValueError(
-            f"`{condition.text}` is no value of column `{condition.column}`.",
+            f"`{condition.text}` is not a value of column `{condition.column}`.",
             hint=f"Write it as: {_example(column)}",
         )
     return found

@@ -175,7 +175,7 @@ def _unreadable(
         if found is None:
             continue
         if (files.schema_id, column.id) in changed:
-            return f"the parts of `{column.name}` were others when they were written"
+            return f"`{column.name}` had other fields when they were written"
         if not _readable(found.type, files.format):
             return f"Spark reads the type of `{column.name}` differently from {files.format}"
         if not _same_or_wider(found.type, column.type):

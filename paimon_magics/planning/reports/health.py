@@ -144,7 +144,7 @@ def findings(
         if finding is not None
     ]
     if not found:
-        return (Finding(Severity.GOOD, "Files and buckets are as the table's options ask for."),)
+        return (Finding(Severity.GOOD, "Files and buckets match the table's options."),)
     return tuple(sorted(found, key=lambda finding: -finding.severity))
 
 
@@ -175,8 +175,8 @@ def _runs(name: TableName, rules: LayoutRules, figures: Figures, partition: str)
         return None
     stopped = figures.cells_stopped > 0
     effect = (
-        f"{figures.cells_stopped:,} have {rules.run_stop} or more, where engines that compact hold "
-        "their writers up"
+        f"{figures.cells_stopped:,} have {rules.run_stop} or more, at which engines that compact "
+        "stop their writers"
         if stopped
         else "each read merges them"
     )
@@ -217,9 +217,9 @@ def _bucket_sizes(name: TableName, rules: LayoutRules, figures: Figures) -> Find
         return None
     return Finding(
         Severity.NOTICE,
-        f"Buckets have {size_text(mean_bytes)} on average, {verdict} than what is worth a file and "
-        "a task of their own (200 MiB to 1 GiB is usual). A partition gets another number with "
-        "its next INSERT OVERWRITE.",
+        f"Buckets have {size_text(mean_bytes)} on average, {verdict} than usual "
+        "(200 MiB to 1 GiB). A partition gets the new number of buckets with its next INSERT "
+        "OVERWRITE.",
         f"ALTER TABLE {table_text(name)} SET TBLPROPERTIES ('bucket' = '{number}')",
     )
 
@@ -230,8 +230,8 @@ def _partition_sizes(figures: Figures) -> Finding | None:
         return None
     return Finding(
         Severity.NOTICE,
-        f"{figures.partitions:,} partitions have {size_text(mean_bytes)} on average: with coarser "
-        "ones (a month for a day, say) there were fewer and larger files.",
+        f"{figures.partitions:,} partitions have {size_text(mean_bytes)} on average: coarser "
+        "partitions (by month instead of by day, for example) would have fewer and larger files.",
     )
 
 

@@ -158,14 +158,14 @@ def _add(schema: TableSchema, change: AddColumn) -> tuple[TableChange, TableSche
     shown = ".".join(change.path)
     if not change.type.nullable:
         raise InvalidTableError(
-            f"The new column `{shown}` can't be NOT NULL: the rows that are there have no value.",
+            f"The new column `{shown}` can't be NOT NULL: existing rows have no value for it.",
             hint="Leave out NOT NULL.",
         )
     if change.default is not None:
         raise InvalidTableError(
             f"The new column `{shown}` can't have a DEFAULT when it is added.",
-            hint=f"Add it first, then ALTER TABLE … ALTER COLUMN {shown} SET DEFAULT …; it is for "
-            "new rows only.",
+            hint=f"Add it first, then ALTER TABLE … ALTER COLUMN {shown} SET DEFAULT …; the "
+            "default is for new rows only.",
         )
     parents = change.path[:-1]
     siblings = siblings_at(schema.columns, parents)
@@ -207,7 +207,8 @@ def _drop(schema: TableSchema, change: DropColumn) -> TableSchema:
         _refuse_indexed(schema, path[0], "dropped")
     if len(siblings_at(schema.columns, path[:-1])) == 1:
         raise InvalidTableError(
-            f"`{shown}` is the only one left: it can't be dropped.", hint="Keep it."
+            f"`{shown}` can't be dropped: nothing else would be left.",
+            hint="Add another column or field first.",
         )
     if len(path) == 1:
         left = tuple(c for c in schema.columns if c.name != path[0])
@@ -273,7 +274,8 @@ def _retype(schema: TableSchema, change: RetypeColumn, has_snapshots: bool) -> T
             f"`{shown}` can't be changed from {type_name(source)} to {type_name(target)}.",
             hint="Paimon has no such cast; add a column of the new type instead."
             if allow_explicit
-            else "The option 'disable-explicit-type-casting' allows casts without loss only.",
+            else "With 'disable-explicit-type-casting' = 'true' only casts without loss are "
+            "allowed.",
         )
     if len(path) == 1:
         stored_default(shown, target, schema.column(path[0]).default)
@@ -291,8 +293,9 @@ def _set_nullability(schema: TableSchema, change: SetColumnNullability) -> Table
         )
     if not change.nullable and schema.flag("alter-column-null-to-not-null.disabled"):
         raise InvalidTableError(
-            f"`{shown}` can't become NOT NULL: rows that are there may hold NULL.",
-            hint="If none does, set the option 'alter-column-null-to-not-null.disabled' = 'false' "
+            f"`{shown}` can't become NOT NULL: existing rows may hold NULL.",
+            hint="If no row does, set the option 'alter-column-null-to-not-null.disabled' = "
+            "'false' "
             "first.",
         )
     return with_type(schema, change.path, lambda t: as_nullable(t, change.nullable))
@@ -302,7 +305,7 @@ def _set_default(schema: TableSchema, change: SetColumnDefault) -> tuple[TableCh
     if len(change.path) > 1:
         raise InvalidTableError(
             f"The nested field `{'.'.join(change.path)}` can't have a default.",
-            hint="Only whole columns can.",
+            hint="Only a whole column can have one.",
         )
     column = schema.column(change.path[0])
     default = stored_default(column.name, column.type, change.default)
@@ -316,7 +319,7 @@ def _reorder(schema: TableSchema, change: ReorderColumn) -> tuple[TableChange, T
     if len(change.path) > 1:
         raise InvalidTableError(
             f"The nested field `{'.'.join(change.path)}` can't be moved.",
-            hint="Only whole columns can.",
+            hint="Only a whole column can be moved.",
         )
     column = schema.column(change.path[0])
     others = [c for c in schema.columns if c.name != column.name]

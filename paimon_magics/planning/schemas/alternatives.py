@@ -14,7 +14,7 @@ from paimon_magics.statements.lexing.tokens import tokenize
 
 __all__ = ["COMING", "INSTEAD", "alternative"]
 
-_ANEW = "This does the same, and writes the table anew: "
+_ANEW = "This does the same, but rewrites the table: "
 _SAME = "This does the same: "
 
 COMING: dict[str, str] = {
@@ -52,11 +52,11 @@ INSTEAD: dict[str, str] = {
     "COPY": "Read the files in the statement: INSERT INTO t SELECT * FROM csv.`path`.",
     "LOAD": "Read the files in the statement: INSERT INTO t SELECT * FROM csv.`path`.",
     "EXPORT": "Fetch the rows and write them: outcome.to_arrow(), outcome.to_pandas().",
-    "VACUUM": "Files that are not needed go with the snapshots that expire, by the table's options "
+    "VACUUM": "Unneeded files are removed when snapshots expire, by the table's options "
     "'snapshot.time-retained' and 'snapshot.num-retained.max'.",
     "OPTIMIZE": COMING["COMPACT"].partition("\n")[0] + " INSERT OVERWRITE t SELECT * FROM t.",
-    "GRANT": "Who may do what is decided by the coordinator: docs/coordinator.md.",
-    "REVOKE": "Who may do what is decided by the coordinator: docs/coordinator.md.",
+    "GRANT": "Access is configured at the coordinator: see docs/coordinator.md.",
+    "REVOKE": "Access is configured at the coordinator: see docs/coordinator.md.",
     "ANALYZE TABLE": "It is not needed: Paimon keeps rows, bounds and sizes with each file; "
     "%paimon profile t shows more.",
     "REFRESH": "It is not needed: a query reads the table's latest snapshot.",
@@ -66,7 +66,8 @@ INSTEAD: dict[str, str] = {
     "LOCK": "It is not needed: a statement is committed whole or not at all.",
     "CREATE": "CREATE TEMPORARY VIEW v AS SELECT … names a query for this Spark session.",
     "COMMENT": "Write ALTER TABLE t ALTER COLUMN c COMMENT '…'.",
-    "RESTORE": "CALL sys.rollback(table => 't', version => '3') takes a table back.",
+    "RESTORE": "CALL sys.rollback(table => 't', version => '3') rolls a table back to that "
+    "snapshot.",
     "CREATE INDEX": "Tables have no indexes: the primary key and partitions help to find rows, and "
     "so does the option 'file-index.bloom-filter.columns'.",
     "DROP INDEX": "Tables have no indexes.",
@@ -74,14 +75,15 @@ INSTEAD: dict[str, str] = {
     "another format than Parquet.",
     "CREATE TABLE … CLUSTERED BY": "Write TBLPROPERTIES ('bucket' = '4', 'bucket-key' = 'id').",
     "CREATE TABLE … LIKE": "SHOW CREATE TABLE shows the other table's definition, to be changed.",
-    "CREATE EXTERNAL TABLE": "Write CREATE TABLE: tables lie in the warehouse. Files elsewhere are "
+    "CREATE EXTERNAL TABLE": "Write CREATE TABLE: tables are stored in the warehouse. Files "
+    "elsewhere are "
     "read as parquet.`path`.",
     "CREATE TABLE … UNIQUE": "Declare PRIMARY KEY (column): a row replaces the one of its key.",
     "CREATE TABLE … REFERENCES": "Leave it out: keys of other tables are not checked.",
     "CREATE TABLE … FOREIGN": "Leave it out: keys of other tables are not checked.",
     "CREATE TABLE … CHECK": "Leave it out, and filter the rows in the INSERT. NOT NULL is checked.",
     "CREATE TABLE … CLUSTER BY": "Leave it out. PARTITIONED BY (column) and the option 'bucket' "
-    "say how rows are laid out.",
+    "define the layout of the rows.",
     "CREATE TABLE … PARTITIONED BY": "Partitions are columns: add one, such as day DATE, and write "
     "PARTITIONED BY (day).",
     "ALTER TABLE … ADD CONSTRAINT": "A primary key belongs to CREATE TABLE: make a new table with "

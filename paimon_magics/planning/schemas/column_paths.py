@@ -68,7 +68,7 @@ def _step(token: str, wanted: str, path: list[str]) -> str:
     if token.lower() != wanted:
         raise UnknownNameError(
             f"`{'.'.join(path)}` has no field `{token}`.",
-            hint=f"What it holds is named `{'.'.join(path)}.{wanted}`"
+            hint=f"Its {wanted}s are named `{'.'.join(path)}.{wanted}`"
             + ("; the keys of a map can't be changed." if wanted == "value" else "."),
         )
     return wanted
@@ -137,7 +137,7 @@ def with_field(
         type_at(schema.columns, path[:-1]), RowType
     ):
         raise InvalidTableError(
-            f"`{'.'.join(path)}` is no field: only its type can be changed.",
+            f"`{'.'.join(path)}` is not a field: only its type can be changed.",
             hint="Use ALTER COLUMN … TYPE, or SET or DROP NOT NULL.",
         )
 

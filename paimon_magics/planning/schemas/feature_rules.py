@@ -60,7 +60,7 @@ def _check_deletion_vectors(schema: TableSchema) -> None:
         raise _contradiction(
             "'deletion-vectors.enabled'",
             "the merge engine first-row, which never deletes old rows",
-            "Leave it out.",
+            "Leave out 'deletion-vectors.enabled'.",
         )
 
 
@@ -96,7 +96,7 @@ def _check_blobs(schema: TableSchema) -> None:
         for name in column_list(schema.stored_option(key)):
             if name not in blobs:
                 raise InvalidTableError(
-                    f"The option '{key}' names `{name}`, which is no BLOB column.",
+                    f"The option '{key}' names `{name}`, which is not a BLOB column.",
                     hint=nearest(name, blobs, what="BLOB columns"),
                 )
     if not blobs:
@@ -139,7 +139,7 @@ def _check_clustering(schema: TableSchema) -> None:
             raise InvalidTableError(
                 "'clustering.incremental' with buckets needs 'bucket-append-ordered' = 'false' and "
                 "no deletion vectors.",
-                hint="Set them so, or leave out 'bucket'.",
+                hint="Change these options, or leave out 'bucket'.",
             )
     if not schema.flag("pk-clustering-override"):
         return
@@ -237,7 +237,7 @@ def _check_manifest_sort(schema: TableSchema) -> None:
     field = schema.stored_option("manifest-sort.partition-field")
     if field and field not in schema.partition_keys:
         raise InvalidTableError(
-            f"'manifest-sort.partition-field' names `{field}`, which is no partition key.",
+            f"'manifest-sort.partition-field' names `{field}`, which is not a partition key.",
             hint=nearest(field, schema.partition_keys, what="partition keys"),
         )
 

@@ -61,19 +61,22 @@ def _reason(file_format: str, data_type: DataType) -> str | None:
         for part in parts_of(data_type):
             match part:
                 case ArrayType():
-                    return "arrays are not offered there"
+                    return "arrays are not offered in such files"
                 case MapType():
-                    return "maps are not offered there"
+                    return "maps are not offered in such files"
                 case RowType():
-                    return "structs are not offered there"
+                    return "structs are not offered in such files"
                 case AtomicType(name="BINARY"):
-                    return "binary values of a fixed length are not offered there"
+                    return "BINARY(n) is not offered in such files"
                 case AtomicType() if _digits(part) > _MICROSECONDS:
-                    return "it has no timestamps finer than microseconds"
+                    return "the format has no timestamps finer than microseconds"
         return None
     for part in parts_of(data_type):
         if part is not data_type and _digits(part) > 0:
-            return "nested timestamps with fractions of seconds are not safe there before 1970"
+            return (
+                "other engines misread nested timestamps before 1970 with fractions of seconds "
+                "there"
+            )
     return None
 
 

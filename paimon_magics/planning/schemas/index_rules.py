@@ -55,8 +55,9 @@ def _check_file_indexes(schema: TableSchema) -> None:
                 and data_type.key.name in ("CHAR", "VARCHAR", "STRING")
             ):
                 raise InvalidTableError(
-                    f"The option '{key}' names `{name}`, and `{column}` is no map with text keys.",
-                    hint="Only such maps can be indexed by key.",
+                    f"The option '{key}' names `{name}`, and `{column}` is not a MAP with text "
+                    "keys.",
+                    hint="Only a MAP with text keys can be indexed by key.",
                 )
     for key, (index, column, _) in others:
         if (index, column) not in declared:
@@ -105,7 +106,9 @@ def _check_primary_key_indexes(schema: TableSchema) -> None:
             ),
         ):
             if not given:
-                raise InvalidTableError(f"The option '{key}' needs {what}.", hint="Set it too.")
+                raise InvalidTableError(
+                    f"The option '{key}' needs {what}.", hint=f"Change that, or leave out '{key}'."
+                )
 
 
 def _check_map_layout(schema: TableSchema) -> None:
@@ -118,7 +121,7 @@ def _check_map_layout(schema: TableSchema) -> None:
         data_type = schema.column(name).type
         if not isinstance(data_type, MapType):
             raise InvalidTableError(
-                f"The option '{key}' is for `{name}`, which is no MAP.", hint="Leave it out."
+                f"The option '{key}' is for `{name}`, which is not a MAP.", hint="Leave it out."
             )
         if value.lower() not in ("default", "shared-shredding"):
             raise InvalidTableError(
@@ -154,7 +157,9 @@ def _check_variant_shredding(schema: TableSchema) -> None:
     ):
         ratios[key] = double_value(key, schema.option(key) or "0")
         if not 0 <= ratios[key] <= 1:
-            raise InvalidTableError(f"The option '{key}' must be from 0 to 1.", hint="Change it.")
+            raise InvalidTableError(
+                f"The option '{key}' must be from 0 to 1.", hint="Correct its value."
+            )
     admission, retention = ratios.values()
     mode = (schema.option("variant.shredding.inferenceMode") or "").lower()
     if mode == "adaptive" and retention > admission:

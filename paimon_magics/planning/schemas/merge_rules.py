@@ -137,7 +137,7 @@ def _check_sequence(schema: TableSchema) -> None:
         raise InvalidTableError(
             "'sequence.snapshot-ordering' needs a primary key, 'write-only' = 'true' and no "
             "'sequence.field'.",
-            hint="Leave it out, or set the others so.",
+            hint="Leave it out, or change the other options.",
         )
 
 
@@ -233,7 +233,7 @@ def _check_partial_update(schema: TableSchema) -> None:
     for name in on_group:
         if name not in sequences:
             raise InvalidTableError(
-                f"'partial-update.remove-record-on-sequence-group' names `{name}`, which is no "
+                f"'partial-update.remove-record-on-sequence-group' names `{name}`, which is not a "
                 "sequence column of a sequence group.",
                 hint=nearest(name, sequences, what="sequence columns"),
             )

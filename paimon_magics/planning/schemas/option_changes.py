@@ -143,7 +143,8 @@ def _check_change(schema: TableSchema, key: str, old: str | None, value: str) ->
         raise InvalidTableError(
             "The option 'deletion-vectors.enabled' can't change on a table with data: without "
             "a full compaction rows could appear twice.",
-            hint="After one, set 'deletion-vectors.modifiable' = 'true' first.",
+            hint="After a full compaction, set 'deletion-vectors.modifiable' = 'true', then change "
+            "it.",
         )
     if key in _ONE_WAY and boolean_value(key, old or "false") and not boolean_value(key, value):
         raise InvalidTableError(

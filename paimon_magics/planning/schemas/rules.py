@@ -87,8 +87,9 @@ def _check_column_names(schema: TableSchema) -> None:
     for name in schema.column_names:
         if name in _SYSTEM_NAMES or name.startswith(_KEY_PREFIX):
             raise InvalidTableError(
-                f"A column can't be named `{name}`: Paimon keeps that name for itself.",
-                hint=f"Rename it. Kept are {', '.join(_SYSTEM_NAMES)} and names that begin with "
+                f"A column can't be named `{name}`: Paimon reserves that name.",
+                hint=f"Rename it. Reserved are {', '.join(_SYSTEM_NAMES)} and names that begin "
+                "with "
                 f"{_KEY_PREFIX}.",
             )
         if not name.strip():
@@ -97,8 +98,9 @@ def _check_column_names(schema: TableSchema) -> None:
         _check_nested_names(column.name, column.type)
         if (column.comment or "").strip().startswith(_COMMENT_DIRECTIVES):
             raise InvalidTableError(
-                f"The comment of `{column.name}` begins with a word that Paimon takes as an order.",
-                hint="Begin it otherwise; a BLOB column is declared by the type BLOB.",
+                f"The comment of `{column.name}` begins with a word that Paimon reads as a "
+                "directive.",
+                hint="Begin it with another word; declare a BLOB column by the type BLOB.",
             )
 
 
@@ -161,8 +163,8 @@ def _check_keys(schema: TableSchema) -> None:
         )
     if schema.primary_keys and not schema.trimmed_primary_keys:
         raise InvalidTableError(
-            f"The primary key ({', '.join(schema.primary_keys)}) has nothing but partition "
-            "keys: every partition would hold one row.",
+            f"The primary key ({', '.join(schema.primary_keys)}) consists of partition keys "
+            "only: every partition would hold one row.",
             hint="Add a column to the primary key.",
         )
     if schema.flag("primary-key.nullable"):
@@ -204,7 +206,7 @@ def _check_type(path: str, data_type: DataType) -> None:
 def _bad_type(path: str, data_type: AtomicType, wanted: str) -> InvalidTableError:
     numbers = ", ".join(map(str, data_type.parameters))
     return InvalidTableError(
-        f"The column `{path}` has the type {data_type.name}({numbers}).",
+        f"The column `{path}` has the invalid type {data_type.name}({numbers}).",
         hint=f"{data_type.name} needs {wanted}.",
     )
 
@@ -218,7 +220,7 @@ def _check_buckets(schema: TableSchema) -> None:
         if name in schema.partition_keys:
             raise InvalidTableError(
                 f"The option 'bucket-key' names the partition key `{name}`.",
-                hint="Use columns that are no partition keys.",
+                hint="Use columns that are not partition keys.",
             )
         if schema.primary_keys and name not in schema.primary_keys:
             raise InvalidTableError(
@@ -275,8 +277,9 @@ def _check_formats(schema: TableSchema) -> None:
             )
     if (schema.option("type") or "table").lower() != "table":
         raise InvalidTableError(
-            f"A table of the type '{schema.option('type')}' can't be made here.",
-            hint="Leave out the option 'type', or make the table with Flink or Spark.",
+            f"A table of the type '{schema.option('type')}' can't be created here.",
+            hint="Leave out the option 'type', or create the table with Flink or Paimon's Spark "
+            "connector.",
         )
     if schema.flag("auto-create"):
         raise InvalidTableError(

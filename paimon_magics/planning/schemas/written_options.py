@@ -87,7 +87,7 @@ def _refused(schema: TableSchema) -> Iterator[tuple[str, str, str]]:
             yield key, value, wanted
     for key, value in schema.options:
         if key.endswith(".map.storage-layout") and value.lower() != "default":
-            yield key, value, "maps in a form of their own"
+            yield key, value, "another storage layout of maps"
     if schema.bucket_mode == "HASH_DYNAMIC" and schema.flag("index-file-in-data-file-dir"):
         yield "index-file-in-data-file-dir", "true", "hash indexes beside the data files"
     if schema.changelog_producer == "input":
@@ -99,7 +99,7 @@ def _refused(schema: TableSchema) -> Iterator[tuple[str, str, str]]:
             key = "file.compression"
         codec = (schema.option(key) or "zstd").lower()
         if changelog == "avro" and codec not in _AVRO_CHANGELOGS:
-            yield key, codec, "a compression that avro changelogs don't have here"
+            yield key, codec, "a compression that is not offered for avro changelogs"
     file_format = schema.file_format
     compression = schema.stored_option("file.compression")
     possible = _COMPRESSIONS.get(file_format)
@@ -107,4 +107,4 @@ def _refused(schema: TableSchema) -> Iterator[tuple[str, str, str]]:
         yield "file.compression", compression, f"a compression that {file_format} files don't have"
     if file_format != "parquet" and schema.stored_option("target-file-row-num") is not None:
         value = schema.stored_option("target-file-row-num") or ""
-        yield "target-file-row-num", value, f"{file_format} files of a number of rows"
+        yield "target-file-row-num", value, f"{file_format} files with a limited number of rows"

@@ -91,7 +91,7 @@ def test_parameters_are_the_callers_values() -> None:
         ("sys.create_tag('t', 'a', 'x')", InvalidValueError, "`snapshot`", "snapshot", "'x'"),
         ("sys.create_tag('t', 'a', 1.5)", InvalidValueError, "whole number", "", "1.5"),
         ("sys.create_tag('t', TRUE)", InvalidValueError, "`tag` must be a text", "", "TRUE"),
-        ("sys.create_tag('t', 'a', 1, 'd', 5)", InvalidValueError, "more than", "Name", "5)"),
+        ("sys.create_tag('t', 'a', 1, 'd', 5)", InvalidValueError, "too many for", "Name", "5)"),
         ("sys.create_tag('t', tag => 'a')", InvalidValueError, "mixed", "Name", "tag =>"),
         ("sys.create_tag(table => 't', 'a')", InvalidValueError, "mixed", "Name", "'a'"),
         ("sys.create_tag(table => 't', tga => 'a')", UnknownNameError, "`tga`", "`tag`", "tga"),

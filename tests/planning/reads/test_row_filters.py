@@ -114,7 +114,7 @@ def test_a_look_is_a_query_around_the_rows(rows: str, row_filter: RowFilter, sql
         (
             RowFilter(conditions=(Condition("id", "=", "NaN"),)),
             InvalidValueError,
-            "`NaN` is no value",
+            "`NaN` is not a value",
         ),
         (RowFilter(conditions=(Condition("id", "=", "1e300"),)), InvalidValueError, "as: 42"),
         (RowFilter(conditions=(Condition("part", "=", "1,5"),)), InvalidValueError, "as: 12.50"),
@@ -132,7 +132,7 @@ def test_a_look_is_a_query_around_the_rows(rows: str, row_filter: RowFilter, sql
         (
             RowFilter(conditions=(Condition("id", "contains", "1"),)),
             InvalidValueError,
-            "asked with",
+            "operators are",
         ),
         (RowFilter(conditions=(Condition("good", "=", "yes"),)), InvalidValueError, "true"),
         (RowFilter(conditions=(Condition("day", "=", "today"),)), InvalidValueError, "2026-01-31"),

@@ -80,7 +80,7 @@ RUNS = {"files": 40, "cells_with_runs": 2}
     ("rules", "figures", "severity", "said", "statement"),
     [
         (APPEND, Figures(), GOOD, "no files", ""),
-        (APPEND, figures(4, 1_000), GOOD, "as the table's options ask for", ""),
+        (APPEND, figures(4, 1_000), GOOD, "match the table's options", ""),
         (
             APPEND, figures(3, 133, partitions=3, worst_partition="dt=1/h=2", **SMALL), SERIOUS,
             "80 of 100 files are smaller than 179 MiB and could be merged; most are in dt=1/h=2: "
@@ -98,7 +98,7 @@ RUNS = {"files": 40, "cells_with_runs": 2}
         ),
         (
             KEYED, figures(4, 100, run_count_max=9, cells_stopped=1, **RUNS), SERIOUS,
-            "1 have 8 or more, where engines that compact hold their writers up",
+            "1 have 8 or more, at which engines that compact stop their writers",
             "CALL sys.compact(table => 'shop.t')",
         ),
         (
@@ -107,7 +107,7 @@ RUNS = {"files": 40, "cells_with_runs": 2}
             "The largest bucket of dt=1 has 2.0 GiB, the median one 100 MiB",
             "ORDER BY file_size_in_bytes DESC",
         ),
-        (KEYED, figures(4, 1), GOOD, "as the table's options ask for", ""),
+        (KEYED, figures(4, 1), GOOD, "match the table's options", ""),
         (
             MANY, figures(128, 1), NOTICE, "Buckets have 1 MiB on average, smaller than",
             "ALTER TABLE shop.t SET TBLPROPERTIES ('bucket' = '1')",

@@ -66,7 +66,7 @@ CASES = {
     "nested primary key": Case(PLAIN, {"primary-key": "m"}, "nested"),
     "primary key with the partition key": Case(PT, {"primary-key": "dt,k"}, "", "dt"),
     "primary key without the partition key": Case(PT, {"primary-key": "k"}, "", "dt"),
-    "primary key of partition keys": Case(PT, {"primary-key": "dt"}, "nothing but", "dt"),
+    "primary key of partition keys": Case(PT, {"primary-key": "dt"}, "partition keys only", "dt"),
     "upsert key": Case(PLAIN, {"upsert-key": "k"}, ""),
     "upsert key beside primary key": Case(PLAIN, {**PK, "upsert-key": "n"}, "'upsert-key'"),
     # buckets
@@ -313,7 +313,7 @@ CASES = {
     "manifest sort by a column": Case(
         PT,
         {"manifest-sort.enabled": "true", "manifest-sort.partition-field": "k"},
-        "no partition key",
+        "not a partition key",
         "dt",
     ),
     "file index": Case(PLAIN, {"file-index.bloom-filter.columns": "k,v"}, ""),
@@ -324,7 +324,7 @@ CASES = {
     "file index option without column": Case(
         PLAIN, {"file-index.bloom-filter.k.fpp": "0.1"}, "no such index"
     ),
-    "file index in a list": Case(PLAIN, {"file-index.bitmap.columns": "v[x]"}, "no map"),
+    "file index in a list": Case(PLAIN, {"file-index.bitmap.columns": "v[x]"}, "not a MAP"),
     "primary-key index": Case(
         PLAIN, {**PK, "deletion-vectors.enabled": "true", "pk-btree.index.columns": "n"}, ""
     ),
@@ -345,7 +345,7 @@ CASES = {
         PLAIN, {"fields.m.map.storage-layout": "shared-shredding"}, "", ours=False
     ),
     "map layout of a number": Case(
-        PLAIN, {"fields.n.map.storage-layout": "shared-shredding"}, "no MAP"
+        PLAIN, {"fields.n.map.storage-layout": "shared-shredding"}, "not a MAP"
     ),
     "unknown map layout": Case(PLAIN, {"fields.m.map.storage-layout": "columns"}, "'columns'"),
     "variant ratio": Case(
