@@ -315,7 +315,7 @@ APPEND = {"kind": "append"}
                 "messages": [],
             },
             400,
-            "`nothing` is no partition column of `default.t`",
+            "`nothing` is not a partition column of `default.t`",
         ),
     ],
 )
@@ -340,7 +340,7 @@ def test_a_transaction_commits_no_files_but_its_own(process: Process) -> None:
     client = process.client()
     theirs, own = client.begin(TABLE), client.begin(TABLE)
     messages = write(catalog, theirs, [{"k": 1}])
-    with pytest.raises(InvalidValueError, match="is not the transaction's own"):
+    with pytest.raises(InvalidValueError, match="does not belong to the transaction"):
         client.commit(CommitRequest(own, Append(), messages))
     assert client.commit(CommitRequest(theirs, Append(), messages)).snapshot_id == 1
     assert read(catalog) == [{"k": 1, "v": None}]

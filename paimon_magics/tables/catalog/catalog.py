@@ -160,7 +160,7 @@ class Catalog(Databases):
         if name.branch is not None or name.system_table is not None or "$" in name.table:
             raise InvalidTableError(
                 f"A table can't be named `{name.object_name}`.",
-                hint="The `$` sign is kept for branches and system tables.",
+                hint="The `$` sign is reserved for branches and system tables.",
             )
         check_name(name.table, "table")
         database = database_of(name)
@@ -204,7 +204,7 @@ class Catalog(Databases):
         if name.branch is not None:
             raise UnsupportedStatementError(
                 f"`{shown(name)}` is a branch: it can't be dropped as a table.",
-                hint="Drop the branch by Paimon's drop_branch procedure.",
+                hint="Delete the branch by CALL sys.delete_branch.",
             )
         if if_exists and not (name.system_table or self.table_exists(name)):
             return False
@@ -241,14 +241,13 @@ class Catalog(Databases):
         table = self.load(name)
         if self.metastore != "rest" and not table.store.renames_folders:
             raise UnsupportedStatementError(
-                f"`{shown(name)}` can't be renamed: its store has no step that renames all its "
-                "files.",
+                f"`{shown(name)}` can't be renamed: its store can't rename a folder in one step.",
                 hint="Create a table of the new name, and fill it with INSERT INTO … SELECT.",
             )
         if "$" in new_name.object_name:
             raise InvalidTableError(
                 f"A table can't be named `{new_name.object_name}`.",
-                hint="The `$` sign is kept for branches and system tables.",
+                hint="The `$` sign is reserved for branches and system tables.",
             )
         check_name(new_name.table, "table")
         database = database_of(new_name)
@@ -307,7 +306,8 @@ class Catalog(Databases):
 
     def _changed_meanwhile(self, name: TableName) -> CommitConflictError:
         return CommitConflictError(
-            f"`{shown(name)}` was changed by others {_ALTER_ATTEMPTS} times meanwhile.",
+            f"`{shown(name)}` was not changed: others changed it before each of {_ALTER_ATTEMPTS} "
+            "attempts.",
             hint="Run the statement again.",
         )
 

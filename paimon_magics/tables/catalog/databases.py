@@ -172,7 +172,7 @@ class Databases:
         return UnknownNameError(
             f"There is no database `{database}`.",
             hint=f"{nearest(database, self.list_databases(), what='databases')} "
-            f"CREATE DATABASE {quoted(database)} makes it.",
+            f"CREATE DATABASE {quoted(database)} creates it.",
         )
 
     def call(self, action: Callable[[], _T]) -> _T:
@@ -188,13 +188,13 @@ class Databases:
             raise
         except (missing.DatabaseNoPermissionException, missing.TableNoPermissionException) as error:
             raise SetupError(
-                f"The catalog's server refused it: {first_line(error)}",
-                hint="Ask for the right on it, or use other credentials.",
+                f"The catalog's server refused the request: {first_line(error)}",
+                hint="Ask for access to it, or use other credentials.",
             ) from error
         except PermissionError as error:
             raise SetupError(
                 f"The warehouse {self.warehouse} can't be changed: {first_line(error)}",
-                hint="Use a warehouse that you may write.",
+                hint="Use a warehouse that you can write to.",
             ) from error
         except Exception as error:
             reason = misread(error) if "load schema" in str(error) else None

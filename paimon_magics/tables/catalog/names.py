@@ -45,7 +45,8 @@ def check_name(name: str, what: str) -> None:
         )
     if what == "database" and name == _SYSTEM_DATABASE:
         raise InvalidTableError(
-            "A database can't be named `sys`.", hint="Paimon keeps that name for its system tables."
+            "A database can't be named `sys`.",
+            hint="Paimon reserves that name for its system tables.",
         )
 
 

@@ -206,7 +206,7 @@ def _changes(change: Mapping[str, Any], where: str, schema: TableSchema) -> Iter
                 hint="Create a table without one and copy the rows.",
             )
         case _:
-            raise MalformedDocumentError(f"{where}.action: there is no change '{action}'.")
+            raise MalformedDocumentError(f"{where}.action: the change '{action}' is unknown.")
 
 
 def _added_column(change: Mapping[str, Any], where: str, schema: TableSchema) -> TableChange:
@@ -240,7 +240,7 @@ def _move(document: Any, where: str, schema: TableSchema) -> tuple[str, bool, st
         case "LAST":
             return name, not others, others[-1] if others else None
         case kind:
-            raise MalformedDocumentError(f"{where}.type: there is no move '{kind}'.")
+            raise MalformedDocumentError(f"{where}.type: the move '{kind}' is unknown.")
 
 
 def _path(change: Mapping[str, Any], where: str) -> tuple[str, ...]:

@@ -139,7 +139,7 @@ def _told(table: StoredTable) -> Iterator[None]:
     except PaimonMagicsError:
         raise
     except (missing.TagNotExistException, missing.BranchNotExistException) as error:
-        hint = f"`{table.name}$tags` and `{table.name}$branches` list what there is."
+        hint = f"`{table.name}$tags` and `{table.name}$branches` list the tags and branches."
         raise UnknownNameError(f"{error} (`{table.name}`)", hint=hint) from error
     except (missing.TagAlreadyExistException, missing.BranchAlreadyExistException) as error:
         raise InvalidTableError(
@@ -147,12 +147,13 @@ def _told(table: StoredTable) -> Iterator[None]:
         ) from error
     except missing.TableNoPermissionException as error:
         raise SetupError(
-            f"The catalog's server refused it: {error}", hint="Ask for the right on the table."
+            f"The catalog's server refused the request: {error}",
+            hint="Ask for access to the table, or use other credentials.",
         ) from error
     except ValueError as error:  # what pypaimon makes of a bad request, and of a missing snapshot
         raise StatementError(
-            f"The catalog's server refused it for `{table.name}`: {error}",
-            hint=f"`{table.name}$snapshots` lists the snapshots that there are.",
+            f"The catalog's server refused the request for `{table.name}`: {error}",
+            hint=f"`{table.name}$snapshots` lists the snapshots.",
         ) from error
     except Exception as error:
         raise UnknownOutcomeError(

@@ -28,8 +28,8 @@ METASTORES = {
 }
 # Metastores that a user may ask for, with the alternative.
 _NOT_OFFERED = {
-    "hive": "Tables that Hive's metastore only names lie in its warehouse folder: open that folder "
-    "as a filesystem catalog (warehouse=…, without 'metastore'), while Hive goes on with its own",
+    "hive": "Open the warehouse folder of Hive's tables as a filesystem catalog (warehouse=…, "
+    "without 'metastore'); Hive can go on using them",
     "dlf": "Use a rest catalog with 'token.provider' = 'dlf'",
 }
 REMOTE_SCHEMES = ("gs", "hdfs", "oss", "s3", "s3a", "s3n", "viewfs")
@@ -65,8 +65,8 @@ def _unknown_metastore(metastore: str) -> SetupError:
     instead = _NOT_OFFERED.get(metastore.strip().lower())
     if instead is not None:
         return SetupError(
-            f"A catalog with the metastore '{metastore}' is not offered; these are: {offered}.",
-            hint=f"{instead}; or serve it by a Paimon REST catalog.",
+            f"A catalog with the metastore '{metastore}' is not offered. Offered are: {offered}.",
+            hint=f"{instead}; or serve the warehouse by a Paimon REST catalog.",
         )
     return SetupError(
         f"There is no metastore '{metastore}'.",
@@ -108,6 +108,6 @@ def _check_local(path: Path, warehouse: str) -> None:
         )
     if not os.access(existing, os.W_OK | os.X_OK):
         raise SetupError(
-            f"The warehouse {warehouse} can't be written: no right to write in {existing}.",
-            hint="Give the path of a folder that you may write.",
+            f"The warehouse {warehouse} can't be written: no permission to write in {existing}.",
+            hint="Give the path of a folder that you can write to.",
         )

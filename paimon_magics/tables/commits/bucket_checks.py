@@ -69,7 +69,7 @@ def _snapshot(table: Table, snapshot_id: int) -> Any:
     if snapshot is None:
         raise OutdatedPlanError(
             f"Snapshot {snapshot_id} of `{table.name}` expired while the statement was running, so "
-            "which keys came since is unknown.",
+            "the keys that were added since are unknown.",
             hint="Nothing was written. Run the statement again.",
         )
     return snapshot
@@ -77,8 +77,8 @@ def _snapshot(table: Table, snapshot_id: int) -> Any:
 
 def _keys_came(table: Table, snapshot: Any) -> OutdatedPlanError:
     return OutdatedPlanError(
-        f"Since this statement was planned, {described(snapshot)} brought keys to the partitions "
-        f"of `{table.name}` that it writes: a key could now be there twice.",
-        hint="Nothing was written. Run the statement again: it then finds those keys. Tables with "
-        "dynamic buckets are best written by one statement at a time.",
+        f"Since this statement was planned, {described(snapshot)} added keys to the partitions "
+        f"of `{table.name}` that it writes: a key could be stored twice.",
+        hint="Nothing was written. Run the statement again: it then finds those keys. Write "
+        "to a table with dynamic buckets by one statement at a time.",
     )

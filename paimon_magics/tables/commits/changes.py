@@ -98,7 +98,7 @@ def typed_partition(table: Table, spec: Iterable[tuple[str, str | None]]) -> dic
     typed: dict[str, Any] = {}
     for name, text in spec:
         if name not in table.schema.partition_keys:
-            raise InvalidValueError(f"`{name}` is no partition column of `{table.name}`.")
+            raise InvalidValueError(f"`{name}` is not a partition column of `{table.name}`.")
         try:
             value = None if text is None else pa.scalar(text).cast(schema.field(name).type).as_py()
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OverflowError) as error:

@@ -253,8 +253,8 @@ class _Run:
             raise failure(
                 error,
                 f"The commit to `{self._table.name}` could not be prepared: {error}",
-                hint="Nothing was committed. Make room on the disk or mend what the message says, "
-                "then run the statement again.",
+                hint="Nothing was committed. Remove the cause that the message names, then run the "
+                "statement again.",
             ) from error
 
     def _sync(self, prepared: Prepared) -> None:
@@ -293,7 +293,7 @@ class _Run:
 
     def _given_up(self, attempts: int) -> PaimonMagicsError:
         return OutdatedPlanError(
-            f"Other commits to `{self._table.name}` were faster {attempts} times.",
+            f"Other commits to `{self._table.name}` came before this one {attempts} times.",
             hint="Nothing was written. Run the statement again, or raise 'commit.max-retries'.",
         )
 

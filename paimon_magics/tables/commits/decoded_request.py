@@ -68,8 +68,9 @@ def _is_plain(name: str) -> bool:
 
 def _not_its_own(name: str) -> InvalidValueError:
     return InvalidValueError(
-        f"The file {name!r} is not the transaction's own.",
-        hint="Nothing was committed. A transaction commits what it wrote under its own prefix.",
+        f"The file {name!r} does not belong to the transaction.",
+        hint="Nothing was committed. A transaction commits only files whose names begin with its "
+        "prefix.",
     )
 
 

@@ -82,7 +82,7 @@ def log_check(table: Table, request: CommitRequest) -> Callable[[int], None]:
             raise CommitConflictError(
                 f"Records {first} to {last} of the log {log} were not published: snapshot "
                 f"{found.snapshot_id} of `{table.name}` has records up to {found.last} already.",
-                hint="They are found there, and not loaded again.",
+                hint="These records are in the table, and are not loaded again.",
             )
         checked_to = max(checked_to, snapshot_id - 1)
 

@@ -111,4 +111,4 @@ def _told_if_gone(what: str) -> Iterator[None]:
     try:
         yield
     except ManifestGoneError as error:
-        raise MalformedDocumentError(f"{what} is not there.") from error
+        raise MalformedDocumentError(f"{what} does not exist.") from error

@@ -161,8 +161,8 @@ def _gone(
         ended = "none" if latest is None else str(latest.id)
         return _lost(
             p,
-            f"Snapshot {p.snapshot_id} of `{table.name}` has gone, and the latest is {ended}: "
-            "the table was rolled back by somebody who went around the coordinator.",
+            f"Snapshot {p.snapshot_id} of `{table.name}` is gone, and the latest is {ended}: "
+            "the table was rolled back by a client that bypassed the coordinator.",
         )
     again = republished_as(table, p)
     if again is not None:
@@ -199,7 +199,7 @@ def _overwritten(
         return _lost(p, f"{what}, and only some of its files are in the table.")
     problem = obstacle(table, p, changed, lineage, beside)
     if problem:
-        return _lost(p, f"{what}, and can't be published again by itself: {problem}.")
+        return _lost(p, f"{what}, and can't be published again automatically: {problem}.")
     return PublicationFinding(p.id, Verdict.OVERWRITTEN, f"{what}.")
 
 
@@ -207,7 +207,7 @@ def _what(table: Table, p: Publication, by: Any) -> str:
     when = datetime.datetime.fromtimestamp(p.published_at_ms / 1000, tz=datetime.UTC)
     ours = f"Snapshot {p.snapshot_id} of `{table.name}` ({p.commit_kind}, {when:%Y-%m-%d %H:%M:%S} "
     if by is None:
-        return f"{ours}UTC) has gone"
+        return f"{ours}UTC) is gone"
     return f"{ours}UTC) was overwritten by one of {made_by(by)} ({by.commit_kind})"
 
 
@@ -225,7 +225,7 @@ def moved(p: Publication, receipt: CommitReceipt, now_ms: int) -> PublicationFin
         published_at_ms=now_ms,
     )
     account = (
-        f"Snapshot {p.snapshot_id} was overwritten by a writer that goes around the coordinator; "
+        f"Snapshot {p.snapshot_id} was overwritten by a writer that bypasses the coordinator; "
         f"published again as snapshot {receipt.snapshot_id}."
     )
     return PublicationFinding(p.id, Verdict.REPUBLISHED, account, publication, receipt)

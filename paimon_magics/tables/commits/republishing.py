@@ -46,7 +46,7 @@ def obstacle(
     if p.changes_index:
         return "it changed which keys are in which buckets"
     if table.schema.flag("row-tracking.enabled"):
-        return "its rows have numbers, which others have now"
+        return "its row ids belong to other rows now"
     missing = _missing_file(table, changed)
     if missing:
         return f"its file {missing} is gone"
@@ -136,7 +136,7 @@ def _since(
         snapshot = read_snapshot(table.paimon, snapshot_id)
         changed = None if snapshot is None else lineage.changed_by(snapshot.delta_manifest_list)
         if snapshot is None or changed is None:
-            return [], f"what snapshot {snapshot_id} did is unknown, it has expired"
+            return [], f"the changes of snapshot {snapshot_id} are unknown because it has expired"
         if _repeats_earlier(snapshot, p):
             continue
         index = snapshot.index_manifest

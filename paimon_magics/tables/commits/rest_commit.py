@@ -124,7 +124,7 @@ def check_snapshot(table: StoredTable, snapshot: Document) -> None:
     where = "snapshot"
     version = integer_of(snapshot, "version", where) if snapshot.get("version") is not None else 1
     if not 1 <= version <= _NEWEST_VERSION:
-        raise MalformedDocumentError(f"snapshot.version {version} is none that is known here.")
+        raise MalformedDocumentError(f"snapshot.version {version} is not known here.")
     if integer_of(snapshot, "id", where) < 1:
         raise MalformedDocumentError("snapshot.id must be 1 or above.")
     for key in _NUMBERS:
@@ -182,7 +182,7 @@ def publish_prepared(
         sync_files(files.new_paths(snapshot, latest))
     except FileNotFoundError as error:
         raise MalformedDocumentError(
-            f"The snapshot names a file that is not there: {error.filename or error}"
+            f"The snapshot names a file that does not exist: {error.filename or error}"
         ) from error
     content = {key: value for key, value in snapshot.items() if value is not None}
     if fence is not None:

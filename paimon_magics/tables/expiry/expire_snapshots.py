@@ -78,8 +78,8 @@ def decide(table: Table, rules: ExpiryRules, floor: int, now_ms: int) -> Expiry 
     end = snapshots_end(rules, earliest, latest.id, floor, time_of, now_ms)
     if read_snapshot(paimon, end) is None:
         raise TableDamagedError(
-            f"Snapshot {end} of `{table.name}` is missing, so those before it can't expire.",
-            hint="Look at the table's snapshot folder.",
+            f"Snapshot {end} of `{table.name}` is missing, so earlier snapshots can't expire.",
+            hint="Check the table's snapshot folder, and restore the file.",
         )
     begin = earliest
     while read_snapshot(paimon, begin - 1) is not None:  # left by a run that was cut short

@@ -117,7 +117,7 @@ def avro_columns(body: bytes) -> pa.Table:
     try:
         return polars.read_avro(io.BytesIO(_inflated(body))).to_arrow()
     except (polars.exceptions.PolarsError, IndexError) as error:
-        raise ValueError(f"it is no whole Avro file: {error}") from error
+        raise ValueError(f"it is not a complete Avro file: {error}") from error
 
 
 def _flat(table: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -160,7 +160,7 @@ def _members(column: pa.ChunkedArray) -> dict[str, pa.ChunkedArray]:
 def _inflated(body: bytes) -> bytes:
     """The Avro file `body`, rewritten without compression if its blocks are compressed by zstd."""
     if body[:4] != b"Obj\x01":
-        raise ValueError("it is no Avro file")
+        raise ValueError("it is not an Avro file")
     source = memoryview(body)
     position, metadata = 4, {}
     while True:
@@ -190,7 +190,7 @@ def _inflated(body: bytes) -> bytes:
         try:
             block = decompressor.decompressobj().decompress(source[position : position + size])
         except zstandard.ZstdError as error:
-            raise ValueError(f"a block of it is damaged: {error}") from error
+            raise ValueError(f"one of its blocks is damaged: {error}") from error
         position += size
         if source[position : position + 16] != sync:
             raise ValueError("it ends in the middle of a block")

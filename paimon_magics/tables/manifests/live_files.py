@@ -52,7 +52,7 @@ class ManifestCache:
         except FileNotFoundError as error:
             raise ManifestGoneError(
                 f"The manifest {path} is gone.",
-                hint="Its snapshot has expired, or somebody removed the file: read a later one.",
+                hint="Its snapshot has expired, or the file was removed: read a later snapshot.",
             ) from error
 
     def listed_entries(self, manifest_lists: Iterable[str | None]) -> pa.Table:
@@ -99,8 +99,8 @@ def added_files(folder: ManifestCache, manifest_lists: Iterable[str | None]) -> 
     entries = folder.listed_entries(manifest_lists)
     if entries.num_rows and not _is(entries, "kind", ADD).all():
         raise TableDamagedError(
-            "A snapshot that only appends deletes files.",
-            hint="Read the states before and after it instead of its changes.",
+            "A snapshot of the kind APPEND deletes files.",
+            hint="Read the snapshots before and after it instead of its changes.",
         )
     return entries
 

@@ -124,7 +124,7 @@ class FileReader:
                 yield batch
         if start != file.rows:
             raise TableDamagedError(
-                f"The data file {file.path} has {start} rows, and the table's metadata says "
+                f"The data file {file.path} has {start} rows, but the table's metadata says "
                 f"{file.rows}.",
                 hint=RESTORE,
             )
@@ -195,7 +195,7 @@ class FileReader:
         if read is None:
             raise UnsupportedStatementError(
                 f"The data file {file.path} has the format '{file.format}', which is not offered.",
-                hint=f"These are: {', '.join(FORMATS)}.",
+                hint=f"The formats offered are {', '.join(FORMATS)}.",
             )
         types = {one.name: one.type for one in columns.found if one is not None} | _SYSTEM
         optional = _ROW_IDS if self.with_row_ids else ()

@@ -232,8 +232,8 @@ def row_view(schema: TableSchema, kind: ViewKind) -> RowView:
     """The view of a kind. Raises UnsupportedStatementError for a table that does not have it."""
     if kind is ViewKind.ROW_TRACKING and not schema.row_tracking_enabled:
         raise UnsupportedStatementError(
-            "`$row_tracking` is of tables whose rows have ids, and this one's have none.",
-            hint="Make the table with 'row-tracking.enabled' = 'true'.",
+            "`$row_tracking` needs a table with row ids, and this table has none.",
+            hint="Create the table with 'row-tracking.enabled' = 'true'.",
         )
     numbers = kind in (ViewKind.AUDIT_LOG, ViewKind.BINLOG) and schema.flag(
         "table-read.sequence-number.enabled"

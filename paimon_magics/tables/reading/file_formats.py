@@ -108,7 +108,7 @@ def _zones(source: Any, names: Sequence[str]) -> Sequence[str]:
         if end is not None and not -_NANOSECONDS_MS < end < _NANOSECONDS_MS:
             raise UnsupportedStatementError(
                 f"An ORC file has times in {' or '.join(f'`{name}`' for name in names)} that are "
-                "before 1677 or after 2262, which the reader of ORC has no room for.",
+                "before 1677 or after 2262, which the ORC reader can't represent.",
                 hint="Leave the column out, or rewrite the table as Parquet.",
             )
     return times.zones

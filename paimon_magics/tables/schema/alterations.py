@@ -84,7 +84,8 @@ def altered_schema(
         after = changed_schema(manager, before, changes)
     except Exception as error:
         raise InvalidTableError(
-            f"The table can't be changed so: {error}", hint="Change it in another way."
+            f"The table can't be changed in this way: {error}",
+            hint="Correct the change, or create a new table and copy the rows.",
         ) from error
     after.options = dict(planned.options)
     after.fields = [
@@ -103,7 +104,7 @@ def altered_schema(
     if _without_ids(stored) != _without_ids(planned):
         raise UnsupportedStatementError(
             "These changes can't be made together: what would be stored is not what was planned.",
-            hint="Make them one by one.",
+            hint="Make the changes one by one.",
         )
     return after
 

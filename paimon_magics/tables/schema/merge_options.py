@@ -21,7 +21,8 @@ def merge_rule(schema: TableSchema) -> MergeRule:
     if engine not in ("deduplicate", "first-row", "partial-update", "aggregation"):
         raise UnsupportedStatementError(
             f"The merge engine '{engine}' is not offered for reading.",
-            hint="These are: deduplicate, partial-update, aggregation, first-row.",
+            hint="The merge engines offered are deduplicate, partial-update, aggregation, "
+            "first-row.",
         )
     order = RunOrder(
         keys=schema.trimmed_primary_keys,

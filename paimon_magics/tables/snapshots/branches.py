@@ -105,8 +105,8 @@ def rename_branch(table: StoredTable, branch: str, new_name: str) -> bool:
         raise UnknownNameError(f"There is no branch `{branch}` of `{table.name}`.")
     if not table.store.renames_folders:
         raise UnsupportedStatementError(
-            f"The branch `{branch}` of `{table.name}` can't be renamed: its store has no step that "
-            "renames all its files.",
+            f"The branch `{branch}` of `{table.name}` can't be renamed: its store can't rename a "
+            "folder in one step.",
             hint="Create a branch of the new name, and drop this one.",
         )
     manager = table.paimon.branch_manager()
@@ -126,7 +126,7 @@ def forward_to_branch(table: StoredTable, branch: StoredTable, publish: Publish)
     theirs = {snapshot["id"]: snapshot for snapshot in list_snapshots(branch, 0, None)}
     if not theirs:
         raise InvalidTableError(
-            f"`{branch.name}` has no snapshots to take `{table.name}` forward to.",
+            f"`{branch.name}` has no snapshots to fast-forward `{table.name}` to.",
             hint="Write to the branch first.",
         )
     latest = latest_document(table)
@@ -135,7 +135,7 @@ def forward_to_branch(table: StoredTable, branch: StoredTable, publish: Publish)
     same = latest is None or theirs.get(start, {}).get("uuid", "") == latest.get("uuid")
     if start > newest or not same or (latest is None and oldest > 1):
         raise InvalidTableError(
-            f"`{table.name}` can't be taken forward to `{branch.name}`: its latest snapshot "
+            f"`{table.name}` can't be fast-forwarded to `{branch.name}`: its latest snapshot "
             f"{start} is not one of the branch's ({oldest} to {newest}), and would be lost.",
             hint="Roll the table back to the snapshot that the branch began with, or write its "
             "rows again.",
@@ -149,7 +149,7 @@ def forward_to_branch(table: StoredTable, branch: StoredTable, publish: Publish)
         if not publish(path, json.dumps(theirs[snapshot_id], indent=2).encode()):
             raise InvalidTableError(
                 f"Another writer committed snapshot {snapshot_id} of `{table.name}` meanwhile.",
-                hint=f"`{table.name}` is where the branch was at snapshot {snapshot_id - 1}.",
+                hint=f"`{table.name}` has the state of the branch at snapshot {snapshot_id - 1}.",
             )
     write_hint(table.store, manager.latest_file, newest)
     for name, text in _tags(branch):
@@ -176,7 +176,7 @@ def _copy_schema(
         return
     if json.loads(table.paimon.file_io.read_file_utf8(path)) != json.loads(text):
         raise InvalidTableError(
-            f"`{table.name}` has another schema {schema_id} there already.",
+            f"`{table.name}` has a different schema {schema_id} already.",
             hint="Create a new branch from the table as it is now.",
         )
 

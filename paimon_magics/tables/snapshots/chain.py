@@ -285,7 +285,8 @@ def _seconds(duration: str) -> float:
         return float(time_utils.parse_duration_nanos(duration) / 1_000_000_000)
     except (ValueError, OverflowError) as error:
         raise StatementError(
-            f"'{duration}' is no duration: {error}", hint="Write it as `1 d`, `12 h` or `30 min`."
+            f"'{duration}' is not a duration: {error}",
+            hint="Write it as `1 d`, `12 h` or `30 min`.",
         ) from error
 
 

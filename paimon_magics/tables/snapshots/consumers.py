@@ -34,7 +34,7 @@ def progress_of(table: Table, consumer_id: str) -> int | None:
     except (ValueError, KeyError, TypeError) as error:
         raise TableDamagedError(
             f"The consumer file {path} can't be read: {error}.",
-            hint="Remove it, and say from which snapshot to go on.",
+            hint="Remove the file, and give the snapshot to continue from.",
         ) from error
 
 

@@ -116,8 +116,8 @@ def _listed(paimon: Any, manager: Any) -> Any:
     if _hint(paimon, manager):
         raise damaged(
             f"The latest snapshot in {manager.snapshot_dir}",
-            "a hint names one, and no file of a snapshot is there",
-            "Restore the files of the snapshots.",
+            "the LATEST file names a snapshot, and there is no snapshot file",
+            "Restore the snapshot files.",
         )
     return None
 

@@ -168,9 +168,9 @@ def first_not_earlier(table: StoredTable, time_ms: int) -> Document:
     found = [s for s in (*list_snapshots(table, 0, None), *tagged) if s["timeMillis"] >= time_ms]
     if not found:
         latest = latest_document(table)
-        shown = "it has none" if latest is None else f"its latest is of {latest['timeMillis']}"
+        shown = "it has none" if latest is None else f"its latest is at {latest['timeMillis']}"
         raise UnknownNameError(
-            f"`{table.name}` has no snapshot that is not earlier than {time_ms}: {shown}.",
+            f"`{table.name}` has no snapshot at or after {time_ms}: {shown}.",
             hint="Times are milliseconds since 1970 UTC.",
         )
     return min(found, key=lambda snapshot: (snapshot["timeMillis"], snapshot["id"]))
@@ -216,7 +216,7 @@ def _change_branches(
 ) -> VersionReceipt:
     if table.name.branch is not None:
         raise InvalidTableError(
-            f"`{table.name}` is a branch: branches are kept by its table.",
+            f"`{table.name}` is a branch: branches belong to the table.",
             hint=f"Name the table, `{table.name.database}.{table.name.table}`.",
         )
     match change:
@@ -249,7 +249,7 @@ def _require_branches(table: StoredTable, branches: Collection[str]) -> None:
     for branch in branches:
         if branch == "main" or not branch_exists(table, branch):
             raise UnknownNameError(
-                f"There is no branch `{branch}` of `{table.name}` beside the main one.",
+                f"There is no branch `{branch}` of `{table.name}` other than `main`.",
                 hint=nearest(branch, list_branches(table), what=f"branches of `{table.name}`"),
             )
 
@@ -272,7 +272,8 @@ def _roll_back(
     latest = latest_document(table)
     if latest is None:
         raise UnknownNameError(
-            f"`{table.name}` has no snapshots to go back to.", hint="Nothing was written to it yet."
+            f"`{table.name}` has no snapshots to roll back to.",
+            hint="Nothing was written to it yet.",
         )
     if isinstance(change, RollBackToTag):
         require_tags(table, [change.tag])
@@ -321,5 +322,6 @@ def _no_snapshot(table: StoredTable, snapshot_id: int, latest: Document) -> Unkn
     first = next((s["id"] for s in list_snapshots(table, 0, 1)), latest["id"])
     return UnknownNameError(
         f"`{table.name}` has no snapshot {snapshot_id}: it has {first} to {latest['id']}.",
-        hint=f"`{table.name}$snapshots` and `{table.name}$tags` list what it can go back to.",
+        hint=f"`{table.name}$snapshots` and `{table.name}$tags` list the snapshots that it can be "
+        "rolled back to.",
     )

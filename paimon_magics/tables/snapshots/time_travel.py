@@ -105,7 +105,7 @@ def moment_ms(text: str, zone: str) -> int:
         )
     except ValueError:
         raise InvalidValueError(
-            f"'{text}' is no time.", hint="Write it as '2026-01-31 23:59:59' or '2026-01-31'."
+            f"'{text}' is not a time.", hint="Write it as '2026-01-31 23:59:59' or '2026-01-31'."
         ) from None
     elapsed = local - datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
     return elapsed // datetime.timedelta(milliseconds=1)
@@ -152,11 +152,11 @@ class _Finder:
         if found is not None:
             return found
         earliest = self._earliest()
-        since = "" if earliest is None else f"; its first snapshot is of {self._shown(earliest)}"
+        since = "" if earliest is None else f"; its first snapshot is from {self._shown(earliest)}"
         if 0 <= time_ms < _HARDLY_MEANT_MS:
             raise UnknownNameError(
-                f"`{self._table.name}` has no snapshot of {self._time(time_ms)}.",
-                hint="Times stand in quotes: TIMESTAMP AS OF '2026-01-31'; without them it is a "
+                f"`{self._table.name}` has no snapshot at or before {self._time(time_ms)}.",
+                hint="Put the time in quotes: TIMESTAMP AS OF '2026-01-31'. Without quotes it is a "
                 "subtraction, or a number of seconds since 1970.",
             )
         return self._refuse(f"has no snapshot at or before {self._time(time_ms)}{since}")
@@ -207,8 +207,8 @@ class _Finder:
             raise UnknownNameError(
                 f"`{self._table.name}` does not have all changes from snapshot {start_id} to "
                 f"{end_id}.",
-                hint=f"It has the snapshots {earliest.id} to {self.latest.id}, so the start can "
-                f"be {earliest.id - 1} at the least.",
+                hint=f"It has the snapshots {earliest.id} to {self.latest.id}, so the start "
+                f"can't be before {earliest.id - 1}.",
             )
         return self._changes(start_id, end_id, mode)
 
@@ -238,8 +238,8 @@ class _Finder:
         period = auto_tag_pattern(self._table.schema.option)
         if period is None or auto_tag_time(tag, period) is None:
             raise InvalidValueError(
-                f"'{tag}' is no name of an automatically made tag of `{self._table.name}`.",
-                hint="Look at its options 'tag.creation-period' and 'tag.period-formatter'.",
+                f"'{tag}' is not the name of an automatic tag of `{self._table.name}`.",
+                hint="Check the table's options 'tag.creation-period' and 'tag.period-formatter'.",
             )
         end, time = self.tag(tag), auto_tag_time(tag, period)
         assert time is not None
@@ -328,7 +328,7 @@ class _Finder:
     def _refuse(self, problem: str) -> Any:
         raise UnknownNameError(
             f"`{self._table.name}` {problem}.",
-            hint=f"SELECT * FROM {table_text(self._table.name, 'snapshots')} shows what there is.",
+            hint=f"SELECT * FROM {table_text(self._table.name, 'snapshots')} lists the snapshots.",
         )
 
     def _ms(self, time: int | str) -> int:

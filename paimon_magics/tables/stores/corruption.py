@@ -62,5 +62,5 @@ def check_stored(paths: Sequence[str], sizes_bytes: Sequence[int]) -> None:
         if found != size:
             raise damaged(
                 f"The data file {local}",
-                f"it has {found} bytes, and the table's metadata says {size}",
+                f"it has {found} bytes, but the table's metadata says {size}",
             )

@@ -106,14 +106,14 @@ class HdfsStore:
         except FileNotFoundError:
             return None
         except Exception as error:
-            raise _failure("looked at", path, error) from error
+            raise _failure("checked", path, error) from error
 
     def make_folder(self, folder: str) -> None:
         """See `Store.make_folder`."""
         try:
             self._client().mkdirs(_inside(folder), create_parent=True)
         except Exception as error:
-            raise _failure("made", folder, error) from error
+            raise _failure("created", folder, error) from error
 
     def remove_if_empty(self, folder: str) -> bool:
         """See `Store.remove_if_empty`."""
@@ -158,7 +158,7 @@ class HdfsStore:
         except FileNotFoundError:
             return False
         except Exception as error:
-            raise _failure("looked at", inside, error) from error
+            raise _failure("checked", inside, error) from error
         return True
 
     def _client(self) -> Any:
@@ -205,5 +205,5 @@ def _temporary(path: str) -> str:
 def _failure(done: str, path: str, error: Exception) -> SetupError:
     return SetupError(
         f"{path} can't be {done}: {' '.join(str(error).split())}",
-        hint="Check that the cluster can be reached and that you may write there.",
+        hint="Check that the cluster can be reached and that you have the right to write there.",
     )

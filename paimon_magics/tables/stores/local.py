@@ -98,7 +98,7 @@ def _open_unnamed(folder: Path) -> int | None:
 def _not_written(target: Path, error: OSError) -> SetupError:
     return SetupError(
         f"{target} could not be written: {error}",
-        hint="Make room on the disk or mend the folder, then run the statement again.",
+        hint="Free space on the disk or repair the folder, then run the statement again.",
     )
 
 

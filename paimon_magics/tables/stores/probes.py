@@ -87,7 +87,7 @@ def _local(folder: Path) -> StoreReport:
     store, read_only = LocalStore(), ""
     try:
         if not store.create(path, _CONTENT) or store.read(path) != _CONTENT:
-            read_only = "what is written there is not what is read"
+            read_only = "a file that was written there could not be read back"
     except (PaimonMagicsError, OSError) as error:
         read_only = error.message if isinstance(error, PaimonMagicsError) else str(error)
     finally:
@@ -114,7 +114,7 @@ def _s3(warehouse: str, options: Mapping[str, str]) -> StoreReport:
     except PaimonMagicsError as error:
         if not is_refusal_to_write(error):
             raise diagnosis(warehouse, access, error) from error
-        read_only = "its credentials may not write there"
+        read_only = "its credentials have no right to write there"
     return StoreReport("S3", store_facts(options), is_new, read_only)
 
 

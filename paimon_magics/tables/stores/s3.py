@@ -79,10 +79,10 @@ class ObjectStore:
                 second = self._create(path, b"2")
             except OSError as error:
                 raise SetupError(
-                    f"Whether {self._name} creates objects only if they are absent could not be "
-                    f"tried out: {error}",
-                    hint="Try again; if it stays so, the store does not know the header "
-                    "If-None-Match, and nothing can be committed there safely.",
+                    f"The test whether {self._name} creates objects only if they are absent "
+                    f"failed: {error}",
+                    hint="Try again. If the test fails again, the store does not support the "
+                    "header If-None-Match, and commits there are not safe.",
                 ) from error
             finally:
                 with contextlib.suppress(Exception):
@@ -194,7 +194,7 @@ class ObjectStore:
                 return None
             return int(found["last_modified"].timestamp() * 1000)
 
-        return self._ask("looked at", path, head)
+        return self._ask("checked", path, head)
 
     def make_folder(self, folder: str) -> None:
         """See `Store.make_folder`: S3 has no folders."""

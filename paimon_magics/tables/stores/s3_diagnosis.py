@@ -65,19 +65,19 @@ def _check_endpoint(access: S3Access, bucket: str) -> None:
         host, parts = "", urlsplit("")
     if parts.scheme not in ("http", "https") or not host:
         raise SetupError(
-            f"The endpoint '{endpoint}' is no address of a store.",
+            f"The endpoint '{endpoint}' is not the address of a store.",
             hint="Write 's3.endpoint' as https://HOST:PORT, or http:// where it has no TLS.",
         )
     if re.fullmatch(r"[\d.]+", host) and not _is_ip(host):
         raise SetupError(
-            f"The endpoint '{endpoint}' names the host '{host}', which is no IP address.",
+            f"The endpoint '{endpoint}' names the host '{host}', which is not an IP address.",
             hint="Write its four numbers, as in http://127.0.0.1:9000, or the host's name.",
         )
     if not access.path_style and _is_ip(host):
         raise SetupError(
             f"The endpoint '{endpoint}' is an IP address, so that the bucket `{bucket}` can't be "
             "a part of the host's name.",
-            hint=f"Give the catalog option '{_PATH_STYLE}' = 'true', as MinIO wants it. {_SEE}",
+            hint=f"Give the catalog option '{_PATH_STYLE}' = 'true', as MinIO needs it. {_SEE}",
         )
 
 
@@ -106,8 +106,8 @@ def _by_code(code: str, bucket: str, access: S3Access) -> tuple[str, str] | None
         case "SignatureDoesNotMatch":
             return (
                 f"the secret key does not belong to the {_known_key(access)} at {where}",
-                "Correct 's3.secret-key'. Where it comes from a file, look for blanks and line "
-                "ends; where a proxy stands before the store, it must hand on the host's name.",
+                "Correct 's3.secret-key'. If it comes from a file, check it for blanks and line "
+                "ends. A proxy before the store must pass on the host's name.",
             )
         case "ExpiredToken" | "InvalidToken" | "TokenRefreshRequired" | "ExpiredTokenException":
             return (
@@ -118,7 +118,7 @@ def _by_code(code: str, bucket: str, access: S3Access) -> tuple[str, str] | None
         case "NoSuchBucket":
             return (
                 f"there is no bucket `{bucket}` at {where}",
-                "Correct the bucket's name or 's3.endpoint', or make the bucket with the store's "
+                "Correct the bucket's name or 's3.endpoint', or create the bucket with the store's "
                 "own tools.",
             )
         case "InvalidBucketName":
@@ -144,7 +144,7 @@ def _by_text(code: str, text: str, bucket: str, access: S3Access) -> tuple[str, 
         code and "403 Forbidden" in text
     ):
         return (
-            f"the {_known_key(access)} may not list it ({code})",
+            f"the {_known_key(access)} has no right to list it ({code})",
             "Ask for the right to list, read and write there, or use other credentials.",
         )
     if "169.254.169.254" in text or "169.254.170.2" in text:
@@ -167,9 +167,9 @@ def no_store(warehouse: str, access: S3Access) -> SetupError:
     """The error for an endpoint that answers, but not as an S3 server."""
     return _failure(
         warehouse,
-        f"{access.endpoint} answers, and not as S3 does",
-        "Correct 's3.endpoint': the address of the store's S3 interface, which is another one than "
-        "that of its web pages (with MinIO 9000, not 9001).",
+        f"{access.endpoint} answers, but not as an S3 server",
+        "Correct 's3.endpoint': write the address of the store's S3 interface, not that of its web "
+        "console (with MinIO port 9000, not 9001).",
     )
 
 
@@ -191,9 +191,9 @@ def _by_connecting(
     if answered and not code:
         return no_store(warehouse, access)
     if not access.path_style and not _AWS.search(_host(access.endpoint)):
-        hint = f"Servers beside AWS mostly want '{_PATH_STYLE}' = 'true'. {_SEE}"
+        hint = f"Most servers other than AWS need '{_PATH_STYLE}' = 'true'. {_SEE}"
     else:
-        hint = "Check 's3.endpoint', and that the store works."
+        hint = "Check 's3.endpoint', and that the store runs."
     return _failure(warehouse, error.message, hint)
 
 

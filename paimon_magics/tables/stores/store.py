@@ -38,10 +38,10 @@ __all__ = [
 
 S3_SCHEMES = ("s3", "s3a", "s3n")
 _REASONS = {
-    "oss": "Files there can be protected from being overwritten only where the bucket keeps no "
-    "versions, and this version can't tell",
-    "gs": "This version has not learnt to create files there only if they are absent",
-    "viewfs": "Which cluster is behind it, and so whether a rename is one step, is unknown",
+    "oss": "files can be protected from overwriting only in a bucket without versioning, which "
+    "this version can't detect",
+    "gs": "this version can't create files there only if they are absent",
+    "viewfs": "the cluster behind it is unknown, and so is whether it renames in one step",
 }
 
 
@@ -213,9 +213,10 @@ class _RefusedStore:
     def check(self) -> None:
         raise UnsupportedStatementError(
             f"Tables in a {self._scheme}:// store can't be changed: "
-            f"{_REASONS.get(self._scheme, 'it is none that this version knows')}. Two writers "
+            f"{_REASONS.get(self._scheme, 'this version does not know it')}. Two writers "
             "could overwrite each other's snapshots there.",
-            hint="Use a warehouse on a local disk, S3 or HDFS, or a REST catalog; reading works.",
+            hint="Use a warehouse on a local disk, S3 or HDFS, or a REST catalog. Tables there can "
+            "be read.",
         )
 
     def create(self, path: str, content: bytes) -> bool:

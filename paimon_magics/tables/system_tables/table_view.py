@@ -145,7 +145,7 @@ class TableView:
                 document = json.loads(self.paimon.file_io.read_file_utf8(path))
             except FileNotFoundError:
                 raise TableDamagedError(
-                    f"Files of `{self.table.name}` have the schema {schema_id}, which is not there "
+                    f"Files of `{self.table.name}` have the schema {schema_id}, which is missing "
                     f"({path}).",
                     hint="Restore the schema's file.",
                 ) from None

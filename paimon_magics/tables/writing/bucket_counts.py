@@ -119,10 +119,10 @@ def _check_count(
     where = ", ".join(f"{key} = {value}" for key, value in zip(keys, partition, strict=True))
     raise kind(
         (f"The partition {where} of `{table.name}`" if where else f"`{table.name}`")
-        + f" was written with {count} buckets, and these rows are for {own}: keys would appear "
+        + f" was written with {count} buckets, but these rows are for {own}: keys would appear "
         "twice.",
         hint="Nothing was written. Run the statement again; if it fails again, the number was "
-        "changed: bring the rows into the new buckets first, by INSERT OVERWRITE "
+        "changed: write the rows into the new buckets first, by INSERT OVERWRITE "
         f"`{table.name}` … SELECT … FROM `{table.name}`.",
     )
 
@@ -136,8 +136,9 @@ def check_cross_partition_size(table: Table, rows_max: int) -> None:
     stored = 0 if latest is None else latest.total_record_count or 0
     if stored > rows_max:
         raise UnsupportedStatementError(
-            f"The primary key of `{table.name}` lacks partition columns, so that one writer has to "
-            f"know where each of its {stored:,} rows lives; up to {rows_max:,} are taken.",
+            f"The primary key of `{table.name}` lacks partition columns, so one writer has to know "
+            "the "
+            f"partition of each of its {stored:,} rows; the limit is {rows_max:,} rows.",
             hint="Raise the setting cross_partition_rows_max if the driver's or executor's memory "
             "allows, or make the partition columns part of the primary key.",
         )

@@ -144,8 +144,8 @@ class DynamicBuckets:
         content = open_store(self.location, dict(self.store_options)).read(file.path)
         if content is None:
             raise TableDamagedError(
-                f"The hash index {file.path} of the table is not there, so where its keys live "
-                "is unknown.",
+                f"The hash index {file.path} of the table is missing, so the buckets of its keys "
+                "are unknown.",
                 hint="Nothing was written. Restore the file, or overwrite the partition.",
             )
         return decode_hashes(content)

@@ -161,4 +161,4 @@ def test_files_of_somebody_elses_are_not_committed(started: Process) -> None:
     document |= {"transaction": transaction_document(transaction)}
     answer = ask(started, "0" * 31 + "4", "commit", document)
     assert answer.status_code == 400
-    assert "not the transaction's own" in answer.json()["error"]["message"]
+    assert "does not belong to the transaction" in answer.json()["error"]["message"]

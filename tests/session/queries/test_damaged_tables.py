@@ -66,4 +66,4 @@ def test_a_damaged_file_is_told_by_name(
     if expected is TableDamagedError:
         told = str(error.value)
         assert any(file.name in told for file in files) or str(folder) in told
-        assert "Restore" in told or "somebody removed the file" in told
+        assert "Restore" in told or "the file was removed" in told

@@ -84,7 +84,7 @@ def test_a_past_state_is_read_by_its_time(recorded: Session) -> None:
     expected = [(1, "a"), (2, "b")]
     for value in (f"'{text}'", f"TIMESTAMP '{text}'", f"CAST('{text}' AS TIMESTAMP)"):
         assert in_order(recorded, f"SELECT * FROM a1.s05 TIMESTAMP AS OF {value}") == expected
-    with pytest.raises(UnknownNameError, match="its first snapshot is of"):
+    with pytest.raises(UnknownNameError, match="its first snapshot is from"):
         recorded.run("SELECT * FROM a1.s05 TIMESTAMP AS OF '2001-01-01'")
     with pytest.raises(InvalidValueError, match="TIMESTAMP AS OF"):
         recorded.run("SELECT * FROM a1.s05 TIMESTAMP AS OF 'noon'")

@@ -77,7 +77,7 @@ def test_it_is_not_run_again_more_often_than_the_setting_says(
         once.run("SET spark.sql.session.timeZone = Asia/Kolkata")
         error = meanwhile("INSERT INTO t VALUES ('p0', 1000, 'b')", once, [("p0", 1000, "late")])
         once.spark.conf.unset("spark.sql.session.timeZone")
-        assert isinstance(error, OutdatedPlanError) and "brought keys" in error.message
+        assert isinstance(error, OutdatedPlanError) and "added keys" in error.message
         assert re.search(r" at \d{4}-\S+ \S+ Asia/Kolkata\)", error.message), error.message
         rows = once.run("SELECT v FROM t WHERE k = 1000").to_arrow()["v"].to_pylist()
         assert rows == ["b"]

@@ -53,10 +53,10 @@ def changed(options: Mapping[str, str], **changes: str | None) -> dict[str, str]
         ({"region": None}, "The region of s3://", "'s3.region'"),
         ({"endpoint": "http://127.0.0.1:1"}, "127.0.0.1:1 can't be reached", "'s3.endpoint'"),
         ({"endpoint": "http://no-such-host.invalid:9000"}, "there is no host", "Correct the host"),
-        ({"endpoint": "http://"}, "no address of a store", "https://HOST:PORT"),
-        ({"endpoint": "ftp://x:1"}, "no address of a store", "https://HOST:PORT"),
-        ({"endpoint": "http://x:99999"}, "no address of a store", "https://HOST:PORT"),
-        ({"endpoint": "http://127.0.0.256:9"}, "which is no IP address", "four numbers"),
+        ({"endpoint": "http://"}, "not the address of a store", "https://HOST:PORT"),
+        ({"endpoint": "ftp://x:1"}, "not the address of a store", "https://HOST:PORT"),
+        ({"endpoint": "http://x:99999"}, "not the address of a store", "https://HOST:PORT"),
+        ({"endpoint": "http://127.0.0.256:9"}, "which is not an IP address", "four numbers"),
         ({"path_style_access": "false"}, "is an IP address, so that the bucket", "path-style"),
         ({"path_style_access": None}, "is an IP address, so that the bucket", "path-style"),
         ({"secret_key": None}, "'s3.access-key' and no 's3.secret-key'", "Give both"),
@@ -83,7 +83,7 @@ def test_a_bucket_that_is_not_there_or_not_named_is_told(options: dict[str, str]
         ("403 Forbidden", "InvalidAccessKeyId", "does not know the access key AKIA…MNOP"),
         ("403 Forbidden", "SignatureDoesNotMatch", "the secret key does not belong to the access"),
         ("400 Bad Request", "ExpiredToken", "the session token is no longer valid"),
-        ("403 Forbidden", "AccessDenied", "may not list it (AccessDenied)"),
+        ("403 Forbidden", "AccessDenied", "has no right to list it (AccessDenied)"),
         ("400 Bad Request", "AuthorizationHeaderMalformed", "is not in the region us-east-1"),
         ("400 Bad Request", "InvalidBucketName", "can't be the name of a bucket at http:"),
         ("403 Forbidden", "RequestTimeTooSkewed", "the clock of this machine"),
@@ -106,8 +106,8 @@ def test_a_warehouse_that_may_only_be_read_is_no_failure(
 
     with between(server, no_writing):
         report = probe_store(options)
-    assert report.read_only == "its credentials may not write there"
-    assert "(read only: its credentials may not write there)" in str(report)
+    assert report.read_only == "its credentials have no right to write there"
+    assert "(read only: its credentials have no right to write there)" in str(report)
     assert "read and written" in str(probe_store(options))
 
 
@@ -131,8 +131,8 @@ class Web(http.server.BaseHTTPRequestHandler):
 def test_an_endpoint_that_is_no_store_is_told(options: dict[str, str], status: int) -> None:
     with web_server(status) as port:
         error = refused(changed(options, endpoint=f"http://127.0.0.1:{port}"))
-    assert f"http://127.0.0.1:{port} answers, and not as S3 does" in error.message
-    assert "with MinIO 9000" in error.hint
+    assert f"http://127.0.0.1:{port} answers, but not as an S3 server" in error.message
+    assert "with MinIO port 9000" in error.hint
 
 
 def test_http_and_https_are_told_apart(options: dict[str, str], tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ def test_what_a_coordinators_administrator_has_set_otherwise_is_told(
 
 @pytest.mark.parametrize(
     ("metastore", "hint"),
-    [("hive", "open that folder as a filesystem catalog"), ("dlf", "a rest catalog"),
+    [("hive", "as a filesystem catalog"), ("dlf", "a rest catalog"),
      ("filesytem", "Did you mean `filesystem`?")],
 )  # fmt: skip
 def test_catalogs_that_are_not_offered_are_refused_with_those_that_are(
