@@ -71,7 +71,7 @@ def _check_no_verb(line: str) -> None:
     if line.split()[:1] and line.split()[0] in {verb.name for verb in VERBS}:
         raise StatementSyntaxError(
             f"`%%paimon {line.strip()}` begins a cell of SQL, and no SQL follows.",
-            hint=f"A verb stands behind one %, as in: %paimon {line.strip()}",
+            hint=f"A verb takes one %, as in: %paimon {line.strip()}",
         )
 
 

@@ -28,7 +28,8 @@ def config_verb(magics: PaimonMagics, argument: str) -> None:
     (pair, *others) = split_words(argument)
     if others:
         raise StatementSyntaxError(
-            f"`{others[0]}` is one word too many.", hint="Write %paimon config key=value."
+            f"`%paimon config` takes one key=value: `{others[0]}` is left over.",
+            hint="Set one at a time, and quote a value with spaces: %paimon config key='a value'.",
         )
     key, equals, text = pair.partition("=")
     if not equals:

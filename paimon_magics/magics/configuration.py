@@ -48,7 +48,7 @@ class PaimonMagics(Magics):
 
     warehouse = Unicode(
         "",
-        help="The warehouse of a connection that is told nothing else: a folder or URI. Empty: "
+        help="The warehouse of a connection that names no place: a folder or URI. Empty: "
         "that of the coordinator at PAIMON_COORDINATOR, else what PAIMON_WAREHOUSE names, else the "
         f"folder `{DEFAULT_WAREHOUSE}`.",
     ).tag(config=True)

@@ -43,8 +43,8 @@ def _coordinator(magics: PaimonMagics, argument: str) -> object:
         rest = one_name(rest, "coordinator resume", "a table")
     elif rest:
         raise StatementSyntaxError(
-            f"`{rest}` is too much after `coordinator {word}`.",
-            hint="%paimon help coordinator shows how it is written.",
+            f"`%paimon coordinator {word}` takes no `{rest}`.",
+            hint="`%paimon help coordinator` shows how it is used.",
         )
     administration = magics.session().administration
     match word:
@@ -80,8 +80,8 @@ def _seconds(text: str) -> float:
 def _transactions(magics: PaimonMagics, argument: str) -> object:
     if argument:
         raise StatementSyntaxError(
-            f"`{argument}` is too much: `%paimon transactions` takes nothing.",
-            hint="It lists those of all tables.",
+            f"`%paimon transactions` takes no argument, but got `{argument}`.",
+            hint="It lists the open transactions of all tables.",
         )
     return magics.session().administration.transactions()
 
@@ -91,7 +91,7 @@ def _abort(magics: PaimonMagics, argument: str) -> object:
         raise StatementSyntaxError(
             f"`%paimon abort` takes the id of a transaction, not `{argument}`."
             if argument
-            else "`%paimon abort` lacks the id of a transaction.",
+            else "`%paimon abort` needs the id of a transaction.",
             hint="%paimon transactions lists them.",
         )
     return magics.session().administration.abort(argument)
@@ -119,7 +119,7 @@ def _queue(magics: PaimonMagics, argument: str) -> object:
             return administration.reopen(one_name(table, "queue", "a table"), accept_loss=True)
         case _:
             raise StatementSyntaxError(
-                f"`%paimon queue` can't read `{argument}`.",
+                f"`%paimon queue` does not take `{argument}`.",
                 hint="Write %paimon queue, or %paimon queue TABLE with one of: dead, retry RECORD, "
                 "discard RECORD, reopen, accept-loss.",
             )

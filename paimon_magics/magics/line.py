@@ -67,7 +67,7 @@ def run_line(magics: PaimonMagics, line: str) -> object:
                     raise
                 raise of_a_view from None
     if _BEGINS_SQL.match(line.strip()):
-        hint = "SQL stands in a cell that begins with %%paimon, below that line."
+        hint = "SQL is written in a cell that begins with %%paimon, below that line."
     else:
         hint = nearest(name, [verb.name for verb in VERBS], what="verbs")
     raise UnknownNameError(f"%paimon has no verb `{name}`.", hint=hint)
@@ -114,7 +114,7 @@ def _health(magics: PaimonMagics, argument: str) -> object:
     names, limit = given.others, given.options.get("fail-on")
     if len(names) > 1:
         raise StatementSyntaxError(
-            f"`{names[1]}` is too much after `%paimon health {names[0]}`.",
+            f"`%paimon health` takes one name: `{names[1]}` is left over.",
             hint="Name one table, or the tables of a database as shop.*",
         )
     name = names[0] if names else None
@@ -127,7 +127,7 @@ def _health(magics: PaimonMagics, argument: str) -> object:
         print(json.dumps(health.to_json(), indent=2))
     if fails is not None and fails(health):
         raise HealthError(
-            f"Layouts are not as `--fail-on {limit}` asks for.\n{health}",
+            f"Layouts fail `--fail-on {limit}`.\n{health}",
             hint="The statements above would help."
             if any(f.statement for found in health.findings.values() for f in found)
             else f"%paimon health {name or ''}".rstrip() + " shows how large the files are.",
@@ -148,8 +148,9 @@ def _fails_on(limit: str) -> Callable[[Health], bool]:
         share = -1.0
     if not 0 <= share <= 1:
         raise InvalidValueError(
-            f"`--fail-on {limit}` is no condition.",
-            hint="As in: --fail-on serious, --fail-on notice, --fail-on small=0.3",
+            f"`--fail-on {limit}` is not a condition.",
+            hint="Write --fail-on serious, --fail-on notice, or a share of small files: "
+            "--fail-on small=0.3",
         )
     return lambda health: any(one.small_share > share for one in health.layouts)
 
@@ -198,7 +199,7 @@ def _whole(text: str | None, word: str) -> int | None:
         return None
     if not text.isdigit() or int(text) < 1:
         raise InvalidValueError(
-            f"`{word}={text}` is no number of snapshots.", hint=f"As in: {word}=3"
+            f"`{word}={text}` is not a whole number from 1 on.", hint=f"As in: {word}=3"
         )
     return int(text)
 
@@ -206,8 +207,8 @@ def _whole(text: str | None, word: str) -> int | None:
 def _doctor(_: PaimonMagics, argument: str) -> object:
     if argument:
         raise StatementSyntaxError(
-            f"`{argument}` is too much: `%paimon doctor` takes nothing.",
-            hint="It looks at everything.",
+            f"`%paimon doctor` takes no argument, but got `{argument}`.",
+            hint="It always checks everything.",
         )
     from paimon_magics.session.doctor import doctor
 
@@ -225,8 +226,8 @@ def _run(magics: PaimonMagics, statement: str) -> object:
 def _trace(magics: PaimonMagics, argument: str) -> None:
     if argument:
         raise StatementSyntaxError(
-            f"`{argument}` is too much: `%paimon trace` takes nothing.",
-            hint="It shows the last error.",
+            f"`%paimon trace` takes no argument, but got `{argument}`.",
+            hint="It always shows the last error.",
         )
     error = getattr(sys, "last_value", None)
     if error is None:

@@ -191,7 +191,7 @@ def read_words(words: Iterable[str], known: Sequence[Option], of: str) -> GivenW
             not given or (not equals and given.startswith("-") and not given[1:].isdigit())
         ):
             raise InvalidValueError(
-                f"The option `{flag}` lacks its value.",
+                f"The option `{flag}` needs a value.",
                 hint=f"Write `{flag} {option.example or option.value}`.",
             )
         options[option.name] = given
@@ -229,7 +229,7 @@ def _with_value(options: CellOptions, option: Option, value: str) -> CellOptions
         case "type":
             if value not in RESULT_TYPES:
                 raise InvalidValueError(
-                    f"`{flag} {value}` names no type of result.",
+                    f"`{flag} {value}` is not a type of result.",
                     hint=nearest(value, RESULT_TYPES, what="types"),
                 )
             return replace(options, type=value)
@@ -252,6 +252,7 @@ def _name(text: str, where: str) -> str:
     if not text.isidentifier() or keyword.iskeyword(text):
         raise InvalidValueError(
             f"`{text}` ({where}) can't be a variable's name.",
-            hint="A name has letters, digits and underscores, and no digit first.",
+            hint="A name has letters, digits and underscores, does not begin with a digit, and "
+            "is no keyword of Python.",
         )
     return text

@@ -34,7 +34,7 @@ def _diff(magics: PaimonMagics, argument: str) -> object:
     name, span = name_and_rest(argument, "diff", _TABLE)
     if span is None:
         raise StatementSyntaxError(
-            "`%paimon diff` lacks the two states to compare.",
+            "`%paimon diff` needs the two states to compare.",
             hint="As in: %paimon diff orders 3..7, with snapshots, tags, or times "
             "as 2026-01-31 12:00:00.",
         )
@@ -77,7 +77,7 @@ def _profile(magics: PaimonMagics, argument: str) -> object:
 def _explain(magics: PaimonMagics, argument: str) -> object:
     if not argument:
         raise StatementSyntaxError(
-            "`%paimon explain` lacks its query.", hint="As in: %paimon explain SELECT * FROM orders"
+            "`%paimon explain` needs a query.", hint="As in: %paimon explain SELECT * FROM orders"
         )
     variables = Variables(magics.namespace_shell)
     return magics.session().reports.explain(argument, variables, frames=variables)
@@ -87,8 +87,8 @@ def _span(text: str, verb: str) -> tuple[str, str]:
     before, dots, after = (part.strip(" '\"") for part in text.partition(".."))
     if not dots or not before or not after:
         raise StatementSyntaxError(
-            f"`%paimon {verb}` can't read `{text}`.",
-            hint="Write it as 3..7, the earlier one first.",
+            f"`%paimon {verb}` takes two states as A..B, not `{text}`.",
+            hint="Write the earlier one first, as in 3..7.",
         )
     return before, after
 

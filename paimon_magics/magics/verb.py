@@ -53,7 +53,7 @@ def one_name(argument: str, verb: str, what: str) -> str:
     for an option."""
     if not argument:
         raise StatementSyntaxError(
-            f"`%paimon {verb}` lacks the name of {what}.",
+            f"`%paimon {verb}` needs the name of {what}.",
             hint=f"`%paimon help {verb}` shows how it is used.",
         )
     option = next((word for word in argument.split() if word.startswith("--")), "")

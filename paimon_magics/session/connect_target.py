@@ -76,7 +76,9 @@ def _compared(store: StoreReport, address: str, theirs: Mapping[str, str]) -> St
     ]
     if not differs:
         return store
-    note = f"The coordinator at {address} reaches the store otherwise: {', '.join(differs)}."
+    note = (
+        f"The coordinator at {address} reaches the store with other options: {', '.join(differs)}."
+    )
     return replace(store, notes=(note,))
 
 

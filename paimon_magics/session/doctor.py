@@ -308,14 +308,14 @@ def _asked(status_now: Callable[[], Status], found: _Findings) -> list[tuple[str
     if status.store_trouble:
         found.advise(
             f"The coordinator does not reach its store: {status.store_trouble}",
-            "Connect with credentials that work, which it takes over; where it runs as a service, "
-            "its administrator gives them to it.",
+            "Connect again with credentials that work: your own coordinator then uses them. A "
+            "coordinator that runs as a service gets them from its administrator.",
         )
     for stopped in status.stopped_tables:
         found.advise(
             f"The table in {stopped.location} is stopped: {stopped.reason}",
-            "Look at it, write again what is missing, then run %paimon coordinator resume with "
-            "its name.",
+            "Look at its rows, write again what is missing, then run %paimon coordinator resume "
+            "with its name.",
         )
     facts = [
         ("address", status.address),

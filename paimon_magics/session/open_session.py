@@ -109,7 +109,8 @@ class OpenSession:
     def _check_open(self) -> None:
         if self.closed:
             raise SetupError(
-                "This session is closed.", hint="Open one with paimon_magics.connect()."
+                "This session is closed.",
+                hint="Open one with paimon_magics.connect() or %paimon connect.",
             )
 
     def _check_spark(self, error: Exception) -> None:

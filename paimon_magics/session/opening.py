@@ -39,9 +39,7 @@ __all__ = [
 ]
 
 # How to ask for the default warehouse explicitly.
-_LOCAL = (
-    f"for the folder `{DEFAULT_WAREHOUSE}` say so: %paimon connect warehouse={DEFAULT_WAREHOUSE}"
-)
+_LOCAL = f"for the folder `{DEFAULT_WAREHOUSE}`: %paimon connect warehouse={DEFAULT_WAREHOUSE}"
 
 # Settings that `connect` may change in an open session.
 _AT_ONCE = ("full_tracebacks",)
@@ -146,7 +144,7 @@ def connect_failed(error: BaseException, place: str = "") -> None:
     if isinstance(error, PaimonMagicsError):
         _failed = FailedConnect(place, error.message, error.hint)
     else:
-        _failed = FailedConnect(place, f"It was ended by {type(error).__name__}", "")
+        _failed = FailedConnect(place, f"It was interrupted by {type(error).__name__}", "")
 
 
 def check_usable(configured: PlaceWords | None = None) -> None:
@@ -174,7 +172,7 @@ def _way_on(back: Session | None) -> str:
     again = "Connect again by %paimon connect or paimon_magics.connect(…)"
     if back is None:
         return f"{again}; {_LOCAL}"
-    return f"{again}; with nothing more said it goes back to {back.warehouse}, which is still open."
+    return f"{again}; without arguments it goes back to {back.warehouse}, which is still open."
 
 
 def _connected(
@@ -273,7 +271,7 @@ def _check_same(
             raise SetupError(
                 f"The open session has `{name}` = {getattr(opened.settings, name)!r}, not "
                 f"{getattr(wanted, name)!r}.",
-                hint="Settings belong to the opening of a session. Close it first: "
+                hint="Settings are set when a session is opened. Close it first: "
                 "session.close(), or %paimon connect --close.",
             )
     if words.coordinator and words.coordinator.rstrip("/") != opened.coordinator.rstrip("/"):

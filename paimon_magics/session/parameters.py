@@ -57,8 +57,8 @@ def bind(
             )
         if _is_shifted(value):
             raise InvalidValueError(
-                f"The parameter `:{name}` is {value}; PySpark counts such early days "
-                "by another calendar, and would bind another one.",
+                f"The parameter `:{name}` is {value}; PySpark uses another calendar for such early "
+                "days, and would bind another day.",
                 hint=f"Pass a text, and cast it in the statement: CAST(:{name} AS TIMESTAMP).",
                 statement=statement,
                 position=_position(statement, name),

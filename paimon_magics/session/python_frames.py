@@ -109,8 +109,8 @@ def spark_frame(spark: SparkSession, value: Any) -> DataFrame:
         spark
     ).__module__.startswith("pyspark.sql.connect"):
         raise InvalidValueError(
-            "The frame is of another Spark session than this one.",
-            hint="Make it by session.spark, or give frame.toArrow().",
+            "The frame belongs to another Spark session than this one.",
+            hint="Make the frame with session.spark, or pass frame.toArrow().",
         )
     return found
 
@@ -196,7 +196,7 @@ def _arrow_of_pandas(frame: Any) -> pa.Table:
 
     if getattr(frame.columns, "nlevels", 1) > 1:
         raise InvalidValueError(
-            "The pandas frame has columns of several levels.",
+            "The columns of the pandas frame have several levels.",
             hint="Give each column one name: frame.columns = ['_'.join(c) for c in frame.columns].",
         )
     names = [str(name) for name in frame.columns]
@@ -237,7 +237,7 @@ def _array(values: Sequence[Any], name: str) -> pa.Array:
             for kind, (number, value) in first.items()
         )
         raise InvalidValueError(
-            f"Column `{name}` has values that no one type holds: {shown}.",
+            f"The values of column `{name}` have no common type: {shown}.",
             hint=f"Convert them before, as frame['{name}'] = frame['{name}'].astype(str).",
         ) from error
 
@@ -262,7 +262,7 @@ def _for_spark(table: pa.Table) -> pa.Table:
         except (pa.ArrowException, ValueError) as error:
             raise InvalidValueError(
                 f"Column `{field.name}` has a value that {_unit(wanted)} would cut: {error}.",
-                hint="Round the values before, or make texts of them.",
+                hint="Round the values before, or convert them to texts.",
             ) from error
         columns.append(column)
         fields.append(pa.field(field.name, wanted, field.nullable))

@@ -23,8 +23,8 @@ def refused(connection: Connection, statement: Refused) -> UnsupportedStatementE
             hint = alternative(change, table.schema)
     if "BRANCH" in statement.kind:
         hint = (
-            "Branches are made by CALL sys.create_branch, and listed by the system table "
-            f"`{name or 't'}$branches`."
+            "Use CALL sys.create_branch, sys.rename_branch, sys.delete_branch or sys.fast_forward; "
+            f"the system table `{name or 't'}$branches` lists branches."
         )
     about = f" on `{name}`" if name is not None else ""
     return UnsupportedStatementError(

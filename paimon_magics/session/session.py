@@ -115,7 +115,7 @@ class Session(OpenSession):
         check_wait(wait)
         if limit is not None and limit < 0:
             raise InvalidValueError(
-                f"`limit` of run() is {limit}.", hint="It is a number of rows: 0 or more."
+                f"`limit` of run() is {limit}.", hint="Give a number of rows, 0 or more."
             )
         statements = parse_cell(text)
         if not statements:
@@ -268,7 +268,7 @@ class Session(OpenSession):
         wanted = WantedTable.of(primary_key, partition_by, options)
         if not create and not wanted.is_empty:
             raise InvalidValueError(
-                "`primary_key`, `partition_by` and `options` are for a table that is made.",
+                "`primary_key`, `partition_by` and `options` are for a new table only.",
                 hint="Add create=True, or leave them out.",
             )
         with self._connection.naming(None) as told:

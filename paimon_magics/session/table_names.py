@@ -19,7 +19,8 @@ def named(name: str) -> TableName:
     """Parse a name such as `shop.orders`. Raises UnsupportedStatementError if it is none."""
     if _STATEMENT.match(name):
         raise UnsupportedStatementError(
-            "A statement stands where a table's name is taken.", hint="session.run(text) runs it."
+            "A table's name is expected, not a statement.",
+            hint="session.run(text) runs statements.",
         )
     parts = _parts(name)
     found = table_name_of(parts) if parts else None

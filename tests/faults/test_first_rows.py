@@ -49,7 +49,7 @@ def test_a_new_table_stays_whose_commit_got_no_clear_answer(
             other.start()
             with pytest.raises(UnknownOutcomeError, match="no clear answer") as caught:
                 WAYS[table](session)
-        assert f"The table `default.{table}` was made and stays." in caught.value.hint
+        assert f"The table `default.{table}` was created and stays." in caught.value.hint
     finally:
         other.join()
         process.close()

@@ -24,7 +24,7 @@ DAY, AT, UTC = datetime.date, datetime.datetime, datetime.UTC
     ],
 )
 def test_days_that_pyspark_would_shift_are_refused(value: datetime.date) -> None:
-    with pytest.raises(InvalidValueError, match="by another calendar") as error:
+    with pytest.raises(InvalidValueError, match="uses another calendar") as error:
         bind(["day"], {"day": value}, "SELECT :day", "UTC")
     assert error.value.position == 7
     assert "CAST(:day AS" in str(error.value.hint)

@@ -69,6 +69,8 @@ NEW_CREDENTIALS = (
 )
 """What to do when a coordinator's store refuses its credentials."""
 
+_OVERWRITTEN_HINT = "Look at the table's snapshots, then run the statement again."
+_OCCUPIED = "Another transaction is open on the table, which takes one at a time."
 _FAILURE = 500
 _REFUSED = {Cause.CONFLICT: 409, Cause.OUTDATED: 409, Cause.STORAGE: 507, Cause.REQUEST: 400}
 
@@ -119,19 +121,9 @@ def answer_response(answer: Answer) -> Response:
                 409, "Mismatch", "The transaction was asked to commit before, with other files.", ""
             )
         case Overwritten(reason=reason):
-            return error_answer(
-                409,
-                "Overwritten",
-                reason,
-                "Look at the table's snapshots, then run the statement again.",
-            )
+            return error_answer(409, "Overwritten", reason, _OVERWRITTEN_HINT)
         case Occupied():
-            return error_answer(
-                423,
-                "TableHeldError",
-                "Another transaction is open on the table, which takes one at a time.",
-                "",
-            )
+            return error_answer(423, "TableHeldError", _OCCUPIED, "")
         case Halted(reason=reason):
             return error_answer(409, "TableStopped", reason, RESUME_HINT)
         case Suspended(pause=pause):

@@ -46,9 +46,10 @@ def frame_with_buffer(
         return None
     if connection.committer.inserts() is None:
         raise InvalidValueError(
-            f"What is acknowledged of `{name}` and not loaded is known to a coordinator, and this "
-            "session has none.",
-            hint="Connect through one, or leave `include_buffer` (--include-buffer) out.",
+            f"Acknowledged rows of `{name}` that are not loaded can't be read: this session has no "
+            "coordinator.",
+            hint="Connect with coordinator='embedded' or the address of a coordinator, or leave "
+            "`include_buffer` (--include-buffer) out.",
         )
     found = connection.committer.administration().queues.buffer(name)
     if found.acknowledged == found.published:

@@ -91,7 +91,7 @@ def frame_of_files(connection: Connection, files: FileRelation) -> DataFrame:
         found = {key: value for key, value in found.items() if key.lower() not in given}
         if "multiLine" in found:
             connection.tell(
-                "Texts in it have line ends: it was read as a whole, by one task for each file."
+                "Texts in it have line ends, so each file was read as a whole, by one task."
             )
         options |= found
     if files.format == "json" and is_here and "multiline" not in given and _is_list(path):
@@ -105,13 +105,15 @@ def frame_of_files(connection: Connection, files: FileRelation) -> DataFrame:
         if isinstance(told, TableDamagedError):  # the footer can't be read
             raise InvalidValueError(
                 f"`{files.path}` can't be read as {files.format}: {told.message}",
-                hint="Before the dot stands the format that the file has, as in csv.`my.csv`.",
+                hint="Write the file's format before the dot, as in csv.`my.csv`.",
             ) from error
         raise told from error
     if files.format == "csv" and "sep" not in given and len(frame.columns) == 1:
         found_in = next((one for one in _SEPARATORS if one in frame.columns[0]), None)
         if found_in is not None:
-            connection.tell(f"It has one column; WITH ('sep' = '{found_in}') makes several of it.")
+            connection.tell(
+                f"It has one column; WITH ('sep' = '{found_in}') splits it into several."
+            )
     return frame
 
 

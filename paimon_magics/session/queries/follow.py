@@ -115,7 +115,7 @@ def _start(table: Table, from_snapshot: int | None, consumer_id: str | None) -> 
     if from_snapshot is not None:
         if from_snapshot < 1:
             raise InvalidValueError(
-                f"There is no snapshot {from_snapshot}.", hint="The first one is 1."
+                f"There is no snapshot {from_snapshot}.", hint="Snapshot numbers begin with 1."
             )
         latest = latest_snapshot(table.paimon)
         if (
@@ -134,6 +134,6 @@ def _start(table: Table, from_snapshot: int | None, consumer_id: str | None) -> 
 def _expired(table: Table, snapshot_id: int) -> UnknownNameError:
     return UnknownNameError(
         f"Snapshot {snapshot_id} of `{table.name}` has expired: its changes are gone.",
-        hint=f"SELECT * FROM `{table.name.object_name}$snapshots` shows from where on there are "
-        "changes; give a consumer_id to keep the ones that you still need.",
+        hint=f"SELECT * FROM `{table.name.object_name}$snapshots` lists the snapshots that are "
+        "left. A consumer_id keeps those that you still need.",
     )

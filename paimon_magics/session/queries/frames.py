@@ -186,8 +186,8 @@ def relation_of(
 def _check_plain(reference: TableReference) -> None:
     if reference.time_travel is not None or reference.options:
         raise UnsupportedStatementError(
-            f"`{reference.name}` is a frame of Python's, which has one state and no options.",
-            hint="Leave out what stands behind its name.",
+            f"`{reference.name}` is a Python frame, which has no snapshots and no read options.",
+            hint="Leave out the clauses after its name.",
         )
 
 
@@ -240,7 +240,7 @@ def _snapshot_of(connection: Connection, relation: Relation) -> int | None:
     target = find_target(_table_of(connection, relation), point, connection.zone).target
     if not isinstance(target, TableState):
         raise InvalidValueError(
-            f"`{relation.name}` tells of one state, not of changes.",
+            f"`{relation.name}` shows one state of its table, not changes between two.",
             hint="Name a snapshot, a tag or a time.",
         )
     return None if target.snapshot is None else int(target.snapshot.id)
@@ -288,7 +288,7 @@ def _kept(connection: Connection, relation: Relation, held: HeldSnapshots) -> tu
         )  # fmt: skip
         return connection.views.keep((key, columns), frame)
     raise UnknownNameError(
-        f"`{table.name}` changes faster than it can be read.",
+        f"Snapshots of `{table.name}` expire before they can be read.",
         hint="Keep its snapshots longer: 'snapshot.num-retained.min', 'snapshot.time-retained'.",
     )
 

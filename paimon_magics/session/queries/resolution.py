@@ -134,9 +134,9 @@ def _variable(connection: Connection, name: TableName) -> object:
 def _frame_meant(connection: Connection, name: TableName) -> str:
     """The hint on frames for an unknown name."""
     if connection.frames is None:
-        return f"A DataFrame is given by frames={{'{name.object_name}': …}}."
+        return f"Pass a DataFrame by frames={{'{name.object_name}': …}}."
     if name.object_name in connection.frames:
         value = value_text(connection.frames[name.object_name])
-        return f"Python's variable `{name.object_name}` is {value}, and no DataFrame."
+        return f"Python's variable `{name.object_name}` is {value}, not a DataFrame."
     frames = [one for one, value in connection.frames.items() if frame_kind(value) is not None]
     return likely_meant(name.object_name, frames)

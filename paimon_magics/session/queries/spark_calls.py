@@ -217,7 +217,7 @@ def _read(statement: Statement) -> Iterable[TableName]:
 def _not_by_sql(text: str, name: TableName) -> UnsupportedStatementError:
     word = text.split(None, 1)[0].upper()
     return UnsupportedStatementError(
-        f"`{name}` is a Paimon table, and SparkSession.sql does no {word} with one.",
+        f"SparkSession.sql can't run {word} on `{name}`, which is a Paimon table.",
         hint=f"{_RUN} {_spark_own(name)}",
     )
 

@@ -40,7 +40,10 @@ def travel_options(
         ) from error
     if row is None or row["value"] is None:
         raise InvalidValueError(
-            f"The value of {clause.kind.upper()} AS OF is NULL or no time: {clause.value}.",
-            hint="Write it as '2026-01-31 12:00:00'." if not is_version else "Name a version.",
+            f"The value of {clause.kind.upper()} AS OF is NULL"
+            f"{'' if is_version else ' or not a time'}: {clause.value}.",
+            hint="Name a snapshot's number or a tag."
+            if is_version
+            else "Write it as '2026-01-31 12:00:00'.",
         )
     return {"scan.version" if is_version else "scan.timestamp-millis": str(row["value"])}

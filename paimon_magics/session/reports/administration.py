@@ -154,7 +154,7 @@ class Administration:
         """Delete a dead letter with its rows."""
         full = self._connection.full_name(named(table))
         self._coordinator.queues.discard(full, record)
-        return _outcome("DISCARD", [f"The dead letter {record} of `{full}` is gone."])
+        return _outcome("DISCARD", [f"The dead letter {record} of `{full}` is deleted."])
 
     def reopen(self, table: str, *, accept_loss: bool = False) -> Outcome:
         """Reopen a table whose log was lost or damaged: after the log is back or, with
@@ -207,7 +207,7 @@ class Administration:
                 f"begun {age:,} s ago"
             )
         lines += [f"  {commit}" for commit in status.pending_commits]
-        lines.append("Wait for them with the same words again, or end one: `%paimon abort ID`.")
+        lines.append("Run the same again to go on waiting, or end one: `%paimon abort ID`.")
         return _outcome("DRAIN", lines)
 
 
@@ -232,7 +232,7 @@ def _status_lines(status: Status, zone: str) -> list[str]:
         f"since {_when(status.started_at_ms, zone)}",
     ]
     if status.problem is not None:
-        lines.append(f"  It takes nothing: {status.problem}")
+        lines.append(f"  It takes no commits and no inserts: {status.problem}")
     elif status.pause is not None:
         lines.append(f"  {_paused(status.pause, zone)}")
     else:
@@ -242,7 +242,7 @@ def _status_lines(status: Status, zone: str) -> list[str]:
     lines += [f"  Being published: {commit}" for commit in status.pending_commits]
     if status.store:
         reached = ", ".join(f"{name} {value}" for name, value in status.store.items())
-        lines.append(f"  It reaches the warehouse so: {reached}.")
+        lines.append(f"  Its access to the warehouse: {reached}.")
     if status.store_trouble:
         lines.append(f"  It can't write there now: {status.store_trouble}")
     for waiting in status.waiting:

@@ -43,7 +43,8 @@ def changes_of(connection: Connection, name: TableName, start: str, end: str) ->
         name = replace(name, system_table=ViewKind.AUDIT_LOG.value)
     elif kind not in (ViewKind.AUDIT_LOG, ViewKind.BINLOG):
         raise InvalidValueError(
-            f"`{name}` shows no changes.", hint="Name the table, its $audit_log or its $binlog."
+            f"`{name}` has no changes to show.",
+            hint="Name the table, its $audit_log or its $binlog.",
         )
     table = connection.catalog.load(replace(name, system_table=None))
     schema = table.schema
@@ -67,7 +68,7 @@ def changes_of(connection: Connection, name: TableName, start: str, end: str) ->
     has_updates_only = schema.is_primary_key_table and schema.changelog_producer == "none"
     if has_updates_only and first != end:  # before the first snapshot no row existed
         notes.append(
-            "The table has no changelog-producer: an update is stored as the row after it alone. "
+            "The table has no changelog-producer: only the row after an update is stored. "
             f"%paimon diff {table_text(table.name)} {first}..{end} shows what was before."
         )
     field = schema.option("rowkind.field")  # repeats the row kind, which is no change
@@ -114,16 +115,16 @@ def _steps(table: Table, start: str, end: str) -> tuple[list[_Step], list[str]]:
         return whole, []
     ids = range(int(start) + 1, int(end) + 1)
     if len(ids) > _LOOKED_AT_MAX:
-        note = f"In more than {_LOOKED_AT_MAX} snapshots the rows that overwrites took are left out"
+        note = f"Rows that overwrites removed are left out, in more than {_LOOKED_AT_MAX} snapshots"
         return whole, [f"{note}: name a shorter range to see them."]
     overwrites = [id for id in ids if _is_overwrite(table, id)]
     known = [id for id in overwrites if id == 1 or read_snapshot(table.paimon, id - 1) is not None]
     notes = [
-        f"Snapshot {id} is an overwrite, of which Paimon keeps no changes: shown is what tells it "
-        f"from snapshot {id - 1}."
+        f"Snapshot {id} is an overwrite, of which Paimon keeps no changes: its differences from "
+        f"snapshot {id - 1} are shown."
         if id in known
         else f"Snapshot {id} is an overwrite, of which Paimon keeps no changes, and the snapshot "
-        "before it has expired: the rows that it took are left out."
+        "before it has expired: the rows that it removed are left out."
         for id in overwrites
     ]
     if len(ids) <= _STEPS_MAX:
@@ -148,6 +149,6 @@ def latest_range(connection: Connection, name: TableName) -> tuple[str, str]:
     ids = snapshot_ids(view.table)[-_SNAPSHOTS:]
     if not ids:
         raise InvalidValueError(
-            f"`{view.table.name}` has no snapshot, and so no changes.", hint="Insert something."
+            f"`{view.table.name}` has no snapshot, and so no changes.", hint="Insert rows first."
         )
     return str(ids[0] - 1), str(ids[-1])

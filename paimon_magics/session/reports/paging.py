@@ -115,7 +115,9 @@ class QueryRows:
     def _fetched(self, row_filter: RowFilter, offset: int, count: int) -> pa.Table:
         outcome = self._outcome()
         if outcome is None:
-            raise StatementError("The result is gone.", hint="Run its cell again.")
+            raise StatementError(
+                "The session no longer keeps this result.", hint="Run its cell again."
+            )
 
         def fetch(frame: DataFrame) -> pa.Table:
             for condition in row_filter.conditions:

@@ -93,7 +93,7 @@ def profile_of(
         )
     if not wants_job and lacking:
         unsaid = ", ".join(one.name for one in lacking)
-        notes.append(f"Files do not say all of {unsaid}: a Spark job would.")
+        notes.append(f"File statistics do not have all of {unsaid}: a Spark job would.")
     if asked and not is_exact:
         notes.append(
             f"{_ESTIMATED} is an estimate (approx_count_distinct): of three columns two are within "

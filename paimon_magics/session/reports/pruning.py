@@ -53,8 +53,9 @@ def pruning_of(connection: Connection, text: str, parameters: Mapping[str, objec
             query = statement.source
         case _:
             raise UnsupportedStatementError(
-                f"`{statement.text.split()[0].upper()}` reads no table that files are left out of.",
-                hint="%paimon explain SELECT …; other statements: %%paimon --explain.",
+                f"%paimon explain takes a query or an INSERT, not "
+                f"`{statement.text.split()[0].upper()}`.",
+                hint="Other statements are explained by a cell with %%paimon --explain.",
             )
     bound = bind(query.parameters, parameters, statement.text, connection.zone)
     reads = table_reads(connection, statement.text, query, bound)

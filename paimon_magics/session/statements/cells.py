@@ -89,7 +89,7 @@ def preview_of(
             }
             for size in sorted(sizes, key=lambda size: -size.size_bytes)
         ]
-        lines.append(f"`{table.name}`: {rows_taken(sizes)} would go.")
+        lines.append(f"`{table.name}`: {rows_taken(sizes)} would be removed.")
     schema = pa.schema(
         [
             ("table", pa.string()),
@@ -113,7 +113,7 @@ def _replaced(
     if preview is not None:
         return preview()
     raise UnsupportedStatementError(
-        f"{type(statement).__name__} takes no rows away, so there is nothing to preview.",
+        f"`{statement.text.split()[0].upper()}` removes no rows, so there is nothing to preview.",
         hint="--preview is for INSERT OVERWRITE, TRUNCATE, DROP PARTITION and DROP TABLE; "
         "--explain shows how any other statement would run.",
         statement=statement.text,

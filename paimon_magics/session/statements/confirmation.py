@@ -12,7 +12,7 @@ from paimon_magics.tables.commits.replaced_partitions import PartitionSize
 
 __all__ = ["SEE_PREVIEW", "harmed", "taken_away", "unconfirmed"]
 
-SEE_PREVIEW = "%%paimon --preview shows what lies where."
+SEE_PREVIEW = "%%paimon --preview shows the rows of each partition."
 
 
 def unconfirmed(statement: Statement, what: str, loss: str, instead: str) -> UnconfirmedError:

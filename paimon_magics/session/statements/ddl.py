@@ -311,7 +311,7 @@ def _existing(
             )
             raise UnknownNameError(
                 f"`{table.name}` has no partition ({shown}).",
-                hint="SHOW PARTITIONS lists them; DROP IF EXISTS PARTITION passes over them.",
+                hint="SHOW PARTITIONS lists them; DROP IF EXISTS PARTITION ignores missing ones.",
                 statement=statement.text,
                 position=statement.name_position,
             )

@@ -180,7 +180,7 @@ def _describe(connection: Connection, statement: Describe) -> Outcome:
             if statement.column is not None and statement.name.object_name.upper() in _OF_DELTA:
                 error.hint = (
                     f"%paimon history {statement.column} lists a table's snapshots, DESCRIBE "
-                    f"EXTENDED {statement.column} shows where it lies."
+                    f"EXTENDED {statement.column} shows its location."
                 )
             raise
         if statement.column is not None:

@@ -165,7 +165,11 @@ def _message(name: TableName, change: VersionChange, receipt: VersionReceipt) ->
     changed = ", ".join(f"`{one}`" for one in receipt.changed)
     match change:
         case CreateTag(tag=tag):
-            return f"Tag {changed} of `{name}` created." if changed else f"Tag `{tag}` was there."
+            return (
+                f"Tag {changed} of `{name}` created."
+                if changed
+                else f"Tag `{tag}` of `{name}` exists already."
+            )
         case CreateTagFromTimestamp():
             return f"Tag {changed} of `{name}` names snapshot {receipt.snapshot_id}."
         case ReplaceTag():
@@ -178,14 +182,14 @@ def _message(name: TableName, change: VersionChange, receipt: VersionReceipt) ->
             return f"Tag `{tag}` of `{name}` is {changed} now."
         case CreateBranch(branch=branch):
             if not changed:
-                return f"Branch `{branch}` was there."
+                return f"Branch `{branch}` of `{name}` exists already."
             return f"Branch {changed} of `{name}` created: `{name}$branch_{branch}`."
         case DeleteBranches():
             return f"Branch {changed} of `{name}` deleted."
         case RenameBranch(branch=branch):
             return f"Branch `{branch}` of `{name}` is {changed} now."
         case FastForward(branch=branch):
-            return f"`{name}` is where its branch `{branch}` is."
+            return f"`{name}` was fast-forwarded to its branch `{branch}`."
         case _:
             return (
                 f"`{name}` is at snapshot {receipt.snapshot_id} again; it was at "

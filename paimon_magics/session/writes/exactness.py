@@ -38,9 +38,9 @@ def check_exact(frame: DataFrame, columns: Sequence[Column | None]) -> None:
     raise InvalidValueError(
         f"Column `{column.name}` is {wanted}, but row {found.row} has {value}: "
         f"{reason(column.type)}.",
-        hint=f"Nothing was written. Give a value that fits, or say what becomes of this one"
-        f"{_as(value, column.type)}; after connect(store_assignment='ansi') it is cast as Spark "
-        "does.",
+        hint=f"Nothing was written. Give a value that fits, or convert this one"
+        f"{_as(value, column.type)}. After connect(store_assignment='ansi') values are cast as "
+        "Spark does.",
     )
 
 

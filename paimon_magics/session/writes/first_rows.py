@@ -27,7 +27,7 @@ def filled(connection: Connection, name: TableName, write: Callable[[], Outcome]
     try:
         outcome = write()
     except UnknownOutcomeError as error:
-        error.hint = f"{error.hint} The table `{name}` was made and stays.".strip()
+        error.hint = f"{error.hint} The table `{name}` was created and stays.".strip()
         raise
     except BaseException as error:
         stays = _stays(connection, name)
@@ -45,8 +45,8 @@ def _stays(connection: Connection, name: TableName) -> str:
         with in_order(connection, Changed(lambda: (name,), takes_away=True)):
             if connection.catalog.table_exists(name):
                 if latest_snapshot_id(connection.catalog.load(name)) > 0:
-                    return f"The table `{name}` stays: it has been written meanwhile."
+                    return f"The table `{name}` stays: another statement has written rows to it."
                 connection.catalog.drop_table(name, if_exists=True)
     except (PaimonMagicsError, OSError) as error:
-        return f"The table `{name}` was made and can't be removed: {error}"
+        return f"The table `{name}` was created and can't be removed: {error}"
     return ""

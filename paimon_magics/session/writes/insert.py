@@ -231,5 +231,7 @@ def _notes(table: Table) -> tuple[str, ...]:
     idle = options_not_applied(schema)
     if idle:
         shown = ", ".join(f"'{key}'" for key in idle)
-        notes.append(f"Not applied to what was written; other engines make good for it: {shown}.")
+        notes.append(
+            f"Not applied here; other engines apply them when they compact or commit: {shown}."
+        )
     return tuple(notes)

@@ -105,9 +105,9 @@ def _check_widths(rows: Sequence[Any], schema: TableSchema) -> None:
     for number, row in enumerate(rows, 1):
         if not _is_row(row):
             raise InvalidValueError(
-                f"Row {number} is no tuple of {count_text(wanted, 'value')}: {_shown(row)}",
-                hint=f"The columns are {_wanted(schema)}. Give a list of rows; all are tuples, "
-                "or all are dictionaries.",
+                f"Row {number} is not a tuple of {count_text(wanted, 'value')}: {_shown(row)}",
+                hint=f"The columns are {_wanted(schema)}. Give a list of tuples, or a list "
+                "of dictionaries.",
             )
         if len(row) != wanted:
             raise InvalidValueError(
@@ -160,7 +160,7 @@ def _taken(data_type: DataType) -> str:
             return f"a whole number from {-most} to {most - 1}"
         case AtomicType(name="DECIMAL", parameters=(precision, scale)):
             before = count_text(precision - scale, "digit")
-            return f"a Decimal of at most {before} before the point and {scale} behind it"
+            return f"a Decimal of at most {before} before the decimal point and {scale} after it"
         case AtomicType(name=name):
             return _TAKEN.get(name, f"a value of the type {name}")
         case ArrayType(element=element):

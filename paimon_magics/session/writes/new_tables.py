@@ -50,7 +50,7 @@ class WantedTable:
         """
         if options is not None and not isinstance(options, Mapping):
             raise InvalidValueError(
-                f"`options` is {value_text(options)}.",
+                f"`options` is {value_text(options)}, not a dictionary.",
                 hint="Give a dictionary of Paimon's table options: options={'bucket': '4'}.",
             )
         texts = ((str(key), option_text(value)) for key, value in (options or {}).items())
@@ -79,14 +79,16 @@ def write_to_new(
         if mode is None:
             raise StatementError(
                 f"The table `{full}` exists already.",
-                hint="Say what becomes of its rows: mode='overwrite' replaces them, mode='append' "
+                hint="Say what happens to its rows: mode='overwrite' replaces them, mode='append' "
                 "adds to them (or replaces rows of the same primary key).",
             )
         _check_as_wanted(full, connection.catalog.load(full).schema, wanted)
         return write_frame_to(connection, frame, full, mode)
     given, columns, notes = _read(connection, frame)
     if not columns:
-        raise InvalidValueError("The frame has no columns.", hint="A table needs one at least.")
+        raise InvalidValueError(
+            "The frame has no columns.", hint="A table needs at least one column."
+        )
     schema = plan_create_table(_statement(full, wanted), columns)
     check_schema(schema)
     check_writable(full, schema)
@@ -129,15 +131,15 @@ def _check_as_wanted(name: TableName, found: TableSchema, wanted: WantedTable) -
     ):
         if said is not None and said != has:
             raise InvalidTableError(
-                f"The table `{name}` exists, with {what} = {_shown(has)} and not {_shown(said)}.",
-                hint="Leave it out, choose another name, or drop the table first.",
+                f"The table `{name}` exists with {what} = {_shown(has)}, not {_shown(said)}.",
+                hint=f"Leave `{what}` out, choose another name, or drop the table first.",
             )
     for key, value in wanted.options:
         if found.option(key) != value:
             raise InvalidTableError(
-                f"The table `{name}` exists, with '{key}' = {found.option(key)!r} and not "
-                f"{value!r}.",
-                hint=f"ALTER TABLE {name} SET ('{key}' = '{value}') changes it where it can be.",
+                f"The table `{name}` exists with '{key}' = {found.option(key)!r}, not {value!r}.",
+                hint=f"ALTER TABLE {name} SET TBLPROPERTIES ('{key}' = '{value}') changes it, "
+                "unless the option is fixed for a table with rows.",
             )
 
 
@@ -151,7 +153,8 @@ def _names(argument: str, value: object) -> tuple[str, ...] | None:
         if all(isinstance(name, str) for name in names):
             return names
     raise InvalidValueError(
-        f"`{argument}` is {value!r}.", hint=f"Name columns: {argument}='id', or a list of names."
+        f"`{argument}` is {value!r}, not a column's name or a list of names.",
+        hint=f"Name columns: {argument}='id', or {argument}=['id', 'day'].",
     )
 
 

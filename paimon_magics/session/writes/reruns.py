@@ -70,5 +70,7 @@ class Attempts:
             notes.append(f"Waited {seconds} for its turn ({in_front}): {self._first.message}")
         if self._reruns:
             times = count_text(self._reruns, "time")
-            notes.append(f"Planned and run again {times}, nothing was written before: {self._last}")
+            notes.append(
+                f"Planned and run again {times}, before anything was written: {self._last}"
+            )
         return tuple(notes)

@@ -80,7 +80,7 @@ def insert_rows(
     if inserts is None:
         if label is not None:
             raise InvalidValueError(
-                f"`{name}` takes no small inserts here, and labels belong to them.",
+                f"`{name}` takes no small inserts here, so that an insert can't have a label.",
                 hint=f"This is why: {_why_not(connection, table)}",
             )
         with connection.naming(None):
@@ -157,7 +157,7 @@ def flush_table(connection: Connection, name: TableName) -> Outcome:
         kind="FLUSH",
         table=str(name),
         snapshot_id=snapshot_id,
-        message=told if lsn else f"Nothing was inserted into `{name}` that had to be loaded.",
+        message=told if lsn else f"No small inserts of `{name}` waited to be loaded.",
     )
 
 
@@ -179,9 +179,9 @@ def _why_not(connection: Connection, table: Table) -> str:
     if table.name.branch is not None:
         return "branches take no small inserts."
     if table.schema.has_type("VARIANT"):
-        return f"`{table.name}` has columns of type VARIANT, which small inserts don't have."
+        return f"`{table.name}` has columns of type VARIANT, which small inserts can't write."
     if table.schema.flag("auto_batch_load"):
-        return f"the layout of `{table.name}` takes none, as its keys can move between partitions."
+        return f"the keys of `{table.name}` can move between partitions."
     return f"the option 'auto_batch_load' of `{table.name}` is not true."
 
 

@@ -87,7 +87,7 @@ def _unknown(why: Collection[str]) -> str:
     more = f" (and {len(why) - 1:,} more)" if len(why) > 1 else ""
     return (
         "Whether all stored rows can be read as the new type is not known, since they could not be "
-        f"looked at: {next(iter(why))}{more}"
+        f"read: {next(iter(why))}{more}"
     )
 
 
@@ -95,7 +95,7 @@ def _sentences(harm: Harm, old: str, new: str) -> list[str]:
     said = []
     if harm.impossible:
         said.append(
-            f"`{harm.column}` of files that are there is {old}, which can't be read as {new} here: "
+            f"Stored files have `{harm.column}` as {old}, which can't be read as {new} here: "
             "the whole table could not be read."
         )
     if harm.unreadable:
@@ -106,7 +106,7 @@ def _sentences(harm: Harm, old: str, new: str) -> list[str]:
         )
     if harm.changed:
         values = ", ".join(one.told for one in harm.changed)
-        said.append(f"`{harm.column}` has values that would be others as {new}: {values}.")
+        said.append(f"`{harm.column}` has values that would change as {new}: {values}.")
     if harm.nulls:
         said.append(f"`{harm.column}` has {count_text(harm.nulls, 'NULL')}, and would be NOT NULL.")
     return said

@@ -198,7 +198,10 @@ def test_a_session_is_told_where_a_service_reaches_the_store_otherwise_and_what_
             catalog=ours, coordinator=process.address, token=process.token(), spark=spark
         ) as session:
             (note,) = session.store.notes
-            assert f"The coordinator at {process.address} reaches the store otherwise: " in note
+            assert (
+                f"The coordinator at {process.address} reaches the store with other options: "
+                in note
+            )
             assert "region us-east-1 (here eu-west-1)" in note
             assert "access key AKIA…RST1 (here AKIA…SEC2)" in note
             assert not session.run("INSERT INTO i VALUES (1)").notes

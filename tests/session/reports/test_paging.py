@@ -87,7 +87,7 @@ def test_a_grid_does_not_keep_a_result_alive(lake: Session) -> None:
     assert rows.page(RowFilter(), 0, 20).rows.num_rows == 20
     del outcome
     gc.collect()
-    with pytest.raises(StatementError, match="The result is gone"):
+    with pytest.raises(StatementError, match="no longer keeps this result"):
         rows.page(RowFilter(), 40, 20)
 
 

@@ -162,7 +162,7 @@ def test_a_profile_says_where_it_comes_from(lake: Session) -> None:
     assert found["more"] == (1, None, None, None, "file statistics")
     without = lake.reports.profile("logs", Effort.STATISTICS)
     assert "no Spark job" in without.summary
-    assert "Files do not say all of text" in without.notes[0]
+    assert "File statistics do not have all of text" in without.notes[0]
     counted = {row[0]: row[2:] for row in rows(lake.reports.profile("logs", Effort.DISTINCT))}
     assert counted["at"] == (0, "2", "2", 1, "Spark job")
 

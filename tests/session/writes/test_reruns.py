@@ -61,7 +61,7 @@ def test_keys_that_came_meanwhile_are_found_by_the_next_run_and_never_doubled(
     create(session, key)
     late = [("p0", 1000, "late"), ("p0", 3, "late")]
     outcome = meanwhile(f"INSERT INTO t VALUES ({other}, 'in between')", session, late)
-    assert "Planned and run again 1 time, nothing was written before: Since this" in str(outcome)
+    assert "Planned and run again 1 time, before anything was written: Since this" in str(outcome)
     found = [row for row in java_paimon.rows(warehouse, "default.t") if row[1] in (3, 1000)]
     assert sorted(found, key=lambda row: row[1]) == [("p0", 3, "late"), ("p0", 1000, "late")]
     files = {path for path in warehouse.rglob("*.parquet")}

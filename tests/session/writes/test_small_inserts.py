@@ -120,9 +120,9 @@ def test_a_label_makes_it_safe_to_insert_again(events: Session) -> None:
         ([(1, "a"), ("x", "a")], "Column `id` takes BIGINT; 'x' of row 2 does not fit"),
         ([(1,)], "Row 1 has 1 value, but the table has 2 columns"),
         ([(1, "a"), (2, "b", "c")], "Row 2 has 3 values, but"),
-        ([1, 2], "Row 1 is no tuple of 2 values: 1"),
-        (["ab"], "Row 1 is no tuple of 2 values: 'ab'"),
-        ([(1, "a"), {"id": 2}], "Row 2 is no tuple of 2 values: {'id': 2}"),
+        ([1, 2], "Row 1 is not a tuple of 2 values: 1"),
+        (["ab"], "Row 1 is not a tuple of 2 values: 'ab'"),
+        ([(1, "a"), {"id": 2}], "Row 2 is not a tuple of 2 values: {'id': 2}"),
         ([(None, "a")], "`id` is NOT NULL"),
         ("text", "can't be inserted"),
         ({"id": 2**70}, "Column `id` takes BIGINT; 1180591620717411303424 of row 1"),
@@ -259,7 +259,7 @@ def test_without_a_coordinator_rows_are_committed_at_once(session: Session) -> N
     assert outcome.snapshot_id == 1
     assert "this session has no coordinator" in str(outcome)
     assert session.run("INSERT INTO events VALUES (2)").snapshot_id == 2
-    with pytest.raises(InvalidValueError, match="labels belong to them"):
+    with pytest.raises(InvalidValueError, match="can't have a label"):
         session.insert("events", [(1,)], label="a")
     with pytest.raises(SetupError):
         session.flush("events")
@@ -389,7 +389,7 @@ class TestTheBuffer:
             tmp_path / "warehouse", spark=spark, coordinator="in-process"
         ) as session:
             session.run("CREATE TABLE e (a INT) TBLPROPERTIES ('auto_batch_load' = 'true')")
-            with pytest.raises(InvalidValueError, match="this session has none"):
+            with pytest.raises(InvalidValueError, match="this session has no coordinator"):
                 session.run("SELECT * FROM e", include_buffer=True)
             session.run("CREATE TABLE f (a INT)")
             assert session.run("SELECT * FROM f", include_buffer=True).to_arrow().num_rows == 0

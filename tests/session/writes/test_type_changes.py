@@ -161,4 +161,4 @@ def test_statistics_alone_tell_that_whole_numbers_fit(session: Session) -> None:
     assert [value.value for value in harm.changed] == ["999"]
     assert harm.examined == "0 of 1,000 rows in 0 of 1 files were looked at"
     (note,) = session.run("ALTER TABLE t ALTER COLUMN v TYPE DOUBLE").notes
-    assert "could not be looked at: " in note and path.name in note
+    assert "could not be read: " in note and path.name in note

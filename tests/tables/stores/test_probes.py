@@ -170,7 +170,7 @@ def test_what_a_coordinators_administrator_has_set_otherwise_is_told(
     theirs = dict(report.facts)
     assert _compared(report, "http://c:1", theirs) == report
     (note,) = _compared(report, "http://c:1", theirs | {"region": "eu-west-1"}).notes
-    assert "reaches the store otherwise: region eu-west-1 (here us-east-1)" in note
+    assert "reaches the store with other options: region eu-west-1 (here us-east-1)" in note
 
 
 @pytest.mark.parametrize(
