@@ -66,7 +66,7 @@ class Aggregator:
         found = _RETRACT.get(self.function.name)
         if found is None:
             raise JobError(
-                f"The aggregate function '{self.function.name}' of `{self.column}` can't take back "
+                f"The aggregate function '{self.function.name}' of `{self.column}` can't retract "
                 "a row that was deleted or updated.",
                 hint=f"Set 'fields.{self.column}.ignore-retract' = 'true' to leave such rows out.",
             )
@@ -78,7 +78,7 @@ def aggregator(column: str, data_type: pa.DataType, function: ColumnFunction) ->
     if function.name not in _AGG:
         raise UnsupportedStatementError(
             f"The aggregate function '{function.name}' of `{column}` is not offered for reading.",
-            hint=f"These are: {', '.join(sorted(_AGG))}.",
+            hint=f"The functions offered are {', '.join(sorted(_AGG))}.",
         )
     return Aggregator(column, data_type, function)
 
@@ -250,7 +250,7 @@ def _united(union: Callable[[bytes, bytes], bytes]) -> _Step:
         except ValueError as error:
             raise JobError(
                 f"`{one.column}` has values that '{one.function.name}' can't merge: {error}.",
-                hint="They must be serialised as the function needs them.",
+                hint="Write values in the function's serialised form.",
             ) from error
 
     return _of_two(combine)

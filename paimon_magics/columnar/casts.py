@@ -63,10 +63,10 @@ class UnreadableValueError(JobError):
         stored, wanted = to_spark_sql(self.stored), to_spark_sql(self.wanted)
         return JobError(
             f"The column `{self.column}` was {stored} and is {wanted} now, and {path} has a value "
-            f"that can't be read so: {self.value}.",
-            hint="Change the type back, and the rows are there again: "
+            f"that can't be read as {wanted}: {self.value}.",
+            hint="Change the type back to read the rows again: "
             f"ALTER TABLE {table} ALTER COLUMN {quoted(self.column)} TYPE {stored}. Or read them "
-            "as they were then, with VERSION AS OF a snapshot of that time.",
+            "with VERSION AS OF a snapshot from before the change.",
         )
 
 

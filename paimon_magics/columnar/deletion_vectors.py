@@ -38,7 +38,7 @@ def deleted_rows(body: bytes) -> _Rows:
     if size < 4 or len(body) < 4 + size + 4:
         raise ValueError(f"it has {len(body)} bytes, and {size + 8} are needed")
     if zlib.crc32(data) != struct.unpack_from(">I", body, 4 + size)[0]:
-        raise ValueError("its checksum is another one")
+        raise ValueError("its checksum is wrong")
     if struct.unpack_from(">i", data)[0] == _MAGIC_32:
         return _bitmap(data, 4)[0]
     if struct.unpack_from("<i", data)[0] == _MAGIC_64:

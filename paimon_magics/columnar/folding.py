@@ -111,8 +111,8 @@ def _last_values(groups: Groups, rule: MergeRule) -> pa.RecordBatch:
             since = np.maximum(since, places)
         elif not rule.ignore_deletes and (retracts & several).any():
             raise JobError(
-                "A table with the merge engine partial-update has rows that delete, and no option "
-                "that says what they do.",
+                "A table with the merge engine partial-update has -U or -D rows, and no option "
+                "that says how to apply them.",
                 hint="Set 'ignore-delete' or 'partial-update.remove-record-on-delete' to 'true'.",
             )
         # A retract row gives no values, unless it begins the record.
@@ -270,8 +270,8 @@ class _PartialUpdate:
                     self._row = list(values)
                 return
             raise JobError(
-                "A table with the merge engine partial-update has rows that delete, and no option "
-                "that says what they do.",
+                "A table with the merge engine partial-update has -U or -D rows, and no option "
+                "that says how to apply them.",
                 hint="Set 'ignore-delete' or 'partial-update.remove-record-on-delete' to 'true'.",
             )
         self._update(values)

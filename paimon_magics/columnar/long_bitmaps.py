@@ -61,7 +61,7 @@ def _parts(stored: bytes) -> Iterator[tuple[bytes, _Low]]:
     if stored[:1] == b"\0":
         return
     if stored[:1] != b"\1":
-        raise ValueError("it is no bitmap of 64-bit numbers")
+        raise ValueError("it is not a bitmap of 64-bit numbers")
     try:
         leaves: list[tuple[bytes, int]] = []
         place = _read_node(stored, 9, leaves)  # after the number of keys

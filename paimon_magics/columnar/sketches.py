@@ -62,7 +62,8 @@ def _data_sketches() -> Any:
         import datasketches
     except ImportError:
         raise SetupError(
-            "Merging theta and HLL sketches needs the package `datasketches`, which is not there.",
+            "Merging theta and HLL sketches needs the package `datasketches`, which is not "
+            "installed.",
             hint="Install the extra: pip install 'paimon-magics[sketches]', on every machine that "
             "runs Spark's tasks.",
         ) from None

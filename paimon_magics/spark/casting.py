@@ -183,7 +183,7 @@ def _check_cast(frame: DataFrame, cast: _Cast) -> None:
             found = frame.select(cast.value.alias("v")).schema["v"].dataType.simpleString()
             hint = f"Cast the expression for `{column.name}` yourself, or write another column."
             if type_text(column.type) == "DATE" and found == "int":  # 2026-01-31 is a subtraction
-                hint = "Dates stand in quotes: DATE '2026-01-31'."
+                hint = "Write dates in quotes: DATE '2026-01-31'."
             raise InvalidValueError(
                 f"Column `{column.name}` is {type_text(column.type)}, and {found.upper()} values "
                 f"(`{cast.named}`) can't be cast to it.",

@@ -58,7 +58,7 @@ _HINTS = {
     "and CAST(value AS TYPE) converts.",
     "INVALID_TYPED_LITERAL": "Dates are written DATE '2026-01-31', times TIMESTAMP "
     "'2026-01-31 12:00:00'.",
-    "INVALID_INLINE_TABLE": "Each row stands in brackets, and all have the same columns: "
+    "INVALID_INLINE_TABLE": "Each row is in brackets, and all rows have the same columns: "
     "VALUES (1, 'tea'), (2, 'milk').",
     "NUM_COLUMNS_MISMATCH": "Name the columns on both sides instead of `*`.",
     "INVALID_LIMIT_LIKE_EXPRESSION": "Write a whole number that is not negative.",
@@ -149,7 +149,7 @@ def _wrong_name(
         case "UNRESOLVED_ROUTINE" | "UNRESOLVABLE_TABLE_VALUED_FUNCTION":
             name = (parameters.get("routineName") or parameters.get("name", "")).strip("`")
             said = f"There is no function `{name}`."
-            listed = f"SHOW FUNCTIONS LIKE '{name[:2]}*' lists those that begin so."
+            listed = f"SHOW FUNCTIONS LIKE '{name[:2]}*' lists the functions that begin with it."
             hint = foreign_function_hint(name) or listed
         case "REQUIRES_SINGLE_PART_NAMESPACE":
             said = f"There is no catalog for {parameters.get('identifier', message)}."
@@ -159,7 +159,7 @@ def _wrong_name(
         case "INVALID_CONF_VALUE":
             return InvalidValueError(message, hint="Correct the value.", **place)
         case "INCONSISTENT_BEHAVIOR_CROSS_VERSION" if "pattern" in parameters:
-            said = f"{parameters['pattern']} is no pattern for times."
+            said = f"{parameters['pattern']} is not a pattern for times."
             return InvalidValueError(said, hint=f"Write {_PATTERN}.", **place)
         case "UNSUPPORTED_DATATYPE" | "DATATYPE_MISSING_SIZE":
             return _wrong_type(kind, parameters, place)
@@ -224,7 +224,7 @@ def _wrong_type(kind: str, parameters: dict[str, str], place: dict[str, Any]) ->
     else:
         root = name.split("(")[0]
         said = f"There is no type `{name}`."
-        hint = foreign_type_hint(root) or "DESCRIBE shows types as they are written here."
+        hint = foreign_type_hint(root) or "DESCRIBE TABLE t shows how types are written."
     return StatementError(said, hint=hint, **place)
 
 
@@ -322,7 +322,7 @@ def _proposal(wanted: str, proposal: str) -> str:
     if meant:
         near = meant.removeprefix("Did you mean `").removesuffix("`?")
         return f"Did you mean {last[near]}?"
-    texts = "" if "`.`" in wanted else f"A text stands in quotes: '{wanted.strip('`')}'."
+    texts = "" if "`.`" in wanted else f"Put a text in quotes: '{wanted.strip('`')}'."
     if not names:
         return texts or "Check the name."
     return f"The nearest are {', '.join(names)}. {texts}".rstrip()

@@ -95,7 +95,8 @@ def find_java(environ: Mapping[str, str], newest: int | None = None) -> Java:
         )
     raise SetupError(
         f"Spark needs Java {OLDEST_JAVA} or newer: {'; '.join(refused)}.",
-        hint="Run pip install 'paimon-magics[java]', which brings a Java that needs no setting up, "
+        hint="Run pip install 'paimon-magics[java]', which installs a Java that needs no "
+        "configuration, "
         f"or set JAVA_HOME to a Java {OLDEST_JAVA} or newer, and restart the kernel.",
     )
 
@@ -120,7 +121,7 @@ def _in_java_home(environ: Mapping[str, str]) -> Java | str:
     home = Path(value)
     executable = home / "bin" / _executable_name()
     if not os.access(executable, os.X_OK):
-        return f"JAVA_HOME is {value}, and there is no program {executable}"
+        return f"JAVA_HOME is {value}, but there is no program {executable}"
     version = _released_version(home)
     if version is not None:
         return Java(home, version, "JAVA_HOME")
@@ -199,7 +200,7 @@ def _start(executable: Path) -> tuple[Path | None, int] | str:
     version = _feature_version(match[1]) if match else None
     if done.returncode != 0 or version is None:
         first_line = printed.strip().partition("\n")[0] or f"exit code {done.returncode}"
-        return f"{executable} -version does not tell a version ({first_line})"
+        return f"{executable} -version prints no version ({first_line})"
     home = re.search(r"^\s*java\.home = (.+)$", printed, re.MULTILINE)
     return (Path(home[1].strip()) if home else None), version
 

@@ -280,7 +280,7 @@ def reason(target: DataType) -> str:
         case AtomicType(name="DECIMAL", parameters=(_, scale)):
             return f"it would be rounded to {scale} digits after the point"
         case AtomicType(name="FLOAT" | "DOUBLE"):
-            return "its digits would be rounded away"
+            return "it would be rounded"
         case AtomicType(name="BOOLEAN"):
             return "it would become true"
         case AtomicType(name="DATE"):

@@ -90,7 +90,7 @@ def start(settings: Settings) -> SparkSession:
     except Exception as error:
         raise SetupError(
             f"Spark could not start on `{settings.master}`: {_first_line(error)}",
-            hint=f"Check the Spark master. What Spark said is in {log}.",
+            hint=f"Check the Spark master. Spark's log is {log}.",
         ) from error
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return adopt(spark)

@@ -105,7 +105,7 @@ def _struct(
     named = {one.name.lower(): one for one in given.fields}
     if len(named) != len(given.fields):
         raise InvalidValueError(
-            f"Two fields for {place} have one name.", hint="Rename one of them."
+            f"Two fields for {place} have the same name.", hint="Rename one of them."
         )
     parts = []
     for one in wanted.fields:
@@ -116,7 +116,7 @@ def _struct(
             part = F.lit(None).cast(spark_type(one.type))
         else:
             raise InvalidValueError(
-                f"Field `{one.name}` of {place} is NOT NULL, and is not given.",
+                f"Field `{one.name}` of {place} is NOT NULL, but has no value.",
                 hint=f"Add `{one.name}` to the values.",
             )
         parts.append(part.alias(one.name))

@@ -142,7 +142,7 @@ def test_javas_that_are_too_old_are_named_with_their_versions(tmp_path: Path) ->
 def test_a_java_home_without_a_program_is_named(tmp_path: Path) -> None:
     with pytest.raises(SetupError) as raised:
         find_java({"JAVA_HOME": str(tmp_path)})
-    found = f"JAVA_HOME is {tmp_path}, and there is no program {tmp_path / 'bin' / 'java'}"
+    found = f"JAVA_HOME is {tmp_path}, but there is no program {tmp_path / 'bin' / 'java'}"
     assert found in raised.value.message
 
 
@@ -162,7 +162,7 @@ def test_a_java_that_does_not_tell_its_version_is_named_with_what_it_says(
     home = java_that_prints(tmp_path / "java", printed, exit_code=exit_code)
     with pytest.raises(SetupError) as raised:
         find_java({"JAVA_HOME": str(home)})
-    assert f"{home / 'bin' / 'java'} -version does not tell a version {told}" in str(raised.value)
+    assert f"{home / 'bin' / 'java'} -version prints no version {told}" in str(raised.value)
 
 
 @pytest.mark.usefixtures("without_wheel")

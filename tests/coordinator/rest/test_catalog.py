@@ -618,9 +618,9 @@ BAD_COMMITS: list[tuple[Callable[[dict[str, Any]], Any], str]] = [
     (broken(properties={"a": 1}), "properties"),
     (broken(deltaManifestList="../../other/manifest/list"), "deltaManifestList"),
     (broken(indexManifest="a/b"), "indexManifest"),
-    (broken(deltaManifestList="manifest-list-of-nobody"), "is not there"),
-    (broken(baseManifestList="manifest-list-of-nobody"), "is not there"),
-    (broken(indexManifest="index-manifest-of-nobody"), "not there"),
+    (broken(deltaManifestList="manifest-list-of-nobody"), "does not exist"),
+    (broken(baseManifestList="manifest-list-of-nobody"), "does not exist"),
+    (broken(indexManifest="index-manifest-of-nobody"), "does not exist"),
 ]
 
 

@@ -42,7 +42,7 @@ LITERALS: list[tuple[str, str, str | None]] = [
     ("d", "CAST(1.1 AS FLOAT)", None),
     ("f", "1.1", None),
     ("f", "1.1D", None),
-    ("f", "16777217", "row 2 has 16777217: its digits would be rounded away"),
+    ("f", "16777217", "row 2 has 16777217: it would be rounded"),
     ("f", "1e300D", "row 2 has 1.0E300"),
     ("x", "9007199254740993", "row 2 has 9007199254740993"),
     ("x", "9007199254740992", None),

@@ -65,8 +65,10 @@ def test_texts_that_are_no_numbers_are_named_asked_about_and_healed(
     for text in ("SELECT * FROM t", "SELECT sum(name) FROM t", "SELECT name FROM t$audit_log"):
         with pytest.raises(JobError, match=r"`name` was STRING and is INT now") as caught:
             session.run(text).to_arrow()
-        assert re.search(r"/bucket-0/\S+\.parquet has a value .* so: 'tea'", caught.value.message)
-        assert f"the rows are there again: {back}." in str(caught.value)
+        assert re.search(
+            r"/bucket-0/\S+\.parquet has a value .* as INT: 'tea'", caught.value.message
+        )
+        assert f"to read the rows again: {back}." in str(caught.value)
     session.run("SELECT k FROM t").to_arrow()
     session.run("INSERT INTO t VALUES (4, 13)")
     assert asked(session, back) is None

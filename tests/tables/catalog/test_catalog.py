@@ -393,7 +393,7 @@ def test_a_broken_warehouse_is_told_when_it_is_opened(
 def test_a_warehouse_without_the_right_to_write_is_told(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     try:
-        with pytest.raises(SetupError, match="no right to write"):
+        with pytest.raises(SetupError, match="no permission to write"):
             Catalog.open({"warehouse": str(tmp_path / "lake")})
     finally:
         tmp_path.chmod(0o700)
