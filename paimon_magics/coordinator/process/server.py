@@ -11,6 +11,8 @@ from contextlib import contextmanager
 import uvicorn
 from starlette.types import ASGIApp
 
+from paimon_magics.errors import SetupError
+
 __all__ = ["Server", "Shutdown", "listen"]
 
 _GRACE_SECONDS = 30  # for requests that wait for something that does not come
@@ -74,8 +76,16 @@ class Server(uvicorn.Server):
 
 
 def listen(port: int) -> socket.socket:
-    """Return a socket that listens on 127.0.0.1; port 0 means any free one."""
-    listening = socket.create_server(("127.0.0.1", port))
+    """Return a socket that listens on 127.0.0.1; port 0 means any free one. Raises SetupError for a
+    port that is in use or is none."""
+    try:
+        listening = socket.create_server(("127.0.0.1", port))
+    except (OSError, OverflowError) as error:
+        reason = str(getattr(error, "strerror", None) or error).rstrip(".")
+        raise SetupError(
+            f"The coordinator can't listen on port {port} of 127.0.0.1: {reason}.",
+            hint="Name a free port with --port, or in the `url` of the hub's service.",
+        ) from error
     # Accepted connections inherit this. Without it answers wait 40 ms for an acknowledgement.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listening
