@@ -210,7 +210,7 @@ def _with_values(options: CellOptions, given: GivenWords) -> CellOptions:
     if given.others:
         raise StatementSyntaxError(
             f"`{given.others[0]}` is not an option of %%paimon.",
-            hint="Only options stand on the first line; the statement begins on the next one.",
+            hint="The first line takes only options; the statement begins on the next line.",
         )
     for option in CELL_OPTIONS:
         value = given.options.get(option.name)

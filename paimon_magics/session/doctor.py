@@ -214,7 +214,7 @@ def _spark(session: Session | None, found: _Findings) -> Facts:
     except Exception as error:  # its JVM is gone
         found.advise(
             "Spark does not answer.",
-            "Connect again, which starts it anew: %paimon connect, or paimon_magics.connect(…); "
+            "Connect again, which starts a new one: %paimon connect, or paimon_magics.connect(…); "
             "Spark's log says why it ended.",
         )
         return (("session", f"does not answer: {type(error).__name__}"), *started)

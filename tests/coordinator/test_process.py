@@ -253,20 +253,20 @@ def test_its_health_its_metrics_and_its_page_are_there_for_who_has_the_token(
     ("path", "body", "status", "named"),
     [
         ("/v1/transactions", b"{", 400, "not JSON"),
-        ("/v1/transactions", b"[]", 400, "must be an object"),
+        ("/v1/transactions", b"[]", 400, "must be a JSON object"),
         ("/v1/transactions", b"{}", 400, "`table` is missing"),
         ("/v1/transactions", b'{"table": {"database": "default"}}', 400, "`table` is missing"),
         (
             "/v1/transactions",
             b'{"table": {"database": "..", "table": "t"}}',
             400,
-            "can't be the name of a database",
+            "is not a valid name of a database",
         ),
         (
             "/v1/transactions",
             b'{"table": {"database": "default", "table": "../../etc"}}',
             400,
-            "can't be the name of a table",
+            "is not a valid name of a table",
         ),
         (
             "/v1/transactions",
@@ -288,7 +288,7 @@ def test_its_health_its_metrics_and_its_page_are_there_for_who_has_the_token(
         ),
         ("/v1/transactions", b"[" * 100_000, 400, "nested too deeply"),
         ("/v1/nothing", b"{}", 404, "There is no POST /v1/nothing here"),
-        ("/v1/leases", b"[]", 400, "must be an object"),
+        ("/v1/leases", b"[]", 400, "must be a JSON object"),
         ("/v1/tables/check", b"{", 400, "not JSON"),
         ("/v1/transactions/none/commit", b"{}", 404, "no such transaction"),
         ("/v1/transactions/none/heartbeat", b"", 404, "no such transaction"),

@@ -57,7 +57,7 @@ def test_a_name_at_the_beginning_of_the_body_is_taken_out_and_moves_nothing(
         ("--lmit 5", UnknownNameError, "Did you mean `--limit`?"),
         ("--dryrun", UnknownNameError, "Did you mean `--dry-run`?"),
         ("-x", UnknownNameError, "no option `-x`"),
-        ("SELECT 1", StatementSyntaxError, "the statement begins on the next one"),
+        ("SELECT 1", StatementSyntaxError, "the statement begins on the next line"),
         ("-o", InvalidValueError, "Write `-o NAME`"),
         ("-o --limit 5", InvalidValueError, "`-o` needs a value"),
         ("-o 2nd", InvalidValueError, "`2nd` (-o) can't be a variable's name"),

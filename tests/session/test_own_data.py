@@ -190,7 +190,7 @@ def test_names_of_columns_may_have_dots(session: Session) -> None:
 
 
 def test_definitions_belong_to_tables_that_are_made(session: Session) -> None:
-    with pytest.raises(InvalidValueError, match="for a table that is made"):
+    with pytest.raises(InvalidValueError, match="for a new table only"):
         session.write(PANDAS, "taken", primary_key="id")
 
 

@@ -61,7 +61,7 @@ def status_page(
 # ---- the parts ----
 
 _LETTERS = (
-    "Rows that were acknowledged and could not be loaded. Retry inserts them anew; discard takes "
+    "Rows that were acknowledged and could not be loaded. Retry inserts them again; discard takes "
     "them off this list. The table paimon_magics.dead_letters keeps what they were."
 )
 _TABLES = ("table", "#snapshot", "@committed", "#open", "state")

@@ -186,7 +186,7 @@ class PostgresDatabase:
             (value,) = connection.execute(f"SHOW {setting}".encode()).fetchone() or ("",)
             if value == "off":
                 raise SetupError(
-                    f"{self.name} has {setting} = off: it would forget what it has acknowledged.",
+                    f"{self.name} has {setting} = off: acknowledged changes could be lost.",
                     hint=f"Set {setting} = on "
                     + (
                         "in the server's configuration."

@@ -147,7 +147,7 @@ class Administration:
         they still do not fit."""
         full = self._connection.full_name(named(table))
         lsn = self._coordinator.queues.retry(full, record)
-        told = f"The rows of record {record} of `{full}` are acknowledged anew (record {lsn})."
+        told = f"The rows of record {record} of `{full}` are acknowledged again (record {lsn})."
         return _outcome("RETRY", [told])
 
     def discard(self, table: str, record: int) -> Outcome:

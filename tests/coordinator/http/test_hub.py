@@ -63,7 +63,7 @@ def test_while_the_hub_does_not_answer_nobody_is_let_in_and_it_lives(process: Pr
         for path in ("/", "/v1/transactions", "/v1/config"):
             answer = http.get(process.address + path, headers={"Authorization": "token t"})
             assert answer.status_code == 503
-            assert "The hub can't be asked" in answer.json()["error"]["message"]
+            assert "The hub can't check the token" in answer.json()["error"]["message"]
         assert http.get(process.address + "/v1/transactions").status_code == 401
         page = http.get(process.address)
         assert (page.status_code, page.headers["location"]) == (

@@ -144,8 +144,8 @@ class Flushing:
             table = self._catalog.load(name)
             if identity_of(table) != location:
                 raise StuckError(
-                    f"`{name}` was dropped and made anew; records {batch.first} and later were "
-                    "acknowledged for the table that was there before"
+                    f"`{name}` was dropped and created again; records {batch.first} and later were "
+                    "acknowledged for the dropped table"
                 )
             found = self._loaded_before(table, location, batch)
             if found is not None:

@@ -21,6 +21,7 @@ from paimon_magics.coordinator.inserts.admission.json_values import column_reade
 from paimon_magics.coordinator.inserts.admission.validator import given_columns, statements_of
 from paimon_magics.coordinator.inserts.log.records import Format, Record
 from paimon_magics.errors import InvalidValueError, PaimonMagicsError
+from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.schema.types import arrow_schema, arrow_type
@@ -220,9 +221,8 @@ def _given(column: Column, values: Any) -> Any:
     except (pa.ArrowException, ValueError) as error:
         raise ValueError(f"column `{column.name}`: {error}") from error
     if not column.type.nullable and values.null_count:
-        raise ValueError(
-            f"column `{column.name}` is NOT NULL, but {values.null_count} of its values are NULL"
-        )
+        rows = count_text(values.null_count, "row")
+        raise ValueError(f"column `{column.name}` is NOT NULL, but NULL in {rows}")
     _check_length(column, values)
     return values
 

@@ -70,7 +70,7 @@ class LogRegistry:
             if not note.is_open:
                 return ""
             return (
-                f"Acknowledged rows lie in another log, {note.name}, which was opened by "
+                f"Acknowledged rows are in another log, {note.name}, which was opened by "
                 f"{note.who} and is not empty"
             )
         if damage and note.is_open and not acknowledged:
