@@ -96,8 +96,8 @@ def find_java(environ: Mapping[str, str], newest: int | None = None) -> Java:
     raise SetupError(
         f"Spark needs Java {OLDEST_JAVA} or newer: {'; '.join(refused)}.",
         hint="Run pip install 'paimon-magics[java]', which installs a Java that needs no "
-        "configuration, "
-        f"or set JAVA_HOME to a Java {OLDEST_JAVA} or newer, and restart the kernel.",
+        f"configuration, or set JAVA_HOME to a Java {OLDEST_JAVA} or newer, and restart the "
+        "kernel.",
     )
 
 

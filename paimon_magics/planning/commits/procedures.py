@@ -139,7 +139,9 @@ def _procedure(call: Call, catalog: str) -> Procedure:
     if wanted in _OTHERS:
         raise UnsupportedStatementError(
             f"Paimon's procedure `{NAMESPACE}.{wanted}` is not offered yet.",
-            hint=_offered(),
+            hint="%paimon help compact shows what works today."
+            if wanted == "compact"
+            else _offered(),
             statement=call.text,
             position=call.procedure_position,
         )

@@ -294,9 +294,8 @@ def _set_nullability(schema: TableSchema, change: SetColumnNullability) -> Table
     if not change.nullable and schema.flag("alter-column-null-to-not-null.disabled"):
         raise InvalidTableError(
             f"`{shown}` can't become NOT NULL: existing rows may hold NULL.",
-            hint="If no row does, set the option 'alter-column-null-to-not-null.disabled' = "
-            "'false' "
-            "first.",
+            hint="If no row does, first set the option "
+            "'alter-column-null-to-not-null.disabled' = 'false'.",
         )
     return with_type(schema, change.path, lambda t: as_nullable(t, change.nullable))
 

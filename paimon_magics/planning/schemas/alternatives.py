@@ -76,8 +76,7 @@ INSTEAD: dict[str, str] = {
     "CREATE TABLE … CLUSTERED BY": "Write TBLPROPERTIES ('bucket' = '4', 'bucket-key' = 'id').",
     "CREATE TABLE … LIKE": "SHOW CREATE TABLE shows the other table's definition, to be changed.",
     "CREATE EXTERNAL TABLE": "Write CREATE TABLE: tables are stored in the warehouse. Files "
-    "elsewhere are "
-    "read as parquet.`path`.",
+    "elsewhere are read as parquet.`path`.",
     "CREATE TABLE … UNIQUE": "Declare PRIMARY KEY (column): a row replaces the one of its key.",
     "CREATE TABLE … REFERENCES": "Leave it out: keys of other tables are not checked.",
     "CREATE TABLE … FOREIGN": "Leave it out: keys of other tables are not checked.",

@@ -138,7 +138,7 @@ def _check_map_layout(schema: TableSchema) -> None:
             raise InvalidTableError(
                 f"'{key}' = 'shared-shredding' needs a MAP<STRING NOT NULL, …>, the file format "
                 "parquet or orc, no postponed buckets, no VARIANT column and no BLOB values.",
-                hint="Leave it out.",
+                hint=f"Leave out '{key}'.",
             )
 
 
@@ -166,7 +166,7 @@ def _check_variant_shredding(schema: TableSchema) -> None:
         raise InvalidTableError(
             "'variant.shredding.adaptive.retentionRatio' is above "
             "'variant.shredding.minFieldCardinalityRatio'.",
-            hint="Lower it.",
+            hint="Lower 'variant.shredding.adaptive.retentionRatio'.",
         )
 
 

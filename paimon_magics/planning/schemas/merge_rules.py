@@ -122,7 +122,8 @@ def _check_sequence(schema: TableSchema) -> None:
             )
     if fields and schema.merge_engine == "first-row":
         raise InvalidTableError(
-            "The merge engine first-row can't go with 'sequence.field'.", hint="Leave it out."
+            "The merge engine first-row can't go with 'sequence.field'.",
+            hint="Leave out 'sequence.field'.",
         )
     if fields and schema.is_cross_partition_update:
         raise InvalidTableError(

@@ -89,8 +89,7 @@ def _check_column_names(schema: TableSchema) -> None:
             raise InvalidTableError(
                 f"A column can't be named `{name}`: Paimon reserves that name.",
                 hint=f"Rename it. Reserved are {', '.join(_SYSTEM_NAMES)} and names that begin "
-                "with "
-                f"{_KEY_PREFIX}.",
+                f"with {_KEY_PREFIX}.",
             )
         if not name.strip():
             raise InvalidTableError("A column has an empty name.", hint="Give it a name.")
@@ -244,7 +243,7 @@ def _check_buckets(schema: TableSchema) -> None:
         raise InvalidTableError(
             f"The option 'bucket' can't be {bucket}.",
             hint="Use a number above 0, -1 for dynamic or no buckets, or (with a primary key) -2 "
-            "for postponed ones.",
+            "for postponed buckets.",
         )
     if not schema.bucket_keys:
         raise InvalidTableError(

@@ -111,7 +111,7 @@ IDIOMS: tuple[Idiom, ...] = (
     Idiom("! => <any>", "`=>` is not a comparison operator.", "Write `>=`."),
     Idiom("= <", "`=<` is not a comparison operator.", "Write `<=`."),
     Idiom("VERSION|TIMESTAMP|SYSTEM_TIME|SYSTEM_VERSION OF", "AS is missing.", "Write {0} AS OF."),
-    Idiom("FROM|JOIN <name> AS OF VERSION|TIMESTAMP|SNAPSHOT|TAG", "AS OF {3} is in the wrong order.", _AS_OF),
+    Idiom("FROM|JOIN <name> AS OF VERSION|TIMESTAMP|SNAPSHOT|TAG", "The words of `AS OF {4}` are in the wrong order.", _AS_OF),
     Idiom("FROM|JOIN <name> VERSION|SNAPSHOT <number>", "AS OF is missing.", "Write {1} VERSION AS OF {3}."),
     Idiom("! VERSION|TIMESTAMP AS OF", "{0} AS OF must come directly after a table's name.", "Put its alias, WHERE and the rest after it: FROM t {0} AS OF … AS a WHERE …."),
     Idiom("~ <string>", "`~` is PostgreSQL's.", "Write RLIKE {1}."),
@@ -173,7 +173,7 @@ IDIOMS: tuple[Idiom, ...] = (
     Idiom("^ DROP TABLE <name> CASCADE|RESTRICT", "DROP TABLE takes no {3}: no other objects depend on a table.", "Leave {3} out."),
     Idiom("^ SHOW COLUMNS <name>", "FROM is missing.", "Write SHOW COLUMNS FROM {2}."),
     Idiom("^ TRUNCATE <name>", "TABLE is missing.", "Write TRUNCATE TABLE {1}."),
-    Idiom("^ DROP <name> <end>", "The kind of `{1}` is missing.", "Write DROP TABLE {1}, DROP DATABASE {1} or DROP VIEW {1}."),
+    Idiom("^ DROP <name> <end>", "DROP needs the kind of object before `{1}`.", "Write DROP TABLE {1}, DROP DATABASE {1} or DROP VIEW {1}."),
 )  # fmt: skip
 
 

@@ -249,7 +249,7 @@ def _require_branches(table: StoredTable, branches: Collection[str]) -> None:
     for branch in branches:
         if branch == "main" or not branch_exists(table, branch):
             raise UnknownNameError(
-                f"There is no branch `{branch}` of `{table.name}` other than `main`.",
+                f"There is no branch `{branch}` of `{table.name}` besides its main branch.",
                 hint=nearest(branch, list_branches(table), what=f"branches of `{table.name}`"),
             )
 

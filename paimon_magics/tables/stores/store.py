@@ -215,8 +215,8 @@ class _RefusedStore:
             f"Tables in a {self._scheme}:// store can't be changed: "
             f"{_REASONS.get(self._scheme, 'this version does not know it')}. Two writers "
             "could overwrite each other's snapshots there.",
-            hint="Use a warehouse on a local disk, S3 or HDFS, or a REST catalog. Tables there can "
-            "be read.",
+            hint="Use a warehouse on a local disk, S3 or HDFS, or a REST catalog. The tables in "
+            "this store can be read.",
         )
 
     def create(self, path: str, content: bytes) -> bool:

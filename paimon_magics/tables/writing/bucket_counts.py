@@ -137,8 +137,7 @@ def check_cross_partition_size(table: Table, rows_max: int) -> None:
     if stored > rows_max:
         raise UnsupportedStatementError(
             f"The primary key of `{table.name}` lacks partition columns, so one writer has to know "
-            "the "
-            f"partition of each of its {stored:,} rows; the limit is {rows_max:,} rows.",
+            f"the partition of each of its {stored:,} rows; the limit is {rows_max:,} rows.",
             hint="Raise the setting cross_partition_rows_max if the driver's or executor's memory "
             "allows, or make the partition columns part of the primary key.",
         )
