@@ -56,7 +56,7 @@ STOPPED = [
     ("USE CATALOG |paimon", "one catalog", "%paimon connect"),
     ("SELECT * FROM t VERSION |OF 1", "AS is missing.", "VERSION AS OF"),
     ("SELECT * FROM t TIMESTAMP |OF '2026-01-31'", "AS is missing.", "TIMESTAMP AS OF"),
-    ("SELECT * FROM t AS OF |VERSION 1", "`AS OF VERSION` are in the wrong order", "VERSION AS OF 3"),
+    ("SELECT * FROM t AS OF |VERSION 1", "`AS OF VERSION` are in", "VERSION AS OF 3"),
     ("SELECT * FROM t VERSION |1", "AS OF is missing.", "VERSION AS OF 1"),
     ("SELECT * FROM t SNAPSHOT |1", "AS OF is missing.", "VERSION AS OF 1"),
     ("SELECT * FROM t o |VERSION AS OF 1", "after a table's name", "FROM t VERSION AS OF"),
