@@ -111,7 +111,8 @@ $(CLASSES): $(STAMP) tests/backends/jvm.py
 	@$(BIN)/python -m tests.backends.jvm
 
 .PHONY: test
-test: check $(CLASSES)  ## check, then every test and every notebook
+test: $(STAMP)  ## check, then every test and every notebook
+	@$(MAKE) --no-print-directory --jobs=2 check $(CLASSES)
 	@$(BIN)/python -m pytest $(SPREAD) --slowest-files=10 \
 	  --nbval --nbval-current-env --nbval-cell-timeout=600 \
 	  $(if $(NBVAL_CFG),--nbval-sanitize-with $(NBVAL_CFG)) $(wildcard tests notebooks) $(PYTEST_ARGS)

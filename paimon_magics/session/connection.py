@@ -116,17 +116,15 @@ class Connection:
 
     def keep_read(self, key: Hashable, read: DataRead) -> None:
         """Keep the plan of a read for the next query on the same snapshot."""
+        self.reads.pop(key, None)  # `move_to_end` would fail when another thread drops it
         self.reads[key] = read
-        self.reads.move_to_end(key)
         while len(self.reads) > _READS_MAX:
             self.reads.popitem(last=False)
 
     def manifests(self, location: str, make: Callable[[], ManifestCache]) -> ManifestCache:
         """The manifest cache of the table at `location`, made by `make` if there is none."""
-        found = self.folders.get(location)
-        if found is None:
-            found = self.folders[location] = make()
-        self.folders.move_to_end(location)
+        found = self.folders.pop(location, None) or make()
+        self.folders[location] = found
         while len(self.folders) > _FOLDERS_MAX:
             self.folders.popitem(last=False)
         return found

@@ -44,8 +44,8 @@ class _View:
         self.frame = frame
 
 
-class _Passing(threading.local):
-    """The views that only the current statement of a thread needs."""
+class _Current(threading.local):
+    """The views that the current statement of a thread reads."""
 
     def __init__(self) -> None:
         self.views: list[_View] = []
@@ -58,31 +58,39 @@ class Views:
         self._spark = spark
         self._kept_max = kept_max
         self._kept: OrderedDict[Hashable, _View] = OrderedDict()
-        self._passing = _Passing()
+        self._current = _Current()
+        self._lock = threading.Lock()  # of `_kept`
         self._there: weakref.WeakValueDictionary[str, _View] = weakref.WeakValueDictionary()
         # Filled while Python collects garbage, when no request may be sent.
         self._unneeded: deque[str] = deque()
 
     def find(self, key: Hashable) -> tuple[str, DataFrame] | None:
-        """The name and frame of the view kept for `key`; None where there is none."""
-        view = self._kept.get(key)
-        if view is None:
-            return None
-        self._kept.move_to_end(key)
+        """The name and frame of the view kept for `key`; None where there is none. The current
+        statement may use the view even when another thread pushes it out of the cache."""
+        with self._lock:
+            view = self._kept.get(key)
+            if view is None:
+                return None
+            self._kept.move_to_end(key)
+        self._current.views.append(view)
         return view.name, view.frame
 
     def keep(self, key: Hashable, frame: DataFrame) -> tuple[str, DataFrame]:
-        """Make a view of `frame` and keep it for `key`; return its name and the frame."""
-        view = self._kept[key] = self._create(frame)
-        while len(self._kept) > max(self._kept_max, 1):
-            self._kept.popitem(last=False)
+        """Make a view of `frame` and keep it for `key`; return its name and the frame. The current
+        statement may use the view even when another thread pushes it out of the cache."""
+        view = self._create(frame)
+        self._current.views.append(view)
+        with self._lock:
+            self._kept[key] = view
+            while len(self._kept) > max(self._kept_max, 1):
+                self._kept.popitem(last=False)
         self._drop_unneeded()
         return view.name, frame
 
     def pass_by(self, frame: DataFrame) -> str:
         """Make a view of a frame that only the current statement needs, and return its name."""
         view = self._create(frame)
-        self._passing.views.append(view)
+        self._current.views.append(view)
         return view.name
 
     def read_by(self, frame: DataFrame, names: Iterable[str]) -> None:
@@ -97,15 +105,15 @@ class Views:
             weakref.finalize(plan, _forget, views)
 
     def drop_passing(self) -> None:
-        """End the statement: drop the views of `pass_by` that no frame needs."""
-        self._passing.views.clear()
+        """End the thread's statement: drop its views that are not kept, and that no frame needs."""
+        self._current.views.clear()
         self._drop_unneeded()
 
     def close(self) -> None:
         """Drop every view."""
         names = [*self._there, *self._unneeded]
         self._kept.clear()
-        self._passing.views.clear()
+        self._current.views.clear()
         self._unneeded.clear()
         for name in names:
             with suppress(Exception):  # Spark may have been stopped

@@ -42,6 +42,10 @@ with paimon_magics.connect(sys.argv[1], coordinator="in-process") as session:
     session.run("INSERT INTO t SELECT CAST(id % 2 AS STRING), id, 'x' FROM range(10)")
     session.run("SELECT p, count(DISTINCT v), max(k) FROM t GROUP BY p ORDER BY p").to_arrow()
     session.run("SELECT a.k FROM t a JOIN t$files f ON true WHERE a.k > 3").to_pandas()
+    session.run("CREATE TEMPORARY VIEW v AS SELECT *, row_number() OVER (ORDER BY k) AS n FROM t")
+    session.run("INSERT OVERWRITE t SELECT p, k + 1, upper(v) FROM v WHERE n IN (1, 2)")
+    session.run("SELECT rowkind, v FROM t$audit_log UNION SELECT v, p FROM t").to_arrow()
+    session.spark.createDataFrame(session.table("t").toPandas()).collect()
     gateway = session.spark.sparkContext._gateway
     session.spark.stop()
 gateway.shutdown()

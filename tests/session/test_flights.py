@@ -1,6 +1,7 @@
 """A real table at its real size: every flight that left New York in 2013, out and back.
 
-In New York's time zone it is the whole year, in UTC the first two months.
+In UTC it is the whole year, in New York's time zone the two months in which clocks change: those
+are also read by Java.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ def expected(departures: pa.Table) -> pa.Table:
     return in_order(table.append_column("scheduled", pa.array(scheduled, pa.timestamp("us"))))
 
 
-MONTHS = {"UTC": 2, "America/New_York": 12}
+MONTHS = {"UTC": range(1, 13), "America/New_York": (3, 11)}
 
 
 @pytest.fixture(params=list(MONTHS))
@@ -139,10 +140,10 @@ def test_every_flight_is_read_as_it_was_written(
     java_paimon: JavaPaimon,
     warehouse: Path,
 ) -> None:
-    months = MONTHS[zone]
+    months = list(MONTHS[zone])
     # Spark's createDataFrame loses the batches that follow an empty one: none is left.
-    departures = departures.filter(pc.field("month") <= months).combine_chunks()
-    expected = expected.filter(pc.field("month") <= months)
+    departures = departures.filter(pc.field("month").isin(months)).combine_chunks()
+    expected = expected.filter(pc.field("month").isin(months))
     session.run(CREATE)
     session.spark.createDataFrame(departures).createOrReplaceTempView("departures")
     try:
@@ -150,13 +151,13 @@ def test_every_flight_is_read_as_it_was_written(
     finally:
         session.spark.catalog.dropTempView("departures")
     assert outcome.rows_written == departures.num_rows
-    assert (departures.num_rows == FLIGHTS) == (months == 12)
+    assert (departures.num_rows == FLIGHTS) == (zone == "UTC")
 
     assert_same(session.run("SELECT * FROM flights").to_arrow(), expected)
 
     builder = session.catalog.load(TableName("flights", "default")).paimon.new_read_builder()
     splits = builder.new_scan().plan().splits()
-    assert len({tuple(split.partition.values) for split in splits}) == months
+    assert len({tuple(split.partition.values) for split in splits}) == len(months)
     assert_same(builder.new_read().to_arrow(splits), expected)
 
     if zone != "UTC":
