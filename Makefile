@@ -15,6 +15,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 # PEP 517: older versions of pip would run the setup.py of PySpark in the environment itself.
 PIP := PIP_USE_PEP517=1 $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# Installs in a third of the time, and shares files between environments.
+UV := $(BIN)/uv pip install --quiet --native-tls --compile-bytecode --python $(BIN)/python
 STAMP := $(VENV)/made-from-lock
 NBVAL_CFG := $(wildcard notebooks/nbval.cfg)
 PYTEST_ARGS ?=
@@ -65,7 +67,13 @@ $(STAMP): requirements.lock pyproject.toml
 	  "$$python" -m venv $(VENV); \
 	fi
 	@echo "Installing requirements.lock (the first time this downloads about 1 GB)"
-	@$(PIP) --require-hashes -r requirements.lock
+	@sed -n '/^uv==/,/[^\\]$$/p' requirements.lock > $(VENV)/uv.txt
+	@$(PIP) --require-hashes -r $(VENV)/uv.txt
+	@index=$${PIP_INDEX_URL:-$$($(BIN)/python -m pip config get global.index-url 2>/dev/null)}; \
+	UV_DEFAULT_INDEX=$${UV_DEFAULT_INDEX:-$$index} $(UV) --require-hashes -r requirements.lock || { \
+	  echo "uv can't; pip, which takes longer, may have other settings for indexes and proxies"; \
+	  $(PIP) --require-hashes -r requirements.lock; \
+	}
 	@$(PIP) --no-deps --no-build-isolation --editable .
 	@echo "$(CURDIR)" > $@
 	@echo "$(VENV) is ready"
