@@ -375,7 +375,7 @@ CASES: list[Case] = [
         "CALL sys.compact(table => 'orders')",
         UnsupportedStatementError,
         ("sys.compact",),
-        "create_tag",
+        "%paimon help compact",
         "sys",
     ),
     (
