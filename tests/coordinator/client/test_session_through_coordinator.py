@@ -330,6 +330,6 @@ def test_reading_needs_no_coordinator(
 
 
 def test_what_is_no_coordinator_is_refused(warehouse: Path) -> None:
-    with pytest.raises(SetupError, match="`embeded` is no coordinator") as raised:
+    with pytest.raises(SetupError, match="`embeded` is neither an address nor one of") as raised:
         paimon_magics.connect(warehouse, coordinator="embeded")
     assert "Did you mean `embedded`?" in raised.value.hint
