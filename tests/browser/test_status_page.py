@@ -84,7 +84,7 @@ def test_why_a_retry_is_refused_is_told_on_a_page_that_leads_back(
     alter(served, "ALTER COLUMN name SET NOT NULL")
     letters(page).nth(0).get_by_role("button", name="Retry").click()
     page.wait_for_load_state()
-    assert "column `name`: it is NULL" in page.locator("p.bad").inner_text()
+    assert "column `name`: NULL is not allowed" in page.locator("p.bad").inner_text()
     assert page.title() == "Paimon coordinator"
     page.get_by_role("link", name="Back to the page").click()
     page.wait_for_load_state()

@@ -131,8 +131,8 @@ def test_nested_values_are_written_as_what_they_say() -> None:
         ("VARCHAR(3)", "abcd", "longer than VARCHAR(3)"),
         ("CHAR(3)", "abcd", "longer than CHAR(3)"),
         ("BYTES", "!", "base64"),
-        ("BINARY(3)", "AP8=", "2 bytes where 3 are"),
-        ("VARBINARY(1)", "AP8=", "2 bytes where 1 fit"),
+        ("BINARY(3)", "AP8=", "2 bytes where exactly 3 are"),
+        ("VARBINARY(1)", "AP8=", "2 bytes where at most 1 are"),
         ("DATE", "2026-02-30", "a day of the calendar"),
         ("DATE", "20260201", "a date as"),
         ("TIME(0)", "24:00:00", "a time of the day"),
@@ -156,7 +156,7 @@ def test_a_value_that_does_not_fit_is_refused_with_its_place(
 @pytest.mark.parametrize(
     ("document", "error", "said"),
     [
-        ([], InvalidValueError, "must be an object"),
+        ([], InvalidValueError, "must be a JSON object"),
         ({}, InvalidValueError, "A statement must be"),
         ({"rows": 1}, InvalidValueError, "a list of lists"),
         ({"rows": [{"id": 1}]}, InvalidValueError, "a list of lists"),
@@ -169,8 +169,8 @@ def test_a_value_that_does_not_fit_is_refused_with_its_place(
             "`id` of `shop.events` is",
         ),
         ({"columns": ["name"], "rows": []}, InvalidValueError, "is NOT NULL and has no"),
-        ({"columns": "id", "rows": []}, InvalidValueError, "a list of names"),
-        ({"rows": [[None, "a"]]}, InvalidValueError, "Row 1, column `id`: it is NULL"),
+        ({"columns": "id", "rows": []}, InvalidValueError, "a list of column names"),
+        ({"rows": [[None, "a"]]}, InvalidValueError, "Row 1, column `id`: NULL is not allowed"),
         (
             {"statements": [{"rows": [[1, "a"]]}, {"rows": [[1, 2]]}]},
             InvalidValueError,
@@ -221,13 +221,13 @@ def test_a_default_stands_for_null_as_in_every_writer_of_paimon() -> None:
 
 def test_a_default_that_depends_on_a_zone_must_be_given() -> None:
     table = schema("id INT, at TIMESTAMP DEFAULT '2026-01-02 03:04:05'")
-    with pytest.raises(InvalidValueError, match=r"`at` of `shop[.]events` is left out"):
+    with pytest.raises(InvalidValueError, match=r"`at` of `shop[.]events` can't be left out"):
         let_in(table, {"columns": ["id"], "rows": [[1]]})
 
 
 def test_null_is_refused_where_its_default_can_not_be_read() -> None:
     table = schema("id INT, at TIMESTAMP DEFAULT '2026-01-02 03:04:05'")
-    with pytest.raises(InvalidValueError, match="column `at`: it is NULL"):
+    with pytest.raises(InvalidValueError, match="column `at`: NULL is not allowed"):
         let_in(table, {"rows": [[1, None]]})
 
 
@@ -323,7 +323,7 @@ class TestArrowStreams:
         [
             ({"id": pa.array([None, 1])}, "NOT NULL"),
             ({"id": pa.array([2**63], pa.uint64())}, "column `id`: .*not in range"),
-            ({"id": pa.array([1]), "name": pa.array(["abcd"])}, "length 4, above 3"),
+            ({"id": pa.array([1]), "name": pa.array(["abcd"])}, "length 4, more than 3"),
             ({"id": pa.array([1]), "none": pa.array([1])}, "no column `none`"),
             ({"name": pa.array(["a"])}, f"`id` of `{NAME}` is NOT NULL"),
         ],
@@ -333,7 +333,7 @@ class TestArrowStreams:
             conformed_stream(NAME, self.stream(**columns), self.TABLE)
 
     def test_what_is_no_stream_is_refused(self) -> None:
-        with pytest.raises(InvalidValueError, match="no Arrow stream"):
+        with pytest.raises(InvalidValueError, match="can't be read as an Arrow stream"):
             conformed_stream(NAME, b"no stream", self.TABLE)
 
 
