@@ -48,7 +48,11 @@ MISTAKES: list[Mistake] = [
     # ---- arguments
     (lambda s: s.run(None), "`text` of run() is None", "help(Session.run)"),
     (lambda s: s.run("SELECT 1", limit=-1), "`limit` of run() is -1", "0 or more"),
-    (lambda s: s.run("SELECT * FROM df", frames={"df": 5}), "no table `df`", "`df` is 5, and no"),
+    (
+        lambda s: s.run("SELECT * FROM df", frames={"df": 5}),
+        "no table `df`",
+        "`df` is 5, not a DataFrame",
+    ),
     (
         lambda s: s.run("SELECT * FROM items WHERE id = :id", {"id": object()}),
         "`:id` is an object",
@@ -67,7 +71,7 @@ MISTAKES: list[Mistake] = [
     ),
     # ---- rows of insert
     (lambda s: s.insert("items", None), "None can't be inserted", "list of rows"),
-    (lambda s: s.insert("items", (1, "tea")), "Row 1 is not a tuple of 9", "Give a list of rows"),
+    (lambda s: s.insert("items", (1, "tea")), "Row 1 is not a tuple of 9", "Give a list of tuples"),
     (lambda s: s.insert("items", [{"id": 2**64}]), "18446744073709551616 of row 1", "807"),
     (lambda s: s.insert("items", [{"id": "one"}]), "'one' of row 1", "a whole number"),
     (lambda s: s.insert("items", [{"tiny": 300}]), "300 of row 1", "from -128 to 127"),
