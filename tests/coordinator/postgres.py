@@ -72,7 +72,12 @@ class PostgresServer:
     def kill(self) -> None:
         """End the server and all its sessions as if by a power cut, without harm to the disk."""
         assert self._process is not None
-        self._process.send_signal(signal.SIGKILL)
+        pid = self._process.pid
+        # Sessions are processes, which outlive the server for a moment and could still commit.
+        sessions = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        for one in (pid, *map(int, sessions)):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(one, signal.SIGKILL)
         self._process.wait()
 
     def remove(self) -> None:

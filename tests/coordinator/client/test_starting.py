@@ -208,7 +208,7 @@ def test_what_is_in_the_way_of_a_start_is_told_with_the_next_step(
         assert "coordinator='in-process'" in raised.value.hint
     state_home.unlink()
     folder_of(catalog).database.mkdir()
-    with pytest.raises(SetupError, match="It has ended") as raised:
+    with pytest.raises(SetupError, match="Its process has ended") as raised:
         client(catalog).begin(TABLE)
     assert "coordinator.sqlite" in raised.value.message, "what the process said"
     assert "coordinator.log" in raised.value.hint
