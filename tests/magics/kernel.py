@@ -17,6 +17,7 @@ from typing import Any
 from jupyter_client.manager import KernelManager
 
 _SECONDS_MAX = 120
+_DUMP_SECONDS = 2
 ROOT = Path(__file__).parents[2]
 
 
@@ -51,6 +52,7 @@ class Kernel:
                 "IPYTHONDIR": str(folder / "ipython"),
                 "PAIMON_COORDINATOR": "in-process",
                 "XDG_STATE_HOME": str(folder / "state"),
+                "PYTHONFAULTHANDLER": "1",
                 "SPARK_LOCAL_IP": "127.0.0.1",
                 "TMPDIR": str(aside),
                 "SPARK_LOCAL_DIRS": str(aside),
@@ -75,6 +77,20 @@ class Kernel:
             with contextlib.suppress(OSError, ValueError):
                 os.kill(json.loads(announced.read_text())["pid"], signal.SIGTERM)
 
+    def _show_where_it_is(self) -> None:
+        """Print the stacks of the kernel's threads and of its JVM's, and end it: the cells that
+        come next fail at once."""
+        provisioner = self._manager.provisioner
+        for folder in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                of_it = os.getpgid(int(folder.name)) == provisioner.pgid
+                if of_it and (folder / "comm").read_text() == "java\n":
+                    os.kill(int(folder.name), signal.SIGQUIT)
+        time.sleep(_DUMP_SECONDS)
+        os.kill(provisioner.pid, signal.SIGABRT)  # Python's faulthandler is enabled
+        while self._manager.is_alive():
+            time.sleep(0.1)
+
     def interrupt(self) -> None:
         """What the stop button does."""
         self._manager.interrupt_kernel()
@@ -90,12 +106,15 @@ class Kernel:
     ) -> Done:
         """Run a cell. While it runs, `meanwhile` is called, with what came so far, until it returns
         True."""
+        assert self._manager.is_alive(), "an earlier cell did not end"
         done = Done()
         started = time.monotonic()
         message = self._client.execute(code, allow_stdin=attended)
         shown: dict[str, dict[str, Any]] = {}
         while True:
-            assert time.monotonic() < started + _SECONDS_MAX, done.updates[-1:]
+            if time.monotonic() > started + _SECONDS_MAX:
+                self._show_where_it_is()
+                raise AssertionError(f"{code!r} has not ended, after {done}")
             if meanwhile is not None and meanwhile(done):
                 meanwhile = None
             try:
