@@ -41,6 +41,10 @@ class Cluster:
         """Whether no process has reached the step yet."""
         return self._fault.exists()
 
+    def is_started(self) -> bool:
+        """Whether a driver was started, and not buried since; it may have been killed."""
+        return self._driver is not None
+
     def start(self) -> None:
         """Start a driver, and wait until it is connected."""
         self._folder.mkdir(exist_ok=True)
