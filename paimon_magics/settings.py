@@ -64,6 +64,8 @@ class Settings:
       the partition of each key, at about 200 bytes a key.
     - `coordinator_idle_ms`: how long a coordinator that this session starts stays alive with
       nothing to do. A user may think between two statements; a new start costs 2 s.
+    - `coordinator_wait_ms`: how long a statement asks again for a coordinator that gives no answer,
+      as while it restarts. A supervisor starts a service within seconds, a standby within a minute.
     - `exclusive_wait_ms`: how long a statement waits for others of the same coordinator, or of
       the same process, that write its table with dynamic buckets: they take turns. It covers
       several statements, and several leases, after which a dead client's transaction ends.
@@ -88,6 +90,7 @@ class Settings:
     attempt_wait_ms_max: int = 10_000
     cross_partition_rows_max: int = 5_000_000
     coordinator_idle_ms: int = 600_000
+    coordinator_wait_ms: int = 60_000
     exclusive_wait_ms: int = 600_000
     conflict_reruns_max: int = 20
     read_lease_ms_max: int = 86_400_000

@@ -143,6 +143,11 @@ class PaimonMagics(Magics):
         least=0,
         help="How long, in ms, a coordinator that is started here lives with nothing to do.",
     )
+    coordinator_wait_ms = _whole_number(
+        "coordinator_wait_ms",
+        least=0,
+        help="How long, in ms, a statement asks again for a coordinator that gives no answer.",
+    )
     exclusive_wait_ms = _whole_number(
         "exclusive_wait_ms",
         least=0,

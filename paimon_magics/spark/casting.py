@@ -27,7 +27,9 @@ from paimon_magics.statements.data_types import (
     AtomicType,
     DataType,
     MapType,
+    MultisetType,
     RowType,
+    VectorType,
     as_nullable,
 )
 from paimon_magics.statements.queries.query_text import with_markers_apart
@@ -254,6 +256,8 @@ def _is_limited_inside(data_type: DataType) -> bool:
             return _is_limited(as_nullable(key, True)) or _is_limited(item)
         case RowType(fields=fields):
             return any(_is_limited(field.type) for field in fields)
+        case MultisetType() | VectorType():
+            return False  # Spark has no values for them
 
 
 def _within_length(value: SparkColumn, data_type: AtomicType, place: str) -> SparkColumn:

@@ -13,9 +13,12 @@ from paimon_magics.statements.data_types import (
     AtomicType,
     DataType,
     MapType,
+    MultisetType,
     RowField,
     RowType,
+    VectorType,
 )
+from paimon_magics.statements.types.type_text import to_spark_sql
 
 __all__ = ["columns_of", "spark_schema", "spark_type"]
 
@@ -61,17 +64,14 @@ _PAIMON: dict[type[spark_types.DataType], AtomicType] = {
 def spark_type(data_type: DataType) -> spark_types.DataType:
     """The Spark type for values of a Paimon type; CHAR and VARCHAR become plain strings.
 
-    Raises UnsupportedStatementError for BLOB.
+    Raises UnsupportedStatementError for BLOB, MULTISET and VECTOR.
     """
     match data_type:
         case AtomicType(name="DECIMAL", parameters=(precision, scale)):
             return spark_types.DecimalType(precision, scale)
         case AtomicType(name=name):
             if name not in _ATOMIC:
-                raise UnsupportedStatementError(
-                    f"Columns of type {name} can't be used through Spark yet.",
-                    hint="Select from a table without such a column.",
-                )
+                raise _unusable(name)
             return _ATOMIC[name]
         case ArrayType(element=element):
             return spark_types.ArrayType(spark_type(element))
@@ -81,6 +81,15 @@ def spark_type(data_type: DataType) -> spark_types.DataType:
             return spark_types.StructType(
                 [spark_types.StructField(field.name, spark_type(field.type)) for field in fields]
             )
+        case MultisetType() | VectorType():
+            raise _unusable(to_spark_sql(data_type))
+
+
+def _unusable(name: str) -> UnsupportedStatementError:
+    return UnsupportedStatementError(
+        f"Columns of type {name} can't be used through Spark yet.",
+        hint="Leave the column out of the query.",
+    )
 
 
 def spark_schema(columns: Sequence[Column]) -> spark_types.StructType:

@@ -15,8 +15,10 @@ __all__ = [
     "AtomicType",
     "DataType",
     "MapType",
+    "MultisetType",
     "RowField",
     "RowType",
+    "VectorType",
     "as_nullable",
     "contains_type",
     "parts_of",
@@ -65,7 +67,25 @@ class RowType:
     nullable: bool = True
 
 
-DataType = AtomicType | ArrayType | MapType | RowType
+@dataclass(frozen=True, slots=True)
+class MultisetType:
+    """Kept in schemas, for engines that have it; no values are read or written."""
+
+    element: DataType
+    nullable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class VectorType:
+    """Kept in schemas, for engines that have it; no values are read or written. `length` is the
+    number of elements of each value."""
+
+    element: DataType
+    length: int
+    nullable: bool = True
+
+
+DataType = AtomicType | ArrayType | MapType | RowType | MultisetType | VectorType
 
 
 def as_nullable(data_type: DataType, nullable: bool) -> DataType:
@@ -77,7 +97,9 @@ def parts_of(data_type: DataType) -> Iterator[DataType]:
     """Yield the type itself and all types nested in it."""
     yield data_type
     match data_type:
-        case ArrayType(element=element):
+        case ArrayType(element=element) | MultisetType(element=element):
+            yield from parts_of(element)
+        case VectorType(element=element):
             yield from parts_of(element)
         case MapType(key=key, value=value):
             yield from parts_of(key)

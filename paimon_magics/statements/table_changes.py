@@ -89,7 +89,10 @@ class ReorderColumn:
 
 @dataclass(frozen=True, slots=True)
 class SetOptions:
+    """`may_be_unknown`: an engine sets them, whose own options need not be known here."""
+
     options: tuple[tuple[str, str], ...]
+    may_be_unknown: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -387,7 +387,50 @@ def test_a_client_with_a_wrong_token_or_no_coordinator_is_told_what_to_do(
         process.client().begin(TableName("nothing", database="default"))
     process.kill()
     with pytest.raises(SetupError, match="can't be reached"):
-        RemoteCoordinator(At(process.address, "any")).begin(TABLE)
+        RemoteCoordinator(At(process.address, "any"), coordinator_wait_ms=0).begin(TABLE)
+
+
+@pytest.mark.parametrize("store_address", ["sqlite"], indirect=True)
+def test_a_client_waits_for_a_coordinator_that_restarts(process: Process) -> None:
+    catalog = create_table(process.warehouse, APPEND_TABLE)
+    client = process.client()
+    delays: set[str] = set()
+
+    def restart() -> None:
+        while not client.delay():
+            time.sleep(0.01)
+        delays.add(client.delay())
+        time.sleep(1)
+        process.start()
+
+    process.kill()
+    restarting = threading.Thread(target=restart)
+    restarting.start()
+    transaction = client.begin(TABLE)
+    restarting.join()
+    messages = write(catalog, transaction, [{"k": 1}])
+    process.kill()
+    restarting = threading.Thread(target=restart)
+    restarting.start()
+    receipt = client.commit(CommitRequest(transaction, Append(), messages))
+    restarting.join()
+    assert receipt.snapshot_id == 1
+    assert read(catalog) == [{"k": 1, "v": None}]
+    assert delays == {f"waiting for the coordinator at {process.address}"}
+    assert client.delay() == ""
+
+
+@pytest.mark.parametrize("store_address", ["sqlite"], indirect=True)
+def test_a_commit_that_never_arrived_did_not_happen(process: Process) -> None:
+    catalog = create_table(process.warehouse, APPEND_TABLE)
+    client = RemoteCoordinator(At(process.address, process.token()), coordinator_wait_ms=300)
+    transaction = client.begin(TABLE)
+    request = CommitRequest(transaction, Append(), write(catalog, transaction, [{"k": 1}]))
+    process.kill()
+    with pytest.raises(SetupError, match="can't be reached"):
+        client.commit(request)
+    process.start()
+    assert client.commit(request).snapshot_id == 1
 
 
 def test_a_second_coordinator_on_the_same_store_does_not_start(process: Process) -> None:

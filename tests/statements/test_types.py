@@ -160,7 +160,21 @@ def test_a_text_that_is_no_type_is_a_syntax_error(sql):
         from_sql(sql)
 
 
-@pytest.mark.parametrize("text", ["MULTISET<INT>", "VECTOR<FLOAT, 3>", "GEOMETRY", "GEOGRAPHY"])
+@pytest.mark.parametrize(
+    ("document", "sql"),
+    [
+        ({"type": "MULTISET NOT NULL", "element": "INT"}, "MULTISET<INT>"),
+        ({"type": "VECTOR", "element": "FLOAT NOT NULL", "length": 3}, "VECTOR<FLOAT, 3>"),
+    ],
+)
+def test_types_that_only_other_engines_have_are_kept(document, sql):
+    found = from_paimon(document)
+    assert to_paimon(found) == document
+    assert to_spark_sql(found) == sql
+    assert found.nullable == ("NOT NULL" not in document["type"])
+
+
+@pytest.mark.parametrize("text", ["GEOMETRY", "GEOGRAPHY"])
 def test_paimons_types_that_are_not_offered_are_named(text):
     with pytest.raises(UnsupportedStatementError, match=text.split("<")[0]):
         from_paimon(text)

@@ -74,6 +74,7 @@ def remote_coordinator(finder: Finder, settings: Settings) -> RemoteCoordinator:
     """The client of the coordinator that `finder` finds."""
     return RemoteCoordinator(
         finder,
+        coordinator_wait_ms=settings.coordinator_wait_ms,
         exclusive_wait_ms=settings.exclusive_wait_ms,
         read_lease_ms_max=settings.read_lease_ms_max,
     )

@@ -168,6 +168,10 @@ class InProcessCommitter:
             "one: `%paimon connect --close coordinator=embedded`.",
         )
 
+    def delay(self) -> str:
+        """See `CoordinatorClient.delay`: nothing is in the way."""
+        return ""
+
     def close(self) -> None:
         """See `CoordinatorClient.close`: there is nothing to close."""
 

@@ -95,5 +95,9 @@ class CoordinatorClient(Protocol):
         Raises SetupError where there is none.
         """
 
+    def delay(self) -> str:
+        """What the client waits for at this moment, as progress text: a coordinator that gives no
+        answer. "" while nothing is in the way."""
+
     def close(self) -> None:
         """Close the client's connections and threads; open transactions end by their leases."""

@@ -50,12 +50,14 @@ __all__ = ["RemoteCoordinator"]
 
 _TURN_PAUSE_SECONDS = 0.1
 _ENDED = 410
+_ABORT_SECONDS = 5.0  # a transaction that nobody aborts ends by its lease
 
 
 class RemoteCoordinator:
     """A `CoordinatorClient` that talks HTTP. Safe for several threads.
 
-    `finder` finds the coordinator. `exclusive_wait_ms` is how long `begin` waits for a table that
+    `finder` finds the coordinator. `coordinator_wait_ms` is how long requests are repeated while it
+    gives no answer. `exclusive_wait_ms` is how long `begin` waits for a table that
     takes one transaction at a time, `read_lease_ms_max` how long a read lease lasts that is never
     released. `transactions` has the transactions that this client has opened.
     """
@@ -64,14 +66,19 @@ class RemoteCoordinator:
         self,
         finder: Finder,
         *,
+        coordinator_wait_ms: int = 60_000,
         exclusive_wait_ms: int = 600_000,
         read_lease_ms_max: int = 86_400_000,
     ) -> None:
-        self._requests = Requests(finder)
+        self._requests = Requests(finder, coordinator_wait_ms)
         self._exclusive_wait_ms = exclusive_wait_ms
         self._inserts: SmallInserts | None = None
         self._read_leases = ReadLeases(self._requests.post_leases, read_lease_ms_max)
         self.transactions = OpenTransactions(self._renew)
+
+    def delay(self) -> str:
+        """See `CoordinatorClient.delay`."""
+        return self._requests.delay
 
     def look_ahead(self) -> None:
         """Begin to find or start the coordinator in the background."""
@@ -128,7 +135,8 @@ class RemoteCoordinator:
         self.transactions.ended(transaction.commit_user, id)
         with contextlib.suppress(CommitConflictError):  # it has ended by itself
             document = {"reason": "its owner ended it"} | _brought(transaction)
-            self._requests.repeat("POST", f"/v1/transactions/{id}/abort", document)
+            path = f"/v1/transactions/{id}/abort"
+            self._requests.repeat("POST", path, document, wait_seconds=_ABORT_SECONDS)
         return 0
 
     def sweep(self, request: CommitRequest) -> int:

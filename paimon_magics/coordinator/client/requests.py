@@ -28,9 +28,9 @@ from paimon_magics.errors import PaimonMagicsError, SetupError
 
 __all__ = ["BinaryBody", "Requests"]
 
+_NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout)
 _CONNECT_SECONDS = 5.0
 _ANSWER_SECONDS = 120.0
-_REPEAT_SECONDS_MAX = 60.0
 _PAUSE_SECONDS = 0.05
 _PAUSE_SECONDS_MAX = 2.0
 _PLACES_MAX = 3
@@ -45,10 +45,15 @@ class BinaryBody:
 
 
 class Requests:
-    """Sends requests to the coordinator that `finder` finds. Safe for several threads."""
+    """Sends requests to the coordinator that `finder` finds. Safe for several threads.
 
-    def __init__(self, finder: Finder) -> None:
+    `repeat` asks again for `wait_ms`. Meanwhile `delay` says what it waits for; else it is "".
+    """
+
+    def __init__(self, finder: Finder, wait_ms: int = 60_000) -> None:
         self._finder = finder
+        self._wait_seconds = wait_ms / 1000
+        self.delay = ""
         self._endpoint: Endpoint | None = None
         self._moving = threading.Lock()
         self._http = httpx.Client(
@@ -83,25 +88,41 @@ class Requests:
         *,
         settles: bool = False,
         again: Any = None,
+        wait_seconds: float | None = None,
     ) -> Any:
         """Send a request, repeated while the coordinator can't be reached or is starting. Return
         the answer's document.
 
+        A request that opens a transaction is repeated only where it certainly has not arrived.
+
         A request that `settles` something may have done so although no answer came. From then on
         only an answer about the thing itself (200, 409, 410) counts; anything else raises
-        UnknownOutcomeError. `again` is the document of repetitions, if it differs.
+        UnknownOutcomeError. `again` is the document of repetitions, if it differs. `wait_seconds`
+        replaces the client's own.
         """
-        deadline = time.monotonic() + _REPEAT_SECONDS_MAX
+        wait_seconds = self._wait_seconds if wait_seconds is None else wait_seconds
+        deadline = time.monotonic() + wait_seconds
+        try:
+            return self._until(deadline, method, path, document, again, settles=settles)
+        finally:
+            self.delay = ""
+
+    def _until(
+        self, deadline: float, method: str, path: str, document: Any, again: Any, *, settles: bool
+    ) -> Any:
         pause = _PAUSE_SECONDS
         may_have_arrived = False
         while True:
+            is_lost = False  # whether the request certainly did not arrive
             try:
                 endpoint = self._where()
                 try:
                     response = self._ask(endpoint, method, path, document)
                 except httpx.TransportError as error:
-                    may_have_arrived |= settles and not isinstance(error, httpx.ConnectError)
+                    is_lost = isinstance(error, _NOT_SENT)
+                    may_have_arrived |= settles and not is_lost
                     problem: PaimonMagicsError = unreachable(endpoint, error)
+                    self.delay = f"waiting for the coordinator at {endpoint.address}"
                     moved = self._move(endpoint)
                     document = document if again is None else again
                 else:
@@ -114,11 +135,11 @@ class Requests:
                     moved = self._move(endpoint, new_address(response))
             except SetupError as error:  # there is no coordinator, and none can be started
                 raise no_clear_answer(error) if may_have_arrived else error from None
-            if path == "/v1/transactions" and not moved:
+            if path == "/v1/transactions" and not moved and not is_lost:
                 # A repetition could open a second transaction. An unanswered one ends by its lease.
                 raise problem
             if time.monotonic() > deadline:
-                raise no_clear_answer(problem) from problem
+                raise problem if is_lost and not may_have_arrived else no_clear_answer(problem)
             time.sleep(_PAUSE_SECONDS if moved else pause)
             pause = min(pause * 2, _PAUSE_SECONDS_MAX)
 

@@ -40,13 +40,14 @@ from paimon_magics.coordinator.rest.requests import (
     safe_name,
     table_name,
 )
+from paimon_magics.coordinator.rest.spelling import warn_of_spelling
 from paimon_magics.coordinator.rest.versions import VERSION_ENDPOINTS
 from paimon_magics.coordinator.service.served import Context
 from paimon_magics.errors import InvalidTableError, UnknownNameError
 from paimon_magics.planning.schemas.rules import check_schema
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.statements.statement import TableName
-from paimon_magics.statements.table_changes import AddColumn, RenameColumn, TableChange
+from paimon_magics.statements.table_changes import AddColumn, RenameColumn, SetOptions, TableChange
 from paimon_magics.tables.catalog.rest_documents import (
     changes_from_documents,
     schema_from_document,
@@ -217,7 +218,8 @@ def _create_table(context: Context, call: Call) -> Any:
     schema = schema_from_document(call.body.get("schema"))
     if context.catalog.table_exists(name):
         raise already_exists("TABLE", str(name))
-    check_schema(schema)
+    check_schema(schema, from_engine=True)
+    warn_of_spelling(name, schema.options)
     if not context.catalog.create_table(name, schema, if_not_exists=True):
         raise already_exists("TABLE", str(name))
 
@@ -231,6 +233,9 @@ def _alter_table(context: Context, call: Call) -> Any:
     table = table_of(context, name)
     schema = context.catalog.load(name).schema
     changes = changes_from_documents(call.body.get("changes"), schema)
+    for change in changes:
+        if isinstance(change, SetOptions):
+            warn_of_spelling(name, change.options)
     try:
         with context.change_in_order(table):
             context.catalog.alter_table(name, changes)

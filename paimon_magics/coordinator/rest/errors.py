@@ -13,6 +13,7 @@ import logging
 from starlette.responses import JSONResponse
 
 from paimon_magics.coordinator.protocol.errors import RETRY_AFTER, PausedError, StoppedError
+from paimon_magics.coordinator.rest.masking import unmasked
 from paimon_magics.coordinator.store.database import StoreUnavailableError
 from paimon_magics.errors import (
     CommitConflictError,
@@ -84,7 +85,7 @@ def error_response(error: Exception) -> JSONResponse:
     not sent."""
     known = _known(error)
     body = {
-        "message": known.message,
+        "message": unmasked(known.message),
         "resourceType": known.resource_type,
         "resourceName": known.resource_name,
         "code": known.code,

@@ -16,6 +16,7 @@ from paimon_magics.coordinator.rest.commits import require_looked_at
 from paimon_magics.coordinator.rest.endpoints import Call, table_of
 from paimon_magics.coordinator.rest.errors import bad_request, not_offered
 from paimon_magics.coordinator.rest.requests import table_name
+from paimon_magics.coordinator.rest.spelling import warn_of_spelling
 from paimon_magics.coordinator.service.opening import open_transaction
 from paimon_magics.coordinator.service.publication_watch import publication_of
 from paimon_magics.coordinator.service.served import Context
@@ -38,7 +39,8 @@ def replace_table(context: Context, call: Call) -> Any:
         raise bad_request(f"`{name}` is a branch: replace its table.")
     table = table_of(context, name)
     schema = schema_from_document(call.body.get("schema"))
-    check_schema(schema)
+    check_schema(schema, from_engine=True)
+    warn_of_spelling(name, schema.options)
     if context.catalog.metastore != "filesystem":
         raise not_offered("replacing tables")
     if list(schema.partition_keys) != list(table.schema.get("partitionKeys") or []):

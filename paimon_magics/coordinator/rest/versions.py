@@ -46,6 +46,7 @@ from paimon_magics.tables.snapshots.chain import (
     tag_document,
 )
 from paimon_magics.tables.snapshots.provenance import USER
+from paimon_magics.tables.snapshots.schema_rollback import roll_back_schema
 from paimon_magics.tables.table import StoredTable
 
 __all__ = ["VERSION_ENDPOINTS"]
@@ -162,6 +163,18 @@ def _roll_back(context: Context, call: Call) -> Any:
             context.recent.forget(table)
         if context.watch is not None:
             context.watch.chain_cut(table.location, name.branch, kept)
+
+
+def _roll_back_schema(context: Context, call: Call) -> Any:
+    schema_id = integer_of(call.body, "schemaId", _BODY)
+    name = table_name(call.names)
+    before = table_of(context, name)
+    with context.change_in_order(before), context.turn(before.location):
+        table = table_of(context, name)
+        try:
+            roll_back_schema(table, schema_id)
+        except UnknownNameError as error:
+            raise bad_request(str(error)) from error
 
 
 def _list_partitions(context: Context, call: Call) -> Any:
@@ -283,7 +296,8 @@ def _forward_branch(context: Context, call: Call) -> Any:
         if not branch_exists(table, name):
             raise not_found("BRANCH", name)
         branch = table_of(context, TableName(table.name.table, table.name.database, branch=name))
-        forward_to_branch(table, branch, context.publish)
+        forward_to_branch(table, branch, context.publish, replaces=True)
+        context.recent.forget(table)
         if context.watch is not None:
             context.watch.chain_cut(table.location, None, 0)
             watch_latest(context.watch, table)
@@ -319,7 +333,7 @@ VERSION_ENDPOINTS: list[tuple[str, str, Handler]] = [
     ("GET", "/snapshots/{version}", _load_snapshot),
     ("POST", "/commit", _commit),
     ("POST", "/rollback", _roll_back),
-    ("POST", "/rollback-schema", _refuse("rolling a schema back")),
+    ("POST", "/rollback-schema", _roll_back_schema),
     ("POST", "/replace", replace_table),
     ("GET", "/token", _refuse("tokens for data files")),
     ("POST", "/auth", _refuse("row filters and column masks")),

@@ -27,16 +27,14 @@ from paimon_magics.planning.options.table_options import (
     OptionDefinition,
 )
 
-__all__ = ["check_option", "check_option_key", "known_option"]
+__all__ = ["check_option_key", "check_option_value", "known_option"]
 
 _SIMILAR = 0.75
 _KNOWN_KEYS = (*CORE_OPTIONS, *OWN_OPTIONS, *DEPRECATED_KEYS, *sorted(ENGINE_OPTIONS))
 
 
-def check_option(key: str, value: str) -> None:
-    """Raise UnknownNameError for a key that looks mistyped, InvalidTableError for a value that
-    can't be read."""
-    check_option_key(key)
+def check_option_value(key: str, value: str) -> None:
+    """Raise InvalidTableError for a value that can't be read. Any value of an unknown key can."""
     option = known_option(key)
     if option is not None:
         _check_value(option, key, value)

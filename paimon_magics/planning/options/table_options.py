@@ -480,6 +480,7 @@ _OWN: tuple[_Row, ...] = (
 
 # Keys that connectors define (Flink, Spark), and those for Iceberg metadata and ORC.
 _ENGINE_KEYS = """
+changelog-producer.compaction-interval changelog.precommit-compact.buffer-size
 changelog.precommit-compact.thread-num commit.custom-listeners
 compaction.bucket-distribution-strategy end-input.watermark
 filesystem.job-level-settings.enabled legacy-timestamp-mapping.enabled lookup.async
@@ -529,7 +530,7 @@ OPEN_FAMILIES = (
     "alluxio.", "avro.", "blob-descriptor.", "commit.callback.", "csv.", "dfs.", "field.",
     "file-index.", "file.compression.per.level.", "file.format.per.level.", "flink.", "fs.",
     "hadoop.", "hive.", "json.", "lance.", "metadata.iceberg.", "metadata.stats-mode.per.level.",
-    "mosaic.", "orc.", "parquet.", "spark.", "tag.callback.", "text.", "vortex.",
+    "mosaic.", "orc.", "parquet.", "schema.", "spark.", "tag.callback.", "text.", "vortex.",
 )  # fmt: skip
 
 # What may follow `fields.<columns>.`.

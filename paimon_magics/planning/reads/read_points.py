@@ -14,6 +14,7 @@ from enum import Enum
 from paimon_magics.errors import InvalidValueError, UnknownNameError, nearest
 from paimon_magics.planning.options.table_options import CORE_OPTIONS, DEPRECATED_KEYS
 from paimon_magics.planning.options.values import boolean_value, choice_value, integer_value
+from paimon_magics.planning.schemas.table_schema import TableSchema
 
 __all__ = [
     "READ_OPTIONS",
@@ -30,6 +31,7 @@ __all__ = [
     "ReadPoint",
     "ScanMode",
     "ToAutoTag",
+    "point_of_read",
     "read_options",
     "read_point",
 ]
@@ -155,11 +157,14 @@ _POINT_KEYS = (
     "incremental-between-timestamp",
     "incremental-to-auto-tag",
 )
-READ_OPTIONS = (
-    *_POINT_KEYS,
+_HOW_KEYS = (
     "incremental-between-scan-mode",
     "incremental-between-tag-to-snapshot",
     "scan.mode",
+)
+READ_OPTIONS = (
+    *_POINT_KEYS,
+    *_HOW_KEYS,
     "branch",
     "batch-scan-mode",
     "deletion-vectors.merge-on-read",
@@ -201,6 +206,20 @@ def read_options(options: Mapping[str, str]) -> dict[str, str]:
             hint=nearest(key, READ_OPTIONS, what="read options"),
         )
     return found
+
+
+def point_of_read(schema: TableSchema, options: Mapping[str, str]) -> ReadPoint:
+    """Return the read point of one read of a table: that of the read's options, else that of the
+    options which are stored with the table.
+
+    Paimon refuses a read option that chooses a read point when the table stores another one; here
+    the read option wins. Raises what `read_options` and `read_point` raise.
+    """
+    given = read_options(options)
+    if any(key in given for key in (*_POINT_KEYS, "scan.mode")):
+        return read_point(given)
+    stored = {key: schema.stored_option(key) for key in (*_POINT_KEYS, *_HOW_KEYS)}
+    return read_point({key: value for key, value in stored.items() if value is not None} | given)
 
 
 def read_point(options: Mapping[str, str]) -> ReadPoint:

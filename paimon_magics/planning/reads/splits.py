@@ -45,6 +45,8 @@ class StoredFile:
 
     `deleted_rows` counts the stored rows with the kinds -U and -D, None if its writer did not say.
     `first_row_id` and `write_columns` are set in tables with row tracking and data evolution.
+    `sequence_number` is that of all its rows in place of the stored ones, None where those count
+    (`sequence.snapshot-ordering`).
     """
 
     path: str
@@ -59,6 +61,7 @@ class StoredFile:
     first_row_id: int | None = None
     write_columns: tuple[str, ...] | None = None
     deletions: Deletions | None = None
+    sequence_number: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

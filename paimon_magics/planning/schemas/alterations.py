@@ -119,9 +119,9 @@ def _apply(
             return _add(schema, change)
         case DropColumn(path=path, if_exists=True) if not _exists(schema, path):
             return change, schema
-        case SetOptions(options=options):
+        case SetOptions(options=options, may_be_unknown=unknown):
             for key, value in options:
-                schema = set_option(schema, key, value, has_snapshots)
+                schema = set_option(schema, key, value, has_snapshots, may_be_unknown=unknown)
             return change, schema
         case UnsetOptions(keys=keys, if_exists=if_exists):
             for key in keys:

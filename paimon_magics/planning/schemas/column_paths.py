@@ -17,8 +17,10 @@ from paimon_magics.statements.data_types import (
     AtomicType,
     DataType,
     MapType,
+    MultisetType,
     RowField,
     RowType,
+    VectorType,
 )
 
 __all__ = [
@@ -50,7 +52,7 @@ def resolve(columns: Sequence[Column | RowField], path: tuple[str, ...]) -> tupl
                 continue
             case RowType(fields=row_fields):
                 fields = row_fields
-            case AtomicType():
+            case AtomicType() | MultisetType() | VectorType():
                 raise UnknownNameError(
                     f"`{'.'.join(resolved)}` has no field `{token}`: its type is "
                     f"{type_name(inside)}.",
@@ -115,7 +117,7 @@ def type_at(columns: Sequence[Column | RowField], path: tuple[str, ...]) -> Data
                 found = value
             case RowType(fields=fields):
                 found = next(f.type for f in fields if f.name == token)
-            case AtomicType():
+            case AtomicType() | MultisetType() | VectorType():
                 raise AssertionError(f"{path} was resolved")
     return found
 
@@ -201,7 +203,7 @@ def _changed(
                     for f in fields
                 ),
             )
-        case AtomicType():
+        case AtomicType() | MultisetType() | VectorType():
             raise AssertionError(f"{path} was resolved")
 
 
@@ -216,3 +218,7 @@ def type_name(data_type: DataType) -> str:
             return "MAP"
         case RowType():
             return "STRUCT"
+        case MultisetType():
+            return "MULTISET"
+        case VectorType():
+            return "VECTOR"

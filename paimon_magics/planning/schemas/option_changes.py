@@ -10,7 +10,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from paimon_magics.errors import InvalidTableError, UnknownNameError, nearest
-from paimon_magics.planning.options.rules import check_option, known_option
+from paimon_magics.planning.options.rules import (
+    check_option_key,
+    check_option_value,
+    known_option,
+)
 from paimon_magics.planning.options.table_options import default_value
 from paimon_magics.planning.options.values import boolean_value, integer_value
 from paimon_magics.planning.schemas.table_schema import TableSchema, column_list
@@ -37,11 +41,18 @@ _KEYED_BY_COLUMN = (
 _KEYED_AND_VALUED_BY_COLUMNS = ("sequence-group", "nested-key")
 
 
-def set_option(schema: TableSchema, key: str, value: str, has_snapshots: bool) -> TableSchema:
+def set_option(
+    schema: TableSchema,
+    key: str,
+    value: str,
+    has_snapshots: bool,
+    *,
+    may_be_unknown: bool = False,
+) -> TableSchema:
     """Return the schema with one option set; the key `comment` sets the table's comment.
 
     Raises InvalidTableError for an option that can't change, or a value that can't be read, and
-    UnknownNameError for a key that looks mistyped.
+    UnknownNameError for a key that looks mistyped, unless it `may_be_unknown`.
     """
     if key == "comment":
         return replace(schema, comment=value)
@@ -56,7 +67,9 @@ def set_option(schema: TableSchema, key: str, value: str, has_snapshots: bool) -
     _refuse_fixed(schema, key, value)
     if key in _FIXED:  # set to what it is
         return schema
-    check_option(key, value)
+    if not may_be_unknown:
+        check_option_key(key)
+    check_option_value(key, value)
     old = schema.stored_option(key)
     if old == value:
         return schema

@@ -12,12 +12,20 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from paimon_magics.errors import InvalidTableError, nearest
-from paimon_magics.planning.options.rules import check_option
+from paimon_magics.planning.options.rules import check_option_key, check_option_value
 from paimon_magics.planning.options.values import integer_value
 from paimon_magics.planning.schemas.feature_rules import FEATURE_RULES
 from paimon_magics.planning.schemas.merge_rules import MERGE_RULES
 from paimon_magics.planning.schemas.table_schema import TableSchema, column_list
-from paimon_magics.statements.data_types import ArrayType, AtomicType, DataType, MapType, RowType
+from paimon_magics.statements.data_types import (
+    ArrayType,
+    AtomicType,
+    DataType,
+    MapType,
+    MultisetType,
+    RowType,
+    VectorType,
+)
 
 __all__ = ["check_columns_exist", "check_schema", "check_stated", "check_structure"]
 
@@ -31,14 +39,17 @@ _FILE_FORMATS = ("parquet", "orc", "avro", "row", "blob", "lance", "mosaic", "vo
                  "json", "text")  # fmt: skip
 
 
-def check_schema(schema: TableSchema) -> None:
+def check_schema(schema: TableSchema, *, from_engine: bool = False) -> None:
     """Check the schema of a new table.
 
     Raises InvalidTableError for a schema that contradicts itself or Paimon's rules, and
-    UnknownNameError for an option key that looks mistyped.
+    UnknownNameError for an option key that looks mistyped, unless an engine has chosen it: its own
+    options need not be known here.
     """
     for key, value in schema.options:
-        check_option(key, value)
+        if not from_engine:
+            check_option_key(key)
+        check_option_value(key, value)
     check_structure(schema)
 
 
@@ -105,7 +116,7 @@ def _check_column_names(schema: TableSchema) -> None:
 
 def _check_nested_names(path: str, data_type: DataType) -> None:
     match data_type:
-        case ArrayType(element=element):
+        case ArrayType(element=element) | MultisetType(element=element):
             _check_nested_names(path, element)
         case MapType(key=key, value=value):
             _check_nested_names(path, key)
@@ -118,7 +129,7 @@ def _check_nested_names(path: str, data_type: DataType) -> None:
                 )
             for field in fields:
                 _check_nested_names(f"{path}.{field.name}", field.type)
-        case AtomicType():
+        case AtomicType() | VectorType():
             pass
 
 
@@ -181,8 +192,12 @@ def _check_types(schema: TableSchema) -> None:
 
 def _check_type(path: str, data_type: DataType) -> None:
     match data_type:
-        case ArrayType(element=element):
+        case ArrayType(element=element) | MultisetType(element=element):
             _check_type(path, element)
+        case VectorType(element=element, length=length):
+            _check_type(path, element)
+            if length < 1:
+                raise _bad_type(path, AtomicType("VECTOR", (length,)), "a length of at least 1")
         case MapType(key=key, value=value):
             _check_type(path, key)
             _check_type(path, value)
@@ -198,7 +213,7 @@ def _check_type(path: str, data_type: DataType) -> None:
         case AtomicType(name="TIME" | "TIMESTAMP" | "TIMESTAMP_LTZ", parameters=(precision,)):
             if not 0 <= precision <= 9:
                 raise _bad_type(path, data_type, "a precision of 0 to 9")
-        case AtomicType():
+        case AtomicType() | VectorType():
             pass
 
 

@@ -21,7 +21,9 @@ from paimon_magics.statements.data_types import (
     AtomicType,
     DataType,
     MapType,
+    MultisetType,
     RowType,
+    VectorType,
     as_nullable,
     contains_type,
 )
@@ -274,8 +276,10 @@ def nested_field_count(data_type: DataType) -> int:
     match data_type:
         case AtomicType():
             return 0
-        case ArrayType(element=element):
+        case ArrayType(element=element) | MultisetType(element=element):
             return nested_field_count(element)
+        case VectorType():
+            return 0
         case MapType(key=key, value=value):
             return nested_field_count(key) + nested_field_count(value)
         case RowType(fields=fields):

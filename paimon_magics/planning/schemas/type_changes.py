@@ -12,6 +12,8 @@ from paimon_magics.statements.data_types import (
     AtomicType,
     DataType,
     MapType,
+    MultisetType,
+    VectorType,
     as_nullable,
 )
 
@@ -76,6 +78,10 @@ def _root(data_type: DataType) -> str:
             return "ARRAY"
         case MapType():
             return "MAP"
+        case MultisetType():
+            return "MULTISET"
+        case VectorType():
+            return "VECTOR"
         case _:
             return "ROW"
 

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 from paimon_magics.coordinator.client.buffered_rows import buffered_rows
 from paimon_magics.errors import InvalidValueError
+from paimon_magics.planning.reads.read_points import Latest, point_of_read
+from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.planning.writes.inserts import takes_small_inserts
 from paimon_magics.session.connection import Connection
 from paimon_magics.spark.combining import rows_with_keys, with_rows, without_keys
@@ -42,7 +44,7 @@ def frame_with_buffer(
     if name.system_table is not None or name.branch is not None or relation.options:
         return None
     table = connection.tables.load(name)
-    if not takes_small_inserts(table.schema):
+    if not takes_small_inserts(table.schema) or _reads_another_state(table.schema):
         return None
     if connection.committer.inserts() is None:
         raise InvalidValueError(
@@ -62,6 +64,11 @@ def frame_with_buffer(
         return with_rows(connection.spark, below, rows)
     whole = replace(relation, snapshot_id=found.snapshot_id, names=None, filters=())
     return _upserted(connection, table, below, rows, lambda: read(whole))
+
+
+def _reads_another_state(schema: TableSchema) -> bool:
+    """Whether the table's own options make a read one of an earlier state, or of changes."""
+    return not isinstance(point_of_read(schema, {}), Latest)
 
 
 def _upserted(

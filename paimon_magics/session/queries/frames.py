@@ -12,7 +12,7 @@ from paimon_magics.errors import (
     UnknownNameError,
     UnsupportedStatementError,
 )
-from paimon_magics.planning.reads.read_points import AtSnapshot, Latest, read_options, read_point
+from paimon_magics.planning.reads.read_points import AtSnapshot, Latest, point_of_read
 from paimon_magics.planning.reads.scans import ReadPlan, plan_read
 from paimon_magics.planning.reads.views import ViewKind, view_named
 from paimon_magics.session.connection import Connection, located
@@ -232,12 +232,13 @@ def _metadata_frame(connection: Connection, relation: Relation) -> DataFrame:
 
 def _snapshot_of(connection: Connection, relation: Relation) -> int | None:
     """The id of the snapshot that the read options name; None for the latest."""
-    if not relation.options or relation.name.system_table is None:
+    if relation.name.system_table is None:
         return None
-    point = read_point(read_options(dict(relation.options)))
+    table = _table_of(connection, relation)
+    point = point_of_read(table.schema, dict(relation.options))
     if isinstance(point, Latest):
         return None
-    target = find_target(_table_of(connection, relation), point, connection.zone).target
+    target = find_target(table, point, connection.zone).target
     if not isinstance(target, TableState):
         raise InvalidValueError(
             f"`{relation.name}` shows one state of its table, not changes between two.",
@@ -324,7 +325,7 @@ def _resolved(table: Table, relation: Relation, zone: str) -> Resolved:
             found = find_target(table, AtSnapshot(snapshot_id), zone)
             assert isinstance(found.target, TableState)
             return replace(found, target=TableState(found.target.snapshot))
-    return find_target(table, read_point(read_options(dict(relation.options))), zone)
+    return find_target(table, point_of_read(table.schema, dict(relation.options)), zone)
 
 
 def _hold(held: HeldSnapshots, name: TableName, found: Resolved) -> bool:

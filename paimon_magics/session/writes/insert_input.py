@@ -21,7 +21,9 @@ from paimon_magics.statements.data_types import (
     AtomicType,
     DataType,
     MapType,
+    MultisetType,
     RowType,
+    VectorType,
 )
 from paimon_magics.statements.types.type_text import to_spark_sql
 from paimon_magics.tables.schema.types import arrow_schema
@@ -170,6 +172,8 @@ def _taken(data_type: DataType) -> str:
         case RowType(fields=fields):
             inner = ", ".join(f"'{one.name}' ({to_spark_sql(one.type)})" for one in fields)
             return f"a dictionary with the keys {inner}"
+        case MultisetType() | VectorType():
+            return f"a value of the type {to_spark_sql(data_type)}"
 
 
 def _is_cut(value: Any, kind: Any) -> bool:

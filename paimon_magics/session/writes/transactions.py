@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from functools import partial
 
 from paimon_magics.errors import (
     PaimonMagicsError,
+    SetupError,
     UnknownOutcomeError,
 )
 from paimon_magics.planning.commits.requests import (
@@ -28,7 +28,7 @@ def begun(
 ) -> Transaction:
     """Wait for the statement's turn, which the progress display shows; return its transaction."""
     engine = engine_name(connection.spark.version)
-    with doing(partial(attempts.doing, table)):
+    with doing(lambda: connection.committer.delay() or attempts.doing(table)):
         transaction = connection.committer.begin(table, base, engine, attempts.waits)
     attempts.opened()
     return transaction
@@ -37,12 +37,13 @@ def begun(
 def committed(connection: Connection, request: CommitRequest) -> CommitReceipt:
     """Commit. A transaction that is certainly not committed is aborted and its files removed."""
     try:
-        with doing("committing"):
+        with doing(lambda: connection.committer.delay() or "committing"):
             return _settled(connection, request)
     except UnknownOutcomeError:
         raise
     except PaimonMagicsError:  # certainly not committed
-        connection.committer.abort(request.transaction)
+        with suppress(SetupError):  # where no coordinator answers, its lease ends it
+            connection.committer.abort(request.transaction)
         raise
 
 

@@ -19,8 +19,10 @@ from paimon_magics.statements.data_types import (
     AtomicType,
     DataType,
     MapType,
+    MultisetType,
     RowField,
     RowType,
+    VectorType,
     as_nullable,
 )
 from paimon_magics.statements.lexing.cursor import Cursor
@@ -52,7 +54,7 @@ _DEFAULTS: dict[str, tuple[int, ...]] = {
     "TIMESTAMP_LTZ": (6,),
 }
 _PLAIN = word_set("BOOLEAN TINYINT SMALLINT INT BIGINT FLOAT DOUBLE STRING BYTES DATE VARIANT BLOB")
-_NOT_OFFERED = frozenset({"MULTISET", "VECTOR", "GEOMETRY", "GEOGRAPHY", "RAW"})
+_NOT_OFFERED = frozenset({"GEOMETRY", "GEOGRAPHY", "RAW"})
 _SPARK = {
     "STRING": "STRING",
     "BYTES": "BINARY",
@@ -81,13 +83,17 @@ def to_paimon(data_type: DataType) -> str | dict[str, Any]:
             return {"type": f"MAP{suffix}", "key": to_paimon(key), "value": to_paimon(value)}
         case RowType(fields=fields):
             return {"type": f"ROW{suffix}", "fields": [_field_to_paimon(f) for f in fields]}
+        case MultisetType(element=element):
+            return {"type": f"MULTISET{suffix}", "element": to_paimon(element)}
+        case VectorType(element=element, length=length):
+            return {"type": f"VECTOR{suffix}", "element": to_paimon(element), "length": length}
 
 
 def from_paimon(value: str | Mapping[str, Any]) -> DataType:
     """Return the type with this schema form.
 
-    Raises UnsupportedStatementError for Paimon's types that are not offered (such as MULTISET and
-    VECTOR), InvalidTableError for anything that is not a type of Paimon.
+    Raises UnsupportedStatementError for types of Paimon that are not offered, InvalidTableError for
+    anything that is not a type of Paimon.
     """
     if isinstance(value, str):
         return _atomic(value)
@@ -104,11 +110,18 @@ def from_paimon(value: str | Mapping[str, Any]) -> DataType:
             for f in value["fields"]
         )
         return RowType(fields, nullable)
+    if root == "MULTISET":
+        return MultisetType(from_paimon(value["element"]), nullable)
+    if root == "VECTOR":
+        return VectorType(from_paimon(value["element"]), int(value["length"]), nullable)
     raise _unknown(text, root)
 
 
 def to_spark_sql(data_type: DataType) -> str:
-    """Return the type in Spark SQL, for a cast or a description, without its own NOT NULL."""
+    """Return the type in Spark SQL, for a cast or a description, without its own NOT NULL.
+
+    Spark has no MULTISET and VECTOR: their names are Flink's.
+    """
     match data_type:
         case AtomicType(name=name) if name in _SPARK:
             return _SPARK[name]
@@ -122,6 +135,10 @@ def to_spark_sql(data_type: DataType) -> str:
             return f"MAP<{to_spark_sql(key)}, {to_spark_sql(value)}>"
         case RowType(fields=fields):
             return f"STRUCT<{', '.join(_field_to_spark_sql(f) for f in fields)}>"
+        case MultisetType(element=element):
+            return f"MULTISET<{to_spark_sql(element)}>"
+        case VectorType(element=element, length=length):
+            return f"VECTOR<{to_spark_sql(element)}, {length}>"
 
 
 def from_sql(text: str) -> DataType:

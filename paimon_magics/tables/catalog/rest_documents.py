@@ -163,7 +163,7 @@ def _changes(change: Mapping[str, Any], where: str, schema: TableSchema) -> Iter
     match action:
         case "setOption":
             key = text_of(change, "key", where)
-            return [SetOptions(((key, text_of(change, "value", where)),))]
+            return [SetOptions(((key, text_of(change, "value", where)),), may_be_unknown=True)]
         case "removeOption":
             return [UnsetOptions((text_of(change, "key", where),), if_exists=True)]
         case "updateComment":

@@ -104,6 +104,7 @@ def commit(
             return found
     table = asked.table
     _check_owners(asked.messages, table)
+    _check_schemas(asked.messages, table)
     own_bucket_counts(table, asked.messages)
     with store_errors(f"The commit to `{table.name}`"), _told_if_gone(table):
         begin_sync(file_paths(asked))
@@ -374,3 +375,17 @@ def _check_owners(messages: Sequence[CommitMessage], table: Table) -> None:
                 hint="Run the statement again, and report this with the table's definition.",
             )
         seen.add(owner)
+
+
+def _check_schemas(messages: Sequence[CommitMessage], table: Table) -> None:
+    """Raise CommitConflictError for files of a schema that was rolled back meanwhile. Its number
+    may come again, for other columns."""
+    newest = table.paimon.table_schema.id
+    for message in messages:
+        for file in (*message.new_files, *message.changelog_files):
+            if file.schema_id > newest:
+                raise CommitConflictError(
+                    f"The schema {file.schema_id} of `{table.name}`, with which this statement "
+                    f"wrote, is gone: the table was rolled back to schema {newest}.",
+                    hint="Nothing was written. Run the statement again.",
+                )

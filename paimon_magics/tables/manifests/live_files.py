@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from paimon_magics.errors import TableDamagedError
+from paimon_magics.errors import TableDamagedError, UnsupportedStatementError
 from paimon_magics.planning.reads.splits import Deletions
 from paimon_magics.tables.manifests.columns import ManifestColumns, avro_columns
 from paimon_magics.tables.manifests.file_kinds import ADD, DELETE
@@ -28,6 +28,7 @@ __all__ = [
     "undeleted",
 ]
 
+_OTHER_FORMATS = {b"ORC": "orc", b"PAR1": "parquet"}
 _KEPT_BYTES_MAX = 256 * 1024 * 1024
 
 
@@ -44,16 +45,25 @@ class ManifestCache:
         self.columns = ManifestColumns(self.read, _KEPT_BYTES_MAX)
 
     def read(self, name: str) -> bytes:
-        """The content of a file in the manifest folder. Raises ManifestGoneError if it is gone."""
+        """The content of a file in the manifest folder. Raises ManifestGoneError if it is gone,
+        UnsupportedStatementError if its format is not Avro (`manifest.format`)."""
         path = f"{self._folder}/{name}"
         try:
             with self._paimon.file_io.new_input_stream(path) as stream:
-                return bytes(stream.read())
+                content = bytes(stream.read())
         except FileNotFoundError as error:
             raise ManifestGoneError(
                 f"The manifest {path} is gone.",
                 hint="Its snapshot has expired, or the file was removed: read a later snapshot.",
             ) from error
+        for magic, format in _OTHER_FORMATS.items():
+            if content.startswith(magic):
+                raise UnsupportedStatementError(
+                    f"The manifest {path} has the format {format}, and only avro is read here.",
+                    hint="The table's option 'manifest.format' says so. Copy the table to one "
+                    "without it, by an engine that reads it.",
+                )
+        return content
 
     def listed_entries(self, manifest_lists: Iterable[str | None]) -> pa.Table:
         """The entries of the manifests in these lists, in order; None stands for an empty list."""

@@ -57,10 +57,12 @@ class FileAccess:
 @dataclass(frozen=True)
 class FileColumns:
     """The columns to read from one file. `found` has the stored field for each wanted field, None
-    where the file lacks it; `names` are all columns to read, system columns among them."""
+    where the file lacks it; `names` are all columns to read, system columns among them.
+    `sequence_number` is that of all rows, None where the stored ones count."""
 
     names: tuple[str, ...]
     found: tuple[Field | None, ...]
+    sequence_number: int | None = None
 
 
 @dataclass(frozen=True)
@@ -141,10 +143,12 @@ class FileReader:
         """The columns to read from a file."""
         stored = self._fields(file)
         found = tuple(stored.get(one.id) for one in self.wanted)
-        names = [one.name for one in found if one is not None] + list(self.system)
+        given = () if file.sequence_number is None else (SEQUENCE,)
+        names = [one.name for one in found if one is not None]
+        names += [name for name in self.system if name not in given]
         if self.with_row_ids:
             names += _ROW_IDS  # stored in files whose rows were moved from others
-        return FileColumns(tuple(names), found)
+        return FileColumns(tuple(names), found, file.sequence_number)
 
     def evolved(self, batch: pa.RecordBatch, columns: FileColumns) -> pa.RecordBatch:
         """Cast stored rows to the wanted columns; columns that the file lacks are NULL."""
@@ -156,7 +160,11 @@ class FileReader:
             arrays.append(evolved(array, source, one, batch.num_rows))
         fields = [pa.field(one.name, one.type) for one in self.wanted]
         for name in self.system:
-            arrays.append(batch.column(name).cast(_SYSTEM[name]))
+            if name == SEQUENCE and columns.sequence_number is not None:
+                number = pa.scalar(columns.sequence_number, _SYSTEM[name])
+                arrays.append(pa.repeat(number, batch.num_rows))
+            else:
+                arrays.append(batch.column(name).cast(_SYSTEM[name]))
             fields.append(pa.field(name, _SYSTEM[name]))
         for name in _ROW_IDS if self.with_row_ids else ():
             if name in batch.schema.names:

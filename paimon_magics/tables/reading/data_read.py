@@ -18,8 +18,9 @@ from paimon_magics.columnar.folding import MergeRule
 from paimon_magics.columnar.merging import KIND, SEQUENCE
 from paimon_magics.errors import UnsupportedStatementError
 from paimon_magics.planning.reads.predicates import ColumnPredicate, column_predicates
-from paimon_magics.planning.reads.read_points import read_options, read_point
+from paimon_magics.planning.reads.read_points import point_of_read, read_options
 from paimon_magics.planning.reads.splits import PlainSplit, StoredFile, TaskSplit
+from paimon_magics.planning.reads.stored_options import check_readable
 from paimon_magics.planning.reads.views import KIND_NAMES, ROW_ID, RowView, ViewKind
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.statements.clauses.names import table_text
@@ -148,9 +149,11 @@ def plan_data_read(
     manifests. Raises UnknownNameError and InvalidValueError for options and points in time that
     the table does not have, UnsupportedStatementError for a view or merge that is not offered.
     """
+    check_readable(replace(table.name, system_table=None), table.schema)
     given = read_options(request.options)
     if target is None:
-        target = find_target(table, read_point(given), request.zone).target
+        point = point_of_read(table.schema, given)
+        target = find_target(table, point, request.zone).target
     schemas = TableSchemas(table.paimon)
     stored_schema = _schema_read(schemas, table, target)
     schema = schema_of(stored_schema)

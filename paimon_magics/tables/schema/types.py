@@ -1,8 +1,7 @@
 """Conversion of types and columns between this project's values, pypaimon's objects and Arrow.
 
 The Arrow form is exactly the one that pypaimon's writers ask for (local-zoned timestamps as `UTC`,
-top-level and nested nullability as declared). Types that this project does not support (MULTISET,
-VECTOR) are refused by name.
+top-level and nested nullability as declared).
 """
 
 from __future__ import annotations
@@ -21,8 +20,10 @@ from paimon_magics.statements.data_types import (
     AtomicType,
     DataType,
     MapType,
+    MultisetType,
     RowField,
     RowType,
+    VectorType,
     as_nullable,
 )
 from paimon_magics.statements.types.type_text import from_paimon, to_paimon
@@ -41,7 +42,8 @@ __all__ = [
 
 
 def from_paimon_type(paimon_type: Any) -> DataType:
-    """A pypaimon type as a DataType. Raises UnsupportedStatementError for MULTISET and VECTOR."""
+    """A pypaimon type as a DataType. Raises UnsupportedStatementError for one that is not
+    offered."""
     return from_paimon(paimon_type.to_dict())
 
 
@@ -66,22 +68,21 @@ def to_paimon_type(data_type: DataType, next_id: Any) -> Any:
                     )
                 )
             return paimon_types.RowType(nullable, fields)
+        case MultisetType(element=element, nullable=nullable):
+            return paimon_types.MultisetType(nullable, to_paimon_type(element, next_id))
+        case VectorType(element=element, length=length, nullable=nullable):
+            inner = to_paimon_type(element, next_id)
+            return paimon_types.VectorType(nullable, inner, length)
         case AtomicType(nullable=nullable):
             text = to_paimon(as_nullable(data_type, True))
             return paimon_types.AtomicType(text, nullable)
 
 
 def column_from_field(field: Any) -> Column:
-    """A pypaimon field as a column. Raises UnsupportedStatementError for a type that is not
-    supported."""
-    try:
-        data_type = from_paimon_type(field.type)
-    except UnsupportedStatementError as error:
-        raise UnsupportedStatementError(
-            f"The column `{field.name}` has the type {field.type}, which is not offered.",
-            hint=error.hint,
-        ) from None
-    return Column(field.id, field.name, data_type, field.description, field.default_value)
+    """A pypaimon field as a column."""
+    return Column(
+        field.id, field.name, from_paimon_type(field.type), field.description, field.default_value
+    )
 
 
 def field_from_column(column: Column) -> Any:

@@ -3,20 +3,28 @@
 A branch is complete when its `schema-0` exists, which is written last. A creation that was
 interrupted can be repeated. Nothing here locks.
 
-A fast-forward publishes a branch's snapshots on top of those of the main branch. It is refused if
-the main branch has snapshots that the branch lacks. (Paimon's Java library deletes them.)
+A fast-forward publishes a branch's snapshots on top of those of the main branch. Snapshots that
+only the main branch has are removed if the caller says so, as Paimon's Java library does; else it
+is refused.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from pypaimon.schema.schema_manager import SchemaManager
 
 from paimon_magics.errors import InvalidTableError, UnknownNameError, UnsupportedStatementError
 from paimon_magics.tables.pypaimon_internals import schema_path
-from paimon_magics.tables.snapshots.chain import latest_document, list_snapshots, published_path
+from paimon_magics.tables.snapshots.chain import (
+    latest_document,
+    list_snapshots,
+    published_path,
+    remove_above,
+    snapshot_by_id,
+)
 from paimon_magics.tables.snapshots.latest import write_hint
 from paimon_magics.tables.stores.store import Publish
 from paimon_magics.tables.table import StoredTable
@@ -116,12 +124,18 @@ def rename_branch(table: StoredTable, branch: str, new_name: str) -> bool:
     return True
 
 
-def forward_to_branch(table: StoredTable, branch: StoredTable, publish: Publish) -> None:
+def forward_to_branch(
+    table: StoredTable, branch: StoredTable, publish: Publish, *, replaces: bool = False
+) -> None:
     """Fast-forward the main branch, `table`, to the latest snapshot of `branch`.
 
-    Raises InvalidTableError if the branch has no snapshots or lacks the latest one of the main
-    branch (nothing is changed then), if they have different schemas of one number, or if another
-    writer commits meanwhile. What was published until then stays.
+    With `replaces`, snapshots of the main branch that the branch lacks are removed, with their
+    tags, changelogs and schemas, as by Paimon's `BranchManager.fastForward`. If the process dies
+    meanwhile, another call completes it.
+
+    Raises InvalidTableError if the branch has no snapshots, or another writer commits meanwhile;
+    what was published until then stays. Without `replaces` it is also raised, and nothing is
+    changed, if snapshots would be removed, or if both have different schemas of one number.
     """
     theirs = {snapshot["id"]: snapshot for snapshot in list_snapshots(branch, 0, None)}
     if not theirs:
@@ -129,22 +143,22 @@ def forward_to_branch(table: StoredTable, branch: StoredTable, publish: Publish)
             f"`{branch.name}` has no snapshots to fast-forward `{table.name}` to.",
             hint="Write to the branch first.",
         )
-    latest = latest_document(table)
-    start = 0 if latest is None else int(latest["id"])
     newest, oldest = max(theirs), min(theirs)
-    same = latest is None or theirs.get(start, {}).get("uuid", "") == latest.get("uuid")
-    if start > newest or not same or (latest is None and oldest > 1):
-        raise InvalidTableError(
-            f"`{table.name}` can't be fast-forwarded to `{branch.name}`: its latest snapshot "
-            f"{start} is not one of the branch's ({oldest} to {newest}), and would be lost.",
-            hint="Roll the table back to the snapshot that the branch began with, or write its "
-            "rows again.",
-        )
-    for schema_id in range(branch.schema_id + 1):
-        ours = table.paimon.schema_manager
-        _copy_schema(table, branch.paimon.schema_manager, ours, schema_id, publish)
+    latest = latest_document(table)
+    last = 0 if latest is None else int(latest["id"])
+    shared = _shared_with(table, theirs, last)
+    if shared < last or (latest is None and oldest > 1):
+        if not replaces:
+            raise InvalidTableError(
+                f"`{table.name}` can't be fast-forwarded to `{branch.name}`: its latest snapshot "
+                f"{last} is not one of the branch's ({oldest} to {newest}), and would be lost.",
+                hint="Roll the table back to the snapshot that the branch began with, or write "
+                "its rows again.",
+            )
+        remove_above(table, shared)
+    _take_schemas(table, branch, int(theirs[oldest]["schemaId"]), publish, replaces=replaces)
     manager = table.paimon.snapshot_manager()
-    for snapshot_id in range(start + 1, newest + 1):
+    for snapshot_id in range(max(shared + 1, oldest), newest + 1):
         path = published_path(manager.get_snapshot_path(snapshot_id))
         if not publish(path, json.dumps(theirs[snapshot_id], indent=2).encode()):
             raise InvalidTableError(
@@ -154,6 +168,32 @@ def forward_to_branch(table: StoredTable, branch: StoredTable, publish: Publish)
     write_hint(table.store, manager.latest_file, newest)
     for name, text in _tags(branch):
         publish(published_path(table.paimon.tag_manager().tag_path(name)), text.encode())
+
+
+def _shared_with(table: StoredTable, theirs: Mapping[int, Any], last: int) -> int:
+    """The id of the last snapshot that the main branch, which ends at `last`, and a branch both
+    have; the id before the branch's first one if there is none."""
+    oldest = min(theirs)
+    for snapshot_id in range(min(last, max(theirs)), oldest - 1, -1):
+        ours = snapshot_by_id(table, snapshot_id)
+        if ours is not None and ours.get("uuid", "") == theirs[snapshot_id].get("uuid"):
+            return snapshot_id
+    return oldest - 1
+
+
+def _take_schemas(
+    table: StoredTable, branch: StoredTable, first: int, publish: Publish, *, replaces: bool
+) -> None:
+    """Copy the branch's schemas to the main branch. With `replaces`, those from `first` on are
+    removed there before."""
+    theirs, ours = branch.paimon.schema_manager, table.paimon.schema_manager
+    if replaces:
+        for schema_id in range(table.schema_id, first - 1, -1):
+            path = published_path(schema_path(ours, schema_id))
+            if schema_id > branch.schema_id or not _same_schema(table, theirs, ours, schema_id):
+                table.store.delete([path])
+    for schema_id in range(branch.schema_id + 1):
+        _copy_schema(table, theirs, ours, schema_id, publish)
 
 
 def _tags(branch: StoredTable) -> Iterator[tuple[str, str]]:
@@ -171,14 +211,23 @@ def _copy_schema(
     publish: Publish,
 ) -> None:
     text = table.paimon.file_io.read_file_utf8(schema_path(source, schema_id))
-    path = schema_path(target, schema_id)
-    if publish(published_path(path), text.encode()):
+    if publish(published_path(schema_path(target, schema_id)), text.encode()):
         return
-    if json.loads(table.paimon.file_io.read_file_utf8(path)) != json.loads(text):
+    if not _same_schema(table, source, target, schema_id):
         raise InvalidTableError(
             f"`{table.name}` has a different schema {schema_id} already.",
             hint="Create a new branch from the table as it is now.",
         )
+
+
+def _same_schema(
+    table: StoredTable, one: SchemaManager, other: SchemaManager, schema_id: int
+) -> bool:
+    texts = [
+        table.paimon.file_io.read_file_utf8(schema_path(manager, schema_id))
+        for manager in (one, other)
+    ]
+    return bool(json.loads(texts[0]) == json.loads(texts[1]))
 
 
 def _schemas(table: StoredTable, branch: str) -> SchemaManager:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from pypaimon.common import time_utils
@@ -30,6 +31,7 @@ __all__ = [
     "load_snapshot",
     "load_tag",
     "published_path",
+    "remove_above",
     "rename_tag",
     "replace_tag",
     "roll_back",
@@ -126,7 +128,24 @@ def roll_back(
     if expired:
         path = published_path(manager.get_snapshot_path(kept))
         publish(path, json.dumps(target, indent=2).encode())
-    write_hint(table.store, manager.latest_file, kept)
+    remove_above(table, kept, tags)
+    if expired:
+        write_hint(table.store, f"{manager.snapshot_dir}/EARLIEST", kept)
+    return kept
+
+
+def remove_above(
+    table: StoredTable, kept: int, tags: Mapping[str, Document | None] | None = None
+) -> None:
+    """Remove all snapshots above an id (0: all), changelogs of expired ones, and their tags. `tags`
+    are the table's, where they are known. Snapshots go newest first."""
+    manager = table.paimon.snapshot_manager()
+    if tags is None:
+        tags = {name: _read_tag(table, name) for name in list_tags(table)}
+    if kept:
+        write_hint(table.store, manager.latest_file, kept)
+    else:
+        table.store.delete([published_path(manager.latest_file)])
     for newer in reversed(snapshot_ids(table)):
         if newer > kept:
             table.paimon.file_io.delete(manager.get_snapshot_path(newer))
@@ -134,9 +153,6 @@ def roll_back(
     for name, document in tags.items():
         if document is not None and document["id"] > kept:
             delete_tag(table, name)
-    if expired:
-        write_hint(table.store, f"{manager.snapshot_dir}/EARLIEST", kept)
-    return kept
 
 
 def _remove_changelogs_above(table: StoredTable, kept: int) -> None:

@@ -10,12 +10,12 @@ from typing import Any
 from pypaimon.common.json_util import JSON
 from pypaimon.snapshot.snapshot import Snapshot
 
-from paimon_magics.tables.table import Table
+from paimon_magics.tables.table import StoredTable, Table
 
 __all__ = ["changelog_folder", "kept_as_changelog", "kept_changelogs", "read_changelog"]
 
 
-def kept_changelogs(table: Table) -> list[Any]:
+def kept_changelogs(table: Table | StoredTable) -> list[Any]:
     """All stored changelogs, oldest first, as pypaimon's Snapshots."""
     names = table.store.names(changelog_folder(table), "changelog-")
     ids = sorted(int(name[10:]) for name in names if name[10:].isdigit())
@@ -29,13 +29,13 @@ def kept_as_changelog(table: Table, snapshot_id: int, manifest_list: str) -> boo
     return changelog is not None and changelog.delta_manifest_list == manifest_list
 
 
-def changelog_folder(table: Table) -> str:
+def changelog_folder(table: Table | StoredTable) -> str:
     """The folder of a table's changelogs."""
     snapshots = str(table.paimon.snapshot_manager().snapshot_dir)
     return f"{snapshots.rpartition('/')[0]}/changelog"
 
 
-def read_changelog(table: Table, changelog_id: int) -> Any:
+def read_changelog(table: Table | StoredTable, changelog_id: int) -> Any:
     """A changelog as pypaimon's Snapshot; None if there is none."""
     content = table.store.read(f"{changelog_folder(table)}/changelog-{changelog_id}")
     return None if content is None else JSON.from_json(content.decode(), Snapshot)

@@ -108,6 +108,9 @@ class SplitPlanner:
         self._splits = BucketSplits(schema)
         # Options are looked up once, not for each of many thousand buckets.
         self._of_tasks = schema.data_evolution_enabled or view.kind is ViewKind.ROW_TRACKING
+        self._by_snapshot = schema.flag("sequence.snapshot-ordering")
+        bucket = schema.stored_option("scan.bucket")
+        self._bucket = None if bucket is None else int(bucket)
         self._pruning = FilePruning(columns, schema, view, scan.predicates)
         self._stores_elsewhere: set[str] = set()
         self._unordered = scan.unordered
@@ -181,6 +184,8 @@ class SplitPlanner:
         merges: bool,
     ) -> PlannedSplits:
         """With `merges` the rows of each key of a primary-key table are merged into one."""
+        if self._bucket is not None:
+            files = files.filter(pc.equal(files["bucket"], self._bucket))
         if not files.num_rows:
             return PlannedSplits()
         files, groups = by_bucket(files)
@@ -194,7 +199,7 @@ class SplitPlanner:
         lengths = np.diff([*(group.start for group in groups), files.num_rows])
         of_tasks = np.repeat(in_tasks, lengths)
         raw = ~of_tasks & useful
-        stored = iter(stored_files(files, np.flatnonzero(of_tasks), paths, deletions))
+        stored = iter(self._stored(files, np.flatnonzero(of_tasks), paths, deletions))
         ranks = KeyRanks(files, self._schema)
         splits: list[TaskSplit] = []
         for number in np.flatnonzero(in_tasks).tolist():
@@ -250,7 +255,9 @@ class SplitPlanner:
         if self._shows_kinds and self._schema.is_primary_key_table:
             # A raw scan cuts files anywhere, also between the two rows of an update.
             cut = merges or not self._unordered or self._view.kind is not ViewKind.AUDIT_LOG
-            return np.full(len(groups), cut)
+            # It would show the numbers that are stored.
+            numbers = self._by_snapshot and self._view.sequence_numbers
+            return np.full(len(groups), cut or numbers)
         if self._of_tasks or not deletions:
             return np.full(len(groups), self._of_tasks)
         columns = (files[name].to_pylist() for name in ("partition", "bucket", "file_name"))
@@ -259,6 +266,15 @@ class SplitPlanner:
             deleted, [group.start for group in groups]
         )
         return found
+
+    def _stored(
+        self,
+        files: pa.Table,
+        rows: npt.NDArray[np.int64],
+        paths: pa.Array,
+        deletions: Mapping[FileKey, Deletions],
+    ) -> list[StoredFile]:
+        return stored_files(files, rows, paths, deletions, by_snapshot=self._by_snapshot)
 
     def _paths(self, files: pa.Table) -> pa.Array:
         self._stores_elsewhere |= stores_elsewhere(files)
@@ -269,12 +285,14 @@ class SplitPlanner:
     def _sections_by_bucket(
         self, files: pa.Table, deletions: Mapping[FileKey, Deletions]
     ) -> dict[tuple[bytes, int], tuple[Section, ...]]:
+        if self._bucket is not None:
+            files = files.filter(pc.equal(files["bucket"], self._bucket))
         if not files.num_rows:
             return {}
         files, groups = by_bucket(files)
         paths = self._paths(files)
         ranks = KeyRanks(files, self._schema)
-        stored = iter(stored_files(files, np.arange(files.num_rows), paths, deletions))
+        stored = iter(self._stored(files, np.arange(files.num_rows), paths, deletions))
         keys = zip(files["partition"].to_pylist(), files["bucket"].to_pylist(), strict=True)
         of_row = list(keys)
         found = {}

@@ -11,11 +11,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from paimon_magics.errors import UnsupportedStatementError
 from paimon_magics.planning.reads.splits import Deletions, RawFiles, StoredFile
 
 __all__ = ["by_bucket", "raw_files", "schema_ids", "stored_files", "stores_elsewhere"]
 
 _Ints = npt.NDArray[np.int64]
+_APPENDED = 0  # Paimon's FileSource
 
 
 def by_bucket(files: pa.Table) -> tuple[pa.Table, list[range]]:
@@ -46,8 +48,16 @@ def stored_files(
     rows: _Ints,
     paths: pa.Array,
     deletions: Mapping[tuple[bytes, int, str], Deletions],
+    *,
+    by_snapshot: bool = False,
 ) -> list[StoredFile]:
-    """The files at the positions `rows`, in that order; `paths` are those of all files."""
+    """The files at the positions `rows`, in that order; `paths` are those of all files.
+
+    `by_snapshot` is the option `sequence.snapshot-ordering`: then rows of appended files have the
+    number of their snapshot, and those of compacted files the numbers that are stored
+    (`KeyValueFileReaderFactory`). Raises UnsupportedStatementError for a file that does not say
+    which of the two it is.
+    """
     chosen = pa.array(rows)
     taken = files.take(chosen).append_column("path", paths.take(chosen))
     columns = [
@@ -55,12 +65,19 @@ def stored_files(
         for name in (
             "path", "partition", "bucket", "file_name", "schema_id", "row_count", "file_size",
             "delete_row_count", "level", "min_sequence_number", "max_sequence_number",
-            "first_row_id", "write_cols",
+            "first_row_id", "write_cols", "file_source",
         )
     ]  # fmt: skip
     found = []
     for path, partition, bucket, name, *row in zip(*columns, strict=True):
-        schema_id, count, size, deleted, level, least, sequence, first, written = row
+        schema_id, count, size, deleted, level, least, sequence, first, written, source = row
+        if by_snapshot and source is None:
+            raise UnsupportedStatementError(
+                f"The file {path} does not say whether it was appended or compacted, so that "
+                "'sequence.snapshot-ordering' can't order its rows.",
+                hint="The option is for tables that had it from the start. Copy the rows to a "
+                "new table.",
+            )
         found.append(
             StoredFile(
                 path=path,
@@ -75,6 +92,7 @@ def stored_files(
                 first_row_id=first,
                 write_columns=None if written is None else tuple(written),
                 deletions=deletions.get((partition, bucket, name)),
+                sequence_number=least if by_snapshot and source == _APPENDED else None,
             )
         )
     return found

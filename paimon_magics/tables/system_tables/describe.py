@@ -8,7 +8,15 @@ from __future__ import annotations
 
 from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.statements.clauses.names import quoted, text_literal
-from paimon_magics.statements.data_types import ArrayType, AtomicType, DataType, MapType, RowType
+from paimon_magics.statements.data_types import (
+    ArrayType,
+    AtomicType,
+    DataType,
+    MapType,
+    MultisetType,
+    RowType,
+    VectorType,
+)
 from paimon_magics.statements.types.type_text import to_spark_sql
 from paimon_magics.tables.table import Table
 
@@ -94,6 +102,8 @@ def type_text(data_type: DataType) -> str:
             return f"map<{type_text(key)},{type_text(value)}>"
         case RowType(fields=fields):
             return f"struct<{','.join(f'{f.name}:{type_text(f.type)}' for f in fields)}>"
+        case MultisetType() | VectorType():
+            return to_spark_sql(data_type).lower().replace(", ", ",")
 
 
 def _described(column: Column) -> tuple[str, str, str]:
@@ -129,6 +139,8 @@ def _type_sql(data_type: DataType) -> str:
                 for f in fields
             )
             text = f"STRUCT<{inner}>"
+        case MultisetType() | VectorType():
+            text = to_spark_sql(data_type)
     return text + suffix
 
 

@@ -212,16 +212,35 @@ def test_a_job_that_fails_leaves_nothing(session: paimon_magics.Session, process
     assert session.run("SELECT count(*) AS n FROM t").to_arrow()["n"].to_pylist() == [2]
 
 
-def test_a_statement_fails_clearly_while_the_coordinator_is_down_and_runs_after_it_is_back(
-    session: paimon_magics.Session, process: Process
+def test_a_statement_waits_for_a_coordinator_that_restarts_and_fails_clearly_when_it_stays_away(
+    session: paimon_magics.Session, process: Process, spark: SparkSession
 ) -> None:
     session.run("CREATE TABLE t (k INT)")
     process.kill()
-    with pytest.raises(SetupError, match="can't be reached"):
+    told: list[str] = []
+
+    def hears(progress: Progress | None) -> None:
+        if progress is not None and "coordinator" in progress.text() and not told:
+            told.append(progress.text())
+            process.start()
+
+    listen(hears)
+    try:
         session.run("INSERT INTO t VALUES (1)")
-    process.start()
-    session.run("INSERT INTO t VALUES (2)")
-    assert session.run("SELECT k FROM t").to_arrow()["k"].to_pylist() == [2]
+    finally:
+        listen(None)
+    assert told[0].startswith(f"waiting for the coordinator at {process.address}, ")
+    session.close()
+    with paimon_magics.connect(
+        coordinator=process.address, token=process.token(), spark=spark, coordinator_wait_ms=0
+    ) as impatient:
+        process.kill()
+        with pytest.raises(SetupError, match="can't be reached"):
+            impatient.run("INSERT INTO t VALUES (3)")
+        process.start()
+        impatient.run("INSERT INTO t VALUES (2)")
+        rows = impatient.run("SELECT k FROM t ORDER BY k").to_arrow()
+    assert rows["k"].to_pylist() == [1, 2]
 
 
 def test_the_environment_names_the_coordinator_of_who_names_nothing(

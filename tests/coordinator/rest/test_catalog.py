@@ -279,15 +279,50 @@ def test_a_branch_is_written_and_the_table_taken_forward_to_it(table: Any, catal
     assert len(read(table)) == 3
 
 
-def test_taking_forward_never_drops_commits(table: Any, catalog: Any) -> None:
+def test_taking_forward_over_a_diverged_main_branch_leaves_the_branchs_history(
+    table: Any, catalog: Any, warehouse: Path
+) -> None:
     write(table, (1, "a", "x"))
     catalog.create_tag("shop.t", "start")
     catalog.create_branch("shop.t", "b", "start")
     write(catalog.get_table(Identifier.create("shop", "t", branch="b")), (2, "b", "x"))
-    write(table, (3, "c", "x"))
-    with pytest.raises(Exception, match="would be lost"):
-        catalog.fast_forward("shop.t", "b")
-    assert read(table) == [(1, "a", "x"), (3, "c", "x")]
+    for k in (3, 4):
+        write(table, (k, "c", "x"))
+    catalog.create_tag("shop.t", "three", snapshot_id=3)
+    catalog.alter_table("shop.t", [SchemaChange.set_option("note", "only here")])
+    catalog.fast_forward("shop.t", "b")
+    table = catalog.get_table("shop.t")
+    assert read(table) == [(1, "a", "x"), (2, "b", "x")]
+    assert "note" not in table.table_schema.options
+    assert snapshot_files(warehouse) == ["snapshot-1", "snapshot-2"]
+    assert catalog.list_tags_paged("shop.t").elements == ["start"]
+    write(table, (5, "d", "x"))
+    assert [row[0] for row in read(table)] == [1, 2, 5]
+    catalog.create_branch("shop.t", "empty")
+    write(catalog.get_table(Identifier.create("shop", "t", branch="empty")), (9, "e", "x"))
+    catalog.fast_forward("shop.t", "empty")
+    assert read(catalog.get_table("shop.t")) == [(9, "e", "x")]
+
+
+def test_a_schema_is_rolled_back_where_nothing_has_a_later_one(
+    table: Any, catalog: Any, http: httpx.Client
+) -> None:
+    def roll_back(schema_id: int) -> str:
+        path = "/databases/shop/tables/t/rollback-schema"
+        answer = http.post(path, json={"schemaId": schema_id})
+        return str(answer.json().get("message", ""))
+
+    write(table, (1, "a", "x"))
+    name = "shop.t"
+    for value in "12":
+        catalog.alter_table(name, [SchemaChange.set_option("note", value)])
+    assert "no schema 9" in roll_back(9)
+    assert roll_back(1) == ""
+    assert catalog.get_table(name).table_schema.options["note"] == "1"
+    catalog.alter_table(name, [SchemaChange.set_option("note", "3")])
+    write(catalog.get_table(name), (2, "b", "x"))
+    assert "Cannot rollback to schema 1, schema 2 is still referenced" in roll_back(1)
+    assert catalog.get_table(name).table_schema.options["note"] == "3"
 
 
 def test_a_table_is_rolled_back_and_written_again(

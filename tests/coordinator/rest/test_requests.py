@@ -155,6 +155,34 @@ def test_a_table_that_engines_would_refuse_is_not_created(
     assert not (warehouse / "shop.db" / "bad").exists()
 
 
+def test_options_that_only_engines_know_are_kept_and_the_log_names_mistyped_ones(
+    http: httpx.Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    options = {"schema.watermark.0.rowtime": "ts", "buckt": "4", "team": "red"}
+    create(http, "w", options=options).raise_for_status()
+    change = {"action": "setOption", "key": "write-onyl", "value": "true"}
+    http.post("/databases/shop/tables/w", json={"changes": [change]}).raise_for_status()
+    kept = http.get("/databases/shop/tables/w").json()["schema"]["options"]
+    assert kept == {**options, "write-onyl": "true"}
+    told = [record.getMessage() for record in caplog.records if "mistyped" in record.message]
+    assert len(told) == 2
+    assert "'buckt' of shop.w" in told[0] and "`bucket`" in told[0]
+    assert "'write-onyl'" in told[1] and "`write-only`" in told[1]
+
+
+def test_types_that_only_engines_have_are_kept(http: httpx.Client) -> None:
+    fields = [
+        FIELDS[0],
+        {"id": 1, "name": "m", "type": {"type": "MULTISET", "element": "INT"}},
+        {"id": 2, "name": "v", "type": {"type": "VECTOR", "element": "FLOAT", "length": 3}},
+    ]
+    create(http, "odd", fields=fields).raise_for_status()
+    change = {"action": "addColumn", "fieldNames": ["n"], "dataType": "INT"}
+    http.post("/databases/shop/tables/odd", json={"changes": [change]}).raise_for_status()
+    kept = http.get("/databases/shop/tables/odd").json()["schema"]["fields"]
+    assert [field["type"] for field in kept] == [*(field["type"] for field in fields), "INT"]
+
+
 BAD_NAMES = ["", ".", "..", "../t", "a/b", "a\\b", ".hidden", " t", "t ", "t\n", "t\0", "a$b"]
 
 
@@ -246,8 +274,7 @@ def test_what_is_there_already_is_named(http: httpx.Client) -> None:
         ("POST", "/views/rename", "views"),
         ("POST", "/databases/shop/functions", "functions"),
         ("GET", "/permissions", "permissions"),
-        ("POST", f"{TABLE}/rollback-schema", "schema"),
-        ("GET", f"{TABLE}/token", "tokens"),
+        ("GET", f"{TABLE}/token", "data files"),
         ("POST", f"{TABLE}/auth", "filters"),
         ("POST", f"{TABLE}/partitions", "partitions"),
         ("POST", f"{TABLE}/partitions/drop", "partitions"),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
 import pytest
 from pypaimon.schema.data_types import AtomicInteger, DataTypeParser, PyarrowFieldParser
 
-from paimon_magics.errors import InvalidTableError, UnsupportedStatementError
+from paimon_magics.errors import InvalidTableError
 from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.statements.types.type_text import from_sql
 from paimon_magics.tables.schema.types import (
@@ -98,9 +100,14 @@ def test_columns_of_arrow_data_leave_room_for_nested_ids() -> None:
     assert [(c.id, c.name) for c in columns_from_arrow(schema)] == [(0, "a"), (2, "b")]
 
 
-def test_a_type_that_is_not_offered_is_named_with_its_column() -> None:
-    field = DataTypeParser.parse_data_field(
-        {"id": 0, "name": "v", "type": {"type": "VECTOR", "element": "FLOAT", "length": 3}}
-    )
-    with pytest.raises(UnsupportedStatementError, match="`v`"):
-        column_from_field(field)
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"type": "MULTISET", "element": {"type": "ROW", "fields": []}},
+        {"type": "VECTOR NOT NULL", "element": "FLOAT", "length": 3},
+    ],
+)
+def test_a_type_of_other_engines_goes_to_pypaimon_and_back(document: dict[str, Any]) -> None:
+    field = DataTypeParser.parse_data_field({"id": 0, "name": "v", "type": document})
+    column = column_from_field(field)
+    assert field_from_column(column).type == field.type

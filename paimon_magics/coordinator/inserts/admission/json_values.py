@@ -34,7 +34,9 @@ from paimon_magics.statements.data_types import (
     AtomicType,
     DataType,
     MapType,
+    MultisetType,
     RowType,
+    VectorType,
     as_nullable,
 )
 
@@ -169,6 +171,8 @@ def _reader_of_values(data_type: DataType) -> Reader | None:
             readers = [(field.name, _reader(field.type)) for field in fields]
             known = [(name, reader) for name, reader in readers if reader is not None]
             return partial(_row, known) if len(known) == len(readers) else None
+        case MultisetType() | VectorType():
+            return None
 
 
 def _atomic(name: str, parameters: tuple[int, ...]) -> Reader | None:

@@ -1,0 +1,58 @@
+"""Words that Paimon's Java client takes for secrets, kept out of the messages that it gets.
+
+The client replaces a whole message by `******` if its letters and digits, without everything
+between them, contain one of some markers (`SensitiveConfigUtils.redactText`). "The table has a
+snapshot" contains `sas`. Messages hold no secrets here (`paimon_magics.redaction`), so they are
+said in other words.
+"""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["unmasked"]
+
+_WORDS = {
+    "token": "key",
+    "tokens": "keys",
+    "password": "pass phrase",
+    "secret": "pass phrase",
+    "secrets": "pass phrases",
+    "credentials": "access data",
+    "authorization": "permission",
+    "signature": "sign",
+}
+_MARKERS = (
+    "password",
+    "secret",
+    "token",
+    "credential",
+    "accesskey",
+    "accountkey",
+    "encryptionkey",
+    "authorization",
+    "privatekey",
+    "apikey",
+    "signature",
+    "sas",
+)
+_LITERAL_MARKERS = ("sig=", '"sig"', "'sig'")
+_KNOWN_WORD = re.compile(rf"(?<![\w.`'-])(?:{'|'.join(_WORDS)})(?![\w.`'-])", re.IGNORECASE)
+# `sas` of several words, such as "has a snapshot" and "sessions ask".
+_ACROSS = re.compile(r"(?<=s)([^a-z0-9]+)(?=a[^a-z0-9]*s)", re.IGNORECASE)
+_BETWEEN = "[^a-z0-9]*"
+_MARKED = re.compile(
+    "|".join(
+        [_BETWEEN.join(marker) for marker in _MARKERS] + [re.escape(m) for m in _LITERAL_MARKERS]
+    ),
+    re.IGNORECASE,
+)
+
+
+def unmasked(message: str) -> str:
+    """The message without markers: in other words, or with `…` for what is part of a name."""
+    message = _KNOWN_WORD.sub(lambda found: _WORDS[found[0].lower()], message)
+    message = _ACROSS.sub(lambda found: f"{found[1]}just ", message)
+    while _MARKED.search(message):
+        message = _MARKED.sub("…", message)
+    return message

@@ -1,0 +1,58 @@
+"""Every option of Paimon's means something for a read: honoured, refused, or without influence."""
+
+from __future__ import annotations
+
+import pytest
+
+from paimon_magics.errors import UnsupportedStatementError
+from paimon_magics.planning.options.table_options import CORE_OPTIONS
+from paimon_magics.planning.reads.read_points import (
+    AtSnapshot,
+    AtTag,
+    Latest,
+    point_of_read,
+)
+from paimon_magics.planning.reads.stored_options import (
+    HONOURED,
+    REFUSED,
+    WITHOUT_INFLUENCE,
+    check_readable,
+)
+from paimon_magics.planning.schemas.table_schema import TableSchema
+from paimon_magics.statements.statement import TableName
+
+NAME = TableName("t", database="shop")
+
+
+def schema(**options: str) -> TableSchema:
+    return TableSchema(columns=(), options=tuple(options.items()))
+
+
+def test_no_option_falls_through() -> None:
+    groups = [HONOURED, frozenset(REFUSED), WITHOUT_INFLUENCE]
+    assert frozenset().union(*groups) == frozenset(CORE_OPTIONS)
+    assert sum(map(len, groups)) == len(CORE_OPTIONS)
+
+
+@pytest.mark.parametrize("key", REFUSED)
+def test_a_table_with_a_refused_option_is_not_read(key: str) -> None:
+    value = "true" if CORE_OPTIONS[key].type == "boolean" else "other"
+    with pytest.raises(UnsupportedStatementError) as caught:
+        check_readable(NAME, schema(**{key: value}))
+    assert "shop.t" in caught.value.message
+    assert f"'{key}' = '{value}'" in caught.value.message
+    assert f"UNSET TBLPROPERTIES ('{key}')" in caught.value.hint
+
+
+@pytest.mark.parametrize("key", REFUSED)
+def test_a_refused_option_that_is_off_refuses_nothing(key: str) -> None:
+    for value in {"", "main", "false"}:
+        check_readable(NAME, schema(**{key: value}))
+
+
+def test_a_tables_own_read_point_holds_until_a_query_names_another() -> None:
+    pinned = schema(**{"scan.snapshot-id": "3", "scan.mode": "from-snapshot"})
+    assert point_of_read(pinned, {}) == AtSnapshot(3)
+    assert point_of_read(pinned, {"scan.tag-name": "v1"}) == AtTag("v1")
+    assert point_of_read(pinned, {"scan.mode": "latest-full"}) == Latest()
+    assert point_of_read(schema(), {}) == Latest()
