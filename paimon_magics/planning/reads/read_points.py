@@ -17,6 +17,7 @@ from paimon_magics.planning.options.values import boolean_value, choice_value, i
 from paimon_magics.planning.schemas.table_schema import TableSchema
 
 __all__ = [
+    "POINT_OPTIONS",
     "READ_OPTIONS",
     "AtSnapshot",
     "AtTag",
@@ -162,9 +163,10 @@ _HOW_KEYS = (
     "incremental-between-tag-to-snapshot",
     "scan.mode",
 )
+POINT_OPTIONS = (*_POINT_KEYS, *_HOW_KEYS)
+"""The options that choose a read point, of one read or stored with the table."""
 READ_OPTIONS = (
-    *_POINT_KEYS,
-    *_HOW_KEYS,
+    *POINT_OPTIONS,
     "branch",
     "batch-scan-mode",
     "deletion-vectors.merge-on-read",
@@ -218,7 +220,7 @@ def point_of_read(schema: TableSchema, options: Mapping[str, str]) -> ReadPoint:
     given = read_options(options)
     if any(key in given for key in (*_POINT_KEYS, "scan.mode")):
         return read_point(given)
-    stored = {key: schema.stored_option(key) for key in (*_POINT_KEYS, *_HOW_KEYS)}
+    stored = {key: schema.stored_option(key) for key in POINT_OPTIONS}
     return read_point({key: value for key, value in stored.items() if value is not None} | given)
 
 

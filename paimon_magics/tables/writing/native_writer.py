@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from paimon_magics.errors import SetupError, UnsupportedStatementError
 from paimon_magics.planning.options.values import memory_size_bytes
+from paimon_magics.planning.reads.read_points import POINT_OPTIONS
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.planning.schemas.written_options import SHREDDING_OPTIONS
 from paimon_magics.tables.pypaimon_internals import catalog_options, store_options, with_commit_user
@@ -163,6 +164,8 @@ def native_table(table: Table, options: Mapping[str, str] | None = None) -> Nati
     paimon = table.paimon
     effective = {str(k): str(v) for k, v in paimon.table_schema.options.items() if v is not None}
     effective |= dict(options or {})
+    for key in POINT_OPTIONS:  # the engine refuses to write what is read as it was
+        effective.pop(key, None)
     for key in SHREDDING_OPTIONS:
         effective.pop(key, None)
         effective.pop(f"parquet.{key}", None)  # its older name
