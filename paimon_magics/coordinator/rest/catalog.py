@@ -57,6 +57,7 @@ from paimon_magics.tables.catalog.rest_documents import (
     text_of,
     texts_of,
 )
+from paimon_magics.tables.manifests.external_files import external_files
 from paimon_magics.tables.stores.paths import local_path
 
 __all__ = ["rest_catalog_routes"]
@@ -111,7 +112,7 @@ def _check_warehouse(context: Context, named: str | None, asked: str | None) -> 
 
 def _list_databases(context: Context, call: Call) -> Any:
     matches = like_filter(call.request, "databaseNamePattern")
-    names = filter(matches, context.catalog.list_databases())
+    names = filter(matches, context.catalog.stored_databases())
     found, token = page(call.request, names, str)
     return {"databases": found, "nextPageToken": token}
 
@@ -124,7 +125,7 @@ def _create_database(context: Context, call: Call) -> Any:
 
 
 def _get_database(context: Context, call: Call) -> Any:
-    name = _database(context, call)
+    name = _stored_database(context, call)
     options = context.databases.properties(name)
     location = options.pop("location", "")
     location = local_path(location) or location
@@ -150,7 +151,7 @@ def _alter_database(context: Context, call: Call) -> Any:
 
 def _drop_database(context: Context, call: Call) -> Any:
     # The protocol has no CASCADE: clients that don't want it look for tables themselves.
-    name = _database(context, call)
+    name = _stored_database(context, call)
     for table in context.catalog.list_tables(name):
         _drop(context, TableName(table, name))
     context.databases.drop(name)
@@ -159,6 +160,14 @@ def _drop_database(context: Context, call: Call) -> Any:
 def _database(context: Context, call: Call) -> str:
     name = safe_name(call.names["database"], "database")
     require_database(context, name)
+    return name
+
+
+def _stored_database(context: Context, call: Call) -> str:
+    """The same without `default` before it is made. Its tables can be made all the same."""
+    name = _database(context, call)
+    if not context.catalog.is_stored(name):
+        raise not_found("DATABASE", name)
     return name
 
 
@@ -197,7 +206,7 @@ def _list_all_tables(context: Context, call: Call) -> Any:
     table_matches = like_filter(call.request, "tableNamePattern")
     names = [
         (database, table)
-        for database in filter(database_matches, context.catalog.list_databases())
+        for database in filter(database_matches, context.catalog.stored_databases())
         for table in filter(table_matches, context.catalog.list_tables(database))
     ]
     found, token = page(call.request, names, "/".join)
@@ -275,7 +284,7 @@ def _drop_table(context: Context, call: Call) -> Any:
 def _drop(context: Context, name: TableName) -> None:
     table = table_of(context, name)
     with context.change_in_order(table, takes_away=True), context.turn(table.location):
-        context.catalog.drop_table(name)
+        context.catalog.drop_table(name, outside=external_files)
         context.recent.forget(table)
         if context.watch is not None:
             context.watch.table_dropped(table.location)

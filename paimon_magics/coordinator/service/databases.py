@@ -13,6 +13,7 @@ from typing import Protocol
 from paimon_magics.errors import InvalidTableError, UnsupportedStatementError
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.catalog.database_marks import database_mark, mark_database
+from paimon_magics.tables.catalog.databases import DEFAULT_DATABASE
 from paimon_magics.tables.stores.paths import local_path
 
 __all__ = ["Altered", "Databases", "PropertyStore"]
@@ -53,16 +54,22 @@ class Databases:
         Raises InvalidTableError for a name that is not allowed or for another location, and
         UnsupportedStatementError where properties can't be kept.
         """
-        if self._catalog.database_exists(name):
+        if self._catalog.is_stored(name):
             return False
         properties = self._without_location(name, properties)
         if properties and self._keeps_here:
             self._need_store(name, properties)
-            self._catalog.create_database(name)
+            self._make(name, {})
             self._keep(name, properties)
         else:
-            self._catalog.create_database(name, properties=properties)
+            self._make(name, properties)
         return True
+
+    def _make(self, name: str, properties: Mapping[str, str]) -> None:
+        if name == DEFAULT_DATABASE and not properties:
+            self._catalog.make_database_folder(name)
+        else:
+            self._catalog.create_database(name, properties=properties)
 
     def properties(self, name: str) -> dict[str, str]:
         """A database's properties, with its location if it has one. Raises UnknownNameError."""

@@ -21,6 +21,7 @@ from paimon_magics.statements.statement import (
     TableName,
     UseDatabase,
 )
+from paimon_magics.tables.manifests.external_files import external_files
 
 __all__ = ["create_database_handler", "drop_database_handler", "use_handler"]
 
@@ -100,7 +101,10 @@ def _create_database(connection: Connection, statement: CreateDatabase) -> Outco
 def _drop_database(connection: Connection, statement: DropDatabase) -> Outcome:
     existed = connection.catalog.database_exists(statement.name)
     connection.catalog.drop_database(
-        statement.name, if_exists=statement.if_exists, cascade=statement.cascade
+        statement.name,
+        if_exists=statement.if_exists,
+        cascade=statement.cascade,
+        outside=external_files,
     )
     if connection.database == statement.name:
         connection.database = connection.settings.database

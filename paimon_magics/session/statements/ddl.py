@@ -49,6 +49,7 @@ from paimon_magics.statements.statement import (
 )
 from paimon_magics.statements.table_changes import AlterTable, DropPartitions, RenameTable
 from paimon_magics.tables.commits.replaced_partitions import sizes_of_replaced
+from paimon_magics.tables.manifests.external_files import external_files
 from paimon_magics.tables.manifests.partitions import (
     list_partitions,
 )
@@ -201,7 +202,9 @@ def _fill(
 def _drop_table(connection: Connection, statement: DropTable) -> Outcome:
     name = connection.full_name(statement.name)
     try:
-        dropped = connection.catalog.drop_table(name, if_exists=statement.if_exists)
+        dropped = connection.catalog.drop_table(
+            name, if_exists=statement.if_exists, outside=external_files
+        )
     except PaimonMagicsError as error:
         raise located(error, statement.text, position_of(statement, name)) from None
     message = f"Table `{name}` dropped." if dropped else f"There is no table `{name}`."

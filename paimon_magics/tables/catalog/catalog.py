@@ -8,7 +8,7 @@ Nothing is cached: `load` reads the table's newest schema each time.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -49,7 +49,7 @@ from paimon_magics.tables.schema.types import field_from_column
 from paimon_magics.tables.snapshots.latest import latest_snapshot
 from paimon_magics.tables.table import Table
 
-__all__ = ["REST_ADDS", "Catalog"]
+__all__ = ["REST_ADDS", "Catalog", "Outside"]
 
 REST_ADDS = ("path", "owner", "createdAt", "createdBy", "updatedAt", "updatedBy")
 """Keys that Paimon's REST clients add to a table's options: facts of the server, not stored."""
@@ -57,13 +57,26 @@ REST_ADDS = ("path", "owner", "createdAt", "createdBy", "updatedAt", "updatedBy"
 _ALTER_ATTEMPTS = 10
 
 
+Outside = Callable[[Table], Sequence[str]]
+"""Gives the paths of the files that a table has outside its folder."""
+
+
+def _nothing(table: Table) -> Sequence[str]:
+    return ()
+
+
 class Catalog(Databases):
     """The databases and tables of one warehouse. Open it with `Catalog.open`."""
 
     def drop_database(
-        self, database: str, *, if_exists: bool = False, cascade: bool = False
+        self,
+        database: str,
+        *,
+        if_exists: bool = False,
+        cascade: bool = False,
+        outside: Outside = _nothing,
     ) -> None:
-        """Drop a database, and with `cascade` also its tables.
+        """Drop a database, and with `cascade` also its tables. `outside` as in `drop_table`.
 
         Raises UnknownNameError if there is none, unless `if_exists`; StatementError if it has
         tables, unless `cascade`.
@@ -81,7 +94,7 @@ class Catalog(Databases):
                 hint="Drop its tables first, or use DROP DATABASE … CASCADE.",
             )
         for table in tables if self.metastore != "rest" else ():
-            self.drop_table(TableName(table, database), if_exists=True)
+            self.drop_table(TableName(table, database), if_exists=True, outside=outside)
         if self.is_stored(database):
             self.call(lambda: self.paimon.drop_database(database, True, cascade))
 
@@ -198,9 +211,15 @@ class Catalog(Databases):
                 return
         raise self._changed_meanwhile(name)
 
-    def drop_table(self, name: TableName, *, if_exists: bool = False) -> bool:
+    def drop_table(
+        self, name: TableName, *, if_exists: bool = False, outside: Outside = _nothing
+    ) -> bool:
         """Drop a table with all its branches and files. Return False if there was none and
-        `if_exists` is given; raise UnknownNameError without it."""
+        `if_exists` is given; raise UnknownNameError without it.
+
+        `outside` gives the files that it has outside its folder, which go last: if the process dies
+        before, they stay, and no table has them.
+        """
         if name.branch is not None:
             raise UnsupportedStatementError(
                 f"`{shown(name)}` is a branch: it can't be dropped as a table.",
@@ -208,8 +227,11 @@ class Catalog(Databases):
             )
         if if_exists and not (name.system_table or self.table_exists(name)):
             return False
-        self.load(name)
+        table = self.load(name)
+        elsewhere = outside(table) if self.metastore != "rest" else ()
         self.call(lambda: self._drop(name))
+        for path in elsewhere:
+            self.stores.of(path).delete([path])
         return True
 
     def _drop(self, name: TableName) -> None:

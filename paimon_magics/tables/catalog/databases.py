@@ -89,10 +89,13 @@ class Databases:
 
     def list_databases(self) -> list[str]:
         """The names of all databases, sorted, always with `default`."""
-        names: set[str] = {DEFAULT_DATABASE}
+        return sorted({DEFAULT_DATABASE, *self.stored_databases()})
+
+    def stored_databases(self) -> list[str]:
+        """The names of the databases that the catalog has stored, sorted."""
         with suppress(FileNotFoundError):  # the warehouse folder is not there yet
-            names.update(self.call(self.paimon.list_databases))
-        return sorted(names)
+            return sorted(self.call(self.paimon.list_databases))
+        return []
 
     def database_exists(self, database: str) -> bool:
         """Whether the database can be used; always True for `default`."""

@@ -45,6 +45,10 @@ __all__ = [
 ]
 
 
+# The owner is an option of the stored schema, as in Paimon's own catalog in a file system.
+_KEPT = ("path", "owner")
+
+
 class MalformedDocumentError(Exception):
     """A JSON document that does not follow the protocol; the message says what is wrong, and
     where."""
@@ -141,7 +145,7 @@ def schema_from_document(document: Any) -> TableSchema:
             texts_of(schema.get("partitionKeys"), "schema.partitionKeys", optional=True)
         ),
         primary_keys=tuple(primary_keys),
-        options=tuple((k, v) for k, v in options.items() if k == "path" or k not in REST_ADDS),
+        options=tuple((k, v) for k, v in options.items() if k in _KEPT or k not in REST_ADDS),
         comment=optional_text(schema, "comment", "schema"),
     )
 
@@ -299,7 +303,7 @@ def table_document(table: StoredTable) -> dict[str, Any]:
             "options": {k: v for k, v in options.items() if k not in REST_ADDS},
             "comment": schema.get("comment"),
         },
-        "owner": "",
+        "owner": options.get("owner", ""),
         "createdAt": table.created_at_ms,
         "createdBy": "",
         "updatedAt": table.updated_at_ms,

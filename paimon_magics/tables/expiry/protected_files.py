@@ -7,22 +7,19 @@ They are read only if a file that they might have is to be removed.
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from pypaimon.common.json_util import JSON
 from pypaimon.manifest.index_manifest_file import IndexManifestFile
 from pypaimon.manifest.manifest_file_manager import ManifestFileManager
 from pypaimon.manifest.manifest_list_manager import ManifestListManager
-from pypaimon.snapshot.snapshot import Snapshot
-from pypaimon.tag.tag_manager import TagManager
 
 from paimon_magics.tables.manifests.file_kinds import ADD
 from paimon_magics.tables.snapshots.latest import usable_snapshots
+from paimon_magics.tables.snapshots.tagged import tagged_snapshots
 from paimon_magics.tables.table import Table
 
-__all__ = ["DataFile", "ProtectedFiles", "data_file", "snapshot_of_tag"]
+__all__ = ["DataFile", "ProtectedFiles", "data_file"]
 
 DataFile = tuple[tuple[Any, ...], int, str]
 """A data file by its partition's values, its bucket and its name."""
@@ -48,11 +45,11 @@ class ProtectedFiles:
         self._lists = ManifestListManager(table.paimon)
         self._manifests = ManifestFileManager(table.paimon)
         own = table.name.branch or _MAIN
-        self.tags = _tags(table, own)
+        self.tags = tagged_snapshots(table, own)
         every = [_MAIN, *(str(name) for name in table.paimon.branch_manager().branches())]
         branches = [name for name in every if name != own]
         self._branches = [usable_snapshots(table.paimon, table.store, name) for name in branches]
-        self._branch_tags = [tag for name in branches for tag in _tags(table, name)]
+        self._branch_tags = [tag for name in branches for tag in tagged_snapshots(table, name)]
         self.beside = [*(one for chain in self._branches for one in chain), *self._branch_tags]
         self._of_tags: dict[int, frozenset[DataFile]] = {}
         self._of_branches: frozenset[DataFile] | None = None
@@ -137,21 +134,3 @@ class ProtectedFiles:
         if snapshot.statistics is not None:
             names.add(snapshot.statistics)
         return names
-
-
-def snapshot_of_tag(content: bytes) -> Any:
-    """The snapshot in a tag's file, without the tag's own keys."""
-    document = json.loads(content)
-    trimmed = {key: value for key, value in document.items() if not key.startswith("tag")}
-    return JSON.from_json(json.dumps(trimmed), Snapshot)
-
-
-def _tags(table: Table, branch: str) -> list[Any]:
-    """The tagged snapshots of a branch, oldest first."""
-    folder = TagManager(table.paimon.file_io, table.paimon.table_path, branch).tag_directory()
-    found = []
-    for name in table.store.names(folder, "tag-"):
-        content = table.store.read(f"{folder}/{name}")
-        if content is not None:  # else it was deleted meanwhile
-            found.append(snapshot_of_tag(content))
-    return sorted(found, key=lambda tag: int(tag.id))

@@ -17,12 +17,13 @@ from typing import Any
 from paimon_magics.planning.commits.expiry import NO_FLOOR, ExpiryRules
 from paimon_magics.tables.expiry.expire_snapshots import can_expire
 from paimon_magics.tables.expiry.expired_files import ExpiredFiles
-from paimon_magics.tables.expiry.protected_files import ProtectedFiles, snapshot_of_tag
+from paimon_magics.tables.expiry.protected_files import ProtectedFiles
 from paimon_magics.tables.snapshots.latest import (
     earliest_snapshot_id,
     latest_snapshot,
     usable_snapshots,
 )
+from paimon_magics.tables.snapshots.tagged import snapshot_of_tag
 from paimon_magics.tables.table import Table
 
 __all__ = ["remove_tag"]

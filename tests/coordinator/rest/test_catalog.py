@@ -81,7 +81,7 @@ def snapshot_files(warehouse: Path, table: str = "shop.db/t") -> list[str]:
 def test_databases_are_created_listed_and_dropped(catalog: Any, warehouse: Path) -> None:
     catalog.create_database("shop", False)
     catalog.create_database("a space", False)
-    assert catalog.list_databases() == ["a space", "default", "shop"]
+    assert catalog.list_databases() == ["a space", "shop"]
     assert catalog.list_databases_paged(database_name_pattern="sh%").elements == ["shop"]
     assert catalog.get_database("shop").options["location"] == str(warehouse / "shop.db")
     with pytest.raises(missing.DatabaseAlreadyExistException):
@@ -91,7 +91,15 @@ def test_databases_are_created_listed_and_dropped(catalog: Any, warehouse: Path)
     make_table(catalog)
     catalog.drop_database("shop", cascade=True)
     catalog.drop_database("a space")
+    assert catalog.list_databases() == []
+    with pytest.raises(missing.DatabaseNotExistException):
+        catalog.get_database("default")
+    catalog.create_database("default", False)
+    with pytest.raises(missing.DatabaseAlreadyExistException):
+        catalog.create_database("default", False)
     assert catalog.list_databases() == ["default"]
+    catalog.drop_database("default", False, False)
+    assert catalog.list_databases() == []
 
 
 def test_pages_come_in_order_and_none_is_left_out(catalog: Any) -> None:

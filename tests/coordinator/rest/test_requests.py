@@ -170,6 +170,13 @@ def test_options_that_only_engines_know_are_kept_and_the_log_names_mistyped_ones
     assert "'write-onyl'" in told[1] and "`write-only`" in told[1]
 
 
+def test_a_table_keeps_its_owner(http: httpx.Client) -> None:
+    create(http, "owned", options={"owner": "ada", "createdBy": "nobody"}).raise_for_status()
+    found = http.get("/databases/shop/tables/owned").json()
+    assert (found["owner"], found["schema"]["options"]) == ("ada", {})
+    assert http.get(TABLE).json()["owner"] == ""
+
+
 def test_types_that_only_engines_have_are_kept(http: httpx.Client) -> None:
     fields = [
         FIELDS[0],

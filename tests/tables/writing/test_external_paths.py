@@ -16,6 +16,7 @@ from pypaimon import Schema
 from paimon_magics.errors import TableDamagedError
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
+from paimon_magics.tables.manifests.external_files import external_files
 from paimon_magics.tables.reading.data_read import DataRead, ReadRequest, plan_data_read
 from paimon_magics.tables.system_tables.registry import metadata_table
 from tests.backends.s3 import Bucket, S3Server
@@ -78,6 +79,36 @@ def test_files_elsewhere_are_read(tmp_path: Path, keys: list[str]) -> None:
         shutil.rmtree(folder, ignore_errors=True)
     with pytest.raises(TableDamagedError, match=r"/(one|two)/bucket-0/"):
         list(read.rows())
+
+
+@pytest.mark.parametrize("statement", ["table", "database"])
+def test_files_elsewhere_go_with_their_table_and_others_stay(
+    tmp_path: Path, statement: str
+) -> None:
+    catalog = Catalog.open({"warehouse": str(tmp_path / "warehouse")})
+    place = tmp_path / "shared"
+    options = {
+        "data-file.external-paths": f"file://{place}",
+        "data-file.external-paths.strategy": "round-robin",
+    }
+    catalog.paimon.create_database("default", True)
+    for name in ("default.t", "default.other"):
+        catalog.paimon.create_table(
+            name, Schema.from_pyarrow_schema(FIELDS, options=options), False
+        )
+    write(catalog, {"k": [1], "v": ["one"]})
+    catalog.paimon.get_table("default.t").create_tag("kept")
+    write(catalog, {"k": [2], "v": ["two"]})
+    table = catalog.load(TableName("t", "default"))
+    mine = set(place.rglob("*.parquet"))
+    assert set(external_files(table)) == {str(path) for path in mine}
+    other = place / "bucket-0" / "data-of-another-table.parquet"
+    other.write_bytes(b"")
+    if statement == "table":
+        catalog.drop_table(TableName("t", "default"), outside=external_files)
+    else:
+        catalog.drop_database("default", cascade=True, outside=external_files)
+    assert set(place.rglob("*.parquet")) == {other}
 
 
 def test_files_here_and_elsewhere_are_read_together(tmp_path: Path) -> None:

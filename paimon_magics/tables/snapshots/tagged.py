@@ -1,0 +1,32 @@
+"""The snapshots that the tags of a branch keep."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pypaimon.common.json_util import JSON
+from pypaimon.snapshot.snapshot import Snapshot
+from pypaimon.tag.tag_manager import TagManager
+
+from paimon_magics.tables.table import Table
+
+__all__ = ["snapshot_of_tag", "tagged_snapshots"]
+
+
+def snapshot_of_tag(content: bytes) -> Any:
+    """The snapshot in a tag's file, without the tag's own keys."""
+    document = json.loads(content)
+    trimmed = {key: value for key, value in document.items() if not key.startswith("tag")}
+    return JSON.from_json(json.dumps(trimmed), Snapshot)
+
+
+def tagged_snapshots(table: Table, branch: str) -> list[Any]:
+    """The tagged snapshots of a branch, oldest first."""
+    folder = TagManager(table.paimon.file_io, table.paimon.table_path, branch).tag_directory()
+    found = []
+    for name in table.store.names(folder, "tag-"):
+        content = table.store.read(f"{folder}/{name}")
+        if content is not None:  # else it was deleted meanwhile
+            found.append(snapshot_of_tag(content))
+    return sorted(found, key=lambda tag: int(tag.id))
