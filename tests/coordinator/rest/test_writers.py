@@ -247,7 +247,7 @@ def test_javas_client_works_through_the_whole_catalog(
         catalog.getView(identifier("shop", "v"))
     catalog.dropTable(identifier("shop", "u"), False)
     catalog.dropDatabase("shop", False, False)
-    assert list(catalog.listDatabases()) == ["default"]
+    assert list(catalog.listDatabases()) == []
     catalog.close()
 
 
