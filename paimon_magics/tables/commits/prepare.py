@@ -8,16 +8,13 @@ for its snapshot id, the next one reuses what was read and written, as far as it
 
 from __future__ import annotations
 
-import io
 import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import fastavro
 from pypaimon.build_info import full_version
-from pypaimon.manifest.index_manifest_file import INDEX_MANIFEST_ENTRY_SCHEMA, IndexManifestFile
 from pypaimon.manifest.manifest_list_manager import ManifestListManager
 from pypaimon.manifest.schema.manifest_entry import ManifestEntry
 from pypaimon.manifest.schema.manifest_file_meta import ManifestFileMeta
@@ -28,8 +25,9 @@ from paimon_magics.planning.commits.requests import Transaction
 from paimon_magics.tables.commits.changes import Changes
 from paimon_magics.tables.commits.row_tracking import stamp_sequence, track_rows
 from paimon_magics.tables.manifests.file_kinds import ADD
+from paimon_magics.tables.manifests.index_manifests import NamedIndexManifests
 from paimon_magics.tables.manifests.merging import MergeRules, merge_manifests
-from paimon_magics.tables.manifests.names import MetadataNames, manifest_folder
+from paimon_magics.tables.manifests.names import MetadataNames
 from paimon_magics.tables.manifests.writing import ManifestWriter
 from paimon_magics.tables.table import Table
 
@@ -182,7 +180,7 @@ class SnapshotPreparation:
         before: str | None = None if latest is None else latest.index_manifest
         if not changes.index_entries:
             return before
-        index = _IndexManifest(self._paimon, self._names)
+        index = NamedIndexManifests(self._paimon, self._names)
         name: str | None = index.combine_changes(before, changes.index_adds, changes.index_deletes)
         return name
 
@@ -197,24 +195,6 @@ class SnapshotPreparation:
         except (OSError, ValueError, KeyError):
             return None
         return str(latest.statistics) if is_current else None
-
-
-class _IndexManifest(IndexManifestFile):  # type: ignore[misc]
-    """pypaimon's index manifests, with file names of the run."""
-
-    def __init__(self, paimon: Any, names: MetadataNames) -> None:
-        super().__init__(paimon)
-        self._names = names
-
-    def write(self, entries: Sequence[Any]) -> str:
-        content = io.BytesIO()
-        records = [self._to_avro_record(entry) for entry in entries]
-        fastavro.writer(content, INDEX_MANIFEST_ENTRY_SCHEMA, records, codec=self._codec)
-        name = self._names.index_manifest()
-        path = f"{manifest_folder(self.table)}/{name}"
-        with self.file_io.new_output_stream(path) as stream:
-            stream.write(content.getvalue())
-        return name
 
 
 def _rows(entry: ManifestEntry) -> int:

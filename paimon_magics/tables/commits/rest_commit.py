@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from pypaimon.common.json_util import JSON
+from pypaimon.manifest.index_manifest_file import IndexManifestFile
 from pypaimon.snapshot.snapshot import BATCH_COMMIT_IDENTIFIER, Snapshot
 from pypaimon.snapshot.snapshot_commit import PartitionStatistics
 
@@ -32,9 +33,11 @@ from paimon_magics.tables.catalog.rest_documents import (
     text_of,
 )
 from paimon_magics.tables.commits.fencing import EPOCH, Fence, epoch_of
+from paimon_magics.tables.commits.index_union import IndexUnion, write_union
 from paimon_magics.tables.commits.prepared_files import ChangedFile, PreparedFiles
 from paimon_magics.tables.commits.recent_commits import RecentCommits
 from paimon_magics.tables.manifests.hash_indexes import HashIndexes
+from paimon_magics.tables.manifests.names import manifest_folder
 from paimon_magics.tables.snapshots.chain import latest_document, published_path, snapshot_by_id
 from paimon_magics.tables.snapshots.latest import write_hint
 from paimon_magics.tables.stores.store import Publish
@@ -153,8 +156,8 @@ def publish_prepared(
     """Publish a snapshot that `check_snapshot` accepted; return False if it must be prepared anew.
 
     True also if an earlier call published it. Raises MalformedDocumentError for missing files,
-    StaleIndexError for an index that lacks keys of the table, DeposedError if the fence forbids it.
-    The table of a REST catalog is committed through that catalog.
+    StaleIndexError for keys that the table has in other buckets, DeposedError if the fence forbids
+    it. The table of a REST catalog is committed through that catalog.
     """
     if publishes_itself(table):
         return _commit_upstream(table, commit)
@@ -175,9 +178,53 @@ def publish_prepared(
     changes = files.changes(snapshot["deltaManifestList"])
     if _was_committed(table, snapshot, changes, files, checks):
         return True
-    if checks.indexes is not None and snapshot["commitKind"] != "OVERWRITE":
-        before = None if latest is None else latest.get("indexManifest")
-        checks.indexes.check(table, before, snapshot.get("indexManifest"))
+    union = _united_index(table, snapshot, latest, checks.indexes)
+    if union is not None:
+        snapshot = {**snapshot, "indexManifest": union.manifest}
+    try:
+        published = _checked(table, snapshot, latest, files, publish, checks.ledger, fence)
+    except (PaimonMagicsError, MalformedDocumentError):  # certainly not published
+        if union is not None:
+            union.discard(table)
+        raise
+    if union is not None:
+        (union.settle if published else union.discard)(table)
+    return published
+
+
+def _united_index(
+    table: StoredTable,
+    snapshot: Document,
+    latest: Document | None,
+    indexes: HashIndexes | None,
+) -> IndexUnion | None:
+    """The index of a commit with the keys that the table's index got since the commit was prepared;
+    None if there are none."""
+    if indexes is None or snapshot["commitKind"] == "OVERWRITE":
+        return None
+    before = None if latest is None else latest.get("indexManifest")
+    after = snapshot.get("indexManifest")
+    if before == after:
+        return None
+    manifests = IndexManifestFile(table.paimon)
+    old, new = (manifests.read(name) if name is not None else [] for name in (before, after))
+    path = f"{manifest_folder(table.paimon)}/{after}"
+    if after is not None and not new and not table.paimon.file_io.exists(path):
+        raise MalformedDocumentError(f"The snapshot names a file that does not exist: {path}")
+    united = indexes.lacking(table, old, new)
+    return write_union(table, after, new, united) if united else None
+
+
+def _checked(
+    table: StoredTable,
+    snapshot: Document,
+    latest: Document | None,
+    files: PreparedFiles,
+    publish: Publish,
+    ledger: Ledger,
+    fence: Fence | None,
+) -> bool:
+    """Publish a snapshot whose files exist; False if another one was faster."""
     try:
         sync_files(files.new_paths(snapshot, latest))
     except FileNotFoundError as error:
@@ -188,8 +235,8 @@ def publish_prepared(
     if fence is not None:
         content["properties"] = {**content.get("properties", {}), EPOCH: str(fence.epoch)}
         fence.check()
-    _begin(checks.ledger, snapshot, latest, files)
-    return _publish(table, content, publish, checks.ledger)
+    _begin(ledger, snapshot, latest, files)
+    return _publish(table, content, publish, ledger)
 
 
 def _is_prepared_on(commit: PreparedCommit, latest: Document | None) -> bool:

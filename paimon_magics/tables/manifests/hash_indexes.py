@@ -1,10 +1,11 @@
 """The check of hash indexes at a commit. They tell which keys are in which dynamic bucket.
 
 A writer reads the indexes when it begins, assigns new keys to buckets by them, and replaces a
-bucket's whole index when it commits. Of two writers that began at the same time, the second would
-overwrite the additions of the first, and may put the same new key into another bucket. Then the
-table would have the key twice. Paimon leaves it to its users to run one writer at a time. Here a
-commit that was prepared on an outdated index is refused.
+bucket's whole index when it commits. A streaming writer never reads them again. Of two writers that
+began at the same time, the second would overwrite the additions of the first, and may put the same
+new key into another bucket. Then the table would have the key twice. Paimon leaves it to its users
+to run one writer at a time. Here both indexes are united where they do not contradict each other;
+a commit that puts a key into another bucket than the table has it in is refused.
 
 An index file is a list of the keys' hashes, 32 bits big-endian. A hash belongs to one bucket.
 """
@@ -12,6 +13,7 @@ An index file is a list of the keys' hashes, 32 bits big-endian. A hash belongs 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,18 +24,30 @@ from pypaimon.table.bucket_mode import BucketMode
 from paimon_magics.columnar.hash_index import decode_hashes
 from paimon_magics.errors import CommitConflictError
 from paimon_magics.tables.manifests.read_cache import ReadCache
-from paimon_magics.tables.table import StoredTable
+from paimon_magics.tables.table import StoredTable, Table
 
-__all__ = ["HashIndexes", "StaleIndexError"]
+__all__ = ["HashIndexes", "IndexedTable", "StaleIndexError", "United"]
 
 _CACHED_BYTES = 64 * 1024 * 1024
 
+IndexedTable = Table | StoredTable
 Bucket = tuple[tuple[Any, ...], int]
 """Partition values and bucket."""
 
 
 class StaleIndexError(CommitConflictError):
-    """The commit's hash index lacks keys of the table's index, or has keys of another bucket."""
+    """The commit puts keys into other buckets than the table's index has them in."""
+
+
+@dataclass(frozen=True, slots=True)
+class United:
+    """What a snapshot's index must have for one bucket: `entry` as it is, or a new index file with
+    `hashes`, sorted, where that is None. `instead_of` is the commit's own entry, if it has one."""
+
+    bucket: Bucket
+    entry: Any
+    hashes: npt.NDArray[np.int32]
+    instead_of: Any
 
 
 class HashIndexes:
@@ -42,39 +56,48 @@ class HashIndexes:
     def __init__(self, cached_bytes: int = _CACHED_BYTES) -> None:
         self._cache = ReadCache[npt.NDArray[np.int32]](cached_bytes)
 
-    def check(self, table: StoredTable, before: str | None, after: str | None) -> None:
-        """Raise StaleIndexError unless a commit may replace the index manifest `before` by `after`.
+    def lacking(
+        self, table: IndexedTable, before: Sequence[Any], after: Sequence[Any]
+    ) -> list[United]:
+        """What a commit's index must get from the table's, so that no key is lost.
 
-        Both are names. Each bucket whose index the commit replaces must keep its keys. It must not
-        get a key that another bucket of its partition has.
+        `before` are the entries of the table's index manifest, `after` those of the commit's. A
+        bucket of the commit that was written on an older index gets the keys that came since.
+        Raises StaleIndexError for a key that the commit puts into another bucket than the table.
         """
-        if before == after or table.paimon.bucket_mode() != BucketMode.HASH_DYNAMIC:
-            return
-        old, new = _hash_files(table, before), _hash_files(table, after)
-        for bucket, entry in old.items():
-            if bucket not in new:
-                raise _stale(table, bucket, entry.index_file.row_count)
+        if table.paimon.bucket_mode() != BucketMode.HASH_DYNAMIC:
+            return []
+        old, new = _by_bucket(before), _by_bucket(after)
+        found = []
         for bucket, entry in new.items():
             known = old.get(bucket)
             if known is None or known.index_file.file_name != entry.index_file.file_name:
-                self._check_bucket(table, bucket, known, new)
+                union = self._united(table, bucket, known, entry, old, new)
+                if union is not None:
+                    found.append(United(bucket, None, union, entry))
+        for bucket, entry in old.items():
+            if bucket not in new:
+                found.append(United(bucket, entry, self._hashes(table, entry), None))
+        return found
 
-    def _check_bucket(
-        self, table: StoredTable, bucket: Bucket, known: Any, new: Mapping[Bucket, Any]
-    ) -> None:
-        hashes = self._hashes(table, new[bucket])
-        if known is None:
-            added = hashes
-        else:
-            before = self._hashes(table, known)
-            lost = int(np.count_nonzero(~_in(before, hashes)))
-            if lost:
-                raise _stale(table, bucket, lost)
-            added = hashes[~_in(hashes, before)]
-        for other, entry in new.items():
-            if other[0] != bucket[0] or other[1] == bucket[1] or not len(added):
+    def _united(
+        self,
+        table: IndexedTable,
+        bucket: Bucket,
+        known: Any,
+        entry: Any,
+        old: Mapping[Bucket, Any],
+        new: Mapping[Bucket, Any],
+    ) -> npt.NDArray[np.int32] | None:
+        """The hashes that a bucket must have; None if the commit's entry has them all."""
+        hashes = self._hashes(table, entry)
+        before = hashes[:0] if known is None else self._hashes(table, known)
+        added = hashes[~_in(hashes, before)]
+        others = [*old.items(), *new.items()]
+        for other, one in others if len(added) else ():
+            if other[0] != bucket[0] or other[1] == bucket[1]:
                 continue
-            twice = int(np.count_nonzero(_in(added, self._hashes(table, entry))))
+            twice = int(np.count_nonzero(_in(added, self._hashes(table, one))))
             if twice:
                 raise StaleIndexError(
                     f"This commit puts {twice:,} keys into bucket {bucket[1]}{_of(table, bucket)} "
@@ -82,8 +105,10 @@ class HashIndexes:
                     "They would be in the table twice.",
                     hint=_HINT,
                 )
+        lost = before[~_in(before, hashes)]
+        return np.union1d(hashes, lost) if len(lost) else None
 
-    def _hashes(self, table: StoredTable, entry: Any) -> Any:
+    def _hashes(self, table: IndexedTable, entry: Any) -> Any:
         """The sorted hashes in an index file."""
         path = table.paimon.path_factory().bucket_index_path(
             tuple(entry.partition.values), entry.bucket, entry.index_file, table.paimon.file_io
@@ -102,27 +127,16 @@ _HINT = (
 )
 
 
-def _stale(table: StoredTable, bucket: Bucket, lost: int) -> StaleIndexError:
-    return StaleIndexError(
-        f"The hash index of bucket {bucket[1]}{_of(table, bucket)} that this commit brings lacks "
-        f"{lost:,} keys: another writer has added them since it began. They would be in the table "
-        "twice when they are written again.",
-        hint=_HINT,
-    )
-
-
-def _of(table: StoredTable, bucket: Bucket) -> str:
+def _of(table: IndexedTable, bucket: Bucket) -> str:
     keys: Sequence[str] = table.paimon.partition_keys
     where = ", ".join(f"{key} = {value}" for key, value in zip(keys, bucket[0], strict=True))
     return (f" of the partition {where}" if where else "") + f" of `{table.name}`"
 
 
-def _hash_files(table: StoredTable, name: str | None) -> dict[Bucket, Any]:
-    if name is None:
-        return {}
+def _by_bucket(entries: Sequence[Any]) -> dict[Bucket, Any]:
     return {
         (tuple(entry.partition.values), entry.bucket): entry
-        for entry in IndexManifestFile(table.paimon).read(name)
+        for entry in entries
         if entry.index_file.index_type == IndexManifestFile.HASH_INDEX
     }
 

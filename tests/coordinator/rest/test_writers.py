@@ -254,17 +254,33 @@ def test_javas_client_works_through_the_whole_catalog(
 @pytest.mark.spark
 @pytest.mark.java
 @pytest.mark.parametrize("keys", ["others", "the same"])
-def test_of_two_java_writers_of_dynamic_buckets_one_is_refused(
+def test_hash_indexes_of_two_java_writers_are_united(
     java_paimon: JavaPaimon, options: dict[str, str], warehouse: Path, keys: str
 ) -> None:
-    catalog = CatalogFactory.create(options)
-    keyed = Schema.from_pyarrow_schema(
-        ARROW, primary_keys=["k"], options={"bucket": "-1", "commit.max-retries": "2"}
-    )
-    catalog.create_table("default.t", keyed, False)
+    create_keyed(options)
     first = java_paimon.prepare(options, "default.t", [(1, "a", "x"), (2, "a", "x")])
     rows = [(3, "b", "x"), (4, "b", "x")] if keys == "others" else [(1, "b", "x"), (9, "b", "x")]
     second = java_paimon.prepare(options, "default.t", rows)
+    java_paimon.commit(options, first)
+    java_paimon.commit(options, second)
+    keys_of_both = sorted({1, 2} | {row[0] for row in rows})
+    # Which row of a key wins is told by sequence numbers, which two writers may give alike.
+    found = sorted(java_paimon.rows(options, "default.t"))
+    assert [row[0] for row in found] == keys_of_both
+    assert len(list((warehouse / "default.db/t/index").iterdir())) == 2, "one of each snapshot"
+    java_paimon.write(options, "default.t", [(k, "c", "x") for k in (1, 2, 3, 4, 9)])
+    found = sorted(java_paimon.rows(warehouse, "default.t"))
+    assert found == [(k, "c", "x") for k in (1, 2, 3, 4, 9)], "a key is there once"
+
+
+@pytest.mark.spark
+@pytest.mark.java
+def test_of_two_writers_that_put_a_key_into_two_buckets_one_is_refused(
+    java_paimon: JavaPaimon, options: dict[str, str], warehouse: Path
+) -> None:
+    create_keyed(options, **{"dynamic-bucket.target-row-num": "1"})
+    first = java_paimon.prepare(options, "default.t", [(1, "a", "x"), (2, "a", "x")])
+    second = java_paimon.prepare(options, "default.t", [(2, "b", "x")])
     java_paimon.commit(options, first)
     with pytest.raises(Exception) as caught:
         java_paimon.commit(options, second)
@@ -274,7 +290,10 @@ def test_of_two_java_writers_of_dynamic_buckets_one_is_refused(
     assert "another writer has added them since it began" in cause.getMessage()
     assert "Let one job at a time write" in cause.getMessage()
     assert sorted(java_paimon.rows(options, "default.t")) == [(1, "a", "x"), (2, "a", "x")]
-    java_paimon.write(options, "default.t", rows)
-    java_paimon.write(options, "default.t", [(k, "c", "x") for k in (1, 2, 3)])
-    found = sorted(java_paimon.rows(warehouse, "default.t"))
-    assert len({row[0] for row in found}) == len(found), "a key is there twice"
+
+
+def create_keyed(options: dict[str, str], **more: str) -> None:
+    keyed = Schema.from_pyarrow_schema(
+        ARROW, primary_keys=["k"], options={"bucket": "-1", "commit.max-retries": "2", **more}
+    )
+    CatalogFactory.create(options).create_table("default.t", keyed, False)
