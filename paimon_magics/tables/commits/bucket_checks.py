@@ -1,5 +1,5 @@
 """Checks a commit that adds rows to a table with fixed or dynamic buckets: since the statement was
-planned, no other commit may have added keys that it may add too, or changed the number of buckets.
+planned, no other commit may have added the same keys, or changed the number of buckets.
 
 Paimon leaves this to the user ("a single write job"): two writers that put one new key into two
 buckets, or into two partitions, both succeed, and the table has the key twice.
@@ -14,6 +14,8 @@ from pypaimon.write.commit_message import CommitMessage
 
 from paimon_magics.errors import OutdatedPlanError
 from paimon_magics.planning.commits.requests import Append, CommitRequest
+from paimon_magics.tables.commits.index_union import hash_entries
+from paimon_magics.tables.manifests.hash_indexes import HashIndexes
 from paimon_magics.tables.snapshots.latest import read_snapshot
 from paimon_magics.tables.snapshots.provenance import described
 from paimon_magics.tables.table import Table
@@ -38,6 +40,8 @@ def bucket_check(
     if not isinstance(request.change, Append) or mode not in ("HASH_DYNAMIC", "KEY_DYNAMIC"):
         return lambda latest: None
     touched = {tuple(message.partition) for message in messages}
+    added = [entry for message in messages for entry in message.index_adds]
+    indexes = HashIndexes()
 
     def check(latest: Any) -> None:
         latest_id = 0 if latest is None else latest.id
@@ -46,11 +50,20 @@ def bucket_check(
         index = _index(table, _snapshot(table, base_id) if base_id else None, touched)
         if mode == "HASH_DYNAMIC" and index == _index(table, latest, touched):
             return
+        came = None
         for snapshot_id in range(base_id + 1, latest_id + 1):
             snapshot = latest if snapshot_id == latest_id else _snapshot(table, snapshot_id)
             before, index = index, _index(table, snapshot, touched)
-            if snapshot.commit_kind != "COMPACT" and (mode == "KEY_DYNAMIC" or index != before):
+            if snapshot.commit_kind == "COMPACT":
+                continue
+            if mode == "KEY_DYNAMIC" or (index != before and snapshot.commit_kind == "OVERWRITE"):
                 raise _keys_came(table, snapshot)
+            came = snapshot if index != before else came
+        if came is not None:
+            base = _snapshot(table, base_id).index_manifest if base_id else None
+            now = hash_entries(table, latest.index_manifest)
+            if indexes.have_met(table, hash_entries(table, base), now, added):
+                raise _keys_came(table, came)
 
     return check
 

@@ -263,7 +263,7 @@ class _Run:
         folder = manifest_folder(self._table.paimon)
         manifests = [f"{folder}/{name}" for name in prepared.names]
         with _told_if_gone(self._table):
-            sync_files([*self._unsynced, *manifests])
+            sync_files([*self._unsynced, *prepared.index_paths, *manifests])
         self._unsynced = []
 
     def _publish(self, prepared: Prepared) -> bool:
@@ -303,18 +303,22 @@ class _Run:
 
         Files of an unclear attempt stay unless its id is taken: its snapshot may still appear.
         """
-        needed: set[str] = set()
+        taken_to = self._searched_to if published is None else published.id
+        kept = [one for one in self._unclear if one.snapshot.id > taken_to]
+        file_io = self._table.paimon.file_io
         for prepared in self._tried:
             if published is not None and prepared.snapshot.uuid == published.uuid:
-                needed |= prepared.names
-        taken_to = self._searched_to if published is None else published.id
-        for prepared in self._unclear:
-            if prepared.snapshot.id > taken_to:
-                needed |= prepared.names
+                kept.append(prepared)
+                for path in prepared.superseded:
+                    file_io.delete_quietly(path)
+            elif not any(one is prepared for one in kept):
+                for path in prepared.index_paths:
+                    file_io.delete_quietly(path)
+        needed = {name for prepared in kept for name in prepared.names}
         folder = manifest_folder(self._table.paimon)
         for name in reversed(self._names.given):
             if name not in needed:
-                self._table.paimon.file_io.delete_quietly(f"{folder}/{name}")
+                file_io.delete_quietly(f"{folder}/{name}")
 
 
 def _retries_max(table: Table) -> int:

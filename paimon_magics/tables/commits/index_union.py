@@ -25,7 +25,7 @@ from paimon_magics.tables.manifests.hash_indexes import IndexedTable, United
 from paimon_magics.tables.manifests.index_manifests import NamedIndexManifests
 from paimon_magics.tables.manifests.names import MetadataNames, manifest_folder
 
-__all__ = ["IndexUnion", "united_entries", "write_union"]
+__all__ = ["IndexUnion", "after_adding", "hash_entries", "united_entries", "write_union"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +59,24 @@ def write_union(
     return IndexUnion(name, (f"{folder}/{name}", *written), (*old, *superseded))
 
 
+def hash_entries(table: IndexedTable, manifest: str | None) -> list[Any]:
+    """The entries of hash indexes in an index manifest; [] for None."""
+    found = IndexManifestFile(table.paimon).read(manifest) if manifest is not None else []
+    return [one for one in found if one.index_file.index_type == IndexManifestFile.HASH_INDEX]
+
+
+def after_adding(entries: Sequence[Any], added: Sequence[Any]) -> list[Any]:
+    """The entries of an index with those of `added` in place of earlier ones of their buckets."""
+    buckets = {(tuple(one.partition.values), one.bucket) for one in added}
+    kept = [one for one in entries if (tuple(one.partition.values), one.bucket) not in buckets]
+    return [*kept, *added]
+
+
 def united_entries(
-    table: IndexedTable, after: Sequence[Any], united: Sequence[United]
+    table: IndexedTable, after: Sequence[Any], united: Sequence[United], prefix: str = ""
 ) -> tuple[list[Any], list[str], list[str]]:
-    """Write the index files of a union. Return its entries, the paths of the new files, and of
-    those that they take the place of."""
+    """Write the index files of a union, with names that begin with `prefix`. Return its entries,
+    the paths of the new files, and of those that they take the place of."""
     replaced = {id(one.instead_of) for one in united if one.instead_of is not None}
     entries = [entry for entry in after if id(entry) not in replaced]
     written, superseded = [], []
@@ -71,17 +84,17 @@ def united_entries(
         if one.entry is not None:
             entries.append(one.entry)
             continue
-        path, entry = _index_file(table, one)
+        path, entry = _index_file(table, one, prefix)
         written.append(path)
         entries.append(entry)
         superseded.append(_path(table, one.instead_of))
     return entries, written, superseded
 
 
-def _index_file(table: IndexedTable, united: United) -> tuple[str, Any]:
+def _index_file(table: IndexedTable, united: United, prefix: str) -> tuple[str, Any]:
     partition, bucket = united.bucket
     content = encode_hashes(united.hashes)
-    name = f"index-{uuid.uuid4()}-0"
+    name = f"{prefix}index-{uuid.uuid4()}-0"
     factory = table.paimon.path_factory()
     path, is_external = factory.new_bucket_index_path(partition, bucket, name)
     with table.paimon.file_io.new_output_stream(path) as stream:

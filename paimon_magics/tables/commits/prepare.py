@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pypaimon.build_info import full_version
+from pypaimon.manifest.index_manifest_entry import IndexManifestEntry
 from pypaimon.manifest.manifest_list_manager import ManifestListManager
 from pypaimon.manifest.schema.manifest_entry import ManifestEntry
 from pypaimon.manifest.schema.manifest_file_meta import ManifestFileMeta
@@ -23,8 +24,10 @@ from pypaimon.snapshot.snapshot import Snapshot
 from paimon_magics.faults import reach
 from paimon_magics.planning.commits.requests import Transaction
 from paimon_magics.tables.commits.changes import Changes
+from paimon_magics.tables.commits.index_union import after_adding, hash_entries, united_entries
 from paimon_magics.tables.commits.row_tracking import stamp_sequence, track_rows
 from paimon_magics.tables.manifests.file_kinds import ADD
+from paimon_magics.tables.manifests.hash_indexes import HashIndexes
 from paimon_magics.tables.manifests.index_manifests import NamedIndexManifests
 from paimon_magics.tables.manifests.merging import MergeRules, merge_manifests
 from paimon_magics.tables.manifests.names import MetadataNames
@@ -39,12 +42,18 @@ _VERSION = 3  # Paimon's newest version of the snapshot format
 @dataclass(frozen=True, slots=True)
 class Prepared:
     """A snapshot that can be published. `snapshot` is pypaimon's, `base_uuid` the uuid of the one
-    before it, `entries` are its changes, `names` the metadata files of the run that it names."""
+    before it, `entries` are its changes, `names` the metadata files of the run that it names.
+
+    `index_paths` are index files that were written for it, `superseded` are those of the statement
+    that they take the place of (`index_union`).
+    """
 
     snapshot: Any
     base_uuid: str | None
     entries: Sequence[ManifestEntry]
     names: frozenset[str]
+    index_paths: tuple[str, ...] = ()
+    superseded: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +88,7 @@ class SnapshotPreparation:
         self._lists = ManifestListManager(table.paimon)
         self._merged: tuple[list[str], list[ManifestFileMeta]] | None = None
         self._deltas: list[_Delta] = []
+        self._indexes = HashIndexes()
 
     def prepare(self, latest: Any, changes: Changes) -> Prepared:
         """Write the metadata files of a snapshot with `changes` on top of `latest`."""
@@ -89,7 +99,8 @@ class SnapshotPreparation:
         before = [] if latest is None else self._lists.read_all(latest)
         base = self._merge(before)
         base_name, base_bytes = self._write_list(base)
-        index_manifest = self._index_manifest(latest, changes)
+        added, index_paths, superseded = self._united(latest, changes)
+        index_manifest = self._index_manifest(latest, changes, added)
         delta_rows = sum(_rows(entry) for entry in entries)
         snapshot = Snapshot(
             version=_VERSION,
@@ -123,6 +134,8 @@ class SnapshotPreparation:
             None if latest is None else latest.uuid,
             entries,
             frozenset(name for name in self._names.given if name in named),
+            tuple(index_paths),
+            tuple(superseded),
         )
 
     def _entries(
@@ -176,12 +189,29 @@ class SnapshotPreparation:
         name = self._names.manifest_list()
         return name, int(self._lists.write(name, manifests))
 
-    def _index_manifest(self, latest: Any, changes: Changes) -> str | None:
+    def _united(
+        self, latest: Any, changes: Changes
+    ) -> tuple[Sequence[IndexManifestEntry], Sequence[str], Sequence[str]]:
+        """The added entries of the index, with the keys that others have added since the statement
+        was planned; the index files written for that, and those that they take the place of."""
+        added = changes.index_adds
+        base_id = self._transaction.base_snapshot_id
+        if latest is None or latest.id <= base_id or changes.kind != "APPEND" or not added:
+            return added, (), ()
+        old = hash_entries(self._table, latest.index_manifest)
+        united = self._indexes.lacking(self._table, old, after_adding(old, added))
+        if not united:
+            return added, (), ()
+        return united_entries(self._table, added, united, self._transaction.file_prefix)
+
+    def _index_manifest(
+        self, latest: Any, changes: Changes, added: Sequence[IndexManifestEntry]
+    ) -> str | None:
         before: str | None = None if latest is None else latest.index_manifest
-        if not changes.index_entries:
+        if not (changes.index_deletes or added):
             return before
         index = NamedIndexManifests(self._paimon, self._names)
-        name: str | None = index.combine_changes(before, changes.index_adds, changes.index_deletes)
+        name: str | None = index.combine_changes(before, added, changes.index_deletes)
         return name
 
     def _statistics(self, latest: Any) -> str | None:

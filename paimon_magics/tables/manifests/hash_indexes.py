@@ -80,6 +80,22 @@ class HashIndexes:
                 found.append(United(bucket, entry, self._hashes(table, entry), None))
         return found
 
+    def have_met(
+        self, table: IndexedTable, base: Sequence[Any], now: Sequence[Any], added: Sequence[Any]
+    ) -> bool:
+        """Whether the table's index `now` has keys that the entries `added`, which were written on
+        the index `base`, add to it: others have added the same keys since."""
+        before, present = _by_bucket(base), _by_bucket(now)
+        for bucket, entry in _by_bucket(added).items():
+            hashes = self._hashes(table, entry)
+            known = before.get(bucket)
+            if known is not None:
+                hashes = hashes[~_in(hashes, self._hashes(table, known))]
+            for (partition, _), one in present.items() if len(hashes) else ():
+                if partition == bucket[0] and _in(hashes, self._hashes(table, one)).any():
+                    return True
+        return False
+
     def _united(
         self,
         table: IndexedTable,

@@ -15,8 +15,10 @@ import paimon_magics
 from paimon_magics import Session
 from paimon_magics.coordinator.client.in_process import InProcessCommitter
 from paimon_magics.errors import CommitConflictError, OutdatedPlanError
+from paimon_magics.statements.statement import TableName
 from tests.oracle.java_reader import JavaPaimon
 from tests.session.writes.held_writes import write_while
+from tests.tables.reachability import missing, unreachable
 
 Meanwhile = Callable[..., Any]
 
@@ -66,6 +68,21 @@ def test_keys_that_came_meanwhile_are_found_by_the_next_run_and_never_doubled(
     assert sorted(found, key=lambda row: row[1]) == [("p0", 3, "late"), ("p0", 1000, "late")]
     files = {path for path in warehouse.rglob("*.parquet")}
     assert len(files) == session.run("SELECT * FROM t$files").to_arrow().num_rows
+
+
+def test_other_keys_that_came_meanwhile_stay_in_the_index(
+    session: Session, java_paimon: JavaPaimon, warehouse: Path, meanwhile: Meanwhile
+) -> None:
+    create(session, DYNAMIC)
+    late = [("p0", 1000, "late"), ("p0", 3, "late")]
+    outcome = meanwhile("INSERT INTO t VALUES ('p0', 2000, 'between')", session, late)
+    assert not outcome.notes
+    table = session.catalog.load(TableName("t", "default"))
+    assert unreachable(table) == set() and missing(table) == set()
+    session.run("INSERT INTO t VALUES ('p0', 1000, 'again'), ('p0', 2000, 'again')")
+    found = sorted(row[1:] for row in java_paimon.rows(warehouse, "default.t"))
+    first = [(k, "first") for k in range(60) if k != 3]
+    assert found == sorted([*first, (3, "late"), (1000, "again"), (2000, "again")])
 
 
 def test_it_is_not_run_again_more_often_than_the_setting_says(
