@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import re
 
 from starlette.responses import JSONResponse
 
@@ -37,6 +38,8 @@ __all__ = [
 ]
 
 _UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)
+
+_ANOTHER_ENGINE = re.compile(r"\bengine\b|\bFlink\b|\bSpark\b")
 
 _log = logging.getLogger(__name__)
 
@@ -101,9 +104,9 @@ def _known(error: Exception) -> RestError:
         case MalformedDocumentError():
             return RestError(400, str(error))
         case UnsupportedStatementError():
-            return RestError(501, str(error))
+            return RestError(501, _for_engines(error))
         case StatementError():
-            return RestError(400, str(error))
+            return RestError(400, _for_engines(error))
         case StaleIndexError():
             # Clients repeat a request that was answered 503 or 429, and no other.
             return RestError(409, str(error), "TABLE")
@@ -126,6 +129,11 @@ def _known(error: Exception) -> RestError:
         case _:
             _log.error("A request failed unexpectedly", exc_info=error)
             return RestError(500, f"Internal error: {type(error).__name__}. See the server's log.")
+
+
+def _for_engines(error: PaimonMagicsError) -> str:
+    """The error's text, without a hint that sends a person to another engine: one has asked."""
+    return error.message if _ANOTHER_ENGINE.search(error.hint) else str(error)
 
 
 def _is_unwritable(error: BaseException | None) -> bool:

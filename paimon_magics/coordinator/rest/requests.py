@@ -10,7 +10,7 @@ from urllib.parse import unquote_plus
 from starlette.requests import Request
 
 from paimon_magics.coordinator.protocol.json_text import json_value
-from paimon_magics.coordinator.rest.errors import bad_request
+from paimon_magics.coordinator.rest.errors import RestError, bad_request, not_found
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.rest_documents import mapping_of, text_of
 
@@ -79,17 +79,25 @@ def object_name(database: str, name: str) -> TableName:
     if rest and rest[0].startswith("branch_"):
         branch = safe_name(rest.pop(0).removeprefix("branch_"), "branch")
     if rest:
-        raise bad_request(
-            f"`{name}` is a system table: this catalog serves tables and branches only."
-        )
+        raise _NoTableError(f"`{name}` is no table: this catalog serves tables and branches only.")
     return TableName(
         safe_name(table, "table"), database, branch=None if branch == "main" else branch
     )
 
 
+class _NoTableError(RestError):
+    def __init__(self, message: str) -> None:
+        super().__init__(400, message)
+
+
 def table_name(names: dict[str, str]) -> TableName:
-    """The table that the path names."""
-    return object_name(names["database"], names["table"])
+    """The table that the path names. Raises 404 TABLE for a system table, which clients make of the
+    table itself."""
+    try:
+        return object_name(names["database"], names["table"])
+    except _NoTableError as error:
+        name = f"{names['database']}.{names['table']}"
+        raise not_found("TABLE", name, error.message) from None
 
 
 def identifier_of(document: Any, where: str) -> TableName:

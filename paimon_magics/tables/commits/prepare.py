@@ -32,6 +32,7 @@ from paimon_magics.tables.manifests.index_manifests import NamedIndexManifests
 from paimon_magics.tables.manifests.merging import MergeRules, merge_manifests
 from paimon_magics.tables.manifests.names import MetadataNames
 from paimon_magics.tables.manifests.writing import ManifestWriter
+from paimon_magics.tables.snapshots.latest import read_snapshot
 from paimon_magics.tables.table import Table
 
 __all__ = ["Prepared", "SnapshotPreparation"]
@@ -197,6 +198,9 @@ class SnapshotPreparation:
         added = changes.index_adds
         base_id = self._transaction.base_snapshot_id
         if latest is None or latest.id <= base_id or changes.kind != "APPEND" or not added:
+            return added, (), ()
+        base = read_snapshot(self._paimon, base_id) if base_id else None
+        if base is not None and base.index_manifest == latest.index_manifest:
             return added, (), ()
         old = hash_entries(self._table, latest.index_manifest)
         united = self._indexes.lacking(self._table, old, after_adding(old, added))

@@ -170,6 +170,19 @@ def test_options_that_only_engines_know_are_kept_and_the_log_names_mistyped_ones
     assert "'write-onyl'" in told[1] and "`write-only`" in told[1]
 
 
+def test_a_refusal_sends_no_engine_to_another_one(http: httpx.Client) -> None:
+    answer = create(http, "far", options={"type": "format-table"})
+    assert error(answer)[0] == 400
+    assert "'format-table'" in answer.json()["message"]
+    assert "Flink" not in answer.json()["message"]
+
+
+def test_a_system_table_is_not_there(http: httpx.Client) -> None:
+    for name in ("t$nope", "t$files", "t$branch_b$files"):
+        answer = http.get(f"/databases/shop/tables/{name}")
+        assert error(answer) == (404, "TABLE", f"shop.{name}")
+
+
 def test_a_table_keeps_its_owner(http: httpx.Client) -> None:
     create(http, "owned", options={"owner": "ada", "createdBy": "nobody"}).raise_for_status()
     found = http.get("/databases/shop/tables/owned").json()
