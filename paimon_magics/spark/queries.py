@@ -165,8 +165,13 @@ def cancellable(spark: SparkSession, work: WorkKnown | None = None) -> Iterator[
     add(tag)
     stopped = threading.Event()
     try:
-        with _cancelled_at_interrupt(partial(cancel, tag), stopped), watched(spark, tag, work):
+        with (
+            _cancelled_at_interrupt(partial(cancel, tag), stopped, is_connect(spark)),
+            watched(spark, tag, work),
+        ):
             yield
+        if stopped.is_set():  # within grpc, which went on
+            raise KeyboardInterrupt
     except BaseException as error:
         _told(partial(cancel, tag), _tries(spark, stopped))
         if not isinstance(error, Exception):
@@ -202,13 +207,18 @@ def _told(tell: Callable[[], object], tries: int) -> None:
 
 @contextmanager
 def _cancelled_at_interrupt(
-    cancel: Callable[[], object], stopped: threading.Event
+    cancel: Callable[[], object], stopped: threading.Event, connect: bool
 ) -> Iterator[None]:
     """On an interrupt in the body, set `stopped` and call `cancel` repeatedly until the body ends.
 
     The exception alone is not enough: PySpark, fetching rows, waits for the end of the job before
     it lets the exception through. One call is not enough: the job may begin just after it. Another
     thread calls, since the interrupted one may be in the middle of a call to the JVM.
+
+    On Spark Connect an interrupt within grpc does not raise there. It could raise just after a lock
+    of the channel was taken (in `threading.Condition.__enter__`), and the lock would be held for
+    ever: every later call of another thread would wait for it. The cancelled call ends with an
+    error instead. A second interrupt raises wherever it comes.
     """
     before = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(before):
@@ -228,6 +238,8 @@ def _cancelled_at_interrupt(
             for logger in _PY4J_LOGGERS:
                 logger.addFilter(_is_no_interrupt)
             threading.Thread(target=cancel_on, daemon=True).start()
+            if connect and _is_within_grpc(frame):
+                return
         before(number, frame)
 
     signal.signal(signal.SIGINT, handle)
@@ -236,6 +248,14 @@ def _cancelled_at_interrupt(
     finally:
         over.set()
         signal.signal(signal.SIGINT, before)
+
+
+def _is_within_grpc(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if str(frame.f_globals.get("__name__", "")).startswith("grpc."):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _is_no_interrupt(record: logging.LogRecord) -> bool:

@@ -152,6 +152,36 @@ def test_one_interrupt_stops_a_cell_and_leaves_nothing_of_it(kernel: Kernel, cod
     assert again.displays[-1]["text/plain"].endswith("before\n1 row")
 
 
+# Pressed when the thread that fetches a query's answer has just taken the lock of grpc's channel.
+WITH_A_LOCK = """\
+import os, pathlib, signal, sys, threading
+marker = pathlib.Path("begun").absolute()
+marker.unlink(missing_ok=True)
+
+def press(frame, event, _):
+    if event != "c_return" or frame.f_code is not threading.Condition.__enter__.__code__:
+        return
+    caller = frame.f_back
+    if not caller.f_globals["__name__"].startswith("grpc.") or caller.f_code.co_name != "_next":
+        return
+    of_the_call = caller.f_locals["self"]._state.condition
+    if marker.exists() and frame.f_locals["self"] is not of_the_call:
+        sys.setprofile(None)
+        os.kill(os.getpid(), signal.SIGINT)
+
+sys.setprofile(press)
+session.run("SELECT sum(id) FROM slow").to_pandas()
+"""
+
+
+@pytest.mark.parametrize("kernel", ["Spark Connect"], indirect=True)
+def test_an_interrupt_leaves_no_lock_of_grpc_behind(kernel: Kernel) -> None:
+    """An exception just after a lock was taken would keep it locked for every other thread."""
+    assert kernel.execute(WITH_A_LOCK).error.startswith(STOPPED[FETCH])
+    again = kernel.run("%%paimon\nSELECT * FROM t")
+    assert again.displays[-1]["text/plain"].endswith("before\n1 row")
+
+
 TAKES_AWAY = """%%paimon{}
 CREATE TABLE IF NOT EXISTS days (id INT, day STRING) PARTITIONED BY (day);
 INSERT OVERWRITE days VALUES (3, 'wed')"""
