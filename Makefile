@@ -155,6 +155,14 @@ soak-minio: $(STAMP) $(MINIO)
 	  PAIMON_MAGICS_TEST_SOAK=1 $(BIN)/python -m pytest tests/faults/test_commits_on_s3.py \
 	  tests/faults/test_mixed_writers.py -m "soak or not soak" -k "append and not disk or S3"
 
+# The jar of Paimon's Spark connector, and a Python with the PySpark that it was made for.
+CONNECTOR ?=
+CONNECTOR_PYTHON ?= python3
+.PHONY: conformance-connector
+conformance-connector: $(STAMP)  ## compare the coordinator with a file system, as Paimon's Spark connector sees them; CONNECTOR=jar
+	@test -n "$(CONNECTOR)" || { echo "Name the connector: make $@ CONNECTOR=…/paimon-spark-….jar CONNECTOR_PYTHON=…" >&2; exit 1; }
+	@$(CONNECTOR_PYTHON) tests/conformance/connector.py --connector "$(CONNECTOR)" --python $(BIN)/python
+
 .PHONY: bench
 bench: $(STAMP)  ## measure every speed that the documentation claims
 	@set -e; for benchmark in $(sort $(wildcard benchmarks/bench_*.py)); do \

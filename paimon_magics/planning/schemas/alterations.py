@@ -28,7 +28,7 @@ from paimon_magics.planning.schemas.option_changes import (
     set_option,
     unset_option,
 )
-from paimon_magics.planning.schemas.rules import check_structure
+from paimon_magics.planning.schemas.rules import check_structure, is_of_an_engine
 from paimon_magics.planning.schemas.table_schema import (
     Column,
     TableSchema,
@@ -105,7 +105,7 @@ def plan_alteration(
             planned = after
     if not left:
         return Alteration(schema, ())
-    check_structure(planned)
+    check_structure(planned, from_engine=is_of_an_engine(schema))
     return Alteration(replace(planned, schema_id=schema.schema_id + 1), tuple(left))
 
 

@@ -2,9 +2,9 @@
 
 The rules follow `SchemaValidation`, `PartialUpdateMergeFunction.Factory`,
 `AggregateMergeFunction.Factory` and the aggregator factories of Paimon 2.0.0. Two rules are this
-project's own. They refuse tables that Paimon creates but nobody can use: an append table with a
-merge engine, and an aggregate function on a column of a wrong type, which Paimon only notices when
-it merges the first row.
+project's own, for tables that statements define (`STATED_MERGE_RULES`). They refuse tables that
+Paimon creates but nobody can use: an append table with a merge engine, and an aggregate function on
+a column of a wrong type, which Paimon only notices when it merges the first row.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from paimon_magics.planning.options.values import choice_value
 from paimon_magics.planning.schemas.table_schema import TableSchema, column_list
 from paimon_magics.statements.data_types import ArrayType, AtomicType, DataType, MapType, RowType
 
-__all__ = ["MERGE_RULES", "field_option_keys"]
+__all__ = ["MERGE_RULES", "STATED_MERGE_RULES", "field_option_keys"]
 
 _NUMERIC = ("TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL")
 _AGGREGATES_OF_ANY_TYPE = (
@@ -71,11 +71,15 @@ def _check_merge_engine(schema: TableSchema) -> None:
     stored = schema.stored_option("merge-engine")
     if stored is not None:
         choice_value("merge-engine", stored, CORE_OPTIONS["merge-engine"].choices)
-        if not schema.primary_keys:
-            raise InvalidTableError(
-                f"The option 'merge-engine' = '{stored}' needs a primary key.",
-                hint="Add PRIMARY KEY or the option 'primary-key', or leave 'merge-engine' out.",
-            )
+
+
+def _check_keys_to_merge(schema: TableSchema) -> None:
+    stored = schema.stored_option("merge-engine")
+    if stored is not None and not schema.primary_keys:
+        raise InvalidTableError(
+            f"The option 'merge-engine' = '{stored}' needs a primary key.",
+            hint="Add PRIMARY KEY or the option 'primary-key', or leave 'merge-engine' out.",
+        )
 
 
 def _check_changelog_producer(schema: TableSchema) -> None:
@@ -157,23 +161,31 @@ def _check_rowkind_field(schema: TableSchema) -> None:
         )
 
 
-def _check_aggregates(schema: TableSchema) -> None:
-    """`SchemaValidation.validateMergeFunctionFactory` and the aggregator factories."""
-    if not schema.primary_keys:
+def _aggregates(schema: TableSchema) -> Iterator[tuple[str, str, str]]:
+    """Each column that is merged by an aggregate function, with the option and the function."""
+    if not schema.primary_keys or schema.merge_engine not in ("aggregation", "partial-update"):
         return
     for name in schema.column_names:
-        key = f"fields.{name}.aggregate-function"
-        function = schema.stored_option(key)
-        if function is None:
-            key = "fields.default-aggregate-function"
+        for key in (f"fields.{name}.aggregate-function", "fields.default-aggregate-function"):
             function = schema.stored_option(key)
-        if function is None or schema.merge_engine not in ("aggregation", "partial-update"):
-            continue
+            if function is not None:
+                yield name, key, function
+                break
+
+
+def _check_aggregates(schema: TableSchema) -> None:
+    """`SchemaValidation.validateMergeFunctionFactory`."""
+    for _, key, function in _aggregates(schema):
         if function not in _AGGREGATES:
             raise InvalidTableError(
                 f"There is no aggregate function '{function}' (option '{key}').",
                 hint=nearest(function, _AGGREGATES, what="aggregate functions"),
             )
+
+
+def _check_types_of_aggregates(schema: TableSchema) -> None:
+    """The factories of aggregators, which Paimon asks at the first write."""
+    for name, key, function in _aggregates(schema):
         if name in schema.primary_keys or name in schema.sequence_fields:
             continue
         wanted, fits = _AGGREGATE_TYPES.get(function, ("", lambda _: True))
@@ -265,4 +277,9 @@ MERGE_RULES: tuple[Callable[[TableSchema], None], ...] = (
     _check_rowkind_field,
     _check_aggregates,
     _check_partial_update,
+)
+
+STATED_MERGE_RULES: tuple[Callable[[TableSchema], None], ...] = (
+    _check_keys_to_merge,
+    _check_types_of_aggregates,
 )

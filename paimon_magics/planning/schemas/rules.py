@@ -15,7 +15,7 @@ from paimon_magics.errors import InvalidTableError, nearest
 from paimon_magics.planning.options.rules import check_option_key, check_option_value
 from paimon_magics.planning.options.values import integer_value
 from paimon_magics.planning.schemas.feature_rules import FEATURE_RULES
-from paimon_magics.planning.schemas.merge_rules import MERGE_RULES
+from paimon_magics.planning.schemas.merge_rules import MERGE_RULES, STATED_MERGE_RULES
 from paimon_magics.planning.schemas.table_schema import TableSchema, column_list
 from paimon_magics.statements.data_types import (
     ArrayType,
@@ -27,7 +27,13 @@ from paimon_magics.statements.data_types import (
     VectorType,
 )
 
-__all__ = ["check_columns_exist", "check_schema", "check_stated", "check_structure"]
+__all__ = [
+    "check_columns_exist",
+    "check_schema",
+    "check_stated",
+    "check_structure",
+    "is_of_an_engine",
+]
 
 _SYSTEM_NAMES = ("_SEQUENCE_NUMBER", "_VALUE_KIND", "_LEVEL", "rowkind", "_ROW_ID")
 _KEY_PREFIX = "_KEY_"
@@ -43,14 +49,14 @@ def check_schema(schema: TableSchema, *, from_engine: bool = False) -> None:
     """Check the schema of a new table.
 
     Raises InvalidTableError for a schema that contradicts itself or Paimon's rules, and
-    UnknownNameError for an option key that looks mistyped, unless an engine has chosen it: its own
-    options need not be known here.
+    UnknownNameError for an option key that looks mistyped. An engine's schema may have options
+    that are not known here, and what Paimon stores though no writer can use it.
     """
     for key, value in schema.options:
         if not from_engine:
             check_option_key(key)
         check_option_value(key, value)
-    check_structure(schema)
+    check_structure(schema, from_engine=from_engine)
 
 
 def check_stated(schema: TableSchema) -> None:
@@ -67,7 +73,7 @@ def check_stated(schema: TableSchema) -> None:
     check_schema(schema)
 
 
-def check_structure(schema: TableSchema) -> None:
+def check_structure(schema: TableSchema, *, from_engine: bool = False) -> None:
     """Check all that `check_schema` checks, except single option keys and values."""
     _check_column_names(schema)
     _check_keys(schema)
@@ -75,8 +81,19 @@ def check_structure(schema: TableSchema) -> None:
     _check_buckets(schema)
     _check_formats(schema)
     _check_retention(schema)
-    for rule in (*MERGE_RULES, *FEATURE_RULES):
+    stated = () if from_engine else STATED_MERGE_RULES
+    for rule in (*MERGE_RULES, *stated, *FEATURE_RULES):
         rule(schema)
+
+
+def is_of_an_engine(schema: TableSchema) -> bool:
+    """Whether only an engine could have made the table: a statement's would be refused."""
+    try:
+        for rule in STATED_MERGE_RULES:
+            rule(schema)
+    except InvalidTableError:
+        return True
+    return False
 
 
 def check_columns_exist(schema: TableSchema, names: Iterable[str], where: str) -> None:

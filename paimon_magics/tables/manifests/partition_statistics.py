@@ -96,7 +96,8 @@ def _stored_files(paimon: Any, snapshot: Any) -> Iterator[_File]:
 
 
 def _collect(schema: Mapping[str, Any], files: Iterable[_File]) -> list[PartitionStatistics]:
-    """The sums of `files` for each partition; deleted files are subtracted."""
+    """The sums of `files` for each partition; deleted files are subtracted. Partitions of blank
+    and missing values are apart, with equal specs."""
     keys = schema.get("partitionKeys") or []
     types = {
         field["name"]: from_paimon(field["type"])
@@ -106,14 +107,14 @@ def _collect(schema: Mapping[str, Any], files: Iterable[_File]) -> list[Partitio
     options = schema.get("options") or {}
     null = options.get("partition.default-name", DEFAULT_PARTITION_NAME)
     legacy = options.get("partition.legacy-name", "true").lower() == "true"
-    found: dict[tuple[str, ...], PartitionStatistics] = {}
+    found: dict[tuple[Any, ...], PartitionStatistics] = {}
     for file in files:
         spec = {
             key: _text(value, types[key], null, legacy)
             for key, value in zip(keys, file.partition, strict=True)
         }
         partition = found.setdefault(
-            tuple(spec.values()), PartitionStatistics(spec=spec, last_file_creation_time=0)
+            file.partition, PartitionStatistics(spec=spec, last_file_creation_time=0)
         )
         partition.record_count += file.sign * file.rows
         partition.file_size_in_bytes += file.sign * file.size_bytes
@@ -121,12 +122,14 @@ def _collect(schema: Mapping[str, Any], files: Iterable[_File]) -> list[Partitio
         partition.total_buckets = max(partition.total_buckets, file.total_buckets)
         created_ms = max(partition.last_file_creation_time, file.created_ms or 0)
         partition.last_file_creation_time = created_ms
-    return [found[values] for values in sorted(found)]
+    return sorted(found.values(), key=lambda partition: tuple(partition.spec.values()))
 
 
 def _text(value: Any, data_type: DataType, null: str, legacy: bool) -> str:
+    """`InternalRowPartitionComputer.generatePartValues`: a blank text has the name of NULL."""
     if value is None:
         return null
     if legacy and isinstance(data_type, AtomicType) and data_type.name == "DATE":
         return str((value - _EPOCH).days if isinstance(value, datetime.date) else value)
-    return partition_value_text(value, data_type)
+    text = partition_value_text(value, data_type)
+    return text if text.strip() else null

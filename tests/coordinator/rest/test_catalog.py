@@ -162,6 +162,18 @@ def test_keys_are_upserted_and_partitions_listed(catalog: Any, http: httpx.Clien
     assert read(table) == [(2, "b", "y")]
 
 
+def test_partitions_of_blank_texts_are_listed_as_those_of_null(catalog: Any) -> None:
+    """As Java's library does: their folders have that name, too."""
+    table = make_table(catalog, partition_keys=["p"])
+    write(table, (1, "a", "  "), (2, "b", None), (3, "c", "x"))
+    partitions = catalog.list_partitions_paged("shop.t").elements
+    assert [(p.spec["p"], p.record_count) for p in partitions] == [
+        ("__DEFAULT_PARTITION__", 1),
+        ("__DEFAULT_PARTITION__", 1),
+        ("x", 1),
+    ]
+
+
 def test_columns_and_options_are_altered(table: Any, catalog: Any) -> None:
     write(table, (1, "a", "x"))
     catalog.alter_table(

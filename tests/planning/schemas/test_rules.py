@@ -11,10 +11,12 @@ from typing import NamedTuple
 import pytest
 
 from paimon_magics.errors import InvalidTableError, StatementError, UnknownNameError
+from paimon_magics.planning.schemas.alterations import plan_alter_table
 from paimon_magics.planning.schemas.rules import check_schema
 from paimon_magics.planning.schemas.table_schema import TableSchema, plan_create_table
 from paimon_magics.statements.grammar.parsing import parse_statement
 from paimon_magics.statements.statement import CreateTable
+from paimon_magics.statements.table_changes import RenameColumn
 
 OURS = True
 PK = {"primary-key": "k", "bucket": "1"}
@@ -382,6 +384,14 @@ def test_a_definition_is_accepted_or_refused_as_paimon_does(case: Case) -> None:
         check_schema(plan(case))
     assert case.refused in str(refusal.value)
     assert refusal.value.hint.endswith((".", "?", ")", "…")) or refusal.value.hint
+
+
+@pytest.mark.parametrize("name", ["merge engine of append", "aggregate function of a wrong type"])
+def test_an_engine_may_define_what_only_we_refuse(name: str) -> None:
+    schema = plan(CASES[name])
+    check_schema(schema, from_engine=True)
+    renamed = plan_alter_table(schema, [RenameColumn(("n",), "m2")])
+    assert "m2" in renamed.column_names
 
 
 def test_an_unknown_option_names_the_nearest_one() -> None:
