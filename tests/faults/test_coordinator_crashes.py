@@ -15,9 +15,10 @@ from pathlib import Path
 import httpx
 import pytest
 
+from paimon_magics.coordinator.client.finding import At
 from paimon_magics.coordinator.client.remote import RemoteCoordinator
 from paimon_magics.coordinator.protocol.documents import request_document
-from paimon_magics.errors import CommitConflictError, PaimonMagicsError, SetupError
+from paimon_magics.errors import CommitConflictError, SetupError
 from paimon_magics.planning.commits.requests import (
     Append,
     Change,
@@ -334,15 +335,39 @@ def test_an_abort_that_is_disturbed_is_finished(armed: Armed, step: str, action:
     assert armed.has_acted
 
 
+def phases(process: Process) -> list[str]:
+    headers = {"Authorization": f"Bearer {process.token()}"}
+    listed = httpx.get(process.address + "/v1/transactions", headers=headers, trust_env=False)
+    return [one["phase"] for one in listed.json()["transactions"]]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("store_address", ["sqlite"], indirect=True)
 def test_a_transaction_that_was_stored_but_not_told_ends_by_its_lease(process: Process) -> None:
     process.start(faults="begin.stored=kill")
     create_table(process.warehouse, TABLES["append"][0])
-    with pytest.raises(PaimonMagicsError):
-        process.client().begin(TABLE)
+    impatient = RemoteCoordinator(At(process.address, process.token()), coordinator_wait_ms=0)
+    with pytest.raises(SetupError, match="can't be reached"):
+        impatient.begin(TABLE)
     assert process.has_died()
     process.start()
-    headers = {"Authorization": f"Bearer {process.token()}"}
-    listed = httpx.get(process.address + "/v1/transactions", headers=headers, trust_env=False)
-    assert [one["phase"] for one in listed.json()["transactions"]] == ["active"]
+    assert phases(process) == ["active"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("store_address", ["sqlite"], indirect=True)
+def test_who_was_not_told_of_a_transaction_ends_it_and_has_another_one(process: Process) -> None:
+    process.start(faults="begin.stored=kill")
+    one_at_a_time = "CREATE TABLE t (k INT NOT NULL) TBLPROPERTIES ('primary-key' = 'k')"
+    create_table(process.warehouse, one_at_a_time)
+
+    def restart() -> None:
+        assert process.has_died()
+        process.start()
+
+    with ThreadPoolExecutor(1) as pool:
+        restarted = pool.submit(restart)
+        begun = process.client().begin(TABLE)
+        restarted.result(60)
+    assert begun.base_snapshot_id == 0
+    assert sorted(phases(process)) == ["aborted", "active"]

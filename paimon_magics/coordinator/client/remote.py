@@ -19,7 +19,7 @@ from paimon_magics.coordinator.client.administration import Administration
 from paimon_magics.coordinator.client.finding import Finder
 from paimon_magics.coordinator.client.open_transactions import OpenTransactions
 from paimon_magics.coordinator.client.read_leases import ReadLeases
-from paimon_magics.coordinator.client.requests import BinaryBody, Requests
+from paimon_magics.coordinator.client.requests import BinaryBody, Requests, broke_off
 from paimon_magics.coordinator.client.small_inserts import SmallInserts
 from paimon_magics.coordinator.core import Origin
 from paimon_magics.coordinator.protocol.clock import now_ms
@@ -34,7 +34,12 @@ from paimon_magics.coordinator.protocol.documents import (
 )
 from paimon_magics.coordinator.protocol.errors import TableHeldError
 from paimon_magics.coordinator.protocol.version_documents import change_document, version_receipt_of
-from paimon_magics.errors import CommitConflictError, UnknownNameError, UnknownOutcomeError
+from paimon_magics.errors import (
+    CommitConflictError,
+    SetupError,
+    UnknownNameError,
+    UnknownOutcomeError,
+)
 from paimon_magics.origin import host_name, notebook_name, user_name
 from paimon_magics.planning.commits.requests import (
     CommitReceipt,
@@ -215,24 +220,38 @@ class RemoteCoordinator:
         """Open a transaction; wait for its turn where the table takes one at a time. Each repeated
         request, with the same ticket, keeps the place in the coordinator's line."""
         ticket = uuid.uuid4().hex
-        asked = {**document, "ticket": ticket}
         deadline = time.monotonic() + self._exclusive_wait_ms / 1000
         try:
             while True:
                 try:
-                    return self._requests.repeat("POST", "/v1/transactions", asked)
+                    return self._requests.repeat(
+                        "POST", "/v1/transactions", {**document, "ticket": ticket}
+                    )
                 except TableHeldError as error:
                     if time.monotonic() > deadline:
                         raise
                     if waits is not None:
                         waits(Waiting(error.message, error.in_front))
                     time.sleep(_TURN_PAUSE_SECONDS)
+                except SetupError as error:
+                    if not broke_off(error) or time.monotonic() > deadline:
+                        raise
+                    # The coordinator died, maybe after it had opened one: another one is opened
+                    # when it is back and has ended that one.
+                    try:
+                        self._give_up(ticket, "its opening was not heard of")
+                    except (SetupError, UnknownOutcomeError):
+                        raise error from None
+                    ticket = uuid.uuid4().hex
         except (KeyboardInterrupt, TableHeldError):
             # Give up the place in line, or the transaction if its opening was not heard of.
             with contextlib.suppress(Exception):
-                answer = {"reason": "its owner was interrupted"}
-                self._requests.repeat("POST", f"/v1/transactions/{ticket}/abort", answer)
+                self._give_up(ticket, "its owner was interrupted")
             raise
+
+    def _give_up(self, ticket: str, reason: str) -> None:
+        with contextlib.suppress(CommitConflictError, UnknownNameError):  # nothing is open
+            self._requests.repeat("POST", f"/v1/transactions/{ticket}/abort", {"reason": reason})
 
 
 def _brought(transaction: Transaction) -> dict[str, Any]:

@@ -26,9 +26,10 @@ from paimon_magics.coordinator.client.failures import (
 from paimon_magics.coordinator.client.finding import Endpoint, Finder
 from paimon_magics.errors import PaimonMagicsError, SetupError
 
-__all__ = ["BinaryBody", "Requests"]
+__all__ = ["BinaryBody", "Requests", "broke_off"]
 
 _NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout)
+_BROKEN = (httpx.NetworkError, httpx.RemoteProtocolError)
 _CONNECT_SECONDS = 5.0
 _ANSWER_SECONDS = 120.0
 _PAUSE_SECONDS = 0.05
@@ -42,6 +43,12 @@ class BinaryBody:
 
     content: bytes
     headers: Mapping[str, str]
+
+
+def broke_off(error: SetupError) -> bool:
+    """Whether a connection ended before the answer came: the request may have been carried out."""
+    cause = error.__cause__
+    return isinstance(cause, _BROKEN) and not isinstance(cause, _NOT_SENT)
 
 
 class Requests:
@@ -93,7 +100,8 @@ class Requests:
         """Send a request, repeated while the coordinator can't be reached or is starting. Return
         the answer's document.
 
-        A request that opens a transaction is repeated only where it certainly has not arrived.
+        A request that opens a transaction is repeated only where it certainly has not arrived. For
+        one that may have, `broke_off` is true of the SetupError.
 
         A request that `settles` something may have done so although no answer came. From then on
         only an answer about the thing itself (200, 409, 410) counts; anything else raises
@@ -122,6 +130,7 @@ class Requests:
                     is_lost = isinstance(error, _NOT_SENT)
                     may_have_arrived |= settles and not is_lost
                     problem: PaimonMagicsError = unreachable(endpoint, error)
+                    problem.__cause__ = error  # for `broke_off`
                     self.delay = f"waiting for the coordinator at {endpoint.address}"
                     moved = self._move(endpoint)
                     document = document if again is None else again
