@@ -1,0 +1,210 @@
+"""A streaming job of Flink's and two sessions write the same tables through a coordinator that is
+killed again and again: each row is there once, and the job restarts for no other reason.
+
+The short version is in every run; `pytest -m soak` has the long one.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import paimon_magics
+from paimon_magics.coordinator.client.finding import At
+from paimon_magics.coordinator.client.remote import RemoteCoordinator
+from tests.backends.flink import Failure, FlinkJob, compiled_flink_job, flink_job
+from tests.coordinator.process import Process, wait_until
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tests.oracle.java_reader import JavaPaimon
+
+pytestmark = [pytest.mark.spark, pytest.mark.java, pytest.mark.slow]
+
+TABLES = {
+    "dynamic": "'primary-key' = 'id', 'dynamic-bucket.target-row-num' = '700'",
+    "looked_up": "'primary-key' = 'id', 'bucket' = '2', 'changelog-producer' = 'lookup'",
+    "append": "'bucket' = '-1'",
+}
+OPTIONS = {
+    "parallelism.default": "2",
+    "execution.checkpointing.interval": "2 s",
+    "restart-strategy.type": "fixed-delay",
+    "restart-strategy.fixed-delay.attempts": "1000",
+    "restart-strategy.fixed-delay.delay": "500 ms",
+}
+KEYS = 1_000_000
+"""How far apart the keys of two writers are; Flink's begin with 0."""
+FAILS_LATE = 15.0
+"""How many seconds after a kill's end a request that began before it may still fail."""
+
+
+@dataclass(frozen=True)
+class Down:
+    """From when to when, in seconds since 1970, the coordinator was not there."""
+
+    begin: float
+    end: float
+
+
+class Inserting(threading.Thread):
+    """A session that inserts new keys into all tables, by turns a query's and some values. It does
+    so at least once."""
+
+    def __init__(self, session: paimon_magics.Session, first: int) -> None:
+        super().__init__(daemon=True)
+        self._session, self._next = session, first
+        self._enough = threading.Event()
+        self.error: BaseException | None = None
+        self.keys: dict[str, list[int]] = {table: [] for table in TABLES}
+
+    def run(self) -> None:
+        try:
+            for number in itertools.count():
+                for table in TABLES:
+                    if number > 0 and self._enough.is_set():
+                        return
+                    self._insert(table, values=number % 2 == 1)
+        except BaseException as error:
+            self.error = error
+
+    def end(self) -> None:
+        """Let it finish the statement that it is at."""
+        self._enough.set()
+        self.join(120)
+        assert not self.is_alive()
+        if self.error is not None:
+            raise self.error
+
+    def _insert(self, table: str, *, values: bool) -> None:
+        keys = range(self._next, self._next + (3 if values else 40))
+        rows = f"SELECT id, 'session' FROM range({keys.start}, {keys.stop})"
+        if values:
+            rows = "VALUES " + ", ".join(f"({key}, 'session')" for key in keys)
+        self._session.run(f"INSERT INTO {table} {rows}")
+        self.keys[table] += keys
+        self._next = keys.stop
+
+
+@pytest.fixture
+def process(tmp_path: Path) -> Iterator[Process]:
+    started = Process(tmp_path / "warehouse", tmp_path / "state")
+    started.start()
+    yield started
+    started.close()
+
+
+@pytest.fixture
+def session(spark: SparkSession, process: Process) -> Iterator[paimon_magics.Session]:
+    with paimon_magics.connect(
+        coordinator=process.address, token=process.token(), spark=spark
+    ) as opened:
+        for table, options in TABLES.items():
+            key = "id BIGINT NOT NULL" if "primary-key" in options else "id BIGINT"
+            opened.run(f"CREATE TABLE {table} ({key}, v STRING) TBLPROPERTIES ({options})")
+        yield opened
+
+
+def statements(process: Process, rows: int, a_second: int) -> list[str]:
+    """Flink's: the keys 0 … rows - 1 into each table."""
+    made = [
+        "CREATE CATALOG lake WITH ('type' = 'paimon', 'metastore' = 'rest', "
+        f"'uri' = '{process.address}', 'warehouse' = '{process.warehouse}', "
+        f"'token.provider' = 'bear', 'token' = '{process.token()}')"
+    ]
+    for table in TABLES:
+        made += [
+            f"CREATE TEMPORARY TABLE source_{table} (id BIGINT) WITH ('connector' = 'datagen', "
+            "'fields.id.kind' = 'sequence', 'fields.id.start' = '0', "
+            f"'fields.id.end' = '{rows - 1}', 'rows-per-second' = '{a_second}')",
+            f"INSERT INTO lake.`default`.`{table}` SELECT id, 'flink' FROM source_{table}",
+        ]
+    return made
+
+
+def kill(process: Process, job: FlinkJob, chance: random.Random) -> Down:
+    """Kill the coordinator while the job and the sessions are at work, and start it again."""
+    enough = job.checkpoints() + 2
+    wait_until(lambda: job.checkpoints() >= enough or job.returncode() is not None, 90)
+    assert job.returncode() is None, job.log()[-5000:]
+    time.sleep(chance.random())  # any moment between two checkpoints
+    begin = time.time()
+    process.kill()
+    time.sleep(chance.random() * 4)
+    process.start()
+    return Down(begin, time.time())
+
+
+@pytest.mark.parametrize(
+    ("kills", "rows"), [(1, 3_600), pytest.param(10, 45_000, marks=pytest.mark.soak)]
+)
+def test_a_stream_and_sessions_lose_and_double_nothing_while_the_coordinator_is_killed(
+    session: paimon_magics.Session,
+    process: Process,
+    spark: SparkSession,
+    java_paimon: JavaPaimon,
+    tmp_path: Path,
+    kills: int,
+    rows: int,
+) -> None:
+    seed = random.randrange(1_000_000)
+    print("seed", seed)
+    chance = random.Random(seed)
+    committer = RemoteCoordinator(At(process.address, process.token()))
+    second = paimon_magics.Session(replace(session._connection, committer=committer))
+    writers = [Inserting(one, number * KEYS) for number, one in enumerate((session, second), 1)]
+    folder = tmp_path / "flink"
+    folder.mkdir()
+    options = {**OPTIONS, "execution.checkpointing.dir": (folder / "checkpoints").as_uri()}
+    class_path = compiled_flink_job(spark, folder)
+    for writer in writers:
+        writer.start()
+    with flink_job(class_path, options, statements(process, rows, 300)) as job:
+        downs = [kill(process, job, chance) for _ in range(kills)]
+        wait_until(lambda: job.returncode() is not None, 60 + rows / 100)
+        assert job.returncode() == 0, job.log()[-5000:]
+        for writer in writers:
+            writer.end()
+    print(
+        f"{job.restarts()} restarts, {job.checkpoints()} checkpoints; keys of sessions:",
+        [{table: len(keys) for table, keys in writer.keys.items()} for writer in writers],
+    )
+    check_failures(job.failures(), downs)
+    for table in TABLES:
+        expected = sorted([*range(rows), *writers[0].keys[table], *writers[1].keys[table]])
+        found = session.run(f"SELECT id FROM {table} ORDER BY id").to_arrow()["id"].to_pylist()
+        assert found == expected, differences(found, expected)
+        java = sorted(row[0] for row in java_paimon.rows(process.warehouse, f"default.{table}"))
+        assert java == expected, differences(java, expected)
+    # Each key is in the index of its bucket: new values take the place of the old ones.
+    session.run("INSERT INTO dynamic SELECT id, 'new' FROM dynamic")
+    found = session.run("SELECT count(*), count(DISTINCT id), max(v) FROM dynamic").to_arrow()
+    count = rows + sum(len(writer.keys["dynamic"]) for writer in writers)
+    assert list(found.to_pylist()[0].values()) == [count, count, "new"]
+
+
+def check_failures(failures: Sequence[Failure], downs: Sequence[Down]) -> None:
+    """Check that all were for kills. A committer that has committed what its checkpoint held fails
+    once more by itself, so that the writers see it."""
+    restored = [one for one in failures if "after committing the restored" in one.cause]
+    assert len(restored) <= len(TABLES) * len(downs), [one.at for one in restored]
+    for failure in failures:
+        caused = any(one.begin <= failure.at <= one.end + FAILS_LATE for one in downs)
+        reached_nobody = "RESTException: Error occurred while processing" in failure.cause
+        assert failure in restored or (caused and reached_nobody), (downs, failure)
+
+
+def differences(found: list[int], expected: list[int]) -> str:
+    """What was lost, and what is there more than once or should not be."""
+    lost, more = Counter(expected) - Counter(found), Counter(found) - Counter(expected)
+    return f"lost {len(lost)}: {sorted(lost)[:20]}; too many {len(more)}: {sorted(more)[:20]}"
