@@ -43,3 +43,8 @@ def test_a_message_is_said_in_other_words(message: str, shown: str) -> None:
 @given(st.lists(st.sampled_from([*"as. =sig'\"", "has a", " s", "to", "ken", *MARKERS.split()])))
 def test_no_message_is_masked(parts: list[str]) -> None:
     assert not is_masked(unmasked("".join(parts)))
+
+
+def test_no_message_is_a_format() -> None:
+    """`BadRequestException` passes its message to `String.format`."""
+    assert unmasked("There is no table `shop.50%d`.") == "There is no table `shop.50\uff05d`."
