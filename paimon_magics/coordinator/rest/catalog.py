@@ -313,6 +313,8 @@ def _rename_table(context: Context, call: Call) -> Any:
 
 def _refuse(what: str) -> Handler:
     def handler(context: Context, call: Call) -> Any:
+        if "database" in call.names:
+            _database(context, call)
         raise not_offered(what)
 
     return handler

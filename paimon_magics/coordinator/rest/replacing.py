@@ -44,7 +44,7 @@ def replace_table(context: Context, call: Call) -> Any:
     if context.catalog.metastore != "filesystem":
         raise not_offered("replacing tables")
     if list(schema.partition_keys) != list(table.schema.get("partitionKeys") or []):
-        raise not_offered(f"other partition columns for `{name}`: drop it and create it again")
+        raise not_offered(f"other partition keys for `{name}`: drop it and create it again")
     require_looked_at(context, name, table.location)
     with context.change_in_order(table), context.turn(table.location):
         _remove_rows(context, name)

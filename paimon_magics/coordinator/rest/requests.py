@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
@@ -107,9 +108,10 @@ def identifier_of(document: Any, where: str) -> TableName:
 
 
 def page(
-    request: Request, items: Iterable[_T], key: Callable[[_T], str]
+    request: Request, items: Iterable[_T], key: Callable[[_T], str], *, descending: bool = False
 ) -> tuple[Sequence[_T], str | None]:
-    """The page of `items` that the request asks for, and the token of the next page.
+    """The page of `items`, in the order of their keys, that the request asks for, and the token of
+    the next page.
 
     A token is the key of a page's last item, so that pages stay right while items come and go.
     """
@@ -120,20 +122,25 @@ def page(
         if not (text.isascii() and text.isdigit()):
             raise bad_request(f"maxResults must be a whole number, not '{text}'.")
         count = int(text)
-    ordered = sorted(items, key=key)
-    left = [item for item in ordered if not token or key(item) > token]
+    ordered = sorted(items, key=key, reverse=descending)
+    seen = (lambda found: found >= token) if descending else (lambda found: found <= token)
+    left = [item for item in ordered if not token or not seen(key(item))]
     if count == 0 or len(left) <= count:
         return left, None
     return left[:count], key(left[count - 1])
 
 
 def like_filter(request: Request, parameter: str) -> Callable[[str], bool]:
-    """A function that tells whether a name is LIKE the SQL pattern in a query parameter. Without
-    the parameter every name is."""
+    """A function that tells whether a name is LIKE the pattern in a query parameter. Without the
+    parameter every name is. The protocol knows one wildcard, `%`, at the end only: raises 400 where
+    it is elsewhere (Paimon's `RESTUtil.validatePrefixSqlPattern`)."""
     pattern = request.query_params.get(parameter)
     if not pattern:
         return lambda name: True
-    parts = re.split(r"(\\.|%|_)", pattern)
+    parts = re.split(r"(\\.|%)", pattern)
+    prefix = list(itertools.takewhile(lambda part: part != "%", parts))
+    if set(parts[len(prefix) :]) - {"", "%"}:
+        raise bad_request(f"A pattern may have % at its end only, unlike '{pattern}'.")
     regex = re.compile("".join(map(_like_part, parts)), re.DOTALL)
     return lambda name: regex.fullmatch(name) is not None
 
@@ -142,8 +149,6 @@ def _like_part(part: str) -> str:
     match part:
         case "%":
             return ".*"
-        case "_":
-            return "."
         case _ if len(part) == 2 and part.startswith("\\"):
             return re.escape(part[1])
         case _:

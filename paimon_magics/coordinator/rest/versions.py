@@ -152,7 +152,7 @@ def _roll_back(context: Context, call: Call) -> Any:
         latest = latest_document(table)
         if expected is not None and (latest is None or latest["id"] != expected):
             shown = "none" if latest is None else latest["id"]
-            raise bad_request(f"The latest snapshot of `{name}` is {shown}, not {expected}.")
+            raise bad_request(f"Latest snapshot {shown} is not {expected}: `{name}` has changed.")
         try:
             kept = roll_back(table, context.publish, snapshot_id=snapshot_id, tag=tag)
         except UnknownNameError as error:
@@ -181,7 +181,8 @@ def _list_partitions(context: Context, call: Call) -> Any:
     table = _table(context, call)
     matches = like_filter(call.request, "partitionNamePattern")
     documents = [d for d in partition_documents(table) if matches(_partition_name(d))]
-    found, token = page(call.request, documents, _partition_name)
+    # The latest days come first, as from Paimon's own server of its tests.
+    found, token = page(call.request, documents, _partition_name, descending=True)
     return {"partitions": found, "nextPageToken": token}
 
 
@@ -321,6 +322,7 @@ def _branch_name(name: str) -> str:
 
 def _refuse(what: str) -> Handler:
     def handler(context: Context, call: Call) -> Any:
+        table_of(context, table_name(call.names))  # clients tell 404 and 501 apart
         raise not_offered(what)
 
     return handler

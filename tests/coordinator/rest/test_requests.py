@@ -312,6 +312,21 @@ def test_what_is_not_offered_is_named(
     assert what in answer.json()["message"]
 
 
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("/databases/nowhere/views", "DATABASE"),
+        ("/databases/nowhere/functions", "DATABASE"),
+        ("/databases/shop/tables/nothing/partitions/mark", "TABLE"),
+        ("/databases/shop/tables/nothing/partitions/list-by-filter", "TABLE"),
+    ],
+)
+def test_what_is_not_offered_is_absent_where_its_table_or_database_is(
+    http: httpx.Client, path: str, kind: str
+) -> None:
+    assert error(http.post(path, json={}))[:2] == (404, kind)
+
+
 def test_the_main_branch_cannot_be_dropped(http: httpx.Client) -> None:
     assert error(http.delete(f"{TABLE}/branches/main"))[0] == 400
     assert http.get(TABLE).status_code == 200
@@ -375,6 +390,33 @@ def test_tables_are_listed_with_details_and_across_databases(http: httpx.Client)
     assert [(d["name"], d["database"], d["schemaId"]) for d in details] == [("t", "shop", 0)]
     everywhere = http.get("/tables", params={"tableNamePattern": "t%"}).json()["tables"]
     assert everywhere == [{"database": "shop", "object": "t"}]
+
+
+def test_an_underscore_in_a_pattern_stands_for_itself(http: httpx.Client) -> None:
+    for name in ("shop_1", "shops"):
+        http.post("/databases", json={"name": name}).raise_for_status()
+
+    def found(pattern: str) -> list[str]:
+        answer = http.get("/databases", params={"databaseNamePattern": pattern})
+        names: list[str] = answer.json()["databases"]
+        return names
+
+    assert found("shop_") == []
+    assert found("shop_%") == ["shop_1"]
+    assert found("shop%") == ["shop", "shop_1", "shops"]
+
+
+@pytest.mark.parametrize("pattern", ["%op", "s%p", "s%p%"])
+def test_a_wildcard_before_the_end_of_a_pattern_is_a_bad_request(
+    http: httpx.Client, pattern: str
+) -> None:
+    for path, parameter in (
+        ("/databases", "databaseNamePattern"),
+        ("/databases/shop/tables", "tableNamePattern"),
+        (f"{TABLE}/partitions", "partitionNamePattern"),
+    ):
+        assert error(http.get(path, params={parameter: pattern}))[0] == 400
+        assert http.get(path, params={parameter: r"s\%p%%"}).is_success
 
 
 @pytest.mark.parametrize("count", ["-1", "many", "1.5"])
