@@ -21,6 +21,7 @@ STAMP := $(VENV)/made-from-lock
 NBVAL_CFG := $(wildcard notebooks/nbval.cfg)
 PYTEST_ARGS ?=
 LAB_ARGS ?=
+CONFORMANCE_ARGS ?=
 # Where `make lab` keeps the copies of the notebooks that one works on. Ignored by git.
 LAB_FOLDER ?= my-notebooks
 # How many processes `make test` spreads the tests over; each has a Spark of its own (2 GB).
@@ -30,7 +31,7 @@ WORKERS ?= 3
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | \
 	  awk -F'|' '{ printf "%-14s %s\n", $$1, $$2 }'
-	@echo "Variables: PYTHON=… (interpreter for .venv), PYTEST_ARGS=…, LAB_ARGS=…, LAB_FOLDER=… (for lab), WORKERS=… (for test), UPGRADE=1 (for lock)"
+	@echo "Variables: PYTHON=… (interpreter for .venv), PYTEST_ARGS=…, LAB_ARGS=…, LAB_FOLDER=… (for lab), PAIMON_SOURCE=…, CONFORMANCE_ARGS=… (for conformance), WORKERS=… (for test), UPGRADE=1 (for lock)"
 
 .PHONY: env
 env: $(STAMP)  ## make .venv from requirements.lock; does nothing when it is up to date
@@ -162,6 +163,15 @@ CONNECTOR_PYTHON ?= python3
 conformance-connector: $(STAMP)  ## compare the coordinator with a file system, as Paimon's Spark connector sees them; CONNECTOR=jar
 	@test -n "$(CONNECTOR)" || { echo "Name the connector: make $@ CONNECTOR=…/paimon-spark-….jar CONNECTOR_PYTHON=…" >&2; exit 1; }
 	@$(CONNECTOR_PYTHON) tests/conformance/connector.py --connector "$(CONNECTOR)" --python $(BIN)/python
+
+# A checkout of Paimon, whose tests `make conformance` runs: fetched where none is given.
+PAIMON_SOURCE ?= build/conformance/paimon
+build/conformance/paimon:
+	@git clone --quiet --depth 1 --branch release-2.0.0 https://github.com/apache/paimon.git $@
+
+.PHONY: conformance
+conformance: $(STAMP) | $(PAIMON_SOURCE)  ## Paimon's own tests of a REST catalog, against ours; needs a JDK and git
+	@$(BIN)/python -m tests.conformance --source $(PAIMON_SOURCE) --build build/conformance $(CONFORMANCE_ARGS)
 
 .PHONY: bench
 bench: $(STAMP)  ## measure every speed that the documentation claims

@@ -1,0 +1,50 @@
+"""Runs Paimon's own tests of a REST catalog against coordinators: `make conformance`.
+
+Ends with 1 where a test fails that `expected.toml` does not list, or one passes that it lists.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.conformance.host import hosting
+from tests.conformance.java_tests import java_outcomes
+from tests.conformance.outcomes import differences, expected_failures, number_of_tests
+from tests.conformance.python_tests import python_outcomes
+
+_SUITES = {"java": java_outcomes, "python": python_outcomes}
+
+
+def main() -> int:
+    """Run the suites that the command line chooses; return the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--source", type=Path, required=True, help="a checkout of Paimon 2.0.0")
+    parser.add_argument("--build", type=Path, required=True, help="a folder for what is made")
+    parser.add_argument("--suite", choices=_SUITES, help="both where none is said")
+    parser.add_argument("tests", nargs="*", help="Class.method, or a file of pypaimon's; else all")
+    given = parser.parse_args()
+    given.build.mkdir(parents=True, exist_ok=True)
+    suites = [given.suite] if given.suite else list(_SUITES)
+    source, build = given.source.resolve(), given.build.resolve()
+    return int(any([_is_wrong(suite, source, build, given.tests) for suite in suites]))
+
+
+def _is_wrong(suite: str, source: Path, build: Path, only: Sequence[str]) -> bool:
+    """Run a suite, and tell whether anything in it is not as expected."""
+    with hosting() as host:
+        outcomes = _SUITES[suite](source, build, host, only)
+    ran = {outcome.test for outcome in outcomes}
+    expected = [test for one in expected_failures() for test in getattr(one, suite)]
+    lines = list(differences(outcomes, [test for test in expected if not only or test in ran]))
+    if not only and len(ran) != (number := number_of_tests()[suite]):
+        lines.append(f"{len(ran)} tests ran, not {number}")
+    print(f"{suite}: {sum(outcome.problem is None for outcome in outcomes)} of {len(ran)} pass")
+    print("".join(f"  {line}\n" for line in lines), end="", flush=True)
+    return bool(lines) or not outcomes
+
+
+if __name__ == "__main__":
+    sys.exit(main())
