@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import operator
 import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
@@ -123,8 +124,8 @@ def page(
             raise bad_request(f"maxResults must be a whole number, not '{text}'.")
         count = int(text)
     ordered = sorted(items, key=key, reverse=descending)
-    seen = (lambda found: found >= token) if descending else (lambda found: found <= token)
-    left = [item for item in ordered if not token or not seen(key(item))]
+    comes_after = operator.lt if descending else operator.gt
+    left = [item for item in ordered if not token or comes_after(key(item), token)]
     if count == 0 or len(left) <= count:
         return left, None
     return left[:count], key(left[count - 1])
