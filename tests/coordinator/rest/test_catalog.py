@@ -175,9 +175,9 @@ def test_partitions_of_blank_texts_are_listed_as_those_of_null(catalog: Any) -> 
     write(table, (1, "a", "  "), (2, "b", None), (3, "c", "x"))
     partitions = catalog.list_partitions_paged("shop.t").elements
     assert [(p.spec["p"], p.record_count) for p in partitions] == [
-        ("__DEFAULT_PARTITION__", 1),
-        ("__DEFAULT_PARTITION__", 1),
         ("x", 1),
+        ("__DEFAULT_PARTITION__", 1),
+        ("__DEFAULT_PARTITION__", 1),
     ]
 
 
