@@ -1,0 +1,174 @@
+"""Which files of an append table are rewritten together.
+
+Without buckets any files of a partition may be: they are packed by size
+(`AppendCompactCoordinator`). In buckets rows keep the order in which they were written: only files
+that follow each other are (`BucketedAppendCompactManager`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from paimon_magics.planning.options.values import double_value, integer_value, memory_size_bytes
+from paimon_magics.planning.schemas.table_schema import TableSchema
+
+__all__ = ["AppendFile", "AppendRules", "files_in_order", "packed_files", "window_of_files"]
+
+_TARGET_BYTES = 256 << 20
+_FULL_FILES_MIN = 3  # BucketedAppendCompactManager.FULL_COMPACT_MIN_FILE
+
+
+@dataclass(frozen=True, slots=True)
+class AppendFile:
+    """A data file as compaction sees it.
+
+    `vector_file` is the index file that holds its deletion vector, None without one;
+    `deleted_rows` counts the rows that the vector marks, None if nobody noted it.
+    """
+
+    name: str
+    size_bytes: int
+    rows: int = 0
+    min_sequence_number: int = 0
+    vector_file: str | None = None
+    deleted_rows: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AppendRules:
+    """The table options that decide what is rewritten; a file below `small_bytes` is small."""
+
+    target_bytes: int = _TARGET_BYTES
+    small_file_ratio: float = 0.7
+    open_file_cost_bytes: int = 4 << 20
+    file_count_min: int = 5
+    file_count_max: int = 100_000
+    delete_ratio_max: float = 0.2
+    has_deletion_vectors: bool = False
+    rewrites_all_files: bool = False
+
+    @classmethod
+    def of(cls, schema: TableSchema) -> AppendRules:
+        """The options of a table. Raises InvalidTableError for a value that can't be read."""
+
+        def size(key: str, otherwise: int) -> int:
+            text = schema.option(key)
+            return otherwise if text is None else memory_size_bytes(key, text)
+
+        def text_of(key: str) -> tuple[str, str]:
+            return key, schema.option(key) or "0"
+
+        return cls(
+            target_bytes=size("target-file-size", _TARGET_BYTES),
+            small_file_ratio=double_value(*text_of("compaction.small-file-ratio")),
+            open_file_cost_bytes=size("source.split.open-file-cost", 0),
+            file_count_min=integer_value(*text_of("compaction.min.file-num")),
+            file_count_max=integer_value(*text_of("compaction.file-num-limit")),
+            delete_ratio_max=double_value(*text_of("compaction.delete-ratio-threshold")),
+            has_deletion_vectors=schema.flag("deletion-vectors.enabled"),
+            rewrites_all_files=schema.flag("compaction.force-rewrite-all-files"),
+        )
+
+    @property
+    def small_bytes(self) -> int:
+        """`CoreOptions.compactionFileSize`."""
+        return int(self.target_bytes * self.small_file_ratio)
+
+
+def packed_files(files: Iterable[AppendFile], rules: AppendRules) -> list[tuple[AppendFile, ...]]:
+    """The groups of a partition's files that are rewritten, each into files of the target size.
+
+    Small files, and those that lost many rows, are packed from the smallest on until a group has
+    twice the target size; too few left over stay. Files whose deletion vectors are in one index
+    file go together, since their group rewrites it, and never stay. Source:
+    `AppendCompactCoordinator.pack`, `.packInDeletionVectorVMode`.
+    """
+    chosen = [file for file in files if _is_worth_it(file, rules)][: rules.file_count_max]
+    if not rules.has_deletion_vectors:
+        return _packed([[file] for file in chosen], rules, rest_min=rules.file_count_min)
+    by_vectors: dict[str, list[AppendFile]] = {}
+    plain = []
+    for file in chosen:
+        if file.vector_file is None:
+            plain.append(file)
+        else:
+            by_vectors.setdefault(file.vector_file, []).append(file)
+    groups = _packed(list(by_vectors.values()), rules, rest_min=1)
+    if len(plain) > 1:
+        groups += _packed([[file] for file in plain], rules, rest_min=rules.file_count_min)
+    return groups
+
+
+def window_of_files(files: Iterable[AppendFile], rules: AppendRules) -> tuple[AppendFile, ...]:
+    """The files of a bucket that a writer rewrites after a flush: from the oldest on, the first
+    that are many enough and follow each other within twice the target size; () without any.
+
+    Source: `BucketedAppendCompactManager.pickCompactBefore`.
+    """
+    window: list[AppendFile] = []
+    size = 0
+    for file in _by_age(files):
+        window.append(file)
+        size += file.size_bytes
+        if len(window) >= rules.file_count_min:
+            return tuple(window)
+        if size >= 2 * rules.target_bytes:
+            size -= window.pop(0).size_bytes
+    return ()
+
+
+def files_in_order(files: Iterable[AppendFile], rules: AppendRules) -> tuple[AppendFile, ...]:
+    """The files of a bucket that a full compaction rewrites, the oldest first; () for none.
+
+    Large files at the beginning stay, unless rows of them are deleted. Without deletion vectors the
+    rest stays, too, unless it is at least three files of which most are small. Source:
+    `BucketedAppendCompactManager.triggerFullCompaction`, `FullCompactTask`.
+    """
+    ordered = _by_age(files)
+    if rules.rewrites_all_files:
+        return tuple(ordered)
+    if not rules.has_deletion_vectors and len(ordered) < _FULL_FILES_MIN:
+        return ()
+    begin = 0
+    while begin < len(ordered) and not (
+        ordered[begin].size_bytes < rules.small_bytes or ordered[begin].vector_file is not None
+    ):
+        begin += 1
+    rest = ordered[begin:]
+    if rules.has_deletion_vectors:
+        return tuple(rest)
+    small = sum(file.size_bytes < rules.small_bytes for file in rest)
+    return tuple(rest) if len(rest) >= _FULL_FILES_MIN and 2 * small > len(rest) else ()
+
+
+def _is_worth_it(file: AppendFile, rules: AppendRules) -> bool:
+    """`AppendCompactCoordinator.shouldCompact`."""
+    if file.size_bytes < rules.small_bytes:
+        return True
+    if not rules.has_deletion_vectors or file.vector_file is None:
+        return False
+    return file.deleted_rows is None or file.deleted_rows > file.rows * rules.delete_ratio_max
+
+
+def _packed(
+    groups: Sequence[Sequence[AppendFile]], rules: AppendRules, *, rest_min: int
+) -> list[tuple[AppendFile, ...]]:
+    """Whole groups in bins, the smallest first; what is left over is a bin from `rest_min` files
+    on."""
+    bins = []
+    bin_: list[AppendFile] = []
+    size = 0
+    for group in sorted(groups, key=lambda g: sum(file.size_bytes for file in g)):
+        bin_ += group
+        size += sum(file.size_bytes + rules.open_file_cost_bytes for file in group)
+        if len(bin_) > 1 and size >= 2 * rules.target_bytes:
+            bins.append(tuple(bin_))
+            bin_, size = [], 0
+    if bin_ and len(bin_) >= rest_min:
+        bins.append(tuple(bin_))
+    return bins
+
+
+def _by_age(files: Iterable[AppendFile]) -> list[AppendFile]:
+    return sorted(files, key=lambda file: file.min_sequence_number)
