@@ -167,7 +167,7 @@ conformance-connector: $(STAMP)  ## compare the coordinator with a file system, 
 # A checkout of Paimon, whose tests `make conformance` runs: fetched where none is given.
 PAIMON_SOURCE ?= build/conformance/paimon
 build/conformance/paimon:
-	@git clone --quiet --depth 1 --branch release-2.0.0 https://github.com/apache/paimon.git $@
+	@git -c advice.detachedHead=false clone --quiet --depth 1 --branch release-2.0.0 https://github.com/apache/paimon.git $@
 
 .PHONY: conformance
 conformance: $(STAMP) | $(PAIMON_SOURCE)  ## Paimon's own tests of a REST catalog, against ours; needs a JDK and git

@@ -3,7 +3,7 @@
     POST /?warehouse=FOLDER[&token=TOKEN]   a new one for that folder: answered `URL TOKEN`
     DELETE /?url=URL                        ends it: answered `ended`
 
-A coordinator keeps its state in a folder beside the host's own, and its log goes to standard error.
+The state of a coordinator is in a folder of the host's, and its log goes to standard error.
 """
 
 from __future__ import annotations
