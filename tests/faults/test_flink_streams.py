@@ -11,7 +11,7 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -175,6 +175,7 @@ def test_a_stream_and_sessions_lose_and_double_nothing_while_the_coordinator_is_
         assert job.returncode() == 0, job.log()[-5000:]
         for writer in writers:
             writer.end()
+    committer.close()
     print(
         f"{job.restarts()} restarts, {job.checkpoints()} checkpoints; keys of sessions:",
         [{table: len(keys) for table, keys in writer.keys.items()} for writer in writers],
@@ -186,6 +187,14 @@ def test_a_stream_and_sessions_lose_and_double_nothing_while_the_coordinator_is_
         assert found == expected, differences(found, expected)
         java = sorted(row[0] for row in java_paimon.rows(process.warehouse, f"default.{table}"))
         assert java == expected, differences(java, expected)
+    # A reader of the changelog hears of each row of Flink's once.
+    latest = (
+        session.run("SELECT max(snapshot_id) FROM looked_up$snapshots").to_arrow()[0][0].as_py()
+    )
+    between = {"incremental-between": f"0,{latest}"}
+    changes = session.table("looked_up$audit_log", **between).filter(f"id < {KEYS}").toPandas()
+    assert sorted(changes["id"]) == list(range(rows)), differences(changes["id"], range(rows))
+    assert set(changes["rowkind"]) == {"+I"}
     # Each key is in the index of its bucket: new values take the place of the old ones.
     session.run("INSERT INTO dynamic SELECT id, 'new' FROM dynamic")
     found = session.run("SELECT count(*), count(DISTINCT id), max(v) FROM dynamic").to_arrow()
@@ -204,7 +213,7 @@ def check_failures(failures: Sequence[Failure], downs: Sequence[Down]) -> None:
         assert failure in restored or (caused and reached_nobody), (downs, failure)
 
 
-def differences(found: list[int], expected: list[int]) -> str:
+def differences(found: Iterable[int], expected: Iterable[int]) -> str:
     """What was lost, and what is there more than once or should not be."""
     lost, more = Counter(expected) - Counter(found), Counter(found) - Counter(expected)
     return f"lost {len(lost)}: {sorted(lost)[:20]}; too many {len(more)}: {sorted(more)[:20]}"
