@@ -31,6 +31,7 @@ from paimon_magics.coordinator.rest.errors import (
     error_response,
     not_found,
     not_offered,
+    suppress_missing,
 )
 from paimon_magics.coordinator.rest.requests import (
     identifier_of,
@@ -183,11 +184,8 @@ def _list_table_details(context: Context, call: Call) -> Any:
     found, token = page(call.request, _table_names(context, call), lambda name: name.table)
     details = []
     for name in found:
-        try:
+        with suppress_missing():  # it was dropped meanwhile
             details.append(table_document(table_of(context, name)))
-        except RestError as error:
-            if error.code != 404:  # else it was dropped meanwhile
-                raise
     return {"tableDetails": details, "nextPageToken": token}
 
 
@@ -235,6 +233,17 @@ def _create_table(context: Context, call: Call) -> Any:
 
 def _get_table(context: Context, call: Call) -> Any:
     return table_document(table_of(context, table_name(call.names)))
+
+
+def _get_table_by_id(context: Context, call: Call) -> Any:
+    """Nothing notes ids: the tables are looked at one after the other."""
+    for database in context.catalog.stored_databases():
+        for name in context.catalog.list_tables(database):
+            with suppress_missing():
+                table = table_of(context, TableName(name, database))
+                if table.table_id == call.names["id"]:
+                    return table_document(table)
+    raise not_found("TABLE", call.names["id"])
 
 
 def _alter_table(context: Context, call: Call) -> Any:
@@ -349,7 +358,7 @@ _ENDPOINTS: list[tuple[str, str, Handler]] = [
     ("POST", f"{_DATABASE}/tables", _create_table),
     ("GET", f"{_DATABASE}/table-details", _list_table_details),
     ("GET", "/tables", _list_all_tables),
-    ("GET", "/tables/id/{id}", _refuse("tables by their id")),
+    ("GET", "/tables/id/{id}", _get_table_by_id),
     ("POST", "/tables/rename", _rename_table),
     ("GET", f"{_DATABASE}/tables/{{table}}", _get_table),
     ("POST", f"{_DATABASE}/tables/{{table}}", _alter_table),

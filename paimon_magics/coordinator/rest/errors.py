@@ -10,6 +10,8 @@ from __future__ import annotations
 import errno
 import logging
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from starlette.responses import JSONResponse
 
@@ -35,6 +37,7 @@ __all__ = [
     "error_response",
     "not_found",
     "not_offered",
+    "suppress_missing",
 ]
 
 _UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)
@@ -65,6 +68,16 @@ def not_found(resource_type: str, name: str, message: str = "") -> RestError:
     """404 for a database, table, column, snapshot, tag, branch, view or function."""
     text = message or f"There is no {resource_type.lower()} `{name}`."
     return RestError(404, text, resource_type, name)
+
+
+@contextmanager
+def suppress_missing() -> Iterator[None]:
+    """Go on where the body finds that a resource is not there."""
+    try:
+        yield
+    except RestError as error:
+        if error.code != 404:
+            raise
 
 
 def already_exists(resource_type: str, name: str, message: str = "") -> RestError:

@@ -278,6 +278,12 @@ def test_what_is_not_there_is_named(
     assert error(http.request(method, path, json=body)) == (404, *expected)
 
 
+def test_a_table_is_found_by_its_id(http: httpx.Client) -> None:
+    table = http.get(TABLE).json()
+    assert http.get(f"/tables/id/{table['id']}").json() == table
+    assert error(http.get("/tables/id/7")) == (404, "TABLE", "7")
+
+
 def test_what_is_there_already_is_named(http: httpx.Client) -> None:
     assert error(http.post("/databases", json={"name": "shop"})) == (409, "DATABASE", "shop")
     assert error(create(http, "t")) == (409, "TABLE", "shop.t")
@@ -289,7 +295,6 @@ def test_what_is_there_already_is_named(http: httpx.Client) -> None:
     ("method", "path", "what"),
     [
         ("POST", "/databases/shop/register", "registering"),
-        ("GET", "/tables/id/7", "id"),
         ("POST", "/databases/shop/views", "views"),
         ("POST", "/views/rename", "views"),
         ("POST", "/databases/shop/functions", "functions"),
