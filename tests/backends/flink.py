@@ -57,13 +57,6 @@ PACKAGES = (
 """What runs SQL on a cluster in one JVM; some 100 MB. The rest is among Spark's own jars."""
 
 _SOURCE = Path(__file__).with_name("FlinkJob.java")
-_ADDRESSES = (
-    "jobmanager.bind-host",
-    "rest.address",
-    "rest.bind-address",
-    "taskmanager.bind-host",
-    "taskmanager.host",
-)
 CAUSE_LINES = 20
 _LOG = """\
 rootLogger.level = INFO
@@ -73,6 +66,13 @@ appender.out.type = Console
 appender.out.layout.type = PatternLayout
 appender.out.layout.pattern = %d{UNIX_MILLIS} %c{1} %m%n%throwable{20}
 """
+_ADDRESSES = (
+    "jobmanager.bind-host",
+    "rest.address",
+    "rest.bind-address",
+    "taskmanager.bind-host",
+    "taskmanager.host",
+)
 _FAILED = re.compile(
     r"^(\d+) (?:ExecutionGraph .* switched from \w+ to FAILED on |"
     r"JobMaster Trying to recover from a global failure)"
@@ -146,13 +146,7 @@ def flink_job(
     """A streaming job of all INSERTs of `statements`, on a cluster with Flink's `options`. It is
     killed at the end of the block."""
     folder = Path(class_path.split(os.pathsep)[0])
-    loopback = (
-        "rest.address",
-        "rest.bind-address",
-        "jobmanager.bind-host",
-        "taskmanager.bind-host",
-    )
-    given = {**dict.fromkeys(loopback, "127.0.0.1"), **options}
+    given = {**dict.fromkeys(_ADDRESSES, "127.0.0.1"), **options}
     log = folder / "flink.log"
     with log.open("wb") as output:
         process = subprocess.Popen(
