@@ -115,6 +115,7 @@ def page(
     the next page.
 
     A token is the key of a page's last item, so that pages stay right while items come and go.
+    Items of one key are on one page.
     """
     token = request.query_params.get("pageToken")
     text = request.query_params.get("maxResults")
@@ -126,6 +127,8 @@ def page(
     ordered = sorted(items, key=key, reverse=descending)
     comes_after = operator.lt if descending else operator.gt
     left = [item for item in ordered if not token or comes_after(key(item), token)]
+    while 0 < count < len(left) and key(left[count]) == key(left[count - 1]):
+        count += 1
     if count == 0 or len(left) <= count:
         return left, None
     return left[:count], key(left[count - 1])

@@ -179,6 +179,9 @@ def test_partitions_of_blank_texts_are_listed_as_those_of_null(catalog: Any) -> 
         ("__DEFAULT_PARTITION__", 1),
         ("__DEFAULT_PARTITION__", 1),
     ]
+    second = catalog.list_partitions_paged("shop.t", 1, "p=x")
+    assert [p.record_count for p in second.elements] == [1, 1]
+    assert second.next_page_token is None
 
 
 def test_columns_and_options_are_altered(table: Any, catalog: Any) -> None:
