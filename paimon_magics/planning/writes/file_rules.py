@@ -1,0 +1,135 @@
+"""How data files of a level and changelog files are written: format, compression, statistics.
+
+Source: `KeyValueFileWriterFactory`, `StatsCollectorFactories`, `SimpleColStatsCollector.from`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from paimon_magics.errors import InvalidTableError
+from paimon_magics.planning.options.values import integer_value
+from paimon_magics.planning.schemas.table_schema import TableSchema
+
+__all__ = [
+    "KEY_STATISTICS",
+    "NO_STATISTICS",
+    "FileRules",
+    "Statistics",
+    "changelog_file_rules",
+    "data_file_rules",
+]
+
+_TRUNCATED = re.compile(r"TRUNCATE\((\d+)\)")
+_KEYS_LENGTH = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """What is kept of a column: nothing, the number of NULLs, or its least and greatest values,
+    too, of which texts and binaries are cut to `length` characters or bytes, if it is given."""
+
+    wants_nulls: bool = True
+    wants_values: bool = True
+    length: int | None = None
+
+
+NO_STATISTICS = Statistics(wants_nulls=False, wants_values=False)
+"""`metadata.stats-mode` = none."""
+KEY_STATISTICS = Statistics(length=_KEYS_LENGTH)
+"""The statistics of key columns in `DataFileMeta.keyStats`."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileRules:
+    """How a file is written. `statistics` are those of the table's columns, by name."""
+
+    format: str
+    compression: str
+    zstd_level: int
+    statistics: Mapping[str, Statistics]
+
+
+def data_file_rules(schema: TableSchema, level: int) -> FileRules:
+    """The rules for data files on a level. Raises InvalidTableError for an option's value that
+    can't be read."""
+    mode = _at_level(schema, "metadata.stats-mode.per.level", level)
+    return FileRules(
+        format=_at_level(schema, "file.format.per.level", level) or schema.file_format,
+        compression=_at_level(schema, "file.compression.per.level", level)
+        or _text(schema, "file.compression"),
+        zstd_level=_number(schema, "file.compression.zstd-level"),
+        statistics=_statistics(schema, mode or _text(schema, "metadata.stats-mode")),
+    )
+
+
+def changelog_file_rules(schema: TableSchema, level: int) -> FileRules:
+    """The rules for changelog files that are written with data files of a level; options of their
+    own come first. Raises as `data_file_rules`."""
+    data = data_file_rules(schema, level)
+    mode = schema.option("changelog-file.stats-mode")
+    return FileRules(
+        format=(schema.option("changelog-file.format") or data.format).lower(),
+        compression=schema.option("changelog-file.compression") or data.compression,
+        zstd_level=data.zstd_level,
+        statistics=data.statistics if mode is None else _statistics(schema, mode),
+    )
+
+
+def _statistics(schema: TableSchema, mode: str) -> dict[str, Statistics]:
+    """A column's own mode comes first, then the keys' where files have no key columns of their own
+    (`data-file.thin-mode`); `metadata.stats-keep-first-n-columns` counts the others."""
+    first = _number(schema, "metadata.stats-keep-first-n-columns")
+    keys = schema.trimmed_primary_keys if schema.flag("data-file.thin-mode") else ()
+    found = {}
+    counted = 0
+    for name in schema.column_names:
+        key = f"fields.{name}.stats-mode"
+        own = schema.stored_option(key)
+        if own is not None:
+            found[name] = _mode(key, own)
+        elif name in keys:
+            found[name] = KEY_STATISTICS
+            continue
+        elif 0 <= first <= counted:
+            found[name] = NO_STATISTICS
+        else:
+            found[name] = _mode("metadata.stats-mode", mode)
+        counted += 1
+    return found
+
+
+def _mode(key: str, text: str) -> Statistics:
+    match text.upper():
+        case "NONE":
+            return NO_STATISTICS
+        case "COUNTS":
+            return Statistics(wants_values=False)
+        case "FULL":
+            return Statistics()
+    cut = _TRUNCATED.fullmatch(text.upper())
+    if cut is None or int(cut[1]) == 0:
+        raise InvalidTableError(
+            f"The option '{key}' can't be '{text}'.",
+            hint="Use none, counts, full or truncate(16), with any number of characters above 0.",
+        )
+    return Statistics(length=int(cut[1]))
+
+
+def _at_level(schema: TableSchema, key: str, level: int) -> str | None:
+    """The value for a level in an option such as `0:avro,5:parquet`."""
+    for part in (schema.option(key) or "").split(","):
+        number, colon, value = part.partition(":")
+        if colon and integer_value(key, number.strip()) == level:
+            return value.strip().lower()
+    return schema.stored_option(f"{key}.{level}")
+
+
+def _text(schema: TableSchema, key: str) -> str:
+    return schema.option(key) or ""
+
+
+def _number(schema: TableSchema, key: str) -> int:
+    return integer_value(key, _text(schema, key))
