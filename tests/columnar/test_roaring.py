@@ -1,0 +1,66 @@
+"""Roaring bitmaps are those that the format's own library writes and reads."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyroaring import BitMap
+
+from paimon_magics.columnar.roaring import numbers_at, roaring_bitmap
+
+_RUNS = st.lists(
+    st.tuples(st.integers(0, 2**32 - 1), st.integers(1, 9000), st.integers(1, 3)), max_size=6
+)
+
+
+def numbers_of(runs: list[tuple[int, int, int]]) -> np.ndarray:
+    parts = [np.arange(first, first + count * step, step) for first, count, step in runs]
+    numbers = np.unique(np.concatenate(parts)) if parts else np.zeros(0, dtype=np.int64)
+    return numbers[numbers < 2**32]
+
+
+@given(_RUNS)
+def test_the_bytes_are_the_librarys(runs: list[tuple[int, int, int]]) -> None:
+    numbers = numbers_of(runs)
+    expected = BitMap(numbers.tolist())
+    expected.run_optimize()
+    assert roaring_bitmap(numbers) == expected.serialize()
+
+
+@given(_RUNS)
+def test_what_is_written_is_read_again(runs: list[tuple[int, int, int]]) -> None:
+    numbers = numbers_of(runs)
+    stored = roaring_bitmap(numbers)
+    found, end = numbers_at(b"before" + stored + b"after", 6)
+    assert np.array_equal(found, numbers) and end == 6 + len(stored)
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        [0],
+        [0, 1],  # 4 bytes as an array, 6 as a run
+        [0, 1, 2],  # as large either way: an array
+        [0, 1, 2, 3],
+        list(range(0, 8192, 2)),  # the largest array
+        list(range(0, 8194, 2)),  # the smallest bits
+        [n for n in range(65536) if n % 32 != 31],  # 2,048 runs: bits are smaller
+        [n for n in range(65536) if n % 33 != 32],
+        list(range(65536)),
+        [n << 16 for n in range(9)],
+        [2**32 - 2, 2**32 - 1],
+    ],
+    ids=lambda numbers: f"{len(numbers)} from {numbers[0]}",
+)
+def test_at_the_edges_between_kinds_of_containers(numbers: list[int]) -> None:
+    expected = BitMap(numbers)
+    expected.run_optimize()
+    assert roaring_bitmap(np.array(numbers)) == expected.serialize()
+
+
+@pytest.mark.parametrize("numbers", [[2, 1], [1, 1], [-1, 0], [0, 2**32]])
+def test_other_numbers_are_refused(numbers: list[int]) -> None:
+    with pytest.raises(ValueError, match="ascend"):
+        roaring_bitmap(np.array(numbers))
