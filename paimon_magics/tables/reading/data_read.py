@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
-from urllib.parse import urlsplit
 
 import pyarrow as pa
 
-from paimon_magics.columnar.fields import Field, can_evolve
+from paimon_magics.columnar.fields import Field
 from paimon_magics.columnar.folding import MergeRule
 from paimon_magics.columnar.merging import KIND, SEQUENCE
 from paimon_magics.errors import UnsupportedStatementError
@@ -26,8 +25,9 @@ from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.statements.clauses.names import table_text
 from paimon_magics.statements.statement import ColumnFilter
 from paimon_magics.tables.manifests.live_files import ManifestCache
-from paimon_magics.tables.reading.data_files import FileAccess, FileReader
+from paimon_magics.tables.reading.data_files import FileReader
 from paimon_magics.tables.reading.split_reader import SplitReader
+from paimon_magics.tables.reading.table_files import check_types, file_access, own_store
 from paimon_magics.tables.schema.alterations import schema_of
 from paimon_magics.tables.schema.history import TableSchemas
 from paimon_magics.tables.schema.merge_options import merge_rule
@@ -36,13 +36,9 @@ from paimon_magics.tables.snapshots.targets import Difference, TableState, Targe
 from paimon_magics.tables.snapshots.time_travel import find_target
 from paimon_magics.tables.splits.planning import PlannedSplits, TableScan
 from paimon_magics.tables.splits.table_scan import plan_splits
-from paimon_magics.tables.stores.paths import local_path
 from paimon_magics.tables.table import Table
 
 __all__ = ["DataRead", "ReadRequest", "plan_data_read", "row_view", "shown_schema"]
-
-
-_LOCAL = "file"
 
 
 @dataclass(frozen=True)
@@ -168,17 +164,16 @@ def plan_data_read(
     )
     manifests = manifests or ManifestCache(table.paimon)
     planned = plan_splits(table, scan, target, manifests, schemas)
-    own = _LOCAL if local_path(table.location) is not None else urlsplit(table.location).scheme
-    stores = planned.stores_elsewhere | {own}
+    stores = planned.stores_elsewhere | {own_store(table)}
     stored = {schema_id: schemas.fields(schema_id) for schema_id in planned.schema_ids}
-    _check_types(table, fields, stored)
+    check_types(table, fields, stored)
     rule = merge_rule(schema) if schema.is_primary_key_table else None
     names = tuple(f.name for f in fields) if request.columns is None else tuple(request.columns)
     needed = {f.name for f in fields} if isinstance(target, Difference) else set(names)
     if rule is not None:
         needed |= _needed(rule)
     files = FileReader(
-        access=_access(table, stores),
+        access=file_access(table, stores),
         schemas=stored,
         wanted=tuple(field for field in fields if field.name in needed),
         system=(SEQUENCE, KIND) if rule is not None else (),
@@ -192,17 +187,6 @@ def plan_data_read(
     return DataRead(target, scan, fields, planned, reader, schemas, stores)
 
 
-def _access(table: Table, stores: frozenset[str]) -> FileAccess:
-    """How tasks open files that lie in these stores."""
-    if stores == {_LOCAL}:
-        return FileAccess()
-    if len(stores) == 1:
-        return FileAccess(table.paimon.file_io)
-    from pypaimon.filesystem.resolving_file_io import ResolvingFileIO
-
-    return FileAccess(ResolvingFileIO(table.paimon.file_io.properties))
-
-
 def _conditions(
     fields: Sequence[Field], predicates: Sequence[ColumnPredicate], view: RowView
 ) -> Iterator[tuple[Field, ColumnPredicate]]:
@@ -210,25 +194,6 @@ def _conditions(
     by_name = {field.name: field for field in fields}
     for one in predicates if view.kind is not ViewKind.BINLOG else ():
         yield by_name[one.column], one
-
-
-def _check_types(
-    table: Table, fields: Sequence[Field], schemas: Mapping[int, Sequence[Field]]
-) -> None:
-    """Raise UnsupportedStatementError for a column whose older files have another type that can't
-    be cast exactly as Paimon does."""
-    for schema_id, stored in schemas.items():
-        by_id = {column.id: column for column in stored}
-        for column in fields:
-            before = by_id.get(column.id)
-            if before is not None and not can_evolve(before, column):
-                raise UnsupportedStatementError(
-                    f"`{table.name}` has files whose column `{column.name}` is of another type "
-                    f"({before.type} in schema {schema_id}, {column.type} now), which can't be "
-                    "read as the new one.",
-                    hint="Read it as it was then, with VERSION AS OF a snapshot of that time, or "
-                    "rewrite the table with an engine that compacts.",
-                )
 
 
 def row_view(schema: TableSchema, kind: ViewKind) -> RowView:

@@ -1,0 +1,86 @@
+"""What tasks need to read all columns of a table's data files: how to open them, and their schemas.
+
+Made on the driver, which knows pypaimon; the reader that comes out is pickled into tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from urllib.parse import urlsplit
+
+from paimon_magics.columnar.fields import Field, can_evolve
+from paimon_magics.errors import UnsupportedStatementError
+from paimon_magics.statements.clauses.names import table_text
+from paimon_magics.tables.reading.data_files import FileAccess, FileReader
+from paimon_magics.tables.schema.history import TableSchemas
+from paimon_magics.tables.schema.types import fields_of
+from paimon_magics.tables.stores.paths import local_path
+from paimon_magics.tables.table import Table
+
+__all__ = ["check_types", "file_access", "own_store", "whole_rows_reader"]
+
+_LOCAL = "file"
+
+
+def own_store(table: Table) -> str:
+    """The URI scheme of the store that the table's folder lies in."""
+    return _LOCAL if local_path(table.location) is not None else urlsplit(table.location).scheme
+
+
+def file_access(table: Table, stores: frozenset[str]) -> FileAccess:
+    """How tasks open files that lie in these stores, named by their URI schemes."""
+    if stores == {_LOCAL}:
+        return FileAccess()
+    if len(stores) == 1:
+        return FileAccess(table.paimon.file_io)
+    from pypaimon.filesystem.resolving_file_io import ResolvingFileIO
+
+    return FileAccess(ResolvingFileIO(table.paimon.file_io.properties))
+
+
+def check_types(
+    table: Table, fields: Sequence[Field], schemas: Mapping[int, Sequence[Field]]
+) -> None:
+    """Raise UnsupportedStatementError for a column whose older files have another type that can't
+    be cast exactly as Paimon does."""
+    for schema_id, stored in schemas.items():
+        by_id = {column.id: column for column in stored}
+        for column in fields:
+            before = by_id.get(column.id)
+            if before is not None and not can_evolve(before, column):
+                raise UnsupportedStatementError(
+                    f"`{table.name}` has files whose column `{column.name}` is of another type "
+                    f"({before.type} in schema {schema_id}, {column.type} now), which can't be "
+                    "read as the new one.",
+                    hint="Read it as it was then, with VERSION AS OF a snapshot of that time, or "
+                    "rewrite the table with an engine that compacts.",
+                )
+
+
+def whole_rows_reader(
+    table: Table,
+    schema_ids: Collection[int],
+    stores_elsewhere: frozenset[str] = frozenset(),
+    *,
+    system: tuple[str, ...] = (),
+    batch_rows: int = 65536,
+) -> FileReader:
+    """A reader of all columns of the table's current schema, from files of the schemas
+    `schema_ids`, of which some lie in the stores `stores_elsewhere`. `system`: see `FileReader`.
+
+    Raises UnsupportedStatementError for a change of types that can't be read.
+    """
+    schemas = TableSchemas(table.paimon)
+    fields = fields_of(table.paimon.table_schema.fields)
+    stored = {schema_id: schemas.fields(schema_id) for schema_id in sorted(schema_ids)}
+    check_types(table, fields, stored)
+    return FileReader(
+        access=file_access(table, stores_elsewhere | {own_store(table)}),
+        schemas=stored,
+        wanted=fields,
+        system=system,
+        batch_rows=batch_rows,
+        table=table_text(replace(table.name, system_table=None)),
+        legacy_instants=table.schema.stored_option("orc.timestamp-ltz.legacy.type") != "false",
+    )
