@@ -21,6 +21,7 @@ from paimon_magics.planning.commits.requests import (
     Change,
     CommitReceipt,
     CommitRequest,
+    Compact,
     OverwritePartitions,
     OverwriteTouched,
     Transaction,
@@ -178,6 +179,8 @@ def _change_document(change: Change) -> dict[str, Any]:
     match change:
         case Append():
             return {"kind": "append"}
+        case Compact():
+            return {"kind": "compact"}
         case OverwriteTouched(swallow_newer=swallow):
             return {"kind": "overwrite-touched", "swallow_newer": swallow}
         case OverwritePartitions(specs=specs, swallow_newer=swallow):
@@ -192,6 +195,8 @@ def _change_of(document: Mapping[str, Any]) -> Change:
     match document.get("kind"):
         case "append":
             return Append()
+        case "compact":
+            return Compact()
         case "overwrite-touched":
             return OverwriteTouched(member(document, "swallow_newer", bool))
         case "overwrite-partitions":

@@ -16,6 +16,8 @@ __all__ = [
     "Change",
     "CommitReceipt",
     "CommitRequest",
+    "Compact",
+    "InsertChange",
     "OverwritePartitions",
     "OverwriteTouched",
     "Transaction",
@@ -69,7 +71,18 @@ class OverwriteTouched:
     swallow_newer: bool = False
 
 
-Change = Append | OverwritePartitions | OverwriteTouched
+@dataclass(frozen=True, slots=True)
+class Compact:
+    """Replace files by others with the same rows: a snapshot of the kind COMPACT. A file may move
+    to another level: its message has it in `compact_before` and in `compact_after`, with one name.
+    Without files no snapshot is made.
+    """
+
+
+InsertChange = Append | OverwritePartitions | OverwriteTouched
+"""A change that adds or replaces rows."""
+
+Change = InsertChange | Compact
 
 
 @dataclass(frozen=True, slots=True)

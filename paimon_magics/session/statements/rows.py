@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from paimon_magics.errors import UnconfirmedError
 from paimon_magics.planning.commits.requests import (
     Append,
-    Change,
+    InsertChange,
     OverwritePartitions,
     OverwriteTouched,
 )
@@ -115,7 +115,7 @@ def _insert_lines(
     return lines
 
 
-def _replaced(change: Change, schema: TableSchema) -> str:
+def _replaced(change: InsertChange, schema: TableSchema) -> str:
     match change:
         case Append():
             return "rows are merged in by key" if schema.is_primary_key_table else "rows are added"

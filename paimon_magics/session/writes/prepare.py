@@ -13,7 +13,7 @@ from paimon_magics.errors import (
 )
 from paimon_magics.planning.commits.requests import (
     Append,
-    Change,
+    InsertChange,
     OverwritePartitions,
     OverwriteTouched,
 )
@@ -71,7 +71,7 @@ class PreparedInsert:
 
     table: Table
     frame: DataFrame
-    change: Change
+    change: InsertChange
     base_snapshot_id: int
     column: Callable[..., DataFrame]
     again: Callable[[], PreparedInsert]
@@ -201,7 +201,7 @@ def change_of(
     schema: TableSchema,
     constants: Mapping[str, str | None],
     mode: str | None = None,
-) -> Change:
+) -> InsertChange:
     """Return what the INSERT replaces. For an overwrite of a partitioned table `mode` decides, or
     else Spark's partitionOverwriteMode."""
     if not insert.overwrite:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from paimon_magics.planning.commits.requests import (
     Append,
-    Change,
+    InsertChange,
     OverwritePartitions,
     OverwriteTouched,
 )
@@ -32,7 +32,7 @@ class Replaced:
 def replaced_by_insert(prepared: PreparedInsert) -> Replaced:
     """Return what an INSERT replaces. A dynamic overwrite runs its query to find partitions."""
     table, frame = prepared.table, prepared.frame
-    change: Change = prepared.change
+    change: InsertChange = prepared.change
     match change:
         case Append():
             return Replaced(table, ())

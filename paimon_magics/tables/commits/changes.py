@@ -24,13 +24,15 @@ from pypaimon.table.row.offset_row import OffsetRow
 from pypaimon.write.commit.overwrite_changes_provider import OverwriteChangesProvider
 from pypaimon.write.commit_message import CommitMessage
 
-from paimon_magics.errors import InvalidValueError, TableDamagedError, UnsupportedStatementError
+from paimon_magics.errors import InvalidValueError, TableDamagedError
 from paimon_magics.planning.commits.requests import (
     Append,
     Change,
+    Compact,
     OverwritePartitions,
     OverwriteTouched,
 )
+from paimon_magics.tables.commits.message_checks import check_compaction, check_rows
 from paimon_magics.tables.manifests.file_kinds import ADD, DELETE
 from paimon_magics.tables.table import Table
 
@@ -71,7 +73,9 @@ def plan_changes(table: Table, change: Change, messages: Sequence[CommitMessage]
     Raises UnsupportedStatementError for kinds of files that are not committed here,
     TableDamagedError if an overwrite has files in partitions that it does not replace.
     """
-    _check_messages(table, messages)
+    if isinstance(change, Compact):
+        return _compact(table, messages)
+    check_rows(table, messages)
     match change:
         case Append():
             changes = _append(table, messages)
@@ -135,6 +139,30 @@ def _append(table: Table, messages: Sequence[CommitMessage]) -> Changes:
         or not table.paimon.options.snapshot_ignore_empty_commit(),
         may_roll_back=removes or is_based,
     )
+
+
+def _compact(table: Table, messages: Sequence[CommitMessage]) -> PlanChanges:
+    """The changes of a compaction: `ManifestEntryChanges.collect`.
+
+    Deletions come before additions. Expiry of snapshots (`FileDeletionBase`) reads them in this
+    order: otherwise it would remove a file that moved to another level.
+    """
+    check_compaction(table, messages)
+    entries = _entries(table, messages, lambda m: m.compact_before, DELETE)
+    entries += _entries(table, messages, lambda m: m.compact_after, ADD)
+    changelog = _entries(table, messages, lambda m: m.compact_changelog_files, ADD)
+    index_deletes = [entry for message in messages for entry in message.compact_index_deletes]
+    index_adds = [entry for message in messages for entry in message.compact_index_adds]
+    changes = Changes(
+        kind="COMPACT",
+        entries=entries,
+        changelog=changelog,
+        index_deletes=index_deletes,
+        index_adds=index_adds,
+        is_checked=True,
+        makes_snapshot=bool(entries or changelog or index_deletes or index_adds),
+    )
+    return lambda _: changes
 
 
 def _overwrite(
@@ -238,28 +266,3 @@ def _entries(
         for message in messages
         for file in files(message)
     ]
-
-
-def _check_messages(table: Table, messages: Sequence[CommitMessage]) -> None:
-    for message in messages:
-        if (
-            message.compact_before
-            or message.compact_after
-            or message.compact_changelog_files
-            or message.compact_index_adds
-            or message.compact_index_deletes
-        ):
-            raise UnsupportedStatementError(
-                f"A writer of `{table.name}` compacted while it wrote, and such files are not "
-                "committed here.",
-                hint="Set 'write-only' = 'true' for the writer.",
-            )
-        schema = table.paimon.table_schema
-        if message.check_from_snapshot is not None and any(
-            schema.partial_file_write_cols(file.write_cols) for file in message.new_files
-        ):
-            raise UnsupportedStatementError(
-                f"A writer of `{table.name}` wrote some columns of rows that exist (data "
-                "evolution), which is not offered yet.",
-                hint="Write it with another engine.",
-            )

@@ -15,29 +15,32 @@ import contextlib
 import random
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from pypaimon.manifest import avro_codec
 from pypaimon.manifest.manifest_list_manager import ManifestListManager
-from pypaimon.write.commit_message import CommitMessage
 
 from paimon_magics.errors import (
     CommitConflictError,
     OutdatedPlanError,
     PaimonMagicsError,
     SetupError,
-    TableDamagedError,
     UnknownOutcomeError,
     UnsupportedStatementError,
 )
-from paimon_magics.planning.commits.requests import CommitReceipt, Transaction
+from paimon_magics.planning.commits.requests import CommitReceipt, Compact, Transaction
 from paimon_magics.tables.commits.bucket_checks import bucket_check
 from paimon_magics.tables.commits.changes import Changes, plan_changes
-from paimon_magics.tables.commits.decoded_request import DecodedRequest, file_is_gone, file_paths
+from paimon_magics.tables.commits.decoded_request import (
+    DecodedRequest,
+    file_is_gone,
+    file_paths,
+)
 from paimon_magics.tables.commits.file_conflicts import FileConflicts
 from paimon_magics.tables.commits.log_positions import log_check
+from paimon_magics.tables.commits.message_checks import check_owners, check_schemas
 from paimon_magics.tables.commits.overwrite_checks import overwrite_check
 from paimon_magics.tables.commits.prepare import Prepared, SnapshotPreparation
 from paimon_magics.tables.commits.publishers import publisher_for
@@ -47,7 +50,7 @@ from paimon_magics.tables.snapshots.latest import latest_snapshot
 from paimon_magics.tables.stores.store import Publish, failure, store_errors
 from paimon_magics.tables.stores.syncing import begin_sync, sync_files
 from paimon_magics.tables.table import Table, publishes_itself
-from paimon_magics.tables.writing.bucket_counts import own_bucket_counts
+from paimon_magics.tables.writing.bucket_counts import compacted_bucket_counts, own_bucket_counts
 
 __all__ = ["check_can_publish", "commit", "remove_run"]
 
@@ -103,9 +106,12 @@ def commit(
         if found is not None:
             return found
     table = asked.table
-    _check_owners(asked.messages, table)
-    _check_schemas(asked.messages, table)
-    own_bucket_counts(table, asked.messages)
+    check_owners(asked.messages, table)
+    check_schemas(asked.messages, table)
+    if isinstance(asked.request.change, Compact):
+        compacted_bucket_counts(table, asked.messages)
+    else:
+        own_bucket_counts(table, asked.messages)
     with store_errors(f"The commit to `{table.name}`"), _told_if_gone(table):
         begin_sync(file_paths(asked))
     try:
@@ -362,34 +368,3 @@ def _unexpected(table: Table, error: BaseException) -> SetupError:
         f"The commit to `{table.name}` failed unexpectedly: {error!r}",
         hint="Nothing was committed. Report this with the table's definition.",
     )
-
-
-def _check_owners(messages: Sequence[CommitMessage], table: Table) -> None:
-    """Raise TableDamagedError if two tasks wrote one bucket of a primary-key table. They would give
-    its keys equal sequence numbers, so that either of two rows could win."""
-    if not table.schema.is_primary_key_table:
-        return
-    seen: set[tuple[Any, ...]] = set()
-    for message in messages:
-        owner = (tuple(message.partition), message.bucket)
-        if owner in seen:
-            raise TableDamagedError(
-                f"Two tasks wrote bucket {message.bucket} of partition {message.partition} of "
-                f"`{table.name}`; nothing was committed.",
-                hint="Run the statement again, and report this with the table's definition.",
-            )
-        seen.add(owner)
-
-
-def _check_schemas(messages: Sequence[CommitMessage], table: Table) -> None:
-    """Raise CommitConflictError for files of a schema that was rolled back meanwhile. Its number
-    may come again, for other columns."""
-    newest = table.paimon.table_schema.id
-    for message in messages:
-        for file in (*message.new_files, *message.changelog_files):
-            if file.schema_id > newest:
-                raise CommitConflictError(
-                    f"The schema {file.schema_id} of `{table.name}`, with which this statement "
-                    f"wrote, is gone: the table was rolled back to schema {newest}.",
-                    hint="Nothing was written. Run the statement again.",
-                )

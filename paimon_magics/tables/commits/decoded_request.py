@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from pypaimon.utils.file_store_path_factory import canonical_data_file_path
 from pypaimon.write.commit_message import CommitMessage
@@ -13,7 +14,15 @@ from paimon_magics.planning.commits.requests import CommitRequest
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.commit_messages import read_messages
 
-__all__ = ["DecodedRequest", "check_files", "check_names", "decoded", "file_is_gone", "file_paths"]
+__all__ = [
+    "DecodedRequest",
+    "check_files",
+    "check_names",
+    "decoded",
+    "file_is_gone",
+    "file_paths",
+    "written_files",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +35,26 @@ class DecodedRequest:
 
     @property
     def file_names(self) -> frozenset[str]:
-        """The names, without folders, of all files that the messages commit."""
+        """The names, without folders, of all files that the transaction wrote and the messages
+        commit."""
         names: set[str] = set()
         for message in self.messages:
-            names.update(file.file_name for file in [*message.new_files, *message.changelog_files])
-            names.update(entry.index_file.file_name for entry in message.index_adds)
+            names.update(file.file_name for file in written_files(message))
+            names.update(entry.index_file.file_name for entry in _index_adds(message))
         return frozenset(names)
+
+
+def written_files(message: CommitMessage) -> list[Any]:
+    """The data and changelog files that a message adds to its bucket, without those that a
+    compaction moves to another level: they are older than the message."""
+    before = {file.file_name for file in message.compact_before}
+    compacted = [file for file in message.compact_after if file.file_name not in before]
+    return [
+        *message.new_files,
+        *message.changelog_files,
+        *compacted,
+        *message.compact_changelog_files,
+    ]
 
 
 def decoded(table: Table, request: CommitRequest) -> DecodedRequest:
@@ -52,13 +75,17 @@ def check_names(asked: DecodedRequest) -> None:
     outside the table's folders."""
     prefix = asked.request.transaction.file_prefix
     for message in asked.messages:
-        for file in [*message.new_files, *message.changelog_files]:
+        for file in written_files(message):
             is_own = file.file_name.startswith(prefix) and not file.external_path
             if not is_own or not _is_plain(file.file_name):
                 raise _not_its_own(file.file_name)
-        for entry in message.index_adds:
+        for entry in _index_adds(message):
             if not _is_plain(entry.index_file.file_name):
                 raise _not_its_own(entry.index_file.file_name)
+
+
+def _index_adds(message: CommitMessage) -> list[Any]:
+    return [*message.index_adds, *message.compact_index_adds]
 
 
 def _is_plain(name: str) -> bool:
@@ -91,12 +118,13 @@ def file_is_gone(table: Table, path: str) -> CommitConflictError:
 
 
 def file_paths(asked: DecodedRequest) -> list[str]:
-    """The paths of all files in the table's folder that the messages commit."""
+    """The paths of all files in the table's folder that the transaction wrote and the messages
+    commit."""
     paimon = asked.table.paimon
     paths = [
         canonical_data_file_path(paimon, tuple(message.partition), message.bucket, name)
         for message in asked.messages
-        for file in [*message.new_files, *message.changelog_files]
+        for file in written_files(message)
         if not file.external_path
         for name in [file.file_name, *(file.extra_files or ())]
     ]
@@ -104,7 +132,7 @@ def file_paths(asked: DecodedRequest) -> list[str]:
     paths += [
         factory.bucket_index_path(tuple(entry.partition.values), entry.bucket, entry.index_file)
         for message in asked.messages
-        for entry in message.index_adds
+        for entry in _index_adds(message)
         if entry.index_file.global_index_meta is None
     ]
     return paths

@@ -13,6 +13,7 @@ from paimon_magics.errors import CommitConflictError
 from paimon_magics.planning.commits.requests import (
     Append,
     CommitRequest,
+    Compact,
     OverwritePartitions,
     OverwriteTouched,
 )
@@ -34,7 +35,7 @@ def overwrite_check(
     The check raises CommitConflictError that names the other commit.
     """
     match request.change:
-        case Append():
+        case Append() | Compact():
             return _passes
         case OverwriteTouched(swallow_newer=True) | OverwritePartitions(swallow_newer=True):
             return _passes

@@ -153,7 +153,9 @@ class SnapshotPreparation:
                 first,
                 by_partition=schema.flag("row-tracking.partition-group-on-commit"),
             )
-        if schema.flag("sequence.snapshot-ordering"):
+        # The rows of compacted files have the numbers of the snapshots that added them:
+        # `FileStoreCommitImpl.stampSequenceWithSnapshotId`.
+        if schema.flag("sequence.snapshot-ordering") and changes.kind != "COMPACT":
             entries = stamp_sequence(entries, snapshot_id)
         return entries, next_row_id
 

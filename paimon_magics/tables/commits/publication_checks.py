@@ -17,11 +17,12 @@ from typing import Any
 from pypaimon.schema.schema_manager import SchemaManager
 
 from paimon_magics.planning.commits.publications import Publication, PublicationFinding, Verdict
-from paimon_magics.planning.commits.requests import CommitReceipt
+from paimon_magics.planning.commits.requests import CommitReceipt, Compact
 from paimon_magics.tables.commits.decoded_request import DecodedRequest
 from paimon_magics.tables.commits.lineage import ChangedFiles, Lineage
 from paimon_magics.tables.commits.receipts import receipt_of
 from paimon_magics.tables.commits.republishing import REPUBLISHED, changed_by_request, obstacle
+from paimon_magics.tables.manifests.file_kinds import ADD
 from paimon_magics.tables.snapshots.changelogs import kept_as_changelog
 from paimon_magics.tables.snapshots.latest import latest_snapshot, read_snapshot
 from paimon_magics.tables.snapshots.provenance import made_by
@@ -117,6 +118,7 @@ def unnamed_receipt(asked: DecodedRequest) -> CommitReceipt | None:
     it: its files are in the table although no snapshot is its own. None if they are not."""
     changed = changed_by_request(asked)
     table = asked.table
+    kind = "COMPACT" if isinstance(asked.request.change, Compact) else "APPEND"
     latest = latest_snapshot(table.paimon)
     if changed is None or latest is None or not changed.added:
         return None
@@ -124,8 +126,11 @@ def unnamed_receipt(asked: DecodedRequest) -> CommitReceipt | None:
     for snapshot_id in range(asked.request.transaction.base_snapshot_id + 2, latest.id + 1):
         snapshot = read_snapshot(table.paimon, snapshot_id)
         if snapshot is not None and lineage.rests_on(snapshot, changed):
-            rows = sum(entry.file.row_count for entry in changed.entries)
-            return CommitReceipt(snapshot_id - 1, "APPEND", None, rows)
+            rows = sum(
+                entry.file.row_count if entry.kind == ADD else -entry.file.row_count
+                for entry in changed.entries
+            )
+            return CommitReceipt(snapshot_id - 1, kind, None, rows)
     return None
 
 

@@ -17,11 +17,11 @@ from pypaimon.write.commit_message import CommitMessage
 
 from paimon_magics.errors import TableDamagedError
 from paimon_magics.planning.commits.publications import Publication
-from paimon_magics.planning.commits.requests import Append, CommitRequest, Transaction
+from paimon_magics.planning.commits.requests import Append, CommitRequest, Compact, Transaction
 from paimon_magics.tables.commits.decoded_request import DecodedRequest
 from paimon_magics.tables.commits.lineage import ChangedFiles, Lineage
 from paimon_magics.tables.commits.sequence_order import Bucket, Later, order_problem
-from paimon_magics.tables.manifests.file_kinds import ADD
+from paimon_magics.tables.manifests.file_kinds import ADD, DELETE
 from paimon_magics.tables.snapshots.latest import latest_snapshot, read_snapshot
 from paimon_magics.tables.snapshots.provenance import PREFIX
 from paimon_magics.tables.table import Table
@@ -60,17 +60,20 @@ def obstacle(
 
 
 def changed_by_request(asked: DecodedRequest) -> ChangedFiles | None:
-    """The changes of a requested append; None for other requests, which replace rows."""
-    if not isinstance(asked.request.change, Append):
+    """The changes of a requested append or compaction; None for other requests, which replace
+    rows."""
+    if not isinstance(asked.request.change, Append | Compact):
         return None
     paimon = asked.table.paimon
     entries = []
     for message in asked.messages:
         partition = GenericRow(list(message.partition), paimon.partition_keys_fields)
         buckets = message.total_buckets or paimon.total_buckets
+        changed = ((DELETE, message.compact_before), (ADD, message.compact_after))
         entries += [
-            ManifestEntry(ADD, partition, message.bucket, buckets, file)
-            for file in message.new_files
+            ManifestEntry(kind, partition, message.bucket, buckets, file)
+            for kind, files in ((ADD, message.new_files), *changed)
+            for file in files
         ]
     return ChangedFiles(entries)
 

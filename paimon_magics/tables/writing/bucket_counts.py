@@ -25,6 +25,7 @@ __all__ = [
     "bucket_counts",
     "check_bucket_counts",
     "check_cross_partition_size",
+    "compacted_bucket_counts",
     "newer_bucket_counts",
     "own_bucket_counts",
     "put_bucket_counts",
@@ -62,6 +63,19 @@ def own_bucket_counts(table: Table, messages: Iterable[CommitMessage]) -> None:
             count = table_schema.bucket if schema is None else schema_of(schema).bucket
             if count != table_schema.bucket:
                 message.total_buckets = count
+
+
+def compacted_bucket_counts(table: Table, messages: Iterable[CommitMessage]) -> None:
+    """Set the number of buckets of each message of a compaction that has none to that of its
+    partition. Reads no manifests if every partition has the table's number."""
+    schema = table.schema
+    mode = schema.bucket_mode
+    if mode != "POSTPONE_MODE" and (mode != "HASH_FIXED" or not _was_changed(table, schema)):
+        return
+    without = [message for message in messages if message.total_buckets is None]
+    latest = latest_snapshot(table.paimon) if without else None
+    if latest is not None:
+        put_bucket_counts(without, bucket_counts(table, latest.id), schema.bucket)
 
 
 def newer_bucket_counts(

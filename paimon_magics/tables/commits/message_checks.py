@@ -1,0 +1,137 @@
+"""Checks the messages of a commit by themselves: before the table's files are looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pypaimon.write.commit_message import CommitMessage
+
+from paimon_magics.errors import (
+    CommitConflictError,
+    InvalidValueError,
+    TableDamagedError,
+    UnsupportedStatementError,
+)
+from paimon_magics.tables.commits.decoded_request import written_files
+from paimon_magics.tables.table import Table
+
+__all__ = ["check_compaction", "check_owners", "check_rows", "check_schemas"]
+
+
+def check_owners(messages: Sequence[CommitMessage], table: Table) -> None:
+    """Raise TableDamagedError if two tasks wrote one bucket of a primary-key table. They would give
+    its keys equal sequence numbers, so that either of two rows could win."""
+    if not table.schema.is_primary_key_table:
+        return
+    seen: set[tuple[Any, ...]] = set()
+    for message in messages:
+        owner = (tuple(message.partition), message.bucket)
+        if owner in seen:
+            raise TableDamagedError(
+                f"Two tasks wrote bucket {message.bucket} of partition {message.partition} of "
+                f"`{table.name}`; nothing was committed.",
+                hint="Run the statement again, and report this with the table's definition.",
+            )
+        seen.add(owner)
+
+
+def check_schemas(messages: Sequence[CommitMessage], table: Table) -> None:
+    """Raise CommitConflictError for files of a schema that was rolled back meanwhile. Its number
+    may come again, for other columns."""
+    newest = table.paimon.table_schema.id
+    for message in messages:
+        for file in written_files(message):
+            if file.schema_id > newest:
+                raise CommitConflictError(
+                    f"The schema {file.schema_id} of `{table.name}`, with which this statement "
+                    f"wrote, is gone: the table was rolled back to schema {newest}.",
+                    hint="Nothing was written. Run the statement again.",
+                )
+
+
+def check_rows(table: Table, messages: Sequence[CommitMessage]) -> None:
+    """Raise UnsupportedStatementError for messages that add or replace rows by kinds of files that
+    are not committed here."""
+    for message in messages:
+        if (
+            message.compact_before
+            or message.compact_after
+            or message.compact_changelog_files
+            or message.compact_index_adds
+            or message.compact_index_deletes
+        ):
+            raise UnsupportedStatementError(
+                f"A writer of `{table.name}` compacted while it wrote, and such files are not "
+                "committed here.",
+                hint="Set 'write-only' = 'true' for the writer.",
+            )
+        schema = table.paimon.table_schema
+        if message.check_from_snapshot is not None and any(
+            schema.partial_file_write_cols(file.write_cols) for file in message.new_files
+        ):
+            raise UnsupportedStatementError(
+                f"A writer of `{table.name}` wrote some columns of rows that exist (data "
+                "evolution), which is not offered yet.",
+                hint="Write it with another engine.",
+            )
+
+
+def check_compaction(table: Table, messages: Sequence[CommitMessage]) -> None:
+    """Raise UnsupportedStatementError for a table whose compactions are not committed here,
+    InvalidValueError for messages that add rows, TableDamagedError for those that contradict
+    themselves."""
+    if table.paimon.options.data_evolution_enabled():
+        raise UnsupportedStatementError(
+            f"`{table.name}` has 'data-evolution.enabled' = 'true', and such tables are not "
+            "compacted here.",
+            hint="Compact it with another engine.",
+        )
+    for message in messages:
+        if (
+            message.new_files
+            or message.deleted_files
+            or message.changelog_files
+            or message.index_adds
+            or message.index_deletes
+        ):
+            raise InvalidValueError(
+                f"A compaction of `{table.name}` can't add or remove rows, and a message of its "
+                "commit does.",
+                hint="Nothing was committed. Commit the rows by a transaction of their own.",
+            )
+        _check_moves(table, message)
+
+
+def _check_moves(table: Table, message: CommitMessage) -> None:
+    """Raise TableDamagedError if a message names a file twice, or changes more of a file that it
+    moves to another level."""
+    before = {file.file_name: file for file in message.compact_before}
+    after = {file.file_name: file for file in message.compact_after}
+    problem = None
+    if len(before) < len(message.compact_before) or len(after) < len(message.compact_after):
+        problem = "names a file twice"
+    for name in before.keys() & after.keys():
+        old, new = before[name], after[name]
+        if old.level == new.level:
+            problem = f"removes the file {name} and adds it at the same level"
+        elif _content(old) != _content(new):
+            problem = f"says that the file {name} has other rows at its new level"
+    if problem is not None:
+        raise TableDamagedError(
+            f"A message of the compaction of `{table.name}` {problem}; nothing was committed.",
+            hint="Compact the table again, and report this with the table's definition.",
+        )
+
+
+def _content(file: Any) -> tuple[Any, ...]:
+    """What a file has at every level."""
+    return (
+        file.file_size,
+        file.row_count,
+        file.min_sequence_number,
+        file.max_sequence_number,
+        file.schema_id,
+        file.delete_row_count,
+        file.external_path,
+    )
