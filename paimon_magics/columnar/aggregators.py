@@ -7,7 +7,7 @@ accumulator (`agg`), takes one back (`retract`), or folds one that is older than
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
@@ -19,7 +19,7 @@ from paimon_magics.columnar.long_bitmaps import long_bitmap_union
 from paimon_magics.columnar.sketches import hll_union, rbm32_union, theta_union
 from paimon_magics.errors import JobError, UnsupportedStatementError
 
-__all__ = ["Aggregator", "ColumnFunction", "aggregator"]
+__all__ = ["Aggregator", "ColumnFunction", "aggregator", "single_values_stay"]
 
 
 @dataclass(frozen=True)
@@ -81,6 +81,14 @@ def aggregator(column: str, data_type: pa.DataType, function: ColumnFunction) ->
             hint=f"The functions offered are {', '.join(sorted(_AGG))}.",
         )
     return Aggregator(column, data_type, function)
+
+
+_CHANGES_SINGLE_VALUES = {"listagg", "collect", "nested_update", "nested_partial_update"}
+
+
+def single_values_stay(functions: Iterable[ColumnFunction]) -> bool:
+    """Whether folding a single value into nothing gives that value, for all functions."""
+    return not any(function.name in _CHANGES_SINGLE_VALUES for function in functions)
 
 
 _Step = Callable[[Aggregator, Any, Any], tuple[Any, bool]]

@@ -87,11 +87,7 @@ def _kept(groups: Groups, rows: _Ints, rule: MergeRule) -> Iterator[pa.RecordBat
     if not rule.in_key_order:
         yield from groups.kept(rows)
         return
-    names = groups.slices[0].schema.names
-    taken = pa.array(rows)
-    yield pa.RecordBatch.from_arrays(
-        [groups.column(name).take(taken) for name in names], schema=groups.slices[0].schema
-    )
+    yield groups.taken(rows)
 
 
 def _last_values(groups: Groups, rule: MergeRule) -> pa.RecordBatch:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +26,7 @@ from paimon_magics.columnar.float_order import in_java_order
 from paimon_magics.planning.reads.views import SEQUENCE_NUMBER
 
 __all__ = [
+    "FILE_BITS",
     "KIND",
     "LEVEL",
     "PLACE",
@@ -35,17 +36,20 @@ __all__ = [
     "first_rows",
     "group_rows",
     "is_retract",
+    "last_places",
     "last_rows",
     "merge_runs",
 ]
 
 SEQUENCE = SEQUENCE_NUMBER
 KIND = "_VALUE_KIND"
-PLACE = "_PLACE"  # a row's number in its file
+PLACE = "_PLACE"  # a row's number in its file, above FILE_BITS the file's number
+FILE_BITS = 40  # a file has fewer rows than 2 to the power of this
 LEVEL = "_LEVEL"  # the level of a row's file
 
 _Ints = npt.NDArray[np.int64]
 _Bools = npt.NDArray[np.bool_]
+_Merged = TypeVar("_Merged")
 
 
 @dataclass(frozen=True)
@@ -121,6 +125,16 @@ class Groups:
         """The rows' kinds, in the order of the slices."""
         return np.asarray(self.column(KIND)).astype(np.int8, copy=False)
 
+    def taken(self, rows: _Ints) -> pa.RecordBatch:
+        """The rows with the numbers `rows`, in the order of `rows`."""
+        schema = self.slices[0].schema
+        if len(self.slices) == 1 and np.array_equal(rows, np.arange(self.slices[0].num_rows)):
+            return self.slices[0]
+        numbers = pa.array(rows)
+        return pa.RecordBatch.from_arrays(
+            [self.column(name).take(numbers) for name in schema.names], schema=schema
+        )
+
     def kept(self, rows: _Ints) -> Iterator[pa.RecordBatch]:
         """The rows with the numbers `rows`, in the order of the slices."""
         mask = np.zeros(self.stored_rows, dtype=bool)
@@ -144,14 +158,21 @@ def is_retract(kinds: npt.NDArray[np.int8]) -> _Bools:
 def last_rows(groups: Groups, *, ignore_retracts: bool) -> _Ints:
     """The number of the row that wins in each group: the last row, or with `ignore_retracts` the
     last that is no retract, if any. A single row always wins."""
+    last = last_places(groups, ignore_retracts=ignore_retracts)
+    return groups.order[last[last >= 0]]
+
+
+def last_places(groups: Groups, *, ignore_retracts: bool) -> _Ints:
+    """Where in the order of `groups` the row is that wins in each group, as in `last_rows`; -1
+    where there is none."""
     ends = groups.ends
     if not ignore_retracts:
-        return groups.order[ends - 1]
+        return ends - 1
     adds = ~is_retract(groups.kinds())[groups.order]
     places = np.where(adds, np.arange(len(adds)), -1)
     last = np.maximum.accumulate(places)[ends - 1]
     last = np.where(groups.alone, groups.starts, last)
-    return groups.order[last[last >= groups.starts]]
+    return np.where(last >= groups.starts, last, -1)
 
 
 def first_rows(groups: Groups) -> _Ints:
@@ -162,9 +183,9 @@ def first_rows(groups: Groups) -> _Ints:
 def merge_runs(
     runs: Sequence[Iterator[pa.RecordBatch]],
     order: RunOrder,
-    merge: Callable[[Groups], Iterator[pa.RecordBatch]],
-) -> Iterator[pa.RecordBatch]:
-    """The merged rows of runs that overlap.
+    merge: Callable[[Groups], Iterator[_Merged]],
+) -> Iterator[_Merged]:
+    """The merged rows of runs that overlap, in whatever form `merge` gives them.
 
     The batches of a run are in the order of `order.keys`. They have the columns that `order` names,
     SEQUENCE and KIND, and are not empty.

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from paimon_magics.columnar.folding import MergeRule, merge_rows
-from paimon_magics.columnar.merging import KIND, PLACE, SEQUENCE, merge_runs
+from paimon_magics.columnar.merging import FILE_BITS, KIND, PLACE, SEQUENCE, merge_runs
 from paimon_magics.planning.reads.splits import Section, StoredFile
 from paimon_magics.tables.reading.data_files import FileReader
 from paimon_magics.tables.reading.file_formats import parquet_file
@@ -28,7 +28,6 @@ _Ints = npt.NDArray[np.int64]
 # Below this size, opening files twice costs more than late materialization saves.
 _LATE_BYTES_MIN = 4 * 1024 * 1024
 _BLOCK_ROWS_MIN = 1024
-_FILE_BITS = 40  # a file has fewer rows than 2 to the power of this
 
 
 def takes_late(files: FileReader, rule: MergeRule, section: Section) -> bool:
@@ -95,8 +94,8 @@ def merged_late(
             places = np.asarray(kept.column(PLACE))
             kept = kept.drop_columns([PLACE])
             start = 0
-            number = int(places[0]) >> _FILE_BITS
-            for part in chosen[number].rows(places & ((1 << _FILE_BITS) - 1)):
+            number = int(places[0]) >> FILE_BITS
+            for part in chosen[number].rows(places & ((1 << FILE_BITS) - 1)):
                 yield _beside(kept.slice(start, part.num_rows), part)
                 start += part.num_rows
 
@@ -124,7 +123,7 @@ def _numbered(
     keys: FileReader, run: tuple[StoredFile, ...], first: int
 ) -> Iterator[pa.RecordBatch]:
     for number, file in enumerate(run, first):
-        yield from replace(keys, first_place=number << _FILE_BITS).batches(file)
+        yield from replace(keys, first_place=number << FILE_BITS).batches(file)
 
 
 def _beside(one: pa.RecordBatch, other: pa.RecordBatch) -> pa.RecordBatch:
