@@ -17,17 +17,21 @@ __all__ = ["Rewrite", "RewriteRules", "Upgrade", "drops_deletes", "steps_of"]
 
 @dataclass(frozen=True, slots=True)
 class Upgrade:
-    """A file that goes to another level as it is."""
+    """A file that goes to another level as it is. With `is_read` its rows are read all the same:
+    for a changelog, or for the rows that they replace (see `with_lookups`)."""
 
     file: BucketFile
+    is_read: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
     """Sections that are merged, in the order of their keys, into files of their own. A section is
-    sorted runs of files whose keys may overlap; sections share no key."""
+    sorted runs of files whose keys may overlap; sections share no key. `drops_deletes` is that of
+    the pick where it is None."""
 
     sections: tuple[tuple[tuple[BucketFile, ...], ...], ...]
+    drops_deletes: bool | None = None
 
     @property
     def files(self) -> tuple[BucketFile, ...]:
