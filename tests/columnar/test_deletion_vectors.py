@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap, BitMap64
 
-from paimon_magics.columnar.deletion_vectors import deleted_rows
+from paimon_magics.columnar.deletion_vectors import deleted_rows, vector_file
 
 
 def in_32_bits(rows: set[int], *, runs: bool = False) -> bytes:
@@ -60,3 +60,30 @@ def test_any_rows_are_read(rows: set[int]) -> None:
 def test_a_damaged_vector_is_told(damage, told: str) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(ValueError, match=told):
         deleted_rows(damage(in_32_bits({1, 2, 3})))
+
+
+WIDE = [[], [3], [2**32 - 1, 2**32, 2**32 + 7], [5, 3 * 2**32]]
+
+
+@pytest.mark.parametrize("is_64_bit", [False, True])
+def test_an_index_file_holds_the_vectors_that_were_put_into_it(is_64_bit: bool) -> None:
+    vectors = {f"data-{len(rows)}": np.array(sorted(rows), dtype=np.int64) for rows in ROWS}
+    if is_64_bit:
+        vectors |= {f"wide-{i}": np.array(rows, dtype=np.int64) for i, rows in enumerate(WIDE)}
+    content, stored = vector_file(vectors, is_64_bit=is_64_bit)
+    assert content[0] == 1
+    assert [one.data_file for one in stored] == list(vectors)
+    for one in stored:
+        assert np.array_equal(deleted_rows(content[one.offset :]), vectors[one.data_file])
+        (size,) = struct.unpack_from(">i", content, one.offset)
+        assert one.length == (size + 8 if is_64_bit else size)
+        assert one.rows == len(vectors[one.data_file])
+
+
+def test_an_index_file_without_vectors_is_its_version() -> None:
+    assert vector_file({}, is_64_bit=False) == (b"\1", [])
+
+
+def test_32_bits_hold_no_row_beyond_theirs() -> None:
+    with pytest.raises(ValueError, match="32 bits"):
+        vector_file({"data": np.array([2**31])}, is_64_bit=False)

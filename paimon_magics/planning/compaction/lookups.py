@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from paimon_magics.planning.compaction.levels import BucketFile
 from paimon_magics.planning.compaction.steps import Rewrite, Upgrade
 from paimon_magics.planning.schemas.table_schema import TableSchema
-from paimon_magics.planning.writes.file_rules import data_file_rules
 
 __all__ = ["LookupRules", "with_lookups"]
 
@@ -36,17 +35,14 @@ class LookupRules:
     formats: tuple[str, ...]
 
     @classmethod
-    def of(cls, schema: TableSchema, max_level: int) -> LookupRules:
-        """The rules of a table. Raises InvalidTableError for an option's value that can't be
-        read."""
+    def of(cls, schema: TableSchema, formats: Sequence[str]) -> LookupRules:
+        """The rules of a table whose levels have these file formats."""
         return cls(
             looks_up=schema.looks_up and schema.changelog_producer != _FULL,
             changelog_producer=schema.changelog_producer,
             has_deletion_vectors=schema.deletion_vectors_enabled,
             sees_all=schema.merge_engine == "deduplicate" and not schema.sequence_fields,
-            formats=tuple(
-                data_file_rules(schema, level).format for level in range(max_level + 1)
-            ),
+            formats=tuple(formats),
         )
 
     @property

@@ -24,10 +24,17 @@ class NamedIndexManifests(IndexManifestFile):  # type: ignore[misc]
     def write(self, entries: Sequence[Any]) -> str:
         """Write an index manifest with these entries, and return its name."""
         content = io.BytesIO()
-        records = [self._to_avro_record(entry) for entry in entries]
+        records = [self._record(entry) for entry in entries]
         fastavro.writer(content, INDEX_MANIFEST_ENTRY_SCHEMA, records, codec=self._codec)
         name = self._names.index_manifest()
         path = f"{manifest_folder(self.table)}/{name}"
         with self.file_io.new_output_stream(path) as stream:
             stream.write(content.getvalue())
         return name
+
+    def _record(self, entry: Any) -> dict[str, Any]:
+        record: dict[str, Any] = self._to_avro_record(entry)
+        if record["_INDEX_TYPE"] == self.DELETION_VECTORS_INDEX:
+            # Java fails on NULL, which pypaimon writes for a file without vectors.
+            record["_DELETIONS_VECTORS_RANGES"] = record["_DELETIONS_VECTORS_RANGES"] or []
+        return record
