@@ -10,6 +10,7 @@
     │   └── UnconfirmedError            takes much away: say `--yes` to run it
     ├── SetupError                  change the environment, the connection or a setting
     ├── CommitConflictError         run it again: it plans on the current snapshot
+    │   ├── CompactionConflictError     compact the named buckets again; commit the others
     │   └── OutdatedPlanError           it was run again, and others were always faster
     ├── UnknownOutcomeError         look before running it again: it may have been committed
     ├── JobError                    the Spark job failed; nothing was committed
@@ -36,6 +37,7 @@ from paimon_magics.redaction import redacted, scrub
 
 __all__ = [
     "CommitConflictError",
+    "CompactionConflictError",
     "HealthError",
     "InvalidTableError",
     "InvalidValueError",
@@ -166,6 +168,18 @@ class SetupError(PaimonMagicsError):
 class CommitConflictError(PaimonMagicsError):
     """Another commit conflicts with this one; nothing was committed. Run the statement again: it is
     then planned on the current snapshot."""
+
+
+class CompactionConflictError(CommitConflictError):
+    """Others have changed some of the buckets that a compaction rewrote; nothing was committed.
+    `conflicting` are the positions of their messages in the commit's request: without these it can
+    be committed by the same transaction."""
+
+    def __init__(
+        self, message: str, conflicting: tuple[int, ...] = (), *, hint: str = "", **place: Any
+    ) -> None:
+        super().__init__(message, hint=hint, **place)
+        self.conflicting = conflicting
 
 
 class OutdatedPlanError(CommitConflictError):

@@ -36,7 +36,7 @@ from paimon_magics.tables.commits.message_checks import check_compaction, check_
 from paimon_magics.tables.manifests.file_kinds import ADD, DELETE
 from paimon_magics.tables.table import Table
 
-__all__ = ["Changes", "PlanChanges", "plan_changes", "typed_partition"]
+__all__ = ["Changes", "PlanChanges", "partition_filter", "plan_changes", "typed_partition"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +176,7 @@ def _overwrite(
     if not is_whole and not specs:  # it replaces partitions that receive rows, and none does
         nothing = Changes("OVERWRITE", (), (), (), (), is_checked=False, makes_snapshot=False)
         return lambda _: nothing
-    replaced = None if is_whole else _partition_filter(table, specs)
+    replaced = None if is_whole else partition_filter(table, specs)
     for message in messages:
         row = OffsetRow(message.partition, 0, len(message.partition))
         if replaced is not None and not replaced.test(row):
@@ -230,8 +230,8 @@ def _hash_index_deletes(
     return list(by_name.values())
 
 
-def _partition_filter(table: Table, specs: Sequence[Mapping[str, Any]]) -> Any:
-    """pypaimon's predicate for the partitions that match any of `specs`."""
+def partition_filter(table: Table, specs: Sequence[Mapping[str, Any]]) -> Any:
+    """Return pypaimon's predicate for the partitions that match any of `specs`."""
     builder = PredicateBuilder(table.paimon.partition_keys_fields)
     default = table.schema.option("partition.default-name")
     choices = []

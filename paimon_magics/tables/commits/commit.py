@@ -33,6 +33,7 @@ from paimon_magics.errors import (
 from paimon_magics.planning.commits.requests import CommitReceipt, Compact, Transaction
 from paimon_magics.tables.commits.bucket_checks import bucket_check
 from paimon_magics.tables.commits.changes import Changes, plan_changes
+from paimon_magics.tables.commits.compaction_conflicts import CompactionConflicts
 from paimon_magics.tables.commits.decoded_request import (
     DecodedRequest,
     file_is_gone,
@@ -158,7 +159,11 @@ class _Run:
         self._overwrite_check = overwrite_check(table, request, messages)
         self._bucket_check = bucket_check(table, request, messages)
         self._log_check = log_check(table, request)
-        self._conflicts = FileConflicts(table, messages)
+        self._conflicts = (
+            CompactionConflicts(table, messages, asked.positions)
+            if isinstance(request.change, Compact)
+            else FileConflicts(table, messages)
+        )
         self._names = MetadataNames(token)
         self._preparation = SnapshotPreparation(
             table,
@@ -246,6 +251,8 @@ class _Run:
             return True
         if self._conflicts.roll_back(latest, changes):
             return False
+        if isinstance(conflict, PaimonMagicsError):
+            raise conflict
         raise CommitConflictError(
             f"The commit to `{self._table.name}` was refused: {conflict}",
             hint="Nothing was written. Run the statement again: it plans on the current snapshot.",

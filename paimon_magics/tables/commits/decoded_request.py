@@ -27,11 +27,13 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class DecodedRequest:
-    """A request to commit to `table`, and its decoded `messages` without empty ones."""
+    """A request to commit to `table`, and its decoded `messages` without empty ones; `positions`
+    are theirs in the request."""
 
     table: Table
     request: CommitRequest
     messages: Sequence[CommitMessage]
+    positions: Sequence[int]
 
     @property
     def file_names(self) -> frozenset[str]:
@@ -67,7 +69,8 @@ def decoded(table: Table, request: CommitRequest) -> DecodedRequest:
             f"A commit message for `{table.name}` can't be read: {error}",
             hint="Messages are in the form of Paimon's CommitMessageSerializer, version 14.",
         ) from error
-    return DecodedRequest(table, request, [m for m in messages if not m.is_empty()])
+    positions = [at for at, message in enumerate(messages) if not message.is_empty()]
+    return DecodedRequest(table, request, [messages[at] for at in positions], positions)
 
 
 def check_names(asked: DecodedRequest) -> None:
