@@ -12,6 +12,7 @@ from paimon_magics.coordinator.client.queue_administration import TooLateError
 from paimon_magics.coordinator.protocol.errors import TableHeldError
 from paimon_magics.errors import (
     CommitConflictError,
+    CompactionConflictError,
     InvalidTableError,
     InvalidValueError,
     OutdatedPlanError,
@@ -95,6 +96,10 @@ def failure(response: httpx.Response) -> PaimonMagicsError:
             return UnknownNameError(message, hint=hint)
         case 409 if kind == "Outdated" or kind == OutdatedPlanError.__name__:
             return OutdatedPlanError(message, hint=hint)
+        case 409 if kind == "Compaction":
+            found = error.get("conflicting")
+            conflicting = [at for at in found if isinstance(at, int)] if found else []
+            return CompactionConflictError(message, tuple(conflicting), hint=hint)
         case 504 if kind == "TooLate":
             return TooLateError(message, hint=hint)
         case 409 | 410:

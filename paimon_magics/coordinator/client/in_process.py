@@ -40,10 +40,11 @@ from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.commits.commit import commit
 from paimon_magics.tables.commits.decoded_request import DecodedRequest, decoded
 from paimon_magics.tables.commits.receipts import find_commit
+from paimon_magics.tables.commits.settling import settle
 from paimon_magics.tables.snapshots.tags_and_branches import VersionReceipt
 from paimon_magics.tables.stores.store import store_errors
 from paimon_magics.tables.table import Table
-from paimon_magics.tables.writing.cleanup import remove_uncommitted, tidy_up
+from paimon_magics.tables.writing.cleanup import remove_uncommitted
 
 __all__ = ["InProcessCommitter"]
 
@@ -100,7 +101,7 @@ class InProcessCommitter:
                 receipt = self._commit(asked)
         finally:
             self._leave(request.transaction)
-        tidy_up(loaded, request.transaction, asked.file_names)
+        settle(asked)
         return receipt
 
     def abort(self, transaction: Transaction) -> int:

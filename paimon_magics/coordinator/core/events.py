@@ -137,12 +137,17 @@ class CommitPublished:
 
 @dataclass(frozen=True, slots=True)
 class CommitRefused:
-    """The commit is certainly not in the table and never will be."""
+    """The commit is certainly not in the table and never will be.
+
+    `conflicting` are the positions of a compaction's messages that conflict with other commits:
+    the transaction stays open, so that its owner can commit the others.
+    """
 
     id: str
     reason: str
     now_ms: int
     cause: Cause = Cause.CONFLICT
+    conflicting: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -286,8 +286,15 @@ def _published(state: State, event: CommitPublished) -> tuple[State, tuple[Effec
 
 def _refused(state: State, event: CommitRefused) -> tuple[State, tuple[Effect, ...]]:
     held = state.held[event.id]
+    refusal = Refusal(event.reason, event.cause, event.conflicting)
+    if event.conflicting:
+        expires_at_ms = event.now_ms + state.limits.lease_ms
+        reopened = replace(held, phase=Phase.ACTIVE, digest="", expires_at_ms=expires_at_ms)
+        state, replies = answered(with_held(state, reopened), event.id, refusal)
+        state, following = next_job(state, held.location)
+        return state, (Save(reopened), *replies, *following)
     ended = aborting(held, event.reason, event.now_ms)
-    state, replies = answered(with_held(state, ended), event.id, Refusal(event.reason, event.cause))
+    state, replies = answered(with_held(state, ended), event.id, refusal)
     state, following = next_job(state, held.location)
     return state, (Save(ended), *replies, RemoveFiles(event.id), *following)
 

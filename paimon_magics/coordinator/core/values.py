@@ -175,10 +175,12 @@ class Committed:
 
 
 class Cause(StrEnum):
-    """Why a commit was refused: it conflicts with another commit, the statement was planned on an
-    outdated snapshot, the table could not be written, or the request was wrong."""
+    """Why a commit was refused: it conflicts with another commit, some buckets of a compaction
+    do, the statement was planned on an outdated snapshot, the table could not be written, or the
+    request was wrong."""
 
     CONFLICT = "conflict"
+    COMPACTION = "compaction"
     OUTDATED = "outdated"
     STORAGE = "storage"
     REQUEST = "request"
@@ -186,10 +188,12 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The commit was refused and the transaction is over."""
+    """The commit was refused. The transaction is over, unless messages of a compaction are
+    `conflicting`: then the others can be committed by it."""
 
     reason: str
     cause: Cause = Cause.CONFLICT
+    conflicting: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,12 +72,18 @@ NEW_CREDENTIALS = (
 _OVERWRITTEN_HINT = "Look at the table's snapshots, then run the statement again."
 _OCCUPIED = "Another transaction is open on the table, which takes one at a time."
 _FAILURE = 500
-_REFUSED = {Cause.CONFLICT: 409, Cause.OUTDATED: 409, Cause.STORAGE: 507, Cause.REQUEST: 400}
+_REFUSED = {
+    Cause.CONFLICT: 409,
+    Cause.COMPACTION: 409,
+    Cause.OUTDATED: 409,
+    Cause.STORAGE: 507,
+    Cause.REQUEST: 400,
+}
 
 _log = logging.getLogger(__name__)
 
 
-def error_answer(status: int, kind: str, message: str, hint: str, **facts: int) -> JSONResponse:
+def error_answer(status: int, kind: str, message: str, hint: str, **facts: object) -> JSONResponse:
     """Return an error as JSON, for our own client and for clients of Paimon's REST catalog."""
     return JSONResponse(
         {
@@ -100,6 +106,9 @@ def answer_response(answer: Answer) -> Response:
             return JSONResponse({"receipt": receipt_document(receipt)})
         case Aborted():
             return JSONResponse({"status": "aborted"})
+        case Refusal(reason=reason, cause=Cause.COMPACTION, conflicting=conflicting):
+            facts = {"conflicting": list(conflicting)}
+            return error_answer(_REFUSED[Cause.COMPACTION], "Compaction", reason, "", **facts)
         case Refusal(reason=reason, cause=cause):
             return error_answer(_REFUSED[cause], cause.value.capitalize(), reason, "")
         case Gone(reason=reason):

@@ -96,23 +96,18 @@ def request_document(request: CommitRequest) -> dict[str, Any]:
     """The document of a commit request without its transaction, which the request's path names."""
     return {
         "change": _change_document(request.change),
-        "messages": [base64.b64encode(message).decode() for message in request.messages],
+        "messages": _encoded(request.messages),
         "properties": dict(request.properties),
     }
 
 
 def request_of(transaction: Transaction, document: Any) -> CommitRequest:
     """The commit request in a document."""
-    messages = member(document, "messages", Sequence)
     properties = member(document, "properties", Mapping)
-    try:
-        bodies = tuple(base64.b64decode(message, validate=True) for message in messages)
-    except (binascii.Error, TypeError, ValueError) as error:
-        raise InvalidValueError("`messages` must be texts in Base64.") from error
     return CommitRequest(
         transaction=transaction,
         change=_change_of(member(document, "change", Mapping)),
-        messages=bodies,
+        messages=_decoded(document, "messages"),
         properties=tuple((str(key), str(value)) for key, value in properties.items()),
     )
 
@@ -175,12 +170,24 @@ def _name(document: Any, key: str) -> str:
     return value
 
 
+def _encoded(messages: Sequence[bytes]) -> list[str]:
+    return [base64.b64encode(message).decode() for message in messages]
+
+
+def _decoded(document: Any, key: str) -> tuple[bytes, ...]:
+    texts = member(document, key, Sequence)
+    try:
+        return tuple(base64.b64decode(text, validate=True) for text in texts)
+    except (binascii.Error, TypeError, ValueError) as error:
+        raise InvalidValueError(f"`{key}` must be texts in Base64.") from error
+
+
 def _change_document(change: Change) -> dict[str, Any]:
     match change:
         case Append():
             return {"kind": "append"}
-        case Compact():
-            return {"kind": "compact"}
+        case Compact(left_out=left_out):
+            return {"kind": "compact", "left_out": _encoded(left_out)}
         case OverwriteTouched(swallow_newer=swallow):
             return {"kind": "overwrite-touched", "swallow_newer": swallow}
         case OverwritePartitions(specs=specs, swallow_newer=swallow):
@@ -196,7 +203,7 @@ def _change_of(document: Mapping[str, Any]) -> Change:
         case "append":
             return Append()
         case "compact":
-            return Compact()
+            return Compact(_decoded(document, "left_out"))
         case "overwrite-touched":
             return OverwriteTouched(member(document, "swallow_newer", bool))
         case "overwrite-partitions":

@@ -31,6 +31,7 @@ from paimon_magics.coordinator.store.state_store import StateStore
 from paimon_magics.coordinator.turns import Turns
 from paimon_magics.errors import (
     CommitConflictError,
+    CompactionConflictError,
     OutdatedPlanError,
     PaimonMagicsError,
     SetupError,
@@ -53,9 +54,10 @@ from paimon_magics.tables.commits.fenced_commits import commit_fenced, is_fenced
 from paimon_magics.tables.commits.fencing import DeposedError
 from paimon_magics.tables.commits.publication_checks import unnamed_receipt
 from paimon_magics.tables.commits.receipts import find_commit
+from paimon_magics.tables.commits.settling import settle
 from paimon_magics.tables.stores.store import UnreachableError
 from paimon_magics.tables.table import Table
-from paimon_magics.tables.writing.cleanup import remove_uncommitted, tidy_up
+from paimon_magics.tables.writing.cleanup import remove_uncommitted
 
 __all__ = ["Worker"]
 
@@ -108,7 +110,8 @@ class Worker:
             time.sleep(_RETRY_SECONDS)
             return CommitUnclear(id)
         except PaimonMagicsError as error:
-            return CommitRefused(id, str(error), now_ms(), _cause(error))
+            conflicting = error.conflicting if isinstance(error, CompactionConflictError) else ()
+            return CommitRefused(id, str(error), now_ms(), _cause(error), conflicting)
         except Exception as error:
             _log.error("Commit %s of `%s` was cut off: %r", id, request.transaction.table, error)
             time.sleep(_RETRY_SECONDS)
@@ -124,7 +127,7 @@ class Worker:
             if found is not None:
                 with contextlib.suppress(Exception):
                     self._remove_runs(table, id, transaction, adopted)
-                tidy_up(table, transaction, asked.file_names)
+                settle(asked)
                 publication = publication_of(id, request, table, found, now_ms())
                 return CommitPublished(id, found, now_ms(), publication)
             if not self._claim(transaction, Fate.COMMIT):
@@ -220,7 +223,7 @@ class Worker:
                 token=_token(id, run, adopted),
                 only_here=not self._may_be_others(adopted),
             )
-        tidy_up(table, request.transaction, asked.file_names)
+        settle(asked)
         reach("commit.published")
         if run > 1:
             with contextlib.suppress(Exception):
@@ -269,6 +272,8 @@ def _cause(error: PaimonMagicsError) -> Cause:
             return Cause.REQUEST
         case OutdatedPlanError():
             return Cause.OUTDATED
+        case CompactionConflictError():
+            return Cause.COMPACTION
         case _:
             return Cause.CONFLICT
 

@@ -76,7 +76,12 @@ class Compact:
     """Replace files by others with the same rows: a snapshot of the kind COMPACT. A file may move
     to another level: its message has it in `compact_before` and in `compact_after`, with one name.
     Without files no snapshot is made.
+
+    `left_out` are messages of the same transaction that are not committed, because they conflict
+    with other commits. The files that they add are removed when the others are committed.
     """
+
+    left_out: tuple[bytes, ...] = ()
 
 
 InsertChange = Append | OverwritePartitions | OverwriteTouched

@@ -100,7 +100,8 @@ def commit(
 
     Raises CommitConflictError if it certainly was not published, UnknownOutcomeError if that is
     unknown, TableDamagedError for messages that contradict each other. An overwrite conflicts with
-    rows that were added, after it was planned, to what it replaces.
+    rows that were added, after it was planned, to what it replaces. CompactionConflictError says
+    which messages of a compaction conflict with other commits.
     """
     if not is_first_run:
         found = _find_again(asked)

@@ -10,7 +10,7 @@ from pypaimon.utils.file_store_path_factory import canonical_data_file_path
 from pypaimon.write.commit_message import CommitMessage
 
 from paimon_magics.errors import CommitConflictError, InvalidValueError
-from paimon_magics.planning.commits.requests import CommitRequest
+from paimon_magics.planning.commits.requests import CommitRequest, Compact
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.commit_messages import read_messages
 
@@ -21,6 +21,7 @@ __all__ = [
     "decoded",
     "file_is_gone",
     "file_paths",
+    "left_out_paths",
     "written_files",
 ]
 
@@ -28,12 +29,13 @@ __all__ = [
 @dataclass(frozen=True, slots=True)
 class DecodedRequest:
     """A request to commit to `table`, and its decoded `messages` without empty ones; `positions`
-    are theirs in the request."""
+    are theirs in the request. `left_out` are messages whose files are not committed."""
 
     table: Table
     request: CommitRequest
     messages: Sequence[CommitMessage]
     positions: Sequence[int]
+    left_out: Sequence[CommitMessage] = ()
 
     @property
     def file_names(self) -> frozenset[str]:
@@ -64,20 +66,23 @@ def decoded(table: Table, request: CommitRequest) -> DecodedRequest:
     read."""
     try:
         messages = list(read_messages(table.paimon, request.messages))
+        change = request.change
+        bodies = change.left_out if isinstance(change, Compact) else ()
+        left_out = list(read_messages(table.paimon, bodies))
     except Exception as error:
         raise InvalidValueError(
             f"A commit message for `{table.name}` can't be read: {error}",
             hint="Messages are in the form of Paimon's CommitMessageSerializer, version 14.",
         ) from error
     positions = [at for at, message in enumerate(messages) if not message.is_empty()]
-    return DecodedRequest(table, request, [messages[at] for at in positions], positions)
+    return DecodedRequest(table, request, [messages[at] for at in positions], positions, left_out)
 
 
 def check_names(asked: DecodedRequest) -> None:
     """Raise InvalidValueError for messages that name files outside the transaction's prefix or
     outside the table's folders."""
     prefix = asked.request.transaction.file_prefix
-    for message in asked.messages:
+    for message in [*asked.messages, *asked.left_out]:
         for file in written_files(message):
             is_own = file.file_name.startswith(prefix) and not file.external_path
             if not is_own or not _is_plain(file.file_name):
@@ -123,10 +128,22 @@ def file_is_gone(table: Table, path: str) -> CommitConflictError:
 def file_paths(asked: DecodedRequest) -> list[str]:
     """The paths of all files in the table's folder that the transaction wrote and the messages
     commit."""
-    paimon = asked.table.paimon
+    return _paths(asked.table, asked.messages)
+
+
+def left_out_paths(asked: DecodedRequest) -> list[str]:
+    """The paths of the files that the transaction wrote for the messages that it leaves out."""
+    kept = asked.file_names
+    prefix = asked.request.transaction.file_prefix
+    names = [(path, path.rpartition("/")[2]) for path in _paths(asked.table, asked.left_out)]
+    return [path for path, name in names if name.startswith(prefix) and name not in kept]
+
+
+def _paths(table: Table, messages: Sequence[CommitMessage]) -> list[str]:
+    paimon = table.paimon
     paths = [
         canonical_data_file_path(paimon, tuple(message.partition), message.bucket, name)
-        for message in asked.messages
+        for message in messages
         for file in written_files(message)
         if not file.external_path
         for name in [file.file_name, *(file.extra_files or ())]
@@ -134,7 +151,7 @@ def file_paths(asked: DecodedRequest) -> list[str]:
     factory = paimon.path_factory()
     paths += [
         factory.bucket_index_path(tuple(entry.partition.values), entry.bucket, entry.index_file)
-        for message in asked.messages
+        for message in messages
         for entry in _index_adds(message)
         if entry.index_file.global_index_meta is None
     ]

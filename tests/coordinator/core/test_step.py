@@ -12,6 +12,7 @@ from paimon_magics.coordinator.core import (
     Adopted,
     Answer,
     BeginAsked,
+    Cause,
     CommitAsked,
     CommitPublished,
     CommitRefused,
@@ -354,3 +355,15 @@ def test_files_to_be_removed_that_turn_out_committed_stay() -> None:
     state, effects = step(state, CommitPublished("a", RECEIPT, 6))
     assert [type(effect) for effect in effects] == [Save], "the commit of b goes on undisturbed"
     assert "a" not in state.held
+
+
+def test_a_compaction_stays_open_while_some_of_its_buckets_conflict() -> None:
+    committing = after(begun("a"), CommitAsked("a", "all", 2))
+    refused = CommitRefused("a", "no", 10, Cause.COMPACTION, (1,))
+    state, effects = step(committing, refused)
+    reopened = TransactionState("a", "t", Phase.ACTIVE, 110, "me")
+    assert effects == (Save(reopened), Reply(2, Refusal("no", Cause.COMPACTION, (1,))))
+    state, effects = step(state, CommitAsked("a", "the others", 3))
+    assert effects[-1] == RunCommit("a")
+    state, effects = step(state, CommitPublished("a", RECEIPT, 20))
+    assert effects[-1] == Reply(3, Committed(RECEIPT))
