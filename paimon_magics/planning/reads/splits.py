@@ -32,11 +32,15 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Deletions:
-    """Where a file's deletion vector is stored: `length` bytes at `offset`, by its metadata."""
+    """Where a file's deletion vector is stored: `length` bytes at `offset`, by its metadata.
+
+    `rows` counts the deleted rows, None if its writer did not say.
+    """
 
     path: str
     offset: int
     length: int
+    rows: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,7 +93,7 @@ class ManifestCache:
             )
             for part in row["_DELETIONS_VECTORS_RANGES"] or ():
                 key = (row["_PARTITION"], row["_BUCKET"], part["f0"])
-                found[key] = Deletions(path, part["f1"], part["f2"])
+                found[key] = Deletions(path, part["f1"], part["f2"], part.get("_CARDINALITY"))
         return found
 
 

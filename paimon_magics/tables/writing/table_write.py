@@ -35,6 +35,7 @@ from paimon_magics.tables.writing.native_writer import (
     native_table,
 )
 from paimon_magics.tables.writing.python_writer import python_table
+from paimon_magics.tables.writing.sequence_numbers import number_rows
 from paimon_magics.tables.writing.write_spec import WriteSpec, Written
 
 __all__ = ["CompletedWrite", "completed", "write_spec"]
@@ -44,9 +45,16 @@ _ARITHMETIC = ("sum", "product")  # inf - inf and inf * 0 are NaN
 
 
 def write_spec(
-    table: Table, transaction: Transaction, *, overwrite: bool, slots: int, settings: Settings
+    table: Table,
+    transaction: Transaction,
+    *,
+    overwrite: bool,
+    slots: int,
+    settings: Settings,
+    gives_buckets: bool = False,
 ) -> WriteSpec:
-    """The specification for the writers of the transaction, of which `slots` run at once."""
+    """The specification for the writers of the transaction, of which `slots` run at once. With
+    `gives_buckets` the rows of a table with fixed buckets come with theirs."""
     table_schema = table.schema
     schema = arrow_schema(table_schema)
     is_native = table_schema.file_format == "parquet"
@@ -63,6 +71,7 @@ def write_spec(
         case "HASH_FIXED":
             function = (table_schema.option("bucket-function.type") or "default").lower()
             rule = BucketRule(table_schema.bucket_keys, table_schema.bucket, function)
+            options |= given_bucket_options() if gives_buckets else {}
         case "POSTPONE_MODE":
             default = int(table_schema.option("postpone.default-bucket-num") or 1)
             counts = tuple(bucket_counts(table, base_snapshot_id).items())
@@ -101,8 +110,8 @@ class CompletedWrite:
 def completed(
     table: Table, task: WriteSpec, written: Written, base_snapshot_id: int
 ) -> CompletedWrite:
-    """Complete the messages of all writers: mend their files and bounds, and add index files and
-    numbers of buckets.
+    """Complete the messages of all writers: mend their files and bounds, number the rows of append
+    tables, and add index files and numbers of buckets.
 
     Raises CommitConflictError for rows of a partition that has another number of buckets.
     """
@@ -113,6 +122,7 @@ def completed(
         for file in [*message.new_files, *message.changelog_files]
     }
     is_changed = mend_messages(table, messages, written.odd_floats)
+    is_changed |= number_rows(table, messages, 0 if task.overwrite else base_snapshot_id)
     put_index_files(table, messages, written.index_files)
     rule = task.bucket_rule
     if rule is not None and table.schema.bucket_mode == "POSTPONE_MODE":

@@ -1,0 +1,1 @@
+"""Compaction of a table's files: which are rewritten, the rewriting in tasks, and its messages."""

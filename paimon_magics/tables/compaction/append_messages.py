@@ -1,0 +1,84 @@
+"""The commit messages of a compaction of an append table, put together on the driver.
+
+The writer names its files as if they were new. Here they become the files after a compaction: at
+level 0, made by a compaction, with sequence numbers that count on from the first file that was
+read (`BaseAppendFileStoreWrite.compactRewrite`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pypaimon.write.commit_message import CommitMessage
+
+from paimon_magics.errors import TableDamagedError
+from paimon_magics.tables.compaction.append_rewriting import RewrittenUnit
+from paimon_magics.tables.compaction.append_units import AppendUnit
+from paimon_magics.tables.manifests.file_metas import file_metas
+from paimon_magics.tables.manifests.partition_values import partition_values
+from paimon_magics.tables.table import Table
+from paimon_magics.tables.writing.commit_messages import read_messages, write_message
+from paimon_magics.tables.writing.float_bounds import mend_messages
+from paimon_magics.tables.writing.sequence_numbers import number_files
+
+__all__ = ["append_messages"]
+
+_COMPACTED = 1  # Paimon's FileSource
+
+
+def append_messages(
+    table: Table, units: Sequence[AppendUnit], files: pa.Table, rewritten: Iterable[RewrittenUnit]
+) -> tuple[bytes, ...]:
+    """The messages of all units, one for each partition and bucket.
+
+    `files` are the entries of the units' files, one unit after the other. Raises TableDamagedError
+    for units that are missing, or that have other rows than they must.
+    """
+    results = {one.number: one for one in rewritten}
+    partitions, of_files = partition_values(table.paimon, files)
+    buckets = np.asarray(files["total_buckets"]).tolist()
+    metas = file_metas(files)
+    found: dict[tuple[int, int], CommitMessage] = {}
+    first = 0
+    for unit in units:
+        partition = int(of_files[first])
+        message = found.get((partition, unit.bucket))
+        if message is None:
+            message = found[partition, unit.bucket] = CommitMessage(
+                partitions[partition], unit.bucket, [], total_buckets=buckets[first]
+            )
+        result = results.get(unit.number)
+        message.compact_before += metas[first : first + len(unit.files)]
+        message.compact_after += _written_files(table, unit, result)
+        first += len(unit.files)
+    return tuple(write_message(table.paimon, message) for message in found.values())
+
+
+def _written_files(table: Table, unit: AppendUnit, result: RewrittenUnit | None) -> list[Any]:
+    """The metadata of the files that a unit wrote, in the order of their rows."""
+    messages = [] if result is None else list(read_messages(table.paimon, result.written.messages))
+    if result is not None:
+        mend_messages(table, messages, result.written.odd_floats)
+    files = [file for message in messages for file in message.new_files]
+    rows = sum(file.row_count for file in files)
+    if result is None or rows != _rows_left(unit, result):
+        raise TableDamagedError(
+            f"A compaction of `{table.name}` read {unit.rows:,} rows of {len(unit.files):,} files "
+            f"and wrote {rows:,}; nothing was committed.",
+            hint="Run the statement again, and report this with the table's definition.",
+        )
+    number_files(files, unit.files[0].min_sequence_number)
+    for file in files:
+        file.file_source = _COMPACTED
+    return files
+
+
+def _rows_left(unit: AppendUnit, result: RewrittenUnit) -> int:
+    """The rows that the unit's files have without deleted ones. Where a vector's writer did not
+    count its rows, what the reader gave."""
+    vectors = [file.deletions for file in unit.files if file.deletions is not None]
+    lost = [one.rows for one in vectors if one.rows is not None]
+    return result.written.rows if len(lost) < len(vectors) else unit.rows - sum(lost)

@@ -1,0 +1,130 @@
+"""A compaction of an append table: planned on one snapshot, run unit by unit, told as messages.
+
+    plan = plan_append_compaction(table, state, full=True)
+    rewrite = plan.rewrite(transaction, slots=2, settings=settings)
+    rewritten = [rewrite(unit) for unit in plan.units]  # in tasks or threads, in any order
+    messages = plan.messages(rewritten)
+
+Rules: `AppendCompactCoordinator`, `AppendCompactTask`, `BucketedAppendCompactManager`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pypaimon.utils.file_store_path_factory import canonical_data_file_path
+
+from paimon_magics.errors import UnsupportedStatementError
+from paimon_magics.planning.commits.requests import Transaction
+from paimon_magics.planning.compaction.append_tables import AppendRules
+from paimon_magics.planning.reads.splits import Deletions, StoredFile
+from paimon_magics.planning.writes.inserts import check_writable
+from paimon_magics.settings import Settings
+from paimon_magics.tables.compaction.append_messages import append_messages
+from paimon_magics.tables.compaction.append_rewriting import AppendRewrite, RewrittenUnit
+from paimon_magics.tables.compaction.append_units import AppendUnit, pick_append_files
+from paimon_magics.tables.manifests.file_paths import file_paths
+from paimon_magics.tables.reading.table_files import whole_rows_reader
+from paimon_magics.tables.schema.types import arrow_type
+from paimon_magics.tables.splits.planning import FileKey, StoredState
+from paimon_magics.tables.splits.stored_files import schema_ids, stored_files, stores_elsewhere
+from paimon_magics.tables.table import Table
+from paimon_magics.tables.writing.table_write import write_spec
+
+__all__ = ["AppendCompaction", "check_compactable", "plan_append_compaction", "stored_files_of"]
+
+
+@dataclass(frozen=True)
+class AppendCompaction:
+    """The units of a compaction. `files` are the entries (MANIFEST_ENTRIES) of their files, one
+    unit after the other."""
+
+    table: Table
+    units: tuple[AppendUnit, ...]
+    files: pa.Table
+
+    def rewrite(self, transaction: Transaction, *, slots: int, settings: Settings) -> AppendRewrite:
+        """What rewrites a unit for the transaction; `slots` units are rewritten at once.
+
+        Raises UnsupportedStatementError for files whose types can't be read as the table's.
+        """
+        has_buckets = _has_buckets(self.table)
+        # The files replace others: their sequence numbers follow from those.
+        spec = write_spec(
+            self.table, transaction, overwrite=True, slots=slots, settings=settings,
+            gives_buckets=True,
+        )  # fmt: skip
+        reader = whole_rows_reader(self.table, schema_ids(self.files), stores_elsewhere(self.files))
+        return AppendRewrite(reader, replace(spec, bucket_rule=None), has_buckets)
+
+    def messages(self, rewritten: Iterable[RewrittenUnit]) -> tuple[bytes, ...]:
+        """The commit messages of all units, one for each partition and bucket.
+
+        Raises TableDamagedError for units that are missing or have other rows than they must.
+        """
+        return append_messages(self.table, self.units, self.files, rewritten)
+
+
+def plan_append_compaction(
+    table: Table, state: StoredState, *, full: bool, rules: AppendRules | None = None
+) -> AppendCompaction:
+    """Plan the compaction of a table without a primary key.
+
+    `state` has the live files of the snapshot in the partitions that are compacted. `full`: see
+    `pick_append_files`. Raises UnsupportedStatementError for a table that is not compacted here.
+    """
+    check_compactable(table)
+    rules = rules or AppendRules.of(table.schema)
+    picks = pick_append_files(state, rules, has_buckets=_has_buckets(table), full=full)
+    rows = list(chain.from_iterable(picks.groups))
+    if not rows:
+        return AppendCompaction(table, (), picks.files.slice(0, 0))
+    files = picks.files.take(pa.array(rows, pa.int64())).combine_chunks()
+    stored = iter(stored_files_of(table, files, state.deletions))
+    buckets = files["bucket"].to_pylist()
+    units: list[AppendUnit] = []
+    first = 0
+    for group in picks.groups:
+        members = tuple(next(stored) for _ in group)
+        units.append(AppendUnit(len(units), buckets[first], members))
+        first += len(group)
+    return AppendCompaction(table, tuple(units), files)
+
+
+def check_compactable(table: Table) -> None:
+    """Raise UnsupportedStatementError for an append table that is not compacted here."""
+    schema = table.schema
+    for option, refused in (
+        ("data-evolution.enabled", schema.data_evolution_enabled),
+        ("row-tracking.enabled", schema.row_tracking_enabled),
+        ("clustering.incremental", schema.flag("clustering.incremental")),
+    ):
+        if refused:
+            raise UnsupportedStatementError(
+                f"`{table.name}` has '{option}' = 'true', and such tables are not compacted yet.",
+                hint="Compact it with another engine, by its CALL sys.compact.",
+            )
+    check_writable(table.name, schema)
+
+
+def _has_buckets(table: Table) -> bool:
+    return table.schema.bucket_mode != "BUCKET_UNAWARE"
+
+
+def stored_files_of(
+    table: Table, files: pa.Table, deletions: Mapping[FileKey, Deletions]
+) -> list[StoredFile]:
+    """Manifest entries as the files that tasks read, in their order."""
+    schema = table.schema
+    types = [arrow_type(schema.column(key).type) for key in schema.partition_keys]
+
+    def first_bucket_folder(partition: tuple[Any, ...]) -> str:
+        return str(canonical_data_file_path(table.paimon, partition, 0, ""))
+
+    paths = file_paths(files, types, first_bucket_folder)
+    return stored_files(files, np.arange(files.num_rows), paths, deletions)

@@ -1,0 +1,128 @@
+"""Rows written to append tables and compacted, by the functions that statements call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from paimon_magics.coordinator.client.in_process import InProcessCommitter
+from paimon_magics.planning.commits.requests import Append, CommitReceipt, CommitRequest, Compact
+from paimon_magics.settings import Settings
+from paimon_magics.tables.catalog.catalog import Catalog
+from paimon_magics.tables.compaction.append_plan import (
+    AppendCompaction,
+    plan_append_compaction,
+    stored_files_of,
+)
+from paimon_magics.tables.compaction.append_rewriting import RewrittenUnit
+from paimon_magics.tables.manifests.live_files import ManifestCache, live_files
+from paimon_magics.tables.reading.data_read import ReadRequest, plan_data_read
+from paimon_magics.tables.reading.table_files import whole_rows_reader
+from paimon_magics.tables.schema.types import arrow_schema
+from paimon_magics.tables.splits.planning import StoredState
+from paimon_magics.tables.splits.stored_files import schema_ids
+from paimon_magics.tables.table import Table
+from paimon_magics.tables.writing.table_write import completed, write_spec
+from paimon_magics.tables.writing.writer import write_batches
+from tests.tables.manifest_files import TABLE, create
+
+SETTINGS = Settings()
+Rows = Sequence[tuple[Any, ...]]
+
+
+@dataclass
+class Lake:
+    """A warehouse with the table `t`, read anew for each action."""
+
+    warehouse: Path
+    committer: InProcessCommitter
+
+    @classmethod
+    def of(cls, warehouse: Path, sql: str) -> Lake:
+        create(warehouse, sql)
+        return cls.opened(warehouse)
+
+    @classmethod
+    def opened(cls, warehouse: Path) -> Lake:
+        catalog = Catalog.open({"warehouse": str(warehouse)})
+        return cls(warehouse, InProcessCommitter(catalog, SETTINGS))
+
+    @property
+    def table(self) -> Table:
+        return Catalog.open({"warehouse": str(self.warehouse)}).load(TABLE)
+
+    def alter(self, change: Any) -> None:
+        """Change the table's schema by a change of pypaimon's."""
+        catalog = Catalog.open({"warehouse": str(self.warehouse)})
+        catalog.paimon.alter_table("default.t", [change], False)
+
+    def append(self, *rows: tuple[Any, ...]) -> CommitReceipt:
+        table = self.table
+        schema = arrow_schema(table.schema)
+        transaction = self.committer.begin(TABLE)
+        spec = write_spec(table, transaction, overwrite=False, slots=1, settings=SETTINGS)
+        columns = zip(*rows, strict=True)
+        arrays = [pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)]
+        written = write_batches(spec, [pa.RecordBatch.from_arrays(arrays, schema=schema)])
+        messages = completed(table, spec, written, transaction.base_snapshot_id).messages
+        return self.committer.commit(CommitRequest(transaction, Append(), messages))
+
+    def state(self) -> StoredState:
+        table = self.table
+        snapshot = table.paimon.snapshot_manager().get_latest_snapshot()
+        manifests = ManifestCache(table.paimon)
+        return StoredState(
+            live_files(manifests, snapshot), manifests.deletions(snapshot.index_manifest)
+        )
+
+    def plan(self, *, full: bool = True, **options: str) -> AppendCompaction:
+        table = self.table
+        known = {**dict(table.schema.options), **options}
+        table = replace(table, schema=replace(table.schema, options=tuple(known.items())))
+        return plan_append_compaction(table, self.state(), full=full)
+
+    def compact(self, *, full: bool = True, **options: str) -> CommitReceipt | None:
+        """Compact; None where there is nothing to do."""
+        plan = self.plan(full=full, **options)
+        if not plan.units:
+            return None
+        transaction = self.committer.begin(TABLE)
+        rewrite = plan.rewrite(transaction, slots=2, settings=SETTINGS)
+        messages = plan.messages([rewrite(unit) for unit in plan.units])
+        return self.committer.commit(CommitRequest(transaction, Compact(), messages))
+
+    def rewritten(self, plan: AppendCompaction) -> tuple[Any, list[RewrittenUnit]]:
+        transaction = self.committer.begin(TABLE)
+        rewrite = plan.rewrite(transaction, slots=2, settings=SETTINGS)
+        return transaction, [rewrite(unit) for unit in plan.units]
+
+    def rows(self) -> list[tuple[Any, ...]]:
+        read = plan_data_read(self.table, ReadRequest())
+        return [tuple(row.values()) for batch in read.rows() for row in batch.to_pylist()]
+
+    def stored_rows(self, bucket: int = 0) -> list[tuple[Any, ...]]:
+        """The rows of a bucket in the order of their sequence numbers."""
+        files = self.state().files.filter(pc.field("bucket") == bucket)
+        files = files.sort_by("min_sequence_number")
+        reader = whole_rows_reader(self.table, schema_ids(files))
+        return [
+            tuple(row.values())
+            for file in stored_files_of(self.table, files, {})
+            for batch in reader.batches(file)
+            for row in batch.to_pylist()
+        ]
+
+    def files(self, *columns: str) -> list[tuple[Any, ...]]:
+        """The live files as rows of columns of the manifests."""
+        files = self.state().files.select(list(columns))
+        return [tuple(row.values()) for row in files.to_pylist()]
+
+    def data_files(self) -> set[str]:
+        """The names of all data files in the table's folder."""
+        root = Path(self.table.location)
+        return {path.name for path in root.rglob("bucket-*/*")}

@@ -1,0 +1,216 @@
+"""Append tables after a compaction: the same rows in fewer files, as Paimon numbers them."""
+
+from __future__ import annotations
+
+import pickle
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pypaimon.schema.data_types import AtomicType
+from pypaimon.schema.schema_change import SchemaChange
+
+from paimon_magics.errors import CommitConflictError, TableDamagedError, UnsupportedStatementError
+from paimon_magics.planning.commits.requests import CommitRequest, Compact
+from paimon_magics.tables.compaction.append_plan import check_compactable
+from tests.tables.compaction.append_compactions import SETTINGS, Lake
+from tests.tables.manifest_files import create
+
+SEQUENCES = ("row_count", "min_sequence_number", "max_sequence_number", "level", "file_source")
+BUCKETED = (
+    "CREATE TABLE t (k INT, v STRING) TBLPROPERTIES ('bucket' = '2', 'bucket-key' = 'k', "
+    "'compaction.min.file-num' = '3'{})"
+)
+
+
+def numbered(first: int, count: int = 2) -> list[tuple[int, str]]:
+    return [(k, f"v{k}") for k in range(first, first + count)]
+
+
+def test_small_files_of_a_table_become_one(warehouse: Path) -> None:
+    lake = Lake.of(warehouse, "CREATE TABLE t (k INT, v STRING)")
+    for number in range(4):
+        lake.append(*numbered(number * 2))
+    assert lake.compact() is None  # four files are too few
+    lake.append(*numbered(8, 3))
+    receipt = lake.compact()
+    assert receipt is not None
+    assert (receipt.commit_kind, receipt.total_rows, receipt.delta_rows) == ("COMPACT", 11, 0)
+    assert sorted(lake.rows()) == numbered(0, 11)
+    [(rows, least, greatest, level, source)] = lake.files(*SEQUENCES)
+    assert (rows, greatest - least + 1, level, source) == (11, 11, 0, 1)
+    assert lake.compact() is None
+
+
+@pytest.mark.parametrize("format", ["orc", "avro"])
+def test_files_of_other_formats_are_rewritten(warehouse: Path, format: str) -> None:
+    lake = Lake.of(
+        warehouse,
+        f"CREATE TABLE t (k INT, v STRING) TBLPROPERTIES ('file.format' = '{format}')",
+    )
+    for number in range(5):
+        lake.append(*numbered(number * 2))
+    lake.compact()
+    assert sorted(lake.rows()) == numbered(0, 10)
+    [(name, total_buckets, source)] = lake.files("file_name", "total_buckets", "file_source")
+    assert (name.endswith(f".{format}"), total_buckets, source) == (True, -1, 1)
+
+
+def test_only_partitions_with_enough_small_files_are_rewritten(warehouse: Path) -> None:
+    lake = Lake.of(warehouse, "CREATE TABLE t (k INT, p STRING, n INT) PARTITIONED BY (p, n)")
+    for number in range(5):
+        lake.append((number, "a", 1), (number, None, None))
+    lake.append((5, "b", 1))
+    before = sorted(lake.rows(), key=repr)
+    receipt = lake.compact()
+    assert receipt is not None and receipt.delta_rows == 0
+    assert sorted(lake.rows(), key=repr) == before
+    assert sorted(lake.files("row_count", "file_source")) == [(1, 0), (5, 1), (5, 1)]
+
+
+def test_rows_of_a_bucket_keep_their_order(warehouse: Path) -> None:
+    lake = Lake.of(warehouse, BUCKETED.format(""))
+
+    def order() -> list[list[Any]]:
+        return [lake.stored_rows(bucket) for bucket in (0, 1)]
+
+    for number in range(4):
+        lake.append(*[(k, f"v{number}") for k in range(6)])
+    before = order()
+    assert lake.compact(full=False) is not None
+    assert sorted(lake.files("bucket", "file_source", "total_buckets")) == [
+        (0, 0, 2), (0, 1, 2), (1, 0, 2), (1, 1, 2),
+    ]  # fmt: skip
+    assert order() == before
+    assert lake.compact(full=False) is None
+    lake.append(*[(k, "last") for k in range(6)])
+    before = order()
+    assert lake.compact() is not None
+    assert order() == before
+    files = lake.files(*SEQUENCES)
+    assert len(files) == 2
+    assert all(least == 0 and greatest == rows - 1 for rows, least, greatest, *_ in files)
+
+
+def test_buckets_keep_their_number_after_the_option_changed(warehouse: Path) -> None:
+    lake = Lake.of(warehouse, BUCKETED.format(""))
+    for number in range(4):
+        lake.append(*numbered(number * 4, 4))
+    before = lake.rows()
+    lake.alter(SchemaChange.set_option("bucket", "1"))
+    lake.compact()
+    assert lake.rows() == before
+    assert sorted(lake.files("bucket", "total_buckets")) == [(0, 2), (1, 2)]
+
+
+def test_rows_get_the_form_of_the_current_schema(warehouse: Path) -> None:
+    lake = Lake.of(warehouse, "CREATE TABLE t (k INT, v STRING)")
+    for number in range(3):
+        lake.append((number, "old"))
+    for change in (
+        SchemaChange.add_column("more", AtomicType("STRING")),
+        SchemaChange.update_column_type("k", AtomicType("BIGINT")),
+        SchemaChange.rename_column("v", "w"),
+    ):
+        lake.alter(change)
+    for number in range(2):
+        lake.append((2**40 + number, "new", "m"))
+    before = lake.rows()
+    lake.compact()
+    assert sorted(lake.rows()) == sorted(before)
+    assert lake.files("schema_id") == [(3,)]
+
+
+def test_a_unit_may_become_several_files_which_keep_its_order(warehouse: Path) -> None:
+    lake = Lake.of(
+        warehouse,
+        "CREATE TABLE t (k INT, v BIGINT) TBLPROPERTIES ('bucket' = '1', 'bucket-key' = 'k', "
+        "'target-file-size' = '512 kb', 'compaction.force-rewrite-all-files' = 'true')",
+    )
+    values = random.Random(1)
+    for first in range(0, 240_000, 60_000):
+        lake.append(*[(k, values.getrandbits(62)) for k in range(first, first + 60_000)])
+    assert lake.files("max_sequence_number") == [(59_999,), (119_999,), (179_999,), (239_999,)]
+    before = lake.stored_rows()
+    assert lake.compact() is not None
+    assert lake.stored_rows() == before
+    files = sorted(lake.files("min_sequence_number", "max_sequence_number", "file_source"))
+    assert len(files) == 2
+    assert [files[0][0], files[0][1] + 1, files[1][1]] == [0, files[1][0], 239_999]
+    assert {source for *_, source in files} == {1}
+
+
+def test_what_a_task_gets_is_small_and_needs_no_catalog(warehouse: Path) -> None:
+    lake = Lake.of(warehouse, "CREATE TABLE t (k INT, v STRING)")
+    for number in range(5):
+        lake.append(*numbered(number))
+    plan = lake.plan()
+    transaction = lake.committer.begin(lake.table.name)
+    rewrite = plan.rewrite(transaction, slots=1, settings=SETTINGS)
+    body = pickle.dumps((rewrite, plan.units))
+    assert len(body) < 4000
+    assert b"pypaimon." not in body
+
+
+def test_a_failed_compaction_leaves_no_file(warehouse: Path) -> None:
+    lake = Lake.of(warehouse, "CREATE TABLE t (k INT, v STRING)")
+    for number in range(5):
+        lake.append(*numbered(number))
+    before = lake.data_files()
+    transaction, _ = lake.rewritten(lake.plan())
+    assert len(lake.data_files()) == len(before) + 1
+    lake.committer.abort(transaction)
+    assert lake.data_files() == before
+    assert lake.compact() is not None
+
+
+def test_of_two_compactions_one_succeeds(warehouse: Path) -> None:
+    lake = Lake.of(warehouse, "CREATE TABLE t (k INT, v STRING)")
+    for number in range(5):
+        lake.append(*numbered(number * 2))
+    plan = lake.plan()
+    transaction, rewritten = lake.rewritten(plan)
+    assert lake.compact() is not None
+    lake.append((100, "meanwhile"))
+    with pytest.raises(CommitConflictError):
+        lake.committer.commit(CommitRequest(transaction, Compact(), plan.messages(rewritten)))
+    lake.committer.abort(transaction)
+    assert sorted(lake.rows()) == [*numbered(0, 10), (100, "meanwhile")]
+
+
+def test_rows_that_are_appended_meanwhile_stay(warehouse: Path) -> None:
+    lake = Lake.of(warehouse, "CREATE TABLE t (k INT, v STRING)")
+    for number in range(5):
+        lake.append(*numbered(number * 2))
+    plan = lake.plan()
+    transaction, rewritten = lake.rewritten(plan)
+    lake.append((100, "meanwhile"))
+    lake.committer.commit(CommitRequest(transaction, Compact(), plan.messages(rewritten)))
+    assert sorted(lake.rows()) == [*numbered(0, 10), (100, "meanwhile")]
+
+
+def test_a_unit_without_its_result_is_not_committed(warehouse: Path) -> None:
+    lake = Lake.of(warehouse, "CREATE TABLE t (k INT, v STRING)")
+    for number in range(5):
+        lake.append(*numbered(number))
+    plan = lake.plan()
+    transaction, rewritten = lake.rewritten(plan)
+    with pytest.raises(TableDamagedError, match="read 10 rows of 5 files and wrote 0"):
+        plan.messages([])
+    other = Lake.of(warehouse.with_name("other"), "CREATE TABLE t (k INT, v STRING)")
+    for number in range(5):
+        other.append(*numbered(number, 1))
+    with pytest.raises(TableDamagedError, match="wrote 5"):
+        plan.messages(other.rewritten(other.plan())[1])
+    lake.committer.abort(transaction)
+    assert rewritten
+
+
+@pytest.mark.parametrize("option", ["row-tracking.enabled", "clustering.incremental"])
+def test_other_tables_are_refused_by_name(warehouse: Path, option: str) -> None:
+    more = ", 'clustering.columns' = 'k'" if option.startswith("clustering") else ""
+    create(warehouse, f"CREATE TABLE t (k INT, v STRING) TBLPROPERTIES ('{option}' = 'true'{more})")
+    lake = Lake.opened(warehouse)
+    with pytest.raises(UnsupportedStatementError, match=option):
+        check_compactable(lake.table)
