@@ -22,6 +22,7 @@ NBVAL_CFG := $(wildcard notebooks/nbval.cfg)
 PYTEST_ARGS ?=
 LAB_ARGS ?=
 CONFORMANCE_ARGS ?=
+RECORDED_ARGS ?=
 # Where `make lab` keeps the copies of the notebooks that one works on. Ignored by git.
 LAB_FOLDER ?= my-notebooks
 # How many processes `make test` spreads the tests over; each has a Spark of its own (2 GB).
@@ -31,7 +32,7 @@ WORKERS ?= 3
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | \
 	  awk -F'|' '{ printf "%-14s %s\n", $$1, $$2 }'
-	@echo "Variables: PYTHON=… (interpreter for .venv), PYTEST_ARGS=…, LAB_ARGS=…, LAB_FOLDER=… (for lab), PAIMON_SOURCE=…, CONFORMANCE_ARGS=… (for conformance), WORKERS=… (for test), UPGRADE=1 (for lock)"
+	@echo "Variables: PYTHON=… (interpreter for .venv), PYTEST_ARGS=…, LAB_ARGS=…, LAB_FOLDER=… (for lab), PAIMON_SOURCE=…, CONFORMANCE_ARGS=… (for conformance), RECORDED_ARGS=… (for recorded), WORKERS=… (for test), UPGRADE=1 (for lock)"
 
 .PHONY: env
 env: $(STAMP)  ## make .venv from requirements.lock; does nothing when it is up to date
@@ -178,6 +179,10 @@ bench: $(STAMP)  ## measure every speed that the documentation claims
 	@set -e; for benchmark in $(sort $(wildcard benchmarks/bench_*.py)); do \
 	  echo "== $$benchmark"; $(BIN)/python "$$benchmark"; \
 	done
+
+.PHONY: recorded
+recorded: $(STAMP)  ## compare all recorded scenarios with what Paimon's Spark connector did: minutes
+	@$(BIN)/python -m tests.recorded $(RECORDED_ARGS)
 
 .PHONY: gallery
 gallery: $(STAMP)  ## make the pictures of docs/gallery.md anew; needs Chromium

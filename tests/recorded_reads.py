@@ -25,6 +25,7 @@ import pyarrow as pa
 __all__ = [
     "RecordedRead",
     "assert_same_rows",
+    "multiset",
     "recorded_reads",
     "recorded_value",
     "unpack_recorded_warehouse",
@@ -97,10 +98,8 @@ def assert_same_rows(read: RecordedRead, found: pa.Table) -> None:
     columns = [column.to_pylist() for column in found.columns]
     rows = zip(*columns, strict=True) if columns else [()] * found.num_rows
     types = [field.type for field in found.schema]
-    ours = _multiset(
-        [recorded_value(v, t) for v, t in zip(row, types, strict=True)] for row in rows
-    )
-    theirs = _multiset(read.rows)
+    ours = multiset([recorded_value(v, t) for v, t in zip(row, types, strict=True)] for row in rows)
+    theirs = multiset(read.rows)
     assert ours == theirs, (
         f"{read.id}: only here {list((ours - theirs).elements())}, "
         f"only recorded {list((theirs - ours).elements())}"
@@ -131,7 +130,8 @@ def recorded_value(value: Any, data_type: pa.DataType) -> Any:
     return value
 
 
-def _multiset(rows: Iterable[Iterable[Any]]) -> Counter[str]:
+def multiset(rows: Iterable[Iterable[Any]]) -> Counter[str]:
+    """Rows as texts that are equal where the rows are, each with how often it is there."""
     return Counter(json.dumps([_parsed(v) for v in row], sort_keys=True) for row in rows)
 
 
