@@ -252,6 +252,16 @@ public class PaimonTables {
         ((FileStoreTable) this.catalog.getTable(Identifier.fromString(name))).purgeFiles();
     }
 
+    /** Merges a table's manifests. */
+    public void compactManifests(String name) throws Exception {
+        FileStoreTable table =
+                (FileStoreTable) this.catalog.getTable(Identifier.fromString(name));
+        org.apache.paimon.table.sink.BatchTableCommit commit =
+                table.newBatchWriteBuilder().newCommit();
+        commit.compactManifests();
+        commit.close();
+    }
+
     /** Drops partitions by the table's options and the dynamic `options`; how many. */
     public int expirePartitions(String name, Map options) throws Exception {
         FileStoreTable table =

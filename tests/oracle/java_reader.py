@@ -108,6 +108,10 @@ class JavaPaimon:
         """Remove all rows, branches, tags and snapshots but the last."""
         self._catalog(warehouse).purge(name)
 
+    def compact_manifests(self, warehouse: Warehouse, name: str) -> None:
+        """Merge a table's manifests."""
+        self._catalog(warehouse).compactManifests(name)
+
     def expire_partitions(self, warehouse: Warehouse, name: str, options: Mapping[str, str]) -> int:
         """Drop partitions by the table's options and the dynamic `options`. Return how many."""
         return int(self._catalog(warehouse).expirePartitions(name, dict(options)))

@@ -22,6 +22,7 @@ from paimon_magics.planning.commits.requests import (
     CommitReceipt,
     CommitRequest,
     Compact,
+    CompactManifests,
     OverwritePartitions,
     OverwriteTouched,
     Transaction,
@@ -188,6 +189,10 @@ def _change_document(change: Change) -> dict[str, Any]:
             return {"kind": "append"}
         case Compact(left_out=left_out):
             return {"kind": "compact", "left_out": _encoded(left_out)}
+        case CompactManifests(target_bytes=None):
+            return {"kind": "compact-manifests"}
+        case CompactManifests(target_bytes=target):
+            return {"kind": "compact-manifests", "target_bytes": target}
         case OverwriteTouched(swallow_newer=swallow):
             return {"kind": "overwrite-touched", "swallow_newer": swallow}
         case OverwritePartitions(specs=specs, swallow_newer=swallow):
@@ -204,6 +209,9 @@ def _change_of(document: Mapping[str, Any]) -> Change:
             return Append()
         case "compact":
             return Compact(_decoded(document, "left_out"))
+        case "compact-manifests":
+            is_given = document.get("target_bytes") is not None
+            return CompactManifests(member(document, "target_bytes", int) if is_given else None)
         case "overwrite-touched":
             return OverwriteTouched(member(document, "swallow_newer", bool))
         case "overwrite-partitions":

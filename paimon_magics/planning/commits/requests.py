@@ -17,6 +17,7 @@ __all__ = [
     "CommitReceipt",
     "CommitRequest",
     "Compact",
+    "CompactManifests",
     "InsertChange",
     "OverwritePartitions",
     "OverwriteTouched",
@@ -84,10 +85,20 @@ class Compact:
     left_out: tuple[bytes, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class CompactManifests:
+    """Merge the manifests of the table, all of them: a snapshot of the kind COMPACT with the same
+    files, or none where they stay as they are. There must be no messages. `target_bytes` takes the
+    place of the table's 'manifest.target-file-size'.
+    """
+
+    target_bytes: int | None = None
+
+
 InsertChange = Append | OverwritePartitions | OverwriteTouched
 """A change that adds or replaces rows."""
 
-Change = InsertChange | Compact
+Change = InsertChange | Compact | CompactManifests
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ from paimon_magics.planning.commits.requests import (
     Append,
     Change,
     Compact,
+    CompactManifests,
     OverwritePartitions,
     OverwriteTouched,
 )
@@ -75,6 +76,8 @@ def plan_changes(table: Table, change: Change, messages: Sequence[CommitMessage]
     """
     if isinstance(change, Compact):
         return _compact(table, messages)
+    if isinstance(change, CompactManifests):
+        return _compact_manifests(messages)
     check_rows(table, messages)
     match change:
         case Append():
@@ -163,6 +166,18 @@ def _compact(table: Table, messages: Sequence[CommitMessage]) -> PlanChanges:
         makes_snapshot=bool(entries or changelog or index_deletes or index_adds),
     )
     return lambda _: changes
+
+
+def _compact_manifests(messages: Sequence[CommitMessage]) -> PlanChanges:
+    """No changes of files: `FileStoreCommitImpl.compactManifestOnce`."""
+    if messages:
+        raise InvalidValueError("A change `compact-manifests` takes no messages.")
+
+    def plan(latest: Any) -> Changes:
+        exists = latest is not None
+        return Changes("COMPACT", (), (), (), (), is_checked=False, makes_snapshot=exists)
+
+    return plan
 
 
 def _overwrite(

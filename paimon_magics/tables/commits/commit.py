@@ -168,7 +168,7 @@ class _Run:
         self._names = MetadataNames(token)
         self._preparation = SnapshotPreparation(
             table,
-            request.transaction,
+            request,
             {**dict(request.properties), **properties},
             self._names,
         )
@@ -217,7 +217,7 @@ class _Run:
                     return found
             self._searched_to = 0 if latest is None else latest.id
             changes = self._changes_on(latest)
-            if not changes.makes_snapshot:
+            if not (changes.makes_snapshot and self._preparation.changes_something(latest)):
                 return None
             if self._check(latest, changes):
                 prepared = self._prepare(latest, changes)

@@ -14,6 +14,7 @@ from paimon_magics.planning.commits.requests import (
     Append,
     CommitRequest,
     Compact,
+    CompactManifests,
     OverwritePartitions,
     OverwriteTouched,
 )
@@ -35,7 +36,7 @@ def overwrite_check(
     The check raises CommitConflictError that names the other commit.
     """
     match request.change:
-        case Append() | Compact():
+        case Append() | Compact() | CompactManifests():
             return _passes
         case OverwriteTouched(swallow_newer=True) | OverwritePartitions(swallow_newer=True):
             return _passes

@@ -22,7 +22,7 @@ from pypaimon.manifest.schema.manifest_file_meta import ManifestFileMeta
 from pypaimon.snapshot.snapshot import Snapshot
 
 from paimon_magics.faults import reach
-from paimon_magics.planning.commits.requests import Transaction
+from paimon_magics.planning.commits.requests import CommitRequest, CompactManifests
 from paimon_magics.tables.commits.changes import Changes
 from paimon_magics.tables.commits.index_union import after_adding, hash_entries, united_entries
 from paimon_magics.tables.commits.row_tracking import stamp_sequence, track_rows
@@ -33,6 +33,7 @@ from paimon_magics.tables.manifests.merging import MergeRules, merge_manifests
 from paimon_magics.tables.manifests.names import MetadataNames
 from paimon_magics.tables.manifests.writing import ManifestWriter
 from paimon_magics.tables.snapshots.latest import read_snapshot
+from paimon_magics.tables.snapshots.provenance import PREFIX
 from paimon_magics.tables.table import Table
 
 __all__ = ["Prepared", "SnapshotPreparation"]
@@ -76,20 +77,32 @@ class SnapshotPreparation:
     def __init__(
         self,
         table: Table,
-        transaction: Transaction,
+        request: CommitRequest,
         properties: Mapping[str, str],
         names: MetadataNames,
     ) -> None:
         self._table = table
         self._paimon = table.paimon
-        self._transaction = transaction
+        self._transaction = request.transaction
         self._properties = properties
         self._names = names
         self._rules = MergeRules.of(table.schema)
+        self._only_manifests = isinstance(request.change, CompactManifests)
+        if isinstance(request.change, CompactManifests):
+            self._rules = self._rules.for_all(request.change.target_bytes)
         self._lists = ManifestListManager(table.paimon)
         self._merged: tuple[list[str], list[ManifestFileMeta]] | None = None
         self._deltas: list[_Delta] = []
         self._indexes = HashIndexes()
+
+    def changes_something(self, latest: Any) -> bool:
+        """Whether a snapshot on top of `latest` would be another state of the table. One that only
+        merges manifests may find none to merge."""
+        if not self._only_manifests:
+            return True
+        before = self._lists.read_all(latest)
+        merged = {meta.file_name for meta in self._merge(before)}
+        return merged != {meta.file_name for meta in before}
 
     def prepare(self, latest: Any, changes: Changes) -> Prepared:
         """Write the metadata files of a snapshot with `changes` on top of `latest`."""
@@ -125,7 +138,7 @@ class SnapshotPreparation:
             next_row_id=next_row_id,
             index_manifest=index_manifest,
             statistics=self._statistics(latest),
-            properties=dict(self._properties) or None,
+            properties=self._all_properties(latest) or None,
         )
         named = {base_name, index_manifest, *(meta.file_name for meta in base), *delta.names}
         if changelog is not None:
@@ -219,6 +232,12 @@ class SnapshotPreparation:
         index = NamedIndexManifests(self._paimon, self._names)
         name: str | None = index.combine_changes(before, added, changes.index_deletes)
         return name
+
+    def _all_properties(self, latest: Any) -> dict[str, str]:
+        """The properties of the snapshot. As in Paimon, one that only merges manifests keeps those
+        of the latest, except what these say of its own commit."""
+        kept = (latest.properties or {}).items() if self._only_manifests else ()
+        return {k: v for k, v in kept if not k.startswith(PREFIX)} | dict(self._properties)
 
     def _statistics(self, latest: Any) -> str | None:
         """The table statistics of the latest snapshot, unless the schema has changed since."""

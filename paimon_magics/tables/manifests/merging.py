@@ -58,6 +58,12 @@ class MergeRules:
             full_bytes_min=_bytes(schema, "manifest.full-compaction-threshold-size"),
         )
 
+    def for_all(self, target_bytes: int | None = None) -> MergeRules:
+        """The rules by which all manifests are merged that can be, whatever their number and size,
+        with another target size if one is given: `FileStoreCommitImpl.compactManifestOnce`."""
+        target = self.target_bytes if target_bytes is None else target_bytes
+        return MergeRules(target, count_min=1, full_bytes_min=1)
+
     def must_change(self, meta: ManifestFileMeta) -> bool:
         """Whether a full merge rewrites the manifest in any case: it is small or has deletions."""
         return bool(meta.num_deleted_files > 0 or meta.file_size < self.target_bytes)
