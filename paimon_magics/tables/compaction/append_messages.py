@@ -20,7 +20,7 @@ from paimon_magics.tables.compaction.append_units import AppendUnit
 from paimon_magics.tables.manifests.file_metas import file_metas
 from paimon_magics.tables.manifests.partition_values import partition_values
 from paimon_magics.tables.table import Table
-from paimon_magics.tables.writing.commit_messages import read_messages, write_message
+from paimon_magics.tables.writing.commit_messages import read_messages
 from paimon_magics.tables.writing.float_bounds import mend_messages
 from paimon_magics.tables.writing.sequence_numbers import number_files
 
@@ -31,10 +31,11 @@ _COMPACTED = 1  # Paimon's FileSource
 
 def append_messages(
     table: Table, units: Sequence[AppendUnit], files: pa.Table, rewritten: Iterable[RewrittenUnit]
-) -> tuple[bytes, ...]:
+) -> list[CommitMessage]:
     """The messages of all units, one for each partition and bucket.
 
-    `files` are the entries of the units' files, one unit after the other. Raises TableDamagedError
+    `files` are the entries of the units' files, one unit after the other. Deletion vectors are
+    left out. Raises TableDamagedError
     for units that are missing, or that have other rows than they must.
     """
     results = {one.number: one for one in rewritten}
@@ -54,7 +55,7 @@ def append_messages(
         message.compact_before += metas[first : first + len(unit.files)]
         message.compact_after += _written_files(table, unit, result)
         first += len(unit.files)
-    return tuple(write_message(table.paimon, message) for message in found.values())
+    return list(found.values())
 
 
 def _written_files(table: Table, unit: AppendUnit, result: RewrittenUnit | None) -> list[Any]:

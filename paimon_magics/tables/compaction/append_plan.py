@@ -1,9 +1,9 @@
 """A compaction of an append table: planned on one snapshot, run unit by unit, told as messages.
 
-    plan = plan_append_compaction(table, state, full=True)
+    plan = plan_append_compaction(table, snapshot, state, full=True)
     rewrite = plan.rewrite(transaction, slots=2, settings=settings)
     rewritten = [rewrite(unit) for unit in plan.units]  # in tasks or threads, in any order
-    messages = plan.messages(rewritten)
+    messages = plan.messages(rewritten, transaction)
 
 Rules: `AppendCompactCoordinator`, `AppendCompactTask`, `BucketedAppendCompactManager`.
 """
@@ -28,12 +28,14 @@ from paimon_magics.settings import Settings
 from paimon_magics.tables.compaction.append_messages import append_messages
 from paimon_magics.tables.compaction.append_rewriting import AppendRewrite, RewrittenUnit
 from paimon_magics.tables.compaction.append_units import AppendUnit, pick_append_files
+from paimon_magics.tables.compaction.append_vectors import put_vectors
 from paimon_magics.tables.manifests.file_paths import file_paths
 from paimon_magics.tables.reading.table_files import whole_rows_reader
 from paimon_magics.tables.schema.types import arrow_type
 from paimon_magics.tables.splits.planning import FileKey, StoredState
 from paimon_magics.tables.splits.stored_files import schema_ids, stored_files, stores_elsewhere
 from paimon_magics.tables.table import Table
+from paimon_magics.tables.writing.commit_messages import write_message
 from paimon_magics.tables.writing.table_write import write_spec
 
 __all__ = ["AppendCompaction", "check_compactable", "plan_append_compaction", "stored_files_of"]
@@ -41,10 +43,11 @@ __all__ = ["AppendCompaction", "check_compactable", "plan_append_compaction", "s
 
 @dataclass(frozen=True)
 class AppendCompaction:
-    """The units of a compaction. `files` are the entries (MANIFEST_ENTRIES) of their files, one
-    unit after the other."""
+    """The units of a compaction of `snapshot`, pypaimon's. `files` are the entries
+    (MANIFEST_ENTRIES) of their files, one unit after the other."""
 
     table: Table
+    snapshot: Any
     units: tuple[AppendUnit, ...]
     files: pa.Table
 
@@ -62,28 +65,40 @@ class AppendCompaction:
         reader = whole_rows_reader(self.table, schema_ids(self.files), stores_elsewhere(self.files))
         return AppendRewrite(reader, replace(spec, bucket_rule=None), has_buckets)
 
-    def messages(self, rewritten: Iterable[RewrittenUnit]) -> tuple[bytes, ...]:
-        """The commit messages of all units, one for each partition and bucket.
+    def messages(
+        self, rewritten: Iterable[RewrittenUnit], transaction: Transaction
+    ) -> tuple[bytes, ...]:
+        """The commit messages of all units, one for each partition and bucket. Writes the deletion
+        vectors that are left in index files that lose some.
 
         Raises TableDamagedError for units that are missing or have other rows than they must.
         """
-        return append_messages(self.table, self.units, self.files, rewritten)
+        messages = append_messages(self.table, self.units, self.files, rewritten)
+        if any(file.deletions is not None for unit in self.units for file in unit.files):
+            put_vectors(self.table, self.snapshot, transaction, messages)
+        return tuple(write_message(self.table.paimon, message) for message in messages)
 
 
 def plan_append_compaction(
-    table: Table, state: StoredState, *, full: bool, rules: AppendRules | None = None
+    table: Table,
+    snapshot: Any,
+    state: StoredState,
+    *,
+    full: bool,
+    rules: AppendRules | None = None,
 ) -> AppendCompaction:
     """Plan the compaction of a table without a primary key.
 
-    `state` has the live files of the snapshot in the partitions that are compacted. `full`: see
-    `pick_append_files`. Raises UnsupportedStatementError for a table that is not compacted here.
+    `snapshot` is pypaimon's; `state` has its live files in the partitions that are compacted.
+    `full`: see `pick_append_files`. Raises UnsupportedStatementError for a table that is not
+    compacted here.
     """
     check_compactable(table)
     rules = rules or AppendRules.of(table.schema)
     picks = pick_append_files(state, rules, has_buckets=_has_buckets(table), full=full)
     rows = list(chain.from_iterable(picks.groups))
     if not rows:
-        return AppendCompaction(table, (), picks.files.slice(0, 0))
+        return AppendCompaction(table, snapshot, (), picks.files.slice(0, 0))
     files = picks.files.take(pa.array(rows, pa.int64())).combine_chunks()
     stored = iter(stored_files_of(table, files, state.deletions))
     buckets = files["bucket"].to_pylist()
@@ -93,7 +108,7 @@ def plan_append_compaction(
         members = tuple(next(stored) for _ in group)
         units.append(AppendUnit(len(units), buckets[first], members))
         first += len(group)
-    return AppendCompaction(table, tuple(units), files)
+    return AppendCompaction(table, snapshot, tuple(units), files)
 
 
 def check_compactable(table: Table) -> None:

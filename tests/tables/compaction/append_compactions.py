@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import uuid
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pypaimon.write.commit_message import CommitMessage
 
 from paimon_magics.coordinator.client.in_process import InProcessCommitter
-from paimon_magics.planning.commits.requests import Append, CommitReceipt, CommitRequest, Compact
+from paimon_magics.planning.commits.requests import (
+    Append,
+    CommitReceipt,
+    CommitRequest,
+    Compact,
+    Transaction,
+)
 from paimon_magics.settings import Settings
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.compaction.append_plan import (
@@ -27,6 +36,8 @@ from paimon_magics.tables.schema.types import arrow_schema
 from paimon_magics.tables.splits.planning import StoredState
 from paimon_magics.tables.splits.stored_files import schema_ids
 from paimon_magics.tables.table import Table
+from paimon_magics.tables.writing.commit_messages import write_message
+from paimon_magics.tables.writing.deletion_vector_files import VectorIndex, vector_index
 from paimon_magics.tables.writing.table_write import completed, write_spec
 from paimon_magics.tables.writing.writer import write_batches
 from tests.tables.manifest_files import TABLE, create
@@ -84,7 +95,8 @@ class Lake:
         table = self.table
         known = {**dict(table.schema.options), **options}
         table = replace(table, schema=replace(table.schema, options=tuple(known.items())))
-        return plan_append_compaction(table, self.state(), full=full)
+        snapshot = table.paimon.snapshot_manager().get_latest_snapshot()
+        return plan_append_compaction(table, snapshot, self.state(), full=full)
 
     def compact(self, *, full: bool = True, **options: str) -> CommitReceipt | None:
         """Compact; None where there is nothing to do."""
@@ -93,8 +105,37 @@ class Lake:
             return None
         transaction = self.committer.begin(TABLE)
         rewrite = plan.rewrite(transaction, slots=2, settings=SETTINGS)
-        messages = plan.messages([rewrite(unit) for unit in plan.units])
+        messages = plan.messages([rewrite(unit) for unit in plan.units], transaction)
+        return self.commit(transaction, messages)
+
+    def commit(self, transaction: Transaction, messages: tuple[bytes, ...]) -> CommitReceipt:
         return self.committer.commit(CommitRequest(transaction, Compact(), messages))
+
+    def delete(
+        self, rows: Mapping[str, Sequence[int]], bucket: int = 0, *, instead: bool = False
+    ) -> None:
+        """Delete rows of data files, by name and position: in an index file of its own, or
+        `instead` of the others of the bucket."""
+        table = self.table
+        transaction = self.committer.begin(TABLE)
+        snapshot = table.paimon.snapshot_manager().get_latest_snapshot()
+        index = vector_index(table, snapshot) if instead else VectorIndex(table, {})
+        marked = {name: np.array(places, np.int64) for name, places in rows.items()}
+        name = f"{transaction.file_prefix}index-{uuid.uuid4()}"
+        changed = index.changed(((), bucket), marked, (), name)
+        assert changed is not None
+        adds, deletes = list(changed.adds), list(changed.deletes)
+        message = CommitMessage((), bucket, [], index_adds=adds, index_deletes=deletes)
+        body = write_message(table.paimon, message)
+        self.committer.commit(CommitRequest(transaction, Append(), (body,)))
+
+    def vectors(self) -> dict[str, int | None]:
+        """The number of deleted rows of each data file that has a deletion vector."""
+        return {key[2]: one.rows for key, one in self.state().deletions.items()}
+
+    def index_files(self) -> set[str]:
+        """The names of all files in the table's folder of indexes."""
+        return {path.name for path in (Path(self.table.location) / "index").glob("*")}
 
     def rewritten(self, plan: AppendCompaction) -> tuple[Any, list[RewrittenUnit]]:
         transaction = self.committer.begin(TABLE)

@@ -12,7 +12,6 @@ from pypaimon.schema.data_types import AtomicType
 from pypaimon.schema.schema_change import SchemaChange
 
 from paimon_magics.errors import CommitConflictError, TableDamagedError, UnsupportedStatementError
-from paimon_magics.planning.commits.requests import CommitRequest, Compact
 from paimon_magics.tables.compaction.append_plan import check_compactable
 from tests.tables.compaction.append_compactions import SETTINGS, Lake
 from tests.tables.manifest_files import create
@@ -174,7 +173,7 @@ def test_of_two_compactions_one_succeeds(warehouse: Path) -> None:
     assert lake.compact() is not None
     lake.append((100, "meanwhile"))
     with pytest.raises(CommitConflictError):
-        lake.committer.commit(CommitRequest(transaction, Compact(), plan.messages(rewritten)))
+        lake.commit(transaction, plan.messages(rewritten, transaction))
     lake.committer.abort(transaction)
     assert sorted(lake.rows()) == [*numbered(0, 10), (100, "meanwhile")]
 
@@ -186,7 +185,7 @@ def test_rows_that_are_appended_meanwhile_stay(warehouse: Path) -> None:
     plan = lake.plan()
     transaction, rewritten = lake.rewritten(plan)
     lake.append((100, "meanwhile"))
-    lake.committer.commit(CommitRequest(transaction, Compact(), plan.messages(rewritten)))
+    lake.commit(transaction, plan.messages(rewritten, transaction))
     assert sorted(lake.rows()) == [*numbered(0, 10), (100, "meanwhile")]
 
 
@@ -197,12 +196,12 @@ def test_a_unit_without_its_result_is_not_committed(warehouse: Path) -> None:
     plan = lake.plan()
     transaction, rewritten = lake.rewritten(plan)
     with pytest.raises(TableDamagedError, match="read 10 rows of 5 files and wrote 0"):
-        plan.messages([])
+        plan.messages([], transaction)
     other = Lake.of(warehouse.with_name("other"), "CREATE TABLE t (k INT, v STRING)")
     for number in range(5):
         other.append(*numbered(number, 1))
     with pytest.raises(TableDamagedError, match="wrote 5"):
-        plan.messages(other.rewritten(other.plan())[1])
+        plan.messages(other.rewritten(other.plan())[1], transaction)
     lake.committer.abort(transaction)
     assert rewritten
 
