@@ -1,0 +1,35 @@
+"""Scenarios that Paimon's Spark connector was recorded with: compactions, changelogs, deletes.
+
+A sample of each area; `make recorded` runs all of them. The steps that differ are exactly those
+that `tests/data/scenarios-2.0.0/expected.toml` lists.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.recorded.expected import unexpected
+from tests.recorded.runner import replayed
+from tests.recorded.scenarios import recorded_scenarios
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+SAMPLE = (
+    *("a09", "a16", "a28", "b01", "b05", "b12", "b19", "c01", "c07", "d01", "d13"),
+    *("e20", "f05", "f07", "i04", "j03"),
+    *(name for name, one in recorded_scenarios().items() if one.is_on_recorded_tables),
+)
+
+
+@pytest.mark.parametrize("name", SAMPLE)
+def test_the_steps_that_differ_are_those_that_are_listed(
+    spark: SparkSession, tmp_path: Path, name: str
+) -> None:
+    replay = replayed(spark, recorded_scenarios()[name], tmp_path)
+    assert [each.text for each in unexpected(replay)] == []
