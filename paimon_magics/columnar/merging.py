@@ -33,6 +33,7 @@ __all__ = [
     "SEQUENCE",
     "Groups",
     "RunOrder",
+    "comparable_keys",
     "first_rows",
     "group_rows",
     "is_retract",
@@ -218,7 +219,7 @@ class _Cursor:
 
     def _set(self, block: pa.RecordBatch) -> None:
         self._block = block
-        self._columns = [_comparable(block.column(key)) for key in self._keys]
+        self._columns = comparable_keys(block, self._keys)
 
     def _key(self, row: int) -> tuple[Any, ...]:
         return tuple(column[row].as_py() for column in self._columns)
@@ -243,6 +244,11 @@ class _Cursor:
                 high = middle
         self._set(block.slice(low))
         return block.slice(0, low)
+
+
+def comparable_keys(rows: pa.RecordBatch, keys: Sequence[str]) -> list[pa.Array]:
+    """The key columns, as values whose Python order is Paimon's."""
+    return [_comparable(rows.column(key)) for key in keys]
 
 
 def _comparable(column: pa.Array) -> pa.Array:

@@ -71,6 +71,15 @@ class PickOptions:
             rewrites_all_files=schema.flag("compaction.force-rewrite-all-files"),
         )
 
+    @property
+    def may_be_early_full(self) -> bool:
+        """Whether an option asks for full compactions below the trigger."""
+        return not (
+            self.optimization_interval_ms is None
+            and self.total_size_threshold_bytes is None
+            and self.incremental_size_threshold_bytes is None
+        )
+
     def max_level(self, runs: Sequence[SortedRun]) -> int:
         """The greatest level of a bucket: a file may be above what the options allow now."""
         return max([self.level_count - 1, *(run.level for run in runs)])

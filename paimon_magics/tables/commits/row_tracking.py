@@ -13,11 +13,9 @@ from pypaimon.manifest.schema.manifest_entry import ManifestEntry
 from pypaimon.table.special_fields import SpecialFields
 
 from paimon_magics.errors import TableDamagedError
-from paimon_magics.tables.manifests.file_kinds import ADD
+from paimon_magics.tables.manifests.file_kinds import ADD, APPENDED
 
 __all__ = ["stamp_sequence", "track_rows"]
-
-_APPENDED = 0  # Paimon's FileSource
 
 
 def stamp_sequence(entries: Iterable[ManifestEntry], snapshot_id: int) -> list[ManifestEntry]:
@@ -62,7 +60,7 @@ def _identified(entries: Sequence[ManifestEntry], start: int) -> tuple[list[Mani
     for entry in entries:
         file = entry.file
         if (
-            file.file_source != _APPENDED
+            file.file_source != APPENDED
             or file.first_row_id is not None
             or SpecialFields.ROW_ID.name in (file.write_cols or ())
         ):

@@ -17,14 +17,12 @@ from pypaimon.utils.file_store_path_factory import canonical_data_file_path
 
 from paimon_magics.planning.commits.expiry import ExpiryRules
 from paimon_magics.tables.expiry.protected_files import DataFile, ProtectedFiles, data_file
-from paimon_magics.tables.manifests.file_kinds import ADD, DELETE
+from paimon_magics.tables.manifests.file_kinds import ADD, APPENDED, DELETE
 from paimon_magics.tables.manifests.names import manifest_folder
 from paimon_magics.tables.stores.paths import local_path
 from paimon_magics.tables.table import Table
 
 __all__ = ["ExpiredFiles"]
-
-_APPENDED = 0  # Paimon's FileSource
 
 
 class ExpiredFiles:
@@ -54,7 +52,7 @@ class ExpiredFiles:
                 deleted.pop(path, None)
         paths = []
         for path, entry in deleted.items():
-            if keeps_appended and entry.file.file_source in (None, _APPENDED):
+            if keeps_appended and entry.file.file_source in (None, APPENDED):
                 continue
             if not self._kept.has(data_file(entry), snapshot.id):
                 paths.append(path)

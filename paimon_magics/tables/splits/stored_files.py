@@ -13,11 +13,11 @@ import pyarrow.compute as pc
 
 from paimon_magics.errors import UnsupportedStatementError
 from paimon_magics.planning.reads.splits import Deletions, RawFiles, StoredFile
+from paimon_magics.tables.manifests.file_kinds import APPENDED
 
 __all__ = ["by_bucket", "raw_files", "schema_ids", "stored_files", "stores_elsewhere"]
 
 _Ints = npt.NDArray[np.int64]
-_APPENDED = 0  # Paimon's FileSource
 
 
 def by_bucket(files: pa.Table) -> tuple[pa.Table, list[range]]:
@@ -92,7 +92,7 @@ def stored_files(
                 first_row_id=first,
                 write_columns=None if written is None else tuple(written),
                 deletions=deletions.get((partition, bucket, name)),
-                sequence_number=least if by_snapshot and source == _APPENDED else None,
+                sequence_number=least if by_snapshot and source == APPENDED else None,
             )
         )
     return found

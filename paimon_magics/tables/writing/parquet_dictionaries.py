@@ -10,7 +10,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["DICTIONARY_OPTION", "repeats_values"]
+__all__ = ["DICTIONARY_OPTION", "repeating_columns", "repeats_values"]
 
 DICTIONARY_OPTION = "parquet.enable.dictionary"
 
@@ -35,6 +35,21 @@ def repeats_values(rows: pa.RecordBatch) -> bool:
                 return True
             repeated_bytes += column.nbytes
     return bool(repeated_bytes * 2 >= sample.nbytes)
+
+
+def repeating_columns(rows: pa.Table) -> list[str] | bool:
+    """The columns that get dictionaries in a file whose first rows are `rows`; True for all of
+    them: where few rows tell nothing, and with nested columns, whose parts have names of their own.
+    """
+    if rows.num_rows < _ROWS_MIN or any(pa.types.is_nested(one.type) for one in rows.schema):
+        return True
+    sample = rows.slice(0, _ROWS_MAX)
+    return [
+        name
+        for name in sample.column_names
+        if pc.count_distinct(sample.column(name), mode="all").as_py() * _REPEATED_SHARE
+        <= sample.num_rows
+    ]
 
 
 def _has_own_lengths(data_type: pa.DataType) -> bool:

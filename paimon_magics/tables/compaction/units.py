@@ -1,0 +1,223 @@
+"""Plans the compaction of a primary-key table: which buckets, which of their files, into which
+level.
+
+Nothing is read here: files come in as the Arrow columns of a snapshot's manifests. Buckets with
+nothing to do are passed over before any object is made for a file, ten thousand in some
+milliseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from paimon_magics.planning.compaction.levels import BucketFile, SortedRun, sorted_runs
+from paimon_magics.planning.compaction.picks import Moment, Pick, PickOptions, pick, pick_all
+from paimon_magics.planning.compaction.steps import (
+    Rewrite,
+    RewriteRules,
+    Upgrade,
+    drops_deletes,
+    steps_of,
+)
+from paimon_magics.planning.reads.splits import Deletions, Section, StoredFile
+from paimon_magics.planning.schemas.table_schema import TableSchema
+from paimon_magics.tables.splits.bucket_splits import KeyRanks
+from paimon_magics.tables.splits.stored_files import by_bucket, stored_files
+
+__all__ = ["BucketUnit", "UnitRules", "bucket_units"]
+
+FileKey = tuple[bytes, int, str]
+_Ints = npt.NDArray[np.int64]
+_Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class UnitRules:
+    """What decides which files are compacted. With `is_full` all files of a bucket are (`full`),
+    else what a writer would pick after a flush (`minor`). `min_size_bytes`: see `RewriteRules`."""
+
+    picks: PickOptions
+    is_full: bool
+    moment: Moment
+    min_size_bytes: int
+    has_deletion_vectors: bool = False
+    is_chain_table: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BucketUnit:
+    """Files of one bucket that are compacted together.
+
+    `rows` are the positions of the pick's files among the planned files, by name; `stored` are the
+    same files for tasks.
+    """
+
+    partition: bytes
+    bucket: int
+    total_buckets: int
+    pick: Pick
+    steps: tuple[Rewrite | Upgrade, ...]
+    drops_deletes: bool
+    rows: Mapping[str, int]
+    stored: Mapping[str, StoredFile]
+
+    @property
+    def rewrites(self) -> tuple[Rewrite, ...]:
+        """The steps that write files."""
+        return tuple(step for step in self.steps if isinstance(step, Rewrite))
+
+    @property
+    def upgrades(self) -> tuple[Upgrade, ...]:
+        """The steps that only change a file's level."""
+        return tuple(step for step in self.steps if isinstance(step, Upgrade))
+
+    def sections(self, rewrite: Rewrite) -> tuple[Section, ...]:
+        """The sections of a rewrite, as tasks read them."""
+        return tuple(
+            tuple(tuple(self.stored[file.name] for file in run) for run in section)
+            for section in rewrite.sections
+        )
+
+
+def bucket_units(
+    files: pa.Table,
+    paths: pa.Array,
+    schema: TableSchema,
+    deletions: Mapping[FileKey, Deletions],
+    rules: UnitRules,
+) -> tuple[pa.Table, list[BucketUnit]]:
+    """The units of the buckets that `files` (columns of MANIFEST_ENTRIES) are in; and the files in
+    the order that the units' `rows` count in. `paths` are the files' paths."""
+    files = files.append_column("path", paths)
+    files, groups = by_bucket(files)
+    if not files.num_rows:
+        return files, []
+    chosen = np.flatnonzero(_worth_a_look(files, groups, rules, bool(deletions)))
+    kept = [groups[i] for i in chosen]
+    rows = np.concatenate([np.asarray(group) for group in kept] or [np.zeros(0, dtype=np.int64)])
+    files = files.take(pa.array(rows)).combine_chunks()
+    ends = np.cumsum([len(group) for group in kept])
+    starts = ends - [len(group) for group in kept]
+    ranks = KeyRanks(files, schema)
+    by_snapshot = schema.flag("sequence.snapshot-ordering")
+    units = []
+    for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+        bucket = _bucket_files(files, ranks, range(start, end), deletions)
+        unit = _unit(bucket, rules)
+        if unit is None:
+            continue
+        pick_, steps, drops = unit
+        names = {file.name for file in pick_.files}
+        at = {name: row for name, row in bucket.rows.items() if name in names}
+        places = np.array(list(at.values()), dtype=np.int64)
+        stored = stored_files(
+            files.drop_columns(["path"]),
+            places,
+            files["path"].combine_chunks(),
+            deletions,
+            by_snapshot=by_snapshot,
+        )
+        units.append(
+            BucketUnit(
+                partition=files["partition"][start].as_py(),
+                bucket=files["bucket"][start].as_py(),
+                total_buckets=files["total_buckets"][start].as_py(),
+                pick=pick_,
+                steps=tuple(steps),
+                drops_deletes=drops,
+                rows=at,
+                stored=dict(zip(at, stored, strict=True)),
+            )
+        )
+    return files, units
+
+
+@dataclass(frozen=True, slots=True)
+class _Bucket:
+    runs: Sequence[SortedRun]
+    rows: Mapping[str, int]
+
+
+def _worth_a_look(
+    files: pa.Table, groups: Sequence[range], rules: UnitRules, has_deletions: bool
+) -> _Bools:
+    """Marks the buckets that may have something to compact: enough sorted runs, or level 0 where
+    that must go up; with `is_full` also files below the greatest level, or that may lose rows."""
+    starts = np.array([group.start for group in groups], dtype=np.int64)
+    lengths = np.array([len(group) for group in groups], dtype=np.int64)
+    level = np.asarray(files["level"]).astype(np.int64)
+    number = np.repeat(np.arange(len(groups)), lengths)
+    zero = np.bincount(number[level == 0], minlength=len(groups))
+    levels = np.unique(np.stack([number[level > 0], level[level > 0]]), axis=1)
+    runs = zero + np.bincount(levels[0], minlength=len(groups))
+    options = rules.picks
+    if not rules.is_full:
+        found: _Bools = runs >= options.compaction_trigger
+        if options.forces_level_0_up:
+            found |= zero > 0
+        if options.may_be_early_full:
+            found |= runs > 1
+        return found
+    greatest = np.maximum.reduceat(level, starts)
+    found = (runs > 1) | (greatest < options.level_count - 1)
+    if options.rewrites_all_files or has_deletions:
+        found |= True
+    return found
+
+
+def _bucket_files(
+    files: pa.Table, ranks: KeyRanks, rows: range, deletions: Mapping[FileKey, Deletions]
+) -> _Bucket:
+    part = files.slice(rows.start, len(rows))
+    found = [
+        BucketFile(
+            name=row["file_name"],
+            level=row["level"],
+            size_bytes=row["file_size"],
+            least_key=int(ranks.least[place]),
+            greatest_key=int(ranks.greatest[place]),
+            min_sequence_number=row["min_sequence_number"],
+            max_sequence_number=row["max_sequence_number"],
+            created_ms=row["created_ms"],
+            deleted_rows=row["delete_row_count"],
+            has_deletion_vector=(row["partition"], row["bucket"], row["file_name"]) in deletions,
+        )
+        for place, row in zip(rows, _members(part), strict=True)
+    ]
+    return _Bucket(
+        sorted_runs(found), {file.name: row for file, row in zip(found, rows, strict=True)}
+    )
+
+
+def _members(part: pa.Table) -> Iterator[dict[str, Any]]:
+    names = ["partition", "bucket", "file_name", "level", "file_size", "delete_row_count"]
+    names += ["min_sequence_number", "max_sequence_number"]
+    created = pc.fill_null(part["creation_time"].cast(pa.int64()), 0)
+    yield from part.select(names).append_column("created_ms", created).to_pylist()
+
+
+def _unit(bucket: _Bucket, rules: UnitRules) -> tuple[Pick, list[Rewrite | Upgrade], bool] | None:
+    runs = bucket.runs
+    found = pick_all(runs, rules.picks) if rules.is_full else pick(runs, rules.picks, rules.moment)
+    if found is None:
+        return None
+    rewrites = RewriteRules(
+        rules.picks.max_level(runs), rules.min_size_bytes, rules.picks.rewrites_all_files
+    )
+    steps = steps_of(found, rewrites)
+    if not steps:
+        return None
+    drops = drops_deletes(
+        found,
+        runs,
+        has_deletion_vectors=rules.has_deletion_vectors,
+        is_chain_table=rules.is_chain_table,
+    )
+    return found, steps, drops

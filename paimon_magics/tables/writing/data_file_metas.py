@@ -1,0 +1,104 @@
+"""pypaimon's `DataFileMeta` of files that are known as manifest columns, or that were just written.
+
+Keys and bounds stay in their serialised form, so that nothing of them is lost or changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+from pypaimon.data.timestamp import Timestamp
+from pypaimon.manifest.schema.data_file_meta import DataFileMeta
+from pypaimon.manifest.schema.simple_stats import SimpleStats
+from pypaimon.table.row.binary_row import BinaryRow
+
+from paimon_magics.tables.manifests.file_kinds import APPENDED, COMPACTED
+from paimon_magics.tables.writing.new_files import NewFile, StoredBounds
+
+__all__ = ["meta_of_new_file", "stored_metas"]
+
+
+def stored_metas(paimon: Any, files: pa.Table) -> list[DataFileMeta]:
+    """The metas of stored files; `files` has the columns of `columns.MANIFEST_ENTRIES`.
+
+    `paimon` is pypaimon's table.
+    """
+    keys = paimon.trimmed_primary_keys_fields
+    by_name = {field.name: field for field in paimon.table_schema.fields}
+    return [_stored_meta(row, keys, by_name) for row in files.to_pylist()]
+
+
+def meta_of_new_file(paimon: Any, file: NewFile) -> DataFileMeta:
+    """The meta of a file that a task has written."""
+    keys = paimon.trimmed_primary_keys_fields
+    fields = paimon.table_schema.fields
+    if file.bounded_columns is not None:
+        by_name = {field.name: field for field in fields}
+        fields = [by_name[name] for name in file.bounded_columns]
+    return DataFileMeta(
+        file_name=file.name,
+        file_size=file.size_bytes,
+        row_count=file.rows,
+        min_key=BinaryRow(file.least_key, keys),
+        max_key=BinaryRow(file.greatest_key, keys),
+        key_stats=_statistics(file.key_bounds, keys),
+        value_stats=_statistics(file.value_bounds, fields),
+        min_sequence_number=file.min_sequence_number,
+        max_sequence_number=file.max_sequence_number,
+        schema_id=file.schema_id,
+        level=file.level,
+        extra_files=list(file.extra_files),
+        creation_time=Timestamp.from_epoch_millis(file.created_ms),
+        delete_row_count=file.deleted_rows,
+        embedded_index=file.embedded_index,
+        file_source=COMPACTED if file.is_compacted else APPENDED,
+        value_stats_cols=None if file.bounded_columns is None else list(file.bounded_columns),
+    )
+
+
+def _statistics(bounds: StoredBounds, fields: Sequence[Any]) -> SimpleStats:
+    return SimpleStats(
+        BinaryRow(bounds.least, list(fields)),
+        BinaryRow(bounds.greatest, list(fields)),
+        list(bounds.null_counts),
+    )
+
+
+def _stored_meta(row: dict[str, Any], keys: list[Any], by_name: dict[str, Any]) -> DataFileMeta:
+    bounded = row["value_stats_cols"]
+    names = list(by_name) if bounded is None else bounded
+    # The schema of the file may lack columns of today: only the bytes of bounds are used.
+    values = [by_name[name] for name in names if name in by_name]
+    created = row["creation_time"]
+    return DataFileMeta(
+        file_name=row["file_name"],
+        file_size=row["file_size"],
+        row_count=row["row_count"],
+        min_key=BinaryRow(row["min_key"], keys),
+        max_key=BinaryRow(row["max_key"], keys),
+        key_stats=SimpleStats(
+            BinaryRow(row["key_min_values"], keys),
+            BinaryRow(row["key_max_values"], keys),
+            row["key_null_counts"],
+        ),
+        value_stats=SimpleStats(
+            BinaryRow(row["value_min_values"], values),
+            BinaryRow(row["value_max_values"], values),
+            row["value_null_counts"],
+        ),
+        min_sequence_number=row["min_sequence_number"],
+        max_sequence_number=row["max_sequence_number"],
+        schema_id=row["schema_id"],
+        level=row["level"],
+        extra_files=list(row["extra_files"] or ()),
+        creation_time=None if created is None else Timestamp.from_local_date_time(created),
+        delete_row_count=row["delete_row_count"],
+        embedded_index=row["embedded_file_index"],
+        file_source=row["file_source"],
+        value_stats_cols=bounded,
+        external_path=row["external_path"],
+        first_row_id=row["first_row_id"],
+        write_cols=row["write_cols"],
+    )

@@ -1,0 +1,151 @@
+"""Writes Arrow tables into one open file: Parquet, ORC and Avro as Paimon's Java library reads
+them.
+
+Light to import, because Spark's tasks load it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from paimon_magics.errors import UnsupportedStatementError
+from paimon_magics.planning.writes.file_rules import FileRules
+from paimon_magics.tables.writing.parquet_dictionaries import repeating_columns
+
+__all__ = ["FORMAT_WRITERS", "FormatWriter", "open_format_writer"]
+
+_PARQUET_CODECS = {"none": "none", "uncompressed": "none", "null": "none"}
+_ORC_CODECS = {"none": "uncompressed", "null": "uncompressed"}
+_AVRO_CODECS = {"none": "null", "uncompressed": "null", "zstd": "zstandard"}
+_LEVELLED = ("zstd", "zstandard")
+
+
+class FormatWriter(Protocol):
+    """Writes the rows of one file."""
+
+    def write(self, rows: pa.Table) -> None:
+        """Write rows; in Parquet they become a row group, in ORC at least a stripe's part."""
+
+    def close(self) -> None:
+        """Write what the format needs at the end. The file itself stays open."""
+
+
+def open_format_writer(
+    sink: Any, rows: pa.Table, rules: FileRules, odd_floats: Collection[str]
+) -> FormatWriter:
+    """A writer into `sink` for rows like `rows`, which are the first ones.
+
+    `odd_floats` are columns with NaN or -0.0: the file gets no bounds of them. Raises
+    UnsupportedStatementError for a format that is not offered.
+    """
+    make = FORMAT_WRITERS.get(rules.format)
+    if make is None:
+        raise UnsupportedStatementError(
+            f"Files of the format '{rules.format}' are not written.",
+            hint=f"The formats offered are {', '.join(FORMAT_WRITERS)}: set 'file.format'.",
+        )
+    return make(sink, rows, rules, odd_floats)
+
+
+class _Parquet:
+    def __init__(
+        self, sink: Any, rows: pa.Table, rules: FileRules, odd_floats: Collection[str]
+    ) -> None:
+        import pyarrow.parquet as pq
+
+        codec = _PARQUET_CODECS.get(rules.compression.lower(), rules.compression.lower())
+        schema = rows.schema
+        self._writer = pq.ParquetWriter(
+            sink,
+            schema,
+            compression=codec,
+            compression_level=rules.zstd_level if codec in _LEVELLED else None,
+            use_dictionary=repeating_columns(rows),
+            write_statistics=[
+                path for one in schema if one.name not in odd_floats for path in _leaves(one)
+            ]
+            if odd_floats
+            else True,
+            store_schema=False,
+        )
+
+    def write(self, rows: pa.Table) -> None:
+        self._writer.write_table(rows, row_group_size=rows.num_rows)
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+def _leaves(field: pa.Field, prefix: str = "") -> Iterator[str]:
+    """The paths of a column's values in a Parquet file."""
+    path = f"{prefix}{field.name}"
+    if pa.types.is_struct(field.type):
+        for part in field.type:
+            yield from _leaves(part, f"{path}.")
+    elif pa.types.is_map(field.type):
+        yield from _leaves(field.type.key_field.with_name("key"), f"{path}.key_value.")
+        yield from _leaves(field.type.item_field.with_name("value"), f"{path}.key_value.")
+    elif pa.types.is_list(field.type):
+        yield from _leaves(field.type.value_field.with_name("element"), f"{path}.list.")
+    else:
+        yield path
+
+
+class _Orc:
+    def __init__(self, sink: Any, rows: pa.Table, rules: FileRules, _: Collection[str]) -> None:
+        from pyarrow import orc
+
+        codec = rules.compression.lower()
+        self._writer = orc.ORCWriter(sink, compression=_ORC_CODECS.get(codec, codec))
+
+    def write(self, rows: pa.Table) -> None:
+        self._writer.write(_without_times_of_day(rows))
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+def _without_times_of_day(rows: pa.Table) -> pa.Table:
+    """Times of day as the milliseconds that Java stores in an INT."""
+    for place, field in enumerate(rows.schema):
+        if pa.types.is_time32(field.type):
+            numbers = rows.column(place).cast(pa.int32())
+            rows = rows.set_column(place, field.with_type(pa.int32()), numbers)
+    return rows
+
+
+class _Avro:
+    def __init__(self, sink: Any, rows: pa.Table, rules: FileRules, _: Collection[str]) -> None:
+        import fastavro.write
+        from pypaimon.schema.data_types import PyarrowFieldParser
+
+        codec = rules.compression.lower()
+        self._writer: Any = fastavro.write.Writer(
+            sink,
+            fastavro.parse_schema(PyarrowFieldParser.to_avro_schema(rows.schema)),
+            codec=_AVRO_CODECS.get(codec, codec),
+            compression_level=rules.zstd_level if codec in _LEVELLED else None,
+        )
+
+    def write(self, rows: pa.Table) -> None:
+        for record in rows.to_pylist():
+            self._writer.write({name: _avro_value(value) for name, value in record.items()})
+
+    def close(self) -> None:
+        self._writer.flush()
+
+
+def _avro_value(value: Any) -> Any:
+    """A wall-clock time as the instant that fastavro stores the same number for."""
+    if isinstance(value, datetime) and value.tzinfo is None:
+        return value.replace(tzinfo=UTC)
+    return value
+
+
+FORMAT_WRITERS: Mapping[str, Callable[[Any, pa.Table, FileRules, Collection[str]], FormatWriter]]
+FORMAT_WRITERS = {"parquet": _Parquet, "orc": _Orc, "avro": _Avro}
+"""The writer of each format, by Paimon's name."""

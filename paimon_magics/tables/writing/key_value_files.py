@@ -1,0 +1,271 @@
+"""Writes rows of a primary-key table into data files and changelog files: rows with their kinds and
+sequence numbers, in the order of their keys.
+
+Files have no `_KEY_` columns (`data-file.thin-mode`), as those of the native writer: Java takes
+the keys from the columns themselves. Memory is bounded by a row group, whatever the size of a file.
+Light to import, because Spark's tasks load it. Sources: `KeyValueDataFileWriter`,
+`KeyValueFileWriterFactory`, `RollingFileWriter`.
+"""
+
+from __future__ import annotations
+
+import calendar
+import contextlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from paimon_magics.columnar.binary_row_encoding import encode_row, encode_values
+from paimon_magics.columnar.merging import KIND, SEQUENCE, is_retract
+from paimon_magics.columnar.odd_floats import odd_float_columns
+from paimon_magics.columnar.value_bounds import BoundsCollector
+from paimon_magics.planning.writes.file_rules import KEY_STATISTICS, NO_STATISTICS, FileRules
+from paimon_magics.planning.writes.file_rules import Statistics as StatisticsRule
+from paimon_magics.tables.writing.format_writers import FormatWriter, open_format_writer
+from paimon_magics.tables.writing.new_file_sinks import FileCreation
+from paimon_magics.tables.writing.new_files import NewFile, StoredBounds
+
+__all__ = ["KeyValueFileWriter", "KeyValueFiles"]
+
+_GROUP_ROWS_MAX = 512 * 1024
+_GROUP_BYTES_MAX = 64 * 2**20  # in memory, before encoding
+_FIELD_ID = b"PARQUET:field_id"
+_SYSTEM_FIELDS = (
+    pa.field(SEQUENCE, pa.int64(), nullable=False, metadata={_FIELD_ID: b"2147483646"}),
+    pa.field(KIND, pa.int8(), nullable=False, metadata={_FIELD_ID: b"2147483645"}),
+)
+
+
+@dataclass(frozen=True)
+class KeyValueFiles:
+    """How files of one level are written; small and picklable.
+
+    `schema` is the Arrow schema of the table's columns with their ids, serialised. `keys` are the
+    key columns, `floats` the columns with floating-point values, also nested ones. A file is
+    finished at about `target_bytes`. With `is_changelog` the files are changelog files.
+    """
+
+    creation: FileCreation
+    schema: bytes
+    keys: tuple[str, ...]
+    floats: tuple[str, ...]
+    rules: FileRules
+    target_bytes: int
+    schema_id: int
+    level: int
+    is_changelog: bool = False
+
+    def stored_schema(self) -> pa.Schema:
+        """The columns of a file."""
+        columns = pa.ipc.read_schema(pa.py_buffer(self.schema))
+        return pa.schema([*_SYSTEM_FIELDS, *columns])
+
+
+class KeyValueFileWriter:
+    """Writes sorted rows into files of the folder `folder`, named `stem` and a number."""
+
+    def __init__(self, files: KeyValueFiles, folder: str, stem: str) -> None:
+        self._files = files
+        self._folder = folder
+        self._stem = stem
+        self._schema = files.stored_schema()
+        self._open: _OpenFile | None = None
+        self._finished: list[NewFile] = []
+        self._created: list[str] = []
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        """Write rows whose keys follow those of earlier rows. Columns may be in any order."""
+        if not rows.num_rows:
+            return
+        arrays = [rows.column(one.name) for one in self._schema]
+        ordered = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        odd = set(odd_float_columns(ordered, self._files.floats))
+        if self._open is not None and self._open.forbids(odd):
+            self._roll()
+        for part in self._parts(ordered):
+            if self._open is None:
+                self._open = self._begun(odd)
+            self._open.add(part, odd)
+            if self._open.is_full():
+                self._roll()
+
+    def finish(self) -> tuple[NewFile, ...]:
+        """Finish the last file and return all files that were written, in the order of keys."""
+        self._roll()
+        return tuple(self._finished)
+
+    def abort(self) -> None:
+        """Delete all files that were written."""
+        if self._open is not None:
+            self._open.discard()
+            self._open = None
+        for path in self._created:
+            self._files.creation.delete(path)
+
+    def _parts(self, rows: pa.RecordBatch) -> Iterable[pa.RecordBatch]:
+        """The rows in pieces small enough for the size of files to be kept."""
+        bytes_max = max(self._files.target_bytes // 4, 1)
+        if rows.nbytes <= bytes_max:
+            return [rows]
+        count = max(1, rows.num_rows * bytes_max // rows.nbytes)
+        return [rows.slice(start, count) for start in range(0, rows.num_rows, count)]
+
+    def _begun(self, odd: set[str]) -> _OpenFile:
+        name = f"{self._stem}-{len(self._created)}.{self._files.rules.format}"
+        path = f"{self._folder}/{name}"
+        self._created.append(path)
+        return _OpenFile(self._files, self._files.creation.open(path), name, odd)
+
+    def _roll(self) -> None:
+        if self._open is not None:
+            self._finished.append(self._open.finish())
+            self._open = None
+
+
+class _OpenFile:
+    """A file that is written, row group by row group."""
+
+    def __init__(self, files: KeyValueFiles, sink: Any, name: str, odd: set[str]) -> None:
+        self._files = files
+        self._sink = sink
+        self._name = name
+        self._odd = odd
+        self._writer: FormatWriter | None = None
+        self._pending: list[pa.RecordBatch] = []
+        self._pending_rows = 0
+        self._pending_bytes = 0
+        self._raw_bytes = 0
+        self._rows = 0
+        self._deleted = 0
+        self._sequences: tuple[int, int] | None = None
+        self._ends: tuple[bytes, bytes] | None = None
+        schema = pa.ipc.read_schema(pa.py_buffer(files.schema))
+        self._keys = _Collectors(schema, dict.fromkeys(files.keys, KEY_STATISTICS))
+        self._values = _Collectors(
+            schema, {name: files.rules.statistics[name] for name in schema.names}
+        )
+
+    def forbids(self, odd: set[str]) -> bool:
+        """Whether rows with odd floats in these columns can't follow: bounds were written."""
+        return self._writer is not None and not odd <= self._odd
+
+    def add(self, rows: pa.RecordBatch, odd: set[str]) -> None:
+        """Add rows; write a row group when there are enough."""
+        if self._writer is None:
+            self._odd |= odd
+        self._note(rows)
+        self._pending.append(rows)
+        self._pending_rows += rows.num_rows
+        self._pending_bytes += rows.nbytes
+        if (
+            self._pending_rows >= _GROUP_ROWS_MAX
+            or self._pending_bytes >= _GROUP_BYTES_MAX
+            or self._expected_bytes() >= self._files.target_bytes
+        ):
+            self._write_group()
+
+    def is_full(self) -> bool:
+        """Whether the file has the size that is aimed at."""
+        return not self._pending and bool(self._sink.tell() >= self._files.target_bytes)
+
+    def finish(self) -> NewFile:
+        """Close the file and return what is known of it."""
+        self._write_group()
+        assert self._writer is not None and self._ends is not None and self._sequences is not None
+        self._writer.close()
+        size_bytes = int(self._sink.tell())
+        self._sink.close()
+        return NewFile(
+            name=self._name,
+            size_bytes=size_bytes,
+            rows=self._rows,
+            least_key=self._ends[0],
+            greatest_key=self._ends[1],
+            key_bounds=self._keys.bounds(),
+            value_bounds=self._values.bounds(),
+            bounded_columns=self._values.bounded_columns(),
+            min_sequence_number=self._sequences[0],
+            max_sequence_number=self._sequences[1],
+            schema_id=self._files.schema_id,
+            level=self._files.level,
+            deleted_rows=self._deleted,
+            created_ms=_now_ms(),
+            is_compacted=not self._files.is_changelog,
+        )
+
+    def discard(self) -> None:
+        """Close the file without its end."""
+        with contextlib.suppress(Exception):
+            self._sink.close()
+
+    def _expected_bytes(self) -> int:
+        """The size of the file with what waits, as far as row groups so far tell."""
+        written = int(self._sink.tell())
+        ratio = written / self._raw_bytes if self._raw_bytes else 1.0
+        return written + int(self._pending_bytes * ratio)
+
+    def _write_group(self) -> None:
+        if not self._pending:
+            return
+        rows = pa.Table.from_batches(self._pending)
+        if self._writer is None:
+            self._writer = open_format_writer(self._sink, rows, self._files.rules, self._odd)
+        self._writer.write(rows)
+        self._raw_bytes += self._pending_bytes
+        self._pending, self._pending_rows, self._pending_bytes = [], 0, 0
+
+    def _note(self, rows: pa.RecordBatch) -> None:
+        self._rows += rows.num_rows
+        self._deleted += int(np.count_nonzero(is_retract(np.asarray(rows.column(KIND)))))
+        found = pc.min_max(rows.column(SEQUENCE))
+        least, greatest = found["min"].as_py(), found["max"].as_py()
+        if self._sequences is not None:
+            least, greatest = min(least, self._sequences[0]), max(greatest, self._sequences[1])
+        self._sequences = least, greatest
+        keys = [rows.column(key) for key in self._files.keys]
+        last = encode_row([column[-1] for column in keys])
+        first = encode_row([column[0] for column in keys]) if self._ends is None else self._ends[0]
+        self._ends = first, last
+        self._keys.add(rows)
+        self._values.add(rows)
+
+
+class _Collectors:
+    """The bounds of some columns of a file."""
+
+    def __init__(self, schema: pa.Schema, wanted: dict[str, StatisticsRule]) -> None:
+        self._all = len(wanted)
+        self._types = {n: schema.field(n).type for n, r in wanted.items() if r != NO_STATISTICS}
+        self._collectors = {
+            name: BoundsCollector(
+                data_type, length=wanted[name].length, wants_values=wanted[name].wants_values
+            )
+            for name, data_type in self._types.items()
+        }
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        for name, collector in self._collectors.items():
+            collector.add(rows.column(name))
+
+    def bounded_columns(self) -> tuple[str, ...] | None:
+        return None if len(self._collectors) == self._all else tuple(self._collectors)
+
+    def bounds(self) -> StoredBounds:
+        found = [collector.bounds() for collector in self._collectors.values()]
+        types: Sequence[pa.DataType] = list(self._types.values())
+        return StoredBounds(
+            least=encode_values([one.least for one in found], types),
+            greatest=encode_values([one.greatest for one in found], types),
+            null_counts=tuple(one.null_count for one in found),
+        )
+
+
+def _now_ms() -> int:
+    """The wall-clock time here as if it were UTC: Paimon stores creation times so."""
+    now = datetime.now()
+    return calendar.timegm(now.timetuple()) * 1000 + now.microsecond // 1000
