@@ -20,6 +20,7 @@ from paimon_magics.errors import (
 )
 from paimon_magics.statements.grammar.calls import NAMESPACE
 from paimon_magics.statements.lexing.keywords import word_set
+from paimon_magics.statements.maintenance import CompactTable, Maintenance
 from paimon_magics.statements.version_changes import (
     Argument,
     Call,
@@ -42,7 +43,7 @@ from paimon_magics.statements.version_changes import (
 __all__ = ["PROCEDURES", "PlannedCall", "Procedure", "plan_call"]
 
 _OTHERS = word_set(
-    "alter_function alter_view_dialect clear_consumers compact compact_database compact_manifest "
+    "alter_function alter_view_dialect clear_consumers compact_database compact_manifest "
     "copy create_function create_global_index drop_function drop_global_index expire_partitions "
     "expire_snapshots expire_tags mark_partition_done merge_branch migrate_database migrate_table "
     "purge_files reassign_row_id remove_orphan_files remove_unexisting_files repair "
@@ -68,7 +69,7 @@ class Procedure:
 
     name: str
     parameters: tuple[_Parameter, ...]
-    make: Callable[[_Values], VersionChange]
+    make: Callable[[_Values], VersionChange | Maintenance]
 
     @property
     def form(self) -> str:
@@ -84,7 +85,7 @@ class PlannedCall:
 
     procedure: str
     table: str
-    change: VersionChange
+    change: VersionChange | Maintenance
     position: int
 
 
@@ -139,9 +140,7 @@ def _procedure(call: Call, catalog: str) -> Procedure:
     if wanted in _OTHERS:
         raise UnsupportedStatementError(
             f"Paimon's procedure `{NAMESPACE}.{wanted}` is not offered yet.",
-            hint="%paimon help compact shows what works today."
-            if wanted == "compact"
-            else _offered(),
+            hint=_offered(),
             statement=call.text,
             position=call.procedure_position,
         )
@@ -226,6 +225,17 @@ def _converted(value: Any, kind: type) -> Any:
     return str(value) if isinstance(value, str | int) else None
 
 
+_COMPACTION = (
+    "partitions",
+    "compact_strategy",
+    "order_strategy",
+    "order_by",
+    "where",
+    "options",
+    "partition_idle_time",
+)
+
+
 def _offered() -> str:
     return f"The procedures offered are {', '.join(sorted(PROCEDURES))}."
 
@@ -265,6 +275,11 @@ def _takes(required: Sequence[str], optional: Sequence[str] = ()) -> tuple[_Para
 
 
 PROCEDURES = _listed(
+    Procedure(
+        "compact",
+        _takes([], _COMPACTION),
+        lambda v: CompactTable(**{name: (v[name] or "").strip() or None for name in _COMPACTION}),
+    ),
     Procedure(
         "create_tag",
         _takes(["tag"], ["snapshot:int", "time_retained"]),

@@ -13,9 +13,11 @@ from paimon_magics.planning.commits.procedures import PlannedCall, plan_call
 from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.parameters import bind
+from paimon_magics.session.statements.compaction import compaction_lines, run_compaction
 from paimon_magics.session.statements.handler import Handler
 from paimon_magics.session.table_names import named
 from paimon_magics.statements.kinds import Statement
+from paimon_magics.statements.maintenance import CompactTable
 from paimon_magics.statements.statement import TableName
 from paimon_magics.statements.version_changes import (
     AlterTags,
@@ -66,15 +68,17 @@ def call_handler(
 ) -> Handler:
     """CALL of a procedure."""
 
-    def dry_run() -> str:
+    def lines() -> list[str]:
         call, name = _planned_call(connection, statement, parameters)
+        if isinstance(call.change, CompactTable):
+            return compaction_lines(connection, statement, name, call.change, call.position)
         connection.load(name, statement.text, call.position)
-        return f"Would call sys.{call.procedure} for `{name}`."
+        return [f"Would call sys.{call.procedure} for `{name}`."]
 
     return Handler(
         run=lambda: _call(connection, statement, parameters),
-        dry_run=dry_run,
-        explain=None,
+        dry_run=lambda: " ".join(lines()),
+        explain=lambda mode: lines(),
         preview=None,
         unconfirmed=None,
     )
@@ -114,6 +118,8 @@ def _planned_call(
 
 def _call(connection: Connection, statement: Call, parameters: Mapping[str, object]) -> Outcome:
     planned, name = _planned_call(connection, statement, parameters)
+    if isinstance(planned.change, CompactTable):
+        return run_compaction(connection, statement, name, planned.change, planned.position)
     receipt = _changed(connection, statement, name, planned.change, planned.position)
     outcome = _rows(connection, statement, _returned(planned.change, receipt))
     outcome.table, outcome.snapshot_id = str(name), receipt.snapshot_id

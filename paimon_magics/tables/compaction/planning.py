@@ -18,7 +18,6 @@ from paimon_magics.planning.compaction.picks import Moment, PickOptions
 from paimon_magics.planning.compaction.steps import Rewrite
 from paimon_magics.planning.options.values import double_value, memory_size_bytes
 from paimon_magics.planning.reads.float_bounds import MENDED_PREFIXES, floating_columns
-from paimon_magics.planning.reads.predicates import ColumnPredicate
 from paimon_magics.planning.reads.splits import Section
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.planning.writes.file_rules import data_file_rules
@@ -32,7 +31,6 @@ from paimon_magics.tables.reading.data_files import FileReader
 from paimon_magics.tables.reading.table_files import own_store, whole_rows_reader
 from paimon_magics.tables.schema.merge_options import merge_rule
 from paimon_magics.tables.schema.types import arrow_schema, arrow_type
-from paimon_magics.tables.splits.pruning import in_partitions
 from paimon_magics.tables.splits.stored_files import schema_ids, stores_elsewhere
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.key_value_files import KeyValueFiles
@@ -45,18 +43,19 @@ BucketKey = tuple[bytes, int]
 
 _TARGET_BYTES = 128 << 20  # Paimon's default of target-file-size for tables with a primary key
 _FIELD_ID = b"PARQUET:field_id"
-_RANGE_BYTES_MIN = 16 << 20  # a smaller range of keys costs more than another task saves
+_DIVIDED = 1.5  # a section that is so many times as large as a task's part is divided
+_RANGE_BYTES_MIN = 8 << 20  # a smaller range of keys costs more than another task saves
 
 
 @dataclass(frozen=True, slots=True)
 class CompactionScope:
     """What is compacted: all files of a bucket (`is_full`), or what a writer would pick.
 
-    `predicates` are conditions on partition columns; `buckets`, if given, are the only ones.
+    `partitions` (serialised) and `buckets`, if given, are the only ones.
     """
 
     is_full: bool
-    predicates: tuple[ColumnPredicate, ...] = ()
+    partitions: frozenset[bytes] | None = None
     buckets: frozenset[BucketKey] | None = None
 
 
@@ -92,7 +91,7 @@ class CompactionPlan:
         for unit in self.units:
             folder = self._folder(unit)
             for rewrite in unit.rewrites:
-                for sections, bounds in self._parts(unit, rewrite, keys, part_bytes):
+                for sections, bounds, share in self._parts(unit, rewrite, keys, part_bytes):
                     tasks.append(
                         RewriteTask(
                             number=len(tasks),
@@ -103,6 +102,7 @@ class CompactionPlan:
                             output_level=unit.pick.output_level,
                             drops_deletes=unit.drops_deletes,
                             bounds=bounds,
+                            share=share,
                         )
                     )
         return tasks
@@ -128,31 +128,35 @@ class CompactionPlan:
 
     def _parts(
         self, unit: BucketUnit, rewrite: Rewrite, keys: Sequence[str], part_bytes: int
-    ) -> list[tuple[tuple[Section, ...], KeyBounds]]:
-        """Sections that follow each other, or a range of one section, of about `part_bytes`."""
-        parts: list[tuple[tuple[Section, ...], KeyBounds]] = []
+    ) -> list[tuple[tuple[Section, ...], KeyBounds, int]]:
+        """Sections that follow each other, or ranges of one section, of about `part_bytes`; and
+        into how many ranges the section is divided."""
+        parts: list[tuple[tuple[Section, ...], KeyBounds, int]] = []
         together: list[Section] = []
         size = 0
         for section in unit.sections(rewrite):
             own = sum(file.size_bytes for run in section for file in run)
-            if own >= 2 * part_bytes:
-                parts += [(tuple(together), ALL_KEYS)] if together else []
+            if own >= _DIVIDED * part_bytes:
+                parts += [(tuple(together), ALL_KEYS, 1)] if together else []
                 together, size = [], 0
-                reader = replace(
-                    self.reader,
-                    wanted=tuple(one for one in self.reader.wanted if one.name in keys),
-                    system=(),
-                )
-                cuts = section_cuts(reader, keys, section, own // part_bytes)
-                ends = [None, *cuts, None]
-                parts += [((section,), KeyBounds(first, end)) for first, end in pairwise(ends)]
+                ranges = self._ranges(section, keys, round(own / part_bytes))
+                parts += [((section,), bounds, len(ranges)) for bounds in ranges]
                 continue
             together.append(section)
             size += own
             if size >= part_bytes:
-                parts.append((tuple(together), ALL_KEYS))
+                parts.append((tuple(together), ALL_KEYS, 1))
                 together, size = [], 0
-        return parts + ([(tuple(together), ALL_KEYS)] if together else [])
+        return parts + ([(tuple(together), ALL_KEYS, 1)] if together else [])
+
+    def _ranges(self, section: Section, keys: Sequence[str], count: int) -> list[KeyBounds]:
+        reader = replace(
+            self.reader,
+            wanted=tuple(one for one in self.reader.wanted if one.name in keys),
+            system=(),
+        )
+        ends = [None, *section_cuts(reader, keys, section, count), None]
+        return [KeyBounds(first, end) for first, end in pairwise(ends)]
 
     def _folder(self, unit: BucketUnit) -> str:
         row = next(iter(unit.rows.values()))
@@ -160,16 +164,20 @@ class CompactionPlan:
 
 
 def plan_compaction(
-    table: Table, snapshot: Any, scope: CompactionScope, moment: Moment
+    table: Table,
+    snapshot: Any,
+    scope: CompactionScope,
+    moment: Moment,
+    manifests: ManifestCache | None = None,
 ) -> CompactionPlan:
-    """Plan a compaction of `snapshot`, pypaimon's.
+    """Plan a compaction of `snapshot`, pypaimon's. `manifests` is a cache of the table's manifests.
 
     Raises TableDamagedError for manifests that are missing or damaged, InvalidTableError for an
     option's value that can't be read.
     """
     schema = table.schema
-    manifests = ManifestCache(table.paimon)
-    files = _within(live_files(manifests, snapshot), schema, scope)
+    manifests = manifests or ManifestCache(table.paimon)
+    files = _within(live_files(manifests, snapshot), scope)
     deletions = manifests.deletions(snapshot.index_manifest)
     paths = file_paths(files, _partition_types(schema), _first_bucket_folder(table))
     files, units = bucket_units(files, paths, schema, deletions, _rules(schema, scope, moment))
@@ -192,16 +200,18 @@ def _rules(schema: TableSchema, scope: CompactionScope, moment: Moment) -> UnitR
     )
 
 
-def _within(files: pa.Table, schema: TableSchema, scope: CompactionScope) -> pa.Table:
+def _within(files: pa.Table, scope: CompactionScope) -> pa.Table:
     """The files of the scope; files of postponed buckets belong to none."""
     kept = np.asarray(files["bucket"]) >= 0
-    kept &= in_partitions(files, schema, scope.predicates)
+    if scope.partitions is not None:
+        wanted = pa.array(sorted(scope.partitions), pa.large_binary())
+        kept &= np.asarray(pc.is_in(files["partition"].combine_chunks(), value_set=wanted))
     files = files.filter(pa.array(kept))
     if scope.buckets is None:
         return files
     columns = (files[name].to_pylist() for name in ("partition", "bucket"))
-    wanted = [key in scope.buckets for key in zip(*columns, strict=True)]
-    return files.filter(pa.array(wanted, pa.bool_()))
+    chosen = [key in scope.buckets for key in zip(*columns, strict=True)]
+    return files.filter(pa.array(chosen, pa.bool_()))
 
 
 def _outputs(table: Table, level: int, creation: FileCreation) -> KeyValueFiles:

@@ -25,7 +25,7 @@ from paimon_magics.tables.writing.attempts import Attempt, attempt, ended_error
 from paimon_magics.tables.writing.key_value_files import KeyValueFiles, KeyValueFileWriter
 from paimon_magics.tables.writing.new_files import NewFile
 
-__all__ = ["RewriteSpec", "RewriteTask", "Rewritten", "rewrite_all"]
+__all__ = ["RewriteSpec", "RewriteTask", "RewriteUnits", "Rewritten", "rewrite_all"]
 
 _BLOCK_BYTES = 48 * 2**20  # what the blocks of all runs of a merge hold together
 _BLOCK_ROWS_MIN = 4 * 1024
@@ -36,7 +36,8 @@ _GROWTH = 4  # how much larger rows are in memory than in files, about
 @dataclass(frozen=True, slots=True)
 class RewriteTask:
     """One rewrite: sections of a bucket, in the order of their keys, that are merged within
-    `bounds` into files of `output_level` in `folder`. `partition` is a serialised `BinaryRow`."""
+    `bounds` into files of `output_level` in `folder`. `partition` is a serialised `BinaryRow`.
+    `share` tasks divide the keys of the sections among them."""
 
     number: int
     partition: bytes
@@ -46,11 +47,17 @@ class RewriteTask:
     output_level: int
     drops_deletes: bool
     bounds: KeyBounds = ALL_KEYS
+    share: int = 1
 
     @property
-    def size_bytes(self) -> int:
-        """The size of all its files."""
-        return sum(file.size_bytes for section in self.sections for run in section for file in run)
+    def files(self) -> tuple[StoredFile, ...]:
+        """The files of all sections."""
+        return tuple(file for section in self.sections for run in section for file in run)
+
+    @property
+    def read_bytes(self) -> int:
+        """The size of its part of its files, of which others read as much if `share` tasks do."""
+        return sum(file.size_bytes for file in self.files) // self.share
 
 
 @dataclass(frozen=True)
@@ -80,6 +87,34 @@ class Rewritten:
 
     number: int
     files: tuple[NewFile, ...]
+
+
+@dataclass(frozen=True)
+class RewriteUnits:
+    """Rewrites divided among the tasks of a job: one after the other in each group."""
+
+    spec: RewriteSpec
+    groups: tuple[tuple[RewriteTask, ...], ...]
+
+    @classmethod
+    def of(cls, spec: RewriteSpec, tasks: Sequence[RewriteTask], slots: int) -> RewriteUnits:
+        """At most `slots` groups with about as much to read."""
+        groups: list[list[RewriteTask]] = [[] for _ in range(min(slots, len(tasks)))]
+        sizes = [0] * len(groups)
+        for task in sorted(tasks, key=lambda one: one.read_bytes, reverse=True):
+            least = sizes.index(min(sizes))
+            groups[least].append(task)
+            sizes[least] += max(task.read_bytes, 1)
+        return cls(spec, tuple(map(tuple, groups)))
+
+    @property
+    def count(self) -> int:
+        """The number of groups."""
+        return len(self.groups)
+
+    def run(self, number: int, told: Callable[[int, int], None]) -> list[Rewritten]:
+        """Run the rewrites of a group."""
+        return rewrite_all(self.spec, self.groups[number], told)
 
 
 def rewrite_all(
@@ -128,7 +163,7 @@ def _rewritten(
                 rows = _without_retracts(rows)
             writer.write(rows)
     files = writer.finish()
-    told(0, task.size_bytes)
+    told(0, task.read_bytes)
     return Rewritten(task.number, files)
 
 

@@ -199,7 +199,10 @@ class _OpenFile:
         )
 
     def discard(self) -> None:
-        """Close the file without its end."""
+        """Close the file, which is deleted next."""
+        with contextlib.suppress(Exception):
+            if self._writer is not None:
+                self._writer.close()
         with contextlib.suppress(Exception):
             self._sink.close()
 

@@ -1,0 +1,208 @@
+"""CALL sys.compact: what it is about, what it would do, and its run."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from paimon_magics.errors import (
+    InvalidValueError,
+    PaimonMagicsError,
+    UnknownNameError,
+    UnsupportedStatementError,
+    nearest,
+)
+from paimon_magics.planning.formatting import count_text, size_text
+from paimon_magics.planning.options.values import duration_ms
+from paimon_magics.session.connection import Connection, located
+from paimon_magics.session.outcome import Outcome
+from paimon_magics.session.writes.compaction import (
+    Compacted,
+    compact_table,
+    planned_compaction,
+)
+from paimon_magics.spark.conditions import rows_where
+from paimon_magics.statements.maintenance import CompactTable
+from paimon_magics.statements.statement import TableName
+from paimon_magics.statements.version_changes import Call
+from paimon_magics.tables.compaction.planning import CompactionPlan, CompactionScope
+from paimon_magics.tables.compaction.scopes import (
+    StoredPartitions,
+    partitions_of_specs,
+    stored_partitions,
+)
+from paimon_magics.tables.table import Table
+
+__all__ = ["compaction_lines", "run_compaction"]
+
+_NONE = "none"
+_STRATEGIES = ("full", "minor")
+
+
+def run_compaction(
+    connection: Connection, statement: Call, name: TableName, asked: CompactTable, position: int
+) -> Outcome:
+    """Run CALL sys.compact. It returns true, also where there was nothing to do, as Paimon's."""
+    table, scope = _scope(connection, statement, name, asked, position)
+    done = compact_table(connection, table, scope, statement.text)
+    rows = pa.table({"result": pa.array([True])})
+    outcome = Outcome.of_rows(connection.spark, statement.text, "CALL", rows)
+    outcome.table = str(table.name)
+    outcome.message = _message(table, done)
+    outcome.notes = done.notes
+    if done.receipt is not None:
+        outcome.snapshot_id = done.receipt.snapshot_id
+        outcome.commit_kind = done.receipt.commit_kind
+        outcome.files_written = done.files_after
+    return outcome
+
+
+def compaction_lines(
+    connection: Connection, statement: Call, name: TableName, asked: CompactTable, position: int
+) -> list[str]:
+    """What CALL sys.compact would do, a line for each decision. Nothing is written."""
+    table, scope = _scope(connection, statement, name, asked, position)
+    plan = planned_compaction(connection, table, scope)
+    if plan is None or plan.is_empty:
+        return [f"{table.name}: nothing to compact."]
+    return _plan_lines(plan)
+
+
+def _plan_lines(plan: CompactionPlan) -> list[str]:
+    rewritten = sum(len(step.files) for unit in plan.units for step in unit.rewrites)
+    upgraded = sum(len(unit.upgrades) for unit in plan.units)
+    buckets = count_text(len(plan.units), "bucket")
+    lines = [
+        f"{plan.table.name}: {buckets} of snapshot {plan.snapshot_id} compacted; "
+        f"{count_text(rewritten, 'file')} ({size_text(plan.rewritten_bytes)}) rewritten, "
+        f"{count_text(upgraded, 'file')} moved to another level as they are."
+    ]
+    by_level: dict[int, int] = {}
+    for unit in plan.units:
+        by_level[unit.pick.output_level] = by_level.get(unit.pick.output_level, 0) + 1
+    for level, count in sorted(by_level.items()):
+        lines.append(f"{count_text(count, 'bucket')} into level {level}.")
+    return lines
+
+
+def _message(table: Table, done: Compacted) -> str:
+    if done.receipt is None:
+        return f"`{table.name}`: nothing to compact."
+    before, after = count_text(done.files_before, "file"), count_text(done.files_after, "file")
+    return (
+        f"`{table.name}` compacted: {before} became {after}, {size_text(done.rewritten_bytes)} "
+        f"rewritten (snapshot {done.receipt.snapshot_id})."
+    )
+
+
+def _scope(
+    connection: Connection, statement: Call, name: TableName, asked: CompactTable, position: int
+) -> tuple[Table, CompactionScope]:
+    """The table with the options of the call, and what of it is compacted. Raises errors of ours
+    with a position in the statement."""
+    table = connection.load(name, statement.text, position)
+    try:
+        table = _with_options(table, asked)
+        _check(table, asked)
+        partitions = _partitions(connection, table, asked)
+    except PaimonMagicsError as error:
+        raise located(error, statement.text, statement.procedure_position) from None
+    strategy = (asked.compact_strategy or "full").lower()
+    return table, CompactionScope(strategy == "full", partitions)
+
+
+def _check(table: Table, asked: CompactTable) -> None:
+    """The checks of Paimon's `CompactProcedure`."""
+    strategy = asked.compact_strategy
+    if strategy is not None and strategy.lower() not in _STRATEGIES:
+        raise InvalidValueError(
+            f"The compact strategy only supports 'full' or 'minor', but '{strategy}' is "
+            "configured.",
+            hint="`full` compacts all files of a bucket, `minor` those that a writer would pick.",
+        )
+    if asked.partitions is not None and asked.where is not None:
+        raise InvalidValueError(
+            "partitions and where cannot be used together.", hint="Leave one of them out."
+        )
+    order = (asked.order_strategy or _NONE).lower()
+    if order == _NONE and asked.order_by is not None:
+        raise InvalidValueError(
+            'order_strategy "none" cannot work with order_by columns.',
+            hint="Give order_strategy => 'order', 'zorder' or 'hilbert'.",
+        )
+    if order not in (_NONE, "order", "zorder", "hilbert"):
+        raise InvalidValueError(
+            f"There is no order_strategy '{asked.order_strategy}'.",
+            hint=nearest(order, ("order", "zorder", "hilbert", _NONE), what="strategies"),
+        )
+    if order != _NONE and asked.partition_idle_time is not None:
+        raise InvalidValueError(
+            "sort compact do not support 'partition_idle_time'.",
+            hint="Name the partitions with `partitions` or `where`.",
+        )
+    if order != _NONE and table.schema.bucket_mode != "BUCKET_UNAWARE":
+        raise UnsupportedStatementError(
+            f"Only append tables without buckets are sorted by sys.compact; `{table.name}` is "
+            "none.",
+            hint="Leave order_strategy out: rows of a primary-key table are sorted by their key.",
+        )
+    if not table.schema.is_primary_key_table:
+        raise UnsupportedStatementError(
+            f"`{table.name}` has no primary key; compacting append tables is not offered yet.",
+            hint="Compact it with another engine.",
+        )
+
+
+def _with_options(table: Table, asked: CompactTable) -> Table:
+    """The table with dynamic options in front of its own."""
+    if asked.options is None:
+        return table
+    given = {}
+    for pair in filter(None, (part.strip() for part in asked.options.split(","))):
+        key, equals, value = pair.partition("=")
+        if not equals:
+            raise InvalidValueError(
+                f"`options` has '{pair}', which is no pair of an option and its value.",
+                hint="Write options => 'num-levels=5,target-file-size=64 mb'.",
+            )
+        given[key.strip()] = value.strip()
+    schema = table.schema
+    merged = tuple({**dict(schema.options), **given}.items())
+    return replace(table, schema=replace(schema, options=merged))
+
+
+def _partitions(
+    connection: Connection, table: Table, asked: CompactTable
+) -> frozenset[bytes] | None:
+    """The partitions that are compacted, None for all."""
+    if asked.partitions is None and asked.where is None and asked.partition_idle_time is None:
+        return None
+    stored = stored_partitions(table)
+    kept = np.ones(len(stored.encoded), dtype=bool)
+    if asked.partitions is not None:
+        kept &= partitions_of_specs(table, stored, asked.partitions)
+    if asked.where is not None:
+        kept &= _matching(connection, table, stored, asked.where)
+    if asked.partition_idle_time is not None:
+        idle_ms = duration_ms("partition_idle_time", asked.partition_idle_time)
+        kept &= stored.written_ms < time.time() * 1000 - idle_ms
+    return frozenset(pc.filter(stored.encoded, pa.array(kept)).to_pylist())
+
+
+def _matching(connection: Connection, table: Table, stored: StoredPartitions, where: str) -> Any:
+    """Which partitions meet a condition, by Spark."""
+    keys = table.schema.partition_keys
+    if not keys:
+        raise UnknownNameError(
+            f"`{table.name}` has no partitions for `where` to choose from.",
+            hint="Leave `where` out.",
+        )
+    rows = pa.table(stored.values, names=list(keys))
+    kept = np.zeros(len(stored.encoded), dtype=bool)
+    kept[rows_where(connection.spark, rows, where)] = True
+    return kept

@@ -1,0 +1,95 @@
+"""Runs units of work as the tasks of one Spark job: each task returns one result to the driver.
+
+A unit reads and writes files by itself; no rows pass through the JVM.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+from pyspark.sql import SparkSession
+from pyspark.sql import types as spark_types
+
+from paimon_magics.errors import sent_to_driver
+from paimon_magics.spark.task_reports import Reporter, reports_folder
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["TaskUnits", "UnitResults", "run_units"]
+
+_RESULT = spark_types.StructType(
+    [
+        spark_types.StructField("result", spark_types.BinaryType()),
+        spark_types.StructField("attempt", spark_types.IntegerType()),
+    ]
+)
+_T = TypeVar("_T", covariant=True)
+
+
+class _Told(Protocol):
+    def __call__(self, rows: int, size_bytes: int) -> None: ...
+
+
+class TaskUnits(Protocol[_T]):
+    """Work in numbered units; picklable, as are its results."""
+
+    @property
+    def count(self) -> int:
+        """The number of units."""
+
+    def run(self, number: int, told: _Told) -> _T:
+        """Run a unit. It tells the rows and bytes that it has read as it goes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnitResults(Generic[_T]):
+    """The results of all units, by their numbers. `repeated_attempts` tells that a task may have
+    run more than once, so that files of an attempt that did not count may be left."""
+
+    results: tuple[_T, ...]
+    repeated_attempts: bool
+
+
+def run_units(spark: SparkSession, units: TaskUnits[_T]) -> UnitResults[_T]:
+    """Run each unit as a task. Raises what Spark raises."""
+    frame = spark.range(0, units.count, 1, units.count)
+    work = _UnitTasks(units, reports_folder())
+    rows = frame.mapInArrow(work, _RESULT).collect()
+    # Safe to unpickle: made by our own tasks a moment ago, and sent by Spark.
+    found = [pickle.loads(bytes(row["result"])) for row in rows]
+    speculates = (spark.conf.get("spark.speculation", "false") or "false") == "true"
+    return UnitResults(tuple(found), speculates or any(row["attempt"] > 0 for row in rows))
+
+
+@dataclass(frozen=True)
+class _UnitTasks(Generic[_T]):
+    """Runs in the task. The row that it is given is the number of the unit."""
+
+    units: TaskUnits[_T]
+    reports: str
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+        from pyspark import TaskContext
+
+        from paimon_magics.spark.python_workers import keep_modules
+
+        context = TaskContext.get()
+        assert context is not None
+        reporter = Reporter(self.reports, writes=False)
+        with sent_to_driver():
+            for batch in batches:
+                for number in batch.column(0).to_pylist():
+                    result = self.units.run(number, reporter.add)
+                    yield pa.RecordBatch.from_pydict(
+                        {
+                            "result": pa.array([pickle.dumps(result)], pa.binary()),
+                            "attempt": pa.array([context.attemptNumber()], pa.int32()),
+                        }
+                    )
+        reporter.end()
+        keep_modules()

@@ -1,0 +1,28 @@
+"""Upkeep of a table's files, as values that CALL asks for: no row changes by it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["CompactTable", "Maintenance"]
+
+
+@dataclass(frozen=True, slots=True)
+class CompactTable:
+    """`sys.compact`: members are its parameters, as texts; None where they are not given.
+
+    `partitions` is like `dt=2026-01-01,h=1;dt=2026-01-02`, `where` a condition on partition
+    columns, `options` like `k=v,k=v`.
+    """
+
+    partitions: str | None = None
+    compact_strategy: str | None = None
+    order_strategy: str | None = None
+    order_by: str | None = None
+    where: str | None = None
+    options: str | None = None
+    partition_idle_time: str | None = None
+
+
+Maintenance = CompactTable
+"""What a CALL can ask for besides changes of versions."""

@@ -1,0 +1,92 @@
+"""The partitions that a compaction may be limited to: those that have files, with their values."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from paimon_magics.columnar.binary_rows import decode_rows
+from paimon_magics.errors import InvalidValueError, UnknownNameError, nearest
+from paimon_magics.tables.manifests.live_files import ManifestCache, live_files
+from paimon_magics.tables.schema.types import arrow_type
+from paimon_magics.tables.snapshots.latest import latest_snapshot
+from paimon_magics.tables.table import Table
+
+__all__ = ["StoredPartitions", "partitions_of_specs", "stored_partitions"]
+
+_Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class StoredPartitions:
+    """Partitions that have files: serialised, the values of each partition column, and when the
+    newest file of each was created, in milliseconds since 1970."""
+
+    encoded: pa.Array
+    values: list[pa.Array]
+    written_ms: npt.NDArray[np.int64]
+
+
+def stored_partitions(table: Table) -> StoredPartitions:
+    """The partitions of the latest snapshot."""
+    snapshot = latest_snapshot(table.paimon)
+    types = [arrow_type(table.schema.column(key).type) for key in table.schema.partition_keys]
+    if snapshot is None:
+        none = [pa.array([], one) for one in types]
+        return StoredPartitions(pa.array([], pa.large_binary()), none, np.zeros(0, dtype=np.int64))
+    files = live_files(ManifestCache(table.paimon), snapshot)
+    codes = files["partition"].combine_chunks().dictionary_encode()
+    # Creation times are wall-clock times, stored as if they were in UTC.
+    created = np.asarray(pc.fill_null(files["creation_time"].cast(pa.int64()), 0))
+    newest = np.zeros(len(codes.dictionary), dtype=np.int64)
+    np.maximum.at(newest, np.asarray(codes.indices), created)
+    seconds = newest // 1000
+    local = [time.mktime((*time.gmtime(int(second))[:8], -1)) for second in seconds]
+    written_ms = np.array(local, dtype=np.int64) * 1000 + newest % 1000
+    values = decode_rows(codes.dictionary, types) if types else []
+    return StoredPartitions(codes.dictionary, values, written_ms)
+
+
+def partitions_of_specs(table: Table, stored: StoredPartitions, text: str) -> _Bools:
+    """Marks the partitions that a text like `dt=2026-01-01,h=1;dt=2026-01-02` names.
+
+    Raises UnknownNameError for a column that is no partition column, InvalidValueError for a text
+    that is no value of its column.
+    """
+    found = np.zeros(len(stored.encoded), dtype=bool)
+    for spec in filter(None, (part.strip() for part in text.split(";"))):
+        matching = np.ones(len(stored.encoded), dtype=bool)
+        for pair in spec.split(","):
+            key, _, value = (part.strip() for part in pair.partition("="))
+            matching &= _with_value(table, stored, key, value)
+        found |= matching
+    return found
+
+
+def _with_value(table: Table, stored: StoredPartitions, key: str, value: str) -> _Bools:
+    keys = table.schema.partition_keys
+    if key not in keys:
+        raise UnknownNameError(
+            f"`{key}` is not a partition column of `{table.name}`.",
+            hint=nearest(key, keys, what="partition columns")
+            if keys
+            else "The table is not partitioned.",
+        )
+    column = stored.values[keys.index(key)]
+    if value == table.schema.partition_default_name:
+        nulls: _Bools = np.asarray(column.is_null())
+        return nulls
+    try:
+        wanted = pa.scalar(value).cast(column.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise InvalidValueError(
+            f"The partition column `{key}` of `{table.name}` can't be {value!r}: {error}",
+            hint=f"Its type is {column.type}.",
+        ) from error
+    same: _Bools = np.asarray(pc.fill_null(pc.equal(column, wanted), False))
+    return same
