@@ -111,7 +111,7 @@ def test_help_lists_every_verb_option_and_statement(
         ("update", "INSERT INTO t SELECT"),
         ("merge into", "INSERT INTO t BY NAME SELECT * FROM source"),
         ("upsert", "a row replaces the one of the same key"),
-        ("compact", "INSERT OVERWRITE t SELECT * FROM t"),
+        ("compact", "CALL sys.compact('t')"),
     ],
 )
 def test_help_explains_a_topic(

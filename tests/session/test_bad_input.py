@@ -372,10 +372,10 @@ CASES: list[Case] = [
     ),
     (
         "CALL",
-        "CALL sys.compact(table => 'orders')",
+        "CALL sys.rescale(table => 'orders')",
         UnsupportedStatementError,
-        ("sys.compact",),
-        "%paimon help compact",
+        ("sys.rescale",),
+        "The procedures offered are",
         "sys",
     ),
     (
@@ -517,7 +517,7 @@ NEWCOMERS: list[tuple[str, str, str]] = [
     ("COMMIT", "no transactions", "COMMIT"),
     ("SET @x = 1", "no variables", "`:x`"),
     ("VACUUM orders", "VACUUM", "snapshot.time-retained"),
-    ("OPTIMIZE orders", "OPTIMIZE", "INSERT OVERWRITE"),
+    ("OPTIMIZE orders", "OPTIMIZE", "CALL sys.compact"),
     ("REFRESH TABLE orders", "REFRESH", "not needed"),
     ("REPLACE INTO users VALUES ('a', 1)", "REPLACE", "primary key"),
     ("CREATE VIEW v AS SELECT * FROM orders", "CREATE", "TEMPORARY VIEW"),

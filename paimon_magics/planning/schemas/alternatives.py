@@ -36,13 +36,15 @@ COMING: dict[str, str] = {
     "    CREATE TABLE t (id INT, v STRING) TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '1')\n"
     "    INSERT INTO t VALUES (1, 'new')\n"
     "    The option 'merge-engine' says what else may happen: %paimon help merge-engine.",
-    "COMPACT": "Compaction comes in a later version. Today:\n"
-    "    INSERT OVERWRITE t SELECT * FROM t    -- fewer, larger files\n"
-    "    Another engine on the same warehouse can compact: CALL sys.compact(table => 't') of "
-    "Paimon's own connector.\n"
+    "COMPACT": "A table with a primary key is compacted by\n"
+    "    CALL sys.compact('t')    -- all files of each bucket\n"
+    "    CALL sys.compact(table => 't', compact_strategy => 'minor')  -- as a writer would\n"
+    "    CALL sys.compact(table => 't', where => 'day < \"2026-01-31\"')\n"
+    "    %%paimon --dry-run before it says what would be rewritten. An INSERT compacts the buckets "
+    "that it writes by itself, unless 'write-only' = 'true'.\n"
     "    %paimon health t says whether it is needed.",
 }
-"""Topics of `%paimon help` about what is not offered yet, and what works today."""
+"""Topics of `%paimon help` about what other databases call so, and what works today."""
 
 INSTEAD: dict[str, str] = {
     "DELETE": "Write DELETE FROM t; %paimon help delete shows what works today.",
@@ -54,7 +56,7 @@ INSTEAD: dict[str, str] = {
     "EXPORT": "Fetch the rows and write them: outcome.to_arrow(), outcome.to_pandas().",
     "VACUUM": "Unneeded files are removed when snapshots expire, by the table's options "
     "'snapshot.time-retained' and 'snapshot.num-retained.max'.",
-    "OPTIMIZE": COMING["COMPACT"].partition("\n")[0] + " INSERT OVERWRITE t SELECT * FROM t.",
+    "OPTIMIZE": "Write CALL sys.compact('t').",
     "GRANT": "Access is configured at the coordinator: see docs/coordinator.md.",
     "REVOKE": "Access is configured at the coordinator: see docs/coordinator.md.",
     "ANALYZE TABLE": "It is not needed: Paimon keeps rows, bounds and sizes with each file; "

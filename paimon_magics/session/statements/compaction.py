@@ -17,6 +17,7 @@ from paimon_magics.errors import (
     UnsupportedStatementError,
     nearest,
 )
+from paimon_magics.planning.compaction.inline import not_compacted
 from paimon_magics.planning.formatting import count_text, size_text
 from paimon_magics.planning.options.values import duration_ms
 from paimon_magics.session.connection import Connection, located
@@ -68,7 +69,7 @@ def compaction_lines(
     """What CALL sys.compact would do, a line for each decision. Nothing is written."""
     table, scope = _scope(connection, statement, name, asked, position)
     plan = planned_compaction(connection, table, scope)
-    if plan is None or plan.is_empty:
+    if plan is None:
         return [f"{table.name}: nothing to compact."]
     return _plan_lines(plan)
 
@@ -150,6 +151,12 @@ def _check(table: Table, asked: CompactTable) -> None:
             f"Only append tables without buckets are sorted by sys.compact; `{table.name}` is "
             "none.",
             hint="Leave order_strategy out: rows of a primary-key table are sorted by their key.",
+        )
+    unfit = not_compacted(table.schema)
+    if unfit is not None:
+        raise UnsupportedStatementError(
+            f"Compacting tables with {unfit} is not offered yet, and `{table.name}` is one.",
+            hint="Compact it with another engine.",
         )
     if not table.schema.is_primary_key_table:
         raise UnsupportedStatementError(

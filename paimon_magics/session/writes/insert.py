@@ -34,6 +34,7 @@ from paimon_magics.session.connection import Connection
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.planned_work import work_of
 from paimon_magics.session.provenance import provenance
+from paimon_magics.session.writes.inline_compaction import compact_written
 from paimon_magics.session.writes.prepare import (
     PreparedInsert,
     distribution,
@@ -110,7 +111,11 @@ def _run_once(
             connection.committer.abort(transaction)
             raise
     receipt, written = _transact(connection, current, transaction, write, insert.text)
-    return _outcome(insert, current.table, receipt, written)
+    outcome = _outcome(insert, current.table, receipt, written)
+    if receipt.snapshot_id is not None:
+        notes = compact_written(connection, current.table, written.messages, insert.text)
+        outcome.notes = (*outcome.notes, *notes)
+    return outcome
 
 
 def _writing(

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
+from typing import TypeVar
 
+from paimon_magics.coordinator.client.compactions import CompactionReceipt, commit_compaction
 from paimon_magics.errors import (
     PaimonMagicsError,
     SetupError,
@@ -20,7 +23,9 @@ from paimon_magics.session.writes.reruns import Attempts
 from paimon_magics.spark.progress import doing
 from paimon_magics.statements.statement import TableName
 
-__all__ = ["begun", "committed"]
+__all__ = ["begun", "committed", "committed_compaction"]
+
+_Receipt = TypeVar("_Receipt")
 
 
 def begun(
@@ -36,9 +41,20 @@ def begun(
 
 def committed(connection: Connection, request: CommitRequest) -> CommitReceipt:
     """Commit. A transaction that is certainly not committed is aborted and its files removed."""
+    return _ended(connection, request, lambda: connection.committer.commit(request))
+
+
+def committed_compaction(connection: Connection, request: CommitRequest) -> CompactionReceipt:
+    """Commit what of a compaction conflicts with no other commit; otherwise as `committed`."""
+    return _ended(connection, request, lambda: commit_compaction(connection.committer, request))
+
+
+def _ended(
+    connection: Connection, request: CommitRequest, commit: Callable[[], _Receipt]
+) -> _Receipt:
     try:
         with doing(lambda: connection.committer.delay() or "committing"):
-            return _settled(connection, request)
+            return _settled(request, commit)
     except UnknownOutcomeError:
         raise
     except PaimonMagicsError:  # certainly not committed
@@ -47,14 +63,14 @@ def committed(connection: Connection, request: CommitRequest) -> CommitReceipt:
         raise
 
 
-def _settled(connection: Connection, request: CommitRequest) -> CommitReceipt:
+def _settled(request: CommitRequest, commit: Callable[[], _Receipt]) -> _Receipt:
     """Commit. After an interrupt the same call is repeated, which finds the commit or makes it: it
     is too late to stop. Raises UnknownOutcomeError after a second interrupt."""
     try:
-        return connection.committer.commit(request)
+        return commit()
     except KeyboardInterrupt:
         with suppress(KeyboardInterrupt):
-            return connection.committer.commit(request)
+            return commit()
     table = request.transaction.table
     raise UnknownOutcomeError(
         f"The commit to `{table}` was interrupted twice: whether it happened is not known.",

@@ -85,7 +85,7 @@ def test_parameters_are_the_callers_values() -> None:
         ("sys.create_tga('t')", UnknownNameError, "`sys.create_tga`", "`create_tag`", "sys"),
         ("create_tag('t', 'a')", UnknownNameError, "`create_tag`", "CALL sys.create_tag", "create"),
         ("mine.sys.rollback('t')", UnknownNameError, "mine.sys", "CALL sys.rollback", "mine"),
-        ("sys.compact('t')", UnsupportedStatementError, "`sys.compact`", "help compact", "sys"),
+        ("sys.rescale('t')", UnsupportedStatementError, "`sys.rescale`", "offered are", "sys"),
         ("sys.repair('t')", UnsupportedStatementError, "`sys.repair`", "rollback", "sys"),
         ("sys.create_tag('t')", InvalidValueError, "needs `tag`", "sys.create_tag(table", "sys"),
         ("sys.create_tag('t', NULL)", InvalidValueError, "needs `tag`", "table, tag", "NULL"),

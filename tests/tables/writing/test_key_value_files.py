@@ -93,11 +93,11 @@ def test_files_end_at_about_the_target_size(tmp_path: Path) -> None:
     assert sum(file.rows for file in written) == 40_000
     assert len(written) > 3
     assert all(file.size_bytes < 120_000 for file in written)
-    ends = [
-        decode_rows(pa.array([f.least_key, f.greatest_key]), [pa.int64()])[0].to_pylist()
-        for f in written
-    ]
-    assert all(one[1] + 1 == other[0] for one, other in zip(ends, ends[1:], strict=False))
+    least, greatest = (
+        decode_rows(pa.array(ends), [pa.int64()])[0].to_pylist()
+        for ends in ([file.least_key for file in written], [file.greatest_key for file in written])
+    )
+    assert least[1:] == [end + 1 for end in greatest[:-1]]
     assert len({file.name for file in written}) == len(written)
 
 

@@ -1,0 +1,47 @@
+"""Compacts the buckets that a statement has written, as Paimon's writers do after their flush.
+
+The statement's rows are committed before. So whatever becomes of the compaction, no row depends on
+it: a failure or an interrupt leaves it out, and a note says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from paimon_magics.errors import PaimonMagicsError
+from paimon_magics.planning.compaction.inline import INLINE_BYTES_MAX, compacts_inline, is_full
+from paimon_magics.planning.formatting import size_text
+from paimon_magics.session.connection import Connection
+from paimon_magics.session.writes.compaction import compact_plan, planned_compaction
+from paimon_magics.statements.clauses.names import table_text
+from paimon_magics.tables.compaction.planning import CompactionScope
+from paimon_magics.tables.compaction.written_buckets import written_buckets
+from paimon_magics.tables.table import Table
+
+__all__ = ["compact_written"]
+
+
+def compact_written(
+    connection: Connection, table: Table, messages: Sequence[bytes], statement: str
+) -> tuple[str, ...]:
+    """Compact the buckets of commit messages, if the table's options ask for it; return notes."""
+    if not compacts_inline(table.schema):
+        return ()
+    try:
+        buckets = written_buckets(table, messages)
+        if not buckets:
+            return ()
+        scope = CompactionScope(is_full(table.schema), buckets=buckets)
+        plan = planned_compaction(connection, table, scope)
+        if plan is None:
+            return ()
+        if plan.rewritten_bytes > INLINE_BYTES_MAX:
+            return (
+                f"{size_text(plan.rewritten_bytes)} of `{table.name}` wait for a compaction, too "
+                f"much to do after a statement: CALL sys.compact('{table_text(table.name)}').",
+            )
+        return compact_plan(connection, plan, scope, statement).notes
+    except PaimonMagicsError as error:
+        return (f"The rows are committed; compacting them failed: {error.message}",)
+    except KeyboardInterrupt:
+        return ("The rows are committed; the compaction after it was interrupted.",)
