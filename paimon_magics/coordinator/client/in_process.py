@@ -71,6 +71,8 @@ class InProcessCommitter:
         base_snapshot_id: int | None = None,
         engine: str = "",
         waits: Callable[[Waiting], None] | None = None,
+        *,
+        compacts: bool = False,
     ) -> Transaction:
         """See `CoordinatorClient.begin`. With `waits` the transaction takes turns with others of
         this process.
@@ -80,7 +82,7 @@ class InProcessCommitter:
         ticket = uuid.uuid4().hex
         found = self._catalog.load(table)
         try:
-            if waits is not None and takes_one_at_a_time(found.schema):
+            if waits is not None and not compacts and takes_one_at_a_time(found.schema):
                 wait_ms = self._settings.exclusive_wait_ms
                 self._lines.wait(found.location, ticket, wait_ms, waits)
                 found = self._catalog.load(table)  # others may have changed it meanwhile

@@ -29,13 +29,16 @@ class CoordinatorClient(Protocol):
         base_snapshot_id: int | None = None,
         engine: str = "",
         waits: Callable[[Waiting], None] | None = None,
+        *,
+        compacts: bool = False,
     ) -> Transaction:
         """Open a transaction with a unique commit user and file prefix.
 
         `base_snapshot_id` is the table's latest snapshot when the statement was planned, by default
         the latest one now. An overwrite is checked against the snapshots after it. `engine` names
         the writer in lists of open transactions. Where a table takes one transaction at a time,
-        this waits; `waits` is called again and again with what is in the way.
+        this waits; `waits` is called again and again with what is in the way. A transaction that
+        only `compacts` does not wait, and keeps nobody waiting.
         """
 
     def commit(self, request: CommitRequest) -> CommitReceipt:

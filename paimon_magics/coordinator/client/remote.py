@@ -105,11 +105,14 @@ class RemoteCoordinator:
         base_snapshot_id: int | None = None,
         engine: str = "",
         waits: Callable[[Waiting], None] | None = None,
+        *,
+        compacts: bool = False,
     ) -> Transaction:
         """See `CoordinatorClient.begin`."""
         document = {
             "table": table_document(table),
             "base_snapshot_id": base_snapshot_id,
+            "compacts": compacts,
             **_sender(engine),
         }
         opened = self._open(document, waits)

@@ -34,7 +34,7 @@ from paimon_magics.coordinator.protocol.errors import NotTheirsError
 from paimon_magics.coordinator.routes.metrics import Metrics
 from paimon_magics.coordinator.service.adopting import check_adopted_id
 from paimon_magics.coordinator.service.coordinator import Coordinator
-from paimon_magics.coordinator.service.transactions import PlaceOf
+from paimon_magics.coordinator.service.transactions import PlaceOf, Purpose
 from paimon_magics.planning.commits.requests import CommitRequest, Transaction
 from paimon_magics.tables.snapshots.provenance import USER
 
@@ -78,6 +78,7 @@ class _Handlers:
         owner = principal_of(request).name or str(body.get("owner", ""))[:_TEXT_CHARACTERS_MAX]
         if base is not None:
             base = member(body, "base_snapshot_id", int)
+        compacts = "compacts" in body and member(body, "compacts", bool)
         ticket = ""
         if "ticket" in body:
             ticket = str(member(body, "ticket", str))
@@ -89,6 +90,7 @@ class _Handlers:
                 base,
                 owner,
                 origin_of(body.get("origin")),
+                purpose=Purpose.COMPACTION if compacts else Purpose.ROWS,
                 ticket=ticket,
                 place_of=self._place_of,
             )

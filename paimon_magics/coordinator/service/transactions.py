@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from enum import Enum
 from typing import Any
 
 from paimon_magics.coordinator.core import (
@@ -50,7 +51,7 @@ from paimon_magics.errors import (
     OutdatedPlanError,
     PaimonMagicsError,
 )
-from paimon_magics.planning.commits.requests import CommitRequest, Transaction
+from paimon_magics.planning.commits.requests import CommitRequest, Compact, Transaction
 from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.writes.inserts import takes_one_at_a_time
 from paimon_magics.statements.statement import TableName
@@ -61,12 +62,21 @@ from paimon_magics.tables.snapshots.provenance import noted_files
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.cleanup import tidy_up
 
-__all__ = ["PlaceOf", "Transactions"]
+__all__ = ["PlaceOf", "Purpose", "Transactions"]
 
 PlaceOf = Callable[[Table], Callable[[str | None], None]]
 """Gives a transaction its place among the small inserts of a table that takes them: waits until
 earlier inserts are visible, and returns a function to call with the transaction's id, or with None
 when it was not opened."""
+
+
+class Purpose(Enum):
+    """What a transaction is for: rows of a statement, rows of the log of small inserts, which are
+    loaded also in a pause, or a compaction, which takes no turns since it adds no key."""
+
+    ROWS = "rows"
+    LOGGED_ROWS = "logged rows"
+    COMPACTION = "compaction"
 
 
 class Transactions:
@@ -97,12 +107,12 @@ class Transactions:
         owner: str,
         origin: Origin = NOWHERE,
         *,
-        in_pause: bool = False,
+        purpose: Purpose = Purpose.ROWS,
         ticket: str = "",
         place_of: PlaceOf | None = None,
     ) -> tuple[str, Transaction, Opened]:
         """Open a transaction. Raises errors of ours for a table that can't be committed to, and
-        PausedError in a pause, unless it may begin `in_pause`.
+        PausedError in a pause, unless its `purpose` is to load rows that were acknowledged.
 
         `ticket` will be the transaction's id. On a table that takes one transaction at a time it
         stands in line from the first call on, and keeps its place by calling again; TableHeldError
@@ -110,19 +120,21 @@ class Transactions:
         for the place that `place_of` gives among small inserts.
         """
         self._owning.own()
-        if self._state_thread.state.pause is not None and not in_pause:
-            raise PausedError(self._state_thread.state.pause)
-        if ticket:
+        pause = self._state_thread.state.pause
+        if pause is not None and purpose is not Purpose.LOGGED_ROWS:
+            raise PausedError(pause)
+        if ticket and purpose is not Purpose.COMPACTION:
             self._check_turn(table, ticket)
         loaded, transaction = open_transaction(self._catalog, table, base_snapshot_id)
-        if place_of is None or not loaded.schema.flag("auto_batch_load"):
-            return self._begin(loaded, transaction, owner, origin, in_pause, ticket)
+        is_placed = place_of is not None and purpose is not Purpose.COMPACTION
+        if place_of is None or not is_placed or not loaded.schema.flag("auto_batch_load"):
+            return self._begin(loaded, transaction, owner, origin, purpose, ticket)
         tidy_up(loaded, transaction, frozenset())
         taken_by = place_of(loaded)
         try:
             # Opened anew: its base snapshot has the rows that were inserted before.
             loaded, transaction = open_transaction(self._catalog, table, base_snapshot_id)
-            begun = self._begin(loaded, transaction, owner, origin, in_pause, ticket)
+            begun = self._begin(loaded, transaction, owner, origin, purpose, ticket)
         except BaseException:
             taken_by(None)
             raise
@@ -171,6 +183,7 @@ class Transactions:
             return Unknown()
         body = None if asked is None else request_body(asked)
         digest = None if body is None else digest_of(body)
+        compacts = asked is not None and isinstance(asked.change, Compact)
         return self._state_thread.ask(
             lambda ask: Asked(
                 Adopted(
@@ -181,7 +194,7 @@ class Transactions:
                     epoch,
                     now_ms(),
                     ask,
-                    takes_one_at_a_time(table.schema),
+                    not compacts and takes_one_at_a_time(table.schema),
                     origin,
                     str(table.name),
                     None if asked is None else noted_files(asked.properties),
@@ -225,12 +238,13 @@ class Transactions:
         transaction: Transaction,
         owner: str,
         origin: Origin,
-        in_pause: bool,
+        purpose: Purpose,
         ticket: str,
     ) -> tuple[str, Transaction, Opened]:
         table = loaded.name
         self._watching.forget_predecessor(loaded)
         id = ticket or uuid.uuid4().hex
+        takes_turns = purpose is not Purpose.COMPACTION and takes_one_at_a_time(loaded.schema)
         try:
             answer = self._state_thread.ask(
                 lambda ask: Asked(
@@ -240,11 +254,11 @@ class Transactions:
                         owner,
                         now_ms(),
                         ask,
-                        takes_one_at_a_time(loaded.schema),
+                        takes_turns,
                         origin,
                         str(table),
-                        in_pause,
-                        bool(ticket),
+                        purpose is Purpose.LOGGED_ROWS,
+                        bool(ticket) and takes_turns,
                     ),
                     opened=transaction,
                 )

@@ -20,6 +20,7 @@ from paimon_magics.coordinator.core import Committed, Origin
 from paimon_magics.coordinator.inserts.log.interface import DeadLetter
 from paimon_magics.coordinator.inserts.log.records import DamagedError, Format, read_segment
 from paimon_magics.coordinator.service.coordinator import Coordinator
+from paimon_magics.coordinator.service.transactions import Purpose
 from paimon_magics.errors import PaimonMagicsError, SetupError
 from paimon_magics.planning.commits.requests import Append, CommitRequest
 from paimon_magics.planning.schemas.table_schema import plan_create_table
@@ -101,7 +102,11 @@ class DeadLetterTable:
         self._create()
         table = self._catalog.load(NAME)
         id, transaction, _ = self._transactions.begin(
-            NAME, None, "auto_batch_load", Origin(engine="auto_batch_load"), in_pause=True
+            NAME,
+            None,
+            "auto_batch_load",
+            Origin(engine="auto_batch_load"),
+            purpose=Purpose.LOGGED_ROWS,
         )
         try:
             schema = arrow_schema(table.schema)

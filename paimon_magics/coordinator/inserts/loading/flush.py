@@ -45,6 +45,7 @@ from paimon_magics.coordinator.inserts.queue.values import Batch
 from paimon_magics.coordinator.protocol.clock import now_ms
 from paimon_magics.coordinator.protocol.documents import transaction_document, transaction_of
 from paimon_magics.coordinator.service.coordinator import Coordinator
+from paimon_magics.coordinator.service.transactions import Purpose
 from paimon_magics.coordinator.store.database import StoreLostError
 from paimon_magics.errors import PaimonMagicsError, UnknownOutcomeError
 from paimon_magics.faults import reach
@@ -151,7 +152,7 @@ class Flushing:
             if found is not None:
                 return found
             id, transaction, _ = self._transactions.begin(
-                name, None, ENGINE, Origin(engine=ENGINE), in_pause=True
+                name, None, ENGINE, Origin(engine=ENGINE), purpose=Purpose.LOGGED_ROWS
             )
         except DeposedError:
             raise
