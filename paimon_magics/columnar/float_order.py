@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-__all__ = ["in_java_order"]
+__all__ = ["from_java_order", "in_java_order"]
 
 
 def in_java_order(column: pa.Array) -> pa.Array:
@@ -29,3 +29,18 @@ def in_java_order(column: pa.Array) -> pa.Array:
     ordered = np.where(bits < 0, bits ^ np.iinfo(bits.dtype).max, bits)
     nulls = np.asarray(column.is_null()) if column.null_count else None
     return pa.array(ordered, mask=nulls)
+
+
+def from_java_order(ordered: pa.Array, data_type: pa.DataType) -> pa.Array:
+    """The numbers of `in_java_order` as the values of `data_type` that they were. There is one
+    NaN."""
+    if not pa.types.is_floating(data_type):
+        return ordered
+    numbers = ordered.to_numpy(zero_copy_only=False) if not ordered.null_count else None
+    if numbers is None:
+        nulls = np.asarray(ordered.is_null())
+        numbers = ordered.fill_null(0).to_numpy()
+    else:
+        nulls = None
+    bits = np.where(numbers < 0, numbers ^ np.iinfo(numbers.dtype).max, numbers)
+    return pa.array(bits.view(data_type.to_pandas_dtype()), type=data_type, mask=nulls)

@@ -12,7 +12,7 @@ import struct
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["numbers_at", "roaring_bitmap"]
+__all__ = ["numbers_at", "roaring_bitmap", "roaring_bitmaps"]
 
 _COOKIE_WITHOUT_RUNS = 12346
 _COOKIE_WITH_RUNS = 12347
@@ -31,58 +31,117 @@ def roaring_bitmap(numbers: npt.NDArray[np.integer]) -> bytes:
     """
     if not len(numbers):
         return struct.pack("<II", _COOKIE_WITHOUT_RUNS, 0)
+    return roaring_bitmaps(numbers, np.zeros(1, dtype=np.int64))[0]
+
+
+def roaring_bitmaps(
+    numbers: npt.NDArray[np.integer], firsts: npt.NDArray[np.integer]
+) -> tuple[bytes, Numbers]:
+    """Many bitmaps, one after the other, and how many bytes each of them has.
+
+    A bitmap has the numbers from one place in `firsts` up to the next: at least one, ascending
+    without repeating, from 0 to 2**32 - 1. Raises ValueError for numbers that don't.
+    """
     numbers = numbers.astype(np.int64, copy=False)
-    steps = np.diff(numbers)
-    if numbers[0] < 0 or numbers[-1] > _LARGEST or (len(steps) and steps.min() <= 0):
+    begins = np.zeros(len(numbers), dtype=bool)
+    begins[firsts] = True
+    steps = np.diff(numbers, prepend=-1)
+    if numbers.min() < 0 or numbers.max() > _LARGEST or (steps[~begins] <= 0).any():
         raise ValueError("a bitmap's numbers ascend without repeating, from 0 to 2**32 - 1")
-    high = numbers >> 16
-    starts = np.flatnonzero(np.diff(high, prepend=-1))
-    counts = np.diff(starts, append=len(numbers))
-    begins_run = np.ones(len(numbers), dtype=bool)
-    begins_run[1:] = steps != 1
-    begins_run[starts] = True
-    run_counts = np.add.reduceat(begins_run.astype(np.int64), starts)
-    plain_bytes = np.where(counts <= _ARRAY_MAX, 2 * counts, _BITS_BYTES)
-    as_runs = plain_bytes > 2 + 4 * run_counts
-    low = (numbers & 0xFFFF).astype("<u2")
-    bodies = [
-        _container(low[start : start + count], begins_run[start : start + count], runs)
-        for start, count, runs in zip(
-            starts.tolist(), counts.tolist(), as_runs.tolist(), strict=True
-        )
-    ]
-    header = _header(high[starts], counts, as_runs, [len(body) for body in bodies])
-    return b"".join([header, *bodies])
+    containers = _Containers(numbers, steps, begins)
+    bitmaps = np.searchsorted(containers.starts, firsts)
+    counts = np.diff(bitmaps, append=len(containers.starts))
+    has_runs = np.logical_or.reduceat(containers.are_runs, bitmaps)
+    marks_bytes = np.where(has_runs, (counts + 7) // 8, 4)  # of runs, or the count itself
+    has_offsets = ~has_runs | (counts >= _NO_OFFSETS_MAX)
+    heads_bytes = 4 + marks_bytes + 4 * counts + 4 * counts * has_offsets
+    lengths = heads_bytes + np.add.reduceat(containers.sizes, bitmaps)
+    places = np.cumsum(lengths) - lengths
+    out = np.zeros(int(lengths.sum()), dtype=np.uint8)
+    cookies = np.where(has_runs, _COOKIE_WITH_RUNS | (counts - 1) << 16, _COOKIE_WITHOUT_RUNS)
+    _put(out, places, cookies.astype("<u4"))
+    _put(out, places[~has_runs] + 4, counts[~has_runs].astype("<u4"))
+    # From here on, what belongs to a bitmap is repeated for each of its containers.
+    owners = np.repeat(np.arange(len(firsts)), counts)
+    within = np.arange(len(owners)) - bitmaps[owners]
+    runs = np.flatnonzero(containers.are_runs)
+    marks = np.left_shift(1, within[runs] % 8).astype(np.uint8)
+    np.bitwise_or.at(out, places[owners[runs]] + 4 + within[runs] // 8, marks)
+    keys = places[owners] + 4 + marks_bytes[owners] + 4 * within
+    _put(out, keys, containers.high.astype("<u2"))
+    _put(out, keys + 2, (containers.counts - 1).astype("<u2"))
+    before = np.cumsum(containers.sizes) - containers.sizes
+    offsets = heads_bytes[owners] + before - before[bitmaps][owners]
+    told = has_offsets[owners]
+    _put(out, (keys + 4 * counts[owners])[told], offsets[told].astype("<u4"))
+    containers.put(out, places[owners] + offsets)
+    return out.tobytes(), lengths
 
 
-def _container(low: npt.NDArray[np.uint16], begins_run: npt.NDArray[np.bool_], runs: bool) -> bytes:
-    if runs:
-        firsts = np.flatnonzero(begins_run)
-        more = np.diff(firsts, append=len(low)) - 1
-        pairs = np.stack([low[firsts], more.astype("<u2")], axis=1)
-        return struct.pack("<H", len(firsts)) + pairs.tobytes()
-    if len(low) <= _ARRAY_MAX:
-        return low.tobytes()
-    bits = np.zeros(8 * _BITS_BYTES, dtype=np.uint8)
-    bits[low] = 1
-    return np.packbits(bits, bitorder="little").tobytes()
+class _Containers:
+    """The containers of some bitmaps' numbers: where each starts among the numbers, the upper 16
+    bits, how many numbers, whether they are runs, the bytes.
+
+    `steps` are the differences between numbers, `begins` is where bitmaps begin.
+    """
+
+    def __init__(self, numbers: Numbers, steps: Numbers, begins: npt.NDArray[np.bool_]) -> None:
+        high = numbers >> 16
+        is_first = begins.copy()
+        is_first[1:] |= high[1:] != high[:-1]
+        self.starts = np.flatnonzero(is_first)
+        self.high = high[self.starts]
+        self.counts = np.diff(self.starts, append=len(numbers))
+        self._low = (numbers & 0xFFFF).astype("<u2")
+        self._begins_run = is_first | (steps != 1)
+        self._run_counts = np.add.reduceat(self._begins_run.astype(np.int64), self.starts)
+        plain = np.where(self.counts <= _ARRAY_MAX, 2 * self.counts, _BITS_BYTES)
+        self.are_runs = plain > 2 + 4 * self._run_counts
+        self.sizes = np.where(self.are_runs, 2 + 4 * self._run_counts, plain)
+
+    def put(self, out: npt.NDArray[np.uint8], places: Numbers) -> None:
+        """Write the containers to their places."""
+        are_bits = ~self.are_runs & (self.counts > _ARRAY_MAX)
+        for number in np.flatnonzero(are_bits).tolist():
+            start = self.starts[number]
+            bits = np.zeros(8 * _BITS_BYTES, dtype=np.uint8)
+            bits[self._low[start : start + self.counts[number]]] = 1
+            place = places[number]
+            out[place : place + _BITS_BYTES] = np.packbits(bits, bitorder="little")
+        self._put_arrays(out, places, ~self.are_runs & ~are_bits)
+        self._put_runs(out, places)
+
+    def _put_arrays(
+        self, out: npt.NDArray[np.uint8], places: Numbers, chosen: npt.NDArray[np.bool_]
+    ) -> None:
+        if chosen.all():
+            low = self._low
+        else:
+            low = self._low[np.repeat(chosen, self.counts)]
+        counts = self.counts[chosen]
+        first = np.cumsum(counts) - counts
+        _put(out, np.repeat(places[chosen] - 2 * first, counts) + 2 * np.arange(len(low)), low)
+
+    def _put_runs(self, out: npt.NDArray[np.uint8], places: Numbers) -> None:
+        counts = self._run_counts[self.are_runs]
+        if not len(counts):
+            return
+        _put(out, places[self.are_runs], counts.astype("<u2"))
+        firsts = np.flatnonzero(self._begins_run & np.repeat(self.are_runs, self.counts))
+        ends = np.flatnonzero(np.append(self._begins_run[1:], True)) + 1
+        more = ends[np.searchsorted(ends, firsts, side="right")] - firsts - 1
+        first = np.cumsum(counts) - counts
+        where = np.repeat(places[self.are_runs] + 2 - 4 * first, counts)
+        where += 4 * np.arange(len(firsts))
+        _put(out, where, self._low[firsts])
+        _put(out, where + 2, more.astype("<u2"))
 
 
-def _header(
-    high: Numbers, counts: Numbers, as_runs: npt.NDArray[np.bool_], body_bytes: list[int]
-) -> bytes:
-    """What stands before the containers."""
-    if as_runs.any():
-        begin = struct.pack("<I", _COOKIE_WITH_RUNS | (len(high) - 1) << 16)
-        begin += np.packbits(as_runs, bitorder="little").tobytes()
-    else:
-        begin = struct.pack("<II", _COOKIE_WITHOUT_RUNS, len(high))
-    begin += np.stack([high, counts - 1], axis=1).astype("<u2").tobytes()
-    if as_runs.any() and len(high) < _NO_OFFSETS_MAX:
-        return begin
-    first = len(begin) + 4 * len(high)
-    offsets = first + np.cumsum([0, *body_bytes[:-1]])
-    return begin + offsets.astype("<u4").tobytes()
+def _put(out: npt.NDArray[np.uint8], places: Numbers, values: npt.NDArray[np.integer]) -> None:
+    """Write values, lowest byte first, to their places."""
+    stored = np.ascontiguousarray(values).view(np.uint8).reshape(len(values), values.itemsize)
+    for byte in range(values.itemsize):
+        out[places + byte] = stored[:, byte]
 
 
 def numbers_at(data: bytes, position: int) -> tuple[Numbers, int]:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap
 
-from paimon_magics.columnar.roaring import numbers_at, roaring_bitmap
+from paimon_magics.columnar.roaring import numbers_at, roaring_bitmap, roaring_bitmaps
 
 _RUNS = st.lists(
     st.tuples(st.integers(0, 2**32 - 1), st.integers(1, 9000), st.integers(1, 3)), max_size=6
@@ -64,3 +64,14 @@ def test_at_the_edges_between_kinds_of_containers(numbers: list[int]) -> None:
 def test_other_numbers_are_refused(numbers: list[int]) -> None:
     with pytest.raises(ValueError, match="ascend"):
         roaring_bitmap(np.array(numbers))
+
+
+@given(st.lists(_RUNS.filter(bool), min_size=1, max_size=5))
+def test_many_bitmaps_are_those_written_one_by_one(
+    groups: list[list[tuple[int, int, int]]],
+) -> None:
+    numbers = [numbers_of(runs) for runs in groups]
+    firsts = np.cumsum([0, *(len(one) for one in numbers[:-1])])
+    stored, lengths = roaring_bitmaps(np.concatenate(numbers), firsts)
+    assert stored == b"".join(map(roaring_bitmap, numbers))
+    assert lengths.tolist() == [len(roaring_bitmap(one)) for one in numbers]

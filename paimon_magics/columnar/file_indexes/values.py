@@ -1,0 +1,109 @@
+"""The values of a column as file indexes keep them: numbers, texts, binaries.
+
+Dates and times become their numbers, timestamps milliseconds up to a precision of 3, else
+microseconds, decimals their unscaled values. Source: the value mappers of `BitmapFileIndex`,
+`BitSliceIndexBitmapFileIndex` and `KeyFactory`, and `FastHash`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from paimon_magics.columnar.bucket_hash import is_bytes
+from paimon_magics.columnar.file_indexes.packing import Pieces, big_endian, written_side_by_side
+from paimon_magics.columnar.float_order import from_java_order, in_java_order
+
+__all__ = ["DistinctValues", "index_values", "stored_pieces"]
+
+_LONG_DIGITS = 18
+
+
+def index_values(column: pa.Array) -> pa.Array:
+    """The values as whole numbers of their own width, flags as 0 and 1, texts and binaries as
+    binaries, floating-point numbers as they are."""
+    data_type = column.type
+    if is_bytes(data_type):
+        return column.cast(pa.large_binary())
+    if pa.types.is_timestamp(data_type):
+        numbers = column.view(pa.int64())
+        if data_type.unit == "s":
+            return pc.multiply(numbers, 1000)
+        return _floor_divided(numbers, 1000) if data_type.unit == "ns" else numbers
+    if pa.types.is_date32(data_type) or pa.types.is_time32(data_type):
+        if data_type == pa.time32("s"):
+            column = column.cast(pa.time32("ms"))
+        return column.view(pa.int32())
+    if pa.types.is_decimal(data_type):
+        return _unscaled_longs(column)
+    return column.cast(pa.int8()) if pa.types.is_boolean(data_type) else column
+
+
+def _unscaled_longs(column: pa.Array) -> pa.Array:
+    """The unscaled values of decimals. Raises ValueError for one of more than 64 bits."""
+    data_type = column.type
+    if data_type.precision > _LONG_DIGITS:
+        whole = column.cast(pa.decimal128(data_type.precision, data_type.scale))
+        pairs = np.frombuffer(whole.buffers()[1], dtype="<i8").reshape(-1, 2)
+        pairs = pairs[whole.offset : whole.offset + len(whole)]
+        fits = pairs[:, 1] == pairs[:, 0] >> 63
+        if not np.all(fits | np.asarray(column.is_null())):
+            raise ValueError("a bsi index can't hold decimals of more than 64 bits")
+        return pa.array(pairs[:, 0], mask=np.asarray(column.is_null()))
+    pairs = np.frombuffer(column.buffers()[1] or b"", dtype="<i8").reshape(-1, 2)
+    low = pairs[column.offset : column.offset + len(column), 0]
+    return pa.array(low, mask=np.asarray(column.is_null()))
+
+
+def stored_pieces(values: pa.Array) -> Pieces:
+    """How an index stores each of its values, none of which is NULL.
+
+    Numbers are big-endian. Texts follow their length. Source:
+    `BitmapFileIndexMeta.getValueWriter`, `KeyFactory.KeySerializer`.
+    """
+    if pa.types.is_large_binary(values.type):
+        if not len(values):
+            return Pieces(np.zeros(0, dtype=np.uint8), np.zeros(0, dtype=np.int64))
+        offsets = np.frombuffer(values.buffers()[1], dtype=np.int64)
+        offsets = offsets[values.offset : values.offset + len(values) + 1]
+        data = np.frombuffer(values.buffers()[2] or b"", dtype=np.uint8)
+        texts = Pieces(data[offsets[0] : offsets[-1]], np.diff(offsets))
+        return written_side_by_side(big_endian(texts.lengths.astype(np.int32)), texts)
+    return big_endian(values.to_numpy(zero_copy_only=False))
+
+
+class DistinctValues:
+    """Collects the values of a column: the distinct ones, and which of them each row has."""
+
+    def __init__(self) -> None:
+        self._chunks: list[pa.DictionaryArray] = []
+        self._type: pa.DataType | None = None
+
+    def add(self, values: pa.Array) -> None:
+        """Take the values of further rows (of `index_values`)."""
+        self._type = values.type
+        self._chunks.append(in_java_order(values).dictionary_encode())
+
+    def sorted_values(self) -> tuple[pa.Array, npt.NDArray[np.int32]]:
+        """The distinct values in ascending order, and for each row the place of its value among
+        them, or -1 for NULL."""
+        if not self._chunks:
+            return pa.array([], pa.int32()), np.zeros(0, dtype=np.int32)
+        unified = pa.chunked_array(self._chunks).unify_dictionaries()
+        values = unified.chunk(0).dictionary
+        order = pc.array_sort_indices(values).to_numpy()
+        ranks = np.empty(len(order) + 1, dtype=np.int32)
+        ranks[order] = np.arange(len(order), dtype=np.int32)
+        ranks[-1] = -1  # where the code of NULL leads
+        codes = [pc.fill_null(chunk.indices, -1).to_numpy() for chunk in unified.chunks]
+        return from_java_order(values.take(pa.array(order)), self._type), ranks[
+            np.concatenate(codes)
+        ]
+
+
+def _floor_divided(numbers: pa.Array, by: int) -> pa.Array:
+    nulls = np.asarray(numbers.is_null())
+    floored = np.floor_divide(pc.fill_null(numbers, 0).to_numpy(), by)
+    return pa.array(floored, mask=nulls)
