@@ -42,13 +42,13 @@ def roaring_bitmaps(
     A bitmap has the numbers from one place in `firsts` up to the next: at least one, ascending
     without repeating, from 0 to 2**32 - 1. Raises ValueError for numbers that don't.
     """
-    numbers = numbers.astype(np.int64, copy=False)
-    begins = np.zeros(len(numbers), dtype=bool)
+    wide: Numbers = numbers.astype(np.int64, copy=False)
+    begins = np.zeros(len(wide), dtype=bool)
     begins[firsts] = True
-    steps = np.diff(numbers, prepend=-1)
-    if numbers.min() < 0 or numbers.max() > _LARGEST or (steps[~begins] <= 0).any():
+    steps = np.diff(wide, prepend=-1)
+    if wide.min() < 0 or wide.max() > _LARGEST or (steps[~begins] <= 0).any():
         raise ValueError("a bitmap's numbers ascend without repeating, from 0 to 2**32 - 1")
-    containers = _Containers(numbers, steps, begins)
+    containers = _Containers(wide, steps, begins)
     bitmaps = np.searchsorted(containers.starts, firsts)
     counts = np.diff(bitmaps, append=len(containers.starts))
     has_runs = np.logical_or.reduceat(containers.are_runs, bitmaps)

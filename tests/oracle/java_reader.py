@@ -198,6 +198,11 @@ def _pickled(rows: Sequence[Sequence[Any]]) -> bytes:
     return pickle.dumps([_encoded(tuple(row)) for row in rows], protocol=3)
 
 
+def pickled_values(values: Sequence[Any]) -> bytes:
+    """Values as Java's side unpickles them."""
+    return pickle.dumps([_encoded(value) for value in values], protocol=3)
+
+
 def _encoded(value: Any) -> Any:
     match value:
         case Decimal():

@@ -1,4 +1,4 @@
-"""The container of a file's indexes: which column has which, and their bytes (`FileIndexFormat`)."""
+"""The container of a file's indexes: their columns, kinds and bytes (`FileIndexFormat`)."""
 
 from __future__ import annotations
 

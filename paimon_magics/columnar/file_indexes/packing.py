@@ -34,7 +34,9 @@ def big_endian(numbers: npt.NDArray[np.generic]) -> Pieces:
 
 def written_side_by_side(*columns: Pieces) -> Pieces:
     """For each row the pieces of all columns, one after the other."""
-    lengths = np.sum([column.lengths for column in columns], axis=0, dtype=np.int64)
+    lengths: Lengths = np.zeros(len(columns[0].lengths), dtype=np.int64)
+    for column in columns:
+        lengths += column.lengths
     data = np.zeros(int(lengths.sum()), dtype=np.uint8)
     starts = np.cumsum(lengths) - lengths
     for column in columns:

@@ -14,10 +14,22 @@ from paimon_magics.statements.data_types import (
     contains_type,
 )
 
-__all__ = ["INDEX_RULES", "check_exist", "is_type"]
+__all__ = ["FILE_INDEXES", "INDEX_RULES", "check_exist", "check_file_index_type", "is_type"]
 
-_FILE_INDEXES = ("bitmap", "bloom-filter", "bsi", "range-bitmap")
+_TEXTS = ("CHAR", "VARCHAR", "STRING")
+_NUMBERS = ("TINYINT", "SMALLINT", "INT", "BIGINT", "DATE", "TIME", "TIMESTAMP", "TIMESTAMP_LTZ")
+_BINARIES = ("BINARY", "VARBINARY", "BYTES")
+_FLOATS = ("FLOAT", "DOUBLE")
 
+FILE_INDEXES = {
+    "bitmap": (*_TEXTS, *_NUMBERS, *_FLOATS, "BOOLEAN"),
+    "bloom-filter": (*_TEXTS, *_NUMBERS, *_FLOATS, *_BINARIES),
+    "bsi": (*_NUMBERS, "DECIMAL"),
+    "range-bitmap": (*_TEXTS, *_NUMBERS, *_FLOATS, "BOOLEAN", "DECIMAL"),
+}
+"""The file indexes, and the types of the columns that each can hold."""
+
+_RANGE_BITMAP_PRECISIONS = {"DECIMAL": 18, "TIMESTAMP": 6, "TIMESTAMP_LTZ": 6}
 
 _PRIMARY_KEY_INDEXES = (
     "pk-btree.index.columns",
@@ -27,7 +39,7 @@ _PRIMARY_KEY_INDEXES = (
 
 
 def _check_file_indexes(schema: TableSchema) -> None:
-    """`validateFileIndex`, without its rules on the types that each index can hold."""
+    """`validateFileIndex`."""
     declared: set[tuple[str, str]] = set()
     others: list[tuple[str, list[str]]] = []
     for key, value in schema.options:
@@ -39,10 +51,10 @@ def _check_file_indexes(schema: TableSchema) -> None:
                 others.append((key, rest.split(".")))
             continue
         index = rest.removesuffix(".columns")
-        if index not in _FILE_INDEXES:
+        if index not in FILE_INDEXES:
             raise InvalidTableError(
                 f"There is no file index '{index}' (option '{key}').",
-                hint=nearest(index, _FILE_INDEXES, what="file indexes"),
+                hint=nearest(index, tuple(FILE_INDEXES), what="file indexes"),
             )
         for name in column_list(value):
             column, bracket, _ = name.partition("[")
@@ -59,12 +71,32 @@ def _check_file_indexes(schema: TableSchema) -> None:
                     "keys.",
                     hint="Only a MAP with text keys can be indexed by key.",
                 )
+            value_type = data_type.value if isinstance(data_type, MapType) else data_type
+            check_file_index_type(index, column, value_type if bracket else data_type)
     for key, (index, column, _) in others:
         if (index, column) not in declared:
             raise InvalidTableError(
                 f"The option '{key}' is for the column `{column}`, which has no such index.",
                 hint=f"Add `{column}` to 'file-index.{index}.columns'.",
             )
+
+
+def check_file_index_type(index: str, column: str, data_type: DataType) -> None:
+    """Raise InvalidTableError for a column whose values a file index can't hold
+    (`FileIndexerFactory.validate`)."""
+    if not is_type(data_type, *FILE_INDEXES[index]):
+        raise InvalidTableError(
+            f"The column `{column}` has a type that the file index '{index}' can't hold.",
+            hint=f"Take the column out of 'file-index.{index}.columns'.",
+        )
+    precision_max = _RANGE_BITMAP_PRECISIONS.get(getattr(data_type, "name", ""))
+    parameters = getattr(data_type, "parameters", ())
+    if index == "range-bitmap" and precision_max and parameters[0] > precision_max:
+        raise InvalidTableError(
+            f"The column `{column}` has a precision above {precision_max}, which the file index "
+            "'range-bitmap' can't hold.",
+            hint="Take the column out of 'file-index.range-bitmap.columns'.",
+        )
 
 
 def _check_primary_key_indexes(schema: TableSchema) -> None:
