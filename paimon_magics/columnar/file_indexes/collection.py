@@ -26,7 +26,7 @@ __all__ = ["IndexCollection"]
 class _Index(Protocol):
     def add(self, column: pa.Array) -> None: ...
 
-    def finish(self) -> bytes: ...
+    def finish(self) -> bytes | None: ...
 
 
 class IndexCollection:
@@ -47,11 +47,14 @@ class IndexCollection:
             except ValueError as error:
                 raise ValueError(f"column `{index.name}`: {error}") from error
 
-    def finish(self) -> bytes:
-        """The bytes of all indexes of the file."""
-        return file_index_container(
-            [(index.name, index.kind, collected.finish()) for index, collected in self._indexes]
-        )
+    def finish(self) -> bytes | None:
+        """The bytes of all indexes of the file; None if it has none after all."""
+        bodies = [
+            (index.name, index.kind, body)
+            for index, collected in self._indexes
+            if (body := collected.finish()) is not None
+        ]
+        return file_index_container(bodies) if bodies else None
 
 
 def _begun(index: FileIndex) -> _Index:

@@ -25,7 +25,6 @@ __all__ = ["RangeBitmapIndex"]
 
 _VERSION = 1
 _OFFSET_BYTES = 4
-_SLICES_WITHOUT_VALUES = 64  # Java's writer counts the bits of -1
 
 
 class RangeBitmapIndex:
@@ -40,15 +39,16 @@ class RangeBitmapIndex:
         """Take the values of further rows."""
         self._values.add(index_values(column))
 
-    def finish(self) -> bytes:
-        """The index of all rows."""
+    def finish(self) -> bytes | None:
+        """The index of all rows; None if all are NULL, because Java's reader then finds but the
+        first and the last of them."""
         values, places = self._values.sorted_values()
+        if not len(values):
+            return None
         keys = stored_pieces(values)
         is_fixed = not pa.types.is_large_binary(values.type)
         dictionary = self._dictionary(keys, is_fixed=is_fixed)
-        ends = (
-            keys.between(0, 1) + keys.between(len(values) - 1, len(values)) if len(values) else b""
-        )
+        ends = keys.between(0, 1) + keys.between(len(values) - 1, len(values))
         header = struct.pack(">bii", _VERSION, len(places), len(values)) + ends
         header += struct.pack(">i", len(dictionary))
         slices = _slices(places, len(values))
@@ -100,9 +100,8 @@ def _slices(places: npt.NDArray[np.int32], count: int) -> bytes:
     """The bitmaps of the places' bits, and of the rows that are not NULL."""
     there = np.flatnonzero(places >= 0)
     found = places[there]
-    number = max((count - 1).bit_length(), 1) if count else _SLICES_WITHOUT_VALUES
-    slices = [roaring_bitmap(there[found >> bit & 1 == 1]) for bit in range(min(number, 32))]
-    slices += [roaring_bitmap(there[:0])] * (number - len(slices))
+    number = max((count - 1).bit_length(), 1)
+    slices = [roaring_bitmap(there[found >> bit & 1 == 1]) for bit in range(number)]
     rows = roaring_bitmap(there)
     table, offset = [], 0
     for one in slices:

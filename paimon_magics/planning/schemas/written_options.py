@@ -73,8 +73,6 @@ def options_not_applied(schema: TableSchema) -> tuple[str, ...]:
         if (schema.stored_option(key) or idle).lower() != idle
     }
     for key, value in schema.options:
-        if key.startswith("file-index.") and key.endswith(".columns"):
-            found.add(key)
         if key in _PER_LEVEL and any(pair.strip().startswith("0:") for pair in value.split(",")):
             found.add(key)  # files are written at level 0 here
     return tuple(sorted(found))

@@ -166,6 +166,8 @@ def native_table(table: Table, options: Mapping[str, str] | None = None) -> Nati
     effective |= dict(options or {})
     for key in POINT_OPTIONS:  # the engine refuses to write what is read as it was
         effective.pop(key, None)
+    for key in [key for key in effective if key.startswith("file-index.")]:
+        effective.pop(key)  # module `file_indexes`; the engine has one kind of index, bloom filters
     for key in SHREDDING_OPTIONS:
         effective.pop(key, None)
         effective.pop(f"parquet.{key}", None)  # its older name

@@ -28,6 +28,7 @@ from paimon_magics.tables.writing.bucket_counts import (
 )
 from paimon_magics.tables.writing.commit_messages import read_messages, write_message
 from paimon_magics.tables.writing.dynamic_buckets import dynamic_buckets, put_index_files
+from paimon_magics.tables.writing.file_indexes import file_index_rules
 from paimon_magics.tables.writing.float_bounds import FloatColumns, float_columns, mend_messages
 from paimon_magics.tables.writing.native_writer import (
     buffer_options,
@@ -93,6 +94,7 @@ def write_spec(
             settings.cross_partition_rows_max if table_schema.bucket_mode == "KEY_DYNAMIC" else None
         ),
         float_columns=_float_columns(table) if is_native else None,
+        file_indexes=file_index_rules(table),
     )
 
 

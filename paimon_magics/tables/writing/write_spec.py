@@ -14,6 +14,7 @@ from paimon_magics.tables.writing.dynamic_buckets import (
     DynamicBuckets,
     IndexWritten,
 )
+from paimon_magics.tables.writing.file_indexes import FileIndexRules
 from paimon_magics.tables.writing.float_bounds import FloatColumns
 from paimon_magics.tables.writing.native_writer import NativeTable
 from paimon_magics.tables.writing.python_writer import PythonTable
@@ -31,7 +32,7 @@ class WriteSpec:
     move between partitions and it has to know where each one is. With `overwrite` the files replace
     others, so that sequence numbers start anew. `attempts_folder` is the stem of the writers' notes
     (module `attempts`). A writer that meets more than `partitions_max` partitions gives up.
-    `float_columns`: see `float_bounds`.
+    `float_columns`: see `float_bounds`, `file_indexes`: see the module of that name.
     """
 
     table: NativeTable | PythonTable
@@ -45,6 +46,7 @@ class WriteSpec:
     single_writer_rows_max: int | None = None
     partitions_max: int | None = None
     float_columns: FloatColumns | None = None
+    file_indexes: FileIndexRules | None = None
 
     def arrow_schema(self) -> pa.Schema:
         """The table's Arrow schema."""

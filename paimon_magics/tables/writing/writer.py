@@ -159,12 +159,16 @@ def _write_batches(
         index_files = groups.write_index()
         messages = writer.finish()
         writer.odd_floats.mend(messages)
+        if task.file_indexes is not None:
+            messages = task.file_indexes.put(messages)
         reach("attempt.written")
     finally:
         writer.close()
     if running is not None and running.is_over():
         writer.abort()
         groups.abort(index_files)
+        if task.file_indexes is not None:
+            task.file_indexes.remove(messages)
         raise ended_error()
     return Written(messages, rows, index_files, frozenset(writer.odd_floats.found))
 

@@ -322,6 +322,9 @@ CASES = {
     "file index of an unknown column": Case(
         PLAIN, {"file-index.bloom-filter.columns": "zz"}, "`zz`"
     ),
+    "file index of a type that it can't hold": Case(
+        PLAIN, {"file-index.bsi.columns": "v"}, "'bsi' can't hold"
+    ),
     "unknown file index": Case(PLAIN, {"file-index.blom.columns": "k"}, "no file index 'blom'"),
     "file index option without column": Case(
         PLAIN, {"file-index.bloom-filter.k.fpp": "0.1"}, "no such index"

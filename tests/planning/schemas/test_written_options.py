@@ -71,7 +71,7 @@ def test_an_option_that_the_writers_would_pass_over_is_refused_by_name(
 @pytest.mark.parametrize(
     ("key", "value", "is_told"),
     [
-        ("file-index.bloom-filter.columns", "v", True),
+        ("file-index.bloom-filter.columns", "v", False),
         ("file-index.bloom-filter.v.fpp", "0.1", False),
         ("file.format.per.level", "0:avro,5:orc", True),
         ("file.format.per.level", "5:orc", False),

@@ -80,12 +80,12 @@ def test_what_is_written_under_an_option_lies_where_it_says_and_java_reads_it(
 
 def test_an_outcome_tells_what_was_not_applied_and_what_is_not_seen_yet(session: Session) -> None:
     session.run(
-        "CREATE TABLE t (k INT, v STRING) TBLPROPERTIES ('file-index.bitmap.columns' = 'v'); "
+        "CREATE TABLE t (k INT, v STRING) TBLPROPERTIES ('commit.user-prefix' = 'v'); "
         f"CREATE TABLE u (k INT, v STRING) TBLPROPERTIES ({KEYED}, 'merge-engine' = 'first-row', "
         "'write-only' = 'true')"
     )
     notes = session.run("INSERT INTO t VALUES (1, 'a')").notes
-    assert len(notes) == 1 and "'file-index.bitmap.columns'" in notes[0]
+    assert len(notes) == 1 and "'commit.user-prefix'" in notes[0]
     notes = session.run("INSERT INTO u VALUES (1, 'a')").notes
     assert len(notes) == 1 and "after the next compaction" in notes[0]
     assert session.run("SELECT * FROM u").to_arrow().num_rows == 0
