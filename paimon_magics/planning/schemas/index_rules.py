@@ -89,9 +89,9 @@ def check_file_index_type(index: str, column: str, data_type: DataType) -> None:
             f"The column `{column}` has a type that the file index '{index}' can't hold.",
             hint=f"Take the column out of 'file-index.{index}.columns'.",
         )
-    precision_max = _RANGE_BITMAP_PRECISIONS.get(getattr(data_type, "name", ""))
-    parameters = getattr(data_type, "parameters", ())
-    if index == "range-bitmap" and precision_max and parameters[0] > precision_max:
+    assert isinstance(data_type, AtomicType)
+    precision_max = _RANGE_BITMAP_PRECISIONS.get(data_type.name)
+    if index == "range-bitmap" and precision_max and data_type.parameters[0] > precision_max:
         raise InvalidTableError(
             f"The column `{column}` has a precision above {precision_max}, which the file index "
             "'range-bitmap' can't hold.",

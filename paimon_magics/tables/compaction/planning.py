@@ -21,6 +21,7 @@ from paimon_magics.planning.reads.float_bounds import MENDED_PREFIXES, floating_
 from paimon_magics.planning.reads.splits import Section
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.planning.writes.file_rules import data_file_rules
+from paimon_magics.planning.writes.index_rules import file_indexes_of
 from paimon_magics.tables.compaction.key_ranges import ALL_KEYS, KeyBounds, section_cuts
 from paimon_magics.tables.compaction.rewriting import RewriteSpec, RewriteTask
 from paimon_magics.tables.compaction.units import BucketUnit, UnitRules, bucket_units
@@ -229,6 +230,7 @@ def _outputs(table: Table, level: int, creation: FileCreation) -> KeyValueFiles:
         target_bytes=_target_bytes(schema),
         schema_id=int(table.paimon.table_schema.id),
         level=level,
+        indexes=file_indexes_of(schema),
     )
 
 

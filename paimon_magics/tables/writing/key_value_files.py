@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import calendar
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -26,6 +26,8 @@ from paimon_magics.columnar.odd_floats import odd_float_columns
 from paimon_magics.columnar.value_bounds import BoundsCollector
 from paimon_magics.planning.writes.file_rules import KEY_STATISTICS, NO_STATISTICS, FileRules
 from paimon_magics.planning.writes.file_rules import Statistics as StatisticsRule
+from paimon_magics.planning.writes.index_rules import FileIndexes
+from paimon_magics.tables.writing.file_indexes import FileIndexWriter, StoredIndex
 from paimon_magics.tables.writing.format_writers import FormatWriter, open_format_writer
 from paimon_magics.tables.writing.new_file_sinks import FileCreation
 from paimon_magics.tables.writing.new_files import NewFile, StoredBounds
@@ -47,7 +49,8 @@ class KeyValueFiles:
 
     `schema` is the Arrow schema of the table's columns with their ids, serialised. `keys` are the
     key columns, `floats` the columns with floating-point values, also nested ones. A file is
-    finished at about `target_bytes`. With `is_changelog` the files are changelog files.
+    finished at about `target_bytes`. With `is_changelog` the files are changelog files, which have
+    no `indexes`.
     """
 
     creation: FileCreation
@@ -59,6 +62,7 @@ class KeyValueFiles:
     schema_id: int
     level: int
     is_changelog: bool = False
+    indexes: FileIndexes | None = None
 
     def stored_schema(self) -> pa.Schema:
         """The columns of a file."""
@@ -77,6 +81,7 @@ class KeyValueFileWriter:
         self._open: _OpenFile | None = None
         self._finished: list[NewFile] = []
         self._created: list[str] = []
+        self._count = 0
 
     def write(self, rows: pa.RecordBatch) -> None:
         """Write rows whose keys follow those of earlier rows. Columns may be in any order."""
@@ -116,10 +121,17 @@ class KeyValueFileWriter:
         return [rows.slice(start, count) for start in range(0, rows.num_rows, count)]
 
     def _begun(self, odd: set[str]) -> _OpenFile:
-        name = f"{self._stem}-{len(self._created)}.{self._files.rules.format}"
+        name = f"{self._stem}-{self._count}.{self._files.rules.format}"
+        self._count += 1
         path = f"{self._folder}/{name}"
         self._created.append(path)
-        return _OpenFile(self._files, self._files.creation.open(path), name, odd)
+        return _OpenFile(self._files, self._files.creation.open(path), name, odd, self._put_beside)
+
+    def _put_beside(self, name: str, body: bytes) -> None:
+        path = f"{self._folder}/{name}"
+        self._created.append(path)
+        with contextlib.closing(self._files.creation.open(path)) as sink:
+            sink.write(body)
 
     def _roll(self) -> None:
         if self._open is not None:
@@ -128,9 +140,17 @@ class KeyValueFileWriter:
 
 
 class _OpenFile:
-    """A file that is written, row group by row group."""
+    """A file that is written, row group by row group. `put_beside` gets the name and the content
+    of a file beside it."""
 
-    def __init__(self, files: KeyValueFiles, sink: Any, name: str, odd: set[str]) -> None:
+    def __init__(
+        self,
+        files: KeyValueFiles,
+        sink: Any,
+        name: str,
+        odd: set[str],
+        put_beside: Callable[[str, bytes], None],
+    ) -> None:
         self._files = files
         self._sink = sink
         self._name = name
@@ -146,6 +166,12 @@ class _OpenFile:
         self._ends: tuple[bytes, bytes] | None = None
         schema = pa.ipc.read_schema(pa.py_buffer(files.schema))
         self._keys = _Collectors(schema, dict.fromkeys(files.keys, KEY_STATISTICS))
+        self._put_beside = put_beside
+        self._index = (
+            FileIndexWriter(files.indexes, schema.names)
+            if files.indexes is not None and not files.is_changelog
+            else None
+        )
         self._values = _Collectors(
             schema, {name: files.rules.statistics[name] for name in schema.names}
         )
@@ -180,6 +206,9 @@ class _OpenFile:
         self._writer.close()
         size_bytes = int(self._sink.tell())
         self._sink.close()
+        index = StoredIndex()
+        if self._index is not None:
+            index = self._index.finish(self._name, self._put_beside)
         return NewFile(
             name=self._name,
             size_bytes=size_bytes,
@@ -196,6 +225,8 @@ class _OpenFile:
             deleted_rows=self._deleted,
             created_ms=_now_ms(),
             is_compacted=not self._files.is_changelog,
+            extra_files=() if index.file_name is None else (index.file_name,),
+            embedded_index=index.embedded,
         )
 
     def discard(self) -> None:
@@ -236,6 +267,8 @@ class _OpenFile:
         self._ends = first, last
         self._keys.add(rows)
         self._values.add(rows)
+        if self._index is not None:
+            self._index.add(rows)
 
 
 class _Collectors:

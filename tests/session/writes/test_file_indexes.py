@@ -58,6 +58,18 @@ def test_java_leaves_out_files_without_the_value(
     ]
 
 
+def test_compacted_files_have_indexes_too(
+    session: Session, java_paimon: JavaPaimon, warehouse: Path
+) -> None:
+    filled(session, f"{KINDS['keyed']}, 'write-only' = 'true', {ALL}")
+    session.run("INSERT INTO t SELECT * FROM t WHERE k < 50")
+    before = set((warehouse / "default.db" / "t").glob("**/*.index"))
+    session.run("CALL sys.compact(table => 'default.t', compact_strategy => 'full')")
+    assert set((warehouse / "default.db" / "t").glob("**/*.index")) > before
+    assert java_paimon.left(warehouse, "default.t", ABSENT) == [[], [], [], []]
+    assert all(26 in rows for rows in java_paimon.left(warehouse, "default.t", THERE))
+
+
 def test_a_small_index_lies_in_the_manifest(
     session: Session, java_paimon: JavaPaimon, warehouse: Path
 ) -> None:
