@@ -73,8 +73,19 @@ def rewrite(
     builder = table.paimon.new_batch_write_builder()
     write = builder.new_write()
     write.write_arrow(pa.Table.from_pylist(list(rows), schema=arrow_schema(table.schema)))
-    written = {(tuple(m.partition), m.bucket): m.new_files for m in write.prepare_commit()}
+    prepared = write.prepare_commit()
+    written = {(tuple(m.partition), m.bucket): m.new_files for m in prepared}
+    for file in [file for message in prepared for file in message.changelog_files]:
+        _path(table, file).unlink()
     write.close()
+    live = {
+        bucket: entries
+        for bucket, entries in live_entries(table).items()
+        if not buckets or bucket in buckets
+    }
+    for bucket in written.keys() - live.keys():
+        for file in written[bucket]:
+            _path(table, file).unlink()
     return [
         CommitMessage(
             *bucket,
@@ -85,8 +96,7 @@ def rewrite(
                 _compacted(table, file, level, prefix) for file in written.get(bucket, [])
             ],
         )
-        for bucket, entries in live_entries(table).items()
-        if not buckets or bucket in buckets
+        for bucket, entries in live.items()
     ]
 
 
@@ -98,6 +108,11 @@ def bodies(table: Table, messages: Sequence[CommitMessage]) -> tuple[bytes, ...]
 def _compacted(table: Table, file: Any, level: int, prefix: str) -> Any:
     name = f"{prefix}{file.file_name}"
     if prefix:
-        [path] = Path(table.location).rglob(file.file_name)
+        path = _path(table, file)
         path.rename(path.with_name(name))
     return replace(file, file_name=name, file_path=None, level=level, file_source=_COMPACTED)
+
+
+def _path(table: Table, file: Any) -> Path:
+    [path] = Path(table.location).rglob(file.file_name)
+    return path
