@@ -1,0 +1,64 @@
+// Compacts append tables with Paimon's own Java library, as the procedure of its Spark connector
+// does. Compiled at run time by the Janino that Spark carries (Java without generics or lambdas).
+
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.List;
+import java.util.Map;
+
+import org.apache.paimon.append.AppendCompactCoordinator;
+import org.apache.paimon.append.AppendCompactTask;
+import org.apache.paimon.catalog.Catalog;
+import org.apache.paimon.catalog.CatalogContext;
+import org.apache.paimon.catalog.CatalogFactory;
+import org.apache.paimon.catalog.Identifier;
+import org.apache.paimon.manifest.BucketEntry;
+import org.apache.paimon.operation.BaseAppendFileStoreWrite;
+import org.apache.paimon.options.Options;
+import org.apache.paimon.table.BucketMode;
+import org.apache.paimon.table.FileStoreTable;
+import org.apache.paimon.table.sink.BatchTableWrite;
+import org.apache.paimon.table.sink.TableCommitImpl;
+import org.apache.paimon.table.source.EndOfScanException;
+
+public class AppendCompactions {
+
+    /** Compacts a table; whether there was something to do. */
+    public boolean compact(Map catalogOptions, String name, boolean full) throws Exception {
+        Catalog catalog =
+                CatalogFactory.createCatalog(
+                        CatalogContext.create(Options.fromMap(catalogOptions)));
+        FileStoreTable table =
+                ((FileStoreTable) catalog.getTable(Identifier.fromString(name)))
+                        .copy(Collections.singletonMap("write-only", "false"));
+        List messages = new ArrayList();
+        if (table.bucketMode() == BucketMode.BUCKET_UNAWARE) {
+            List tasks = new ArrayList();
+            try {
+                tasks = new AppendCompactCoordinator(table, false).run();
+            } catch (EndOfScanException e) {
+                // nothing to do
+            }
+            BaseAppendFileStoreWrite write =
+                    (BaseAppendFileStoreWrite) table.store().newWrite("java");
+            for (int i = 0; i < tasks.size(); i++) {
+                messages.add(((AppendCompactTask) tasks.get(i)).doCompact(table, write));
+            }
+            write.close();
+        } else {
+            BatchTableWrite write = table.newBatchWriteBuilder().newWrite();
+            List buckets = table.newSnapshotReader().bucketEntries();
+            for (int i = 0; i < buckets.size(); i++) {
+                BucketEntry entry = (BucketEntry) buckets.get(i);
+                write.compact(entry.partition(), entry.bucket(), full);
+            }
+            messages = write.prepareCommit();
+            write.close();
+        }
+        long before = table.snapshotManager().latestSnapshotId().longValue();
+        TableCommitImpl commit = table.newCommit("java");
+        commit.commit(messages);
+        commit.close();
+        return table.snapshotManager().latestSnapshotId().longValue() > before;
+    }
+}

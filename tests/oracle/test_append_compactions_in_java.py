@@ -1,0 +1,127 @@
+"""Append tables compacted by us and by Paimon's Java library, on two copies: the same files in
+number, rows and sequence numbers, and the same rows; each compacts what the other left."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pypaimon.schema.data_types import AtomicType
+from pypaimon.schema.schema_change import SchemaChange
+
+from tests.oracle.java_reader import JavaPaimon
+from tests.tables.compaction.append_compactions import Lake
+
+pytestmark = [pytest.mark.spark, pytest.mark.java]
+
+NAME = "default.t"
+TABLES = {
+    "without buckets": "CREATE TABLE t (k INT, v STRING, p STRING) PARTITIONED BY (p)",
+    "packed": "CREATE TABLE t (k INT, v STRING, p STRING) TBLPROPERTIES "
+    "('target-file-size' = '3 kb', 'source.split.open-file-cost' = '100 b', "
+    "'compaction.min.file-num' = '3')",
+    "orc": "CREATE TABLE t (k INT, v STRING, p STRING) TBLPROPERTIES ('file.format' = 'orc')",
+    "buckets": "CREATE TABLE t (k INT, v STRING, p STRING) PARTITIONED BY (p) TBLPROPERTIES "
+    "('bucket' = '2', 'bucket-key' = 'k', 'compaction.min.file-num' = '3', 'write-only' = 'true')",
+    "deletion vectors": "CREATE TABLE t (k INT, v STRING, p STRING) TBLPROPERTIES "
+    "('deletion-vectors.enabled' = 'true', 'target-file-size' = '3 kb', "
+    "'source.split.open-file-cost' = '100 b')",
+    "64-bit deletion vectors": "CREATE TABLE t (k INT, v STRING, p STRING) TBLPROPERTIES "
+    "('deletion-vectors.enabled' = 'true', 'deletion-vectors.bitmap64' = 'true')",
+    "buckets with deletion vectors": "CREATE TABLE t (k INT, v STRING, p STRING) TBLPROPERTIES "
+    "('bucket' = '1', 'bucket-key' = 'k', 'deletion-vectors.enabled' = 'true', "
+    "'write-only' = 'true')",
+}
+Compact = Callable[[Path, bool], bool]
+
+
+@pytest.fixture(scope="module")
+def java_compact(spark: Any) -> Compact:
+    thread = spark._jvm.java.lang.Thread.currentThread()
+    compiler = spark._jvm.org.codehaus.janino.SimpleCompiler()
+    compiler.setSourceVersion(8)
+    compiler.setTargetVersion(8)
+    compiler.setParentClassLoader(thread.getContextClassLoader())
+    compiler.cook(Path(__file__).with_name("AppendCompactions.java").read_text())
+    nothing = spark.sparkContext._gateway.new_array(spark._jvm.java.lang.Object, 0)
+    loaded = compiler.getClassLoader().loadClass("AppendCompactions")
+    compactions = loaded.getConstructors()[0].newInstance(nothing)
+    return lambda warehouse, full: compactions.compact({"warehouse": str(warehouse)}, NAME, full)
+
+
+def fill(lake: Lake, noise: random.Random, commits: int) -> None:
+    for _ in range(commits):
+        count = noise.choice([1, 3, 40])
+        lake.append(
+            *[
+                (noise.randrange(1000), noise.randbytes(noise.choice([1, 20])).hex(), part)
+                for part in noise.choices(["a", "b", None], k=count)
+            ]
+        )
+
+
+def delete_some(lake: Lake, noise: random.Random) -> None:
+    """Delete rows of some files that have no deleted ones yet, in one index file or two."""
+    marked = lake.vectors()
+    files = [one for one in lake.files("file_name", "row_count") if one[0] not in marked]
+    for _ in range(noise.choice([1, 2])):
+        chosen = noise.sample(files, k=min(len(files), 3))
+        files = [one for one in files if one not in chosen]
+        rows_of = {
+            name: sorted(noise.sample(range(rows), k=noise.randint(1, rows)))
+            for name, rows in chosen
+        }
+        if rows_of:
+            lake.delete(rows_of)
+
+
+def files_of(lake: Lake) -> list[tuple[Any, ...]]:
+    return sorted(
+        lake.files(
+            "partition", "bucket", "total_buckets", "level", "row_count", "schema_id",
+            "min_sequence_number", "max_sequence_number", "file_source", "delete_row_count",
+        ),
+        key=repr,
+    )  # fmt: skip
+
+
+def sorted_rows(java: JavaPaimon, warehouse: Path) -> list[tuple[Any, ...]]:
+    return sorted(java.rows(warehouse, NAME), key=repr)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("kind", TABLES)
+def test_both_leave_the_same_files_and_rows(
+    java_paimon: JavaPaimon, java_compact: Compact, warehouse: Path, kind: str, seed: int
+) -> None:
+    noise = random.Random(f"{kind} {seed}")
+    ours = Lake.of(warehouse, TABLES[kind])
+    for number in range(3):
+        # With more files Java's writer begins a second compaction of a bucket before it has told of
+        # the first, and commits neither.
+        full = number > 0 or noise.random() < 0.5
+        fill(ours, noise, commits=noise.randint(1, 7 if full else 4))
+        if number == 1:
+            ours.alter(SchemaChange.update_column_type("k", AtomicType("BIGINT")))
+        if "vectors" in kind:
+            delete_some(ours, noise)
+        other = Lake.opened(warehouse.with_name(f"java-{number}"))
+        shutil.copytree(ours.warehouse, other.warehouse)
+        before = sorted_rows(java_paimon, ours.warehouse)
+        done = ours.compact(full=full) is not None
+        assert java_compact(other.warehouse, full) is done
+        assert sorted_rows(java_paimon, ours.warehouse) == before
+        assert sorted(ours.rows(), key=repr) == before
+        assert sorted_rows(java_paimon, other.warehouse) == before
+        assert files_of(ours) == files_of(other)
+        assert {*ours.vectors().values()} == {*other.vectors().values()}
+        if noise.random() < 0.5:  # go on with what Java left
+            ours = other
+    options = {"snapshot.time-retained": "1 ms", "snapshot.num-retained.min": "1"}
+    java_paimon.expire(ours.warehouse, NAME, options)
+    assert sorted_rows(java_paimon, ours.warehouse) == before
+    assert {name for (name,) in ours.files("file_name")} == ours.data_files()
