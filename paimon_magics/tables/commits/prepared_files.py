@@ -25,8 +25,9 @@ __all__ = ["ChangedFile", "PreparedFiles"]
 
 Document = Mapping[str, Any]
 
-ChangedFile = tuple[int, tuple[str, ...], int, str]
-"""A changed data file: kind of entry, partition values as texts, bucket and name."""
+ChangedFile = tuple[int, tuple[str, ...], int, int, str]
+"""A changed data file: kind of entry, partition values as texts, bucket, level and name. By the
+level two compactions differ that move the same file."""
 
 
 class PreparedFiles:
@@ -47,10 +48,10 @@ class PreparedFiles:
         entries = self._entries(manifest_list)
         partitions, of_files = partition_values(self._table.paimon, entries)
         texts = [tuple(map(repr, values)) for values in partitions]
-        columns = (entries[name].to_pylist() for name in ("kind", "bucket", "file_name"))
+        columns = (entries[name].to_pylist() for name in ("kind", "bucket", "level", "file_name"))
         return frozenset(
-            (kind, texts[at], bucket, name)
-            for at, kind, bucket, name in zip(of_files, *columns, strict=True)
+            (kind, texts[at], bucket, level, name)
+            for at, kind, bucket, level, name in zip(of_files, *columns, strict=True)
         )
 
     def new_paths(self, snapshot: Document, latest: Document | None) -> list[str]:

@@ -34,6 +34,7 @@ from paimon_magics.tables.commits.decoded_request import (
     decoded,
     file_paths,
 )
+from paimon_magics.tables.commits.publication_checks import unnamed_receipt
 from paimon_magics.tables.stores.local import publish_local_file
 from paimon_magics.tables.table import Table
 from tests.tables.commits.compacting import bodies, live_names, rewrite, upgrade
@@ -227,3 +228,17 @@ def test_files_keep_the_number_of_buckets_of_their_partition(tmp_path: Path) -> 
     latest = changed.paimon.snapshot_manager().get_latest_snapshot()
     metas = ManifestListManager(changed.paimon).read_delta(latest)
     assert {e.total_buckets for meta in metas for e in reader.read(meta.file_name)} == {2}
+
+
+def test_a_compaction_that_others_built_on_is_found_without_its_snapshot(tmp_path: Path) -> None:
+    """An outside writer has renamed its own snapshot over it, after another one was built on it."""
+    table = table_with(tmp_path, "primary key", 1, 2)
+    rows = [row for number in (1, 2) for row in rows_of(table, number)]
+    asked = decoded(table, request(table, rewrite(table, rows, 5, PREFIX)))
+    assert unnamed_receipt(asked) is None
+    commit(asked, publish_local_file, is_first_run=True)
+    ours(table, Append(), written(table, rows_of(table, 3)))
+    path = Path(table.location) / "snapshot" / "snapshot-3"
+    before = (path.with_name("snapshot-2")).read_text()
+    path.write_text(before.replace('"id": 2', '"id": 3'))
+    assert unnamed_receipt(asked) == CommitReceipt(3, "COMPACT", None, 0)
