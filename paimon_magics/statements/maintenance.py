@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["CompactTable", "Maintenance"]
+__all__ = ["CompactDatabase", "CompactManifest", "CompactTable", "Maintenance"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,5 +24,24 @@ class CompactTable:
     partition_idle_time: str | None = None
 
 
-Maintenance = CompactTable
+@dataclass(frozen=True, slots=True)
+class CompactDatabase:
+    """`sys.compact_database`: tables by regular expressions for the whole of a database's name, and
+    of a table's as `database.table`; None is all, or for `excluding_tables` none."""
+
+    including_databases: str | None = None
+    including_tables: str | None = None
+    excluding_tables: str | None = None
+    options: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CompactManifest:
+    """`sys.compact_manifest`: merge a table's manifests. With `dry_run` they are only counted."""
+
+    options: str | None = None
+    dry_run: bool = False
+
+
+Maintenance = CompactTable | CompactDatabase | CompactManifest
 """What a CALL can ask for besides changes of versions."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from tests.recorded.runner import Replay
-from tests.recorded.scenarios import FOLDER
+from tests.recorded.scenarios import FOLDER, recorded_scenarios
 
 __all__ = [
     "FILE",
@@ -70,16 +70,20 @@ def unexpected(replay: Replay) -> Iterator[Unexpected]:
 
 
 def expected_text(replays: Iterable[Replay]) -> str:
-    """`expected.toml` anew: words and decisions stay, the steps that wait are those that differ. A
-    decision about a step that agrees has to be taken out by hand."""
+    """`expected.toml` anew: of the scenarios that were run, the steps that wait are those that
+    differ. Decisions stay: one about a step that agrees has to be taken out by hand."""
     head, waiting, decided, *_ = FILE.read_text(encoding="utf-8").split("\n\n")
     parts = [head, waiting, decided]
     document = _document()
-    for replay in replays:
-        groups = _groups(replay, _decided(document, replay.scenario.name))
-        lines = [f'{need} = "{as_ranges(numbers)}"' for need, numbers in sorted(groups.items())]
-        if lines:
-            parts.append("\n".join([f"[{replay.scenario.name}]", *lines]))
+    ran = {replay.scenario.name: replay for replay in replays}
+    for name in recorded_scenarios():
+        listed: Mapping[str, str] = document.get(name, {})
+        if name in ran:
+            groups = _groups(ran[name], _decided(document, name))
+            listed = {need: as_ranges(numbers) for need, numbers in sorted(groups.items())}
+        if listed:
+            lines = [f'{need} = "{text}"' for need, text in listed.items()]
+            parts.append("\n".join([f"[{name}]", *lines]))
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"
 
 

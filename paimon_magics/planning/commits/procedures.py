@@ -20,7 +20,12 @@ from paimon_magics.errors import (
 )
 from paimon_magics.statements.grammar.calls import NAMESPACE
 from paimon_magics.statements.lexing.keywords import word_set
-from paimon_magics.statements.maintenance import CompactTable, Maintenance
+from paimon_magics.statements.maintenance import (
+    CompactDatabase,
+    CompactManifest,
+    CompactTable,
+    Maintenance,
+)
 from paimon_magics.statements.version_changes import (
     Argument,
     Call,
@@ -43,7 +48,7 @@ from paimon_magics.statements.version_changes import (
 __all__ = ["PROCEDURES", "PlannedCall", "Procedure", "plan_call"]
 
 _OTHERS = word_set(
-    "alter_function alter_view_dialect clear_consumers compact_database compact_manifest "
+    "alter_function alter_view_dialect clear_consumers "
     "copy create_function create_global_index drop_function drop_global_index expire_partitions "
     "expire_snapshots expire_tags mark_partition_done merge_branch migrate_database migrate_table "
     "purge_files reassign_row_id remove_orphan_files remove_unexisting_files repair "
@@ -81,10 +86,11 @@ class Procedure:
 
 @dataclass(frozen=True, slots=True)
 class PlannedCall:
-    """A checked CALL. `table` is the table's name as text; `position` is where it stands."""
+    """A checked CALL. `table` is the table's name as text, None for a procedure about several;
+    `position` is where it stands."""
 
     procedure: str
-    table: str
+    table: str | None
     change: VersionChange | Maintenance
     position: int
 
@@ -116,7 +122,9 @@ def plan_call(call: Call, parameters: Mapping[str, object], catalog: str) -> Pla
     except PaimonMagicsError as error:
         error.statement, error.position = call.text, call.procedure_position
         raise
-    return PlannedCall(procedure.name, values["table"], change, given["table"].position)
+    table = given.get("table")
+    position = call.procedure_position if table is None else table.position
+    return PlannedCall(procedure.name, values.get("table"), change, position)
 
 
 def _procedure(call: Call, catalog: str) -> Procedure:
@@ -234,6 +242,7 @@ _COMPACTION = (
     "options",
     "partition_idle_time",
 )
+_DATABASE_COMPACTION = ("including_databases", "including_tables", "excluding_tables", "options")
 
 
 def _offered() -> str:
@@ -265,10 +274,14 @@ def _listed(*procedures: Procedure) -> Mapping[str, Procedure]:
 
 
 def _takes(required: Sequence[str], optional: Sequence[str] = ()) -> tuple[_Parameter, ...]:
-    """Parameters from `name` or `name:kind`, after `table`, which always comes first."""
+    """Parameters from `name` or `name:kind`, after `table`, which comes first."""
+    return _parameters(("table", *required), optional)
+
+
+def _parameters(required: Sequence[str], optional: Sequence[str]) -> tuple[_Parameter, ...]:
     kinds: dict[str, type] = {"": str, "int": int, "bool": bool}
     found = []
-    for text in ("table", *required, *optional):
+    for text in (*required, *optional):
         name, _, kind = text.partition(":")
         found.append(_Parameter(name, kinds[kind], text not in optional))
     return tuple(found)
@@ -279,6 +292,16 @@ PROCEDURES = _listed(
         "compact",
         _takes([], _COMPACTION),
         lambda v: CompactTable(**{name: (v[name] or "").strip() or None for name in _COMPACTION}),
+    ),
+    Procedure(
+        "compact_database",
+        _parameters((), _DATABASE_COMPACTION),
+        lambda v: CompactDatabase(**{name: v[name] for name in _DATABASE_COMPACTION}),
+    ),
+    Procedure(
+        "compact_manifest",
+        _takes([], ["options", "dry_run:bool"]),
+        lambda v: CompactManifest(v["options"], bool(v["dry_run"])),
     ),
     Procedure(
         "create_tag",

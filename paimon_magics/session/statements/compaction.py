@@ -114,7 +114,9 @@ def _scope(
     except PaimonMagicsError as error:
         raise located(error, statement.text, statement.procedure_position) from None
     strategy = (asked.compact_strategy or "full").lower()
-    return table, CompactionScope(strategy == "full", partitions)
+    # As in Paimon (`SparkPostponeCompactProcedure`), which has no full compaction of such tables.
+    is_postponed = table.schema.bucket_mode == "POSTPONE_MODE"
+    return table, CompactionScope(strategy == "full" and not is_postponed, partitions)
 
 
 def _check(table: Table, asked: CompactTable) -> None:

@@ -12,6 +12,7 @@ from paimon_magics.session.connection import Connection
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.queries.spark_passthrough import is_for_spark, pass_to_spark
 from paimon_magics.session.refusals import refused
+from paimon_magics.session.statements.calls import call_handler
 from paimon_magics.session.statements.databases import (
     create_database_handler,
     drop_database_handler,
@@ -29,7 +30,6 @@ from paimon_magics.session.statements.rows import insert_handler, truncate_handl
 from paimon_magics.session.statements.show import show_handler
 from paimon_magics.session.statements.tags_and_branches import (
     alter_tags_handler,
-    call_handler,
     show_tags_handler,
 )
 from paimon_magics.session.writes.ordering import in_order

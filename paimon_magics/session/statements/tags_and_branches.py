@@ -1,4 +1,4 @@
-"""Tags, branches and rolling back: ALTER TABLE … TAG, SHOW TAGS and CALL.
+"""Tags, branches and rolling back: ALTER TABLE … TAG, SHOW TAGS, and the procedures for them.
 
 A change goes through the session's committer. Its message states what held when it was made.
 """
@@ -9,26 +9,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from paimon_magics.errors import PaimonMagicsError
-from paimon_magics.planning.commits.procedures import PlannedCall, plan_call
 from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.outcome import Outcome
-from paimon_magics.session.parameters import bind
-from paimon_magics.session.statements.compaction import compaction_lines, run_compaction
 from paimon_magics.session.statements.handler import Handler
-from paimon_magics.session.table_names import named
 from paimon_magics.statements.kinds import Statement
-from paimon_magics.statements.maintenance import CompactTable
 from paimon_magics.statements.statement import TableName
 from paimon_magics.statements.version_changes import (
     AlterTags,
-    Call,
     CreateBranch,
     CreateTag,
     CreateTagFromTimestamp,
     DeleteBranches,
     DeleteTags,
     FastForward,
-    Parameter,
     RenameBranch,
     RenameTag,
     ReplaceTag,
@@ -43,7 +36,7 @@ from paimon_magics.tables.catalog.stored_tables import load_stored
 from paimon_magics.tables.snapshots.chain import list_tags
 from paimon_magics.tables.snapshots.tags_and_branches import VersionReceipt
 
-__all__ = ["alter_tags_handler", "call_handler", "show_tags_handler"]
+__all__ = ["alter_tags_handler", "run_version_change", "show_tags_handler"]
 
 
 def alter_tags_handler(connection: Connection, statement: AlterTags) -> Handler:
@@ -63,25 +56,19 @@ def alter_tags_handler(connection: Connection, statement: AlterTags) -> Handler:
     )
 
 
-def call_handler(
-    connection: Connection, statement: Call, parameters: Mapping[str, object]
-) -> Handler:
-    """CALL of a procedure."""
-
-    def lines() -> list[str]:
-        call, name = _planned_call(connection, statement, parameters)
-        if isinstance(call.change, CompactTable):
-            return compaction_lines(connection, statement, name, call.change, call.position)
-        connection.load(name, statement.text, call.position)
-        return [f"Would call sys.{call.procedure} for `{name}`."]
-
-    return Handler(
-        run=lambda: _call(connection, statement, parameters),
-        dry_run=lambda: " ".join(lines()),
-        explain=lambda mode: lines(),
-        preview=None,
-        unconfirmed=None,
-    )
+def run_version_change(
+    connection: Connection,
+    statement: Statement,
+    name: TableName,
+    change: VersionChange,
+    position: int,
+) -> Outcome:
+    """Make the change that CALL asks for, and return what Paimon's procedure returns."""
+    receipt = _changed(connection, statement, name, change, position)
+    outcome = _rows(connection, statement, _returned(change, receipt))
+    outcome.table, outcome.snapshot_id = str(name), receipt.snapshot_id
+    outcome.message = _message(name, change, receipt)
+    return outcome
 
 
 def show_tags_handler(connection: Connection, statement: ShowTags) -> Handler:
@@ -100,31 +87,6 @@ def _alter_tags(connection: Connection, statement: AlterTags) -> Outcome:
     receipt = _changed(connection, statement, name, statement.change, statement.name_position)
     message = _message(name, statement.change, receipt)
     return Outcome(statement=statement.text, kind="ALTER TABLE", table=str(name), message=message)
-
-
-def _planned_call(
-    connection: Connection, statement: Call, parameters: Mapping[str, object]
-) -> tuple[PlannedCall, TableName]:
-    """Return the planned call, and the full name of its table."""
-    names = [a.value.name for a in statement.arguments if isinstance(a.value, Parameter)]
-    bound = bind(names, parameters, statement.text, connection.zone)
-    planned = plan_call(statement, bound, connection.settings.catalog_name)
-    try:
-        name = named(planned.table)
-    except PaimonMagicsError as error:
-        raise located(error, statement.text, planned.position) from None
-    return planned, connection.full_name(name)
-
-
-def _call(connection: Connection, statement: Call, parameters: Mapping[str, object]) -> Outcome:
-    planned, name = _planned_call(connection, statement, parameters)
-    if isinstance(planned.change, CompactTable):
-        return run_compaction(connection, statement, name, planned.change, planned.position)
-    receipt = _changed(connection, statement, name, planned.change, planned.position)
-    outcome = _rows(connection, statement, _returned(planned.change, receipt))
-    outcome.table, outcome.snapshot_id = str(name), receipt.snapshot_id
-    outcome.message = _message(name, planned.change, receipt)
-    return outcome
 
 
 def _changed(

@@ -20,6 +20,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pypaimon.manifest.manifest_list_manager import ManifestListManager
 from pypaimon.manifest.schema.manifest_file_meta import ManifestFileMeta
 from pypaimon.table.row.generic_row import GenericRowDeserializer
 
@@ -33,8 +34,10 @@ from paimon_magics.tables.manifests.writing import (
     Record,
     widest_schema,
 )
+from paimon_magics.tables.snapshots.latest import latest_snapshot
+from paimon_magics.tables.table import Table
 
-__all__ = ["MergeRules", "merge_manifests"]
+__all__ = ["ManifestCounts", "MergeRules", "counted_manifests", "merge_manifests"]
 
 _FileKey = tuple[Any, ...]
 
@@ -67,6 +70,34 @@ class MergeRules:
     def must_change(self, meta: ManifestFileMeta) -> bool:
         """Whether a full merge rewrites the manifest in any case: it is small or has deletions."""
         return bool(meta.num_deleted_files > 0 or meta.file_size < self.target_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestCounts:
+    """How many manifests a table has, and which of them a merge is for: those with deletions, and
+    those that are smaller than `target_bytes`."""
+
+    files: int
+    size_bytes: int
+    deletions: int
+    with_deletions: int
+    small: int
+    target_bytes: int
+
+
+def counted_manifests(table: Table, target_bytes: int | None = None) -> ManifestCounts:
+    """The manifests of a table's latest snapshot; `target_bytes` as in `MergeRules.for_all`."""
+    target = MergeRules.of(table.schema).for_all(target_bytes).target_bytes
+    latest = latest_snapshot(table.paimon)
+    metas = [] if latest is None else ManifestListManager(table.paimon).read_all(latest)
+    return ManifestCounts(
+        files=len(metas),
+        size_bytes=sum(int(meta.file_size) for meta in metas),
+        deletions=sum(int(meta.num_deleted_files) for meta in metas),
+        with_deletions=sum(meta.num_deleted_files > 0 for meta in metas),
+        small=sum(meta.file_size < target for meta in metas),
+        target_bytes=target,
+    )
 
 
 def merge_manifests(

@@ -12,6 +12,12 @@ from paimon_magics.errors import (
 )
 from paimon_magics.planning.commits.procedures import PROCEDURES, PlannedCall, plan_call
 from paimon_magics.statements.grammar.parsing import parse_statement
+from paimon_magics.statements.maintenance import (
+    CompactDatabase,
+    CompactManifest,
+    CompactTable,
+    Maintenance,
+)
 from paimon_magics.statements.version_changes import (
     Call,
     CreateBranch,
@@ -61,6 +67,35 @@ CHANGES: list[tuple[str, VersionChange]] = [
 ]
 
 
+UPKEEP: list[tuple[str, Maintenance]] = [
+    ("sys.compact('t')", CompactTable()),
+    (
+        "sys.compact('t', 'p=1', ' ', 'order', 'a,b', NULL, 'k=v', '1 d')",
+        CompactTable("p=1", None, "order", "a,b", None, "k=v", "1 d"),
+    ),
+    ("sys.compact(table => 't', where => 'p > 1')", CompactTable(where="p > 1")),
+    ("sys.compact_manifest('t')", CompactManifest()),
+    ("sys.compact_manifest('t', 'k=v', true)", CompactManifest("k=v", True)),
+]
+OF_DATABASES: list[tuple[str, Maintenance]] = [
+    ("sys.compact_database()", CompactDatabase()),
+    ("sys.compact_database('d', '.*', 'x', 'k=v')", CompactDatabase("d", ".*", "x", "k=v")),
+    ("sys.compact_database(excluding_tables => 'x')", CompactDatabase(excluding_tables="x")),
+]
+
+
+@pytest.mark.parametrize(("text", "upkeep"), UPKEEP, ids=[text for text, _ in UPKEEP])
+def test_a_call_is_the_upkeep_of_a_table(text: str, upkeep: Maintenance) -> None:
+    found = planned(text)
+    assert (found.table, found.change) == ("t", upkeep)
+
+
+@pytest.mark.parametrize(("text", "upkeep"), OF_DATABASES, ids=[text for text, _ in OF_DATABASES])
+def test_a_call_about_several_tables_names_none(text: str, upkeep: Maintenance) -> None:
+    found = planned(text)
+    assert (found.table, found.change, found.position) == (None, upkeep, len("CALL "))
+
+
 @pytest.mark.parametrize(("text", "change"), CHANGES, ids=[text for text, _ in CHANGES])
 def test_a_call_is_the_change_that_paimons_procedure_makes(
     text: str, change: VersionChange
@@ -70,7 +105,8 @@ def test_a_call_is_the_change_that_paimons_procedure_makes(
 
 
 def test_every_procedure_that_is_offered_is_tried() -> None:
-    assert {planned(text).procedure for text, _ in CHANGES} == set(PROCEDURES)
+    tried = (*CHANGES, *UPKEEP, *OF_DATABASES)
+    assert {planned(text).procedure for text, _ in tried} == set(PROCEDURES)
 
 
 def test_parameters_are_the_callers_values() -> None:
