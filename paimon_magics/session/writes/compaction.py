@@ -8,6 +8,7 @@ removes; during the commit, the committer settles it.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -194,4 +195,4 @@ def _moment() -> Moment:
     """Now, by the wall clock here: Paimon stores the creation times of files so."""
     now = datetime.now()
     seconds = (now - datetime(1970, 1, 1)).total_seconds()
-    return Moment(now_ms=int(seconds * 1000), hour=now.hour)
+    return Moment(int(seconds * 1000), now.hour, int(time.time() * 1000))

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from pypaimon.utils.file_store_path_factory import canonical_data_file_path
 
 from paimon_magics.columnar.merging import KIND, SEQUENCE
+from paimon_magics.columnar.record_expiry import RecordExpiry
 from paimon_magics.planning.commits.requests import Transaction
 from paimon_magics.planning.compaction.picks import Moment, PickOptions
 from paimon_magics.planning.compaction.steps import Rewrite
@@ -23,6 +24,7 @@ from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.planning.writes.file_rules import data_file_rules
 from paimon_magics.planning.writes.index_rules import file_indexes_of
 from paimon_magics.tables.compaction.key_ranges import ALL_KEYS, KeyBounds, section_cuts
+from paimon_magics.tables.compaction.record_expiry import expired_files, record_expiry
 from paimon_magics.tables.compaction.rewriting import RewriteSpec, RewriteTask
 from paimon_magics.tables.compaction.units import BucketUnit, UnitRules, bucket_units
 from paimon_magics.tables.manifests.file_paths import file_paths
@@ -70,6 +72,7 @@ class CompactionPlan:
     files: pa.Table
     units: tuple[BucketUnit, ...]
     reader: FileReader
+    expiry: RecordExpiry | None = None
 
     @property
     def is_empty(self) -> bool:
@@ -125,6 +128,7 @@ class CompactionPlan:
             stem=transaction.file_prefix + MENDED_PREFIXES["data-file.prefix"],
             attempts_folder=transaction.attempts_folder,
             io_options=tuple(sorted((store_options(paimon) or {}).items())),
+            expiry=self.expiry,
         )
 
     def _parts(
@@ -181,11 +185,13 @@ def plan_compaction(
     files = _within(live_files(manifests, snapshot), scope)
     deletions = manifests.deletions(snapshot.index_manifest)
     paths = file_paths(files, _partition_types(schema), _first_bucket_folder(table))
-    files, units = bucket_units(files, paths, schema, deletions, _rules(schema, scope, moment))
+    expiry = record_expiry(schema, moment)
+    rules = replace(_rules(schema, scope, moment), may_expire=expired_files(table, expiry))
+    files, units = bucket_units(files, paths, schema, deletions, rules)
     reader = whole_rows_reader(
         table, schema_ids(files), stores_elsewhere(files), system=(SEQUENCE, KIND)
     )
-    return CompactionPlan(table, int(snapshot.id), files, tuple(units), reader)
+    return CompactionPlan(table, int(snapshot.id), files, tuple(units), reader, expiry)
 
 
 def _rules(schema: TableSchema, scope: CompactionScope, moment: Moment) -> UnitRules:

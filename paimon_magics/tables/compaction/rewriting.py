@@ -17,6 +17,7 @@ import pyarrow as pa
 from paimon_magics.columnar.binary_rows import decode_rows
 from paimon_magics.columnar.folding import MergeRule, merge_rows
 from paimon_magics.columnar.merging import KIND, Groups, is_retract, merge_runs
+from paimon_magics.columnar.record_expiry import RecordExpiry
 from paimon_magics.faults import reach
 from paimon_magics.planning.reads.splits import Section, StoredFile
 from paimon_magics.tables.compaction.key_ranges import ALL_KEYS, KeyBounds, rows_within
@@ -67,6 +68,7 @@ class RewriteSpec:
     `files` reads all columns with their kinds and sequence numbers. `outputs` tells by level how
     files are written. `partitions` is the Arrow schema of the partition columns. `stem` begins the
     names of new files, and `attempts_folder` is the stem of the tasks' notes (module `attempts`).
+    `expiry` is None for tables whose rows don't expire.
     """
 
     files: FileReader
@@ -76,6 +78,7 @@ class RewriteSpec:
     stem: str
     attempts_folder: str | None
     io_options: tuple[tuple[str, str], ...] = ()
+    expiry: RecordExpiry | None = None
 
     def __repr__(self) -> str:
         return f"RewriteSpec({self.stem})"  # io_options may hold credentials
@@ -160,7 +163,7 @@ def _rewritten(
         for rows in merged_section(spec, section, task.bounds):
             told(rows.num_rows, 0)
             if task.drops_deletes:
-                rows = _without_retracts(rows)
+                rows = _kept(rows, spec.expiry)
             writer.write(rows)
     files = writer.finish()
     told(0, task.read_bytes)
@@ -215,6 +218,10 @@ def _block_rows(section: Section) -> int:
     return int(min(max(wanted, _BLOCK_ROWS_MIN), _BLOCK_ROWS_MAX))
 
 
-def _without_retracts(rows: pa.RecordBatch) -> pa.RecordBatch:
-    retracts = is_retract(np.asarray(rows.column(KIND)))
-    return rows.filter(pa.array(~retracts)) if retracts.any() else rows
+def _kept(rows: pa.RecordBatch, expiry: RecordExpiry | None) -> pa.RecordBatch:
+    """The rows without retracts and expired ones. Only where nothing older is left, which they
+    would hide: Paimon drops expired rows before a merge, and so may bring back an older one."""
+    gone = is_retract(np.asarray(rows.column(KIND)))
+    if expiry is not None:
+        gone |= expiry.expired(rows)
+    return rows.filter(pa.array(~gone)) if gone.any() else rows
