@@ -39,7 +39,7 @@ from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.key_value_files import KeyValueFiles
 from paimon_magics.tables.writing.new_file_sinks import FileCreation
 
-__all__ = ["BucketKey", "CompactionPlan", "CompactionScope", "plan_compaction"]
+__all__ = ["BucketKey", "CompactionPlan", "CompactionScope", "files_of_scope", "plan_compaction"]
 
 BucketKey = tuple[bytes, int]
 """A serialised partition, and a bucket of it."""
@@ -182,7 +182,7 @@ def plan_compaction(
     """
     schema = table.schema
     manifests = manifests or ManifestCache(table.paimon)
-    files = _within(live_files(manifests, snapshot), scope)
+    files = files_of_scope(live_files(manifests, snapshot), scope)
     deletions = manifests.deletions(snapshot.index_manifest)
     paths = file_paths(files, _partition_types(schema), _first_bucket_folder(table))
     expiry = record_expiry(schema, moment)
@@ -207,7 +207,7 @@ def _rules(schema: TableSchema, scope: CompactionScope, moment: Moment) -> UnitR
     )
 
 
-def _within(files: pa.Table, scope: CompactionScope) -> pa.Table:
+def files_of_scope(files: pa.Table, scope: CompactionScope) -> pa.Table:
     """The files of the scope; files of postponed buckets belong to none."""
     kept = np.asarray(files["bucket"]) >= 0
     if scope.partitions is not None:
