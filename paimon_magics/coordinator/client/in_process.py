@@ -13,10 +13,15 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from paimon_magics.coordinator.client.administration import Administration
 from paimon_magics.coordinator.client.lines import Lines
+from paimon_magics.coordinator.core.compactions import (
+    CompactedBucket,
+    claimed,
+    still_claimed,
+)
 from paimon_magics.coordinator.service.opening import open_on
 from paimon_magics.coordinator.service.served import Context
 from paimon_magics.coordinator.service.tags_and_branches import change_versions
@@ -63,7 +68,9 @@ class InProcessCommitter:
         self._context = Context(catalog, catalog.publish)
         # Commit users that certainly have no snapshot, so that none has to be looked for.
         self._uncommitted: set[str] = set()
-        self._tickets: dict[str, str] = {}
+        self._tickets: dict[str, str] = {}  # of open transactions, by commit user
+        self._claims: dict[CompactedBucket, str] = {}
+        self._claiming = threading.Lock()
 
     def begin(
         self,
@@ -105,6 +112,18 @@ class InProcessCommitter:
             self._leave(request.transaction)
         settle(asked)
         return receipt
+
+    def claim_buckets(
+        self, transaction: Transaction, buckets: Sequence[tuple[tuple[str | None, ...], int]]
+    ) -> tuple[int, ...]:
+        """See `CoordinatorClient.claim_buckets`: among the transactions of this process."""
+        name = transaction.table
+        place = f"{name.database}.{name.table}"
+        wanted = [CompactedBucket(place, name.branch, *bucket) for bucket in buckets]
+        with self._claiming:
+            kept = still_claimed(self._claims, self._tickets.keys())
+            self._claims, granted = claimed(kept, wanted, transaction.commit_user)
+        return granted
 
     def abort(self, transaction: Transaction) -> int:
         """See `CoordinatorClient.abort`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from paimon_magics.coordinator.client.administration import Administration
@@ -49,6 +49,13 @@ class CoordinatorClient(Protocol):
         error it certainly was not, and `abort` may follow; CommitConflictError means that another
         commit is the reason.
         """
+
+    def claim_buckets(
+        self, transaction: Transaction, buckets: Sequence[tuple[tuple[str | None, ...], int]]
+    ) -> tuple[int, ...]:
+        """Claim buckets, each with the texts of its partition's values, for an open transaction
+        that compacts; return the positions of those that no other transaction compacts. A claim
+        ends with the transaction. It is advice: a commit is checked in any case."""
 
     def abort(self, transaction: Transaction) -> int:
         """Delete the files of a transaction that is certainly not committed.

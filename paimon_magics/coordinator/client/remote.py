@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -24,6 +24,7 @@ from paimon_magics.coordinator.client.small_inserts import SmallInserts
 from paimon_magics.coordinator.core import Origin
 from paimon_magics.coordinator.protocol.clock import now_ms
 from paimon_magics.coordinator.protocol.documents import (
+    bucket_document,
     member,
     origin_document,
     receipt_of,
@@ -136,6 +137,19 @@ class RemoteCoordinator:
             raise
         self.transactions.ended(transaction.commit_user, id)
         return receipt_of(member(answer, "receipt", dict))
+
+    def claim_buckets(
+        self, transaction: Transaction, buckets: Sequence[tuple[tuple[str | None, ...], int]]
+    ) -> tuple[int, ...]:
+        """See `CoordinatorClient.claim_buckets`. A coordinator that does not know the transaction
+        knows of no other compaction either: all are granted."""
+        id = self.transactions.id_of(transaction)
+        document = {"buckets": [bucket_document(*bucket) for bucket in buckets]}
+        try:
+            answer = self._requests.repeat("POST", f"/v1/transactions/{id}/compactions", document)
+        except UnknownNameError:
+            return tuple(range(len(buckets)))
+        return tuple(int(at) for at in member(answer, "granted", Sequence))
 
     def abort(self, transaction: Transaction) -> int:
         """See `CoordinatorClient.abort`; the coordinator removes the files, so the count is 0."""

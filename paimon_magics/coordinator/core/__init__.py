@@ -10,9 +10,10 @@ A transaction's life:
       │                          └── refused ──┐               └── certainly absent ──> COMMITTING
       └── abort asked, lease expired ──────────┴──> ABORTING ── files removed ──> ABORTED
 
-An UNCLEAR transaction becomes UNDETERMINED when no look-up can tell its outcome any more. A
-COMMITTED one becomes LOST when an outside writer overwrote its snapshot and it can't be published
-again.
+A COMMITTING transaction becomes ACTIVE again when only some messages of a compaction conflict: its
+owner can commit the others. An UNCLEAR one becomes UNDETERMINED when no look-up can tell its
+outcome any more. A COMMITTED one becomes LOST when an outside writer overwrote its snapshot and it
+can't be published again.
 
 Invariants: a table has at most one commit under way; the files of a committed transaction are never
 removed; an answer is given only after what it says was saved; the same question about a transaction

@@ -178,6 +178,7 @@ _WRITE = (
     "POST /v1/transactions",
     "POST /v1/transactions/{id}/abort",
     "POST /v1/transactions/{id}/commit",
+    "POST /v1/transactions/{id}/compactions",
     "POST /v1/transactions/{id}/heartbeat",
     "POST /v1/transactions/{id}/sweep",
     "POST /v1/paimon/databases",

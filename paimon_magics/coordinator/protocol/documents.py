@@ -15,6 +15,7 @@ from dataclasses import asdict, fields
 from typing import Any
 
 from paimon_magics.coordinator.core import Origin
+from paimon_magics.coordinator.core.compactions import CompactedBucket
 from paimon_magics.errors import InvalidValueError
 from paimon_magics.planning.commits.requests import (
     Append,
@@ -30,6 +31,8 @@ from paimon_magics.planning.commits.requests import (
 from paimon_magics.statements.statement import TableName
 
 __all__ = [
+    "bucket_document",
+    "bucket_of",
     "digest_of",
     "member",
     "origin_document",
@@ -138,6 +141,19 @@ def receipt_of(document: Any) -> CommitReceipt:
     return CommitReceipt(
         snapshot_id, kind, total, member(document, "delta_rows", int), manifest_list
     )
+
+
+def bucket_of(location: str, branch: str | None, document: Any) -> CompactedBucket:
+    """The bucket in a document `{partition, bucket}` of the table at a location."""
+    values = member(document, "partition", Sequence)
+    if not all(value is None or isinstance(value, str) for value in values):
+        raise InvalidValueError("`partition` must be a list of texts and nulls.")
+    return CompactedBucket(location, branch, tuple(values), member(document, "bucket", int))
+
+
+def bucket_document(partition: Sequence[str | None], bucket: int) -> dict[str, Any]:
+    """The document of a bucket of a transaction's table."""
+    return {"partition": list(partition), "bucket": bucket}
 
 
 def member(document: Any, key: str, kind: type) -> Any:

@@ -98,7 +98,7 @@ class _Watched(Collector):
 
 
 class _Upkeep(Collector):
-    """Read leases, expiry and errors."""
+    """Read leases, compactions, expiry and errors."""
 
     def __init__(self, coordinator: Coordinator) -> None:
         self._coordinator = coordinator
@@ -109,6 +109,11 @@ class _Upkeep(Collector):
             "paimon_coordinator_read_leases",
             "Snapshots that sessions hold read leases on.",
             value=self._coordinator.leases.count(),
+        )
+        yield GaugeMetricFamily(
+            "paimon_coordinator_compacted_buckets",
+            "Buckets that open transactions compact.",
+            value=self._coordinator.compactions.counts().total(),
         )
         yield CounterMetricFamily(
             "paimon_coordinator_expired_snapshots",

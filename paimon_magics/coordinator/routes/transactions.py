@@ -7,7 +7,7 @@ use it, except that an administrator may abort it.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -23,6 +23,7 @@ from paimon_magics.coordinator.http.authorisation import Principal, Scope
 from paimon_magics.coordinator.http.bodies import json_body
 from paimon_magics.coordinator.http.guard import principal_of
 from paimon_magics.coordinator.protocol.documents import (
+    bucket_of,
     member,
     origin_document,
     origin_of,
@@ -36,6 +37,7 @@ from paimon_magics.coordinator.service.adopting import check_adopted_id
 from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.coordinator.service.transactions import PlaceOf, Purpose
 from paimon_magics.planning.commits.requests import CommitRequest, Transaction
+from paimon_magics.planning.formatting import count_text
 from paimon_magics.tables.snapshots.provenance import USER
 
 __all__ = ["all_transactions", "shown_transaction", "transaction_routes"]
@@ -58,6 +60,7 @@ def transaction_routes(
         Route("/v1/transactions/{id}/commit", handlers.commit, methods=["POST"]),
         Route("/v1/transactions/{id}/abort", handlers.abort, methods=["POST"]),
         Route("/v1/transactions/{id}/sweep", handlers.sweep, methods=["POST"]),
+        Route("/v1/transactions/{id}/compactions", handlers.compactions, methods=["POST"]),
     ]
 
 
@@ -105,11 +108,17 @@ class _Handlers:
 
     async def list(self, _: Request) -> Response:
         held = await run_in_threadpool(all_transactions, self._coordinator)
-        return JSONResponse({"transactions": [shown_transaction(one) for one in held]})
+        compacted = self._coordinator.compactions.counts()
+        return JSONResponse(
+            {"transactions": [shown_transaction(one, compacted[one.id]) for one in held]}
+        )
 
     async def show(self, request: Request) -> Response:
         held = await run_in_threadpool(self._stored.state, request.path_params["id"])
-        return answer_response(Unknown()) if held is None else JSONResponse(shown_transaction(held))
+        if held is None:
+            return answer_response(Unknown())
+        compacted = self._coordinator.compactions.counts()
+        return JSONResponse(shown_transaction(held, compacted[held.id]))
 
     async def heartbeat(self, request: Request) -> Response:
         id = await self._own(request)
@@ -167,6 +176,20 @@ class _Handlers:
             answer_response(Mismatch()) if removed is None else JSONResponse({"removed": removed})
         )
 
+    async def compactions(self, request: Request) -> Response:
+        id = await self._own(request)
+        body = await json_body(request)
+        transaction = await run_in_threadpool(self._stored.opened, id)
+        held = await run_in_threadpool(self._stored.state, id)
+        if transaction is None or held is None:
+            return answer_response(Unknown())
+        wanted = [
+            bucket_of(held.location, transaction.table.branch, one)
+            for one in member(body, "buckets", Sequence)
+        ]
+        granted = await run_in_threadpool(self._coordinator.compactions.claim, id, wanted)
+        return JSONResponse({"granted": list(granted)})
+
     async def _own(self, request: Request, or_with: Scope | None = None) -> str:
         """The id of the path's transaction. Raises NotTheirsError unless it belongs to the sender,
         or the sender has the scope `or_with`."""
@@ -195,8 +218,10 @@ def all_transactions(coordinator: Coordinator) -> list[TransactionState]:
     return [*coordinator.state.held.values(), *finished]
 
 
-def shown_transaction(held: TransactionState) -> dict[str, Any]:
-    """The document of a transaction, for everybody who may read."""
+def shown_transaction(held: TransactionState, compacted: int = 0) -> dict[str, Any]:
+    """The document of a transaction, which compacts that many buckets, for everybody who may
+    read."""
+    compacts = f"compacts {count_text(compacted, 'bucket')}" if compacted else ""
     return {
         "id": held.id,
         "table": held.location,
@@ -208,7 +233,7 @@ def shown_transaction(held: TransactionState) -> dict[str, Any]:
         "expires_at_ms": held.expires_at_ms,
         "ended_at_ms": held.ended_at_ms,
         "snapshot_id": held.receipt.snapshot_id if held.receipt is not None else None,
-        "reason": held.reason,
+        "reason": held.reason or compacts,
     }
 
 

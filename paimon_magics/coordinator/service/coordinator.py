@@ -36,6 +36,7 @@ from paimon_magics.coordinator.protocol.clock import now_ms
 from paimon_magics.coordinator.protocol.documents import transaction_of
 from paimon_magics.coordinator.service.commit_pool import CommitPool
 from paimon_magics.coordinator.service.commit_worker import Worker
+from paimon_magics.coordinator.service.compaction_claims import CompactionClaims
 from paimon_magics.coordinator.service.expiry import ExpiryGate, Upkeep
 from paimon_magics.coordinator.service.overwritten_cleanup import Overwritten
 from paimon_magics.coordinator.service.owning import Owning
@@ -63,9 +64,9 @@ class Coordinator:
     `turns` keeps changes of one table apart; everything in this process that changes a table takes
     one. `transactions` opens and commits transactions, `stored` looks them up. `watching` knows the
     publications, `republished` counts the commits that were published again since the start,
-    `recent_errors` has the last errors, and `leases` the snapshots that are being read. Without
-    `ownership` (a warehouse whose catalog publishes snapshots by its own compare-and-swap) any
-    number of coordinators may run.
+    `recent_errors` has the last errors, `leases` the snapshots that are being read, `compactions`
+    the buckets that are being compacted. Without `ownership` (a warehouse whose catalog publishes
+    snapshots by its own compare-and-swap) any number of coordinators may run.
     """
 
     def __init__(
@@ -111,6 +112,7 @@ class Coordinator:
         )
         self._owning = Owning(ownership, self._worker, limits.receipt_retention_ms)
         self.leases = Leases(catalog, limits.lease_ms, now_ms())
+        self.compactions = CompactionClaims(lambda: self.state)
         self.upkeep = self._upkeep(limits)
         self.transactions = Transactions(
             catalog,

@@ -69,6 +69,9 @@ class CompactionConflicts:
         self._buckets: list[Bucket] = list(dict.fromkeys(buckets))
         places = {bucket: place for place, bucket in enumerate(self._buckets)}
         self._places = [places[bucket] for bucket in buckets]
+        self._of_place: list[list[int]] = [[] for _ in self._buckets]
+        for at, place in enumerate(self._places):
+            self._of_place[place].append(at)
 
     def find(self, latest: Any, changes: Changes) -> CompactionConflictError | None:
         """The conflict with the latest snapshot, None if there is none."""
@@ -219,9 +222,8 @@ class CompactionConflicts:
 
     def _note(self, problems: dict[int, str], place: int, text: str) -> None:
         """Note a problem for all messages of the bucket at a place."""
-        for at, other in enumerate(self._places):
-            if other == place:
-                problems.setdefault(at, text)
+        for at in self._of_place[place]:
+            problems.setdefault(at, text)
 
     def _error(self, problems: Mapping[int, str]) -> CompactionConflictError:
         first = min(problems)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
 from paimon_magics.coordinator.client.interface import CoordinatorClient
+from paimon_magics.errors import InvalidValueError
 from paimon_magics.planning.commits.requests import Append, CommitRequest, Compact, Waiting
 from paimon_magics.tables.catalog.catalog import Catalog
-from tests.coordinator.process import TABLE, Process, create_table, write
+from tests.coordinator.process import TABLE, Process, create_table, wait_until, write
 from tests.faults.appending import committer_of
 from tests.tables.commits.compacting import bodies, live_names, upgrade
 
@@ -49,3 +51,63 @@ def test_a_compaction_stands_in_no_line(client: CoordinatorClient, tmp_path: Pat
     client.abort(writing)
     client.abort(client.begin(TABLE, compacts=True))
     client.abort(client.begin(TABLE, waits=told))
+
+
+def test_two_compactions_share_no_bucket_until_one_has_ended(client: CoordinatorClient) -> None:
+    a, b, c = (("x", None), 0), (("x", None), 1), (("y", "z"), 0)
+    first = client.begin(TABLE, compacts=True)
+    assert client.claim_buckets(first, [a, b]) == (0, 1)
+    second = client.begin(TABLE, compacts=True)
+    assert client.claim_buckets(second, [b, c, a]) == (1,)
+    assert client.claim_buckets(first, [a, b, c]) == (0, 1)
+    client.abort(first)
+    assert client.claim_buckets(second, [b, c]) == (0, 1)
+    client.commit(CommitRequest(second, Compact()))
+    third = client.begin(TABLE, compacts=True)
+    assert client.claim_buckets(third, [a, b, c]) == (0, 1, 2)
+    client.abort(third)
+
+
+def test_what_is_compacted_is_seen_by_administrators(tmp_path: Path) -> None:
+    create_table(tmp_path / "warehouse", SQL)
+    process = Process(tmp_path / "warehouse", tmp_path / "state")
+    process.start()
+    try:
+        client = process.client()
+        transaction = client.begin(TABLE, compacts=True)
+        client.claim_buckets(transaction, [((), bucket) for bucket in range(3)])
+        [held] = client.administration().transactions()
+        assert held.reason == "compacts 3 buckets"
+        headers = {"Authorization": f"Bearer {process.token()}"}
+        address = f"{process.address}/metrics"
+        assert (
+            "paimon_coordinator_compacted_buckets 3.0"
+            in httpx.get(address, headers=headers, trust_env=False).text
+        )
+        many = [((), bucket) for bucket in range(100_001)]
+        with pytest.raises(InvalidValueError, match="too many for one compaction"):
+            client.claim_buckets(transaction, many)
+        client.abort(transaction)
+        assert (
+            "paimon_coordinator_compacted_buckets 0.0"
+            in httpx.get(address, headers=headers, trust_env=False).text
+        )
+    finally:
+        process.close()
+
+
+def test_the_claims_of_a_transaction_end_with_its_lease(tmp_path: Path) -> None:
+    catalog = create_table(tmp_path / "warehouse", SQL)
+    process = Process(tmp_path / "warehouse", tmp_path / "state", "--lease-ms=500")
+    process.start()
+    try:
+        dead, alive = process.client(), process.client()
+        first = dead.begin(TABLE, compacts=True)
+        assert dead.claim_buckets(first, [((), 0)]) == (0,)
+        dead.close()  # nobody renews its lease
+        second = alive.begin(TABLE, compacts=True)
+        wait_until(lambda: alive.claim_buckets(second, [((), 0)]) == (0,))
+        alive.abort(second)
+    finally:
+        process.close()
+    assert catalog.load(TABLE).paimon.snapshot_manager().get_latest_snapshot() is None
