@@ -80,6 +80,15 @@ class CompactionRule:
             and not self.merge.order.sequence_fields
         )
 
+    def written(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows to write of merged ones: without LEVEL, PLACE and what `drops_deletes` drops."""
+        rows = rows.drop_columns([name for name in (LEVEL, PLACE) if name in rows.schema.names])
+        if self.drops_deletes:
+            retracts = is_retract(np.asarray(rows.column(KIND)).astype(np.int8, copy=False))
+            if retracts.any():
+                return rows.filter(pa.array(~retracts))
+        return rows
+
 
 @dataclass(frozen=True)
 class Compacted:
@@ -103,7 +112,7 @@ def compacted(groups: Groups, rule: CompactionRule) -> Iterator[Compacted]:
             return
         in_order = replace(rule.merge, in_key_order=True)
         for batch in merge_rows(groups, in_order):
-            yield Compacted(_written(batch, rule))
+            yield Compacted(rule.written(batch))
         return
     if all(_level(batch) > rule.output_level for batch in groups.slices):
         return  # there are no rows to compact
@@ -158,7 +167,7 @@ def _looked_up(groups: Groups, rule: CompactionRule) -> Compacted:
     if rule.changelog is Changelog.LOOKUP:
         before = np.where(merged.adds(high_rows[met]), high_rows[met], -1)
         changelog = _changelog(merged, before, has_fresh[met], rule)
-    return Compacted(_written(_result(merged), rule), changelog, deleted)
+    return Compacted(rule.written(_result(merged)), changelog, deleted)
 
 
 def _with_full_changelog(groups: Groups, rule: CompactionRule) -> Compacted:
@@ -171,7 +180,7 @@ def _with_full_changelog(groups: Groups, rule: CompactionRule) -> Compacted:
     inner = groups.of_latest_levels() if rule.merge.looks_up else _without(groups, (LEVEL,))
     merged = _merged(inner, rule.merge, all_met=False)
     changelog = _changelog(merged, before, several | (before < 0), rule)
-    return Compacted(_written(_result(merged), rule), changelog)
+    return Compacted(rule.written(_result(merged)), changelog)
 
 
 def _first_rows(groups: Groups, rule: CompactionRule) -> Compacted:
@@ -298,18 +307,6 @@ def _single_rows_change(groups: Groups, rule: MergeRule) -> _Bools:
 def _result(merged: _Merged) -> pa.RecordBatch:
     """The merged rows, of the groups that have one."""
     return merged.rows.taken(merged.places[merged.places >= 0])
-
-
-def _written(rows: pa.RecordBatch, rule: CompactionRule) -> pa.RecordBatch:
-    """The rows that are written, without retracts if the compaction drops them."""
-    for name in (LEVEL, PLACE):
-        if name in rows.schema.names:
-            rows = rows.drop_columns([name])
-    if rule.drops_deletes:
-        retracts = is_retract(np.asarray(rows.column(KIND)).astype(np.int8, copy=False))
-        if retracts.any():
-            return rows.filter(pa.array(~retracts))
-    return rows
 
 
 def _changelog(

@@ -1,7 +1,6 @@
 """Whether and how a writer compacts the buckets that it has written.
 
 Source: `AbstractFileStoreWrite`, `KeyValueFileStoreWrite.createCompactManager`,
-`AppendFixedBucketFileStoreWrite`, `AppendFileStoreWrite`,
 `DataWrite.preCommit` of Paimon's Spark connector.
 """
 
@@ -17,11 +16,13 @@ INLINE_BYTES_MAX = 2 << 30
 
 
 def compacts_inline(schema: TableSchema) -> bool:
-    """Whether writers compact: not with `write-only`, nor rows of postponed buckets, nor of append
-    tables without buckets."""
-    if schema.write_only or schema.bucket_mode in ("POSTPONE_MODE", "BUCKET_UNAWARE"):
-        return False
-    return not_compacted(schema) is None
+    """Whether writers compact: not with `write-only`, nor rows of postponed buckets."""
+    return (
+        schema.is_primary_key_table
+        and not schema.write_only
+        and schema.bucket_mode != "POSTPONE_MODE"
+        and not_compacted(schema) is None
+    )
 
 
 def is_full(schema: TableSchema) -> bool:
@@ -31,17 +32,10 @@ def is_full(schema: TableSchema) -> bool:
 
 
 def not_compacted(schema: TableSchema) -> str | None:
-    """The feature of a table for which it is not compacted here, as text; None for a table that
-    is."""
+    """The feature of a primary-key table for which it is not compacted here, as text; None for a
+    table that is."""
     if not schema.is_primary_key_table:
-        flags = ("data-evolution.enabled", "row-tracking.enabled", "clustering.incremental")
-        return next((f"'{key}' = 'true'" for key in flags if schema.flag(key)), None)
-    if schema.merge_engine == "first-row":
-        return "'merge-engine' = 'first-row'"
-    if schema.changelog_producer in ("lookup", "full-compaction"):
-        return f"'changelog-producer' = '{schema.changelog_producer}'"
-    if schema.deletion_vectors_enabled:
-        return "'deletion-vectors.enabled' = 'true'"
+        return None
     if schema.flag("chain-table.enabled"):
         return "'chain-table.enabled' = 'true'"
     if schema.flag("pk-clustering-override"):

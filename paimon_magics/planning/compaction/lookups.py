@@ -23,9 +23,9 @@ _LOOKUP = "lookup"
 class LookupRules:
     """What the compactions of a table look up and tell, by its options.
 
-    `formats` are the file formats of the levels from 0 up to the greatest. `sees_all` tells whether
-    the merged rows of level 0 are what they would be with the rows above: deduplicate without
-    sequence fields.
+    `formats` are the file formats of the levels from 0 on. Full compactions write `max_level`, or
+    a level above it that a file had before. `sees_all` tells whether the merged rows of level 0 are
+    what they would be with the rows above: deduplicate without sequence fields.
     """
 
     looks_up: bool
@@ -33,9 +33,10 @@ class LookupRules:
     has_deletion_vectors: bool
     sees_all: bool
     formats: tuple[str, ...]
+    max_level: int
 
     @classmethod
-    def of(cls, schema: TableSchema, formats: Sequence[str]) -> LookupRules:
+    def of(cls, schema: TableSchema, formats: Sequence[str], max_level: int) -> LookupRules:
         """The rules of a table whose levels have these file formats."""
         return cls(
             looks_up=schema.looks_up and schema.changelog_producer != _FULL,
@@ -43,12 +44,8 @@ class LookupRules:
             has_deletion_vectors=schema.deletion_vectors_enabled,
             sees_all=schema.merge_engine == "deduplicate" and not schema.sequence_fields,
             formats=tuple(formats),
+            max_level=max_level,
         )
-
-    @property
-    def max_level(self) -> int:
-        """The greatest level."""
-        return len(self.formats) - 1
 
     def looks_up_in(self, files: Sequence[BucketFile], output_level: int) -> bool:
         """Whether rewriting these files looks up rows above the output level."""
@@ -57,7 +54,7 @@ class LookupRules:
     def tells_changes_of(self, files: Sequence[BucketFile], output_level: int) -> bool:
         """Whether rewriting these files gives a changelog."""
         if self.changelog_producer == _FULL:
-            return output_level == self.max_level
+            return output_level >= self.max_level
         return self.changelog_producer == _LOOKUP and self.looks_up_in(files, output_level)
 
 
@@ -78,11 +75,11 @@ def with_lookups(
 def _upgraded(step: Upgrade, output_level: int, rules: LookupRules) -> Rewrite | Upgrade:
     file = step.file
     if rules.changelog_producer == _FULL:
-        return replace(step, is_read=output_level == rules.max_level)
+        return replace(step, is_read=output_level >= rules.max_level)
     if not rules.looks_up or file.level != 0:
         return step
     may_delete = file.deleted_rows is None or file.deleted_rows > 0
-    to_top = output_level == rules.max_level
+    to_top = output_level >= rules.max_level
     if (
         rules.formats[0] != rules.formats[output_level]
         or (rules.has_deletion_vectors and may_delete)

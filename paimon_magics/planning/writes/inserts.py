@@ -139,7 +139,7 @@ def check_writable(name: TableName, schema: TableSchema) -> None:
     """Raise UnsupportedStatementError for a table that this version does not write.
 
     The message says what is refused and why: a file format, option or layout that the writers
-    don't support, or rows that would be invisible until another engine compacts the table.
+    don't support.
     """
     if name.system_table is not None:
         raise UnsupportedStatementError(
@@ -149,7 +149,6 @@ def check_writable(name: TableName, schema: TableSchema) -> None:
     check_file_format(name, schema)
     check_written_options(name, schema)
     _check_layout(name, schema)
-    _check_visibility(name, schema)
     for key in schema.partition_keys:
         if schema.column(key).type.name in ("BINARY", "VARBINARY", "BYTES", "FLOAT", "DOUBLE"):  # type: ignore[union-attr]
             raise UnsupportedStatementError(
@@ -164,11 +163,13 @@ def takes_small_inserts(schema: TableSchema) -> bool:
 
     Tables that sessions can't write don't take them. Nor do tables whose keys can move between
     partitions, because each row must be looked up among all rows, nor tables with VARIANT columns,
-    because only Spark can make such values.
+    because only Spark can make such values, nor tables that show rows after a compaction only.
     """
     if not schema.flag("auto_batch_load") or schema.bucket_mode == "KEY_DYNAMIC":
         return False
     if schema.has_type("VARIANT"):
+        return False
+    if rows_hidden_by(schema) is not None and not schema.write_only:
         return False
     try:
         check_writable(TableName("table"), schema)
@@ -201,8 +202,8 @@ def _check_layout(name: TableName, schema: TableSchema) -> None:
 
 
 def rows_hidden_by(schema: TableSchema) -> str | None:
-    """The option, as text, that hides written rows until another engine compacts the table; None if
-    they are visible at once."""
+    """The option, as text, that hides written rows until the table is compacted; None if they are
+    visible at once."""
     if not schema.is_primary_key_table:
         return None
     if schema.merge_engine == "first-row":
@@ -210,16 +211,6 @@ def rows_hidden_by(schema: TableSchema) -> str | None:
     if schema.deletion_vectors_enabled and not schema.flag("deletion-vectors.merge-on-read"):
         return "'deletion-vectors.enabled' = 'true'"
     return None
-
-
-def _check_visibility(name: TableName, schema: TableSchema) -> None:
-    hidden = rows_hidden_by(schema)
-    if hidden is not None and not schema.write_only:
-        raise UnsupportedStatementError(
-            f"Rows written to `{name}` would stay invisible until a compaction ({hidden}), and "
-            "compaction is not offered yet.",
-            hint="Set 'write-only' = 'true' if another engine compacts this table.",
-        )
 
 
 def _by_position(

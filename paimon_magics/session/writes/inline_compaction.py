@@ -22,22 +22,30 @@ __all__ = ["compact_written"]
 
 
 def compact_written(
-    connection: Connection, table: Table, messages: Sequence[bytes], statement: str
+    connection: Connection,
+    table: Table,
+    messages: Sequence[bytes],
+    statement: str,
+    *,
+    overwritten: int | None = None,
 ) -> tuple[str, ...]:
-    """Compact the buckets of commit messages, if the table's options ask for it; return notes."""
+    """Compact the buckets of commit messages, if the table's options ask for it; return notes.
+    `overwritten` is the snapshot in which they replaced other rows."""
     if not compacts_inline(table.schema):
         return ()
     try:
         buckets = written_buckets(table, messages)
         if not buckets:
             return ()
-        scope = CompactionScope(is_full(table.schema), buckets=buckets)
+        scope = CompactionScope(
+            is_full(table.schema), buckets=buckets, overwritten_snapshot=overwritten
+        )
         plan = planned_compaction(connection, table, scope)
         if plan is None:
             return ()
-        if plan.rewritten_bytes > INLINE_BYTES_MAX:
+        if plan.read_bytes > INLINE_BYTES_MAX:
             return (
-                f"{size_text(plan.rewritten_bytes)} of `{table.name}` wait for a compaction, too "
+                f"{size_text(plan.read_bytes)} of `{table.name}` wait for a compaction, too "
                 f"much to do after a statement: CALL sys.compact('{table_text(table.name)}').",
             )
         return compact_plan(connection, plan, scope, statement).notes

@@ -24,6 +24,7 @@ from paimon_magics.planning.commits.requests import (
     CommitRequest,
     Transaction,
 )
+from paimon_magics.planning.compaction.inline import compacts_inline
 from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.schemas.written_options import options_not_applied
 from paimon_magics.planning.writes.inserts import (
@@ -113,7 +114,10 @@ def _run_once(
     receipt, written = _transact(connection, current, transaction, write, insert.text)
     outcome = _outcome(insert, current.table, receipt, written)
     if receipt.snapshot_id is not None:
-        notes = compact_written(connection, current.table, written.messages, insert.text)
+        replaced = None if isinstance(current.change, Append) else receipt.snapshot_id
+        notes = compact_written(
+            connection, current.table, written.messages, insert.text, overwritten=replaced
+        )
         outcome.notes = (*outcome.notes, *notes)
     return outcome
 
@@ -224,15 +228,15 @@ def _outcome(
 def _notes(table: Table) -> tuple[str, ...]:
     schema = table.schema
     notes = []
+    compacted = compacts_inline(schema)
     producer = schema.changelog_producer
-    if schema.is_primary_key_table and producer in ("lookup", "full-compaction"):
-        notes.append(
-            f"Changes appear in the changelog ('changelog-producer' = '{producer}') after the "
-            "next compaction by another engine."
-        )
+    if schema.is_primary_key_table and producer == "lookup" and not compacted:
+        notes.append("Changes appear in the changelog after the next compaction.")
+    if schema.is_primary_key_table and producer == "full-compaction":
+        notes.append("Changes appear in the changelog after the next full compaction.")
     hidden = rows_hidden_by(schema)
-    if hidden is not None:
-        notes.append(f"The rows appear after the next compaction by another engine ({hidden}).")
+    if hidden is not None and not compacted:
+        notes.append(f"The rows appear after the next compaction ({hidden}).")
     idle = options_not_applied(schema)
     if idle:
         shown = ", ".join(f"'{key}'" for key in idle)

@@ -12,7 +12,7 @@ from typing import Any
 
 from paimon_magics.coordinator.client.small_inserts import InsertReceipt, SmallInserts
 from paimon_magics.errors import InvalidValueError, nearest
-from paimon_magics.planning.writes.inserts import takes_small_inserts
+from paimon_magics.planning.writes.inserts import rows_hidden_by, takes_small_inserts
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.writes.frames import write_frame_to
@@ -180,6 +180,9 @@ def _why_not(connection: Connection, table: Table) -> str:
         return "branches take no small inserts."
     if table.schema.has_type("VARIANT"):
         return f"`{table.name}` has columns of type VARIANT, which small inserts can't write."
+    hidden = rows_hidden_by(table.schema)
+    if hidden is not None and not table.schema.write_only:
+        return f"the rows of `{table.name}` are seen after a compaction ({hidden})."
     if table.schema.flag("auto_batch_load"):
         return f"the keys of `{table.name}` can move between partitions."
     return f"the option 'auto_batch_load' of `{table.name}` is not true."

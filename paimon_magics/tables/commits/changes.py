@@ -208,7 +208,7 @@ def _overwrite(
 
     def plan(latest: Any) -> Changes:
         entries = provider.provide(latest)
-        index_deletes = _hash_index_deletes(table, latest, replaced, named)
+        index_deletes = _index_deletes(table, latest, replaced, named)
         return Changes(
             kind="OVERWRITE",
             entries=entries,
@@ -224,16 +224,17 @@ def _overwrite(
     return plan
 
 
-def _hash_index_deletes(
+def _index_deletes(
     table: Table, latest: Any, replaced: Any, named: Sequence[IndexManifestEntry]
 ) -> Sequence[IndexManifestEntry]:
-    """The index entries to delete: those in `named`, and with dynamic buckets also the hash indexes
-    of the replaced partitions."""
-    if table.schema.bucket_mode != "HASH_DYNAMIC" or latest is None:
+    """The index entries to delete: those in `named`, and the hash indexes and deletion vectors of
+    the replaced partitions."""
+    if latest is None or not latest.index_manifest:
         return named
+    kinds = (IndexManifestFile.HASH_INDEX, IndexManifestFile.DELETION_VECTORS_INDEX)
     by_name = {entry.index_file.file_name: entry for entry in named}
     for entry in IndexFileHandler(table.paimon).scan(latest):
-        if entry.index_file.index_type == IndexManifestFile.HASH_INDEX and (
+        if entry.index_file.index_type in kinds and (
             replaced is None or replaced.test(entry.partition)
         ):
             by_name[entry.index_file.file_name] = IndexManifestEntry(

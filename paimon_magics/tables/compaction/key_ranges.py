@@ -16,7 +16,7 @@ from paimon_magics.columnar.merging import comparable_keys
 from paimon_magics.planning.reads.splits import Section, StoredFile
 from paimon_magics.tables.reading.data_files import FileReader
 
-__all__ = ["ALL_KEYS", "KeyBounds", "rows_within", "section_cuts"]
+__all__ = ["ALL_KEYS", "Key", "KeyBounds", "first_key", "rows_within", "section_cuts"]
 
 Key = tuple[Any, ...]
 
@@ -31,6 +31,11 @@ class KeyBounds:
 
 ALL_KEYS = KeyBounds()
 """No bounds."""
+
+
+def first_key(rows: pa.RecordBatch, keys: Sequence[str]) -> Key:
+    """The key of the first row."""
+    return tuple(column[0].as_py() for column in comparable_keys(rows.slice(0, 1), keys))
 
 
 def rows_within(rows: pa.RecordBatch, keys: Sequence[str], bounds: KeyBounds) -> pa.RecordBatch:

@@ -12,19 +12,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pypaimon.utils.file_store_path_factory import canonical_data_file_path
 
+from paimon_magics.columnar.compaction import Changelog
 from paimon_magics.columnar.merging import KIND, SEQUENCE
-from paimon_magics.columnar.record_expiry import RecordExpiry
 from paimon_magics.planning.commits.requests import Transaction
+from paimon_magics.planning.compaction.lookups import LookupRules
 from paimon_magics.planning.compaction.picks import Moment, PickOptions
 from paimon_magics.planning.compaction.steps import Rewrite
 from paimon_magics.planning.options.values import double_value, memory_size_bytes
 from paimon_magics.planning.reads.float_bounds import MENDED_PREFIXES, floating_columns
 from paimon_magics.planning.reads.splits import Section
-from paimon_magics.planning.schemas.table_schema import TableSchema
-from paimon_magics.planning.writes.file_rules import data_file_rules
+from paimon_magics.planning.schemas.table_schema import TableSchema, column_list
+from paimon_magics.planning.writes.file_rules import changelog_file_rules, data_file_rules
 from paimon_magics.planning.writes.index_rules import file_indexes_of
 from paimon_magics.tables.compaction.key_ranges import ALL_KEYS, KeyBounds, section_cuts
-from paimon_magics.tables.compaction.record_expiry import expired_files, record_expiry
 from paimon_magics.tables.compaction.rewriting import RewriteSpec, RewriteTask
 from paimon_magics.tables.compaction.units import BucketUnit, UnitRules, bucket_units
 from paimon_magics.tables.manifests.file_paths import file_paths
@@ -39,10 +39,12 @@ from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.key_value_files import KeyValueFiles
 from paimon_magics.tables.writing.new_file_sinks import FileCreation
 
-__all__ = ["BucketKey", "CompactionPlan", "CompactionScope", "files_of_scope", "plan_compaction"]
+__all__ = ["BucketKey", "CompactionPlan", "CompactionScope", "partition_schema", "plan_compaction"]
 
 BucketKey = tuple[bytes, int]
 """A serialised partition, and a bucket of it."""
+
+_Part = tuple[tuple[Section, ...], KeyBounds, int]  # with the number of parts of a section
 
 _TARGET_BYTES = 128 << 20  # Paimon's default of target-file-size for tables with a primary key
 _FIELD_ID = b"PARQUET:field_id"
@@ -54,12 +56,15 @@ _RANGE_BYTES_MIN = 8 << 20  # a smaller range of keys costs more than another ta
 class CompactionScope:
     """What is compacted: all files of a bucket (`is_full`), or what a writer would pick.
 
-    `partitions` (serialised) and `buckets`, if given, are the only ones.
+    `partitions` (serialised) and `buckets`, if given, are the only ones. Rows that replaced all
+    others in the snapshot `overwritten_snapshot` have no changes to tell, unless there are later
+    snapshots.
     """
 
     is_full: bool
     partitions: frozenset[bytes] | None = None
     buckets: frozenset[BucketKey] | None = None
+    overwritten_snapshot: int | None = None
 
 
 @dataclass(frozen=True)
@@ -72,7 +77,8 @@ class CompactionPlan:
     files: pa.Table
     units: tuple[BucketUnit, ...]
     reader: FileReader
-    expiry: RecordExpiry | None = None
+    lookups: LookupRules
+    tells_changes: bool = True
 
     @property
     def is_empty(self) -> bool:
@@ -86,6 +92,19 @@ class CompactionPlan:
             file.size_bytes for unit in self.units for one in unit.rewrites for file in one.files
         )
 
+    @property
+    def read_bytes(self) -> int:
+        """The size of all files that are read: also of upgraded ones, where that tells changes or
+        deletes rows, and of those that rows are looked up in."""
+        steps = [(unit, step) for unit in self.units for step in (*unit.rewrites, *unit.reads)]
+        found = 0
+        for unit, step in steps:
+            found += sum(file.size_bytes for file in step.files)
+            if self.lookups.looks_up_in(step.files, unit.pick.output_level):
+                above = [unit.looked_up(section) for section in unit.sections(step)]
+                found += sum(f.size_bytes for runs in above for run in runs for f in run)
+        return found
+
     def tasks(self, slots: int) -> list[RewriteTask]:
         """The rewrites of all units. A large one is divided by sections and ranges of keys, so that
         `slots` tasks have about as much to do."""
@@ -93,28 +112,40 @@ class CompactionPlan:
         keys = self.table.schema.trimmed_primary_keys
         tasks: list[RewriteTask] = []
         for unit in self.units:
-            folder = self._folder(unit)
             for rewrite in unit.rewrites:
-                for sections, bounds, share in self._parts(unit, rewrite, keys, part_bytes):
-                    tasks.append(
-                        RewriteTask(
-                            number=len(tasks),
-                            partition=unit.partition,
-                            bucket=unit.bucket,
-                            folder=folder,
-                            sections=sections,
-                            output_level=unit.pick.output_level,
-                            drops_deletes=unit.drops_deletes,
-                            bounds=bounds,
-                            share=share,
-                        )
-                    )
+                for part in self._parts(unit, rewrite, keys, part_bytes):
+                    tasks.append(self._task(len(tasks), unit, rewrite, part))
+            for read in unit.reads:
+                part = (unit.sections(read), ALL_KEYS, 1)
+                tasks.append(replace(self._task(len(tasks), unit, read, part), writes=False))
         return tasks
+
+    def _task(self, number: int, unit: BucketUnit, rewrite: Rewrite, part: _Part) -> RewriteTask:
+        sections, bounds, share = part
+        level = unit.pick.output_level
+        looks_up = self.lookups.looks_up_in(rewrite.files, level)
+        tells = self.tells_changes and self.lookups.tells_changes_of(rewrite.files, level)
+        return RewriteTask(
+            number=number,
+            partition=unit.partition,
+            bucket=unit.bucket,
+            folder=self._folder(unit),
+            sections=sections,
+            output_level=level,
+            drops_deletes=unit.drops_deletes
+            if rewrite.drops_deletes is None
+            else rewrite.drops_deletes,
+            bounds=bounds,
+            share=share,
+            looks_up=looks_up,
+            above=tuple(unit.looked_up(section) for section in sections) if looks_up else (),
+            changelog=Changelog(self.lookups.changelog_producer) if tells else Changelog.NONE,
+        )
 
     def spec(self, transaction: Transaction) -> RewriteSpec:
         """What the tasks of this plan must know."""
         schema = self.table.schema
-        levels = {unit.pick.output_level for unit in self.units if unit.rewrites}
+        levels = {unit.pick.output_level for unit in self.units if unit.rewrites or unit.reads}
         paimon = self.table.paimon
         is_local = own_store(self.table) == "file"
         creation = FileCreation(None if is_local else paimon.file_io)
@@ -122,21 +153,24 @@ class CompactionPlan:
             files=self.reader,
             rule=merge_rule(schema),
             outputs={level: _outputs(self.table, level, creation) for level in levels},
-            partitions=pa.schema(
-                [(key, arrow_type(schema.column(key).type)) for key in schema.partition_keys]
+            changelogs={level: _changelogs(self.table, level, creation) for level in levels},
+            partitions=partition_schema(schema),
+            stems=(
+                transaction.file_prefix + MENDED_PREFIXES["data-file.prefix"],
+                transaction.file_prefix + MENDED_PREFIXES["changelog-file.prefix"],
             ),
-            stem=transaction.file_prefix + MENDED_PREFIXES["data-file.prefix"],
             attempts_folder=transaction.attempts_folder,
             io_options=tuple(sorted((store_options(paimon) or {}).items())),
-            expiry=self.expiry,
+            marks_deletions=schema.deletion_vectors_enabled,
+            unchanged_columns=_unchanged_columns(schema),
         )
 
     def _parts(
         self, unit: BucketUnit, rewrite: Rewrite, keys: Sequence[str], part_bytes: int
-    ) -> list[tuple[tuple[Section, ...], KeyBounds, int]]:
+    ) -> list[_Part]:
         """Sections that follow each other, or ranges of one section, of about `part_bytes`; and
         into how many ranges the section is divided."""
-        parts: list[tuple[tuple[Section, ...], KeyBounds, int]] = []
+        parts: list[_Part] = []
         together: list[Section] = []
         size = 0
         for section in unit.sections(rewrite):
@@ -182,32 +216,49 @@ def plan_compaction(
     """
     schema = table.schema
     manifests = manifests or ManifestCache(table.paimon)
-    files = files_of_scope(live_files(manifests, snapshot), scope)
+    files = _within(live_files(manifests, snapshot), scope)
     deletions = manifests.deletions(snapshot.index_manifest)
     paths = file_paths(files, _partition_types(schema), _first_bucket_folder(table))
-    expiry = record_expiry(schema, moment)
-    rules = replace(_rules(schema, scope, moment), may_expire=expired_files(table, expiry))
+    rules = _rules(schema, scope, moment, pc.max(files["level"]).as_py() or 0)
     files, units = bucket_units(files, paths, schema, deletions, rules)
     reader = whole_rows_reader(
         table, schema_ids(files), stores_elsewhere(files), system=(SEQUENCE, KIND)
     )
-    return CompactionPlan(table, int(snapshot.id), files, tuple(units), reader, expiry)
+    return CompactionPlan(
+        table,
+        int(snapshot.id),
+        files,
+        tuple(units),
+        reader,
+        rules.lookups,
+        tells_changes=int(snapshot.id) != scope.overwritten_snapshot,
+    )
 
 
-def _rules(schema: TableSchema, scope: CompactionScope, moment: Moment) -> UnitRules:
+def partition_schema(schema: TableSchema) -> pa.Schema:
+    """The Arrow schema of the partition columns."""
+    return pa.schema([(key, arrow_type(schema.column(key).type)) for key in schema.partition_keys])
+
+
+def _rules(
+    schema: TableSchema, scope: CompactionScope, moment: Moment, highest_level: int
+) -> UnitRules:
     ratio = double_value(
         "compaction.small-file-ratio", schema.option("compaction.small-file-ratio") or "0"
     )
+    picks = PickOptions.of(schema)
+    levels = range(max(picks.level_count, highest_level + 1))
+    formats = [data_file_rules(schema, level).format for level in levels]
     return UnitRules(
-        picks=PickOptions.of(schema),
+        picks=picks,
         is_full=scope.is_full,
         moment=moment,
         min_size_bytes=int(_target_bytes(schema) * ratio),
-        has_deletion_vectors=schema.deletion_vectors_enabled,
+        lookups=LookupRules.of(schema, formats, picks.level_count - 1),
     )
 
 
-def files_of_scope(files: pa.Table, scope: CompactionScope) -> pa.Table:
+def _within(files: pa.Table, scope: CompactionScope) -> pa.Table:
     """The files of the scope; files of postponed buckets belong to none."""
     kept = np.asarray(files["bucket"]) >= 0
     if scope.partitions is not None:
@@ -238,6 +289,19 @@ def _outputs(table: Table, level: int, creation: FileCreation) -> KeyValueFiles:
         level=level,
         indexes=file_indexes_of(schema),
     )
+
+
+def _changelogs(table: Table, level: int, creation: FileCreation) -> KeyValueFiles:
+    rules = changelog_file_rules(table.schema, level)
+    return replace(_outputs(table, level, creation), rules=rules, is_changelog=True)
+
+
+def _unchanged_columns(schema: TableSchema) -> tuple[str, ...] | None:
+    """The columns by which an update is one (`changelog-producer.row-deduplicate`)."""
+    if not schema.flag("changelog-producer.row-deduplicate"):
+        return None
+    ignored = column_list(schema.stored_option("changelog-producer.row-deduplicate-ignore-fields"))
+    return tuple(name for name in schema.column_names if name not in ignored)
 
 
 def _target_bytes(schema: TableSchema) -> int:

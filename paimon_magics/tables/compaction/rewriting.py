@@ -8,37 +8,44 @@ that they are removed when it ends. Light to import, because Spark's tasks load 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from paimon_magics.columnar.binary_rows import decode_rows
-from paimon_magics.columnar.folding import MergeRule, merge_rows
-from paimon_magics.columnar.merging import KIND, Groups, is_retract, merge_runs
-from paimon_magics.columnar.record_expiry import RecordExpiry
+from paimon_magics.columnar.compaction import Changelog, CompactionRule
+from paimon_magics.columnar.folding import MergeRule
 from paimon_magics.faults import reach
 from paimon_magics.planning.reads.splits import Section, StoredFile
-from paimon_magics.tables.compaction.key_ranges import ALL_KEYS, KeyBounds, rows_within
+from paimon_magics.tables.compaction.key_ranges import ALL_KEYS, KeyBounds
+from paimon_magics.tables.compaction.merged_sections import Marks, SectionReader
 from paimon_magics.tables.reading.data_files import FileReader
 from paimon_magics.tables.writing.attempts import Attempt, attempt, ended_error
 from paimon_magics.tables.writing.key_value_files import KeyValueFiles, KeyValueFileWriter
 from paimon_magics.tables.writing.new_files import NewFile
 
-__all__ = ["RewriteSpec", "RewriteTask", "RewriteUnits", "Rewritten", "rewrite_all"]
-
-_BLOCK_BYTES = 48 * 2**20  # what the blocks of all runs of a merge hold together
-_BLOCK_ROWS_MIN = 4 * 1024
-_BLOCK_ROWS_MAX = 256 * 1024
-_GROWTH = 4  # how much larger rows are in memory than in files, about
+__all__ = [
+    "RewriteSpec",
+    "RewriteTask",
+    "RewriteUnits",
+    "Rewritten",
+    "partition_row",
+    "rewrite_all",
+]
 
 
 @dataclass(frozen=True, slots=True)
 class RewriteTask:
     """One rewrite: sections of a bucket, in the order of their keys, that are merged within
     `bounds` into files of `output_level` in `folder`. `partition` is a serialised `BinaryRow`.
-    `share` tasks divide the keys of the sections among them."""
+    `share` tasks divide the keys of the sections among them.
+
+    With `looks_up` rows of level 0 are looked up in the runs `above` each section. `changelog` is
+    what is written besides. Without `writes` the files stay as they are.
+    """
 
     number: int
     partition: bytes
@@ -49,6 +56,10 @@ class RewriteTask:
     drops_deletes: bool
     bounds: KeyBounds = ALL_KEYS
     share: int = 1
+    looks_up: bool = False
+    above: tuple[Section, ...] = ()
+    changelog: Changelog = Changelog.NONE
+    writes: bool = True
 
     @property
     def files(self) -> tuple[StoredFile, ...]:
@@ -68,28 +79,43 @@ class RewriteSpec:
     `files` reads all columns with their kinds and sequence numbers. `outputs` tells by level how
     files are written. `partitions` is the Arrow schema of the partition columns. `stem` begins the
     names of new files, and `attempts_folder` is the stem of the tasks' notes (module `attempts`).
-    `expiry` is None for tables whose rows don't expire.
     """
 
     files: FileReader
     rule: MergeRule
     outputs: Mapping[int, KeyValueFiles]
+    changelogs: Mapping[int, KeyValueFiles]
     partitions: pa.Schema
-    stem: str
+    stems: tuple[str, str]
     attempts_folder: str | None
     io_options: tuple[tuple[str, str], ...] = ()
-    expiry: RecordExpiry | None = None
+    marks_deletions: bool = False
+    unchanged_columns: tuple[str, ...] | None = None
 
     def __repr__(self) -> str:
-        return f"RewriteSpec({self.stem})"  # io_options may hold credentials
+        return f"RewriteSpec({self.stems[0]})"  # io_options may hold credentials
+
+    def rule_of(self, task: RewriteTask) -> CompactionRule:
+        """What becomes of the rows of a task."""
+        return CompactionRule(
+            merge=self.rule,
+            output_level=task.output_level,
+            drops_deletes=task.drops_deletes,
+            looks_up=task.looks_up,
+            changelog=task.changelog,
+            marks_deletions=task.looks_up and self.marks_deletions,
+            unchanged_columns=self.unchanged_columns,
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """The files that a rewrite wrote."""
+    """The files that a rewrite wrote, and rows of other files, by name, that it deletes."""
 
     number: int
     files: tuple[NewFile, ...]
+    changelog_files: tuple[NewFile, ...] = ()
+    deleted: Mapping[str, npt.NDArray[np.int64]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -153,75 +179,42 @@ def _rewritten(
     writers: list[KeyValueFileWriter],
     told: Callable[[int, int], None],
 ) -> Rewritten:
-    name = f"{spec.stem}{task.number}"
+    attempt_id = ""
     if running is not None:
         _note(spec, task, running)
-        name = f"{spec.stem}{running.id}-{task.number}"
-    writer = KeyValueFileWriter(spec.outputs[task.output_level], task.folder, name)
+        attempt_id = f"{running.id}-"
+    names = [f"{stem}{attempt_id}{task.number}" for stem in spec.stems]
+    writer = KeyValueFileWriter(spec.outputs[task.output_level], task.folder, names[0])
     writers.append(writer)
-    for section in task.sections:
-        for rows in merged_section(spec, section, task.bounds):
-            told(rows.num_rows, 0)
-            if task.drops_deletes:
-                rows = _kept(rows, spec.expiry)
-            writer.write(rows)
+    changes = None
+    if task.changelog is not Changelog.NONE:
+        changes = KeyValueFileWriter(spec.changelogs[task.output_level], task.folder, names[1])
+        writers.append(changes)
+    marks = Marks()
+    reader = SectionReader(spec.files, spec.rule_of(task), task.bounds)
+    for place, section in enumerate(task.sections):
+        above = task.above[place] if task.above else ()
+        for part in reader.compacted(section, above, marks):
+            told(part.rows.num_rows, 0)
+            if task.writes:
+                writer.write(part.rows)
+            if changes is not None and part.changelog is not None:
+                changes.write(part.changelog)
     files = writer.finish()
     told(0, task.read_bytes)
-    return Rewritten(task.number, files)
+    return Rewritten(task.number, files, () if changes is None else changes.finish(), marks.rows())
 
 
 def _note(spec: RewriteSpec, task: RewriteTask, running: Attempt) -> None:
-    types = [field.type for field in spec.partitions]
-    encoded = pa.array([task.partition], pa.large_binary())
-    if types:
-        columns = decode_rows(encoded, types)
-        partitions = pa.RecordBatch.from_arrays(columns, names=spec.partitions.names)
-    else:
-        partitions = pa.RecordBatch.from_struct_array(pa.array([{}], type=pa.struct([])))
+    partitions = partition_row(task.partition, spec.partitions)
     running.note(partitions, pa.array([task.bucket], pa.int32()))
     reach("attempt.noted")
 
 
-def merged_section(
-    spec: RewriteSpec, section: Section, bounds: KeyBounds
-) -> Iterator[pa.RecordBatch]:
-    """The merged rows of a section in the order of their keys, with kinds and sequence numbers."""
-    rule = replace(spec.rule, in_key_order=True)
-    files = replace(spec.files, batch_rows=_block_rows(section))
-    runs = [_run(files, run, rule.order.keys, bounds) for run in section]
-    if len(runs) == 1:
-        yield from runs[0]
-        return
-
-    def merge(groups: Groups) -> Iterator[pa.RecordBatch]:
-        return merge_rows(groups, rule)
-
-    yield from merge_runs(runs, rule.order, merge)
-
-
-def _run(
-    files: FileReader, run: Sequence[StoredFile], keys: Sequence[str], bounds: KeyBounds
-) -> Iterator[pa.RecordBatch]:
-    for file in run:
-        for rows in files.batches(file):
-            within = rows_within(rows, keys, bounds)
-            if within.num_rows:
-                yield within
-
-
-def _block_rows(section: Section) -> int:
-    """The rows of a block of each run, so that all blocks together have about `_BLOCK_BYTES`."""
-    rows = sum(file.rows for run in section for file in run)
-    size_bytes = sum(file.size_bytes for run in section for file in run)
-    row_bytes = max(size_bytes * _GROWTH // max(rows, 1), 1)
-    wanted = _BLOCK_BYTES // row_bytes // len(section)
-    return int(min(max(wanted, _BLOCK_ROWS_MIN), _BLOCK_ROWS_MAX))
-
-
-def _kept(rows: pa.RecordBatch, expiry: RecordExpiry | None) -> pa.RecordBatch:
-    """The rows without retracts and expired ones. Only where nothing older is left, which they
-    would hide: Paimon drops expired rows before a merge, and so may bring back an older one."""
-    gone = is_retract(np.asarray(rows.column(KIND)))
-    if expiry is not None:
-        gone |= expiry.expired(rows)
-    return rows.filter(pa.array(~gone)) if gone.any() else rows
+def partition_row(encoded: bytes, schema: pa.Schema) -> pa.RecordBatch:
+    """The partition columns of a serialised partition, as one row."""
+    if not len(schema):
+        return pa.RecordBatch.from_struct_array(pa.array([{}], type=pa.struct([])))
+    rows = pa.array([encoded], pa.large_binary())
+    columns = decode_rows(rows, [field.type for field in schema])
+    return pa.RecordBatch.from_arrays(columns, names=schema.names)

@@ -8,7 +8,7 @@ milliseconds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_magics.planning.compaction.levels import BucketFile, SortedRun, sorted_runs
+from paimon_magics.planning.compaction.lookups import LookupRules, with_lookups
 from paimon_magics.planning.compaction.picks import Moment, Pick, PickOptions, pick, pick_all
 from paimon_magics.planning.compaction.steps import (
     Rewrite,
@@ -47,16 +48,16 @@ class UnitRules:
     is_full: bool
     moment: Moment
     min_size_bytes: int
-    has_deletion_vectors: bool = False
+    lookups: LookupRules
     is_chain_table: bool = False
-    may_expire: Callable[[pa.Table], _Bools] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class BucketUnit:
     """Files of one bucket that are compacted together.
 
-    `rows` are the positions of the pick's files among the planned files, by name; `stored` are the
+    `above` are the bucket's files above the output level, where they are looked up. `rows` are the
+    positions of the pick's files and of these among the planned files, by name; `stored` are the
     same files for tasks.
     """
 
@@ -68,6 +69,7 @@ class BucketUnit:
     drops_deletes: bool
     rows: Mapping[str, int]
     stored: Mapping[str, StoredFile]
+    above: tuple[SortedRun, ...] = ()
 
     @property
     def rewrites(self) -> tuple[Rewrite, ...]:
@@ -78,6 +80,32 @@ class BucketUnit:
     def upgrades(self) -> tuple[Upgrade, ...]:
         """The steps that only change a file's level."""
         return tuple(step for step in self.steps if isinstance(step, Upgrade))
+
+    @property
+    def reads(self) -> tuple[Rewrite, ...]:
+        """The upgraded files whose rows are read all the same, as rewrites that write nothing."""
+        return tuple(Rewrite((((step.file,),),)) for step in self.upgrades if step.is_read)
+
+    def looked_up(self, section: Section) -> Section:
+        """The files above the output level that rows of level 0 in a section may be in, as runs."""
+        fresh = [self._file(one) for run in section for one in run if one.level == 0]
+        if not fresh:
+            return ()
+        least = min(file.least_key for file in fresh)
+        greatest = max(file.greatest_key for file in fresh)
+        runs = (
+            tuple(
+                self.stored[file.name]
+                for file in run.files
+                if file.least_key <= greatest and file.greatest_key >= least
+            )
+            for run in self.above
+        )
+        return tuple(run for run in runs if run)
+
+    def _file(self, stored: StoredFile) -> BucketFile:
+        name = stored.path.rpartition("/")[2]
+        return next(file for file in self.pick.files if file.name == name)
 
     def sections(self, rewrite: Rewrite) -> tuple[Section, ...]:
         """The sections of a rewrite, as tasks read them."""
@@ -107,18 +135,16 @@ def bucket_units(
     ends = np.cumsum([len(group) for group in kept])
     starts = ends - [len(group) for group in kept]
     ranks = KeyRanks(files, schema)
-    old = np.zeros(files.num_rows, dtype=bool)
-    if rules.may_expire is not None:
-        old = rules.may_expire(files)
     by_snapshot = schema.flag("sequence.snapshot-ordering")
     units = []
     for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
-        bucket = _bucket_files(files, ranks, range(start, end), deletions, old)
+        bucket = _bucket_files(files, ranks, range(start, end), deletions)
         unit = _unit(bucket, rules)
         if unit is None:
             continue
         pick_, steps, drops = unit
-        names = {file.name for file in pick_.files}
+        above = _above(bucket, pick_) if rules.lookups.looks_up else ()
+        names = {file.name for run in (*pick_.runs, *above) for file in run.files}
         at = {name: row for name, row in bucket.rows.items() if name in names}
         places = np.array(list(at.values()), dtype=np.int64)
         stored = stored_files(
@@ -138,6 +164,7 @@ def bucket_units(
                 drops_deletes=drops,
                 rows=at,
                 stored=dict(zip(at, stored, strict=True)),
+                above=above,
             )
         )
     return files, units
@@ -171,17 +198,13 @@ def _worth_a_look(
         return found
     greatest = np.maximum.reduceat(level, starts)
     found = (runs > 1) | (greatest < options.level_count - 1)
-    if options.rewrites_all_files or has_deletions or rules.may_expire is not None:
+    if options.rewrites_all_files or has_deletions:
         found |= True
     return found
 
 
 def _bucket_files(
-    files: pa.Table,
-    ranks: KeyRanks,
-    rows: range,
-    deletions: Mapping[FileKey, Deletions],
-    old: _Bools,
+    files: pa.Table, ranks: KeyRanks, rows: range, deletions: Mapping[FileKey, Deletions]
 ) -> _Bucket:
     part = files.slice(rows.start, len(rows))
     found = [
@@ -196,7 +219,6 @@ def _bucket_files(
             created_ms=row["created_ms"],
             deleted_rows=row["delete_row_count"],
             has_deletion_vector=(row["partition"], row["bucket"], row["file_name"]) in deletions,
-            may_hold_expired_rows=bool(old[place]),
         )
         for place, row in zip(rows, _members(part), strict=True)
     ]
@@ -223,10 +245,15 @@ def _unit(bucket: _Bucket, rules: UnitRules) -> tuple[Pick, list[Rewrite | Upgra
     steps = steps_of(found, rewrites)
     if not steps:
         return None
+    steps = with_lookups(steps, found.output_level, rules.lookups)
     drops = drops_deletes(
         found,
         runs,
-        has_deletion_vectors=rules.has_deletion_vectors,
+        has_deletion_vectors=rules.lookups.has_deletion_vectors,
         is_chain_table=rules.is_chain_table,
     )
     return found, steps, drops
+
+
+def _above(bucket: _Bucket, pick_: Pick) -> tuple[SortedRun, ...]:
+    return tuple(run for run in bucket.runs if run.level > pick_.output_level)

@@ -65,6 +65,8 @@ def _field_rules(
     functions = {}
     for name in schema.column_names:
         function = options.get(name, {}).get("aggregate-function") or default
+        if function is None and schema.merge_engine == "aggregation":
+            function = "last_non_null_value"
         if function is None or name in schema.primary_keys or name in ordering:
             continue
         functions[name] = ColumnFunction(function, options.get(name, {}))

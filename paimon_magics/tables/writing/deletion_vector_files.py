@@ -82,7 +82,7 @@ class VectorIndex:
         file_name: str,
     ) -> ChangedVectors | None:
         """Write the vectors of a bucket anew, into the index file `file_name`; None where nothing
-        changes. No file is written where no vector is left.
+        changes. A file without vectors is written where none is left, as by Paimon.
 
         `marked` are rows of data files, by name, that are deleted now; `gone` are the names of data
         files that are no longer there.
@@ -102,14 +102,12 @@ class VectorIndex:
         if not has_gone and not is_new:
             return None
         deletes = tuple(replace(entry, kind=DELETE) for entry in before)
-        return ChangedVectors(self._written(bucket, vectors, file_name), deletes)
+        return ChangedVectors((self._written(bucket, vectors, file_name),), deletes)
 
     def _written(
         self, bucket: Bucket, vectors: Mapping[str, _Rows], file_name: str
-    ) -> tuple[IndexManifestEntry, ...]:
-        """Write an index file, and return its entry; () for no vectors."""
-        if not vectors:
-            return ()
+    ) -> IndexManifestEntry:
+        """Write an index file, and return its entry."""
         is_64_bit = self.table.schema.flag("deletion-vectors.bitmap64")
         content, stored = vector_file(vectors, is_64_bit=is_64_bit)
         paimon = self.table.paimon
@@ -128,7 +126,7 @@ class VectorIndex:
             external_path=path if is_external else None,
         )
         row = GenericRow(list(bucket[0]), paimon.partition_keys_fields)
-        return (IndexManifestEntry(ADD, row, bucket[1], meta),)
+        return IndexManifestEntry(ADD, row, bucket[1], meta)
 
 
 def vector_index(table: Table, snapshot: Any) -> VectorIndex:

@@ -168,6 +168,9 @@ def native_table(table: Table, options: Mapping[str, str] | None = None) -> Nati
         effective.pop(key, None)
     for key in [key for key in effective if key.startswith("file-index.")]:
         effective.pop(key)  # module `file_indexes`; the engine has one kind of index, bloom filters
+    if table.schema.is_primary_key_table:
+        # Rows that are written have no deletion vectors; with some engines the option is refused.
+        effective.pop("deletion-vectors.enabled", None)
     for key in SHREDDING_OPTIONS:
         effective.pop(key, None)
         effective.pop(f"parquet.{key}", None)  # its older name

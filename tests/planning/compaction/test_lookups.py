@@ -20,6 +20,7 @@ PLAIN = LookupRules(
     has_deletion_vectors=False,
     sees_all=True,
     formats=("parquet",) * 6,
+    max_level=5,
 )
 CHANGES = replace(PLAIN, changelog_producer="lookup")
 VECTORS = replace(PLAIN, has_deletion_vectors=True)
@@ -91,4 +92,4 @@ def schema_with(options: str) -> TableSchema:
 )
 def test_the_rules_are_those_of_the_options(options: str, expected: LookupRules | None) -> None:
     wanted = replace(CHANGES, sees_all=False) if expected is None else expected
-    assert LookupRules.of(schema_with(options), ["parquet"] * 6) == wanted
+    assert LookupRules.of(schema_with(options), ["parquet"] * 6, 5) == wanted

@@ -290,11 +290,6 @@ def test_parameters_are_bound_and_never_pasted(session: Session) -> None:
             "'primary-key' = 'k', 'bucket' = '-2', 'postpone.batch-write-fixed-bucket' = 'false'",
             "postpone.batch-write-fixed-bucket",
         ),
-        ("'primary-key' = 'k', 'bucket' = '1', 'merge-engine' = 'first-row'", "first-row"),
-        (
-            "'primary-key' = 'k', 'bucket' = '1', 'deletion-vectors.enabled' = 'true'",
-            "deletion-vectors",
-        ),
         ("'row-tracking.enabled' = 'true'", "row-tracking"),
     ],
 )
@@ -306,6 +301,52 @@ def test_a_table_that_can_not_be_written_yet_says_why(
         with pytest.raises(UnsupportedStatementError) as caught:
             session.run(statement)
         assert named in caught.value.message and caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ("'merge-engine' = 'first-row'", [(1, "a"), (2, "b"), (3, "c")]),
+        ("'deletion-vectors.enabled' = 'true'", [(1, "a"), (2, "new"), (3, "c")]),
+        (
+            "'deletion-vectors.enabled' = 'true', 'deletion-vectors.bitmap64' = 'true', "
+            "'changelog-producer' = 'lookup'",
+            [(1, "a"), (2, "new"), (3, "c")],
+        ),
+    ],
+)
+def test_rows_that_a_compaction_shows_are_seen_after_the_statement(
+    session: Session, options: str, expected: list[tuple[int, str]]
+) -> None:
+    session.run(
+        "CREATE TABLE t (k INT, v STRING) "
+        f"TBLPROPERTIES ('primary-key' = 'k', 'bucket' = '1', {options})"
+    )
+    outcome = session.run("INSERT INTO t VALUES (1, 'a'), (2, 'b')")
+    assert outcome.notes == () and rows(session, "SELECT count(*) FROM t") == [(2,)]
+    session.run("INSERT INTO t SELECT * FROM VALUES (2, 'new'), (3, 'c') AS given(k, v)")
+    assert rows(session, "SELECT * FROM t ORDER BY k") == expected
+    session.run("INSERT OVERWRITE t VALUES (1, 'only')")
+    assert rows(session, "SELECT * FROM t") == [(1, "only")]
+    assert rows(session, "SELECT row_count FROM t$table_indexes") == []
+
+
+def test_a_compaction_tells_changes_once(session: Session) -> None:
+    session.run(
+        "CREATE TABLE t (k INT, v STRING) TBLPROPERTIES ('primary-key' = 'k', 'bucket' = '1', "
+        "'changelog-producer' = 'lookup', 'changelog-producer.row-deduplicate' = 'true')"
+    )
+    session.run("INSERT INTO t VALUES (1, 'a'), (2, 'b')")
+    session.run("INSERT INTO t VALUES (1, 'a'), (2, 'c'), (3, 'd')")
+    found = session.run("SELECT * FROM t$snapshots ORDER BY snapshot_id").to_arrow()
+    assert found["commit_kind"].to_pylist() == ["APPEND", "COMPACT"] * 2
+    assert found["changelog_record_count"].to_pylist() == [None, 2, None, 3]
+    changes = rows(session, "SELECT * FROM paimon_incremental_query('t$audit_log', '3', '4')")
+    assert changes == [("-U", 2, "b"), ("+U", 2, "c"), ("+I", 3, "d")]
+    session.run("INSERT OVERWRITE t VALUES (9, 'z')")
+    last = session.run("SELECT * FROM t$snapshots ORDER BY snapshot_id").to_arrow()
+    assert last["commit_kind"].to_pylist()[4:] == ["OVERWRITE", "COMPACT"]
+    assert last["changelog_record_count"].to_pylist()[4:] == [None, None]
 
 
 def test_null_in_a_query_for_a_not_null_column_is_refused_by_the_job(session: Session) -> None:

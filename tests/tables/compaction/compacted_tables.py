@@ -27,7 +27,7 @@ from paimon_magics.tables.stores.local import publish_local_file
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.commit_messages import write_message
 
-MOMENT = Moment(now_ms=0, hour=0, epoch_ms=1_000_000)
+MOMENT = Moment(now_ms=0, hour=0)
 _NUMBERS = itertools.count()
 
 Rows = Sequence[Mapping[str, Any]]
@@ -65,7 +65,7 @@ def compact(table: Table, *, is_full: bool, slots: int = 1) -> CompactionPlan:
     transaction = Transaction(table.name, f"compactor-{prefix}", prefix, planned.snapshot_id)
     tasks = planned.tasks(slots)
     results = rewrite_all(planned.spec(transaction), tasks)
-    messages = compaction_messages(planned, tasks, results)
+    messages = compaction_messages(planned, tasks, results, transaction)
     bodies = tuple(write_message(table.paimon, message) for message in messages)
     asked = CommitRequest(transaction, Compact(), bodies)
     commit(decoded(table, asked), publish_local_file, is_first_run=True)

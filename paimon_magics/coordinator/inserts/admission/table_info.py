@@ -19,7 +19,7 @@ from paimon_magics.errors import (
 )
 from paimon_magics.planning.options.values import memory_size_bytes, positive_value
 from paimon_magics.planning.schemas.table_schema import TableSchema
-from paimon_magics.planning.writes.inserts import check_writable
+from paimon_magics.planning.writes.inserts import check_writable, rows_hidden_by
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.schema.identity import identity_of, version_of
@@ -179,6 +179,13 @@ def _check(name: TableName, schema: TableSchema) -> None:
             "by a statement.",
         )
     check_writable(name, schema)
+    hidden = rows_hidden_by(schema)
+    if hidden is not None and not schema.write_only:
+        raise UnsupportedStatementError(
+            f"Table `{name}` takes no small inserts: rows would stay invisible until a compaction "
+            f"({hidden}).",
+            hint="Write it by statements, which compact what they write.",
+        )
     if schema.bucket_mode == "KEY_DYNAMIC":
         raise UnsupportedStatementError(
             f"Table `{name}` takes no small inserts: its keys can move between partitions, so that "

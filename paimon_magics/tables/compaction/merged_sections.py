@@ -1,0 +1,160 @@
+"""Merges sections of a rewrite, with the rows above them that it looks up.
+
+Rows of overlapping files above the output level join a merge as further runs (`columnar`'s
+compaction kernels). They are read only as far as the section's own rows go, and only their keys
+where their values don't matter. Light to import, because Spark's tasks load it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from paimon_magics.columnar.compaction import Changelog, Compacted, CompactionRule, compacted
+from paimon_magics.columnar.merging import FILE_BITS, LEVEL, merge_runs
+from paimon_magics.planning.reads.splits import Section, StoredFile
+from paimon_magics.tables.compaction.key_ranges import KeyBounds, first_key, rows_within
+from paimon_magics.tables.reading.data_files import FileReader
+
+__all__ = ["Marks", "SectionReader"]
+
+_BLOCK_BYTES = 48 * 2**20  # what the blocks of all runs of a merge hold together
+_BLOCK_ROWS_MIN = 4 * 1024
+_BLOCK_ROWS_MAX = 256 * 1024
+_GROWTH = 4  # how much larger rows are in memory than in files, about
+_ROW = (1 << FILE_BITS) - 1
+
+
+@dataclass
+class Marks:
+    """Rows of files that are deleted, by the files' names."""
+
+    _parts: dict[str, list[npt.NDArray[np.int64]]] = field(default_factory=dict)
+
+    def add(self, places: npt.NDArray[np.int64], files: Sequence[StoredFile]) -> None:
+        """Add ascending PLACEs, whose file numbers are those of `files`."""
+        numbers = places >> FILE_BITS
+        for number in np.unique(numbers).tolist():
+            low, high = np.searchsorted(numbers, (number, number + 1))
+            name = files[number].path.rpartition("/")[2]
+            self._parts.setdefault(name, []).append(places[low:high] & _ROW)
+
+    def rows(self) -> Mapping[str, npt.NDArray[np.int64]]:
+        """The rows of each file, ascending."""
+        return {name: np.sort(np.concatenate(parts)) for name, parts in self._parts.items()}
+
+
+@dataclass(frozen=True)
+class SectionReader:
+    """Reads and merges the sections of one rewrite within `bounds`.
+
+    `files` reads all columns with their kinds and sequence numbers.
+    """
+
+    files: FileReader
+    rule: CompactionRule
+    bounds: KeyBounds
+
+    def compacted(self, section: Section, above: Section, marks: Marks) -> Iterator[Compacted]:
+        """What becomes of the keys of a section, in their order. `above` are the runs that are
+        looked up; rows of them that are deleted now go to `marks`."""
+        rule = self.rule
+        reader = replace(self.files, batch_rows=_block_rows((*section, *above)))
+        leveled = rule.looks_up or rule.changelog is Changelog.FULL or rule.merge.looks_up
+        runs = [self._run(reader, run, leveled=leveled) for run in section]
+        if len(runs) == 1 and not leveled:
+            for rows in runs[0]:
+                yield Compacted(rule.written(rows))
+            return
+        stored = tuple(chain.from_iterable(above))
+        own = _Own(runs, rule.merge.order.keys)
+        found = merge_runs(
+            [*own.runs, *self._runs_above(above, own)],
+            rule.merge.order,
+            lambda groups: compacted(groups, rule),
+        )
+        for one in found:
+            if one.deleted is not None and len(one.deleted):
+                marks.add(one.deleted, stored)
+            yield one
+
+    def _runs_above(self, above: Section, own: _Own) -> Iterator[Iterator[pa.RecordBatch]]:
+        if not above:
+            return
+        reader = replace(self.files, batch_rows=_block_rows(above))
+        if not self.rule.looks_up_values:
+            names = self.rule.merge.order.keys
+            reader = replace(
+                reader,
+                wanted=tuple(one for one in reader.wanted if one.name in names),
+            )
+        number = 0
+        for run in above:
+            yield self._run_above(reader, run, number, own)
+            number += len(run)
+
+    def _run_above(
+        self, reader: FileReader, run: Sequence[StoredFile], number: int, own: _Own
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of a run that is looked up, while there are rows to look up."""
+        keys = self.rule.merge.order.keys
+        bounds = KeyBounds(own.first, self.bounds.end)
+        for place, file in enumerate(run, number):
+            placed = replace(reader, first_place=place << FILE_BITS)
+            for rows in placed.batches(file):
+                if own.is_over:
+                    return
+                within = rows_within(rows, keys, bounds)
+                if within.num_rows:
+                    yield _with_level(within, file)
+
+    def _run(
+        self, reader: FileReader, run: Sequence[StoredFile], *, leveled: bool
+    ) -> Iterator[pa.RecordBatch]:
+        for file in run:
+            for rows in reader.batches(file):
+                within = rows_within(rows, self.rule.merge.order.keys, self.bounds)
+                if within.num_rows:
+                    yield _with_level(within, file) if leveled else within
+
+
+class _Own:
+    """The runs of a section. `first` is their first key, None without any; `is_over` tells that all
+    of their rows have been read."""
+
+    def __init__(self, runs: Sequence[Iterator[pa.RecordBatch]], keys: Sequence[str]) -> None:
+        begun = [(next(run, None), run) for run in runs]
+        heads = [(head, run) for head, run in begun if head is not None]
+        self.first = min((first_key(head, keys) for head, _ in heads), default=None)
+        self.runs = [self._counted(head, run) for head, run in heads]
+        self._left = len(self.runs)
+
+    @property
+    def is_over(self) -> bool:
+        return self._left == 0
+
+    def _counted(
+        self, head: pa.RecordBatch, run: Iterator[pa.RecordBatch]
+    ) -> Iterator[pa.RecordBatch]:
+        yield head
+        yield from run
+        self._left -= 1
+
+
+def _with_level(rows: pa.RecordBatch, file: StoredFile) -> pa.RecordBatch:
+    level = np.full(rows.num_rows, file.level, dtype=np.int8)
+    return rows.append_column(LEVEL, pa.array(level))
+
+
+def _block_rows(section: Section) -> int:
+    """The rows of a block of each run, so that all blocks together have about `_BLOCK_BYTES`."""
+    rows = sum(file.rows for run in section for file in run)
+    size_bytes = sum(file.size_bytes for run in section for file in run)
+    row_bytes = max(size_bytes * _GROWTH // max(rows, 1), 1)
+    wanted = _BLOCK_BYTES // row_bytes // max(len(section), 1)
+    return int(min(max(wanted, _BLOCK_ROWS_MIN), _BLOCK_ROWS_MAX))
