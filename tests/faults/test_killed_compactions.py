@@ -236,6 +236,7 @@ def test_what_does_not_conflict_is_committed_also_when_the_coordinator_dies(
                 return
     assert done.conflicting == (0,)
     assert done.receipt is not None
+    client.sweep(done.request)
     assert levels(table) == {0: [5], 1: [0, 4]}
     assert rows(catalog, name) == EXPECTED
     assert missing(table) == set()

@@ -14,11 +14,13 @@ __all__ = ["CompactionReceipt", "commit_compaction"]
 @dataclass(frozen=True, slots=True)
 class CompactionReceipt:
     """What became of a compaction. `receipt` is None if all of its messages conflicted; then its
-    transaction has ended and its files are removed. `conflicting` are the positions of messages
+    transaction has ended and its files are removed. `request` is the last one that was asked for,
+    for `CoordinatorClient.sweep`. `conflicting` are the positions of messages
     that others' commits conflict with: their buckets have to be planned anew. `reason` says of one
     of them why, "" without any."""
 
     receipt: CommitReceipt | None
+    request: CommitRequest
     conflicting: tuple[int, ...] = ()
     reason: str = ""
 
@@ -40,7 +42,7 @@ def commit_compaction(client: CoordinatorClient, request: CommitRequest) -> Comp
             messages=tuple(request.messages[at] for at in left),
         )
         try:
-            return CompactionReceipt(client.commit(asked), tuple(conflicting), reason)
+            return CompactionReceipt(client.commit(asked), asked, tuple(conflicting), reason)
         except CompactionConflictError as error:
             if not error.conflicting:
                 raise
@@ -48,4 +50,4 @@ def commit_compaction(client: CoordinatorClient, request: CommitRequest) -> Comp
             left = [at for place, at in enumerate(left) if place not in error.conflicting]
         if not left:
             client.abort(request.transaction)
-            return CompactionReceipt(None, tuple(range(len(request.messages))), reason)
+            return CompactionReceipt(None, asked, tuple(range(len(request.messages))), reason)

@@ -116,7 +116,7 @@ def _run_once(
 ) -> tuple[Compacted, list[BucketKey], str]:
     """What was committed, the buckets that others have changed, and how."""
     table = plan.table
-    transaction = begun(connection, table.name, plan.snapshot_id, attempts)
+    transaction = begun(connection, table.name, plan.snapshot_id, attempts, compacts=True)
     repeated = False
     try:
         tasks = plan.tasks(connection.slots)
@@ -142,7 +142,7 @@ def _run_once(
         raise
     settled = committed_compaction(connection, request)
     if repeated and settled.receipt is not None:
-        connection.committer.sweep(request)
+        connection.committer.sweep(settled.request)
     left = set(settled.conflicting)
     kept = [message for at, message in enumerate(messages) if at not in left]
     done = Compacted(

@@ -29,12 +29,20 @@ _Receipt = TypeVar("_Receipt")
 
 
 def begun(
-    connection: Connection, table: TableName, base: int | None, attempts: Attempts
+    connection: Connection,
+    table: TableName,
+    base: int | None,
+    attempts: Attempts,
+    *,
+    compacts: bool = False,
 ) -> Transaction:
-    """Wait for the statement's turn, which the progress display shows; return its transaction."""
+    """Wait for the statement's turn, which the progress display shows; return its transaction. One
+    that only `compacts` takes no turn."""
     engine = engine_name(connection.spark.version)
     with doing(lambda: connection.committer.delay() or attempts.doing(table)):
-        transaction = connection.committer.begin(table, base, engine, attempts.waits)
+        transaction = connection.committer.begin(
+            table, base, engine, attempts.waits, compacts=compacts
+        )
     attempts.opened()
     return transaction
 
