@@ -9,6 +9,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -204,3 +205,21 @@ def _check(
             assert found or not expected, (operator, asked_for)
         else:
             assert set(found) == expected, (operator, asked_for)
+
+
+def test_indexes_of_many_rows_are_javas(java: Any) -> None:
+    rng = np.random.default_rng(7)
+    rows = 150_000  # containers of runs, of bits and of few rows, over three parts of the rows
+    columns = {
+        "sorted": np.sort(rng.integers(0, 300, rows)).tolist(),
+        "few": [None if one == 3 else one for one in rng.integers(0, 4, rows).tolist()],
+        "many": rng.integers(-(2**40), 2**40, rows).tolist(),
+    }
+    for name, values in columns.items():
+        for kind in _EXACT:
+            stored = written(kind, "BIGINT", {}, values)
+            assert stored == bytes(java.written(kind, "BIGINT", {}, pickled_values(values)))
+        stored = written("bitmap", "BIGINT", {}, values)
+        assert len(stored) == len(java.written("bitmap", "BIGINT", {}, pickled_values(values)))
+        if name != "many":
+            _check(java, "bitmap", "BIGINT", stored, values, [0, 1, 299])

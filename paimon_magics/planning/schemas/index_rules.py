@@ -14,7 +14,14 @@ from paimon_magics.statements.data_types import (
     contains_type,
 )
 
-__all__ = ["FILE_INDEXES", "INDEX_RULES", "check_exist", "check_file_index_type", "is_type"]
+__all__ = [
+    "FILE_INDEXES",
+    "INDEX_RULES",
+    "check_exist",
+    "check_file_index",
+    "check_file_index_type",
+    "is_type",
+]
 
 _TEXTS = ("CHAR", "VARCHAR", "STRING")
 _NUMBERS = ("TINYINT", "SMALLINT", "INT", "BIGINT", "DATE", "TIME", "TIMESTAMP", "TIMESTAMP_LTZ")
@@ -51,11 +58,7 @@ def _check_file_indexes(schema: TableSchema) -> None:
                 others.append((key, rest.split(".")))
             continue
         index = rest.removesuffix(".columns")
-        if index not in FILE_INDEXES:
-            raise InvalidTableError(
-                f"There is no file index '{index}' (option '{key}').",
-                hint=nearest(index, tuple(FILE_INDEXES), what="file indexes"),
-            )
+        check_file_index(index, key)
         for name in column_list(value):
             column, bracket, _ = name.partition("[")
             check_exist(schema, (column,), key)
@@ -79,6 +82,15 @@ def _check_file_indexes(schema: TableSchema) -> None:
                 f"The option '{key}' is for the column `{column}`, which has no such index.",
                 hint=f"Add `{column}` to 'file-index.{index}.columns'.",
             )
+
+
+def check_file_index(index: str, key: str) -> None:
+    """Raise InvalidTableError for a file index, in option `key`, that there is not."""
+    if index not in FILE_INDEXES:
+        raise InvalidTableError(
+            f"There is no file index '{index}' (option '{key}').",
+            hint=nearest(index, tuple(FILE_INDEXES), what="file indexes"),
+        )
 
 
 def check_file_index_type(index: str, column: str, data_type: DataType) -> None:

@@ -16,7 +16,11 @@ from paimon_magics.planning.options.values import (
     memory_size_bytes,
     positive_value,
 )
-from paimon_magics.planning.schemas.index_rules import FILE_INDEXES, check_file_index_type
+from paimon_magics.planning.schemas.index_rules import (
+    check_exist,
+    check_file_index,
+    check_file_index_type,
+)
 from paimon_magics.planning.schemas.table_schema import TableSchema, column_list
 from paimon_magics.statements.data_types import AtomicType, DataType, MapType
 
@@ -101,6 +105,7 @@ def file_indexes_of(schema: TableSchema) -> FileIndexes:
         rest = key.removeprefix(_PREFIX)
         if rest.endswith(_COLUMNS):
             kind = rest.removesuffix(_COLUMNS)
+            check_file_index(kind, key)
             for name in column_list(value):
                 column, bracket, inside = name.partition("[")
                 nested = bool(bracket) and name.endswith("]")
@@ -110,6 +115,7 @@ def file_indexes_of(schema: TableSchema) -> FileIndexes:
             given.setdefault((kind, name), {})[option] = value
     indexes = []
     for column, map_key, kind in declared:
+        check_exist(schema, (column,), f"{_PREFIX}{kind}{_COLUMNS}")
         data_type = schema.column(column).type
         if map_key is not None and isinstance(data_type, MapType):
             data_type = data_type.value
@@ -128,7 +134,6 @@ def file_indexes_of(schema: TableSchema) -> FileIndexes:
 def _rules(
     kind: str, prefix: str, data_type: DataType, options: Mapping[str, str]
 ) -> BloomFilter | Bitmap | RangeBitmap | BitSlices:
-    assert kind in FILE_INDEXES
     if kind == "bloom-filter":
         return _bloom_filter(prefix, options)
     if kind == "bitmap":

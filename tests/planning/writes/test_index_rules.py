@@ -84,6 +84,8 @@ def test_the_indexes_that_are_asked_for(
         ({"bsi.columns": "v"}, "`v`"),
         ({"range-bitmap.columns": "d"}, "precision above 18"),
         ({"bitmap.columns": "m"}, "`m`"),
+        ({"mine.columns": "v"}, "'file-index.mine.columns'"),
+        ({"bsi.columns": "gone"}, "'file-index.bsi.columns'"),
     ],
 )
 def test_what_can_not_be_is_refused_by_name(options: dict[str, str], told: str) -> None:
