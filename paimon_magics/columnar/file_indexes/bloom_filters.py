@@ -29,7 +29,7 @@ class BloomFilterIndex:
 
     def add(self, column: pa.Array) -> None:
         """Take the values of further rows."""
-        hashes = np.unique(fast_hashes(column))
+        hashes = fast_hashes(column)
         size = max(1, _MARKS_PER_PASS // self._hashes)
         for start in range(0, len(hashes), size):
             part = hashes[start : start + size]
