@@ -1,7 +1,7 @@
 """Which tables can be written in which file format.
 
-The native writer writes Parquet files. pypaimon's writer writes ORC and Avro files of append
-tables; it can't store every type so that other engines read the same values.
+pypaimon's writer writes ORC and Avro files of append tables, our own those of primary-key tables.
+These formats can't store every type so that other engines read the same values.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from paimon_magics.statements.data_types import (
 )
 from paimon_magics.statements.statement import TableName
 
-__all__ = ["check_file_format"]
+__all__ = ["check_file_format", "written_formats"]
 
 _TIMESTAMPS = ("TIMESTAMP", "TIMESTAMP_LTZ")
 _MICROSECONDS = 6
@@ -28,16 +28,31 @@ _LTZ_LEGACY = "orc.timestamp-ltz.legacy.type"
 
 def check_file_format(name: TableName, schema: TableSchema) -> None:
     """Raise UnsupportedStatementError for a table whose files this version can't write safely."""
-    file_format = schema.file_format
-    if file_format == "parquet":
-        return
-    if file_format not in ("orc", "avro") or schema.is_primary_key_table:
-        kind = "primary-key " if schema.is_primary_key_table else ""
-        raise UnsupportedStatementError(
-            f"`{name}` is a {kind}table with {file_format} files; writing those is not offered "
-            "yet.",
-            hint="Tables with 'file.format' = 'parquet' can be written.",
-        )
+    for file_format in sorted(written_formats(schema) - {"parquet"}):
+        if file_format not in ("orc", "avro"):
+            raise UnsupportedStatementError(
+                f"`{name}` has {file_format} files; writing those is not offered.",
+                hint="Set 'file.format' to 'parquet', 'orc' or 'avro'.",
+            )
+        _check_types(name, schema, file_format)
+
+
+def written_formats(schema: TableSchema) -> frozenset[str]:
+    """The formats of the files that are written to a table, at any level; changelogs included."""
+    if not schema.is_primary_key_table:
+        return frozenset([schema.file_format])
+    found = {schema.file_format}
+    for pair in (schema.stored_option("file.format.per.level") or "").split(","):
+        _, colon, file_format = pair.partition(":")
+        if colon:
+            found.add(file_format.strip().lower())
+    changelog = schema.stored_option("changelog-file.format")
+    if changelog is not None and schema.changelog_producer != "none":
+        found.add(changelog.lower())
+    return frozenset(found)
+
+
+def _check_types(name: TableName, schema: TableSchema, file_format: str) -> None:
     legacy = (schema.stored_option(_LTZ_LEGACY) or "true").lower() != "false"
     for column in schema.columns:
         if file_format == "orc" and legacy and contains_type(column.type, "TIMESTAMP_LTZ"):

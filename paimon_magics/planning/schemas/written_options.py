@@ -42,7 +42,6 @@ _NOT_APPLIED = {
     # The native writer shreds, too, but leaves out field ids without which Java fails to read.
     **dict.fromkeys(SHREDDING_OPTIONS, "false"),
 }
-_PER_LEVEL = ("file.format.per.level", "file.compression.per.level")
 # The compressions of data files that can be written, by format. Any other one fails in Java, too,
 # or would fail here only in the tasks.
 _COMPRESSIONS = {
@@ -50,8 +49,6 @@ _COMPRESSIONS = {
     "orc": ("none", "uncompressed", "snappy", "lz4", "zlib", "zstd"),
     "avro": ("none", "null", "bzip2", "deflate", "snappy", "xz", "zstandard", "zstd"),
 }
-
-_AVRO_CHANGELOGS = ("null", "deflate", "snappy", "zstd")  # written by the native writer
 
 
 def check_written_options(name: TableName, schema: TableSchema) -> None:
@@ -72,9 +69,6 @@ def options_not_applied(schema: TableSchema) -> tuple[str, ...]:
         for key, idle in _NOT_APPLIED.items()
         if (schema.stored_option(key) or idle).lower() != idle
     }
-    for key, value in schema.options:
-        if key in _PER_LEVEL and any(pair.strip().startswith("0:") for pair in value.split(",")):
-            found.add(key)  # files are written at level 0 here
     return tuple(sorted(found))
 
 
@@ -88,16 +82,14 @@ def _refused(schema: TableSchema) -> Iterator[tuple[str, str, str]]:
             yield key, value, "another storage layout of maps"
     if schema.bucket_mode == "HASH_DYNAMIC" and schema.flag("index-file-in-data-file-dir"):
         yield "index-file-in-data-file-dir", "true", "hash indexes beside the data files"
-    if schema.changelog_producer == "input":
-        changelog = (schema.stored_option("changelog-file.format") or "parquet").lower()
-        if changelog not in ("parquet", "avro"):
-            yield "changelog-file.format", changelog, f"{changelog} files"
+    if schema.is_primary_key_table and schema.changelog_producer != "none":
+        changelog = (schema.stored_option("changelog-file.format") or schema.file_format).lower()
         key = "changelog-file.compression"
         if schema.stored_option(key) is None:
             key = "file.compression"
         codec = (schema.option(key) or "zstd").lower()
-        if changelog == "avro" and codec not in _AVRO_CHANGELOGS:
-            yield key, codec, "a compression that is not offered for avro changelogs"
+        if codec not in _COMPRESSIONS.get(changelog, (codec,)):
+            yield key, codec, f"a compression that {changelog} files don't have"
     file_format = schema.file_format
     compression = schema.stored_option("file.compression")
     possible = _COMPRESSIONS.get(file_format)

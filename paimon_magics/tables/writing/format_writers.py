@@ -11,16 +11,18 @@ from datetime import UTC, datetime
 from typing import Any, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from paimon_magics.errors import UnsupportedStatementError
 from paimon_magics.planning.writes.file_rules import FileRules
 from paimon_magics.tables.writing.parquet_dictionaries import repeating_columns
 
-__all__ = ["FORMAT_WRITERS", "FormatWriter", "open_format_writer"]
+__all__ = ["FORMAT_WRITERS", "FormatWriter", "check_orc_times", "open_format_writer"]
 
 _PARQUET_CODECS = {"none": "none", "uncompressed": "none", "null": "none"}
 _ORC_CODECS = {"none": "uncompressed", "null": "uncompressed"}
 _AVRO_CODECS = {"none": "null", "uncompressed": "null", "zstd": "zstandard"}
+_PER_SECOND = {"ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _LEVELLED = ("zstd", "zstandard")
 
 
@@ -103,10 +105,28 @@ class _Orc:
         self._writer = orc.ORCWriter(sink, compression=_ORC_CODECS.get(codec, codec))
 
     def write(self, rows: pa.Table) -> None:
+        check_orc_times(rows)
         self._writer.write(_without_times_of_day(rows))
 
     def close(self) -> None:
         self._writer.close()
+
+
+def check_orc_times(rows: pa.Table | pa.RecordBatch) -> None:
+    """Raise ValueError for a timestamp that other engines would misread from an ORC file: Java's
+    reader or the native one fails, as the writer rounds seconds in the other direction."""
+    for field, column in zip(rows.schema, rows.columns, strict=True):
+        if not pa.types.is_timestamp(field.type) or field.type.unit not in _PER_SECOND:
+            continue
+        numbers = column.cast(pa.int64())
+        unit = _PER_SECOND[field.type.unit]
+        whole = pc.multiply(pc.divide(numbers, unit), unit)
+        odd = pc.and_(pc.less(numbers, 0), pc.not_equal(numbers, whole))
+        if pc.any(odd).as_py():
+            raise ValueError(
+                f"column `{field.name}` has a timestamp before 1970 with a fraction of a "
+                "second, which other engines can't read from an ORC file"
+            )
 
 
 def _without_times_of_day(rows: pa.Table) -> pa.Table:

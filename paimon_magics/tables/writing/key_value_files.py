@@ -32,12 +32,12 @@ from paimon_magics.tables.writing.format_writers import FormatWriter, open_forma
 from paimon_magics.tables.writing.new_file_sinks import FileCreation
 from paimon_magics.tables.writing.new_files import NewFile, StoredBounds
 
-__all__ = ["KeyValueFileWriter", "KeyValueFiles"]
+__all__ = ["SYSTEM_FIELDS", "KeyValueFileWriter", "KeyValueFiles"]
 
 _GROUP_ROWS_MAX = 512 * 1024
 _GROUP_BYTES_MAX = 64 * 2**20  # in memory, before encoding
 _FIELD_ID = b"PARQUET:field_id"
-_SYSTEM_FIELDS = (
+SYSTEM_FIELDS = (
     pa.field(SEQUENCE, pa.int64(), nullable=False, metadata={_FIELD_ID: b"2147483646"}),
     pa.field(KIND, pa.int8(), nullable=False, metadata={_FIELD_ID: b"2147483645"}),
 )
@@ -67,7 +67,7 @@ class KeyValueFiles:
     def stored_schema(self) -> pa.Schema:
         """The columns of a file."""
         columns = pa.ipc.read_schema(pa.py_buffer(self.schema))
-        return pa.schema([*_SYSTEM_FIELDS, *columns])
+        return pa.schema([*SYSTEM_FIELDS, *columns])
 
 
 class KeyValueFileWriter:

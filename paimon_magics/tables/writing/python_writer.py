@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from paimon_magics.tables.pypaimon_internals import store_options, with_commit_user
+from paimon_magics.tables.writing.format_writers import check_orc_times
 
 if TYPE_CHECKING:
     from paimon_magics.tables.table import Table
@@ -23,7 +23,6 @@ __all__ = ["PythonTable", "python_table"]
 
 _UNCOMPRESSED = ("none", "uncompressed", "null")
 _NO_COMPRESSION = {"orc": "uncompressed", "avro": "null"}  # the word of each format's library
-_PER_SECOND = {"ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +71,7 @@ class PythonWriter:
         Raises ValueError, naming the column, for a value that the format can't hold.
         """
         if self._is_orc:
-            _check_orc(rows)
+            check_orc_times(rows)
         self._writer.write_arrow(rows, bucket)
 
     def messages(self) -> list[bytes]:
@@ -117,20 +116,3 @@ def _drop_float_bounds(statistics: Any) -> None:
         for place, field in enumerate(getattr(row, "fields", ())):
             if str(field.type).startswith(("FLOAT", "DOUBLE")):
                 row.values[place] = None
-
-
-def _check_orc(rows: pa.RecordBatch) -> None:
-    # Java's reader or the native one fails on such timestamps: the writer rounds their seconds in
-    # the other direction.
-    for field, column in zip(rows.schema, rows.columns, strict=True):
-        if not pa.types.is_timestamp(field.type) or field.type.unit not in _PER_SECOND:
-            continue
-        numbers = column.view(pa.int64())
-        unit = _PER_SECOND[field.type.unit]
-        whole = pc.multiply(pc.divide(numbers, unit), unit)
-        odd = pc.and_(pc.less(numbers, 0), pc.not_equal(numbers, whole))
-        if pc.any(odd).as_py():
-            raise ValueError(
-                f"column `{field.name}` has a timestamp before 1970 with a fraction of a "
-                "second, which other engines can't read from an ORC file"
-            )

@@ -16,6 +16,7 @@ from paimon_magics.planning.reads.float_bounds import (
     is_floating,
 )
 from paimon_magics.planning.schemas.table_schema import TableSchema
+from paimon_magics.planning.writes.file_rules import changelog_file_rules, data_file_rules
 from paimon_magics.settings import Settings
 from paimon_magics.tables.schema.merge_options import merge_rule
 from paimon_magics.tables.schema.types import arrow_schema
@@ -28,6 +29,7 @@ from paimon_magics.tables.writing.bucket_counts import (
 )
 from paimon_magics.tables.writing.commit_messages import read_messages, write_message
 from paimon_magics.tables.writing.dynamic_buckets import dynamic_buckets, put_index_files
+from paimon_magics.tables.writing.file_conversion import file_conversion
 from paimon_magics.tables.writing.file_indexes import file_index_rules
 from paimon_magics.tables.writing.float_bounds import FloatColumns, float_columns, mend_messages
 from paimon_magics.tables.writing.native_writer import (
@@ -58,14 +60,15 @@ def write_spec(
     `gives_buckets` the rows of a table with fixed buckets come with theirs."""
     table_schema = table.schema
     schema = arrow_schema(table_schema)
-    is_native = table_schema.file_format == "parquet"
+    conversion = file_conversion(table)
+    is_native = table_schema.is_primary_key_table or table_schema.file_format == "parquet"
     prefixes = MENDED_PREFIXES if is_native else _PREFIXES
     options = {
         **{key: transaction.file_prefix + name for key, name in prefixes.items()},
         **_statistics_options(table_schema),
     }
     if table_schema.is_primary_key_table:
-        options |= buffer_options(table_schema, slots)
+        options |= buffer_options(table_schema, slots) | _native_formats(table_schema)
     base_snapshot_id = 0 if overwrite else transaction.base_snapshot_id
     rule, dynamic = None, None
     match table_schema.bucket_mode:
@@ -95,6 +98,7 @@ def write_spec(
         ),
         float_columns=_float_columns(table) if is_native else None,
         file_indexes=file_index_rules(table),
+        conversion=conversion,
     )
 
 
@@ -146,6 +150,21 @@ def _float_columns(table: Table) -> FloatColumns | None:
         functions = merge_rule(schema).functions
         merged = [name for name, one in functions.items() if one.name in _ARITHMETIC]
     return float_columns(table, names, merged)
+
+
+def _native_formats(schema: TableSchema) -> dict[str, str]:
+    """What the native writer writes of a primary-key table: Parquet with the compression that the
+    table asks for. Files that are converted afterwards have any compression until then."""
+    data, changelog = data_file_rules(schema, 0), changelog_file_rules(schema, 0)
+    kinds = {"file": data, "changelog-file": changelog}
+    return {
+        key: value
+        for kind, rules in kinds.items()
+        for key, value in (
+            (f"{kind}.format", "parquet"),
+            (f"{kind}.compression", rules.compression if rules.format == "parquet" else "zstd"),
+        )
+    }
 
 
 def _statistics_options(schema: TableSchema) -> dict[str, str]:

@@ -14,6 +14,7 @@ from paimon_magics.tables.writing.dynamic_buckets import (
     DynamicBuckets,
     IndexWritten,
 )
+from paimon_magics.tables.writing.file_conversion import FileConversion
 from paimon_magics.tables.writing.file_indexes import FileIndexRules
 from paimon_magics.tables.writing.float_bounds import FloatColumns
 from paimon_magics.tables.writing.native_writer import NativeTable
@@ -32,7 +33,8 @@ class WriteSpec:
     move between partitions and it has to know where each one is. With `overwrite` the files replace
     others, so that sequence numbers start anew. `attempts_folder` is the stem of the writers' notes
     (module `attempts`). A writer that meets more than `partitions_max` partitions gives up.
-    `float_columns`: see `float_bounds`, `file_indexes`: see the module of that name.
+    `float_columns`: see `float_bounds`, `file_indexes`: see the module of that name. `conversion`
+    is for files that the native writer does not write in the table's format.
     """
 
     table: NativeTable | PythonTable
@@ -47,6 +49,7 @@ class WriteSpec:
     partitions_max: int | None = None
     float_columns: FloatColumns | None = None
     file_indexes: FileIndexRules | None = None
+    conversion: FileConversion | None = None
 
     def arrow_schema(self) -> pa.Schema:
         """The table's Arrow schema."""

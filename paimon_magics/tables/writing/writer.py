@@ -159,6 +159,8 @@ def _write_batches(
         index_files = groups.write_index()
         messages = writer.finish()
         writer.odd_floats.mend(messages)
+        if task.conversion is not None:
+            messages = task.conversion.put(messages)
         if task.file_indexes is not None:
             messages = task.file_indexes.put(messages)
         reach("attempt.written")
@@ -167,6 +169,8 @@ def _write_batches(
     if running is not None and running.is_over():
         writer.abort()
         groups.abort(index_files)
+        if task.conversion is not None:
+            task.conversion.remove(messages)
         if task.file_indexes is not None:
             task.file_indexes.remove(messages)
         raise ended_error()

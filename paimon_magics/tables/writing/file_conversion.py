@@ -1,0 +1,136 @@
+"""Writes finished Parquet files of the native writer again, in the format that the table asks for.
+
+The native writer merges and numbers the rows of primary-key tables, and knows Parquet only (for
+changelog files Avro, too). The order of rows, keys, bounds and sequence numbers stay, so that only
+the name and the size of a file change in its message.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from paimon_magics.planning.writes.file_rules import (
+    FileRules,
+    changelog_file_rules,
+    data_file_rules,
+)
+from paimon_magics.tables.schema.arrow_casting import conform
+from paimon_magics.tables.schema.types import arrow_schema
+from paimon_magics.tables.writing.format_writers import FormatWriter, open_format_writer
+from paimon_magics.tables.writing.key_value_files import SYSTEM_FIELDS
+
+if TYPE_CHECKING:
+    from paimon_magics.tables.table import Table
+
+__all__ = ["FileConversion", "file_conversion"]
+
+_PARQUET = "parquet"
+_BATCH_ROWS = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class FileConversion:
+    """How new files are converted: data files by `data`, changelog files by `changelog`; None
+    leaves them as they are. `table` is a pickle of pypaimon's table, `schema` the Arrow schema of
+    its columns, serialised."""
+
+    data: FileRules | None
+    changelog: FileRules | None
+    table: bytes
+    schema: bytes
+
+    def __repr__(self) -> str:
+        return f"FileConversion({self.data}, {self.changelog})"  # the pickle may hold credentials
+
+    def put(self, messages: Iterable[bytes]) -> tuple[bytes, ...]:
+        """Convert the new files of the messages, and return the messages that tell of it.
+
+        Nobody else uses the files yet. If it fails, the files that it wrote are deleted. Raises
+        ValueError for a value that the format can't hold, OSError for the store's failures.
+        """
+        # pypaimon, which takes a second to import, knows the paths of files.
+        from paimon_magics.tables.writing.commit_messages import read_messages, write_message
+
+        paimon = pickle.loads(self.table)  # made by `file_conversion`, for this job
+        found = list(read_messages(paimon, messages))
+        written: list[str] = []
+        try:
+            for message in found:
+                for file in message.new_files if self.data is not None else ():
+                    self._convert(paimon, message, file, self.data, written)
+                for file in message.changelog_files if self.changelog is not None else ():
+                    self._convert(paimon, message, file, self.changelog, written)
+        except BaseException:
+            for path in written:
+                paimon.file_io.delete_quietly(path)
+            raise
+        return tuple(write_message(paimon, message) for message in found)
+
+    def remove(self, messages: Iterable[bytes]) -> None:
+        """Delete the new files that the messages name; they must not be committed."""
+        from paimon_magics.tables.writing.commit_messages import read_messages
+
+        paimon = pickle.loads(self.table)
+        for message in read_messages(paimon, messages):
+            for file in (*message.new_files, *message.changelog_files):
+                paimon.file_io.delete_quietly(_path(paimon, message, file.file_name))
+
+    def _convert(
+        self, paimon: Any, message: Any, file: Any, rules: FileRules | None, written: list[str]
+    ) -> None:
+        assert rules is not None
+        source_path = _path(paimon, message, file.file_name)
+        name = f"{file.file_name.rpartition('.')[0]}.{rules.format}"
+        path = _path(paimon, message, name)
+        written.append(path)
+        with contextlib.closing(paimon.file_io.new_input_stream(source_path)) as source:
+            file.file_size = self._written(paimon, source, path, rules)
+        file.file_name = name
+        paimon.file_io.delete_quietly(source_path)
+
+    def _written(self, paimon: Any, source: Any, path: str, rules: FileRules) -> int:
+        """Write the rows of a Parquet file; return the size of the new file."""
+        import pyarrow.parquet as pq
+
+        columns = pa.ipc.read_schema(pa.py_buffer(self.schema))
+        schema = pa.schema([*SYSTEM_FIELDS, *columns])
+        writer: FormatWriter | None = None
+        with paimon.file_io.new_output_stream(path) as sink, pq.ParquetFile(source) as parquet:
+            for batch in parquet.iter_batches(_BATCH_ROWS, use_threads=False):
+                rows = pa.Table.from_batches([conform(batch, schema)])
+                writer = writer or open_format_writer(sink, rows, rules, ())
+                writer.write(rows)
+            assert writer is not None  # no file is empty
+            writer.close()
+        return int(paimon.file_io.get_file_size(path))
+
+
+def file_conversion(table: Table) -> FileConversion | None:
+    """What the native writer's files of a primary-key table are converted to; None for those that
+    stay. Raises InvalidTableError for an option's value that can't be read."""
+    schema = table.schema
+    if not schema.is_primary_key_table:
+        return None
+    data, changelog = data_file_rules(schema, 0), changelog_file_rules(schema, 0)
+    converts_data = data.format != _PARQUET
+    converts_changelog = schema.changelog_producer == "input" and changelog.format != _PARQUET
+    if not (converts_data or converts_changelog):
+        return None
+    return FileConversion(
+        data if converts_data else None,
+        changelog if converts_changelog else None,
+        pickle.dumps(table.paimon),
+        arrow_schema(schema).serialize().to_pybytes(),
+    )
+
+
+def _path(paimon: Any, message: Any, name: str) -> str:
+    from pypaimon.utils.file_store_path_factory import canonical_data_file_path
+
+    return str(canonical_data_file_path(paimon, tuple(message.partition), message.bucket, name))
