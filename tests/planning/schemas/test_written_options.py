@@ -42,10 +42,6 @@ def schema(**options: str) -> TableSchema:
         ("fields.v.map.storage-layout", {"fields__v__map__storage_layout": "shared-shredding"}),
         ("index-file-in-data-file-dir", {"index_file_in_data_file_dir": "true", "bucket": "-1"}),
         (
-            "changelog-file.format",
-            {"changelog_producer": "input", "changelog_file__format": "orc", "bucket": "1"},
-        ),
-        (
             "file.compression",
             {
                 "changelog_producer": "input",
@@ -73,9 +69,9 @@ def test_an_option_that_the_writers_would_pass_over_is_refused_by_name(
     [
         ("file-index.bloom-filter.columns", "v", False),
         ("file-index.bloom-filter.v.fpp", "0.1", False),
-        ("file.format.per.level", "0:avro,5:orc", True),
+        ("file.format.per.level", "0:avro,5:orc", False),
         ("file.format.per.level", "5:orc", False),
-        ("file.compression.per.level", "0:lz4", True),
+        ("file.compression.per.level", "0:lz4", False),
         ("data-file.thin-mode", "true", True),
         ("data-file.thin-mode", "false", False),
         ("tag.automatic-creation", "process-time", True),
