@@ -39,8 +39,11 @@ from tests.faults.test_coordinator_crashes import (
     wait_until_it_gives_up,
     wait_until_nothing_is_left,
 )
+from tests.faults.test_two_coordinators import DEPOSED, Two, catalog_options, two
 from tests.tables.commits.compacting import bodies, live_entries, live_names, upgrade
 from tests.tables.reachability import missing, unreachable
+
+__all__ = ["catalog_options", "two"]  # fixtures
 
 pytestmark = pytest.mark.slow
 
@@ -268,6 +271,48 @@ def test_a_process_without_a_coordinator_that_dies_leaves_all_or_nothing(
     if not is_done:
         client.commit(request)
         assert levels(table) == {0: [0, 0], 1: [0, 4]}
+    assert rows(catalog, TABLE) == EXPECTED
+    assert missing(table) == set()
+
+
+@pytest.mark.parametrize("catalog_options", ["disk"], indirect=True)
+@pytest.mark.parametrize("meanwhile", ["nothing", "an append", "the same", "another compaction"])
+def test_a_compaction_that_an_earlier_owner_was_stopped_in_happens_once(
+    two: Two, meanwhile: str
+) -> None:
+    catalog = create_table(two.options, SQL)
+    table = fill(committer_of(catalog), catalog, TABLE)
+    two.older.start(faults="commit.prepared=stop")
+    client = two.client(catalog)
+    request = planned(catalog, client.begin(TABLE))
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(client.commit, request)
+        two.stopped()
+        two.newer.start()
+        other = two.newer.client()
+        match meanwhile:
+            case "an append":
+                append = other.begin(TABLE)
+                messages = write(catalog, append, [{"k": 0, "v": "new"}])
+                other.commit(CommitRequest(append, Append(), messages))
+            case "the same":
+                id = client.transactions.id_of(request.transaction)
+                other.transactions.ended(request.transaction.commit_user, id)
+                assert other.commit(request).commit_kind == "COMPACT"
+            case "another compaction":
+                faster = other.begin(TABLE, compacts=True)
+                moved = bodies(table, oldest_to(table, 4))
+                other.commit(CommitRequest(faster, Compact(), moved))
+        assert two.go_on() == DEPOSED
+        if meanwhile == "another compaction":
+            with pytest.raises(CommitConflictError):
+                asked.result(60)
+            wait_until_nothing_is_left(catalog, TABLE)
+            assert levels(table) == {0: [0, 4], 1: [0, 4]}
+        else:
+            receipt = asked.result(60)
+            assert receipt.commit_kind == "COMPACT"
+            assert client.commit(request) == receipt
     assert rows(catalog, TABLE) == EXPECTED
     assert missing(table) == set()
 

@@ -16,6 +16,7 @@ from paimon_magics.coordinator.core import (
     Adopted,
     Answer,
     BeginAsked,
+    Cause,
     CheckAsked,
     CheckFailed,
     CheckFinished,
@@ -160,6 +161,8 @@ class Interleavings(RuleBasedStateMachine):
             case Overwritten():
                 assert id in table.overwritten and id not in table.content
                 said.add("overwritten")
+            case Refusal(conflicting=(_, *_)):
+                assert id not in table.content, "told of conflicts, and it is in the table"
             case Refusal() | Gone() | Aborted():
                 assert id not in table.content, "told ended, and it is in the table"
                 said.add("ended")
@@ -257,13 +260,15 @@ class Interleavings(RuleBasedStateMachine):
     @precondition(lambda self: self.jobs)
     @rule(
         data=st.data(),
-        outcome=st.sampled_from(["done", "refused", "silent", "lost reply"]),
+        outcome=st.sampled_from(["done", "refused", "refused in part", "silent", "lost reply"]),
     )
     def finish(self, data: st.DataObject, outcome: str) -> None:
         self.work(self.jobs.pop(data.draw(st.integers(0, len(self.jobs) - 1))), outcome)
 
     def work(self, job: Effect, outcome: str) -> None:
         match job:
+            case LookUpCommit(id=id) if outcome == "refused in part":
+                self.finish_commit(id, "refused")
             case RunCommit(id=id) | LookUpCommit(id=id):
                 self.finish_commit(id, outcome)
             case CheckTable(location=table) if outcome == "silent":
@@ -298,6 +303,9 @@ class Interleavings(RuleBasedStateMachine):
         match outcome:
             case "refused":
                 self.apply(refusal(id, "refused", self.now_ms))
+            case "refused in part":
+                part = CommitRefused(id, "in part", self.now_ms, Cause.COMPACTION, (0,))
+                self.apply(part)
             case "silent":
                 self.apply(CommitUnclear(id))
             case _:
