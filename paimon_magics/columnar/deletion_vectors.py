@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from paimon_magics.columnar.roaring import numbers_at, roaring_bitmap
 
-__all__ = ["StoredVector", "deleted_rows", "vector_file"]
+__all__ = ["StoredVector", "deleted_rows", "united_rows", "vector_file"]
 
 _MAGIC_32 = 1581511376  # stored big-endian
 _MAGIC_64 = 1681511377  # stored little-endian
@@ -61,6 +61,13 @@ def vector_file(
         content.append(body)
         offset += len(body)
     return b"".join(content), found
+
+
+def united_rows(parts: Sequence[_Rows]) -> _Rows:
+    """The rows that are in any of the parts, ascending, each once. Parts that ascend are merged
+    fast, which `numpy.unique` does not do."""
+    rows = np.sort(np.concatenate(parts), kind="stable")
+    return rows[np.diff(rows, prepend=-1) != 0] if len(rows) else rows
 
 
 def _data_32(rows: _Rows) -> bytes:

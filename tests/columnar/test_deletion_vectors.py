@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap, BitMap64
 
-from paimon_magics.columnar.deletion_vectors import deleted_rows, vector_file
+from paimon_magics.columnar.deletion_vectors import deleted_rows, united_rows, vector_file
 
 
 def in_32_bits(rows: set[int], *, runs: bool = False) -> bytes:
@@ -87,3 +87,9 @@ def test_an_index_file_without_vectors_is_its_version() -> None:
 def test_32_bits_hold_no_row_beyond_theirs() -> None:
     with pytest.raises(ValueError, match="32 bits"):
         vector_file({"data": np.array([2**31])}, is_64_bit=False)
+
+
+@given(st.lists(st.lists(st.integers(0, 20)), min_size=1))
+def test_united_rows_are_each_there_once(parts: list[list[int]]) -> None:
+    united = united_rows([np.array(sorted(part), dtype=np.int64) for part in parts])
+    assert united.tolist() == sorted(set().union(*parts))

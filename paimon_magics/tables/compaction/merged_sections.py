@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from itertools import chain, pairwise
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from paimon_magics.columnar.compaction import Changelog, Compacted, CompactionRule, compacted
+from paimon_magics.columnar.deletion_vectors import united_rows
 from paimon_magics.columnar.merging import FILE_BITS, LEVEL, merge_runs
 from paimon_magics.planning.reads.splits import Section, StoredFile
 from paimon_magics.tables.compaction.key_ranges import KeyBounds, first_key, rows_within
@@ -39,14 +40,14 @@ class Marks:
     def add(self, places: npt.NDArray[np.int64], files: Sequence[StoredFile]) -> None:
         """Add ascending PLACEs, whose file numbers are those of `files`."""
         numbers = places >> FILE_BITS
-        for number in np.unique(numbers).tolist():
-            low, high = np.searchsorted(numbers, (number, number + 1))
-            name = files[number].path.rpartition("/")[2]
+        starts = np.flatnonzero(np.diff(numbers, prepend=-1))
+        for low, high in pairwise([*starts.tolist(), len(places)]):
+            name = files[int(numbers[low])].path.rpartition("/")[2]
             self._parts.setdefault(name, []).append(places[low:high] & _ROW)
 
     def rows(self) -> Mapping[str, npt.NDArray[np.int64]]:
         """The rows of each file, ascending."""
-        return {name: np.sort(np.concatenate(parts)) for name, parts in self._parts.items()}
+        return {name: united_rows(parts) for name, parts in self._parts.items()}
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from paimon_magics.columnar.deletion_vectors import united_rows
 from paimon_magics.planning.commits.requests import Transaction
 from paimon_magics.tables.compaction.planning import BucketKey, CompactionPlan, partition_schema
 from paimon_magics.tables.compaction.rewriting import RewriteTask, Rewritten, partition_row
@@ -79,5 +80,5 @@ def _marked(
             found[buckets[one.number]][name].append(rows)
     merged: Any = defaultdict(dict)
     for key, files in found.items():
-        merged[key] = {name: np.unique(np.concatenate(parts)) for name, parts in files.items()}
+        merged[key] = {name: united_rows(parts) for name, parts in files.items()}
     return merged  # type: ignore[no-any-return]

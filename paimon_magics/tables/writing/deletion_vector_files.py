@@ -20,7 +20,7 @@ from pypaimon.manifest.index_manifest_entry import IndexManifestEntry
 from pypaimon.manifest.index_manifest_file import IndexManifestFile
 from pypaimon.table.row.generic_row import GenericRow
 
-from paimon_magics.columnar.deletion_vectors import deleted_rows, vector_file
+from paimon_magics.columnar.deletion_vectors import deleted_rows, united_rows, vector_file
 from paimon_magics.tables.manifests.file_kinds import ADD, DELETE
 from paimon_magics.tables.stores.corruption import damaged
 from paimon_magics.tables.table import Table
@@ -97,7 +97,7 @@ class VectorIndex:
             if name in gone or not len(rows):
                 continue
             known = vectors.get(name, rows[:0])
-            vectors[name] = np.union1d(known, rows)
+            vectors[name] = united_rows([known, rows])
             is_new |= len(vectors[name]) > len(known)
         if not has_gone and not is_new:
             return None
