@@ -114,7 +114,7 @@ class InProcessCommitter:
         return receipt
 
     def claim_buckets(
-        self, transaction: Transaction, buckets: Sequence[tuple[tuple[str | None, ...], int]]
+        self, transaction: Transaction, buckets: Sequence[tuple[bytes, int]]
     ) -> tuple[int, ...]:
         """See `CoordinatorClient.claim_buckets`: among the transactions of this process."""
         name = transaction.table

@@ -51,11 +51,11 @@ class CoordinatorClient(Protocol):
         """
 
     def claim_buckets(
-        self, transaction: Transaction, buckets: Sequence[tuple[tuple[str | None, ...], int]]
+        self, transaction: Transaction, buckets: Sequence[tuple[bytes, int]]
     ) -> tuple[int, ...]:
-        """Claim buckets, each with the texts of its partition's values, for an open transaction
-        that compacts; return the positions of those that no other transaction compacts. A claim
-        ends with the transaction. It is advice: a commit is checked in any case."""
+        """Claim buckets, each with its serialised partition, for an open transaction that compacts;
+        return the positions of those that no other transaction compacts. A claim ends with the
+        transaction. It is advice: a commit is checked in any case."""
 
     def abort(self, transaction: Transaction) -> int:
         """Delete the files of a transaction that is certainly not committed.

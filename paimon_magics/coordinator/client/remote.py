@@ -139,7 +139,7 @@ class RemoteCoordinator:
         return receipt_of(member(answer, "receipt", dict))
 
     def claim_buckets(
-        self, transaction: Transaction, buckets: Sequence[tuple[tuple[str | None, ...], int]]
+        self, transaction: Transaction, buckets: Sequence[tuple[bytes, int]]
     ) -> tuple[int, ...]:
         """See `CoordinatorClient.claim_buckets`. A coordinator that does not know the transaction
         knows of no other compaction either: all are granted."""

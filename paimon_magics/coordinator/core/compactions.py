@@ -14,12 +14,12 @@ __all__ = ["CompactedBucket", "claimed", "still_claimed"]
 
 @dataclass(frozen=True, slots=True)
 class CompactedBucket:
-    """A bucket of a table at a location, or of its `branch`. `partition` has the texts of the
-    partition values, None for NULL."""
+    """A bucket of a table at a location, or of its `branch`. `partition` is the serialised row of
+    the partition's values, as in manifests."""
 
     location: str
     branch: str | None
-    partition: tuple[str | None, ...]
+    partition: bytes
     bucket: int
 
 

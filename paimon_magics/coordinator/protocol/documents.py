@@ -145,15 +145,13 @@ def receipt_of(document: Any) -> CommitReceipt:
 
 def bucket_of(location: str, branch: str | None, document: Any) -> CompactedBucket:
     """The bucket in a document `{partition, bucket}` of the table at a location."""
-    values = member(document, "partition", Sequence)
-    if not all(value is None or isinstance(value, str) for value in values):
-        raise InvalidValueError("`partition` must be a list of texts and nulls.")
-    return CompactedBucket(location, branch, tuple(values), member(document, "bucket", int))
+    [partition] = _decoded({"partition": [member(document, "partition", str)]}, "partition")
+    return CompactedBucket(location, branch, partition, member(document, "bucket", int))
 
 
-def bucket_document(partition: Sequence[str | None], bucket: int) -> dict[str, Any]:
-    """The document of a bucket of a transaction's table."""
-    return {"partition": list(partition), "bucket": bucket}
+def bucket_document(partition: bytes, bucket: int) -> dict[str, Any]:
+    """The document of a bucket, by its serialised partition."""
+    return {"partition": base64.b64encode(partition).decode(), "bucket": bucket}
 
 
 def member(document: Any, key: str, kind: type) -> Any:

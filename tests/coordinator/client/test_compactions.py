@@ -54,7 +54,7 @@ def test_a_compaction_stands_in_no_line(client: CoordinatorClient, tmp_path: Pat
 
 
 def test_two_compactions_share_no_bucket_until_one_has_ended(client: CoordinatorClient) -> None:
-    a, b, c = (("x", None), 0), (("x", None), 1), (("y", "z"), 0)
+    a, b, c = (b"x", 0), (b"x", 1), (b"y", 0)
     first = client.begin(TABLE, compacts=True)
     assert client.claim_buckets(first, [a, b]) == (0, 1)
     second = client.begin(TABLE, compacts=True)
@@ -75,7 +75,7 @@ def test_what_is_compacted_is_seen_by_administrators(tmp_path: Path) -> None:
     try:
         client = process.client()
         transaction = client.begin(TABLE, compacts=True)
-        client.claim_buckets(transaction, [((), bucket) for bucket in range(3)])
+        client.claim_buckets(transaction, [(b"", bucket) for bucket in range(3)])
         [held] = client.administration().transactions()
         assert held.reason == "compacts 3 buckets"
         headers = {"Authorization": f"Bearer {process.token()}"}
@@ -84,7 +84,7 @@ def test_what_is_compacted_is_seen_by_administrators(tmp_path: Path) -> None:
             "paimon_coordinator_compacted_buckets 3.0"
             in httpx.get(address, headers=headers, trust_env=False).text
         )
-        many = [((), bucket) for bucket in range(100_001)]
+        many = [(b"", bucket) for bucket in range(100_001)]
         with pytest.raises(InvalidValueError, match="too many for one compaction"):
             client.claim_buckets(transaction, many)
         client.abort(transaction)
@@ -103,10 +103,10 @@ def test_the_claims_of_a_transaction_end_with_its_lease(tmp_path: Path) -> None:
     try:
         dead, alive = process.client(), process.client()
         first = dead.begin(TABLE, compacts=True)
-        assert dead.claim_buckets(first, [((), 0)]) == (0,)
+        assert dead.claim_buckets(first, [(b"", 0)]) == (0,)
         dead.close()  # nobody renews its lease
         second = alive.begin(TABLE, compacts=True)
-        wait_until(lambda: alive.claim_buckets(second, [((), 0)]) == (0,))
+        wait_until(lambda: alive.claim_buckets(second, [(b"", 0)]) == (0,))
         alive.abort(second)
     finally:
         process.close()
