@@ -106,11 +106,9 @@ def answer_response(answer: Answer) -> Response:
             return JSONResponse({"receipt": receipt_document(receipt)})
         case Aborted():
             return JSONResponse({"status": "aborted"})
-        case Refusal(reason=reason, cause=Cause.COMPACTION, conflicting=conflicting):
-            facts = {"conflicting": list(conflicting)}
-            return error_answer(_REFUSED[Cause.COMPACTION], "Compaction", reason, "", **facts)
-        case Refusal(reason=reason, cause=cause):
-            return error_answer(_REFUSED[cause], cause.value.capitalize(), reason, "")
+        case Refusal(reason=reason, cause=cause, conflicting=conflicting):
+            facts = {"conflicting": list(conflicting)} if cause is Cause.COMPACTION else {}
+            return error_answer(_REFUSED[cause], cause.value.capitalize(), reason, "", **facts)
         case Gone(reason=reason):
             return error_answer(
                 410,

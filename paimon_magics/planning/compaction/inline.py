@@ -1,6 +1,7 @@
 """Whether and how a writer compacts the buckets that it has written.
 
 Source: `AbstractFileStoreWrite`, `KeyValueFileStoreWrite.createCompactManager`,
+`AppendFixedBucketFileStoreWrite`, `AppendFileStoreWrite`,
 `DataWrite.preCommit` of Paimon's Spark connector.
 """
 
@@ -16,13 +17,11 @@ INLINE_BYTES_MAX = 2 << 30
 
 
 def compacts_inline(schema: TableSchema) -> bool:
-    """Whether writers compact: not with `write-only`, nor rows of postponed buckets."""
-    return (
-        schema.is_primary_key_table
-        and not schema.write_only
-        and schema.bucket_mode != "POSTPONE_MODE"
-        and not_compacted(schema) is None
-    )
+    """Whether writers compact: not with `write-only`, nor rows of postponed buckets, nor of append
+    tables without buckets."""
+    if schema.write_only or schema.bucket_mode in ("POSTPONE_MODE", "BUCKET_UNAWARE"):
+        return False
+    return not_compacted(schema) is None
 
 
 def is_full(schema: TableSchema) -> bool:
@@ -32,10 +31,11 @@ def is_full(schema: TableSchema) -> bool:
 
 
 def not_compacted(schema: TableSchema) -> str | None:
-    """The feature of a primary-key table for which it is not compacted here, as text; None for a
-    table that is."""
+    """The feature of a table for which it is not compacted here, as text; None for a table that
+    is."""
     if not schema.is_primary_key_table:
-        return None
+        flags = ("data-evolution.enabled", "row-tracking.enabled", "clustering.incremental")
+        return next((f"'{key}' = 'true'" for key in flags if schema.flag(key)), None)
     if schema.flag("chain-table.enabled"):
         return "'chain-table.enabled' = 'true'"
     if schema.flag("pk-clustering-override"):

@@ -18,10 +18,13 @@ __all__ = ["Moment", "Pick", "PickOptions", "pick", "pick_all"]
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """When a pick is made: milliseconds since 1970, and the hour of the day at the writer's."""
+    """When a pick is made. `now_ms` is the writer's wall-clock time in milliseconds since 1970 as
+    if it were UTC, like the creation times of files; `hour` is its hour of the day; `epoch_ms` are
+    the milliseconds since 1970."""
 
     now_ms: int
     hour: int
+    epoch_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)

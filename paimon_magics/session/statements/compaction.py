@@ -31,6 +31,7 @@ from paimon_magics.spark.conditions import rows_where
 from paimon_magics.statements.maintenance import CompactTable
 from paimon_magics.statements.statement import TableName
 from paimon_magics.statements.version_changes import Call
+from paimon_magics.tables.compaction.append_plan import AppendCompaction, check_compactable
 from paimon_magics.tables.compaction.planning import CompactionPlan, CompactionScope
 from paimon_magics.tables.compaction.scopes import (
     StoredPartitions,
@@ -71,7 +72,17 @@ def compaction_lines(
     plan = planned_compaction(connection, table, scope)
     if plan is None:
         return [f"{table.name}: nothing to compact."]
-    return _plan_lines(plan)
+    return _append_lines(plan) if isinstance(plan, AppendCompaction) else _plan_lines(plan)
+
+
+def _append_lines(plan: AppendCompaction) -> list[str]:
+    files = sum(len(unit.files) for unit in plan.units)
+    groups = count_text(len(plan.units), "group")
+    return [
+        f"{plan.table.name}: {groups} of files of snapshot {plan.snapshot_id} compacted; "
+        f"{count_text(files, 'file')} ({size_text(plan.rewritten_bytes)}) rewritten, each group "
+        "into files of the target size."
+    ]
 
 
 def _plan_lines(plan: CompactionPlan) -> list[str]:
@@ -161,9 +172,11 @@ def _check(table: Table, asked: CompactTable) -> None:
             hint="Compact it with another engine.",
         )
     if not table.schema.is_primary_key_table:
+        check_compactable(table)
+    if order != _NONE:
         raise UnsupportedStatementError(
-            f"`{table.name}` has no primary key; compacting append tables is not offered yet.",
-            hint="Compact it with another engine.",
+            "Sorting a table by sys.compact (order_strategy) is not offered yet.",
+            hint="Leave order_strategy out, or compact the table with another engine.",
         )
 
 

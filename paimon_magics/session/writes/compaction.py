@@ -8,9 +8,12 @@ removes; during the commit, the committer settles it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import time
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Any
 
 from paimon_magics.errors import OutdatedPlanError
 from paimon_magics.planning.commits.requests import (
@@ -28,6 +31,10 @@ from paimon_magics.session.writes.transactions import begun, committed_compactio
 from paimon_magics.spark.failures import translate
 from paimon_magics.spark.queries import cancellable
 from paimon_magics.spark.task_units import run_units
+from paimon_magics.tables.commits.decoded_request import written_files
+from paimon_magics.tables.compaction.append_plan import AppendCompaction, plan_append_compaction
+from paimon_magics.tables.compaction.append_rewriting import AppendUnits, RewrittenUnit
+from paimon_magics.tables.compaction.local_units import run_here
 from paimon_magics.tables.compaction.messages import compaction_messages
 from paimon_magics.tables.compaction.planning import (
     BucketKey,
@@ -41,15 +48,17 @@ from paimon_magics.tables.compaction.rewriting import (
     Rewritten,
     rewrite_all,
 )
+from paimon_magics.tables.compaction.written_buckets import written_buckets
 from paimon_magics.tables.manifests.live_files import ManifestCache
 from paimon_magics.tables.snapshots.latest import latest_snapshot
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.commit_messages import write_message
 
-__all__ = ["Compacted", "compact_plan", "compact_table", "planned_compaction"]
+__all__ = ["Compacted", "Plan", "compact_plan", "compact_table", "planned_compaction"]
 
 # A job costs some tenths of a second before its first row.
 _IN_PROCESS_BYTES_MAX = 16 << 20
+_APPENDS_IN_PROCESS_BYTES_MAX = 256 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,28 +73,33 @@ class Compacted:
     notes: tuple[str, ...] = ()
 
 
-def planned_compaction(
-    connection: Connection, table: Table, scope: CompactionScope
-) -> CompactionPlan | None:
+Plan = CompactionPlan | AppendCompaction
+
+
+def planned_compaction(connection: Connection, table: Table, scope: CompactionScope) -> Plan | None:
     """The plan on the latest snapshot; None if there is nothing to do."""
     snapshot = latest_snapshot(table.paimon)
     if snapshot is None:
         return None
     cache = connection.manifests(table.location, lambda: ManifestCache(table.paimon))
-    plan = plan_compaction(table, snapshot, scope, _moment(), cache)
+    plan: Plan = (
+        plan_compaction(table, snapshot, scope, _moment(), cache)
+        if table.schema.is_primary_key_table
+        else plan_append_compaction(table, snapshot, scope, cache)
+    )
     return None if plan.is_empty else plan
 
 
 def compact_table(
     connection: Connection, table: Table, scope: CompactionScope, statement: str
 ) -> Compacted:
-    """Compact what `scope` names of a primary-key table. See `compact_plan`."""
+    """Compact what `scope` names of a table. See `compact_plan`."""
     plan = planned_compaction(connection, table, scope)
     return Compacted() if plan is None else compact_plan(connection, plan, scope, statement)
 
 
 def compact_plan(
-    connection: Connection, plan: CompactionPlan, scope: CompactionScope, statement: str
+    connection: Connection, plan: Plan, scope: CompactionScope, statement: str
 ) -> Compacted:
     """Run a planned compaction, and plan again for buckets that others changed meanwhile.
 
@@ -94,7 +108,7 @@ def compact_plan(
     """
     attempts = Attempts(connection.settings.conflict_reruns_max)
     done = Compacted()
-    current: CompactionPlan | None = plan
+    current: Plan | None = plan
     while current is not None:
         found, conflicting, reason = _run_once(connection, current, statement, attempts)
         done = Compacted(
@@ -112,18 +126,16 @@ def compact_plan(
 
 
 def _run_once(
-    connection: Connection, plan: CompactionPlan, statement: str, attempts: Attempts
-) -> tuple[Compacted, list[BucketKey], str]:
+    connection: Connection, plan: Plan, statement: str, attempts: Attempts
+) -> tuple[Compacted, Collection[BucketKey], str]:
     """What was committed, the buckets that others have changed, and how."""
     table = plan.table
     transaction = begun(connection, table.name, plan.snapshot_id, attempts, compacts=True)
     repeated = False
     try:
-        tasks = plan.tasks(connection.slots)
         with cancellable(connection.spark, lambda: _work(plan)):
-            results, repeated = _rewritten(connection, plan, transaction, tasks)
-        messages = compaction_messages(plan, tasks, results, transaction)
-        rows = sum(file.rows for result in results for file in result.files)
+            messages, repeated = _messages(connection, plan, transaction)
+        rows = sum(file.row_count for message in messages for file in written_files(message))
         request = CommitRequest(
             transaction,
             Compact(),
@@ -151,8 +163,34 @@ def _run_once(
         sum(len(message.compact_after) for message in kept),
         plan.rewritten_bytes,
     )
-    buckets = [(plan.units[at].partition, plan.units[at].bucket) for at in settled.conflicting]
+    buckets = written_buckets(table, [request.messages[at] for at in settled.conflicting])
     return done, buckets, settled.reason
+
+
+def _messages(
+    connection: Connection, plan: Plan, transaction: Transaction
+) -> tuple[list[Any], bool]:
+    """pypaimon's messages of everything that the plan compacts, and whether some tasks may have run
+    twice."""
+    if isinstance(plan, AppendCompaction):
+        found, repeated = _rewritten_appends(connection, plan, transaction)
+        return plan.messages(found, transaction), repeated
+    tasks = plan.tasks(connection.slots)
+    results, repeated = _rewritten(connection, plan, transaction, tasks)
+    return compaction_messages(plan, tasks, results, transaction), repeated
+
+
+def _rewritten_appends(
+    connection: Connection, plan: AppendCompaction, transaction: Transaction
+) -> tuple[Sequence[RewrittenUnit], bool]:
+    """The results of all units; their rows are neither sorted nor merged, so that more of them are
+    rewritten in this process, by threads."""
+    rewrite = plan.rewrite(transaction, slots=connection.slots, settings=connection.settings)
+    if plan.rewritten_bytes <= _APPENDS_IN_PROCESS_BYTES_MAX:
+        threads = min(connection.slots, os.cpu_count() or 1)
+        return run_here(rewrite, plan.units, threads=threads), False
+    results = run_units(connection.spark, AppendUnits.of(rewrite, plan.units, connection.slots))
+    return [one for found in results.results for one in found], results.repeated_attempts
 
 
 def _rewritten(
@@ -173,13 +211,16 @@ def _rewritten(
     return [one for results in found.results for one in results], found.repeated_attempts
 
 
-def _work(plan: CompactionPlan) -> Work:
-    files = [
-        unit.stored[file.name]
-        for unit in plan.units
-        for step in unit.rewrites
-        for file in step.files
-    ]
+def _work(plan: Plan) -> Work:
+    if isinstance(plan, AppendCompaction):
+        files = [file for unit in plan.units for file in unit.files]
+    else:
+        files = [
+            unit.stored[file.name]
+            for unit in plan.units
+            for step in unit.rewrites
+            for file in step.files
+        ]
     return Work(
         sources=(str(plan.table.name),),
         rows=sum(file.rows for file in files),
@@ -194,4 +235,4 @@ def _moment() -> Moment:
     """Now, by the wall clock here: Paimon stores the creation times of files so."""
     now = datetime.now()
     seconds = (now - datetime(1970, 1, 1)).total_seconds()
-    return Moment(now_ms=int(seconds * 1000), hour=now.hour)
+    return Moment(int(seconds * 1000), now.hour, int(time.time() * 1000))

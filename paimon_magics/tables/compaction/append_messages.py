@@ -17,16 +17,15 @@ from pypaimon.write.commit_message import CommitMessage
 from paimon_magics.errors import TableDamagedError
 from paimon_magics.tables.compaction.append_rewriting import RewrittenUnit
 from paimon_magics.tables.compaction.append_units import AppendUnit
-from paimon_magics.tables.manifests.file_metas import file_metas
+from paimon_magics.tables.manifests.file_kinds import COMPACTED
 from paimon_magics.tables.manifests.partition_values import partition_values
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.commit_messages import read_messages
+from paimon_magics.tables.writing.data_file_metas import stored_metas
 from paimon_magics.tables.writing.float_bounds import mend_messages
 from paimon_magics.tables.writing.sequence_numbers import number_files
 
 __all__ = ["append_messages"]
-
-_COMPACTED = 1  # Paimon's FileSource
 
 
 def append_messages(
@@ -41,7 +40,7 @@ def append_messages(
     results = {one.number: one for one in rewritten}
     partitions, of_files = partition_values(table.paimon, files)
     buckets = np.asarray(files["total_buckets"]).tolist()
-    metas = file_metas(files)
+    metas = stored_metas(table.paimon, files)
     found: dict[tuple[int, int], CommitMessage] = {}
     first = 0
     for unit in units:
@@ -73,7 +72,7 @@ def _written_files(table: Table, unit: AppendUnit, result: RewrittenUnit | None)
         )
     number_files(files, unit.files[0].min_sequence_number)
     for file in files:
-        file.file_source = _COMPACTED
+        file.file_source = COMPACTED
     return files
 
 

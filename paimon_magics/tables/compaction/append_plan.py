@@ -1,6 +1,6 @@
 """A compaction of an append table: planned on one snapshot, run unit by unit, told as messages.
 
-    plan = plan_append_compaction(table, snapshot, state, full=True)
+    plan = plan_append_compaction(table, snapshot, CompactionScope(is_full=True))
     rewrite = plan.rewrite(transaction, slots=2, settings=settings)
     rewritten = [rewrite(unit) for unit in plan.units]  # in tasks or threads, in any order
     messages = plan.messages(rewritten, transaction)
@@ -18,10 +18,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from pypaimon.utils.file_store_path_factory import canonical_data_file_path
+from pypaimon.write.commit_message import CommitMessage
 
 from paimon_magics.errors import UnsupportedStatementError
 from paimon_magics.planning.commits.requests import Transaction
 from paimon_magics.planning.compaction.append_tables import AppendRules
+from paimon_magics.planning.compaction.inline import not_compacted
 from paimon_magics.planning.reads.splits import Deletions, StoredFile
 from paimon_magics.planning.writes.inserts import check_writable
 from paimon_magics.settings import Settings
@@ -29,13 +31,14 @@ from paimon_magics.tables.compaction.append_messages import append_messages
 from paimon_magics.tables.compaction.append_rewriting import AppendRewrite, RewrittenUnit
 from paimon_magics.tables.compaction.append_units import AppendUnit, pick_append_files
 from paimon_magics.tables.compaction.append_vectors import put_vectors
+from paimon_magics.tables.compaction.planning import CompactionScope, files_of_scope
 from paimon_magics.tables.manifests.file_paths import file_paths
+from paimon_magics.tables.manifests.live_files import ManifestCache, live_files
 from paimon_magics.tables.reading.table_files import whole_rows_reader
 from paimon_magics.tables.schema.types import arrow_type
 from paimon_magics.tables.splits.planning import FileKey, StoredState
 from paimon_magics.tables.splits.stored_files import schema_ids, stored_files, stores_elsewhere
 from paimon_magics.tables.table import Table
-from paimon_magics.tables.writing.commit_messages import write_message
 from paimon_magics.tables.writing.table_write import write_spec
 
 __all__ = ["AppendCompaction", "check_compactable", "plan_append_compaction", "stored_files_of"]
@@ -51,6 +54,26 @@ class AppendCompaction:
     units: tuple[AppendUnit, ...]
     files: pa.Table
 
+    @property
+    def snapshot_id(self) -> int:
+        """The snapshot that was planned on."""
+        return int(self.snapshot.id)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to compact."""
+        return not self.units
+
+    @property
+    def rewritten_bytes(self) -> int:
+        """The size of all files that are read and written again."""
+        return sum(unit.size_bytes for unit in self.units)
+
+    @property
+    def read_bytes(self) -> int:
+        """The size of all files that are read."""
+        return self.rewritten_bytes
+
     def rewrite(self, transaction: Transaction, *, slots: int, settings: Settings) -> AppendRewrite:
         """What rewrites a unit for the transaction; `slots` units are rewritten at once.
 
@@ -59,15 +82,15 @@ class AppendCompaction:
         has_buckets = _has_buckets(self.table)
         # The files replace others: their sequence numbers follow from those.
         spec = write_spec(
-            self.table, transaction, overwrite=True, slots=slots, settings=settings,
-            gives_buckets=True,
+            _with_own_options(self.table), transaction, overwrite=True, slots=slots,
+            settings=settings, gives_buckets=True,
         )  # fmt: skip
         reader = whole_rows_reader(self.table, schema_ids(self.files), stores_elsewhere(self.files))
         return AppendRewrite(reader, replace(spec, bucket_rule=None), has_buckets)
 
     def messages(
         self, rewritten: Iterable[RewrittenUnit], transaction: Transaction
-    ) -> tuple[bytes, ...]:
+    ) -> list[CommitMessage]:
         """The commit messages of all units, one for each partition and bucket. Writes the deletion
         vectors that are left in index files that lose some.
 
@@ -76,31 +99,32 @@ class AppendCompaction:
         messages = append_messages(self.table, self.units, self.files, rewritten)
         if any(file.deletions is not None for unit in self.units for file in unit.files):
             put_vectors(self.table, self.snapshot, transaction, messages)
-        return tuple(write_message(self.table.paimon, message) for message in messages)
+        return messages
 
 
 def plan_append_compaction(
     table: Table,
     snapshot: Any,
-    state: StoredState,
-    *,
-    full: bool,
-    rules: AppendRules | None = None,
+    scope: CompactionScope,
+    manifests: ManifestCache | None = None,
 ) -> AppendCompaction:
-    """Plan the compaction of a table without a primary key.
+    """Plan the compaction of a table without a primary key on `snapshot`, pypaimon's. `manifests`
+    is a cache of the table's manifests.
 
-    `snapshot` is pypaimon's; `state` has its live files in the partitions that are compacted.
-    `full`: see `pick_append_files`. Raises UnsupportedStatementError for a table that is not
-    compacted here.
+    Raises UnsupportedStatementError for a table that is not compacted here, TableDamagedError for
+    manifests that are missing or damaged.
     """
     check_compactable(table)
-    rules = rules or AppendRules.of(table.schema)
-    picks = pick_append_files(state, rules, has_buckets=_has_buckets(table), full=full)
+    manifests = manifests or ManifestCache(table.paimon)
+    deletions = manifests.deletions(snapshot.index_manifest)
+    state = StoredState(files_of_scope(live_files(manifests, snapshot), scope), deletions)
+    rules = AppendRules.of(table.schema)
+    picks = pick_append_files(state, rules, has_buckets=_has_buckets(table), full=scope.is_full)
     rows = list(chain.from_iterable(picks.groups))
     if not rows:
         return AppendCompaction(table, snapshot, (), picks.files.slice(0, 0))
     files = picks.files.take(pa.array(rows, pa.int64())).combine_chunks()
-    stored = iter(stored_files_of(table, files, state.deletions))
+    stored = iter(stored_files_of(table, files, deletions))
     buckets = files["bucket"].to_pylist()
     units: list[AppendUnit] = []
     first = 0
@@ -114,21 +138,24 @@ def plan_append_compaction(
 def check_compactable(table: Table) -> None:
     """Raise UnsupportedStatementError for an append table that is not compacted here."""
     schema = table.schema
-    for option, refused in (
-        ("data-evolution.enabled", schema.data_evolution_enabled),
-        ("row-tracking.enabled", schema.row_tracking_enabled),
-        ("clustering.incremental", schema.flag("clustering.incremental")),
-    ):
-        if refused:
-            raise UnsupportedStatementError(
-                f"`{table.name}` has '{option}' = 'true', and such tables are not compacted yet.",
-                hint="Compact it with another engine, by its CALL sys.compact.",
-            )
+    unfit = not_compacted(schema)
+    if unfit is not None:
+        raise UnsupportedStatementError(
+            f"Compacting tables with {unfit} is not offered yet, and `{table.name}` is one.",
+            hint="Compact it with another engine.",
+        )
     check_writable(table.name, schema)
 
 
 def _has_buckets(table: Table) -> bool:
     return table.schema.bucket_mode != "BUCKET_UNAWARE"
+
+
+def _with_own_options(table: Table) -> Table:
+    """The table whose writers see the options that were given beside its stored ones."""
+    stored = table.paimon.table_schema.options
+    given = {key: value for key, value in table.schema.options if str(stored.get(key)) != value}
+    return replace(table, paimon=table.paimon.copy(given)) if given else table
 
 
 def stored_files_of(

@@ -7,7 +7,8 @@ the new files are called in the commit is the driver's business (`append_message
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import heapq
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,9 +19,12 @@ from paimon_magics.tables.reading.data_files import FileReader
 from paimon_magics.tables.writing.write_spec import WriteSpec, Written
 from paimon_magics.tables.writing.writer import write_batches
 
-__all__ = ["AppendRewrite", "RewrittenUnit"]
+__all__ = ["AppendRewrite", "AppendUnits", "RewrittenUnit"]
 
 _BUCKET = "__paimon_magics_bucket"
+_GROUPS = 3  # for each slot
+
+Told = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,20 +44,52 @@ class AppendRewrite:
     spec: WriteSpec
     has_buckets: bool
 
-    def __call__(self, unit: AppendUnit) -> RewrittenUnit:
-        """Rewrite a unit. Raises TableDamagedError for a file that can't be read, and what
-        `write_batches` raises."""
-        rows = self._rows(unit)
+    def __call__(self, unit: AppendUnit, told: Told | None = None) -> RewrittenUnit:
+        """Rewrite a unit. `told` gets the rows and bytes as they are read. Raises
+        TableDamagedError for a file that can't be read, and what `write_batches` raises."""
+        rows = self._rows(unit, told or (lambda rows, size_bytes: None))
         bucket_column = _BUCKET if self.has_buckets else None
         return RewrittenUnit(
             unit.number, write_batches(self.spec, rows, bucket_column=bucket_column)
         )
 
-    def _rows(self, unit: AppendUnit) -> Iterator[pa.RecordBatch]:
+    def _rows(self, unit: AppendUnit, told: Told) -> Iterator[pa.RecordBatch]:
         for file in unit.files:
             for batch in self.reader.batches(file):
+                told(batch.num_rows, 0)
                 if not self.has_buckets:
                     yield batch
                     continue
                 bucket = np.full(batch.num_rows, unit.bucket, dtype=np.int32)
                 yield batch.append_column(_BUCKET, pa.array(bucket))
+            told(0, file.size_bytes)
+
+
+@dataclass(frozen=True)
+class AppendUnits:
+    """Units divided among the tasks of a job: one after the other in each group."""
+
+    rewrite: AppendRewrite
+    groups: tuple[tuple[AppendUnit, ...], ...]
+
+    @classmethod
+    def of(cls, rewrite: AppendRewrite, units: Sequence[AppendUnit], slots: int) -> AppendUnits:
+        """A few groups for each of `slots` with about as much to read, the largest first: a slot
+        that is done early takes the next."""
+        groups: list[list[AppendUnit]] = [[] for _ in range(min(slots * _GROUPS, len(units)))]
+        sizes = [(0, number) for number in range(len(groups))]
+        for unit in sorted(units, key=lambda one: one.size_bytes, reverse=True):
+            size, number = heapq.heappop(sizes)
+            groups[number].append(unit)
+            heapq.heappush(sizes, (size + unit.size_bytes, number))
+        order = sorted(sizes, key=lambda one: (-one[0], one[1]))
+        return cls(rewrite, tuple(tuple(groups[number]) for _, number in order))
+
+    @property
+    def count(self) -> int:
+        """The number of groups."""
+        return len(self.groups)
+
+    def run(self, number: int, told: Told) -> list[RewrittenUnit]:
+        """Rewrite the units of a group."""
+        return [self.rewrite(unit, told) for unit in self.groups[number]]

@@ -7,26 +7,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 __all__ = ["run_here"]
 
-_U = TypeVar("_U")
+
+class _Sized(Protocol):
+    @property
+    def size_bytes(self) -> int: ...
+
+
+_U = TypeVar("_U", bound=_Sized)
 _R = TypeVar("_R")
 
 
-def run_here(
-    work: Callable[[_U], _R],
-    units: Sequence[_U],
-    *,
-    threads: int,
-    size_bytes: Callable[[_U], int],
-) -> list[_R]:
+def run_here(work: Callable[[_U], _R], units: Sequence[_U], *, threads: int) -> list[_R]:
     """The results of all units, the largest of which is begun first; at most `threads` at a time.
 
     Raises what the first failing unit raises, once those that run have ended; no other is begun.
     """
-    ordered = sorted(units, key=size_bytes, reverse=True)
+    ordered = sorted(units, key=lambda unit: unit.size_bytes, reverse=True)
     if threads <= 1 or len(ordered) <= 1:
         return [work(unit) for unit in ordered]
     with ThreadPoolExecutor(threads, thread_name_prefix="compaction") as pool:

@@ -14,6 +14,7 @@ from pypaimon.utils.file_store_path_factory import canonical_data_file_path
 
 from paimon_magics.columnar.compaction import Changelog
 from paimon_magics.columnar.merging import KIND, SEQUENCE
+from paimon_magics.columnar.record_expiry import RecordExpiry
 from paimon_magics.planning.commits.requests import Transaction
 from paimon_magics.planning.compaction.lookups import LookupRules
 from paimon_magics.planning.compaction.picks import Moment, PickOptions
@@ -25,6 +26,7 @@ from paimon_magics.planning.schemas.table_schema import TableSchema, column_list
 from paimon_magics.planning.writes.file_rules import changelog_file_rules, data_file_rules
 from paimon_magics.planning.writes.index_rules import file_indexes_of
 from paimon_magics.tables.compaction.key_ranges import ALL_KEYS, KeyBounds, section_cuts
+from paimon_magics.tables.compaction.record_expiry import expired_files, record_expiry
 from paimon_magics.tables.compaction.rewriting import RewriteSpec, RewriteTask
 from paimon_magics.tables.compaction.units import BucketUnit, UnitRules, bucket_units
 from paimon_magics.tables.manifests.file_paths import file_paths
@@ -39,7 +41,14 @@ from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.key_value_files import KeyValueFiles
 from paimon_magics.tables.writing.new_file_sinks import FileCreation
 
-__all__ = ["BucketKey", "CompactionPlan", "CompactionScope", "partition_schema", "plan_compaction"]
+__all__ = [
+    "BucketKey",
+    "CompactionPlan",
+    "CompactionScope",
+    "files_of_scope",
+    "partition_schema",
+    "plan_compaction",
+]
 
 BucketKey = tuple[bytes, int]
 """A serialised partition, and a bucket of it."""
@@ -79,6 +88,7 @@ class CompactionPlan:
     reader: FileReader
     lookups: LookupRules
     tells_changes: bool = True
+    expiry: RecordExpiry | None = None
 
     @property
     def is_empty(self) -> bool:
@@ -161,6 +171,7 @@ class CompactionPlan:
             ),
             attempts_folder=transaction.attempts_folder,
             io_options=tuple(sorted((store_options(paimon) or {}).items())),
+            expiry=self.expiry,
             marks_deletions=schema.deletion_vectors_enabled,
             unchanged_columns=_unchanged_columns(schema),
         )
@@ -216,10 +227,12 @@ def plan_compaction(
     """
     schema = table.schema
     manifests = manifests or ManifestCache(table.paimon)
-    files = _within(live_files(manifests, snapshot), scope)
+    files = files_of_scope(live_files(manifests, snapshot), scope)
     deletions = manifests.deletions(snapshot.index_manifest)
     paths = file_paths(files, _partition_types(schema), _first_bucket_folder(table))
+    expiry = record_expiry(schema, moment)
     rules = _rules(schema, scope, moment, pc.max(files["level"]).as_py() or 0)
+    rules = replace(rules, may_expire=expired_files(table, expiry))
     files, units = bucket_units(files, paths, schema, deletions, rules)
     reader = whole_rows_reader(
         table, schema_ids(files), stores_elsewhere(files), system=(SEQUENCE, KIND)
@@ -232,6 +245,7 @@ def plan_compaction(
         reader,
         rules.lookups,
         tells_changes=int(snapshot.id) != scope.overwritten_snapshot,
+        expiry=expiry,
     )
 
 
@@ -258,7 +272,7 @@ def _rules(
     )
 
 
-def _within(files: pa.Table, scope: CompactionScope) -> pa.Table:
+def files_of_scope(files: pa.Table, scope: CompactionScope) -> pa.Table:
     """The files of the scope; files of postponed buckets belong to none."""
     kept = np.asarray(files["bucket"]) >= 0
     if scope.partitions is not None:

@@ -18,6 +18,7 @@ import pyarrow as pa
 from paimon_magics.columnar.binary_rows import decode_rows
 from paimon_magics.columnar.compaction import Changelog, CompactionRule
 from paimon_magics.columnar.folding import MergeRule
+from paimon_magics.columnar.record_expiry import RecordExpiry
 from paimon_magics.faults import reach
 from paimon_magics.planning.reads.splits import Section, StoredFile
 from paimon_magics.tables.compaction.key_ranges import ALL_KEYS, KeyBounds
@@ -79,6 +80,7 @@ class RewriteSpec:
     `files` reads all columns with their kinds and sequence numbers. `outputs` tells by level how
     files are written. `partitions` is the Arrow schema of the partition columns. `stem` begins the
     names of new files, and `attempts_folder` is the stem of the tasks' notes (module `attempts`).
+    `expiry` is None for tables whose rows don't expire.
     """
 
     files: FileReader
@@ -89,6 +91,7 @@ class RewriteSpec:
     stems: tuple[str, str]
     attempts_folder: str | None
     io_options: tuple[tuple[str, str], ...] = ()
+    expiry: RecordExpiry | None = None
     marks_deletions: bool = False
     unchanged_columns: tuple[str, ...] | None = None
 
@@ -197,7 +200,7 @@ def _rewritten(
         for part in reader.compacted(section, above, marks):
             told(part.rows.num_rows, 0)
             if task.writes:
-                writer.write(part.rows)
+                writer.write(_unexpired(part.rows, task, spec.expiry))
             if changes is not None and part.changelog is not None:
                 changes.write(part.changelog)
     files = writer.finish()
@@ -218,3 +221,14 @@ def partition_row(encoded: bytes, schema: pa.Schema) -> pa.RecordBatch:
     rows = pa.array([encoded], pa.large_binary())
     columns = decode_rows(rows, [field.type for field in schema])
     return pa.RecordBatch.from_arrays(columns, names=schema.names)
+
+
+def _unexpired(
+    rows: pa.RecordBatch, task: RewriteTask, expiry: RecordExpiry | None
+) -> pa.RecordBatch:
+    """The rows without expired ones. Only where nothing older is left, which they would hide:
+    Paimon drops expired rows before a merge, and so may bring back an older one."""
+    if expiry is None or not task.drops_deletes:
+        return rows
+    gone = expiry.expired(rows)
+    return rows.filter(pa.array(~gone)) if gone.any() else rows

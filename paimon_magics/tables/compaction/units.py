@@ -8,7 +8,7 @@ milliseconds.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,6 +50,7 @@ class UnitRules:
     min_size_bytes: int
     lookups: LookupRules
     is_chain_table: bool = False
+    may_expire: Callable[[pa.Table], _Bools] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,10 +136,13 @@ def bucket_units(
     ends = np.cumsum([len(group) for group in kept])
     starts = ends - [len(group) for group in kept]
     ranks = KeyRanks(files, schema)
+    old = np.zeros(files.num_rows, dtype=bool)
+    if rules.may_expire is not None:
+        old = rules.may_expire(files)
     by_snapshot = schema.flag("sequence.snapshot-ordering")
     units = []
     for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
-        bucket = _bucket_files(files, ranks, range(start, end), deletions)
+        bucket = _bucket_files(files, ranks, range(start, end), deletions, old)
         unit = _unit(bucket, rules)
         if unit is None:
             continue
@@ -198,13 +202,17 @@ def _worth_a_look(
         return found
     greatest = np.maximum.reduceat(level, starts)
     found = (runs > 1) | (greatest < options.level_count - 1)
-    if options.rewrites_all_files or has_deletions:
+    if options.rewrites_all_files or has_deletions or rules.may_expire is not None:
         found |= True
     return found
 
 
 def _bucket_files(
-    files: pa.Table, ranks: KeyRanks, rows: range, deletions: Mapping[FileKey, Deletions]
+    files: pa.Table,
+    ranks: KeyRanks,
+    rows: range,
+    deletions: Mapping[FileKey, Deletions],
+    old: _Bools,
 ) -> _Bucket:
     part = files.slice(rows.start, len(rows))
     found = [
@@ -219,6 +227,7 @@ def _bucket_files(
             created_ms=row["created_ms"],
             deleted_rows=row["delete_row_count"],
             has_deletion_vector=(row["partition"], row["bucket"], row["file_name"]) in deletions,
+            may_hold_expired_rows=bool(old[place]),
         )
         for place, row in zip(rows, _members(part), strict=True)
     ]

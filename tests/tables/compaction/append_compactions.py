@@ -29,6 +29,7 @@ from paimon_magics.tables.compaction.append_plan import (
     stored_files_of,
 )
 from paimon_magics.tables.compaction.append_rewriting import RewrittenUnit
+from paimon_magics.tables.compaction.planning import CompactionScope
 from paimon_magics.tables.manifests.live_files import ManifestCache, live_files
 from paimon_magics.tables.reading.data_read import ReadRequest, plan_data_read
 from paimon_magics.tables.reading.table_files import whole_rows_reader
@@ -96,7 +97,7 @@ class Lake:
         known = {**dict(table.schema.options), **options}
         table = replace(table, schema=replace(table.schema, options=tuple(known.items())))
         snapshot = table.paimon.snapshot_manager().get_latest_snapshot()
-        return plan_append_compaction(table, snapshot, self.state(), full=full)
+        return plan_append_compaction(table, snapshot, CompactionScope(is_full=full))
 
     def compact(self, *, full: bool = True, **options: str) -> CommitReceipt | None:
         """Compact; None where there is nothing to do."""
@@ -108,8 +109,9 @@ class Lake:
         messages = plan.messages([rewrite(unit) for unit in plan.units], transaction)
         return self.commit(transaction, messages)
 
-    def commit(self, transaction: Transaction, messages: tuple[bytes, ...]) -> CommitReceipt:
-        return self.committer.commit(CommitRequest(transaction, Compact(), messages))
+    def commit(self, transaction: Transaction, messages: Sequence[CommitMessage]) -> CommitReceipt:
+        bodies = tuple(write_message(self.table.paimon, message) for message in messages)
+        return self.committer.commit(CommitRequest(transaction, Compact(), bodies))
 
     def delete(
         self, rows: Mapping[str, Sequence[int]], bucket: int = 0, *, instead: bool = False

@@ -147,3 +147,41 @@ def test_files_of_older_schemas_get_the_newest(tmp_path: Path) -> None:
     compact(table, is_full=True)
     assert rows_of(table) == before
     assert len(before) == 8
+
+
+def test_expired_rows_go_once_nothing_older_is_left(tmp_path: Path) -> None:
+    table = table_of(
+        tmp_path,
+        "'record-level.expire-time' = '100 s', 'record-level.time-field' = 'v', "
+        "'num-sorted-run.compaction-trigger' = '2'",
+        buckets=1,
+    )
+    # It is second 1,000: rows of a second before 900 are expired.
+    texts = random.Random(1)
+    write(
+        table,
+        [{"k": k, "p": "a", "v": 950, "s": f"{texts.getrandbits(400):x}"} for k in range(300)],
+    )
+    compact(table, is_full=True)
+    write(table, [{"k": 1, "p": "a", "v": 10, "s": "old"}, {"k": 2, "p": "a", "v": None, "s": "n"}])
+    write(table, [{"k": 3, "p": "a", "v": 899, "s": "old"}])
+    compact(table, is_full=False)
+    assert levels_of(table) == [(0, 1, 3), (0, 2, 300)]  # the older rows must not come back
+    assert len(rows_of(table)) == 300
+    compact(table, is_full=True)
+    kept = {row[0]: row[3] for row in rows_of(table)}
+    assert len(kept) == 298 and "1" not in kept and "3" not in kept
+    assert kept["2"] == "n"
+    assert plan(table, is_full=True).is_empty
+
+
+def test_files_on_the_greatest_level_lose_expired_rows(tmp_path: Path) -> None:
+    table = table_of(
+        tmp_path,
+        "'record-level.expire-time' = '100 s', 'record-level.time-field' = 'v'",
+        buckets=1,
+    )
+    write(table, [{"k": 1, "p": "a", "v": 10, "s": "old"}, {"k": 2, "p": "a", "v": 901, "s": "n"}])
+    assert len(rows_of(table)) == 2  # queries never filter
+    compact(table, is_full=True)
+    assert [row[0] for row in rows_of(table)] == ["2"]

@@ -1,0 +1,135 @@
+"""CALL sys.compact on tables of millions of stored rows, compared with Paimon's Spark connector in
+the same Spark session where the environment variable PAIMON_SPARK_JAR names its jar.
+
+Each run compacts a copy of the same table. To cut the size, set PAIMON_MAGICS_BENCH_ROWS (rows of
+one of three writes) and PAIMON_MAGICS_BENCH_RUNS. Names of cases as arguments run only these.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from measure import report
+from pyspark.sql import SparkSession
+
+import paimon_magics
+
+ROWS = int(os.environ.get("PAIMON_MAGICS_BENCH_ROWS", "2000000"))
+RUNS = int(os.environ.get("PAIMON_MAGICS_BENCH_RUNS", "5"))
+JAR = os.environ.get("PAIMON_SPARK_JAR")
+SLOTS = 2
+WRITES = 3
+KEYED = "'primary-key' = 'k', 'write-only' = 'true', "
+WIDE = "k BIGINT NOT NULL, a INT, b DOUBLE, c STRING, d DECIMAL(12,2), e DATE, f BIGINT"
+WIDE_ROWS = (
+    "SELECT {key} AS k, CAST(id % 1000 AS INT) AS a, id * 0.5D AS b, concat('value-', id) AS c, "
+    "CAST(id % 100000 AS DECIMAL(12,2)) AS d, date_add(DATE'2024-01-01', CAST(id % 365 AS INT)) "
+    "AS e, id * 7 AS f FROM range({rows})"
+)
+NARROW = "k BIGINT NOT NULL, a INT, b DOUBLE, c STRING, d BIGINT"
+NARROW_ROWS = (
+    "SELECT {key} AS k, CAST(id % 1000 AS INT) AS a, id * 0.5D AS b, concat('value-', id) AS c, "
+    "id * 7 AS d FROM range({rows})"
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A table, and the query of each of its writes: `{key}` is an expression that shifts keys."""
+
+    columns: str
+    options: str
+    query: str
+    writes: int = WRITES
+    rows: int = ROWS
+
+
+CASES = {
+    "8 buckets": Case(WIDE, f"{KEYED}'bucket' = '8'", WIDE_ROWS),
+    "input changelog": Case(
+        WIDE, f"{KEYED}'bucket' = '8', 'changelog-producer' = 'input'", WIDE_ROWS
+    ),
+    "one bucket": Case(NARROW, f"{KEYED}'bucket' = '1'", NARROW_ROWS),
+    "partial update": Case(
+        WIDE, f"{KEYED}'bucket' = '8', 'merge-engine' = 'partial-update'", WIDE_ROWS
+    ),
+    "nothing to do": Case(NARROW, f"{KEYED}'bucket' = '10000'", NARROW_ROWS, 1, 200_000),
+}
+
+
+def main() -> None:
+    chosen = sys.argv[1:] or list(CASES)
+    with tempfile.TemporaryDirectory() as folder:
+        session = connect(folder)
+        for name in chosen:
+            run(session, Path(folder), name, CASES[name])
+        session.close(stop_spark=True)
+
+
+def connect(folder: str) -> paimon_magics.Session:
+    """Open a session; with the connector's jar, Spark has its catalog as `connector`."""
+    builder = SparkSession.builder.master(f"local[{SLOTS}]").config("spark.ui.enabled", "false")
+    builder = builder.config("spark.ui.showConsoleProgress", "false")
+    builder = builder.config("spark.driver.memory", "4g")
+    if JAR:
+        builder = (
+            builder.config("spark.jars", JAR)
+            .config("spark.sql.catalog.connector", "org.apache.paimon.spark.SparkCatalog")
+            .config("spark.sql.catalog.connector.warehouse", folder)
+            .config(
+                "spark.sql.extensions",
+                "org.apache.paimon.spark.extensions.PaimonSparkSessionExtensions",
+            )
+        )
+    return paimon_magics.connect(folder, spark=builder.getOrCreate(), coordinator="in-process")
+
+
+def run(session: paimon_magics.Session, folder: Path, name: str, case: Case) -> None:
+    table = name.replace(" ", "_")
+    session.run(f"CREATE TABLE {table} ({case.columns}) TBLPROPERTIES ({case.options})")
+    for number in range(case.writes):
+        key = f"id + {number * case.rows // 4}"
+        session.run(f"INSERT INTO {table} {case.query.format(key=key, rows=case.rows)}")
+    if name == "nothing to do":
+        session.run(f"CALL sys.compact('{table}')")
+    times: dict[str, list[float]] = {"ours": [], "peer": []}
+    for number in range(RUNS + 1):
+        for who in ("ours", "peer") if JAR else ("ours",):
+            copy = f"{table}_{who}_{number}"
+            home = folder / "default.db"
+            shutil.copytree(home / table, home / copy)
+            seconds = timed(call(session, who, copy))
+            shutil.rmtree(home / copy)
+            if number:  # the first run warms up
+                times[who].append(seconds)
+    ours_ms = statistics.median(times["ours"]) * 1000
+    peer_ms = statistics.median(times["peer"]) * 1000 if JAR else None
+    report(
+        f"CALL sys.compact, {name}, {case.writes * case.rows:,} rows", ours_ms, "connector", peer_ms
+    )
+
+
+def call(session: paimon_magics.Session, who: str, table: str) -> Callable[[], object]:
+    if who == "ours":
+        return lambda: session.run(f"CALL sys.compact('{table}')")
+    return lambda: session.spark.sql(
+        f"CALL connector.sys.compact(table => 'default.{table}')"
+    ).collect()
+
+
+def timed(action: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    action()
+    return time.perf_counter() - began
+
+
+if __name__ == "__main__":
+    main()
