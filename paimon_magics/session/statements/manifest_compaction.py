@@ -39,7 +39,7 @@ def run_manifest_compaction(
         return outcome
     before = counted_manifests(table, target_bytes)
     attempts = Attempts(reruns_max=0)
-    transaction = begun(connection, table.name, None, attempts)
+    transaction = begun(connection, table.name, None, attempts, compacts=True)
     properties = provenance(statement.text, connection.spark.version, rows=0, files=0)
     request = CommitRequest(transaction, CompactManifests(target_bytes), properties=properties)
     receipt = committed(connection, request)

@@ -10,7 +10,13 @@ import pytest
 
 from paimon_magics.coordinator.client.interface import CoordinatorClient
 from paimon_magics.errors import InvalidValueError
-from paimon_magics.planning.commits.requests import Append, CommitRequest, Compact, Waiting
+from paimon_magics.planning.commits.requests import (
+    Append,
+    CommitRequest,
+    Compact,
+    CompactManifests,
+    Waiting,
+)
 from paimon_magics.tables.catalog.catalog import Catalog
 from tests.coordinator.process import TABLE, Process, create_table, wait_until, write
 from tests.faults.appending import committer_of
@@ -111,3 +117,26 @@ def test_the_claims_of_a_transaction_end_with_its_lease(tmp_path: Path) -> None:
     finally:
         process.close()
     assert catalog.load(TABLE).paimon.snapshot_manager().get_latest_snapshot() is None
+
+
+def test_manifests_are_merged_beside_a_writer_that_has_its_turn(
+    client: CoordinatorClient, tmp_path: Path
+) -> None:
+    catalog = Catalog.open({"warehouse": str(tmp_path / "warehouse")})
+    for k in range(3):
+        transaction = client.begin(TABLE, waits=told)
+        client.commit(CommitRequest(transaction, Append(), write(catalog, transaction, rows(k))))
+    writing = client.begin(TABLE, waits=told)
+    merging = client.begin(TABLE, waits=told, compacts=True)
+    request = CommitRequest(merging, CompactManifests())
+    receipt = client.commit(request)
+    assert (receipt.snapshot_id, receipt.commit_kind, receipt.total_rows) == (4, "COMPACT", 3)
+    client.commit(CommitRequest(writing, Append(), write(catalog, writing, rows(9))))
+    again = client.begin(TABLE, compacts=True)
+    assert client.commit(CommitRequest(again, CompactManifests(1 << 20))).snapshot_id == 6
+    nothing = client.begin(TABLE, compacts=True)
+    assert client.commit(CommitRequest(nothing, CompactManifests())).snapshot_id is None
+
+
+def rows(k: int) -> list[dict[str, object]]:
+    return [{"k": k, "v": "a"}]
