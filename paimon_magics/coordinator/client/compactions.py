@@ -8,7 +8,7 @@ from paimon_magics.coordinator.client.interface import CoordinatorClient
 from paimon_magics.errors import CompactionConflictError
 from paimon_magics.planning.commits.requests import CommitReceipt, CommitRequest, Compact
 
-__all__ = ["CompactionReceipt", "commit_compaction"]
+__all__ = ["CompactionCommit", "CompactionReceipt", "commit_compaction"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,29 +25,51 @@ class CompactionReceipt:
     reason: str = ""
 
 
-def commit_compaction(client: CoordinatorClient, request: CommitRequest) -> CompactionReceipt:
-    """Commit the messages of a compaction that do not conflict with other commits.
+class CompactionCommit:
+    """Commits the messages of a compaction that do not conflict with other commits. `request` has
+    the change `Compact()`."""
 
-    `request` has the change `Compact()`. Raises what `CoordinatorClient.commit` raises for other
-    reasons; a CommitConflictError among them says that nothing of it can be committed.
-    """
-    assert isinstance(request.change, Compact)
-    left = list(range(len(request.messages)))
-    reason = ""
-    while True:
-        conflicting = sorted(set(range(len(request.messages))).difference(left))
-        asked = replace(
-            request,
-            change=Compact(tuple(request.messages[at] for at in conflicting)),
-            messages=tuple(request.messages[at] for at in left),
+    def __init__(self, client: CoordinatorClient, request: CommitRequest) -> None:
+        assert isinstance(request.change, Compact)
+        self._client = client
+        self._request = request
+        self._left = list(range(len(request.messages)))
+        self._reason = ""
+
+    def run(self) -> CompactionReceipt:
+        """Commit. A call that was interrupted may be repeated: the same messages are asked for
+        again.
+
+        Raises what `CoordinatorClient.commit` raises for other reasons; a CommitConflictError among
+        them says that nothing of it can be committed.
+        """
+        while True:
+            asked = self._asked()
+            try:
+                receipt = self._client.commit(asked)
+                return CompactionReceipt(receipt, asked, self._conflicting(), self._reason)
+            except CompactionConflictError as error:
+                if not error.conflicting:
+                    raise
+                self._reason = self._reason or error.message
+                gone = {self._left[place] for place in error.conflicting}
+                self._left = [at for at in self._left if at not in gone]
+            if not self._left:
+                self._client.abort(self._request.transaction)
+                return CompactionReceipt(None, asked, self._conflicting(), self._reason)
+
+    def _asked(self) -> CommitRequest:
+        messages = self._request.messages
+        return replace(
+            self._request,
+            change=Compact(tuple(messages[at] for at in self._conflicting())),
+            messages=tuple(messages[at] for at in self._left),
         )
-        try:
-            return CompactionReceipt(client.commit(asked), asked, tuple(conflicting), reason)
-        except CompactionConflictError as error:
-            if not error.conflicting:
-                raise
-            reason = reason or error.message
-            left = [at for place, at in enumerate(left) if place not in error.conflicting]
-        if not left:
-            client.abort(request.transaction)
-            return CompactionReceipt(None, asked, tuple(range(len(request.messages))), reason)
+
+    def _conflicting(self) -> tuple[int, ...]:
+        return tuple(sorted(set(range(len(self._request.messages))).difference(self._left)))
+
+
+def commit_compaction(client: CoordinatorClient, request: CommitRequest) -> CompactionReceipt:
+    """Run a CompactionCommit once."""
+    return CompactionCommit(client, request).run()

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeVar
 
-from paimon_magics.coordinator.client.compactions import CompactionReceipt, commit_compaction
+from paimon_magics.coordinator.client.compactions import CompactionCommit, CompactionReceipt
 from paimon_magics.errors import (
     PaimonMagicsError,
     SetupError,
@@ -54,7 +54,7 @@ def committed(connection: Connection, request: CommitRequest) -> CommitReceipt:
 
 def committed_compaction(connection: Connection, request: CommitRequest) -> CompactionReceipt:
     """Commit what of a compaction conflicts with no other commit; otherwise as `committed`."""
-    return _ended(connection, request, lambda: commit_compaction(connection.committer, request))
+    return _ended(connection, request, CompactionCommit(connection.committer, request).run)
 
 
 def _ended(

@@ -16,7 +16,7 @@ from pypaimon.manifest.index_manifest_entry import IndexManifestEntry
 from pypaimon.table.row.generic_row import GenericRow
 from pypaimon.write.commit_message import CommitMessage
 
-from paimon_magics.coordinator.client.compactions import commit_compaction
+from paimon_magics.coordinator.client.compactions import CompactionCommit, commit_compaction
 from paimon_magics.coordinator.client.in_process import InProcessCommitter
 from paimon_magics.errors import CompactionConflictError
 from paimon_magics.planning.commits.requests import (
@@ -358,6 +358,42 @@ def test_a_compaction_of_which_nothing_is_left_is_given_up(tmp_path: Path) -> No
     done = commit_compaction(client, CommitRequest(transaction, Compact(), bodies(table, planned)))
     assert (done.receipt, done.conflicting) == (None, (0, 1))
     assert described(table)["id"] == 2
+
+
+class Interrupted:
+    """A committer whose caller is interrupted after the commit, before it hears of it."""
+
+    def __init__(self, client: InProcessCommitter) -> None:
+        self._client = client
+        self._interrupts = True
+
+    def commit(self, request: CommitRequest) -> CommitReceipt:
+        receipt = self._client.commit(request)
+        if self._interrupts:
+            self._interrupts = False
+            raise KeyboardInterrupt
+        return receipt
+
+
+def test_an_interrupted_commit_asks_for_the_same_messages_again(tmp_path: Path) -> None:
+    keyed(tmp_path, range(10), range(5, 15), buckets=2)
+    catalog = Catalog.open({"warehouse": str(tmp_path)})
+    client = InProcessCommitter(catalog, Settings())
+    table = catalog.load(TABLE)
+    _, second = sorted(live_entries(table))
+    rows = [row for k in range(15) for row in rows_of(table, k)]
+    transaction = client.begin(TABLE)
+    planned = rewrite(table, rows, 5, transaction.file_prefix)
+    compact(table, rewrite(table, rows, 5, "", second))
+    request = CommitRequest(transaction, Compact(), bodies(table, planned))
+    commit = CompactionCommit(Interrupted(client), request)  # type: ignore[arg-type]
+    with pytest.raises(KeyboardInterrupt):
+        commit.run()
+    done = commit.run()
+    assert done.receipt is not None
+    assert (done.receipt.snapshot_id, done.receipt.commit_kind) == (4, "COMPACT")
+    assert [planned[at].bucket for at in done.conflicting] == [second[1]]
+    assert keys(table) == list(range(15))
 
 
 def _own_files(table: Table, transaction: Transaction) -> set[str]:
