@@ -15,9 +15,9 @@ from paimon_magics.errors import (
     PaimonMagicsError,
     UnknownNameError,
     UnsupportedStatementError,
-    nearest,
 )
 from paimon_magics.planning.compaction.inline import not_compacted
+from paimon_magics.planning.compaction.sort_orders import SortOrder, sort_order
 from paimon_magics.planning.formatting import count_text, size_text
 from paimon_magics.planning.options.values import duration_ms
 from paimon_magics.session.connection import Connection, located
@@ -42,7 +42,6 @@ from paimon_magics.tables.table import Table
 
 __all__ = ["compaction_lines", "run_compaction"]
 
-_NONE = "none"
 _STRATEGIES = ("full", "minor")
 
 
@@ -78,10 +77,12 @@ def compaction_lines(
 def _append_lines(plan: AppendCompaction) -> list[str]:
     files = sum(len(unit.files) for unit in plan.units)
     groups = count_text(len(plan.units), "group")
+    order = plan.order
+    how = "" if order is None else f", sorted by {', '.join(order.columns)} ({order.strategy})"
     return [
         f"{plan.table.name}: {groups} of files of snapshot {plan.snapshot_id} compacted; "
         f"{count_text(files, 'file')} ({size_text(plan.rewritten_bytes)}) rewritten, each group "
-        "into files of the target size."
+        f"into files of the target size{how}."
     ]
 
 
@@ -120,17 +121,19 @@ def _scope(
     table = connection.load(name, statement.text, position)
     try:
         table = _with_options(table, asked)
-        _check(table, asked)
+        order = sort_order(table.schema, asked.order_strategy, asked.order_by)
+        _check(table, asked, order)
         partitions = _partitions(connection, table, asked)
     except PaimonMagicsError as error:
         raise located(error, statement.text, statement.procedure_position) from None
     strategy = (asked.compact_strategy or "full").lower()
     # As in Paimon (`SparkPostponeCompactProcedure`), which has no full compaction of such tables.
     is_postponed = table.schema.bucket_mode == "POSTPONE_MODE"
-    return table, CompactionScope(strategy == "full" and not is_postponed, partitions)
+    is_full = strategy == "full" and not is_postponed
+    return table, CompactionScope(is_full, partitions, order=order)
 
 
-def _check(table: Table, asked: CompactTable) -> None:
+def _check(table: Table, asked: CompactTable, order: SortOrder | None) -> None:
     """The checks of Paimon's `CompactProcedure`."""
     strategy = asked.compact_strategy
     if strategy is not None and strategy.lower() not in _STRATEGIES:
@@ -143,27 +146,17 @@ def _check(table: Table, asked: CompactTable) -> None:
         raise InvalidValueError(
             "partitions and where cannot be used together.", hint="Leave one of them out."
         )
-    order = (asked.order_strategy or _NONE).lower()
-    if order == _NONE and asked.order_by is not None:
-        raise InvalidValueError(
-            'order_strategy "none" cannot work with order_by columns.',
-            hint="Give order_strategy => 'order', 'zorder' or 'hilbert'.",
-        )
-    if order not in (_NONE, "order", "zorder", "hilbert"):
-        raise InvalidValueError(
-            f"There is no order_strategy '{asked.order_strategy}'.",
-            hint=nearest(order, ("order", "zorder", "hilbert", _NONE), what="strategies"),
-        )
-    if order != _NONE and asked.partition_idle_time is not None:
+    if order is not None and asked.partition_idle_time is not None:
         raise InvalidValueError(
             "sort compact do not support 'partition_idle_time'.",
             hint="Name the partitions with `partitions` or `where`.",
         )
-    if order != _NONE and table.schema.bucket_mode != "BUCKET_UNAWARE":
+    if order is not None and table.schema.bucket_mode != "BUCKET_UNAWARE":
         raise UnsupportedStatementError(
             f"Only append tables without buckets are sorted by sys.compact; `{table.name}` is "
             "none.",
-            hint="Leave order_strategy out: rows of a primary-key table are sorted by their key.",
+            hint="Leave order_strategy out: rows of a primary-key table are sorted by their key, "
+            "those of a bucket keep their order.",
         )
     unfit = not_compacted(table.schema)
     if unfit is not None:
@@ -173,11 +166,6 @@ def _check(table: Table, asked: CompactTable) -> None:
         )
     if not table.schema.is_primary_key_table:
         check_compactable(table)
-    if order != _NONE:
-        raise UnsupportedStatementError(
-            "Sorting a table by sys.compact (order_strategy) is not offered yet.",
-            hint="Leave order_strategy out, or compact the table with another engine.",
-        )
 
 
 def _with_options(table: Table, asked: CompactTable) -> Table:

@@ -24,12 +24,18 @@ from paimon_magics.errors import UnsupportedStatementError
 from paimon_magics.planning.commits.requests import Transaction
 from paimon_magics.planning.compaction.append_tables import AppendRules
 from paimon_magics.planning.compaction.inline import not_compacted
+from paimon_magics.planning.compaction.sort_orders import SORTED_BYTES_MAX, SortOrder
+from paimon_magics.planning.formatting import size_text
 from paimon_magics.planning.reads.splits import Deletions, StoredFile
 from paimon_magics.planning.writes.inserts import check_writable
 from paimon_magics.settings import Settings
 from paimon_magics.tables.compaction.append_messages import append_messages
 from paimon_magics.tables.compaction.append_rewriting import AppendRewrite, RewrittenUnit
-from paimon_magics.tables.compaction.append_units import AppendUnit, pick_append_files
+from paimon_magics.tables.compaction.append_units import (
+    AppendUnit,
+    all_append_files,
+    pick_append_files,
+)
 from paimon_magics.tables.compaction.append_vectors import put_vectors
 from paimon_magics.tables.compaction.planning import CompactionScope, files_of_scope
 from paimon_magics.tables.manifests.file_paths import file_paths
@@ -53,6 +59,7 @@ class AppendCompaction:
     snapshot: Any
     units: tuple[AppendUnit, ...]
     files: pa.Table
+    order: SortOrder | None = None
 
     @property
     def snapshot_id(self) -> int:
@@ -86,7 +93,7 @@ class AppendCompaction:
             settings=settings, gives_buckets=True,
         )  # fmt: skip
         reader = whole_rows_reader(self.table, schema_ids(self.files), stores_elsewhere(self.files))
-        return AppendRewrite(reader, replace(spec, bucket_rule=None), has_buckets)
+        return AppendRewrite(reader, replace(spec, bucket_rule=None), has_buckets, self.order)
 
     def messages(
         self, rewritten: Iterable[RewrittenUnit], transaction: Transaction
@@ -118,8 +125,11 @@ def plan_append_compaction(
     manifests = manifests or ManifestCache(table.paimon)
     deletions = manifests.deletions(snapshot.index_manifest)
     state = StoredState(files_of_scope(live_files(manifests, snapshot), scope), deletions)
-    rules = AppendRules.of(table.schema)
-    picks = pick_append_files(state, rules, has_buckets=_has_buckets(table), full=scope.is_full)
+    if scope.order is None:
+        rules = AppendRules.of(table.schema)
+        picks = pick_append_files(state, rules, has_buckets=_has_buckets(table), full=scope.is_full)
+    else:
+        picks = all_append_files(state)
     rows = list(chain.from_iterable(picks.groups))
     if not rows:
         return AppendCompaction(table, snapshot, (), picks.files.slice(0, 0))
@@ -132,7 +142,20 @@ def plan_append_compaction(
         members = tuple(next(stored) for _ in group)
         units.append(AppendUnit(len(units), buckets[first], members))
         first += len(group)
-    return AppendCompaction(table, snapshot, tuple(units), files)
+    if scope.order is not None:
+        _check_sortable(table, units)
+    return AppendCompaction(table, snapshot, tuple(units), files, scope.order)
+
+
+def _check_sortable(table: Table, units: Iterable[AppendUnit]) -> None:
+    largest = max(unit.size_bytes for unit in units)
+    if largest > SORTED_BYTES_MAX:
+        raise UnsupportedStatementError(
+            f"`{table.name}` has {size_text(largest)} of files in one partition; up to "
+            f"{size_text(SORTED_BYTES_MAX)} can be sorted.",
+            hint="Choose smaller partitions by `partitions` or `where`, or write the table sorted: "
+            f"INSERT OVERWRITE … SELECT * FROM `{table.name}` … ORDER BY.",
+        )
 
 
 def check_compactable(table: Table) -> None:

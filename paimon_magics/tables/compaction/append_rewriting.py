@@ -14,7 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from paimon_magics.planning.compaction.sort_orders import SortOrder
 from paimon_magics.tables.compaction.append_units import AppendUnit
+from paimon_magics.tables.compaction.sorting import sorted_rows
 from paimon_magics.tables.reading.data_files import FileReader
 from paimon_magics.tables.writing.write_spec import WriteSpec, Written
 from paimon_magics.tables.writing.writer import write_batches
@@ -38,16 +40,20 @@ class RewrittenUnit:
 @dataclass(frozen=True)
 class AppendRewrite:
     """Rewrites units: small and picklable. `reader` reads whole rows. With `has_buckets` the rows
-    of a unit go to its bucket, which is not computed again."""
+    of a unit go to its bucket, which is not computed again. With `order` they are sorted, which
+    takes memory for all of them."""
 
     reader: FileReader
     spec: WriteSpec
     has_buckets: bool
+    order: SortOrder | None = None
 
     def __call__(self, unit: AppendUnit, told: Told | None = None) -> RewrittenUnit:
         """Rewrite a unit. `told` gets the rows and bytes as they are read. Raises
         TableDamagedError for a file that can't be read, and what `write_batches` raises."""
         rows = self._rows(unit, told or (lambda rows, size_bytes: None))
+        if self.order is not None:
+            rows = sorted_rows(rows, self.order)
         bucket_column = _BUCKET if self.has_buckets else None
         return RewrittenUnit(
             unit.number, write_batches(self.spec, rows, bucket_column=bucket_column)

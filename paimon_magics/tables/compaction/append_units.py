@@ -26,7 +26,7 @@ from paimon_magics.planning.compaction.append_tables import (
 from paimon_magics.planning.reads.splits import Deletions, StoredFile
 from paimon_magics.tables.splits.planning import FileKey, StoredState
 
-__all__ = ["AppendPicks", "AppendUnit", "pick_append_files"]
+__all__ = ["AppendPicks", "AppendUnit", "all_append_files", "pick_append_files"]
 
 _Bools = npt.NDArray[np.bool_]
 _Ints = npt.NDArray[np.int64]
@@ -74,6 +74,15 @@ def pick_append_files(
         return AppendPicks(columns.files)
     groups = _bucket_groups(columns, rules, full=full) if has_buckets else _packs(columns, rules)
     return AppendPicks(columns.files, tuple(groups))
+
+
+def all_append_files(state: StoredState) -> AppendPicks:
+    """All files, those of a partition and bucket together."""
+    group = _groups(state.files)
+    order = np.argsort(group, kind="stable")
+    bounds = np.flatnonzero(np.diff(group[order])) + 1
+    parts = np.split(order, bounds) if len(order) else []
+    return AppendPicks(state.files, tuple(tuple(part.tolist()) for part in parts))
 
 
 @dataclass(frozen=True, slots=True)

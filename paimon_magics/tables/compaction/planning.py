@@ -18,6 +18,7 @@ from paimon_magics.columnar.record_expiry import RecordExpiry
 from paimon_magics.planning.commits.requests import Transaction
 from paimon_magics.planning.compaction.lookups import LookupRules
 from paimon_magics.planning.compaction.picks import Moment, PickOptions
+from paimon_magics.planning.compaction.sort_orders import SortOrder
 from paimon_magics.planning.compaction.steps import Rewrite
 from paimon_magics.planning.options.values import double_value, memory_size_bytes
 from paimon_magics.planning.reads.float_bounds import MENDED_PREFIXES, floating_columns
@@ -67,13 +68,14 @@ class CompactionScope:
 
     `partitions` (serialised) and `buckets`, if given, are the only ones. Rows that replaced all
     others in the snapshot `overwritten_snapshot` have no changes to tell, unless there are later
-    snapshots.
+    snapshots. With `order` all rows of an append table are sorted.
     """
 
     is_full: bool
     partitions: frozenset[bytes] | None = None
     buckets: frozenset[BucketKey] | None = None
     overwritten_snapshot: int | None = None
+    order: SortOrder | None = None
 
 
 @dataclass(frozen=True)

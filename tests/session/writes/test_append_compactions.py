@@ -83,10 +83,12 @@ def test_an_insert_compacts_the_buckets_that_it_wrote(
     assert sorted(rows(session, "SELECT v FROM t WHERE k = 1")) == [("a",), ("b",), ("c",)]
 
 
-def test_what_is_not_offered_is_refused_by_name(session: paimon_magics.Session) -> None:
+def test_a_call_sorts_a_table_or_refuses_it_by_name(session: paimon_magics.Session) -> None:
     session.run("CREATE TABLE t (k INT)")
-    with pytest.raises(UnsupportedStatementError, match="order_strategy"):
-        session.run("CALL sys.compact(table => 't', order_strategy => 'order', order_by => 'k')")
+    session.run("INSERT INTO t VALUES (2), (1)")
+    session.run("CALL sys.compact(table => 't', order_strategy => 'order', order_by => 'k')")
+    assert snapshots(session, "t")[-1] == (2, "COMPACT", 2)
+    assert rows(session, "SELECT * FROM t") == [(1,), (2,)]
     session.run("CREATE TABLE u (k INT) TBLPROPERTIES ('row-tracking.enabled' = 'true')")
     with pytest.raises(UnsupportedStatementError, match=r"row-tracking\.enabled"):
         session.run("CALL sys.compact('u')")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from paimon_magics.planning.commits.requests import (
     Compact,
     Transaction,
 )
+from paimon_magics.planning.compaction.sort_orders import SortOrder
 from paimon_magics.settings import Settings
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.compaction.append_plan import (
@@ -92,16 +93,14 @@ class Lake:
             live_files(manifests, snapshot), manifests.deletions(snapshot.index_manifest)
         )
 
-    def plan(self, *, full: bool = True, **options: str) -> AppendCompaction:
+    def plan(self, *, full: bool = True, order: SortOrder | None = None) -> AppendCompaction:
         table = self.table
-        known = {**dict(table.schema.options), **options}
-        table = replace(table, schema=replace(table.schema, options=tuple(known.items())))
         snapshot = table.paimon.snapshot_manager().get_latest_snapshot()
-        return plan_append_compaction(table, snapshot, CompactionScope(is_full=full))
+        return plan_append_compaction(table, snapshot, CompactionScope(is_full=full, order=order))
 
-    def compact(self, *, full: bool = True, **options: str) -> CommitReceipt | None:
+    def compact(self, *, full: bool = True, order: SortOrder | None = None) -> CommitReceipt | None:
         """Compact; None where there is nothing to do."""
-        plan = self.plan(full=full, **options)
+        plan = self.plan(full=full, order=order)
         if not plan.units:
             return None
         transaction = self.committer.begin(TABLE)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paimon_magics.planning.compaction.append_tables import (
@@ -84,6 +84,7 @@ def names(group: Sequence[AppendFile]) -> tuple[str, ...]:
     return tuple(file.name for file in group)
 
 
+@settings(deadline=None)
 @given(FILES, st.booleans())
 def test_files_of_a_partition_are_packed(drawn: Any, vectors: bool) -> None:
     files = [(partition, 0, file) for partition, _, file in stored(drawn, vectors=vectors)]
@@ -97,6 +98,7 @@ def test_files_of_a_partition_are_packed(drawn: Any, vectors: bool) -> None:
         assert picked(files, rules, has_buckets=False, full=full) == expected
 
 
+@settings(deadline=None)
 @given(FILES, st.booleans(), st.booleans(), st.booleans())
 def test_files_of_a_bucket_keep_their_order(
     drawn: Any, vectors: bool, full: bool, rewrites_all: bool
