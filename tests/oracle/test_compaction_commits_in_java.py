@@ -184,3 +184,28 @@ def test_our_expiry_keeps_files_that_java_moved(
     expire(table, ONE)
     assert missing(table) == set()
     assert len(java_paimon.rows(tmp_path, "default.t")) == 8
+
+
+def test_a_compaction_by_java_in_between_loses_and_doubles_nothing(
+    java_paimon: JavaPaimon, java_commits: JavaCommits, tmp_path: Path
+) -> None:
+    table = create(tmp_path / "one", KEYED.format(WRITE_ONLY))
+    for number in range(3):
+        java_paimon.write(tmp_path / "one", "default.t", [(k, f"v{number}") for k in range(8)])
+    rows = sorted(java_paimon.rows(tmp_path / "one", "default.t"))
+    planned = live_entries(table)
+    full = rewrite(table, [{"k": k, "v": v} for k, v in rows])
+    aside = tmp_path / "aside"
+    aside.mkdir()
+    java_commits(tmp_path / "one").compact("default.t", True, str(aside))
+    with pytest.raises(CompactionConflictError) as caught:
+        compact(table, full)
+    assert caught.value.conflicting == tuple(range(len(planned)))
+    assert sorted(java_paimon.rows(tmp_path / "one", "default.t")) == rows
+    assert missing(table) == set()
+    assert unreachable(table) == {
+        str(path.relative_to(table.location))
+        for message in full
+        for file in message.compact_after
+        for path in Path(table.location).rglob(file.file_name)
+    }
