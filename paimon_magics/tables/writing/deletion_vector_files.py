@@ -82,7 +82,8 @@ class VectorIndex:
         file_name: str,
     ) -> ChangedVectors | None:
         """Write the vectors of a bucket anew, into the index file `file_name`; None where nothing
-        changes. A file without vectors is written where none is left, as by Paimon.
+        changes. Where none is left, a table with a primary key gets a file without vectors, and an
+        append table none: `BucketedDvMaintainer`, `AppendDeleteFileMaintainer`.
 
         `marked` are rows of data files, by name, that are deleted now; `gone` are the names of data
         files that are no longer there.
@@ -102,6 +103,8 @@ class VectorIndex:
         if not has_gone and not is_new:
             return None
         deletes = tuple(replace(entry, kind=DELETE) for entry in before)
+        if not vectors and not self.table.schema.is_primary_key_table:
+            return ChangedVectors((), deletes)
         return ChangedVectors((self._written(bucket, vectors, file_name),), deletes)
 
     def _written(
