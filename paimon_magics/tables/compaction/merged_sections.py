@@ -14,10 +14,12 @@ from itertools import chain, pairwise
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from paimon_magics.columnar.compaction import Changelog, Compacted, CompactionRule, compacted
 from paimon_magics.columnar.deletion_vectors import united_rows
 from paimon_magics.columnar.merging import FILE_BITS, LEVEL, merge_runs
+from paimon_magics.planning.reads.predicates import ColumnPredicate
 from paimon_magics.planning.reads.splits import Section, StoredFile
 from paimon_magics.tables.compaction.key_ranges import KeyBounds, first_key, rows_within
 from paimon_magics.tables.reading.data_files import FileReader
@@ -28,6 +30,7 @@ _BLOCK_BYTES = 48 * 2**20  # what the blocks of all runs of a merge hold togethe
 _BLOCK_ROWS_MIN = 4 * 1024
 _BLOCK_ROWS_MAX = 256 * 1024
 _GROWTH = 4  # how much larger rows are in memory than in files, about
+_KEYS_MAX = 100  # so many keys are compared with the bounds of each row group
 _ROW = (1 << FILE_BITS) - 1
 
 
@@ -73,7 +76,7 @@ class SectionReader:
                 yield Compacted(rule.written(rows))
             return
         stored = tuple(chain.from_iterable(above))
-        own = _Own(runs, rule.merge.order.keys)
+        own = _Own(runs, section, rule.merge.order.keys)
         found = merge_runs(
             [*own.runs, *self._runs_above(above, own)],
             rule.merge.order,
@@ -87,7 +90,12 @@ class SectionReader:
     def _runs_above(self, above: Section, own: _Own) -> Iterator[Iterator[pa.RecordBatch]]:
         if not above:
             return
-        reader = replace(self.files, batch_rows=_block_rows(above))
+        key = next(f for f in self.files.wanted if f.name == self.rule.merge.order.keys[0])
+        reader = replace(
+            self.files,
+            batch_rows=_block_rows(above),
+            conditions=tuple((key, one) for one in own.conditions()),
+        )
         if not self.rule.looks_up_values:
             names = self.rule.merge.order.keys
             reader = replace(
@@ -128,12 +136,36 @@ class _Own:
     """The runs of a section. `first` is their first key, None without any; `is_over` tells that all
     of their rows have been read."""
 
-    def __init__(self, runs: Sequence[Iterator[pa.RecordBatch]], keys: Sequence[str]) -> None:
+    def __init__(
+        self, runs: Sequence[Iterator[pa.RecordBatch]], section: Section, keys: Sequence[str]
+    ) -> None:
         begun = [(next(run, None), run) for run in runs]
         heads = [(head, run) for head, run in begun if head is not None]
         self.first = min((first_key(head, keys) for head, _ in heads), default=None)
         self.runs = [self._counted(head, run) for head, run in heads]
         self._left = len(self.runs)
+        # Whether the first batches are all rows there are.
+        self._is_small = all(
+            len(files) == 1 and head is not None and head.num_rows == files[0].rows
+            for files, (head, _) in zip(section, begun, strict=True)
+        )
+        self._key = keys[0]
+        self._values = [head.column(keys[0]) for head, _ in heads]
+
+    def conditions(self) -> list[ColumnPredicate]:
+        """Conditions that rows of these keys meet, on the first key column: what is far from them
+        need not be read."""
+        if not self._values or not _has_simple_order(self._values[0].type):
+            return []
+        least = min(values[0].as_py() for values in self._values)
+        found = [ColumnPredicate(self._key, ">=", (least,))]
+        if self._is_small:
+            greatest = max(values[-1].as_py() for values in self._values)
+            found.append(ColumnPredicate(self._key, "<=", (greatest,)))
+            each = pc.unique(pa.chunked_array(self._values))
+            if len(each) <= _KEYS_MAX:
+                found.append(ColumnPredicate(self._key, "in", tuple(each.to_pylist())))
+        return found
 
     @property
     def is_over(self) -> bool:
@@ -145,6 +177,16 @@ class _Own:
         yield head
         yield from run
         self._left -= 1
+
+
+def _has_simple_order(data_type: pa.DataType) -> bool:
+    """Whether statistics and Python order values as Paimon does. Texts are compared by characters
+    in Python, which is the order of their bytes in UTF-8."""
+    return bool(
+        pa.types.is_integer(data_type)
+        or pa.types.is_date32(data_type)
+        or pa.types.is_string(data_type)
+    )
 
 
 def _with_level(rows: pa.RecordBatch, file: StoredFile) -> pa.RecordBatch:
