@@ -48,7 +48,8 @@ def compact_written(
                 f"{size_text(plan.read_bytes)} of `{table.name}` wait for a compaction, too "
                 f"much to do after a statement: CALL sys.compact('{table_text(table.name)}').",
             )
-        return compact_plan(connection, plan, scope, statement).notes
+        compact_plan(connection, plan, scope, statement)
+        return ()
     except PaimonMagicsError as error:
         return (f"The rows are committed; compacting them failed: {error.message}",)
     except KeyboardInterrupt:
