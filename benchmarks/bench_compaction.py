@@ -21,6 +21,13 @@ from measure import report
 from pyspark.sql import SparkSession
 
 import paimon_magics
+from paimon_magics.coordinator.client.in_process import InProcessCommitter
+from paimon_magics.planning.commits.requests import Append, CommitRequest
+from paimon_magics.settings import Settings
+from paimon_magics.statements.statement import TableName
+from paimon_magics.tables.catalog.catalog import Catalog
+from paimon_magics.tables.writing.table_write import write_spec
+from paimon_magics.tables.writing.writer import write_batches
 
 ROWS = int(os.environ.get("PAIMON_MAGICS_BENCH_ROWS", "2000000"))
 RUNS = int(os.environ.get("PAIMON_MAGICS_BENCH_RUNS", "5"))
@@ -50,6 +57,8 @@ class Case:
     query: str
     writes: int = WRITES
     rows: int = ROWS
+    files: int = 0
+    """If not 0, the rows of the one write are in so many files."""
 
 
 CASES = {
@@ -61,6 +70,7 @@ CASES = {
     "partial update": Case(
         WIDE, f"{KEYED}'bucket' = '8', 'merge-engine' = 'partial-update'", WIDE_ROWS
     ),
+    "small files": Case(WIDE, "'write-only' = 'true'", WIDE_ROWS, 1, 2 * ROWS, files=2000),
     "nothing to do": Case(NARROW, f"{KEYED}'bucket' = '10000'", NARROW_ROWS, 1, 200_000),
 }
 
@@ -97,7 +107,11 @@ def run(session: paimon_magics.Session, folder: Path, name: str, case: Case) -> 
     session.run(f"CREATE TABLE {table} ({case.columns}) TBLPROPERTIES ({case.options})")
     for number in range(case.writes):
         key = f"id + {number * case.rows // 4}"
-        session.run(f"INSERT INTO {table} {case.query.format(key=key, rows=case.rows)}")
+        query = case.query.format(key=key, rows=case.rows)
+        if case.files:
+            write_files(session, folder, table, query, case.files)
+        else:
+            session.run(f"INSERT INTO {table} {query}")
     if name == "nothing to do":
         session.run(f"CALL sys.compact('{table}')")
     times: dict[str, list[float]] = {"ours": [], "peer": []}
@@ -115,6 +129,22 @@ def run(session: paimon_magics.Session, folder: Path, name: str, case: Case) -> 
     report(
         f"CALL sys.compact, {name}, {case.writes * case.rows:,} rows", ours_ms, "connector", peer_ms
     )
+
+
+def write_files(
+    session: paimon_magics.Session, folder: Path, name: str, query: str, files: int
+) -> None:
+    """Write the rows of a query into so many files: one writer for each, and one commit."""
+    committer = InProcessCommitter(Catalog.open({"warehouse": str(folder)}), Settings())
+    table = Catalog.open({"warehouse": str(folder)}).load(TableName(name, "default"))
+    transaction = committer.begin(table.name)
+    spec = write_spec(table, transaction, overwrite=False, slots=1, settings=Settings())
+    rows = session.spark.sql(query).toArrow().combine_chunks()
+    part = -(-rows.num_rows // files)
+    messages: list[bytes] = []
+    for start in range(0, rows.num_rows, part):
+        messages += write_batches(spec, rows.slice(start, part).to_batches()).messages
+    committer.commit(CommitRequest(transaction, Append(), tuple(messages)))
 
 
 def call(session: paimon_magics.Session, who: str, table: str) -> Callable[[], object]:
