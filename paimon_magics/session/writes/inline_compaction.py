@@ -50,7 +50,8 @@ def compact_written(
             )
         compact_plan(connection, plan, scope, statement)
         return ()
-    except PaimonMagicsError as error:
-        return (f"The rows are committed; compacting them failed: {error.message}",)
+    except Exception as error:
+        reason = error.message if isinstance(error, PaimonMagicsError) else repr(error)
+        return (f"The rows are committed; compacting them failed: {reason}",)
     except KeyboardInterrupt:
         return ("The rows are committed; the compaction after it was interrupted.",)

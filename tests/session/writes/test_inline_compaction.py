@@ -1,0 +1,72 @@
+"""An INSERT compacts the buckets that it has written, and never fails by that."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from paimon_magics import Session
+
+pytestmark = pytest.mark.spark
+
+CREATE = "CREATE TABLE t (k INT, v STRING) TBLPROPERTIES ('primary-key' = 'k', 'bucket' = '1'{})"
+
+
+def kinds(session: Session) -> list[str]:
+    rows = session.run("SELECT commit_kind FROM `t$snapshots` ORDER BY snapshot_id").to_pylist()
+    return [row["commit_kind"] for row in rows]
+
+
+def test_the_trigger_of_the_table_decides(session: Session) -> None:
+    session.run(CREATE.format(", 'num-sorted-run.compaction-trigger' = '2'"))
+    for number in range(3):
+        outcome = session.run(f"INSERT INTO t VALUES ({number}, 'a')")
+        assert not outcome.notes
+    assert kinds(session) == ["APPEND", "APPEND", "COMPACT", "APPEND", "COMPACT"]
+    assert session.run("SELECT count(*) AS n FROM t").to_pylist() == [{"n": 3}]
+
+
+def test_with_write_only_nothing_is_compacted(session: Session) -> None:
+    session.run(CREATE.format(", 'num-sorted-run.compaction-trigger' = '2', 'write-only' = 'true'"))
+    for number in range(3):
+        session.run(f"INSERT INTO t VALUES ({number}, 'a')")
+    assert set(kinds(session)) == {"APPEND"}
+    assert session.run("CALL sys.compact('t')").to_pylist() == [{"result": True}]
+    assert kinds(session)[-1] == "COMPACT"
+
+
+def test_every_commit_of_an_option_is_compacted_whole(session: Session) -> None:
+    session.run(CREATE.format(", 'full-compaction.delta-commits' = '1'"))
+    session.run("INSERT INTO t VALUES (1, 'a'), (2, 'b')")
+    session.run("INSERT INTO t VALUES (1, 'c')")
+    levels = session.run("SELECT level, record_count AS n FROM `t$files`").to_pylist()
+    assert levels == [{"level": 5, "n": 2}]
+
+
+def test_a_failing_compaction_costs_no_row(session: Session, warehouse: Path) -> None:
+    session.run(CREATE.format(", 'num-sorted-run.compaction-trigger' = '2'"))
+    session.run("INSERT INTO t VALUES (1, 'a')")
+    [file] = (warehouse / "default.db" / "t" / "bucket-0").glob("*.parquet")
+    content = file.read_bytes()
+    file.write_bytes(b"damaged" + content[7:-7] + b"damaged")
+    outcome = session.run("INSERT INTO t VALUES (2, 'b')")
+    [note] = outcome.notes
+    assert note.startswith("The rows are committed; compacting them failed: ")
+    assert file.name in note
+    assert kinds(session) == ["APPEND", "APPEND"]
+    file.write_bytes(content)
+    session.run("INSERT INTO t VALUES (3, 'c')")
+    assert kinds(session)[-1] == "COMPACT"
+    assert session.run("SELECT count(*) AS n FROM t").to_pylist() == [{"n": 3}]
+
+
+def test_a_dry_run_says_what_would_be_rewritten(session: Session) -> None:
+    session.run(CREATE.format(", 'write-only' = 'true'"))
+    assert "nothing to compact" in str(session.explain("CALL sys.compact('t')"))
+    for number in range(2):
+        session.run(f"INSERT INTO t VALUES (1, '{number}')")
+    said = str(session.explain("CALL sys.compact('t')"))
+    assert "1 bucket of snapshot 2" in said
+    assert "2 files" in said and "into level 5" in said
+    assert set(kinds(session)) == {"APPEND"}
