@@ -80,7 +80,7 @@ def _append_lines(plan: AppendCompaction) -> list[str]:
     order = plan.order
     how = "" if order is None else f", sorted by {', '.join(order.columns)} ({order.strategy})"
     return [
-        f"{plan.table.name}: {groups} of files of snapshot {plan.snapshot_id} compacted; "
+        f"{plan.table.name}: would compact {groups} of files of snapshot {plan.snapshot_id}: "
         f"{count_text(files, 'file')} ({size_text(plan.rewritten_bytes)}) rewritten, each group "
         f"into files of the target size{how}."
     ]
@@ -91,7 +91,7 @@ def _plan_lines(plan: CompactionPlan) -> list[str]:
     upgraded = sum(len(unit.upgrades) for unit in plan.units)
     buckets = count_text(len(plan.units), "bucket")
     lines = [
-        f"{plan.table.name}: {buckets} of snapshot {plan.snapshot_id} compacted; "
+        f"{plan.table.name}: would compact {buckets} of snapshot {plan.snapshot_id}: "
         f"{count_text(rewritten, 'file')} ({size_text(plan.rewritten_bytes)}) rewritten, "
         f"{count_text(upgraded, 'file')} moved to another level as they are."
     ]
@@ -99,7 +99,7 @@ def _plan_lines(plan: CompactionPlan) -> list[str]:
     for unit in plan.units:
         by_level[unit.pick.output_level] = by_level.get(unit.pick.output_level, 0) + 1
     for level, count in sorted(by_level.items()):
-        lines.append(f"{count_text(count, 'bucket')} into level {level}.")
+        lines.append(f"{count_text(count, 'bucket')}: into level {level}.")
     return lines
 
 

@@ -37,7 +37,7 @@ def test_small_files_become_one_by_a_call(
     for number in range(5):
         session.run(f"INSERT INTO t VALUES ({number}, 'a'), ({number}, 'b'), ({number}, 'b')")
     lines = session.explain("CALL sys.compact('t')")
-    assert "2 groups of files of snapshot 5 compacted; 10 files" in str(lines)
+    assert "would compact 2 groups of files of snapshot 5: 10 files" in str(lines)
     before = sorted(rows(session, "SELECT * FROM t"))
     assert len(snapshots(session, "t")) == 5
     outcome = session.run("CALL sys.compact(table => 't', partitions => 'p=a')")
