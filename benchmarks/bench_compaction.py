@@ -59,6 +59,8 @@ class Case:
     rows: int = ROWS
     files: int = 0
     """If not 0, the rows of the one write are in so many files."""
+    settled_writes: int = 0
+    """The table is compacted once after so many writes."""
 
 
 CASES = {
@@ -69,6 +71,18 @@ CASES = {
     "one bucket": Case(NARROW, f"{KEYED}'bucket' = '1'", NARROW_ROWS),
     "partial update": Case(
         WIDE, f"{KEYED}'bucket' = '8', 'merge-engine' = 'partial-update'", WIDE_ROWS
+    ),
+    "lookup changelog": Case(
+        WIDE,
+        f"{KEYED}'bucket' = '8', 'changelog-producer' = 'lookup'",
+        WIDE_ROWS,
+        settled_writes=2,
+    ),
+    "deletion vectors": Case(
+        WIDE,
+        f"{KEYED}'bucket' = '8', 'deletion-vectors.enabled' = 'true'",
+        WIDE_ROWS,
+        settled_writes=2,
     ),
     "small files": Case(WIDE, "'write-only' = 'true'", WIDE_ROWS, 1, 2 * ROWS, files=2000),
     "nothing to do": Case(NARROW, f"{KEYED}'bucket' = '10000'", NARROW_ROWS, 1, 200_000),
@@ -112,6 +126,8 @@ def run(session: paimon_magics.Session, folder: Path, name: str, case: Case) -> 
             write_files(session, folder, table, query, case.files)
         else:
             session.run(f"INSERT INTO {table} {query}")
+        if number + 1 == case.settled_writes:
+            session.run(f"CALL sys.compact('{table}')")
     if name == "nothing to do":
         session.run(f"CALL sys.compact('{table}')")
     times: dict[str, list[float]] = {"ours": [], "peer": []}
