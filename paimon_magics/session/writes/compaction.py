@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -23,6 +23,7 @@ from paimon_magics.planning.commits.requests import (
     Transaction,
 )
 from paimon_magics.planning.compaction.picks import Moment
+from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.jobs.progress import Work
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.provenance import provenance
@@ -56,6 +57,7 @@ from paimon_magics.tables.writing.commit_messages import write_message
 
 __all__ = ["Compacted", "Plan", "compact_plan", "compact_table", "planned_compaction"]
 
+_RUN_AGAIN = "Nothing of these buckets was changed. Run the statement again later."
 # A job costs some tenths of a second before its first row.
 _IN_PROCESS_BYTES_MAX = 16 << 20
 _APPENDS_IN_PROCESS_BYTES_MAX = 256 << 20
@@ -71,6 +73,14 @@ class Compacted:
     files_after: int = 0
     rewritten_bytes: int = 0
     notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Left:
+    """Buckets that a run has left out, and why."""
+
+    buckets: frozenset[BucketKey] = frozenset()
+    reason: str = ""
 
 
 Plan = CompactionPlan | AppendCompaction
@@ -99,9 +109,15 @@ def compact_table(
 
 
 def compact_plan(
-    connection: Connection, plan: Plan, scope: CompactionScope, statement: str
+    connection: Connection,
+    plan: Plan,
+    scope: CompactionScope,
+    statement: str,
+    *,
+    skips_claimed: bool = False,
 ) -> Compacted:
-    """Run a planned compaction, and plan again for buckets that others changed meanwhile.
+    """Run a planned compaction, and plan again for buckets that others changed meanwhile. Buckets
+    that others are compacting are waited for, or left to them with `skips_claimed`.
 
     Raises JobError if the job fails, OutdatedPlanError if others changed the files again and again
     while they were compacted.
@@ -110,29 +126,35 @@ def compact_plan(
     done = Compacted()
     current: Plan | None = plan
     while current is not None:
-        found, conflicting, reason = _run_once(connection, current, statement, attempts)
+        found, conflicting, claimed = _run_once(connection, current, statement, attempts)
         done = Compacted(
             receipt=found.receipt or done.receipt,
             files_before=done.files_before + found.files_before,
             files_after=done.files_after + found.files_after,
             rewritten_bytes=done.rewritten_bytes + found.rewritten_bytes,
         )
-        if not conflicting:
+        again = conflicting.buckets if skips_claimed else conflicting.buckets | claimed.buckets
+        if not again:
             break
-        attempts.next(OutdatedPlanError(reason), may_run_again=True)
-        scope = replace(scope, buckets=frozenset(conflicting))
+        reason = conflicting.reason or claimed.reason
+        attempts.next(OutdatedPlanError(reason, hint=_RUN_AGAIN), may_run_again=True)
+        scope = replace(scope, buckets=again)
         current = planned_compaction(connection, plan.table, scope)
     return replace(done, notes=attempts.notes())
 
 
 def _run_once(
     connection: Connection, plan: Plan, statement: str, attempts: Attempts
-) -> tuple[Compacted, Collection[BucketKey], str]:
-    """What was committed, the buckets that others have changed, and how."""
+) -> tuple[Compacted, _Left, _Left]:
+    """What was committed, the buckets that others have changed, and those that others compact."""
     table = plan.table
     transaction = begun(connection, table.name, plan.snapshot_id, attempts, compacts=True)
     repeated = False
     try:
+        plan, claimed = _claimed(connection, plan, transaction)
+        if plan.is_empty:
+            connection.committer.abort(transaction)
+            return Compacted(), _Left(), claimed
         with cancellable(connection.spark, lambda: _work(plan)):
             messages, repeated = _messages(connection, plan, transaction)
         rows = sum(file.row_count for message in messages for file in written_files(message))
@@ -164,7 +186,21 @@ def _run_once(
         plan.rewritten_bytes,
     )
     buckets = written_buckets(table, [request.messages[at] for at in settled.conflicting])
-    return done, buckets, settled.reason
+    return done, _Left(buckets, settled.reason), claimed
+
+
+def _claimed(connection: Connection, plan: Plan, transaction: Transaction) -> tuple[Plan, _Left]:
+    """The plan without the buckets that others are compacting, and those."""
+    if isinstance(plan, AppendCompaction):
+        return plan, _Left()
+    keys = [(unit.partition, unit.bucket) for unit in plan.units]
+    granted = set(connection.committer.claim_buckets(transaction, keys))
+    if len(granted) == len(keys):
+        return plan, _Left()
+    kept = tuple(unit for at, unit in enumerate(plan.units) if at in granted)
+    denied = frozenset(key for at, key in enumerate(keys) if at not in granted)
+    reason = f"Others are compacting {count_text(len(denied), 'bucket')} of `{plan.table.name}`."
+    return replace(plan, units=kept), _Left(denied, reason)
 
 
 def _messages(

@@ -48,7 +48,9 @@ def compact_written(
                 f"{size_text(plan.read_bytes)} of `{table.name}` wait for a compaction, too "
                 f"much to do after a statement: CALL sys.compact('{table_text(table.name)}').",
             )
-        compact_plan(connection, plan, scope, statement)
+        # Where rows show without a compaction, another one that runs on the bucket is enough.
+        skips = not table.schema.looks_up
+        compact_plan(connection, plan, scope, statement, skips_claimed=skips)
         return ()
     except Exception as error:
         reason = error.message if isinstance(error, PaimonMagicsError) else repr(error)

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from pypaimon.write.commit_message import CommitMessage
 
 from paimon_magics import Session
+from paimon_magics.errors import OutdatedPlanError
+from paimon_magics.statements.statement import TableName
+from paimon_magics.tables.compaction.written_buckets import written_buckets
+from paimon_magics.tables.table import Table
+from paimon_magics.tables.writing.commit_messages import write_message
 
 pytestmark = pytest.mark.spark
 
@@ -70,3 +77,27 @@ def test_a_dry_run_says_what_would_be_rewritten(session: Session) -> None:
     assert "would compact 1 bucket of snapshot 2" in said
     assert "2 files" in said and "into level 5" in said
     assert set(kinds(session)) == {"APPEND"}
+
+
+def test_a_bucket_that_others_compact_is_left_to_them(session: Session) -> None:
+    session.run(CREATE.format(", 'num-sorted-run.compaction-trigger' = '2'"))
+    session.run("INSERT INTO t VALUES (1, 'a')")
+    connection = session._connection
+    table = connection.load(TableName("t"), "", 0)
+    other = connection.committer.begin(table.name, compacts=True)
+    [bucket] = written_buckets(table, messages_of(table))
+    assert connection.committer.claim_buckets(other, [bucket]) == (0,)
+    outcome = session.run("INSERT INTO t VALUES (2, 'b')")
+    assert not outcome.notes
+    assert kinds(session) == ["APPEND", "APPEND"]
+    connection.settings = replace(connection.settings, conflict_reruns_max=1)
+    with pytest.raises(OutdatedPlanError, match="Others are compacting 1 bucket"):
+        session.run("CALL sys.compact('t')")
+    connection.committer.abort(other)
+    session.run("CALL sys.compact('t')")
+    assert kinds(session)[-1] == "COMPACT"
+
+
+def messages_of(table: Table) -> list[bytes]:
+    """A message about bucket 0 of a table without partitions."""
+    return [write_message(table.paimon, CommitMessage((), 0, []))]
