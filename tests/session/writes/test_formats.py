@@ -153,7 +153,30 @@ def test_a_failing_job_leaves_no_file_in_other_formats(session: Session, warehou
     assert not list(warehouse.rglob("*.avro"))
 
 
-def test_primary_key_tables_in_other_formats_are_refused_by_name(session: Session) -> None:
-    session.run("CREATE TABLE t (k INT) TBLPROPERTIES ('primary-key' = 'k', 'file.format' = 'orc')")
-    with pytest.raises(UnsupportedStatementError, match="orc"):
-        session.run("INSERT INTO t VALUES (1)")
+@pytest.mark.parametrize("file_format", ["orc", "avro"])
+def test_primary_key_tables_in_other_formats(
+    session: Session, warehouse: Path, file_format: str
+) -> None:
+    session.run(
+        "CREATE TABLE t (k INT, v STRING) TBLPROPERTIES ('primary-key' = 'k', 'bucket' = '1', "
+        f"'file.format' = '{file_format}')"
+    )
+    session.run("INSERT INTO t VALUES (1, 'a'), (2, 'b')")
+    session.run("INSERT INTO t VALUES (2, 'c')")
+    rows = session.run("SELECT * FROM t ORDER BY k").to_pylist()
+    assert rows == [{"k": 1, "v": "a"}, {"k": 2, "v": "c"}]
+    assert len(list(warehouse.rglob(f"*.{file_format}"))) == 2
+    assert not list(warehouse.rglob("*.parquet"))
+
+
+def test_a_value_that_a_format_can_not_hold_leaves_no_file(
+    session: Session, warehouse: Path
+) -> None:
+    session.run(
+        "CREATE TABLE t (k INT, at TIMESTAMP_NTZ) TBLPROPERTIES ('primary-key' = 'k', "
+        "'bucket' = '1', 'file.format' = 'orc')"
+    )
+    with pytest.raises(PaimonMagicsError, match="before 1970"):
+        session.run("INSERT INTO t VALUES (1, TIMESTAMP_NTZ'1969-12-31 23:59:59.5')")
+    assert not list(warehouse.rglob("*.orc"))
+    assert not list(warehouse.rglob("*.parquet"))

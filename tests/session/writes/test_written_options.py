@@ -34,7 +34,7 @@ KEYED = "'primary-key' = 'k', 'bucket' = '2'"
         (
             f"{KEYED}, 'data-file.thin-mode' = 'true', 'file.format.per.level' = '0:avro', "
             "'file-index.bloom-filter.columns' = 'v', 'file.suffix.include.compression' = 'true'",
-            "bucket-*/*.parquet",
+            "bucket-*/*.avro",
         ),
         (
             f"{KEYED}, 'sequence.snapshot-ordering' = 'true', 'write-only' = 'true', "
