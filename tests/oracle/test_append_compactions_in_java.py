@@ -93,7 +93,7 @@ def sorted_rows(java: JavaPaimon, warehouse: Path) -> list[tuple[Any, ...]]:
     return sorted(java.rows(warehouse, NAME), key=repr)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(i, marks=pytest.mark.soak) for i in (1, 2))])
 @pytest.mark.parametrize("kind", TABLES)
 def test_both_leave_the_same_files_and_rows(
     java_paimon: JavaPaimon, java_compact: Compact, warehouse: Path, kind: str, seed: int

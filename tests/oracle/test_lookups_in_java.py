@@ -118,7 +118,14 @@ def changes_of(java: JavaPaimon, folder: Path, snapshot_id: int) -> list[tuple[A
     return java.rows(folder, "default.t$audit_log", options)
 
 
-@pytest.mark.parametrize(("engine", "gives"), CASES, ids=lambda case: str(case))
+# One in three; `make soak` runs all.
+@pytest.mark.parametrize(
+    ("engine", "gives"),
+    [
+        pytest.param(*case, id="-".join(case), marks=[pytest.mark.soak] if number % 3 else [])
+        for number, case in enumerate(CASES)
+    ],
+)
 def test_what_a_compaction_gives_is_javas(
     java_paimon: JavaPaimon, tmp_path: Path, engine: str, gives: str
 ) -> None:
