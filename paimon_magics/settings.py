@@ -71,6 +71,9 @@ class Settings:
       several statements, and several leases, after which a dead client's transaction ends.
     - `conflict_reruns_max`: how often a statement that adds rows is planned and run again because
       others, who did not take turns, have changed what it was planned on.
+    - `inline_compaction`: whether an INSERT compacts the buckets that it has written. A table that
+      another engine's streaming job compacts is better left to that job: of two compactions of one
+      bucket, one fails.
     - `read_lease_ms_max`: how long at most a coordinator keeps the snapshot that a query reads from
       expiring, unless the query's outcome is released earlier. Notebooks keep outcomes.
     - `full_tracebacks`: whether errors show the whole trace and their causes, instead of only their
@@ -93,6 +96,7 @@ class Settings:
     coordinator_wait_ms: int = 60_000
     exclusive_wait_ms: int = 600_000
     conflict_reruns_max: int = 20
+    inline_compaction: bool = True
     read_lease_ms_max: int = 86_400_000
     full_tracebacks: bool = field(default_factory=shows_full_tracebacks)
 

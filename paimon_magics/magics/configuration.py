@@ -159,6 +159,10 @@ class PaimonMagics(Magics):
         least=0,
         help="How often a statement that adds rows is run again because of others that wrote.",
     )
+    inline_compaction = Bool(
+        _DEFAULTS.inline_compaction,
+        help="Whether an INSERT compacts the buckets that it has written.",
+    ).tag(config=True)
     read_lease_ms_max = _whole_number(
         "read_lease_ms_max",
         least=0,

@@ -15,6 +15,7 @@ __all__ = [
     "check_row_ids_since",
     "innermost_file_io",
     "manifest_record",
+    "numbers_from_zero",
     "replace_innermost_file_io",
     "schema_path",
     "store_options",
@@ -77,6 +78,17 @@ def catalog_options(paimon: Any) -> dict[str, str]:
 
     options: dict[str, str] = _catalog_context_options(paimon)
     return options
+
+
+def numbers_from_zero(write: Any) -> None:
+    """Let a TableWrite not look for the sequence numbers of earlier files. Its scan fails for
+    partitions that are NULL; the files' messages are numbered afterwards."""
+
+    class _NoNumbers(dict[Any, Any]):
+        def get(self, key: Any, default: Any = None) -> Any:
+            return {}
+
+    write.file_store_write.max_seq_numbers = _NoNumbers()
 
 
 def with_commit_user(builder: Any, commit_user: str) -> Any:

@@ -107,7 +107,10 @@ def process(tmp_path: Path) -> Iterator[Process]:
 @pytest.fixture
 def session(spark: SparkSession, process: Process) -> Iterator[paimon_magics.Session]:
     with paimon_magics.connect(
-        coordinator=process.address, token=process.token(), spark=spark
+        coordinator=process.address,
+        token=process.token(),
+        spark=spark,
+        inline_compaction=False,  # Flink's job compacts the tables
     ) as opened:
         for table, options in TABLES.items():
             key = "id BIGINT NOT NULL" if "primary-key" in options else "id BIGINT"

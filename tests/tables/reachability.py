@@ -21,7 +21,11 @@ _METADATA = ("snapshot", "schema", "tag", "changelog", "branch", "consumer")
 def files(table: Table) -> set[str]:
     """The paths of all files of a table on a local disk, below its folder."""
     root = Path(table.location)
-    return {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
+    while True:
+        try:
+            return {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
+        except FileNotFoundError:  # a folder was removed meanwhile
+            continue
 
 
 def unreachable(table: Table) -> set[str]:

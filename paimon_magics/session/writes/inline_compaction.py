@@ -31,7 +31,7 @@ def compact_written(
 ) -> tuple[str, ...]:
     """Compact the buckets of commit messages, if the table's options ask for it; return notes.
     `overwritten` is the snapshot in which they replaced other rows."""
-    if not compacts_inline(table.schema):
+    if not (connection.settings.inline_compaction and compacts_inline(table.schema)):
         return ()
     try:
         buckets = written_buckets(table, messages)

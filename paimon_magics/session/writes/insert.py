@@ -113,6 +113,7 @@ def _run_once(
             raise
     receipt, written = _transact(connection, current, transaction, write, insert.text)
     outcome = _outcome(insert, current.table, receipt, written)
+    outcome.notes = _notes(current.table, compacts=connection.settings.inline_compaction)
     if receipt.snapshot_id is not None:
         replaced = None if isinstance(current.change, Append) else receipt.snapshot_id
         notes = compact_written(
@@ -221,14 +222,13 @@ def _outcome(
         files_written=written.files,
         bytes_written=written.size_bytes,
         message=f"{kind} `{table.name}`: {count_text(written.rows, 'row')} written ({snapshot}).",
-        notes=_notes(table),
     )
 
 
-def _notes(table: Table) -> tuple[str, ...]:
+def _notes(table: Table, *, compacts: bool) -> tuple[str, ...]:
     schema = table.schema
     notes = []
-    compacted = compacts_inline(schema)
+    compacted = compacts and compacts_inline(schema)
     producer = schema.changelog_producer
     if schema.is_primary_key_table and producer == "lookup" and not compacted:
         notes.append("Changes appear in the changelog after the next compaction.")

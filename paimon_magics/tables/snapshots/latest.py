@@ -109,16 +109,25 @@ def _served(manager: Any) -> Any:
 
 def _listed(paimon: Any, manager: Any) -> Any:
     """The latest snapshot in the folder; None if there is none."""
-    for snapshot_id in sorted(_ids(paimon, manager), reverse=True):
-        snapshot = _read(paimon, manager, snapshot_id)
-        if snapshot is not None:  # else a rollback has removed it meanwhile
-            return snapshot
-    if _hint(paimon, manager):
+    snapshot = _greatest(paimon, manager)
+    if snapshot is not None or not _hint(paimon, manager):
+        return snapshot
+    snapshot = _greatest(paimon, manager)  # the first one may have come after the listing
+    if snapshot is None:
         raise damaged(
             f"The latest snapshot in {manager.snapshot_dir}",
             "the LATEST file names a snapshot, and there is no snapshot file",
             "Restore the snapshot files.",
         )
+    return snapshot
+
+
+def _greatest(paimon: Any, manager: Any) -> Any:
+    """The snapshot with the greatest id among the stored ones; None without any."""
+    for snapshot_id in sorted(_ids(paimon, manager), reverse=True):
+        snapshot = _read(paimon, manager, snapshot_id)
+        if snapshot is not None:  # else a rollback has removed it meanwhile
+            return snapshot
     return None
 
 

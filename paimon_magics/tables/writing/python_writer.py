@@ -13,7 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from paimon_magics.tables.pypaimon_internals import store_options, with_commit_user
+from paimon_magics.tables.pypaimon_internals import (
+    numbers_from_zero,
+    store_options,
+    with_commit_user,
+)
 from paimon_magics.tables.writing.format_writers import check_orc_times
 
 if TYPE_CHECKING:
@@ -62,6 +66,7 @@ class PythonWriter:
         self._table = table
         self._builder = builder
         self._writer = builder.new_write()
+        numbers_from_zero(self._writer)
         self._is_orc = table.options.file_format() == "orc"
         self._messages: list[Any] | None = None
 

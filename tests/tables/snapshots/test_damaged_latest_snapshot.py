@@ -25,10 +25,12 @@ from paimon_magics.tables.commits.replaced_partitions import sizes_of_replaced
 from paimon_magics.tables.commits.republishing import repetition
 from paimon_magics.tables.manifests.partition_statistics import partition_documents
 from paimon_magics.tables.manifests.partitions import list_partitions
+from paimon_magics.tables.snapshots import latest
 from paimon_magics.tables.snapshots.chain import latest_document
 from paimon_magics.tables.snapshots.latest import latest_snapshot, latest_snapshot_id, read_snapshot
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.bucket_counts import bucket_counts, check_cross_partition_size
+from tests.tables.compaction.compacted_tables import write
 from tests.tables.manifest_files import TABLE, create
 
 PUBLICATION = Publication("id", TABLE, "", 1, "list", "user", 1, "APPEND", 0)
@@ -126,3 +128,26 @@ def test_a_damaged_hint_is_passed_over(
     catalog = Catalog.open({"warehouse": str(tmp_path)})
     with pytest.raises(TableDamagedError, match=r"/snapshot/snapshot-1"):
         READS[read](catalog, table)
+
+
+def test_a_first_snapshot_that_comes_while_the_folder_is_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The listing finds nothing, and the hint that is read after it names the snapshot."""
+    table = create(tmp_path, "CREATE TABLE t (k INT NOT NULL)")
+    write(table, [{"k": 1}])
+    folder = Path(table.location) / "snapshot"
+    snapshot = (folder / "snapshot-1").read_bytes()
+    hint = latest._hint
+    asked: list[bytes] = []
+
+    def published_before_the_hint(paimon: object, manager: object) -> bytes:
+        if len(asked) == 1:
+            (folder / "snapshot-1").write_bytes(snapshot)
+        asked.append(hint(paimon, manager))
+        return asked[-1]
+
+    (folder / "snapshot-1").unlink()
+    monkeypatch.setattr(latest, "_hint", published_before_the_hint)
+    found = latest_snapshot(table.paimon)
+    assert found is not None and found.id == 1
