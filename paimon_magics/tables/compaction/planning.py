@@ -277,14 +277,20 @@ def _rules(
 def files_of_scope(files: pa.Table, scope: CompactionScope) -> pa.Table:
     """The files of the scope; files of postponed buckets belong to none."""
     kept = np.asarray(files["bucket"]) >= 0
-    if scope.partitions is not None:
-        wanted = pa.array(sorted(scope.partitions), pa.large_binary())
+    partitions, buckets = scope.partitions, scope.buckets
+    if partitions is None and buckets is not None:
+        partitions = frozenset(partition for partition, _ in buckets)
+    if partitions is not None:
+        wanted = pa.array(sorted(partitions), pa.large_binary())
         kept &= np.asarray(pc.is_in(files["partition"].combine_chunks(), value_set=wanted))
+    if buckets is not None:
+        kept &= np.isin(np.asarray(files["bucket"]), sorted({bucket for _, bucket in buckets}))
     files = files.filter(pa.array(kept))
-    if scope.buckets is None:
+    if buckets is None:
         return files
+    # An INSERT asks for few buckets of many: only theirs and few others' files are left here.
     columns = (files[name].to_pylist() for name in ("partition", "bucket"))
-    chosen = [key in scope.buckets for key in zip(*columns, strict=True)]
+    chosen = [key in buckets for key in zip(*columns, strict=True)]
     return files.filter(pa.array(chosen, pa.bool_()))
 
 

@@ -89,7 +89,8 @@ class BucketUnit:
 
     def looked_up(self, section: Section) -> Section:
         """The files above the output level that rows of level 0 in a section may be in, as runs."""
-        fresh = [self._file(one) for run in section for one in run if one.level == 0]
+        names = {one.path.rpartition("/")[2] for run in section for one in run if one.level == 0}
+        fresh = [file for file in self.pick.files if file.name in names]
         if not fresh:
             return ()
         least = min(file.least_key for file in fresh)
@@ -103,10 +104,6 @@ class BucketUnit:
             for run in self.above
         )
         return tuple(run for run in runs if run)
-
-    def _file(self, stored: StoredFile) -> BucketFile:
-        name = stored.path.rpartition("/")[2]
-        return next(file for file in self.pick.files if file.name == name)
 
     def sections(self, rewrite: Rewrite) -> tuple[Section, ...]:
         """The sections of a rewrite, as tasks read them."""
@@ -140,6 +137,7 @@ def bucket_units(
     if rules.may_expire is not None:
         old = rules.may_expire(files)
     by_snapshot = schema.flag("sequence.snapshot-ordering")
+    entries, entry_paths = files.drop_columns(["path"]), files["path"].combine_chunks()
     units = []
     for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
         bucket = _bucket_files(files, ranks, range(start, end), deletions, old)
@@ -152,9 +150,9 @@ def bucket_units(
         at = {name: row for name, row in bucket.rows.items() if name in names}
         places = np.array(list(at.values()), dtype=np.int64)
         stored = stored_files(
-            files.drop_columns(["path"]),
+            entries,
             places,
-            files["path"].combine_chunks(),
+            entry_paths,
             deletions,
             by_snapshot=by_snapshot,
         )
