@@ -7,13 +7,13 @@ the new files are called in the commit is the driver's business (`append_message
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
+from paimon_magics.planning.compaction.shares import balanced
 from paimon_magics.planning.compaction.sort_orders import SortOrder
 from paimon_magics.tables.compaction.append_units import AppendUnit
 from paimon_magics.tables.compaction.sorting import sorted_rows
@@ -82,14 +82,7 @@ class AppendUnits:
     def of(cls, rewrite: AppendRewrite, units: Sequence[AppendUnit], slots: int) -> AppendUnits:
         """A few groups for each of `slots` with about as much to read, the largest first: a slot
         that is done early takes the next."""
-        groups: list[list[AppendUnit]] = [[] for _ in range(min(slots * _GROUPS, len(units)))]
-        sizes = [(0, number) for number in range(len(groups))]
-        for unit in sorted(units, key=lambda one: one.size_bytes, reverse=True):
-            size, number = heapq.heappop(sizes)
-            groups[number].append(unit)
-            heapq.heappush(sizes, (size + unit.size_bytes, number))
-        order = sorted(sizes, key=lambda one: (-one[0], one[1]))
-        return cls(rewrite, tuple(tuple(groups[number]) for _, number in order))
+        return cls(rewrite, balanced(units, lambda unit: unit.size_bytes, slots * _GROUPS))
 
     @property
     def count(self) -> int:

@@ -20,6 +20,7 @@ from paimon_magics.columnar.compaction import Changelog, CompactionRule
 from paimon_magics.columnar.folding import MergeRule
 from paimon_magics.columnar.record_expiry import RecordExpiry
 from paimon_magics.faults import reach
+from paimon_magics.planning.compaction.shares import balanced
 from paimon_magics.planning.reads.splits import Section, StoredFile
 from paimon_magics.tables.compaction.key_ranges import ALL_KEYS, KeyBounds
 from paimon_magics.tables.compaction.merged_sections import Marks, SectionReader
@@ -131,13 +132,7 @@ class RewriteUnits:
     @classmethod
     def of(cls, spec: RewriteSpec, tasks: Sequence[RewriteTask], slots: int) -> RewriteUnits:
         """At most `slots` groups with about as much to read."""
-        groups: list[list[RewriteTask]] = [[] for _ in range(min(slots, len(tasks)))]
-        sizes = [0] * len(groups)
-        for task in sorted(tasks, key=lambda one: one.read_bytes, reverse=True):
-            least = sizes.index(min(sizes))
-            groups[least].append(task)
-            sizes[least] += max(task.read_bytes, 1)
-        return cls(spec, tuple(map(tuple, groups)))
+        return cls(spec, balanced(tasks, lambda task: task.read_bytes, slots))
 
     @property
     def count(self) -> int:
