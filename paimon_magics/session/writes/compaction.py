@@ -49,11 +49,11 @@ from paimon_magics.tables.compaction.rewriting import (
     Rewritten,
     rewrite_all,
 )
-from paimon_magics.tables.compaction.written_buckets import written_buckets
 from paimon_magics.tables.manifests.live_files import ManifestCache
 from paimon_magics.tables.snapshots.latest import latest_snapshot
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.commit_messages import write_message
+from paimon_magics.tables.writing.written_buckets import written_buckets
 
 __all__ = ["Compacted", "Plan", "compact_plan", "compact_table", "planned_compaction"]
 
@@ -185,7 +185,7 @@ def _run_once(
         sum(len(message.compact_after) for message in kept),
         plan.rewritten_bytes,
     )
-    buckets = written_buckets(table, [request.messages[at] for at in settled.conflicting])
+    buckets = written_buckets(table, [messages[at] for at in settled.conflicting])
     return done, _Left(buckets, settled.reason), claimed
 
 

@@ -6,8 +6,6 @@ it: a failure or an interrupt leaves it out, and a note says so.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.planning.compaction.inline import INLINE_BYTES_MAX, compacts_inline, is_full
 from paimon_magics.planning.formatting import size_text
@@ -15,8 +13,8 @@ from paimon_magics.session.connection import Connection
 from paimon_magics.session.writes.compaction import compact_plan, planned_compaction
 from paimon_magics.statements.clauses.names import table_text
 from paimon_magics.tables.compaction.planning import CompactionScope
-from paimon_magics.tables.compaction.written_buckets import written_buckets
 from paimon_magics.tables.table import Table
+from paimon_magics.tables.writing.written_buckets import BucketKey
 
 __all__ = ["compact_written"]
 
@@ -24,17 +22,16 @@ __all__ = ["compact_written"]
 def compact_written(
     connection: Connection,
     table: Table,
-    messages: Sequence[bytes],
+    buckets: frozenset[BucketKey],
     statement: str,
     *,
     overwritten: int | None = None,
 ) -> tuple[str, ...]:
-    """Compact the buckets of commit messages, if the table's options ask for it; return notes.
-    `overwritten` is the snapshot in which they replaced other rows."""
+    """Compact the buckets that were written, if the table's options ask for it; return notes.
+    `overwritten` is the snapshot in which their rows replaced others."""
     if not (connection.settings.inline_compaction and compacts_inline(table.schema)):
         return ()
     try:
-        buckets = written_buckets(table, messages)
         if not buckets:
             return ()
         scope = CompactionScope(

@@ -117,7 +117,7 @@ def _run_once(
     if receipt.snapshot_id is not None:
         replaced = None if isinstance(current.change, Append) else receipt.snapshot_id
         notes = compact_written(
-            connection, current.table, written.messages, insert.text, overwritten=replaced
+            connection, current.table, written.buckets, insert.text, overwritten=replaced
         )
         outcome.notes = (*outcome.notes, *notes)
     return outcome

@@ -41,6 +41,7 @@ from paimon_magics.tables.splits.stored_files import schema_ids, stores_elsewher
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.key_value_files import KeyValueFiles
 from paimon_magics.tables.writing.new_file_sinks import FileCreation
+from paimon_magics.tables.writing.written_buckets import BucketKey
 
 __all__ = [
     "BucketKey",
@@ -50,9 +51,6 @@ __all__ = [
     "partition_schema",
     "plan_compaction",
 ]
-
-BucketKey = tuple[bytes, int]
-"""A serialised partition, and a bucket of it."""
 
 _Part = tuple[tuple[Section, ...], KeyBounds, int]  # with the number of parts of a section
 

@@ -40,6 +40,7 @@ from paimon_magics.tables.writing.native_writer import (
 from paimon_magics.tables.writing.python_writer import python_table
 from paimon_magics.tables.writing.sequence_numbers import number_rows
 from paimon_magics.tables.writing.write_spec import WriteSpec, Written
+from paimon_magics.tables.writing.written_buckets import BucketKey, written_buckets
 
 __all__ = ["CompletedWrite", "completed", "write_spec"]
 
@@ -105,12 +106,13 @@ def write_spec(
 @dataclass(frozen=True, slots=True)
 class CompletedWrite:
     """What a transaction commits: the messages of all its writers, the number of rows that they
-    took, and the number and total bytes of their data and changelog files."""
+    took, the number and total bytes of their data and changelog files, and the buckets of those."""
 
     messages: tuple[bytes, ...]
     rows: int
     files: int
     size_bytes: int
+    buckets: frozenset[BucketKey]
 
 
 def completed(
@@ -139,7 +141,9 @@ def completed(
     bodies = written.messages
     if is_changed or written.index_files:
         bodies = tuple(write_message(table.paimon, message) for message in messages)
-    return CompletedWrite(bodies, written.rows, len(sizes_bytes), sum(sizes_bytes.values()))
+    buckets = written_buckets(table, messages)
+    size_bytes = sum(sizes_bytes.values())
+    return CompletedWrite(bodies, written.rows, len(sizes_bytes), size_bytes, buckets)
 
 
 def _float_columns(table: Table) -> FloatColumns | None:

@@ -11,9 +11,7 @@ from pypaimon.write.commit_message import CommitMessage
 from paimon_magics import Session
 from paimon_magics.errors import OutdatedPlanError
 from paimon_magics.statements.statement import TableName
-from paimon_magics.tables.compaction.written_buckets import written_buckets
-from paimon_magics.tables.table import Table
-from paimon_magics.tables.writing.commit_messages import write_message
+from paimon_magics.tables.writing.written_buckets import written_buckets
 
 pytestmark = pytest.mark.spark
 
@@ -85,7 +83,7 @@ def test_a_bucket_that_others_compact_is_left_to_them(session: Session) -> None:
     connection = session._connection
     table = connection.load(TableName("t"), "", 0)
     other = connection.committer.begin(table.name, compacts=True)
-    [bucket] = written_buckets(table, messages_of(table))
+    [bucket] = written_buckets(table, [CommitMessage((), 0, [])])
     assert connection.committer.claim_buckets(other, [bucket]) == (0,)
     outcome = session.run("INSERT INTO t VALUES (2, 'b')")
     assert not outcome.notes
@@ -96,8 +94,3 @@ def test_a_bucket_that_others_compact_is_left_to_them(session: Session) -> None:
     connection.committer.abort(other)
     session.run("CALL sys.compact('t')")
     assert kinds(session)[-1] == "COMPACT"
-
-
-def messages_of(table: Table) -> list[bytes]:
-    """A message about bucket 0 of a table without partitions."""
-    return [write_message(table.paimon, CommitMessage((), 0, []))]
