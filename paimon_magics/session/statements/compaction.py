@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from paimon_magics.coordinator.client.compacting import Compacted
 from paimon_magics.errors import (
     InvalidValueError,
     PaimonMagicsError,
@@ -22,11 +23,7 @@ from paimon_magics.planning.formatting import count_text, size_text
 from paimon_magics.planning.options.values import duration_ms
 from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.outcome import Outcome
-from paimon_magics.session.writes.compaction import (
-    Compacted,
-    compact_table,
-    planned_compaction,
-)
+from paimon_magics.session.writes.compaction import compact_table, planned_compaction
 from paimon_magics.spark.conditions import rows_where
 from paimon_magics.statements.maintenance import CompactTable
 from paimon_magics.statements.statement import TableName

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from paimon_magics.coordinator.client.attempts import Attempts
 from paimon_magics.errors import InvalidValueError, PaimonMagicsError, nearest
 from paimon_magics.planning.commits.requests import CommitRequest, CompactManifests
 from paimon_magics.planning.formatting import count_text, size_text
@@ -11,7 +12,6 @@ from paimon_magics.planning.options.values import memory_size_bytes
 from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.provenance import provenance
-from paimon_magics.session.writes.reruns import Attempts
 from paimon_magics.session.writes.transactions import begun, committed
 from paimon_magics.statements.maintenance import CompactManifest
 from paimon_magics.statements.statement import TableName

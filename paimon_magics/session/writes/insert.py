@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
+from paimon_magics.coordinator.client.attempts import Attempts
 from paimon_magics.errors import (
     OutdatedPlanError,
 )
@@ -42,7 +43,6 @@ from paimon_magics.session.writes.prepare import (
     fetched_values,
     prepare_insert,
 )
-from paimon_magics.session.writes.reruns import Attempts
 from paimon_magics.session.writes.transactions import begun, committed
 from paimon_magics.spark.failures import translate
 from paimon_magics.spark.queries import cancellable

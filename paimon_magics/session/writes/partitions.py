@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from paimon_magics.coordinator.client.attempts import Attempts
 from paimon_magics.errors import (
     PaimonMagicsError,
     UnknownNameError,
@@ -21,7 +22,6 @@ from paimon_magics.session.provenance import provenance
 from paimon_magics.session.writes.prepare import (
     partition_constants,
 )
-from paimon_magics.session.writes.reruns import Attempts
 from paimon_magics.session.writes.transactions import begun, committed
 from paimon_magics.statements.lexing.cursor import Cursor
 from paimon_magics.statements.lexing.tokens import tokenize

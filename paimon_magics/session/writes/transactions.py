@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeVar
 
+from paimon_magics.coordinator.client.attempts import Attempts
 from paimon_magics.coordinator.client.compactions import CompactionCommit, CompactionReceipt
 from paimon_magics.errors import (
     PaimonMagicsError,
@@ -19,7 +20,6 @@ from paimon_magics.planning.commits.requests import (
 )
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.provenance import engine_name
-from paimon_magics.session.writes.reruns import Attempts
 from paimon_magics.spark.progress import doing
 from paimon_magics.statements.statement import TableName
 

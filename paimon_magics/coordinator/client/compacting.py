@@ -1,0 +1,177 @@
+"""Compacts a table: plan, claim, rewrite, commit; or leave the table as it was.
+
+Statements, INSERTs and the coordinator's own worker compact by this one function; what differs
+among them is their `CompactionEngine`. Every run plans on one snapshot. Where another commit has
+changed what was planned, the buckets concerned are planned anew, and the others are committed. If
+this process dies before the commit, the table is unchanged and unreferenced files stay, which the
+end of the transaction's lease removes; during the commit, the committer settles it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from paimon_magics.coordinator.client.attempts import Attempts
+from paimon_magics.coordinator.client.compactions import CompactionReceipt
+from paimon_magics.coordinator.client.interface import CoordinatorClient
+from paimon_magics.errors import OutdatedPlanError
+from paimon_magics.planning.commits.requests import (
+    CommitReceipt,
+    CommitRequest,
+    Compact,
+    Transaction,
+)
+from paimon_magics.planning.formatting import count_text
+from paimon_magics.statements.statement import TableName
+from paimon_magics.tables.commits.decoded_request import written_files
+from paimon_magics.tables.compaction.append_plan import AppendCompaction
+from paimon_magics.tables.compaction.planning import BucketKey, CompactionScope
+from paimon_magics.tables.compaction.plans import Plan
+from paimon_magics.tables.table import Table
+from paimon_magics.tables.writing.commit_messages import write_message
+from paimon_magics.tables.writing.written_buckets import written_buckets
+
+__all__ = ["Compacted", "CompactionEngine", "Messages", "compact_plan"]
+
+_RUN_AGAIN = "Nothing of these buckets was changed. Run the statement again later."
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """What a compaction did. `receipt` is that of its last commit, None if there was nothing to
+    do."""
+
+    receipt: CommitReceipt | None = None
+    files_before: int = 0
+    files_after: int = 0
+    rewritten_bytes: int = 0
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Messages:
+    """pypaimon's messages of a compaction. `repeated` if some tasks may have run twice, so that
+    files of an attempt that does not count may be left."""
+
+    messages: Sequence[Any]
+    repeated: bool = False
+
+
+class CompactionEngine(Protocol):
+    """Where a compaction runs, and how its transaction begins and ends there."""
+
+    @property
+    def client(self) -> CoordinatorClient:
+        """The committer."""
+
+    @property
+    def reruns_max(self) -> int:
+        """How often it is planned anew when others have changed the files."""
+
+    def planned(self, table: Table, scope: CompactionScope) -> Plan | None:
+        """The plan on the table's latest snapshot; None if there is nothing to do."""
+
+    def begun(self, table: TableName, base: int, attempts: Attempts) -> Transaction:
+        """An open transaction that only compacts, planned on the snapshot `base`."""
+
+    def rewritten(self, plan: Plan, transaction: Transaction) -> Messages:
+        """Rewrite the files of a plan. Raises JobError and errors of the store."""
+
+    def provenance(self, rows: int, files: int) -> tuple[tuple[str, str], ...]:
+        """The snapshot's properties."""
+
+    def committed(self, request: CommitRequest) -> CompactionReceipt:
+        """Commit; a transaction that is certainly not committed is aborted."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Left:
+    """Buckets that a run has left out, and why."""
+
+    buckets: frozenset[BucketKey] = frozenset()
+    reason: str = ""
+
+
+def compact_plan(
+    engine: CompactionEngine, plan: Plan, scope: CompactionScope, *, skips_claimed: bool = False
+) -> Compacted:
+    """Run a planned compaction, and plan again for buckets that others changed meanwhile. Buckets
+    that others are compacting are waited for, or left to them with `skips_claimed`.
+
+    Raises JobError if the job fails, OutdatedPlanError if others changed the files again and again
+    while they were compacted.
+    """
+    attempts = Attempts(engine.reruns_max)
+    done = Compacted()
+    current: Plan | None = plan
+    while current is not None:
+        found, conflicting, claimed = _run_once(engine, current, attempts)
+        done = Compacted(
+            receipt=found.receipt or done.receipt,
+            files_before=done.files_before + found.files_before,
+            files_after=done.files_after + found.files_after,
+            rewritten_bytes=done.rewritten_bytes + found.rewritten_bytes,
+        )
+        again = conflicting.buckets if skips_claimed else conflicting.buckets | claimed.buckets
+        if not again:
+            break
+        reason = conflicting.reason or claimed.reason
+        attempts.next(OutdatedPlanError(reason, hint=_RUN_AGAIN), may_run_again=True)
+        scope = replace(scope, buckets=again)
+        current = engine.planned(plan.table, scope)
+    return replace(done, notes=attempts.notes())
+
+
+def _run_once(
+    engine: CompactionEngine, plan: Plan, attempts: Attempts
+) -> tuple[Compacted, _Left, _Left]:
+    """What was committed, the buckets that others have changed, and those that others compact."""
+    table = plan.table
+    transaction = engine.begun(table.name, plan.snapshot_id, attempts)
+    try:
+        plan, claimed = _claimed(engine.client, plan, transaction)
+        if plan.is_empty:
+            engine.client.abort(transaction)
+            return Compacted(), _Left(), claimed
+        rewritten = engine.rewritten(plan, transaction)
+        messages = rewritten.messages
+        rows = sum(file.row_count for message in messages for file in written_files(message))
+        files = sum(len(message.compact_after) for message in messages)
+        request = CommitRequest(
+            transaction,
+            Compact(),
+            tuple(write_message(table.paimon, message) for message in messages),
+            engine.provenance(rows, files),
+        )
+    except BaseException:
+        engine.client.abort(transaction)
+        raise
+    settled = engine.committed(request)
+    if rewritten.repeated and settled.receipt is not None:
+        engine.client.sweep(settled.request)
+    left = set(settled.conflicting)
+    kept = [message for at, message in enumerate(messages) if at not in left]
+    done = Compacted(
+        settled.receipt,
+        sum(len(message.compact_before) for message in kept),
+        sum(len(message.compact_after) for message in kept),
+        plan.rewritten_bytes,
+    )
+    buckets = written_buckets(table, [messages[at] for at in settled.conflicting])
+    return done, _Left(buckets, settled.reason), claimed
+
+
+def _claimed(client: CoordinatorClient, plan: Plan, transaction: Transaction) -> tuple[Plan, _Left]:
+    """The plan without the buckets that others are compacting, and those."""
+    if isinstance(plan, AppendCompaction):
+        return plan, _Left()
+    keys = [(unit.partition, unit.bucket) for unit in plan.units]
+    granted = set(client.claim_buckets(transaction, keys))
+    if len(granted) == len(keys):
+        return plan, _Left()
+    kept = tuple(unit for at, unit in enumerate(plan.units) if at in granted)
+    denied = frozenset(key for at, key in enumerate(keys) if at not in granted)
+    reason = f"Others are compacting {count_text(len(denied), 'bucket')} of `{plan.table.name}`."
+    return replace(plan, units=kept), _Left(denied, reason)

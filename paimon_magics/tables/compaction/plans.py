@@ -1,0 +1,61 @@
+"""The compaction of any table: planned on one snapshot, and rewritten in this process."""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime
+from typing import Any
+
+from paimon_magics.planning.commits.requests import Transaction
+from paimon_magics.planning.compaction.picks import Moment
+from paimon_magics.settings import Settings
+from paimon_magics.tables.compaction.append_plan import AppendCompaction, plan_append_compaction
+from paimon_magics.tables.compaction.local_units import run_here
+from paimon_magics.tables.compaction.messages import compaction_messages
+from paimon_magics.tables.compaction.planning import (
+    CompactionPlan,
+    CompactionScope,
+    plan_compaction,
+)
+from paimon_magics.tables.compaction.rewriting import rewrite_all
+from paimon_magics.tables.manifests.live_files import ManifestCache
+from paimon_magics.tables.snapshots.latest import latest_snapshot
+from paimon_magics.tables.table import Table
+
+__all__ = ["Plan", "planned", "rewritten_here"]
+
+Plan = CompactionPlan | AppendCompaction
+
+
+def planned(table: Table, scope: CompactionScope, manifests: ManifestCache) -> Plan | None:
+    """The plan on the table's latest snapshot; None if there is nothing to do. `manifests` is a
+    cache of the table's manifests."""
+    snapshot = latest_snapshot(table.paimon)
+    if snapshot is None:
+        return None
+    plan: Plan = (
+        plan_compaction(table, snapshot, scope, _moment(), manifests)
+        if table.schema.is_primary_key_table
+        else plan_append_compaction(table, snapshot, scope, manifests)
+    )
+    return None if plan.is_empty else plan
+
+
+def rewritten_here(
+    plan: Plan, transaction: Transaction, *, threads: int, settings: Settings
+) -> list[Any]:
+    """pypaimon's messages of everything that the plan compacts, rewritten in this process. Raises
+    what `rewrite_all` and `AppendRewrite` raise."""
+    if isinstance(plan, AppendCompaction):
+        rewrite = plan.rewrite(transaction, slots=threads, settings=settings)
+        return plan.messages(run_here(rewrite, plan.units, threads=threads), transaction)
+    tasks = plan.tasks(threads)
+    results = rewrite_all(plan.spec(transaction), tasks) if tasks else []
+    return compaction_messages(plan, tasks, results, transaction)
+
+
+def _moment() -> Moment:
+    """Now, by the wall clock here: Paimon stores the creation times of files so."""
+    now = datetime.now()
+    seconds = (now - datetime(1970, 1, 1)).total_seconds()
+    return Moment(int(seconds * 1000), now.hour, int(time.time() * 1000))
