@@ -17,6 +17,7 @@ import org.apache.paimon.operation.BaseAppendFileStoreWrite;
 import org.apache.paimon.options.Options;
 import org.apache.paimon.table.BucketMode;
 import org.apache.paimon.table.FileStoreTable;
+import org.apache.paimon.table.SpecialFields;
 import org.apache.paimon.table.sink.BatchTableWrite;
 import org.apache.paimon.table.sink.TableCommitImpl;
 import org.apache.paimon.table.source.EndOfScanException;
@@ -41,6 +42,9 @@ public class AppendCompactions {
             }
             BaseAppendFileStoreWrite write =
                     (BaseAppendFileStoreWrite) table.store().newWrite("java");
+            if (table.coreOptions().rowTrackingEnabled()) {
+                write.withWriteType(SpecialFields.rowTypeWithRowTracking(table.rowType()));
+            }
             for (int i = 0; i < tasks.size(); i++) {
                 messages.add(((AppendCompactTask) tasks.get(i)).doCompact(table, write));
             }

@@ -13,6 +13,7 @@ import pytest
 from pypaimon.schema.data_types import AtomicType
 from pypaimon.schema.schema_change import SchemaChange
 
+from paimon_magics.planning.reads.views import ViewKind
 from tests.oracle.java_reader import JavaPaimon
 from tests.tables.compaction.append_compactions import Lake
 
@@ -35,6 +36,11 @@ TABLES = {
     "buckets with deletion vectors": "CREATE TABLE t (k INT, v STRING, p STRING) TBLPROPERTIES "
     "('bucket' = '1', 'bucket-key' = 'k', 'deletion-vectors.enabled' = 'true', "
     "'write-only' = 'true')",
+    "row ids": "CREATE TABLE t (k INT, v STRING, p STRING) PARTITIONED BY (p) TBLPROPERTIES "
+    "('row-tracking.enabled' = 'true', 'compaction.min.file-num' = '3')",
+    "row ids with deletion vectors": "CREATE TABLE t (k INT, v STRING, p STRING) TBLPROPERTIES "
+    "('row-tracking.enabled' = 'true', 'deletion-vectors.enabled' = 'true', "
+    "'file.format' = 'orc', 'compaction.min.file-num' = '3')",
 }
 Compact = Callable[[Path, bool], bool]
 
@@ -84,13 +90,23 @@ def files_of(lake: Lake) -> list[tuple[Any, ...]]:
         lake.files(
             "partition", "bucket", "total_buckets", "level", "row_count", "schema_id",
             "min_sequence_number", "max_sequence_number", "file_source", "delete_row_count",
+            "first_row_id", "write_cols",
         ),
         key=repr,
     )  # fmt: skip
 
 
-def sorted_rows(java: JavaPaimon, warehouse: Path) -> list[tuple[Any, ...]]:
-    return sorted(java.rows(warehouse, NAME), key=repr)
+def sorted_rows(java: JavaPaimon, lake: Lake) -> list[tuple[Any, ...]]:
+    """The rows as Java reads them, with their ids and sequence numbers if they have some."""
+    tracks = lake.table.schema.row_tracking_enabled
+    name = f"{NAME}$row_tracking" if tracks else NAME
+    return sorted(java.rows(lake.warehouse, name), key=repr)
+
+
+def our_rows(lake: Lake) -> list[tuple[Any, ...]]:
+    tracks = lake.table.schema.row_tracking_enabled
+    kind = ViewKind.ROW_TRACKING if tracks else ViewKind.TABLE
+    return sorted(lake.rows(kind), key=repr)
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(i, marks=pytest.mark.soak) for i in (1, 2))])
@@ -111,17 +127,17 @@ def test_both_leave_the_same_files_and_rows(
             delete_some(ours, noise)
         other = Lake.opened(warehouse.with_name(f"java-{number}"))
         shutil.copytree(ours.warehouse, other.warehouse)
-        before = sorted_rows(java_paimon, ours.warehouse)
+        before = sorted_rows(java_paimon, ours)
         done = ours.compact(full=full) is not None
         assert java_compact(other.warehouse, full) is done
-        assert sorted_rows(java_paimon, ours.warehouse) == before
-        assert sorted(ours.rows(), key=repr) == before
-        assert sorted_rows(java_paimon, other.warehouse) == before
+        assert sorted_rows(java_paimon, ours) == before
+        assert our_rows(ours) == before
+        assert sorted_rows(java_paimon, other) == before
         assert files_of(ours) == files_of(other)
         assert {*ours.vectors().values()} == {*other.vectors().values()}
         if noise.random() < 0.5:  # go on with what Java left
             ours = other
     options = {"snapshot.time-retained": "1 ms", "snapshot.num-retained.min": "1"}
     java_paimon.expire(ours.warehouse, NAME, options)
-    assert sorted_rows(java_paimon, ours.warehouse) == before
+    assert sorted_rows(java_paimon, ours) == before
     assert {name for (name,) in ours.files("file_name")} == ours.data_files()

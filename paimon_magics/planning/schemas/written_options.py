@@ -30,6 +30,7 @@ _REFUSED = {
     "pk-clustering-override": ("false", "files in another order than that of their keys"),
     "commit.strict-mode.last-safe-snapshot": ("", "a check that belongs to one job"),
     "branch": ("main", "another branch than the one that is named in a statement"),
+    "vector.file.format": ("", "vectors in files of their own"),
 }
 _NOT_APPLIED = {
     "data-file.thin-mode": "false",
@@ -39,6 +40,7 @@ _NOT_APPLIED = {
     "visibility-callback.enabled": "false",
     "commit.user-prefix": "",
     "clustering.columns": "",
+    "data-evolution.row-sidecar.enabled": "false",
     # The native writer shreds, too, but leaves out field ids without which Java fails to read.
     **dict.fromkeys(SHREDDING_OPTIONS, "false"),
 }

@@ -193,11 +193,11 @@ def _check_layout(name: TableName, schema: TableSchema) -> None:
             "not offered yet.",
             hint="The functions 'default' and 'mod' can be written.",
         )
-    if schema.row_tracking_enabled or schema.data_evolution_enabled:
+    if schema.has_type("BLOB"):
         raise UnsupportedStatementError(
-            f"Table `{name}` tracks rows ('row-tracking.enabled'); writing those is not offered "
-            "yet.",
-            hint="Write it with another engine, or to a table without that option.",
+            f"Table `{name}` has columns of the type BLOB, which are kept in files of their own; "
+            "writing those is not offered yet.",
+            hint="Write it with another engine, or keep the bytes in a BINARY column.",
         )
 
 

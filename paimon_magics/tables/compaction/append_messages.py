@@ -2,12 +2,13 @@
 
 The writer names its files as if they were new. Here they become the files after a compaction: at
 level 0, made by a compaction, with sequence numbers that count on from the first file that was
-read (`BaseAppendFileStoreWrite.compactRewrite`).
+read (`BaseAppendFileStoreWrite.compactRewrite`), or with those of their rows where these have ids.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,8 +22,10 @@ from paimon_magics.tables.manifests.file_kinds import COMPACTED
 from paimon_magics.tables.manifests.partition_values import partition_values
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.commit_messages import read_messages
-from paimon_magics.tables.writing.data_file_metas import stored_metas
+from paimon_magics.tables.writing.data_file_metas import meta_of_new_file, stored_metas
 from paimon_magics.tables.writing.float_bounds import mend_messages
+from paimon_magics.tables.writing.key_value_files import ROW_FIELDS
+from paimon_magics.tables.writing.new_files import NewFile
 from paimon_magics.tables.writing.sequence_numbers import number_files
 
 __all__ = ["append_messages"]
@@ -59,10 +62,7 @@ def append_messages(
 
 def _written_files(table: Table, unit: AppendUnit, result: RewrittenUnit | None) -> list[Any]:
     """The metadata of the files that a unit wrote, in the order of their rows."""
-    messages = [] if result is None else list(read_messages(table.paimon, result.written.messages))
-    if result is not None:
-        mend_messages(table, messages, result.written.odd_floats)
-    files = [file for message in messages for file in message.new_files]
+    files = [] if result is None else _metas(table, result)
     rows = sum(file.row_count for file in files)
     if result is None or rows != _rows_left(unit, result):
         raise TableDamagedError(
@@ -70,10 +70,30 @@ def _written_files(table: Table, unit: AppendUnit, result: RewrittenUnit | None)
             f"and wrote {rows:,}; nothing was committed.",
             hint="Run the statement again, and report this with the table's definition.",
         )
-    number_files(files, unit.files[0].min_sequence_number)
+    if not table.schema.row_tracking_enabled:
+        number_files(files, unit.files[0].min_sequence_number)
     for file in files:
         file.file_source = COMPACTED
     return files
+
+
+def _metas(table: Table, result: RewrittenUnit) -> list[Any]:
+    if result.written is None:
+        return [_meta_of_row_file(table, file) for file in result.files]
+    messages = list(read_messages(table.paimon, result.written.messages))
+    mend_messages(table, messages, result.written.odd_floats)
+    return [file for message in messages for file in message.new_files]
+
+
+def _meta_of_row_file(table: Table, file: NewFile) -> Any:
+    """The metadata of a file with row ids. It names the columns that the file has, and those with
+    bounds, since both differ from the table's columns."""
+    names = table.schema.column_names
+    if file.bounded_columns is None:
+        file = replace(file, bounded_columns=tuple(names))
+    meta = meta_of_new_file(table.paimon, file)
+    meta.write_cols = [*names, *(field.name for field in ROW_FIELDS)]
+    return meta
 
 
 def _rows_left(unit: AppendUnit, result: RewrittenUnit) -> int:
@@ -81,4 +101,4 @@ def _rows_left(unit: AppendUnit, result: RewrittenUnit) -> int:
     count its rows, what the reader gave."""
     vectors = [file.deletions for file in unit.files if file.deletions is not None]
     lost = [one.rows for one in vectors if one.rows is not None]
-    return result.written.rows if len(lost) < len(vectors) else unit.rows - sum(lost)
+    return result.rows if len(lost) < len(vectors) else unit.rows - sum(lost)

@@ -26,6 +26,7 @@ from paimon_magics.planning.compaction.append_tables import AppendRules
 from paimon_magics.planning.compaction.inline import not_compacted
 from paimon_magics.planning.compaction.sort_orders import SORTED_BYTES_MAX, SortOrder
 from paimon_magics.planning.formatting import size_text
+from paimon_magics.planning.reads.float_bounds import MENDED_PREFIXES
 from paimon_magics.planning.reads.splits import Deletions, StoredFile
 from paimon_magics.planning.writes.inserts import check_writable
 from paimon_magics.settings import Settings
@@ -37,14 +38,22 @@ from paimon_magics.tables.compaction.append_units import (
     pick_append_files,
 )
 from paimon_magics.tables.compaction.append_vectors import put_vectors
-from paimon_magics.tables.compaction.planning import CompactionScope, files_of_scope
+from paimon_magics.tables.compaction.planning import (
+    CompactionScope,
+    data_files,
+    files_of_scope,
+    folder_of,
+)
+from paimon_magics.tables.compaction.row_files import RowFiles
 from paimon_magics.tables.manifests.file_paths import file_paths
 from paimon_magics.tables.manifests.live_files import ManifestCache, live_files
-from paimon_magics.tables.reading.table_files import whole_rows_reader
+from paimon_magics.tables.pypaimon_internals import store_options
+from paimon_magics.tables.reading.table_files import own_store, whole_rows_reader
 from paimon_magics.tables.schema.types import arrow_type
 from paimon_magics.tables.splits.planning import FileKey, StoredState
 from paimon_magics.tables.splits.stored_files import schema_ids, stored_files, stores_elsewhere
 from paimon_magics.tables.table import Table
+from paimon_magics.tables.writing.new_file_sinks import FileCreation
 from paimon_magics.tables.writing.table_write import write_spec
 
 __all__ = ["AppendCompaction", "check_compactable", "plan_append_compaction", "stored_files_of"]
@@ -86,14 +95,22 @@ class AppendCompaction:
 
         Raises UnsupportedStatementError for files whose types can't be read as the table's.
         """
-        has_buckets = _has_buckets(self.table)
+        tracks_rows = self.table.schema.row_tracking_enabled
+        reader = whole_rows_reader(
+            self.table,
+            schema_ids(self.files),
+            stores_elsewhere(self.files),
+            with_row_ids=tracks_rows,
+        )
+        if tracks_rows:
+            return AppendRewrite(reader, _row_files(self.table, transaction), False, self.order)
         # The files replace others: their sequence numbers follow from those.
         spec = write_spec(
             _with_own_options(self.table), transaction, overwrite=True, slots=slots,
             settings=settings, gives_buckets=True,
         )  # fmt: skip
-        reader = whole_rows_reader(self.table, schema_ids(self.files), stores_elsewhere(self.files))
-        return AppendRewrite(reader, replace(spec, bucket_rule=None), has_buckets, self.order)
+        spec = replace(spec, bucket_rule=None)
+        return AppendRewrite(reader, spec, _has_buckets(self.table), self.order)
 
     def messages(
         self, rewritten: Iterable[RewrittenUnit], transaction: Transaction
@@ -140,7 +157,10 @@ def plan_append_compaction(
     first = 0
     for group in picks.groups:
         members = tuple(next(stored) for _ in group)
-        units.append(AppendUnit(len(units), buckets[first], members))
+        folder = ""
+        if table.schema.row_tracking_enabled:
+            folder = folder_of(table, files.slice(first, 1))
+        units.append(AppendUnit(len(units), buckets[first], members, folder))
         first += len(group)
     if scope.order is not None:
         _check_sortable(table, units)
@@ -172,6 +192,22 @@ def check_compactable(table: Table) -> None:
 
 def _has_buckets(table: Table) -> bool:
     return table.schema.bucket_mode != "BUCKET_UNAWARE"
+
+
+def _row_files(table: Table, transaction: Transaction) -> RowFiles:
+    """How files of rows with ids are written."""
+    creation = FileCreation(None if own_store(table) == "file" else table.paimon.file_io)
+    return RowFiles(
+        files=replace(
+            data_files(table, 0, creation),
+            target_bytes=AppendRules.of(table.schema).target_bytes,
+            tracks_rows=True,
+        ),
+        partition_keys=table.schema.partition_keys,
+        stem=transaction.file_prefix + MENDED_PREFIXES["data-file.prefix"],
+        attempts_folder=transaction.attempts_folder,
+        io_options=tuple(sorted((store_options(table.paimon) or {}).items())),
+    )
 
 
 def _with_own_options(table: Table) -> Table:

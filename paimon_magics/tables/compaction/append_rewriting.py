@@ -16,8 +16,10 @@ import pyarrow as pa
 from paimon_magics.planning.compaction.shares import balanced
 from paimon_magics.planning.compaction.sort_orders import SortOrder
 from paimon_magics.tables.compaction.append_units import AppendUnit
+from paimon_magics.tables.compaction.row_files import RowFiles
 from paimon_magics.tables.compaction.sorting import sorted_rows
 from paimon_magics.tables.reading.data_files import FileReader
+from paimon_magics.tables.writing.new_files import NewFile
 from paimon_magics.tables.writing.write_spec import WriteSpec, Written
 from paimon_magics.tables.writing.writer import write_batches
 
@@ -31,10 +33,16 @@ Told = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class RewrittenUnit:
-    """What the writer of the unit `number` wrote."""
+    """What the writer of the unit `number` wrote: the native one and its like, or ours."""
 
     number: int
-    written: Written
+    written: Written | None = None
+    files: tuple[NewFile, ...] = ()
+
+    @property
+    def rows(self) -> int:
+        """The number of rows that were written."""
+        return sum(one.rows for one in self.files) if self.written is None else self.written.rows
 
 
 @dataclass(frozen=True)
@@ -44,7 +52,7 @@ class AppendRewrite:
     takes memory for all of them."""
 
     reader: FileReader
-    spec: WriteSpec
+    output: WriteSpec | RowFiles
     has_buckets: bool
     order: SortOrder | None = None
 
@@ -54,9 +62,11 @@ class AppendRewrite:
         rows = self._rows(unit, told or (lambda rows, size_bytes: None))
         if self.order is not None:
             rows = sorted_rows(rows, self.order)
+        if isinstance(self.output, RowFiles):
+            return RewrittenUnit(unit.number, files=self.output.write(unit, rows))
         bucket_column = _BUCKET if self.has_buckets else None
         return RewrittenUnit(
-            unit.number, write_batches(self.spec, rows, bucket_column=bucket_column)
+            unit.number, write_batches(self.output, rows, bucket_column=bucket_column)
         )
 
     def _rows(self, unit: AppendUnit, told: Told) -> Iterator[pa.RecordBatch]:

@@ -35,11 +35,12 @@ _Ints = npt.NDArray[np.int64]
 @dataclass(frozen=True, slots=True)
 class AppendUnit:
     """Files that one task rewrites in this order. `number` is its place in the plan, `bucket` the
-    bucket of the files that it writes."""
+    bucket of the files that it writes, `folder` where that lies, if its rows have ids."""
 
     number: int
     bucket: int
     files: tuple[StoredFile, ...]
+    folder: str = ""
 
     @property
     def size_bytes(self) -> int:

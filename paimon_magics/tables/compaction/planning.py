@@ -47,7 +47,9 @@ __all__ = [
     "BucketKey",
     "CompactionPlan",
     "CompactionScope",
+    "data_files",
     "files_of_scope",
+    "folder_of",
     "partition_schema",
     "plan_compaction",
 ]
@@ -162,7 +164,7 @@ class CompactionPlan:
         return RewriteSpec(
             files=self.reader,
             rule=merge_rule(schema),
-            outputs={level: _outputs(self.table, level, creation) for level in levels},
+            outputs={level: data_files(self.table, level, creation) for level in levels},
             changelogs={level: _changelogs(self.table, level, creation) for level in levels},
             partitions=partition_schema(schema),
             stems=(
@@ -210,7 +212,7 @@ class CompactionPlan:
 
     def _folder(self, unit: BucketUnit) -> str:
         row = next(iter(unit.rows.values()))
-        return _folder_of(self.table, self.files.slice(row, 1))
+        return folder_of(self.table, self.files.slice(row, 1))
 
 
 def plan_compaction(
@@ -292,7 +294,8 @@ def files_of_scope(files: pa.Table, scope: CompactionScope) -> pa.Table:
     return files.filter(pa.array(chosen, pa.bool_()))
 
 
-def _outputs(table: Table, level: int, creation: FileCreation) -> KeyValueFiles:
+def data_files(table: Table, level: int, creation: FileCreation) -> KeyValueFiles:
+    """How the data files of a level are written."""
     schema = table.schema
     columns = [
         field.with_metadata({_FIELD_ID: str(column.id).encode()})
@@ -313,7 +316,7 @@ def _outputs(table: Table, level: int, creation: FileCreation) -> KeyValueFiles:
 
 def _changelogs(table: Table, level: int, creation: FileCreation) -> KeyValueFiles:
     rules = changelog_file_rules(table.schema, level)
-    return replace(_outputs(table, level, creation), rules=rules, is_changelog=True)
+    return replace(data_files(table, level, creation), rules=rules, is_changelog=True)
 
 
 def _unchanged_columns(schema: TableSchema) -> tuple[str, ...] | None:
@@ -337,7 +340,7 @@ def _first_bucket_folder(table: Table) -> Callable[[tuple[Any, ...]], str]:
     return lambda partition: str(canonical_data_file_path(table.paimon, partition, 0, ""))
 
 
-def _folder_of(table: Table, file: pa.Table) -> str:
+def folder_of(table: Table, file: pa.Table) -> str:
     """The folder of the bucket of a file, wherever the file itself lies."""
     inside = file.set_column(
         file.schema.get_field_index("external_path"),

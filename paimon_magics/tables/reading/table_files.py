@@ -64,10 +64,12 @@ def whole_rows_reader(
     stores_elsewhere: frozenset[str] = frozenset(),
     *,
     system: tuple[str, ...] = (),
+    with_row_ids: bool = False,
     batch_rows: int = 65536,
 ) -> FileReader:
     """A reader of all columns of the table's current schema, from files of the schemas
-    `schema_ids`, of which some lie in the stores `stores_elsewhere`. `system`: see `FileReader`.
+    `schema_ids`, of which some lie in the stores `stores_elsewhere`. `system` and `with_row_ids`:
+    see `FileReader`.
 
     Raises UnsupportedStatementError for a change of types that can't be read.
     """
@@ -80,6 +82,7 @@ def whole_rows_reader(
         schemas=stored,
         wanted=fields,
         system=system,
+        with_row_ids=with_row_ids,
         batch_rows=batch_rows,
         table=table_text(replace(table.name, system_table=None)),
         legacy_instants=table.schema.stored_option("orc.timestamp-ltz.legacy.type") != "false",

@@ -1,8 +1,9 @@
 """Writes rows of a primary-key table into data files and changelog files: rows with their kinds and
-sequence numbers, in the order of their keys.
+sequence numbers, in the order of their keys; and rows of an append table with their ids.
 
-Files have no `_KEY_` columns (`data-file.thin-mode`), as those of the native writer: Java takes
-the keys from the columns themselves. Memory is bounded by a row group, whatever the size of a file.
+Files with keys have no `_KEY_` columns (`data-file.thin-mode`), as those of the native writer: Java
+takes the keys from the columns themselves. Memory is bounded by a row group, whatever the size of a
+file.
 Light to import, because Spark's tasks load it. Sources: `KeyValueDataFileWriter`,
 `KeyValueFileWriterFactory`, `RollingFileWriter`.
 """
@@ -24,6 +25,7 @@ from paimon_magics.columnar.binary_row_encoding import encode_row, encode_values
 from paimon_magics.columnar.merging import KIND, SEQUENCE, is_retract
 from paimon_magics.columnar.odd_floats import odd_float_columns
 from paimon_magics.columnar.value_bounds import BoundsCollector
+from paimon_magics.planning.reads.views import ROW_ID
 from paimon_magics.planning.writes.file_rules import KEY_STATISTICS, NO_STATISTICS, FileRules
 from paimon_magics.planning.writes.file_rules import Statistics as StatisticsRule
 from paimon_magics.planning.writes.index_rules import FileIndexes
@@ -32,7 +34,7 @@ from paimon_magics.tables.writing.format_writers import FormatWriter, open_forma
 from paimon_magics.tables.writing.new_file_sinks import FileCreation
 from paimon_magics.tables.writing.new_files import NewFile, StoredBounds
 
-__all__ = ["SYSTEM_FIELDS", "KeyValueFileWriter", "KeyValueFiles"]
+__all__ = ["ROW_FIELDS", "SYSTEM_FIELDS", "KeyValueFileWriter", "KeyValueFiles"]
 
 _GROUP_ROWS_MAX = 512 * 1024
 _GROUP_BYTES_MAX = 64 * 2**20  # in memory, before encoding
@@ -41,6 +43,12 @@ SYSTEM_FIELDS = (
     pa.field(SEQUENCE, pa.int64(), nullable=False, metadata={_FIELD_ID: b"2147483646"}),
     pa.field(KIND, pa.int8(), nullable=False, metadata={_FIELD_ID: b"2147483645"}),
 )
+"""The columns before those of a primary-key table."""
+ROW_FIELDS = (
+    pa.field(ROW_ID, pa.int64(), nullable=False, metadata={_FIELD_ID: b"2147483642"}),
+    SYSTEM_FIELDS[0],
+)
+"""The columns behind those of a table whose rows have ids (`SpecialFields`)."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +58,8 @@ class KeyValueFiles:
     `schema` is the Arrow schema of the table's columns with their ids, serialised. `keys` are the
     key columns, `floats` the columns with floating-point values, also nested ones. A file is
     finished at about `target_bytes`. With `is_changelog` the files are changelog files, which have
-    no `indexes`.
+    no `indexes`. With `tracks_rows` they are files of an append table that store the ids and
+    sequence numbers of their rows.
     """
 
     creation: FileCreation
@@ -63,10 +72,13 @@ class KeyValueFiles:
     level: int
     is_changelog: bool = False
     indexes: FileIndexes | None = None
+    tracks_rows: bool = False
 
     def stored_schema(self) -> pa.Schema:
         """The columns of a file."""
         columns = pa.ipc.read_schema(pa.py_buffer(self.schema))
+        if self.tracks_rows:
+            return pa.schema([*columns, *ROW_FIELDS])
         return pa.schema([*SYSTEM_FIELDS, *columns])
 
 
@@ -255,7 +267,8 @@ class _OpenFile:
 
     def _note(self, rows: pa.RecordBatch) -> None:
         self._rows += rows.num_rows
-        self._deleted += int(np.count_nonzero(is_retract(np.asarray(rows.column(KIND)))))
+        if not self._files.tracks_rows:
+            self._deleted += int(np.count_nonzero(is_retract(np.asarray(rows.column(KIND)))))
         found = pc.min_max(rows.column(SEQUENCE))
         least, greatest = found["min"].as_py(), found["max"].as_py()
         if self._sequences is not None:

@@ -39,6 +39,7 @@ def schema(**options: str) -> TableSchema:
             {"commit__strict_mode__last_safe_snapshot": "3"},
         ),
         ("branch", {"branch": "trial"}),
+        ("vector.file.format", {"vector__file__format": "lance"}),
         ("fields.v.map.storage-layout", {"fields__v__map__storage_layout": "shared-shredding"}),
         ("index-file-in-data-file-dir", {"index_file_in_data_file_dir": "true", "bucket": "-1"}),
         (
@@ -82,6 +83,7 @@ def test_an_option_that_the_writers_would_pass_over_is_refused_by_name(
         ("tag.automatic-creation", "none", False),
         ("partition.expiration-time", "7 d", True),
         ("clustering.columns", "v", True),
+        ("data-evolution.row-sidecar.enabled", "true", True),
         ("sink.clustering.by-columns", "v", True),
         ("write-buffer-size", "1 mb", False),
         ("commit.callbacks", "", False),
@@ -93,3 +95,9 @@ def test_an_option_that_only_helps_is_told_of(key: str, value: str, is_told: boo
     table = TableSchema(columns=schema().columns, options=((key, value),))
     check_writable(NAME, table)
     assert bool(options_not_applied(table)) == is_told
+
+
+def test_tables_with_blobs_are_refused_by_name() -> None:
+    columns = (*schema().columns, Column(9, "picture", AtomicType("BLOB")))
+    with pytest.raises(UnsupportedStatementError, match="BLOB"):
+        check_writable(NAME, TableSchema(columns=columns, options=()))

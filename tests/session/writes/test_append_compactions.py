@@ -89,6 +89,9 @@ def test_a_call_sorts_a_table_or_refuses_it_by_name(session: paimon_magics.Sessi
     session.run("CALL sys.compact(table => 't', order_strategy => 'order', order_by => 'k')")
     assert snapshots(session, "t")[-1] == (2, "COMPACT", 2)
     assert rows(session, "SELECT * FROM t") == [(1,), (2,)]
-    session.run("CREATE TABLE u (k INT) TBLPROPERTIES ('row-tracking.enabled' = 'true')")
-    with pytest.raises(UnsupportedStatementError, match=r"row-tracking\.enabled"):
+    session.run(
+        "CREATE TABLE u (k INT) TBLPROPERTIES ('row-tracking.enabled' = 'true', "
+        "'data-evolution.enabled' = 'true')"
+    )
+    with pytest.raises(UnsupportedStatementError, match=r"data-evolution\.enabled"):
         session.run("CALL sys.compact('u')")

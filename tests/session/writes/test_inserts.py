@@ -283,6 +283,9 @@ def test_parameters_are_bound_and_never_pasted(session: Session) -> None:
     assert rows(session, "SELECT * FROM t ORDER BY k") == [(1, nasty), (2, nasty)]
 
 
+ROW_IDS = "'row-tracking.enabled' = 'true'"
+
+
 @pytest.mark.parametrize(
     ("options", "named"),
     [
@@ -290,7 +293,6 @@ def test_parameters_are_bound_and_never_pasted(session: Session) -> None:
             "'primary-key' = 'k', 'bucket' = '-2', 'postpone.batch-write-fixed-bucket' = 'false'",
             "postpone.batch-write-fixed-bucket",
         ),
-        ("'row-tracking.enabled' = 'true'", "row-tracking"),
     ],
 )
 def test_a_table_that_can_not_be_written_yet_says_why(
@@ -301,6 +303,17 @@ def test_a_table_that_can_not_be_written_yet_says_why(
         with pytest.raises(UnsupportedStatementError) as caught:
             session.run(statement)
         assert named in caught.value.message and caught.value.hint
+
+
+@pytest.mark.parametrize("more", ["", ", 'data-evolution.enabled' = 'true'"])
+def test_rows_get_ids_that_stay(session: Session, more: str) -> None:
+    session.run(f"CREATE TABLE t (k INT, v STRING) TBLPROPERTIES ({ROW_IDS}{more})")
+    session.run("INSERT INTO t VALUES (1, 'a'), (2, 'b')")
+    session.run("INSERT INTO t VALUES (3, 'c')")
+    shown = "SELECT * FROM `t$row_tracking` ORDER BY k"
+    assert rows(session, shown) == [(1, "a", 0, 1), (2, "b", 1, 1), (3, "c", 2, 2)]
+    session.run("INSERT OVERWRITE t VALUES (4, 'd')")
+    assert rows(session, shown) == [(4, "d", 3, 3)]
 
 
 @pytest.mark.parametrize(

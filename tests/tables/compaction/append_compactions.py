@@ -22,6 +22,7 @@ from paimon_magics.planning.commits.requests import (
     Transaction,
 )
 from paimon_magics.planning.compaction.sort_orders import SortOrder
+from paimon_magics.planning.reads.views import ViewKind
 from paimon_magics.settings import Settings
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.compaction.append_plan import (
@@ -143,8 +144,8 @@ class Lake:
         rewrite = plan.rewrite(transaction, slots=2, settings=SETTINGS)
         return transaction, [rewrite(unit) for unit in plan.units]
 
-    def rows(self) -> list[tuple[Any, ...]]:
-        read = plan_data_read(self.table, ReadRequest())
+    def rows(self, kind: ViewKind = ViewKind.TABLE) -> list[tuple[Any, ...]]:
+        read = plan_data_read(self.table, ReadRequest(kind))
         return [tuple(row.values()) for batch in read.rows() for row in batch.to_pylist()]
 
     def stored_rows(self, bucket: int = 0) -> list[tuple[Any, ...]]:

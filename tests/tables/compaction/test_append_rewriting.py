@@ -12,9 +12,11 @@ from pypaimon.schema.data_types import AtomicType
 from pypaimon.schema.schema_change import SchemaChange
 
 from paimon_magics.errors import CommitConflictError, TableDamagedError, UnsupportedStatementError
+from paimon_magics.planning.compaction.sort_orders import SortOrder
+from paimon_magics.planning.reads.views import ViewKind
 from paimon_magics.tables.compaction.append_plan import check_compactable
 from tests.tables.compaction.append_compactions import SETTINGS, Lake
-from tests.tables.manifest_files import create
+from tests.tables.manifest_files import TABLE, create
 
 SEQUENCES = ("row_count", "min_sequence_number", "max_sequence_number", "level", "file_source")
 BUCKETED = (
@@ -206,10 +208,52 @@ def test_a_unit_without_its_result_is_not_committed(warehouse: Path) -> None:
     assert rewritten
 
 
-@pytest.mark.parametrize("option", ["row-tracking.enabled", "clustering.incremental"])
+@pytest.mark.parametrize("option", ["data-evolution.enabled", "clustering.incremental"])
 def test_other_tables_are_refused_by_name(warehouse: Path, option: str) -> None:
-    more = ", 'clustering.columns' = 'k'" if option.startswith("clustering") else ""
+    more = ", 'clustering.columns' = 'k'"
+    if option.startswith("data"):
+        more = ", 'row-tracking.enabled' = 'true'"
     create(warehouse, f"CREATE TABLE t (k INT, v STRING) TBLPROPERTIES ('{option}' = 'true'{more})")
     lake = Lake.opened(warehouse)
     with pytest.raises(UnsupportedStatementError, match=option):
         check_compactable(lake.table)
+
+
+@pytest.mark.parametrize("format", ["parquet", "orc", "avro"])
+def test_rows_keep_their_ids_and_sequence_numbers(warehouse: Path, format: str) -> None:
+    lake = Lake.of(
+        warehouse,
+        "CREATE TABLE t (k INT, v STRING) TBLPROPERTIES ('row-tracking.enabled' = 'true', "
+        f"'compaction.min.file-num' = '2', 'file.format' = '{format}')",
+    )
+    for number in range(2):
+        lake.append(*numbered(number * 2))
+    before = sorted(lake.rows(ViewKind.ROW_TRACKING))
+    assert before == [(0, "v0", 0, 1), (1, "v1", 1, 1), (2, "v2", 2, 2), (3, "v3", 3, 2)]
+    lake.compact()
+    lake.append(*numbered(4, 1))
+    lake.compact(order=SortOrder("order", ("v",)))
+    assert lake.rows(ViewKind.ROW_TRACKING) == [*before, (4, "v4", 4, 4)]
+    assert lake.files("row_count", "min_sequence_number", "max_sequence_number") == [(5, 1, 4)]
+    assert lake.files("first_row_id", "write_cols") == [
+        (None, ["k", "v", "_ROW_ID", "_SEQUENCE_NUMBER"])
+    ]
+
+
+def test_a_rewrite_of_rows_with_ids_that_fails_leaves_no_file(warehouse: Path) -> None:
+    lake = Lake.of(
+        warehouse,
+        "CREATE TABLE t (k INT, v STRING) TBLPROPERTIES ('row-tracking.enabled' = 'true', "
+        "'compaction.min.file-num' = '2')",
+    )
+    for number in range(2):
+        lake.append(*numbered(number * 2))
+    before = lake.data_files()
+    transaction = lake.committer.begin(TABLE)
+    plan = lake.plan()
+    rewrite = plan.rewrite(transaction, slots=1, settings=SETTINGS)
+    Path(plan.units[0].files[1].path.removeprefix("file:")).unlink()
+    with pytest.raises(TableDamagedError):
+        rewrite(plan.units[0])
+    assert len(lake.data_files()) == len(before) - 1
+    lake.committer.abort(transaction)
