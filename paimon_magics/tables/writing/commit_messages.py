@@ -1,30 +1,287 @@
-"""Reads and writes commit messages as bytes (Java's `CommitMessageSerializer`, version 14)."""
+"""Reads and writes commit messages as bytes (Java's `CommitMessageSerializer`, version 14).
+
+The bytes are those of pypaimon's own serialiser, which takes 20 times as long: a compaction of
+10,000 buckets has 10,000 messages. Rows of statistics stay bytes as they are, and the values of
+keys are read when somebody asks for them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+import struct
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
 
+from pypaimon.data.timestamp import Timestamp
+from pypaimon.manifest.index_manifest_entry import IndexManifestEntry
+from pypaimon.manifest.schema.data_file_meta import DataFileMeta
+from pypaimon.table.row.generic_row import (
+    GenericRow,
+    GenericRowDeserializer,
+)
 from pypaimon.write.commit_message import CommitMessage
-from pypaimon.write.commit_message_serializer import (
-    deserialize_commit_message,
-    serialize_commit_message,
+
+from paimon_magics.tables.manifests.file_kinds import ADD, DELETE
+from paimon_magics.tables.writing.index_metas import index_meta, packed_index
+from paimon_magics.tables.writing.row_layouts import (
+    BYTES,
+    INT,
+    LONG,
+    TEXT,
+    TINY,
+    RowLayout,
+    longs_of,
+    packed_longs,
+    packed_texts,
+    texts_of,
+)
+from paimon_magics.tables.writing.stored_rows import (
+    StoredRow,
+    StoredStatistics,
+    packed_row,
+    packed_statistics,
 )
 
 __all__ = ["read_messages", "write_message"]
 
-_VERSION = 14
+_Value = TypeVar("_Value")
+
+# `DataFileMetaSerializer`, version 9: name, size, rows, keys, statistics, sequence numbers, schema,
+# level and extra files; then what may be NULL.
+_FILE = RowLayout(
+    (TEXT, LONG, LONG, BYTES, BYTES, BYTES, BYTES, LONG, LONG, LONG, INT, BYTES)
+    + (LONG, LONG, BYTES, TINY, BYTES, TEXT, LONG, BYTES, BYTES),
+    required=12,
+)
+_INT = struct.Struct(">i")
+_LONG = struct.Struct(">q")
+_NOTHING = _INT.pack(0)  # as the length of a list
+_EMPTY_ROW = GenericRow([], [])
 
 
 def read_messages(paimon: Any, bodies: Iterable[bytes]) -> Iterator[CommitMessage]:
-    """Decode commit messages for `paimon`, pypaimon's table. Raises what pypaimon raises for bytes
-    that are no message."""
-    keys = paimon.partition_keys_fields, paimon.trimmed_primary_keys_fields
+    """Decode commit messages for `paimon`, pypaimon's table. Raises ValueError, or what pypaimon
+    raises for a partition, for bytes that are no message."""
+    reader = _MessageReader(paimon.partition_keys_fields, paimon.trimmed_primary_keys_fields)
     for body in bodies:
-        yield deserialize_commit_message(body, *keys, version=_VERSION)
+        try:
+            yield reader.message(body)
+        except (struct.error, LookupError) as error:
+            raise ValueError(f"it ends too early: {error}") from error
 
 
 def write_message(paimon: Any, message: CommitMessage) -> bytes:
     """Encode a commit message."""
-    body: bytes = serialize_commit_message(message, paimon.partition_keys_fields)
-    return body
+    fields = paimon.partition_keys_fields
+    if len(message.partition) != len(fields):
+        raise ValueError(f"a partition has {len(message.partition)} values, not {len(fields)}")
+    partition = packed_row(GenericRow(list(message.partition), fields) if fields else None)
+    total, check = message.total_buckets, message.check_from_snapshot
+    parts = [
+        *_framed(partition),
+        _INT.pack(message.bucket),
+        b"\0" if total is None else b"\1" + _INT.pack(total),
+    ]
+    for files, indexes in (
+        (
+            (message.new_files, message.deleted_files, message.changelog_files),
+            (message.index_adds, message.index_deletes),
+        ),
+        (
+            (message.compact_before, message.compact_after, message.compact_changelog_files),
+            (message.compact_index_adds, message.compact_index_deletes),
+        ),
+    ):
+        for some in files:
+            _add_list(parts, [_packed_file(file) for file in some])
+        for entries in indexes:
+            _add_list(parts, [packed_index(entry.index_file) for entry in entries])
+    parts.append(b"\0" if check is None else b"\1" + _LONG.pack(check))
+    return b"".join(parts)
+
+
+def _add_list(parts: list[bytes], rows: Sequence[bytes]) -> None:
+    if not rows:
+        parts.append(_NOTHING)
+        return
+    parts.append(_INT.pack(len(rows)))
+    for row in rows:
+        parts += _framed(row)
+
+
+def _framed(content: bytes) -> tuple[bytes, bytes]:
+    return _INT.pack(len(content)), content
+
+
+def _packed_file(file: DataFileMeta) -> bytes:
+    created = file.creation_time
+    cols, written, sequences = file.value_stats_cols, file.write_cols, file.write_cols_sequences
+    return _FILE.packed(
+        (
+            file.file_name,
+            file.file_size,
+            file.row_count,
+            packed_row(file.min_key),
+            packed_row(file.max_key),
+            packed_statistics(file.key_stats),
+            packed_statistics(file.value_stats),
+            file.min_sequence_number,
+            file.max_sequence_number,
+            file.schema_id,
+            file.level,
+            packed_texts(file.extra_files),
+            None if created is None else created.get_millisecond(),
+            file.delete_row_count,
+            file.embedded_index,
+            file.file_source,
+            None if cols is None else packed_texts(cols),
+            file.external_path,
+            file.first_row_id,
+            None if written is None else packed_texts(written),
+            None if sequences is None else packed_longs(sequences),
+        )
+    )
+
+
+class _MessageReader:
+    """Reads the messages of one table. Partitions are decoded once."""
+
+    def __init__(self, partition_fields: Sequence[Any], key_fields: Sequence[Any]) -> None:
+        self._partition_fields = list(partition_fields)
+        self._key_fields = list(key_fields)
+        # A row of that many fields is no shorter: a word of NULL bits for 56 fields, and slots.
+        count = len(self._key_fields)
+        self._key_bytes_min = 4 + (count + 71) // 64 * 8 + 8 * count
+        self._partitions: dict[bytes, tuple[Any, ...]] = {}
+
+    def message(self, body: bytes) -> CommitMessage:
+        """The message of some bytes. Raises ValueError if they are none."""
+        stream = _Stream(body)
+        partition = self._partition(stream.framed())
+        bucket = stream.int()
+        total_buckets = stream.int() if stream.flag() else None
+        new, deleted, changelog = (stream.rows(self._file) for _ in range(3))
+        index_adds, index_deletes = self._indexes(stream, partition, bucket)
+        before, after, compact_changelog = (stream.rows(self._file) for _ in range(3))
+        compact_index_adds, compact_index_deletes = self._indexes(stream, partition, bucket)
+        check = stream.long() if stream.flag() else None
+        stream.end()
+        return CommitMessage(
+            partition=partition,
+            bucket=bucket,
+            new_files=new,
+            check_from_snapshot=check,
+            deleted_files=deleted,
+            index_adds=index_adds,
+            index_deletes=index_deletes,
+            changelog_files=changelog,
+            total_buckets=total_buckets,
+            compact_before=before,
+            compact_after=after,
+            compact_changelog_files=compact_changelog,
+            compact_index_adds=compact_index_adds,
+            compact_index_deletes=compact_index_deletes,
+        )
+
+    def _partition(self, row: bytes) -> tuple[Any, ...]:
+        known = self._partitions.get(row)
+        if known is None:
+            fields = self._partition_fields
+            if len(row) < _INT.size or _INT.unpack_from(row)[0] != len(fields):
+                raise ValueError(f"its partition does not have {len(fields)} values")
+            known = tuple(GenericRowDeserializer.from_bytes(row, fields).values)
+            self._partitions[row] = known
+        return known
+
+    def _indexes(
+        self, stream: _Stream, partition: tuple[Any, ...], bucket: int
+    ) -> list[list[IndexManifestEntry]]:
+        """The index files that a message adds, and those that it deletes."""
+        return [
+            [
+                IndexManifestEntry(
+                    kind, GenericRow(list(partition), self._partition_fields), bucket, meta
+                )
+                for meta in stream.rows(index_meta)
+            ]
+            for kind in (ADD, DELETE)
+        ]
+
+    def _file(self, row: bytes) -> DataFileMeta:
+        found = _FILE.unpacked(row)
+        external_path = found[17]
+        return DataFileMeta(
+            *found[:3],
+            self._key(found[3]),
+            self._key(found[4]),
+            StoredStatistics(found[5]),
+            StoredStatistics(found[6]),
+            *found[7:11],
+            extra_files=texts_of(found[11]),
+            creation_time=None if found[12] is None else Timestamp(found[12]),
+            delete_row_count=found[13],
+            embedded_index=found[14],
+            file_source=found[15],
+            value_stats_cols=None if found[16] is None else texts_of(found[16]),
+            external_path=external_path,
+            first_row_id=found[18],
+            write_cols=None if found[19] is None else texts_of(found[19]),
+            write_cols_sequences=None if found[20] is None else _numbers(found[20]),
+        )
+
+    def _key(self, row: bytes) -> Any:
+        fields = self._key_fields
+        (count,) = _INT.unpack_from(row) if len(row) >= _INT.size else (-1,)
+        if count != len(fields) or len(row) < self._key_bytes_min:
+            raise ValueError(f"the key of a file does not have {len(fields)} values")
+        return StoredRow(row, fields) if fields else _EMPTY_ROW
+
+
+def _numbers(array: bytes) -> list[int]:
+    found = longs_of(array)
+    values = [value for value in found if value is not None]
+    if len(values) < len(found):
+        raise ValueError("a number of an array is NULL")
+    return values
+
+
+class _Stream:
+    """The bytes of a message, read one after the other; numbers in Java's order of bytes."""
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+        self._at = 0
+
+    def int(self) -> Any:
+        start = self._at
+        self._at = start + _INT.size
+        return _INT.unpack_from(self._body, start)[0]
+
+    def long(self) -> Any:
+        start = self._at
+        self._at = start + _LONG.size
+        return _LONG.unpack_from(self._body, start)[0]
+
+    def flag(self) -> bool:
+        self._at += 1
+        return self._body[self._at - 1] != 0
+
+    def framed(self) -> bytes:
+        """Bytes that follow their number."""
+        body, start = self._body, self._at + _INT.size
+        end = start + _INT.unpack_from(body, self._at)[0]
+        if not start <= end <= len(body):
+            raise ValueError("it ends too early")
+        self._at = end
+        return body[start:end]
+
+    def rows(self, decode: Callable[[bytes], _Value]) -> list[_Value]:
+        """A list of rows, each decoded."""
+        count = self.int()
+        if count < 0:
+            raise ValueError("a list of files has a negative length")
+        return [decode(self.framed()) for _ in range(count)] if count else []
+
+    def end(self) -> None:
+        """Raise ValueError for bytes that were not read."""
+        if self._at != len(self._body):
+            raise ValueError(f"{len(self._body) - self._at} bytes follow it")

@@ -11,11 +11,10 @@ from typing import Any
 import pyarrow as pa
 from pypaimon.data.timestamp import Timestamp
 from pypaimon.manifest.schema.data_file_meta import DataFileMeta
-from pypaimon.manifest.schema.simple_stats import SimpleStats
-from pypaimon.table.row.binary_row import BinaryRow
 
 from paimon_magics.tables.manifests.file_kinds import APPENDED, COMPACTED
 from paimon_magics.tables.writing.new_files import NewFile, StoredBounds
+from paimon_magics.tables.writing.stored_rows import StoredRow, StoredStatistics
 
 __all__ = ["meta_of_new_file", "stored_metas"]
 
@@ -41,8 +40,8 @@ def meta_of_new_file(paimon: Any, file: NewFile) -> DataFileMeta:
         file_name=file.name,
         file_size=file.size_bytes,
         row_count=file.rows,
-        min_key=BinaryRow(file.least_key, keys),
-        max_key=BinaryRow(file.greatest_key, keys),
+        min_key=StoredRow(file.least_key, keys),
+        max_key=StoredRow(file.greatest_key, keys),
         key_stats=_statistics(file.key_bounds, keys),
         value_stats=_statistics(file.value_bounds, fields),
         min_sequence_number=file.min_sequence_number,
@@ -58,12 +57,8 @@ def meta_of_new_file(paimon: Any, file: NewFile) -> DataFileMeta:
     )
 
 
-def _statistics(bounds: StoredBounds, fields: Sequence[Any]) -> SimpleStats:
-    return SimpleStats(
-        BinaryRow(bounds.least, list(fields)),
-        BinaryRow(bounds.greatest, list(fields)),
-        list(bounds.null_counts),
-    )
+def _statistics(bounds: StoredBounds, fields: Sequence[Any]) -> StoredStatistics:
+    return StoredStatistics.of(bounds.least, bounds.greatest, bounds.null_counts, fields)
 
 
 def _stored_meta(row: dict[str, Any], keys: list[Any], by_name: dict[str, Any]) -> DataFileMeta:
@@ -76,17 +71,13 @@ def _stored_meta(row: dict[str, Any], keys: list[Any], by_name: dict[str, Any]) 
         file_name=row["file_name"],
         file_size=row["file_size"],
         row_count=row["row_count"],
-        min_key=BinaryRow(row["min_key"], keys),
-        max_key=BinaryRow(row["max_key"], keys),
-        key_stats=SimpleStats(
-            BinaryRow(row["key_min_values"], keys),
-            BinaryRow(row["key_max_values"], keys),
-            row["key_null_counts"],
+        min_key=StoredRow(row["min_key"], keys),
+        max_key=StoredRow(row["max_key"], keys),
+        key_stats=StoredStatistics.of(
+            row["key_min_values"], row["key_max_values"], row["key_null_counts"], keys
         ),
-        value_stats=SimpleStats(
-            BinaryRow(row["value_min_values"], values),
-            BinaryRow(row["value_max_values"], values),
-            row["value_null_counts"],
+        value_stats=StoredStatistics.of(
+            row["value_min_values"], row["value_max_values"], row["value_null_counts"], values
         ),
         min_sequence_number=row["min_sequence_number"],
         max_sequence_number=row["max_sequence_number"],

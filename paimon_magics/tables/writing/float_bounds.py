@@ -114,6 +114,7 @@ def float_columns(table: Table, names: Iterable[str], merged: Iterable[str]) -> 
 
 def _drop_key_bounds(messages: Iterable[CommitMessage], places: Iterable[int]) -> None:
     """Remove the bounds of the key columns at `places` from the messages."""
+    from pypaimon.manifest.schema.simple_stats import SimpleStats
     from pypaimon.table.row.binary_row import BinaryRow
     from pypaimon.table.row.generic_row import GenericRowDeserializer
 
@@ -129,10 +130,8 @@ def _drop_key_bounds(messages: Iterable[CommitMessage], places: Iterable[int]) -
     for message in messages:
         for file in (*message.new_files, *message.changelog_files):
             bounds = file.key_stats
-            file.key_stats = replace(
-                bounds,
-                min_values=without(bounds.min_values),
-                max_values=without(bounds.max_values),
+            file.key_stats = SimpleStats(
+                without(bounds.min_values), without(bounds.max_values), bounds.null_counts
             )
 
 

@@ -1,0 +1,109 @@
+"""Keys and bounds of files in their binary form, as objects that pypaimon takes for its own.
+
+Most of them are only passed on, from a manifest or a commit message to another one: so they are
+looked into when somebody asks, and their bytes go out as they came.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+from pypaimon.manifest.schema.simple_stats import SimpleStats
+from pypaimon.table.row.binary_row import BinaryRow
+from pypaimon.table.row.generic_row import (
+    GenericRow,
+    GenericRowDeserializer,
+    GenericRowSerializer,
+)
+from pypaimon.table.row.row_kind import RowKind
+
+from paimon_magics.tables.writing.row_layouts import BYTES, RowLayout, longs_of, packed_longs
+
+__all__ = ["StoredRow", "StoredStatistics", "packed_row", "packed_statistics"]
+
+_STATISTICS = RowLayout((BYTES, BYTES, BYTES), required=2)  # `SimpleStats`
+_INT = struct.Struct(">i")
+_EMPTY_ROW_BYTES: bytes = GenericRowSerializer.to_bytes(GenericRow([], []))
+
+
+class StoredRow(BinaryRow):
+    """A row; `data` begins with the number of its fields. It also has the `values` of pypaimon's
+    `GenericRow`."""
+
+    def __init__(self, data: bytes, fields: list[Any]) -> None:
+        if len(data) < len(_EMPTY_ROW_BYTES):
+            raise ValueError(f"a row has {len(data)} bytes only")
+        self.data = data
+        self.fields = fields
+
+    @cached_property
+    def arity(self) -> int:
+        return int(_INT.unpack_from(self.data)[0])
+
+    @cached_property
+    def actual_data(self) -> bytes:
+        return self.data[_INT.size :]
+
+    @cached_property
+    def row_kind(self) -> RowKind:
+        return RowKind(self.data[_INT.size])
+
+    @cached_property
+    def values(self) -> list[Any]:
+        found: list[Any] = GenericRowDeserializer.from_bytes(self.data, self.fields).values
+        return found
+
+
+class StoredStatistics(SimpleStats):
+    """Bounds and numbers of NULLs, as the row that Paimon's `SimpleStats` is. `fields` are those of
+    the bounds, where somebody wants their values."""
+
+    def __init__(self, row: bytes, fields: Sequence[Any] = ()) -> None:
+        if len(row) < _STATISTICS.bytes_min:
+            raise ValueError(f"the statistics of a file have {len(row)} bytes only")
+        self.row = row
+        self._fields = fields
+
+    @classmethod
+    def of(
+        cls,
+        least: bytes,
+        greatest: bytes,
+        null_counts: Sequence[int | None] | None,
+        fields: Sequence[Any] = (),
+    ) -> StoredStatistics:
+        """Statistics of two rows, each with the number of its fields before it."""
+        return cls(_STATISTICS.packed((least, greatest, packed_longs(null_counts or ()))), fields)
+
+    @property
+    def min_values(self) -> StoredRow:
+        return StoredRow(_STATISTICS.unpacked(self.row)[0], list(self._fields))
+
+    @property
+    def max_values(self) -> StoredRow:
+        return StoredRow(_STATISTICS.unpacked(self.row)[1], list(self._fields))
+
+    @property
+    def null_counts(self) -> list[int | None] | None:
+        nulls = _STATISTICS.unpacked(self.row)[2]
+        return None if nulls is None else longs_of(nulls)
+
+
+def packed_row(row: Any) -> bytes:
+    """A row of pypaimon's, or None for an empty one, with the number of its fields before it."""
+    if isinstance(row, BinaryRow):
+        return bytes(row.data)
+    return _EMPTY_ROW_BYTES if row is None else bytes(GenericRowSerializer.to_bytes(row))
+
+
+def packed_statistics(found: SimpleStats | None) -> bytes:
+    """The row of pypaimon's statistics; empty ones for None."""
+    if isinstance(found, StoredStatistics):
+        return found.row
+    if found is None:
+        found = SimpleStats.empty_stats()
+    least, greatest = packed_row(found.min_values), packed_row(found.max_values)
+    return StoredStatistics.of(least, greatest, found.null_counts).row
