@@ -7,10 +7,12 @@ and its new level: it keeps its name. Source: `MergeTreeWriter.drainIncrement`.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import pyarrow as pa
+from pypaimon.manifest.schema.data_file_meta import DataFileMeta
 from pypaimon.write.commit_message import CommitMessage
 
 from paimon_magics.planning.commits.requests import Transaction
@@ -39,33 +41,60 @@ def compaction_messages(
     for one in sorted(results, key=lambda result: result.number):
         written[of_task[one.number]].append(one)
     return [
-        _message(plan, unit, written[unit.partition, unit.bucket], vectors) for unit in plan.units
+        _message(plan, unit, before, written[unit.partition, unit.bucket], vectors)
+        for unit, before in zip(plan.units, _before(plan), strict=True)
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Before:
+    """The partition of a unit, and the files that it removes, by name."""
+
+    partition: tuple[Any, ...]
+    metas: Mapping[str, DataFileMeta]
+
+
+def _before(plan: CompactionPlan) -> Iterator[_Before]:
+    """The files of each unit, taken from the planned ones all at once."""
+    names = [
+        [
+            *(file.name for step in unit.rewrites for file in step.files),
+            *(step.file.name for step in unit.upgrades),
+        ]
+        for unit in plan.units
+    ]
+    rows = [
+        unit.rows[name] for unit, changed in zip(plan.units, names, strict=True) for name in changed
+    ]
+    files = plan.files.take(pa.array(rows, pa.int64()))
+    metas = stored_metas(plan.table.paimon, files)
+    values, of_files = partition_values(plan.table.paimon, files)
+    start = 0
+    for changed in names:
+        end = start + len(changed)
+        yield _Before(values[of_files[start]], dict(zip(changed, metas[start:end], strict=True)))
+        start = end
 
 
 def _message(
     plan: CompactionPlan,
     unit: BucketUnit,
+    before: _Before,
     written: Sequence[Rewritten],
     vectors: Mapping[BucketKey, ChangedVectors],
 ) -> CommitMessage:
     paimon = plan.table.paimon
-    changed = [file.name for step in unit.rewrites for file in step.files]
-    changed += [step.file.name for step in unit.upgrades]
-    rows = pa.array([unit.rows[name] for name in changed], pa.int64())
-    before = plan.files.take(rows)
-    metas = dict(zip(changed, stored_metas(paimon, before), strict=True))
-    values, _ = partition_values(paimon, before.slice(0, 1))
     upgraded = [
-        replace(metas[step.file.name], level=unit.pick.output_level) for step in unit.upgrades
+        replace(before.metas[step.file.name], level=unit.pick.output_level)
+        for step in unit.upgrades
     ]
     vector = vectors.get((unit.partition, unit.bucket))
     return CommitMessage(
-        partition=values[0],
+        partition=before.partition,
         bucket=unit.bucket,
         new_files=[],
         total_buckets=unit.total_buckets,
-        compact_before=list(metas.values()),
+        compact_before=list(before.metas.values()),
         compact_after=[
             *(meta_of_new_file(paimon, file) for one in written for file in one.files),
             *upgraded,

@@ -9,7 +9,8 @@ milliseconds.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,8 @@ __all__ = ["BucketUnit", "UnitRules", "bucket_units"]
 FileKey = tuple[bytes, int, str]
 _Ints = npt.NDArray[np.int64]
 _Bools = npt.NDArray[np.bool_]
+
+_BLOCK_FILES = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,38 +141,75 @@ def bucket_units(
         old = rules.may_expire(files)
     by_snapshot = schema.flag("sequence.snapshot-ordering")
     entries, entry_paths = files.drop_columns(["path"]), files["path"].combine_chunks()
-    units = []
+    units: list[BucketUnit] = []
+    for block in _blocks(starts, ends):
+        picked = _picked(files, ranks, block, deletions, old, rules)
+        places = [row for one in picked for row in one.rows.values()]
+        stored = iter(
+            stored_files(
+                entries,
+                np.array(places, dtype=np.int64),
+                entry_paths,
+                deletions,
+                by_snapshot=by_snapshot,
+            )
+        )
+        for unit in picked:
+            own = zip(unit.rows, islice(stored, len(unit.rows)), strict=True)
+            units.append(replace(unit, stored=dict(own)))
+    return files, units
+
+
+def _blocks(starts: _Ints, ends: _Ints) -> Iterator[list[range]]:
+    """The buckets, in groups of about `_BLOCK_FILES` files: what is made for each file of a group
+    is made in one go."""
+    block: list[range] = []
+    files = 0
     for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
-        bucket = _bucket_files(files, ranks, range(start, end), deletions, old)
+        block.append(range(start, end))
+        files += end - start
+        if files >= _BLOCK_FILES:
+            yield block
+            block, files = [], 0
+    if block:
+        yield block
+
+
+def _picked(
+    files: pa.Table,
+    ranks: KeyRanks,
+    buckets: Sequence[range],
+    deletions: Mapping[FileKey, Deletions],
+    old: _Bools,
+    rules: UnitRules,
+) -> list[BucketUnit]:
+    """The units of some buckets that follow each other, still without their stored files."""
+    first = buckets[0].start
+    members = list(_members(files.slice(first, buckets[-1].stop - first)))
+    units: list[BucketUnit] = []
+    for rows in buckets:
+        own = members[rows.start - first : rows.stop - first]
+        bucket = _bucket_files(own, ranks, rows, deletions, old)
         unit = _unit(bucket, rules)
         if unit is None:
             continue
         pick_, steps, drops = unit
         above = _above(bucket, pick_) if rules.lookups.looks_up else ()
         names = {file.name for run in (*pick_.runs, *above) for file in run.files}
-        at = {name: row for name, row in bucket.rows.items() if name in names}
-        places = np.array(list(at.values()), dtype=np.int64)
-        stored = stored_files(
-            entries,
-            places,
-            entry_paths,
-            deletions,
-            by_snapshot=by_snapshot,
-        )
         units.append(
             BucketUnit(
-                partition=files["partition"][start].as_py(),
-                bucket=files["bucket"][start].as_py(),
-                total_buckets=files["total_buckets"][start].as_py(),
+                partition=own[0]["partition"],
+                bucket=own[0]["bucket"],
+                total_buckets=own[0]["total_buckets"],
                 pick=pick_,
                 steps=tuple(steps),
                 drops_deletes=drops,
-                rows=at,
-                stored=dict(zip(at, stored, strict=True)),
+                rows={name: row for name, row in bucket.rows.items() if name in names},
+                stored={},
                 above=above,
             )
         )
-    return files, units
+    return units
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,13 +246,12 @@ def _worth_a_look(
 
 
 def _bucket_files(
-    files: pa.Table,
+    members: Sequence[Mapping[str, Any]],
     ranks: KeyRanks,
     rows: range,
     deletions: Mapping[FileKey, Deletions],
     old: _Bools,
 ) -> _Bucket:
-    part = files.slice(rows.start, len(rows))
     found = [
         BucketFile(
             name=row["file_name"],
@@ -227,7 +266,7 @@ def _bucket_files(
             has_deletion_vector=(row["partition"], row["bucket"], row["file_name"]) in deletions,
             may_hold_expired_rows=bool(old[place]),
         )
-        for place, row in zip(rows, _members(part), strict=True)
+        for place, row in zip(rows, members, strict=True)
     ]
     return _Bucket(
         sorted_runs(found), {file.name: row for file, row in zip(found, rows, strict=True)}
@@ -235,8 +274,8 @@ def _bucket_files(
 
 
 def _members(part: pa.Table) -> Iterator[dict[str, Any]]:
-    names = ["partition", "bucket", "file_name", "level", "file_size", "delete_row_count"]
-    names += ["min_sequence_number", "max_sequence_number"]
+    names = ["partition", "bucket", "total_buckets", "file_name", "level", "file_size"]
+    names += ["delete_row_count", "min_sequence_number", "max_sequence_number"]
     created = pc.fill_null(part["creation_time"].cast(pa.int64()), 0)
     yield from part.select(names).append_column("created_ms", created).to_pylist()
 

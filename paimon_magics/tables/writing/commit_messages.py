@@ -47,11 +47,11 @@ _Value = TypeVar("_Value")
 
 # `DataFileMetaSerializer`, version 9: name, size, rows, keys, statistics, sequence numbers, schema,
 # level and extra files; then what may be NULL.
-_FILE = RowLayout(
-    (TEXT, LONG, LONG, BYTES, BYTES, BYTES, BYTES, LONG, LONG, LONG, INT, BYTES)
-    + (LONG, LONG, BYTES, TINY, BYTES, TEXT, LONG, BYTES, BYTES),
-    required=12,
-)
+_FILE_KINDS = (
+    TEXT, LONG, LONG, BYTES, BYTES, BYTES, BYTES, LONG, LONG, LONG, INT, BYTES,
+    LONG, LONG, BYTES, TINY, BYTES, TEXT, LONG, BYTES, BYTES,
+)  # fmt: skip
+_FILE = RowLayout(_FILE_KINDS, required=12)
 _INT = struct.Struct(">i")
 _LONG = struct.Struct(">q")
 _NOTHING = _INT.pack(0)  # as the length of a list

@@ -241,7 +241,7 @@ def _header_bytes(count: int) -> int:
 
 
 def _slot(content: bytes, end: int) -> tuple[int, bytes]:
-    """What stands in the slot of a value of any length, and what goes behind the slots: to `end`."""
+    """The slot of a value of any length, and what of it goes behind the slots, to `end`."""
     size = len(content)
     if size <= _INLINE_MAX:
         return int.from_bytes(content, "little") | (_INLINE | size) << 56, b""

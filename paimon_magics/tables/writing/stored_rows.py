@@ -29,7 +29,7 @@ _INT = struct.Struct(">i")
 _EMPTY_ROW_BYTES: bytes = GenericRowSerializer.to_bytes(GenericRow([], []))
 
 
-class StoredRow(BinaryRow):
+class StoredRow(BinaryRow):  # type: ignore[misc]  # pypaimon has no types
     """A row; `data` begins with the number of its fields. It also has the `values` of pypaimon's
     `GenericRow`."""
 
@@ -41,23 +41,27 @@ class StoredRow(BinaryRow):
 
     @cached_property
     def arity(self) -> int:
+        """The number of fields."""
         return int(_INT.unpack_from(self.data)[0])
 
     @cached_property
     def actual_data(self) -> bytes:
+        """The row without the number of its fields."""
         return self.data[_INT.size :]
 
     @cached_property
     def row_kind(self) -> RowKind:
+        """The kind that the row says it is of."""
         return RowKind(self.data[_INT.size])
 
     @cached_property
     def values(self) -> list[Any]:
+        """The values of all fields."""
         found: list[Any] = GenericRowDeserializer.from_bytes(self.data, self.fields).values
         return found
 
 
-class StoredStatistics(SimpleStats):
+class StoredStatistics(SimpleStats):  # type: ignore[misc]  # pypaimon has no types
     """Bounds and numbers of NULLs, as the row that Paimon's `SimpleStats` is. `fields` are those of
     the bounds, where somebody wants their values."""
 
@@ -80,14 +84,17 @@ class StoredStatistics(SimpleStats):
 
     @property
     def min_values(self) -> StoredRow:
+        """The least values."""
         return StoredRow(_STATISTICS.unpacked(self.row)[0], list(self._fields))
 
     @property
     def max_values(self) -> StoredRow:
+        """The greatest values."""
         return StoredRow(_STATISTICS.unpacked(self.row)[1], list(self._fields))
 
     @property
     def null_counts(self) -> list[int | None] | None:
+        """The number of NULLs of each field, each None where it is unknown."""
         nulls = _STATISTICS.unpacked(self.row)[2]
         return None if nulls is None else longs_of(nulls)
 
