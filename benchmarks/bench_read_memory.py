@@ -35,7 +35,8 @@ def main() -> None:
                 print(f"{what:<10} {rows:>11,} stored rows: {done.stdout.strip()}", flush=True)
 
 
-def write(folder: str, rows: int) -> None:
+def write(folder: str, rows: int, every: int = 1, first: int = 0) -> None:
+    """Write a sorted run into the table `t`; for the others see `batches`."""
     from pypaimon import CatalogFactory
     from pypaimon.schema.schema import Schema
 
@@ -46,7 +47,7 @@ def write(folder: str, rows: int) -> None:
     pypaimon.create_table("default.t", schema, True)
     builder = pypaimon.get_table("default.t").new_batch_write_builder()
     writer = builder.new_write()
-    for batch in batches(rows):
+    for batch in batches(rows, every, first):
         writer.write_arrow_batch(batch)
     commit = builder.new_commit()
     commit.commit(writer.prepare_commit())

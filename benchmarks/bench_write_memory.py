@@ -71,13 +71,13 @@ def write(folder: str, rows: int) -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 
 
-def batches(rows: int) -> Iterator[pa.RecordBatch]:
-    """Batches of rows whose keys are in no order."""
+def batches(rows: int, every: int = 1, first: int = 0) -> Iterator[pa.RecordBatch]:
+    """Batches of rows whose keys are in no order: each of `every` numbers, from `first` on."""
     for start in range(0, rows, BATCH_ROWS):
         ids = np.arange(start, min(rows, start + BATCH_ROWS))
         yield pa.record_batch(
             [
-                pa.array(ids * 7919 % rows),
+                pa.array(ids * 7919 % rows * every + first),
                 pa.array((ids % 1000).astype(np.int32)),
                 pa.array(ids * 0.5),
                 pc.binary_join_element_wise("value", pc.cast(pa.array(ids), pa.string()), "-"),
