@@ -38,15 +38,17 @@ from paimon_magics.coordinator.routes.administration import (
     administration_routes,
     pause_document,
 )
+from paimon_magics.coordinator.routes.compactions import compaction_routes, compaction_rows
 from paimon_magics.coordinator.routes.dead_letter_forms import DeadLetterForms
 from paimon_magics.coordinator.routes.insert_metrics import InsertMetrics
 from paimon_magics.coordinator.routes.inserts import InsertRoutes
 from paimon_magics.coordinator.routes.leases import lease_routes
-from paimon_magics.coordinator.routes.metrics import Metrics
+from paimon_magics.coordinator.routes.metrics import CompactionMetrics, Metrics
 from paimon_magics.coordinator.routes.quick_inserts import QuickInserts
 from paimon_magics.coordinator.routes.status_page import status_page
 from paimon_magics.coordinator.routes.tables import stopped_document, table_routes
 from paimon_magics.coordinator.routes.transactions import transaction_routes
+from paimon_magics.coordinator.service.compaction_scheduler import CompactionScheduler
 from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.errors import PaimonMagicsError
 
@@ -62,6 +64,7 @@ def application(
     routes: Sequence[BaseRoute] | None = None,
     root: str = "",
     inserts: InsertRoutes | None = None,
+    compactions: CompactionScheduler | None = None,
 ) -> ASGIApp:
     """The ASGI application, below the path `root`.
 
@@ -69,14 +72,17 @@ def application(
     routes need. `warehouse` is the path that clients on the same machine may open themselves.
     `routes` are further ones, behind the same authoriser and limits. `inserts` has the endpoints of
     small inserts, whose routes are among `routes`; None if the coordinator takes none.
+    `compactions` is None if it compacts nothing by itself.
     """
     group = None if inserts is None else inserts.group
     place_of = None if group is None else group.places.of_transaction
     metrics = Metrics(coordinator)
+    if compactions is not None:
+        metrics.registry.register(CompactionMetrics(compactions))
     if group is not None:
         metrics.registry.register(InsertMetrics(group))
     forms = None if inserts is None else DeadLetterForms(inserts.group, inserts.letters)
-    handlers = _Handlers(coordinator, warehouse, metrics, group, forms)
+    handlers = _Handlers(coordinator, warehouse, metrics, group, forms, compactions)
     own = [
         Route("/health/live", handlers.live),
         Route("/health/ready", handlers.ready),
@@ -86,6 +92,7 @@ def application(
         *transaction_routes(coordinator, metrics, place_of),
         *table_routes(coordinator),
         *lease_routes(coordinator),
+        *([] if compactions is None else compaction_routes(compactions)),
         *([] if forms is None else forms.routes()),
     ]
     app = Starlette(
@@ -110,8 +117,10 @@ class _Handlers:
         metrics: Metrics,
         group: GroupCommit | None,
         forms: DeadLetterForms | None,
+        compactions: CompactionScheduler | None,
     ) -> None:
         self._group = group
+        self._compactions = compactions
         self._forms = forms
         self._coordinator = coordinator
         self._warehouse = warehouse
@@ -144,4 +153,5 @@ class _Handlers:
         if self._forms is not None:
             may_change = principal.may(Scope.WRITE)
             letters = self._forms.rows(principal.name or "", may_change=may_change)
-        return status_page(self._coordinator, self._warehouse, self._group, letters)
+        compacted = [] if self._compactions is None else compaction_rows(self._compactions)
+        return status_page(self._coordinator, self._warehouse, self._group, letters, compacted)
