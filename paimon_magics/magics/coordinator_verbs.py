@@ -156,9 +156,9 @@ COORDINATOR_VERBS = (
     ),
     Verb(
         "compact",
-        "compact [TABLE | pause | resume]",
-        "compact a table with Spark; or show what the coordinator compacts by itself, pause that, "
-        "let it go on",
+        "compact [TABLE or WORD]",
+        "compact a table with Spark, as CALL sys.compact('t') does; or show what the coordinator "
+        "compacts by itself; as WORD says: pause, resume",
         _compact,
     ),
     Verb(

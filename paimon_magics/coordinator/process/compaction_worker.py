@@ -248,7 +248,7 @@ def _watch_memory() -> None:
 
 
 def _memory_bytes() -> int:
-    """The memory that this process has now; where that can't be told, what it had at most."""
+    """The memory that this process has now; where that is unknown, what it had at most."""
     with suppress(FileNotFoundError):
         return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -38,7 +38,7 @@ from paimon_magics.coordinator.ownership.ownership import Ownership
 from paimon_magics.coordinator.ownership.redacted_log import keep_secrets_out_of_logs
 from paimon_magics.coordinator.ownership.state_folder import Running, StateFolder
 from paimon_magics.coordinator.process.server import Server, Shutdown, listen
-from paimon_magics.coordinator.routes.app import application
+from paimon_magics.coordinator.routes.app import Parts, application
 from paimon_magics.coordinator.routes.catalog import catalog_routes
 from paimon_magics.coordinator.routes.insert_stream import InsertStream
 from paimon_magics.coordinator.routes.inserts import InsertRoutes
@@ -270,14 +270,11 @@ def _application(
     store_options = StoreOptions(catalog, ownership, takes_new=options.embedded)
     users = TokenFile(place.folder.token()) if place.hub is None else place.hub.authoriser
     return application(
-        coordinator,
+        Parts(coordinator, catalog.warehouse, inserts, compactions),
         OwnProcesses(secret, users),
-        warehouse=catalog.warehouse,
         request_bytes_max=options.request_bytes_max,
         routes=[*store_options.routes(), *routes],
         root=place.root,
-        inserts=inserts,
-        compactions=compactions,
     )
 
 

@@ -7,6 +7,7 @@ size of bodies is limited. See `http.answers` for the form of errors.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.applications import Starlette
@@ -52,28 +53,37 @@ from paimon_magics.coordinator.service.compaction_scheduler import CompactionSch
 from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.errors import PaimonMagicsError
 
-__all__ = ["application"]
+__all__ = ["Parts", "application"]
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What answers requests. `warehouse` is the path that clients on the same machine may open
+    themselves. `inserts` has the endpoints of small inserts, None if the coordinator takes none;
+    `compactions` is None if it compacts nothing by itself."""
+
+    coordinator: Coordinator
+    warehouse: str
+    inserts: InsertRoutes | None = None
+    compactions: CompactionScheduler | None = None
 
 
 def application(
-    coordinator: Coordinator,
+    parts: Parts,
     authoriser: Authoriser,
     *,
-    warehouse: str,
     request_bytes_max: int,
     routes: Sequence[BaseRoute] | None = None,
     root: str = "",
-    inserts: InsertRoutes | None = None,
-    compactions: CompactionScheduler | None = None,
 ) -> ASGIApp:
     """The ASGI application, below the path `root`.
 
     `authoriser` identifies the sender of a request; `authorisation.SCOPES` has the scopes that
-    routes need. `warehouse` is the path that clients on the same machine may open themselves.
-    `routes` are further ones, behind the same authoriser and limits. `inserts` has the endpoints of
-    small inserts, whose routes are among `routes`; None if the coordinator takes none.
-    `compactions` is None if it compacts nothing by itself.
+    routes need. `routes` are further ones, behind the same authoriser and limits; those of small
+    inserts are among them.
     """
+    coordinator, warehouse = parts.coordinator, parts.warehouse
+    inserts, compactions = parts.inserts, parts.compactions
     group = None if inserts is None else inserts.group
     place_of = None if group is None else group.places.of_transaction
     metrics = Metrics(coordinator)

@@ -15,7 +15,7 @@ from enum import StrEnum
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.statements.statement import TableName
 
-__all__ = ["Look", "Next", "Pressure", "Schedule", "Seen", "State", "Watched", "Work"]
+__all__ = ["Assess", "Next", "Pressure", "Schedule", "Seen", "State", "Watched", "Work"]
 
 _AGEING_MS = 60_000  # a wait of this long halves what the work seems to cost
 _AGEING_MAX = 40
@@ -103,8 +103,8 @@ class Watched:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """Look at a table: what is above its triggers."""
+class Assess:
+    """Assess at a table: what is above its triggers."""
 
     key: str
 
@@ -116,7 +116,7 @@ class Work:
     key: str
 
 
-Next = Look | Work
+Next = Assess | Work
 
 
 class Schedule:
@@ -156,7 +156,7 @@ class Schedule:
             idle[key].due_ms = None
             idle[key].commits = 0
             idle[key].is_running = True
-            return Look(key)
+            return Assess(key)
         waiting = [key for key, one in idle.items() if one.state is State.WAITING]
         if not waiting:
             return None

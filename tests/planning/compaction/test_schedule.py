@@ -8,7 +8,7 @@ import pytest
 
 from paimon_magics.errors import InvalidTableError
 from paimon_magics.planning.compaction.schedule import (
-    Look,
+    Assess,
     Pressure,
     Schedule,
     Seen,
@@ -46,7 +46,7 @@ def full(*tables: str, at_ms: int = 0) -> Schedule:
 
 
 def look(schedule: Schedule, table: str, seen: Seen, at_ms: int) -> None:
-    assert schedule.next(at_ms) == Look(table)
+    assert schedule.next(at_ms) == Assess(table)
     schedule.seen(table, seen, at_ms)
 
 
@@ -58,7 +58,7 @@ def test_a_table_is_looked_at_after_enough_commits_and_a_while() -> None:
     schedule.committed("a", name("a"), FIVE, 4)
     assert schedule.wait_ms(4) == SETTLE_MS and schedule.has_work
     assert schedule.next(4 + SETTLE_MS - 1) is None
-    assert schedule.next(4 + SETTLE_MS) == Look("a")
+    assert schedule.next(4 + SETTLE_MS) == Assess("a")
     assert schedule.next(4 + SETTLE_MS) is None, "one look at a time"
     schedule.seen("a", Seen(), 110)
     assert schedule.tables["a"].state is State.TIDY and not schedule.has_work
@@ -101,7 +101,7 @@ def test_a_failure_is_tried_again_later_and_later() -> None:
     waits = []
     at_ms = SETTLE_MS
     for _ in range(12):
-        assert schedule.next(at_ms) == Look("a")
+        assert schedule.next(at_ms) == Assess("a")
         schedule.failed("a", "no store", at_ms)
         assert schedule.tables["a"].state is State.FAILED and not schedule.has_work
         waits.append(schedule.wait_ms(at_ms) or 0)
@@ -114,11 +114,11 @@ def test_a_failure_is_tried_again_later_and_later() -> None:
 
 def test_commits_while_it_is_worked_on_are_not_forgotten() -> None:
     schedule = full("a")
-    assert schedule.next(SETTLE_MS) == Look("a")
+    assert schedule.next(SETTLE_MS) == Assess("a")
     for _ in range(5):
         schedule.committed("a", name("a"), FIVE, SETTLE_MS)
     schedule.seen("a", Seen(), SETTLE_MS)
-    assert schedule.next(2 * SETTLE_MS) == Look("a")
+    assert schedule.next(2 * SETTLE_MS) == Assess("a")
 
 
 def test_others_compactions_add_nothing() -> None:
@@ -139,7 +139,7 @@ def test_a_table_whose_option_was_changed_or_that_is_gone_is_forgotten() -> None
     assert not schedule.tables and schedule.next(10**6) is None
     # Also in the middle of a job.
     schedule = full("a")
-    assert schedule.next(SETTLE_MS) == Look("a")
+    assert schedule.next(SETTLE_MS) == Assess("a")
     schedule.dropped("a")
     schedule.seen("a", Seen(1, 1), SETTLE_MS)
     schedule.failed("a", "gone", SETTLE_MS)
