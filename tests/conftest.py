@@ -15,6 +15,7 @@ import pytest
 from tests.backends.jvm import prepare_jvms
 from tests.backends.maven import fetched_jar
 from tests.fast import Fast
+from tests.oracle.java_compactor import JavaCompact, java_compactor
 from tests.oracle.java_reader import PACKAGE, JavaPaimon
 from tests.order import FileTimes, dearest_first, recorded_seconds
 from tests.recorded_reads import unpack_recorded_warehouse
@@ -103,6 +104,13 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 def java_paimon(spark: SparkSession) -> JavaPaimon:
     """Paimon's own Java library, for tests marked `java`."""
     return JavaPaimon(spark)
+
+
+@pytest.fixture(scope="session")
+def java_compact(spark: SparkSession) -> JavaCompact:
+    """Compacts a table with Paimon's own Java library. (One for all tests: py4j knows a class by
+    its name, and would take one that was compiled again for another.)"""
+    return java_compactor(spark)
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import random
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from pypaimon.schema.data_types import AtomicType
 from pypaimon.schema.schema_change import SchemaChange
 
 from paimon_magics.planning.reads.views import ViewKind
+from tests.oracle.java_compactor import JavaCompact
 from tests.oracle.java_reader import JavaPaimon
 from tests.tables.compaction.append_compactions import Lake
 
@@ -28,6 +28,9 @@ TABLES = {
     "orc": "CREATE TABLE t (k INT, v STRING, p STRING) TBLPROPERTIES ('file.format' = 'orc')",
     "buckets": "CREATE TABLE t (k INT, v STRING, p STRING) PARTITIONED BY (p) TBLPROPERTIES "
     "('bucket' = '2', 'bucket-key' = 'k', 'compaction.min.file-num' = '3', 'write-only' = 'true')",
+    "orc buckets": "CREATE TABLE t (k INT, v STRING, p STRING) TBLPROPERTIES ("
+    "'file.format' = 'orc', 'bucket' = '1', 'bucket-key' = 'k', 'compaction.min.file-num' = '3', "
+    "'write-only' = 'true')",
     "deletion vectors": "CREATE TABLE t (k INT, v STRING, p STRING) TBLPROPERTIES "
     "('deletion-vectors.enabled' = 'true', 'target-file-size' = '3 kb', "
     "'source.split.open-file-cost' = '100 b')",
@@ -42,21 +45,6 @@ TABLES = {
     "('row-tracking.enabled' = 'true', 'deletion-vectors.enabled' = 'true', "
     "'file.format' = 'orc', 'compaction.min.file-num' = '3')",
 }
-Compact = Callable[[Path, bool], bool]
-
-
-@pytest.fixture(scope="module")
-def java_compact(spark: Any) -> Compact:
-    thread = spark._jvm.java.lang.Thread.currentThread()
-    compiler = spark._jvm.org.codehaus.janino.SimpleCompiler()
-    compiler.setSourceVersion(8)
-    compiler.setTargetVersion(8)
-    compiler.setParentClassLoader(thread.getContextClassLoader())
-    compiler.cook(Path(__file__).with_name("AppendCompactions.java").read_text())
-    nothing = spark.sparkContext._gateway.new_array(spark._jvm.java.lang.Object, 0)
-    loaded = compiler.getClassLoader().loadClass("AppendCompactions")
-    compactions = loaded.getConstructors()[0].newInstance(nothing)
-    return lambda warehouse, full: compactions.compact({"warehouse": str(warehouse)}, NAME, full)
 
 
 def fill(lake: Lake, noise: random.Random, commits: int) -> None:
@@ -112,7 +100,7 @@ def our_rows(lake: Lake) -> list[tuple[Any, ...]]:
 @pytest.mark.parametrize("seed", [0, *(pytest.param(i, marks=pytest.mark.soak) for i in (1, 2))])
 @pytest.mark.parametrize("kind", TABLES)
 def test_both_leave_the_same_files_and_rows(
-    java_paimon: JavaPaimon, java_compact: Compact, warehouse: Path, kind: str, seed: int
+    java_paimon: JavaPaimon, java_compact: JavaCompact, warehouse: Path, kind: str, seed: int
 ) -> None:
     noise = random.Random(f"{kind} {seed}")
     ours = Lake.of(warehouse, TABLES[kind])

@@ -17,6 +17,7 @@ from paimon_magics.coordinator.client.attempts import Attempts
 from paimon_magics.coordinator.client.compactions import CompactionReceipt
 from paimon_magics.coordinator.client.interface import CoordinatorClient
 from paimon_magics.errors import OutdatedPlanError
+from paimon_magics.faults import reach
 from paimon_magics.planning.commits.requests import (
     CommitReceipt,
     CommitRequest,
@@ -135,7 +136,9 @@ def _run_once(
         if plan.is_empty:
             engine.client.abort(transaction)
             return Compacted(), _Left(), claimed
+        reach("compaction.claimed")
         rewritten = engine.rewritten(plan, transaction)
+        reach("compaction.rewritten")
         messages = rewritten.messages
         rows = sum(file.row_count for message in messages for file in written_files(message))
         files = sum(len(message.compact_after) for message in messages)

@@ -1,5 +1,4 @@
-"""A report on the coordinator: its open transactions, its queues of small inserts, and what it
-compacts.
+"""A report on the coordinator: its open transactions, and its queues of small inserts.
 
 It is read again on each request; nothing here runs by itself.
 """
@@ -26,10 +25,7 @@ _QUEUES_SHOWN = ("table", "state", "mode", "visible", "waiting_rows", "dead_lett
 
 
 def queue_of(administration: Administration) -> Report:
-    """Report coordinator, transactions, queues and compactions.
-
-    Raises SetupError without a coordinator.
-    """
+    """Report coordinator, transactions and queues. Raises SetupError without a coordinator."""
     status = administration.status_now()
     transactions = administration.transaction_rows()
     queues = administration.queue_rows()
@@ -46,7 +42,6 @@ def queue_of(administration: Administration) -> Report:
     sections = (
         Section("Open transactions", transactions, "", _TRANSACTIONS_SHOWN),
         Section("Small inserts", queues, "", _QUEUES_SHOWN, charts=charts),
-        Section("Compactions", administration.compaction_rows(), "", only_live=True),
         Section("Coordinator", _coordinator(status, administration.in_zone), "", only_live=True),
     )
 

@@ -67,7 +67,10 @@ def _field_rules(
         function = options.get(name, {}).get("aggregate-function") or default
         if function is None and schema.merge_engine == "aggregation":
             function = "last_non_null_value"
-        if function is None or name in schema.primary_keys or name in ordering:
+        if name in schema.primary_keys and schema.merge_engine == "aggregation":
+            # Rows of the kinds -U and -D take nothing back from what identifies a row.
+            function = "primary-key"
+        elif function is None or name in (*schema.primary_keys, *ordering):
             continue
         functions[name] = ColumnFunction(function, options.get(name, {}))
     return tuple(groups), functions

@@ -76,7 +76,7 @@ def write_spec(
         case "HASH_FIXED":
             function = (table_schema.option("bucket-function.type") or "default").lower()
             rule = BucketRule(table_schema.bucket_keys, table_schema.bucket, function)
-            options |= given_bucket_options() if gives_buckets else {}
+            options |= given_bucket_options() if gives_buckets and is_native else {}
         case "POSTPONE_MODE":
             default = int(table_schema.option("postpone.default-bucket-num") or 1)
             counts = tuple(bucket_counts(table, base_snapshot_id).items())

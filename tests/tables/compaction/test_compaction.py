@@ -26,7 +26,7 @@ ENGINES = {
     "sequence field": "'sequence.field' = 'v'",
     "per level": "'file.format.per.level' = '5:avro', 'num-levels' = '6'",
 }
-DELETES = {"deduplicate", "partial-update", "sequence field", "per level"}
+DELETES = {"deduplicate", "partial-update", "aggregation", "sequence field", "per level"}
 
 
 def table_of(folder: Path, options: str, buckets: int = 2) -> Table:

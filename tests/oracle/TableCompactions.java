@@ -1,4 +1,4 @@
-// Compacts append tables with Paimon's own Java library, as the procedure of its Spark connector
+// Compacts tables with Paimon's own Java library, as the procedure of its Spark connector
 // does. Compiled at run time by the Janino that Spark carries (Java without generics or lambdas).
 
 import java.util.ArrayList;
@@ -22,7 +22,7 @@ import org.apache.paimon.table.sink.BatchTableWrite;
 import org.apache.paimon.table.sink.TableCommitImpl;
 import org.apache.paimon.table.source.EndOfScanException;
 
-public class AppendCompactions {
+public class TableCompactions {
 
     /** Compacts a table; whether there was something to do. */
     public boolean compact(Map catalogOptions, String name, boolean full) throws Exception {
@@ -51,6 +51,9 @@ public class AppendCompactions {
             write.close();
         } else {
             BatchTableWrite write = table.newBatchWriteBuilder().newWrite();
+            write.withIOManager(
+                    org.apache.paimon.disk.IOManager.create(
+                            System.getProperty("java.io.tmpdir")));
             List buckets = table.newSnapshotReader().bucketEntries();
             for (int i = 0; i < buckets.size(); i++) {
                 BucketEntry entry = (BucketEntry) buckets.get(i);

@@ -1,0 +1,27 @@
+"""Compacts tables by Paimon's own Java library in the tests' JVM."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+JavaCompact = Callable[[Path, bool], bool]
+"""Compacts the table `default.t` of a warehouse, wholly or not, and tells whether there was
+something to do."""
+
+
+def java_compactor(spark: Any) -> JavaCompact:
+    """The function of `TableCompactions.java`."""
+    thread = spark._jvm.java.lang.Thread.currentThread()
+    compiler = spark._jvm.org.codehaus.janino.SimpleCompiler()
+    compiler.setSourceVersion(8)
+    compiler.setTargetVersion(8)
+    compiler.setParentClassLoader(thread.getContextClassLoader())
+    compiler.cook(Path(__file__).with_name("TableCompactions.java").read_text())
+    nothing = spark.sparkContext._gateway.new_array(spark._jvm.java.lang.Object, 0)
+    loaded = compiler.getClassLoader().loadClass("TableCompactions")
+    compactions = loaded.getConstructors()[0].newInstance(nothing)
+    return lambda warehouse, full: bool(
+        compactions.compact({"warehouse": str(warehouse)}, "default.t", full)
+    )
