@@ -35,7 +35,8 @@ TABLES = {
     "('deletion-vectors.enabled' = 'true', 'target-file-size' = '3 kb', "
     "'source.split.open-file-cost' = '100 b')",
     "64-bit deletion vectors": "CREATE TABLE t (k INT, v STRING, p STRING) TBLPROPERTIES "
-    "('deletion-vectors.enabled' = 'true', 'deletion-vectors.bitmap64' = 'true')",
+    "('deletion-vectors.enabled' = 'true', 'deletion-vectors.bitmap64' = 'true', "
+    "'index-file-in-data-file-dir' = 'true')",
     "buckets with deletion vectors": "CREATE TABLE t (k INT, v STRING, p STRING) TBLPROPERTIES "
     "('bucket' = '1', 'bucket-key' = 'k', 'deletion-vectors.enabled' = 'true', "
     "'write-only' = 'true')",

@@ -86,7 +86,8 @@ def test_java_reads_the_vectors_of_a_bucket_and_adds_to_them(
         tmp_path,
         "CREATE TABLE t (p STRING, k INT, v STRING, PRIMARY KEY (p, k) NOT ENFORCED) "
         "PARTITIONED BY (p) TBLPROPERTIES ('bucket' = '1', 'deletion-vectors.enabled' = 'true', "
-        f"'deletion-vectors.merge-on-read' = 'true', 'deletion-vectors.bitmap64' = '{is_64_bit}')",
+        f"'deletion-vectors.merge-on-read' = 'true', 'deletion-vectors.bitmap64' = '{is_64_bit}', "
+        f"'index-file-in-data-file-dir' = '{is_64_bit}')",
     )
     rows = [{"p": "a", "k": k, "v": str(k)} for k in range(6)]
     ours(table, Append(), written(table, rows))

@@ -13,6 +13,7 @@ from pypaimon.manifest.manifest_list_manager import ManifestListManager
 from pypaimon.snapshot.snapshot import Snapshot
 from pypaimon.utils.file_store_path_factory import canonical_data_file_path
 
+from paimon_magics.tables.stores.paths import local_path
 from paimon_magics.tables.table import Table
 
 _METADATA = ("snapshot", "schema", "tag", "changelog", "branch", "consumer")
@@ -91,7 +92,11 @@ def _metadata_of(table: Table, snapshot: Any, is_changelog: bool) -> set[str]:
     if snapshot.index_manifest:
         found.add(f"manifest/{snapshot.index_manifest}")
         for entry in IndexManifestFile(table.paimon).read(snapshot.index_manifest):
-            found.add(f"index/{entry.index_file.file_name}")
+            partition = tuple(entry.partition.values)
+            path = table.paimon.path_factory().bucket_index_path(
+                partition, entry.bucket, entry.index_file
+            )
+            found.add(str(Path(local_path(path) or path).relative_to(table.location)))
     if snapshot.statistics:
         found.add(f"statistics/{snapshot.statistics}")
     return found

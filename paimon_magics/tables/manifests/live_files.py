@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from pypaimon.table.row.generic_row import GenericRowDeserializer
+from pypaimon.utils.file_store_path_factory import canonical_data_file_path
 
 from paimon_magics.errors import TableDamagedError, UnsupportedStatementError
 from paimon_magics.planning.reads.splits import Deletions
@@ -85,16 +87,25 @@ class ManifestCache:
         except ValueError as error:
             raise damaged(f"The index manifest `{index_manifest}`", error) from error
         found = {}
+        factory = self._paimon.path_factory()
         for row in rows:
             if row["_INDEX_TYPE"] != "DELETION_VECTORS":
                 continue
-            path = row.get("_EXTERNAL_PATH") or (
-                f"{self._paimon.path_factory().index_path()}/{row['_FILE_NAME']}"
-            )
+            path = row.get("_EXTERNAL_PATH")
+            if not path and factory.index_file_in_data_file_dir:
+                path = self._beside_data(row)
+            path = path or f"{factory.index_path()}/{row['_FILE_NAME']}"
             for part in row["_DELETIONS_VECTORS_RANGES"] or ():
                 key = (row["_PARTITION"], row["_BUCKET"], part["f0"])
                 found[key] = Deletions(path, part["f1"], part["f2"], part.get("_CARDINALITY"))
         return found
+
+    def _beside_data(self, row: dict[str, Any]) -> str:
+        """The path of an index file beside data files (`IndexInDataFileDirPathFactory`)."""
+        fields = self._paimon.partition_keys_fields
+        values = tuple(GenericRowDeserializer.from_bytes(row["_PARTITION"], fields).values)
+        name = row["_FILE_NAME"]
+        return str(canonical_data_file_path(self._paimon, values, row["_BUCKET"], name))
 
 
 def live_files(folder: ManifestCache, snapshot: Any) -> pa.Table:

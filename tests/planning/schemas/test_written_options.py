@@ -43,10 +43,6 @@ def schema(**options: str) -> TableSchema:
         ("fields.v.map.storage-layout", {"fields__v__map__storage_layout": "shared-shredding"}),
         ("index-file-in-data-file-dir", {"index_file_in_data_file_dir": "true", "bucket": "-1"}),
         (
-            "index-file-in-data-file-dir",
-            {"index_file_in_data_file_dir": "true", "deletion_vectors__enabled": "true"},
-        ),
-        (
             "file.compression",
             {
                 "changelog_producer": "input",
