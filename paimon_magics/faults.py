@@ -20,7 +20,8 @@ STEPS = (
     "attempt.noted",  # a task has noted where it will write, and has written nothing
     "attempt.written",  # a task has written its files, and reported nothing
     "compaction.claimed",  # a compaction has its buckets, nothing is rewritten
-    "compaction.rewritten",  # all that it writes is there, index files too; no commit is requested
+    "compaction.written",  # a compaction has written its files, nothing refers to them
+    "compaction.rewritten",  # index files are written, too; no commit is requested
     "commit.stored",  # the request is stored, nothing is published
     "manifest.written",  # the commit's entries are in a manifest, no list names it
     "manifests.merged",  # manifests are merged, nothing refers to the new ones

@@ -1,4 +1,5 @@
-"""The verbs on the coordinator: its status, open transactions, and queues of small inserts."""
+"""The verbs on the coordinator: its status, open transactions, queues of small inserts, and its
+compactions."""
 
 from __future__ import annotations
 
@@ -101,6 +102,19 @@ def _flush(magics: PaimonMagics, argument: str) -> object:
     return magics.session().flush(one_name(argument, "flush", "a table"))
 
 
+def _compact(magics: PaimonMagics, argument: str) -> object:
+    session = magics.session()
+    match argument:
+        case "":
+            return session.administration.compactions()
+        case "pause":
+            return session.administration.pause_compactions()
+        case "resume":
+            return session.administration.resume_compactions()
+        case _:
+            return session.compact(one_name(argument, "compact", "a table"))
+
+
 def _queue(magics: PaimonMagics, argument: str) -> object:
     administration = magics.session().administration
     match split_words(argument):
@@ -139,6 +153,13 @@ COORDINATOR_VERBS = (
         "flush TABLE",
         "load the small inserts of a table that wait, and wait for it",
         _flush,
+    ),
+    Verb(
+        "compact",
+        "compact [TABLE or WORD]",
+        "compact a table with Spark, as CALL sys.compact('t') does; or show what the coordinator "
+        "compacts by itself; as WORD says: pause, resume",
+        _compact,
     ),
     Verb(
         "queue",

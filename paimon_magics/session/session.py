@@ -46,7 +46,7 @@ from paimon_magics.session.writes.small_inserts import (
 )
 from paimon_magics.settings import Wait
 from paimon_magics.spark.named_tables import answer_by, answer_no_longer
-from paimon_magics.statements.clauses.names import table_text
+from paimon_magics.statements.clauses.names import table_text, text_literal
 from paimon_magics.statements.grammar.parsing import parse_cell
 from paimon_magics.statements.statement import (
     Query,
@@ -327,6 +327,10 @@ class Session(OpenSession):
             outcome = flush_table(self._connection, self._connection.full_name(named(name)))
         outcome.seconds = time.monotonic() - started
         return outcome
+
+    def compact(self, name: str) -> Outcome:
+        """Compact all files of a table with this session's Spark: `CALL sys.compact`."""
+        return self.run(f"CALL sys.compact({text_literal(table_text(named(name)))})")
 
     def history(self, name: str) -> Outcome:
         """Return a table's snapshots, newest first, with user, notebook and statement."""

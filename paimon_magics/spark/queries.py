@@ -24,7 +24,12 @@ from paimon_magics.spark.progress import WorkKnown, is_connect, watched
 from paimon_magics.spark.time_zones import session_zone
 from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.statements.queries.query_text import merging_places, parameter_ranges
-from paimon_magics.statements.queries.rewriting import cuts_of, replacements_for, rewrite
+from paimon_magics.statements.queries.rewriting import (
+    Replacement,
+    cuts_of,
+    replacements_for,
+    rewrite,
+)
 from paimon_magics.statements.statement import QueryText, TableReference, TextRange
 
 _CANCEL_SECONDS = 0.2
@@ -58,13 +63,15 @@ def query_frame(
     query: QueryText,
     views: Sequence[tuple[TableReference, str]],
     parameters: Mapping[str, object],
+    more: Sequence[Replacement] = (),
 ) -> DataFrame:
     """The frame of `query`, a part of the text `statement`, with `parameters` bound.
 
-    `views` are pairs of a reference to a table and the view that it reads. Raises our errors, with
+    `views` are pairs of a reference to a table and the view that it reads. `more` is replaced as
+    well. Raises our errors, with
     positions in `statement`.
     """
-    replacements = list(cuts_of(query))
+    replacements = [*cuts_of(query), *more]
     if parameters:
         replacements += [(TextRange(at, at), " ") for at in _blanks(statement, query)]
     for reference, view in views:

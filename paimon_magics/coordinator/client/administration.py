@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from paimon_magics.coordinator.client.compaction_administration import CompactionAdministration
 from paimon_magics.coordinator.client.queue_administration import QueueAdministration
 from paimon_magics.coordinator.core import Origin, Pause, Phase
 from paimon_magics.coordinator.protocol.documents import member, origin_of, table_document
@@ -108,6 +109,11 @@ class Administration:
     def queues(self) -> QueueAdministration:
         """The queues of small inserts."""
         return QueueAdministration(self._ask)
+
+    @property
+    def compactions(self) -> CompactionAdministration:
+        """The coordinator's own compactions."""
+        return CompactionAdministration(self._ask)
 
     def status(self) -> Status:
         """The coordinator's present state."""

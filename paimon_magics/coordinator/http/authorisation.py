@@ -25,6 +25,7 @@ __all__ = [
     "SCOPES",
     "STREAMS",
     "Authoriser",
+    "OwnProcesses",
     "Principal",
     "Scope",
     "TokenFile",
@@ -99,6 +100,30 @@ class TokenFile:
         return []
 
 
+class OwnProcesses:
+    """An authoriser that also knows the coordinator's own processes, by a `token` that lasts as
+    long as this process. All others are for `others`."""
+
+    def __init__(self, token: str, others: Authoriser) -> None:
+        self._token = token.encode()
+        self._others = others
+
+    async def principal(self, connection: HTTPConnection) -> Principal | None:
+        """See `Authoriser.principal`."""
+        token = bearer_token(connection)
+        if token is not None and hmac.compare_digest(token.encode(), self._token):
+            return Principal(None, Scope.WRITE)
+        return await self._others.principal(connection)
+
+    def challenge(self, connection: HTTPConnection) -> Response:
+        """See `Authoriser.challenge`."""
+        return self._others.challenge(connection)
+
+    def routes(self) -> list[Route]:
+        """See `Authoriser.routes`."""
+        return self._others.routes()
+
+
 def bearer_token(connection: HTTPConnection) -> str | None:
     """The token in the header `Authorization: Bearer …`, or `token …` as JupyterHub writes it."""
     scheme, _, token = connection.headers.get("authorization", "").partition(" ")
@@ -123,6 +148,7 @@ _READ = (
     "GET /",
     "GET /health/ready",
     "GET /metrics",
+    "GET /v1/compactions",
     "GET /v1/coordinator",
     "GET /v1/inserts",
     "GET /v1/inserts/{database}/{table}",
@@ -212,6 +238,8 @@ _WRITE = (
 )
 _ADMIN = (
     "POST /v1/inserts/{database}/{table}/reopen",
+    "POST /v1/compactions/pause",
+    "POST /v1/compactions/resume",
     "POST /v1/coordinator/options",
     "POST /v1/coordinator/pause",
     "POST /v1/coordinator/resume",

@@ -7,6 +7,7 @@ import argparse
 from paimon_magics.coordinator.core import Limits
 from paimon_magics.coordinator.http.hub import HUB_CACHE_MS
 from paimon_magics.coordinator.inserts.queue.values import Thresholds
+from paimon_magics.coordinator.service.compaction_jobs import Budget
 
 __all__ = ["parser"]
 
@@ -15,6 +16,7 @@ _REQUEST_BYTES_MAX = 16 * 1024 * 1024
 _OWNERSHIP_LEASE_MS = 30_000
 _IDLE_MS = 600_000
 _LABEL_RETENTION_MS = 3 * 86_400_000  # as long as Doris keeps labels
+_COMPACT_SETTLE_MS = 2_000
 _LOG_RESERVE_BYTES = 256 * 1024 * 1024
 
 
@@ -57,6 +59,7 @@ def parser() -> argparse.ArgumentParser:
     )
     arguments.add_argument("--watch-every-ms", type=int, default=defaults.watch_every_ms)
     arguments.add_argument("--expire-every-ms", type=int, default=defaults.expire_every_ms)
+    _add_compaction(arguments)
     arguments.add_argument("--hub", action="store_true", help="run as a service of a JupyterHub")
     arguments.add_argument("--hub-cache-ms", type=int, default=HUB_CACHE_MS)
     arguments.add_argument("--ownership-lease-ms", type=int, default=_OWNERSHIP_LEASE_MS)
@@ -69,3 +72,34 @@ def parser() -> argparse.ArgumentParser:
     arguments.add_argument("--log-bytes-max", type=int, default=Thresholds().hard_bytes)
     arguments.add_argument("--log-reserve-bytes", type=int, default=_LOG_RESERVE_BYTES)
     return arguments
+
+
+def _add_compaction(arguments: argparse.ArgumentParser) -> None:
+    budget = Budget()
+    arguments.add_argument(
+        "--compact",
+        choices=("auto", "off"),
+        help="auto: compact tables by itself, but for those with auto_compact=false (default with "
+        "--embedded); off: only tables with auto_compact=true",
+    )
+    arguments.add_argument(
+        "--compact-workers", type=int, default=budget.workers, help="processes that compact"
+    )
+    arguments.add_argument(
+        "--compact-memory-bytes",
+        type=int,
+        default=budget.memory_bytes,
+        help="the memory of each of them",
+    )
+    arguments.add_argument(
+        "--compact-bytes-max",
+        type=int,
+        default=budget.bytes_max,
+        help="a bucket with more to read is left to CALL sys.compact",
+    )
+    arguments.add_argument(
+        "--compact-settle-ms",
+        type=int,
+        default=_COMPACT_SETTLE_MS,
+        help="how long after a commit a table is looked at",
+    )

@@ -11,6 +11,7 @@ import argparse
 import gc
 import getpass
 import os
+import secrets
 import socket
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -21,7 +22,7 @@ from starlette.routing import BaseRoute, WebSocketRoute
 from starlette.types import ASGIApp
 
 from paimon_magics.coordinator.core import Limits
-from paimon_magics.coordinator.http.authorisation import TokenFile
+from paimon_magics.coordinator.http.authorisation import OwnProcesses, TokenFile
 from paimon_magics.coordinator.http.hub import HubService, hub_service
 from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit, GroupCommitSettings
 from paimon_magics.coordinator.inserts.log.database import DatabaseLog
@@ -37,11 +38,13 @@ from paimon_magics.coordinator.ownership.ownership import Ownership
 from paimon_magics.coordinator.ownership.redacted_log import keep_secrets_out_of_logs
 from paimon_magics.coordinator.ownership.state_folder import Running, StateFolder
 from paimon_magics.coordinator.process.server import Server, Shutdown, listen
-from paimon_magics.coordinator.routes.app import application
+from paimon_magics.coordinator.routes.app import Parts, application
 from paimon_magics.coordinator.routes.catalog import catalog_routes
 from paimon_magics.coordinator.routes.insert_stream import InsertStream
 from paimon_magics.coordinator.routes.inserts import InsertRoutes
 from paimon_magics.coordinator.routes.store_options import StoreOptions
+from paimon_magics.coordinator.service.compaction_jobs import Budget
+from paimon_magics.coordinator.service.compaction_scheduler import CompactionScheduler, Endpoint
 from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.coordinator.service.idling import Idling
 from paimon_magics.coordinator.service.served import Context
@@ -56,6 +59,8 @@ from paimon_magics.version import __version__
 
 __all__ = ["CoordinatorProcess", "begin"]
 
+_COMPACTION_WORKER = "paimon_magics.coordinator.process.compaction_worker"
+_RECENT = 200  # commits whose tables are looked at after the start
 _OBJECTS_BEFORE_COLLECTION = 50_000
 _LAST_WORDS_SECONDS = 1.0
 
@@ -113,7 +118,10 @@ def begin(options: argparse.Namespace, shutdown: Shutdown, ending: ExitStack) ->
         log = _log(options, place, ending)
         group = _group_commit(options, place, coordinator, log, ownership, shutdown)
         ownership.when_lost(lambda _: shutdown.request_after(_LAST_WORDS_SECONDS))
-    app = _application(options, place, coordinator, group, ownership)
+    secret = secrets.token_urlsafe()
+    compactions = _compactions(options, place, coordinator, secret)
+    coordinator.when_published(compactions.committed)
+    app = _application(options, place, coordinator, group, ownership, compactions, secret)
     idling = None
     if options.embedded:
         app = idling = Idling(
@@ -121,7 +129,7 @@ def begin(options: argparse.Namespace, shutdown: Shutdown, ending: ExitStack) ->
             coordinator,
             options.idle_ms,
             shutdown.request,
-            has_work=lambda: group is not None and group.backlog.has_work,
+            has_work=lambda: compactions.has_work or (group is not None and group.backlog.has_work),
         )
     server = Server(app, shutdown, options.request_bytes_max)
     # Clients that wait until their rows are visible are released when the process ends.
@@ -134,6 +142,9 @@ def begin(options: argparse.Namespace, shutdown: Shutdown, ending: ExitStack) ->
     if group is not None:
         ending.callback(group.stop)
         group.start()
+    ending.callback(compactions.stop)
+    # An embedded one leaves the warehouse to others until its first write.
+    compactions.start([] if options.embedded else coordinator.recent_publications(_RECENT))
     _spare_garbage_collection()
     ending.callback(place.folder.retract)
     place.folder.announce(Running(place.address, os.getpid(), __version__))
@@ -213,12 +224,29 @@ def _group_commit(
     )
 
 
+def _compactions(
+    options: argparse.Namespace, place: _Place, coordinator: Coordinator, secret: str
+) -> CompactionScheduler:
+    default = "auto" if options.embedded else "off"
+    return CompactionScheduler(
+        place.catalog,
+        Budget(options.compact_workers, options.compact_memory_bytes, options.compact_bytes_max),
+        Endpoint(place.address, secret, _COMPACTION_WORKER),
+        place.store.halts,
+        is_auto=(options.compact or default) == "auto",
+        settle_ms=options.compact_settle_ms,
+        paused=lambda: coordinator.state.pause is not None or coordinator.problem is not None,
+    )
+
+
 def _application(
     options: argparse.Namespace,
     place: _Place,
     coordinator: Coordinator,
     group: GroupCommit | None,
     ownership: Ownership | None,
+    compactions: CompactionScheduler,
+    secret: str,
 ) -> ASGIApp:
     catalog = place.catalog
     served = Context(
@@ -240,14 +268,13 @@ def _application(
         path = "/v1/inserts/{database}/{table}/stream"
         routes = [*inserts.routes(), WebSocketRoute(path, stream), *routes]
     store_options = StoreOptions(catalog, ownership, takes_new=options.embedded)
+    users = TokenFile(place.folder.token()) if place.hub is None else place.hub.authoriser
     return application(
-        coordinator,
-        TokenFile(place.folder.token()) if place.hub is None else place.hub.authoriser,
-        warehouse=catalog.warehouse,
+        Parts(coordinator, catalog.warehouse, inserts, compactions),
+        OwnProcesses(secret, users),
         request_bytes_max=options.request_bytes_max,
         routes=[*store_options.routes(), *routes],
         root=place.root,
-        inserts=inserts,
     )
 
 

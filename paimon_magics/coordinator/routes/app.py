@@ -7,6 +7,7 @@ size of bodies is limited. See `http.answers` for the form of errors.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.applications import Starlette
@@ -38,45 +39,60 @@ from paimon_magics.coordinator.routes.administration import (
     administration_routes,
     pause_document,
 )
+from paimon_magics.coordinator.routes.compactions import compaction_routes, compaction_rows
 from paimon_magics.coordinator.routes.dead_letter_forms import DeadLetterForms
 from paimon_magics.coordinator.routes.insert_metrics import InsertMetrics
 from paimon_magics.coordinator.routes.inserts import InsertRoutes
 from paimon_magics.coordinator.routes.leases import lease_routes
-from paimon_magics.coordinator.routes.metrics import Metrics
+from paimon_magics.coordinator.routes.metrics import CompactionMetrics, Metrics
 from paimon_magics.coordinator.routes.quick_inserts import QuickInserts
 from paimon_magics.coordinator.routes.status_page import status_page
 from paimon_magics.coordinator.routes.tables import stopped_document, table_routes
 from paimon_magics.coordinator.routes.transactions import transaction_routes
+from paimon_magics.coordinator.service.compaction_scheduler import CompactionScheduler
 from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.errors import PaimonMagicsError
 
-__all__ = ["application"]
+__all__ = ["Parts", "application"]
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What answers requests. `warehouse` is the path that clients on the same machine may open
+    themselves. `inserts` has the endpoints of small inserts, None if the coordinator takes none;
+    `compactions` is None if it compacts nothing by itself."""
+
+    coordinator: Coordinator
+    warehouse: str
+    inserts: InsertRoutes | None = None
+    compactions: CompactionScheduler | None = None
 
 
 def application(
-    coordinator: Coordinator,
+    parts: Parts,
     authoriser: Authoriser,
     *,
-    warehouse: str,
     request_bytes_max: int,
     routes: Sequence[BaseRoute] | None = None,
     root: str = "",
-    inserts: InsertRoutes | None = None,
 ) -> ASGIApp:
     """The ASGI application, below the path `root`.
 
     `authoriser` identifies the sender of a request; `authorisation.SCOPES` has the scopes that
-    routes need. `warehouse` is the path that clients on the same machine may open themselves.
-    `routes` are further ones, behind the same authoriser and limits. `inserts` has the endpoints of
-    small inserts, whose routes are among `routes`; None if the coordinator takes none.
+    routes need. `routes` are further ones, behind the same authoriser and limits; those of small
+    inserts are among them.
     """
+    coordinator, warehouse = parts.coordinator, parts.warehouse
+    inserts, compactions = parts.inserts, parts.compactions
     group = None if inserts is None else inserts.group
     place_of = None if group is None else group.places.of_transaction
     metrics = Metrics(coordinator)
+    if compactions is not None:
+        metrics.registry.register(CompactionMetrics(compactions))
     if group is not None:
         metrics.registry.register(InsertMetrics(group))
     forms = None if inserts is None else DeadLetterForms(inserts.group, inserts.letters)
-    handlers = _Handlers(coordinator, warehouse, metrics, group, forms)
+    handlers = _Handlers(coordinator, warehouse, metrics, group, forms, compactions)
     own = [
         Route("/health/live", handlers.live),
         Route("/health/ready", handlers.ready),
@@ -86,6 +102,7 @@ def application(
         *transaction_routes(coordinator, metrics, place_of),
         *table_routes(coordinator),
         *lease_routes(coordinator),
+        *([] if compactions is None else compaction_routes(compactions)),
         *([] if forms is None else forms.routes()),
     ]
     app = Starlette(
@@ -110,8 +127,10 @@ class _Handlers:
         metrics: Metrics,
         group: GroupCommit | None,
         forms: DeadLetterForms | None,
+        compactions: CompactionScheduler | None,
     ) -> None:
         self._group = group
+        self._compactions = compactions
         self._forms = forms
         self._coordinator = coordinator
         self._warehouse = warehouse
@@ -144,4 +163,5 @@ class _Handlers:
         if self._forms is not None:
             may_change = principal.may(Scope.WRITE)
             letters = self._forms.rows(principal.name or "", may_change=may_change)
-        return status_page(self._coordinator, self._warehouse, self._group, letters)
+        compacted = [] if self._compactions is None else compaction_rows(self._compactions)
+        return status_page(self._coordinator, self._warehouse, self._group, letters, compacted)

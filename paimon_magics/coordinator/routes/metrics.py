@@ -9,9 +9,11 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from paimon_magics.coordinator.core import FINISHED, Phase
+from paimon_magics.coordinator.service.compaction_scheduler import CompactionScheduler
 from paimon_magics.coordinator.service.coordinator import Coordinator
+from paimon_magics.planning.compaction.schedule import State
 
-__all__ = ["Metrics"]
+__all__ = ["CompactionMetrics", "Metrics"]
 
 
 class Metrics:
@@ -130,3 +132,48 @@ class _Upkeep(Collector):
             "How often snapshots could not expire since the start.",
             value=self._coordinator.upkeep.failures,
         )
+
+
+class CompactionMetrics(Collector):
+    """The compactions that the coordinator makes by itself."""
+
+    def __init__(self, compactions: CompactionScheduler) -> None:
+        self._compactions = compactions
+
+    def collect(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
+        """For prometheus_client: the counts since the start, and the tables by state now."""
+        counts = self._compactions.counts
+        for key, name, what in _COMPACTED:
+            yield CounterMetricFamily(f"paimon_coordinator_{name}", what, value=counts[key])
+        found = self._compactions.tables()
+        tables = GaugeMetricFamily(
+            "paimon_coordinator_compaction_tables",
+            "Tables that are looked after, by what becomes of them.",
+            labels=["state"],
+        )
+        for state in State:
+            tables.add_metric([state.value], sum(one is state for one, _ in found))
+        yield tables
+        yield GaugeMetricFamily(
+            "paimon_coordinator_compaction_waiting_bytes",
+            "Bytes of files above their tables' triggers.",
+            value=sum(one.seen.read_bytes for _, one in found),
+        )
+        yield GaugeMetricFamily(
+            "paimon_coordinator_compaction_large_buckets",
+            "Buckets above their triggers that are too large for this coordinator.",
+            value=sum(one.seen.large_buckets for _, one in found),
+        )
+        yield GaugeMetricFamily(
+            "paimon_coordinator_compactions_paused",
+            "1 while no compaction may begin, else 0.",
+            value=int(self._compactions.pause is not None),
+        )
+
+
+_COMPACTED = (
+    ("portions", "compactions", "Compactions that were made since the start."),
+    ("buckets", "compactions_buckets", "Buckets that they compacted."),
+    ("read_bytes", "compactions_bytes", "Bytes of the files that they rewrote."),
+    ("failures", "compaction_failures", "Compactions that failed."),
+)

@@ -16,6 +16,7 @@ from paimon_magics.coordinator.core import Phase, State, TransactionState, pendi
 from paimon_magics.coordinator.http.pages import Markup, page
 from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit
 from paimon_magics.coordinator.routes.administration import about
+from paimon_magics.coordinator.routes.compactions import COMPACTION_COLUMNS
 from paimon_magics.coordinator.routes.dead_letter_forms import LETTER_COLUMNS
 from paimon_magics.coordinator.routes.insert_metrics import QUEUE_COLUMNS, queue_rows
 from paimon_magics.coordinator.service.coordinator import Coordinator
@@ -35,8 +36,10 @@ def status_page(
     warehouse: str,
     group: GroupCommit | None = None,
     letters: Sequence[_Cells] = (),
+    compacted: Sequence[_Cells] = (),
 ) -> str:
-    """The page at this moment; `letters` are rows in `LETTER_COLUMNS`."""
+    """The page at this moment; `letters` are rows in `LETTER_COLUMNS`, `compacted` those in
+    `COMPACTION_COLUMNS`."""
     queues = [] if group is None else queue_rows(group)
     now_ms = int(time.time() * 1000)
     state = coordinator.state
@@ -48,6 +51,7 @@ def status_page(
             _section("Tables", _TABLES, _tables(state, commits), "Nothing was committed yet."),
             _section("Open transactions", _OPEN, _open(state, now_ms), "None is open."),
             _section("Small inserts", QUEUE_COLUMNS, queues, "There were none yet."),
+            _section("Compactions", COMPACTION_COLUMNS, compacted, "No table needs one."),
             _section("Dead letters", LETTER_COLUMNS, letters, "There are none.", _LETTERS),
             _section(
                 "Recent commits", _COMMITS, [c.cells() for c in commits], "There were none yet."

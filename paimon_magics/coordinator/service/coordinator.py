@@ -11,7 +11,7 @@ table.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 from paimon_magics.coordinator.core import (
@@ -90,6 +90,7 @@ class Coordinator:
         )
         self.stored = StoredTransactions(store, self._state_thread)
         self.republished = 0
+        self._listeners: list[Callable[[Publication], None]] = []
         self.recent_errors = RecentErrors()
         self.turns = Turns()
         self.watching = Watching(
@@ -208,6 +209,10 @@ class Coordinator:
         """The last publications, of transactions and others, the newest first."""
         return self._store.publications.recent(count)
 
+    def when_published(self, listener: Callable[[Publication], None]) -> None:
+        """Call `listener`, which must not wait, with each publication from now on."""
+        self._listeners.append(listener)
+
     def location_of(self, table: TableName) -> str:
         """The location of a table, by which the state knows it. Raises UnknownNameError."""
         return self._catalog.load(table).location
@@ -252,6 +257,8 @@ class Coordinator:
                 self.republished += 1
             case CommitPublished(publication=Publication() as made) | Noted(publication=made):
                 self.upkeep.committed(made.table, made.location)
+                for listener in self._listeners:
+                    listener(made)
             case _:
                 pass
 

@@ -1,4 +1,4 @@
-"""The tables of stopped tables and of the pause, which an administrator ends."""
+"""The tables of stopped tables and of pauses, which an administrator ends."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["HaltTable"]
 
 
 class HaltTable:
-    """Tables that take no commits, and the pause of the whole coordinator."""
+    """Tables that take no commits, the pause of the whole coordinator, and that of compactions."""
 
     def __init__(self, sql: Sql) -> None:
         self._sql = sql
@@ -29,11 +29,25 @@ class HaltTable:
 
     def pause(self) -> Pause | None:
         """The pause, None when there is none."""
-        rows = self._sql.read("SELECT by_whom, since_ms FROM pause")
-        return Pause(*rows[0]) if rows else None
+        return self._pause("pause")
 
     def save_pause(self, pause: Pause | None) -> None:
         """Store the pause, or with None that there is none."""
-        self._sql.write("DELETE FROM pause")
+        self._save_pause("pause", pause)
+
+    def compaction_pause(self) -> Pause | None:
+        """The pause of compactions, None when there is none."""
+        return self._pause("compaction_pause")
+
+    def save_compaction_pause(self, pause: Pause | None) -> None:
+        """Store the pause of compactions, or with None that there is none."""
+        self._save_pause("compaction_pause", pause)
+
+    def _pause(self, table: str) -> Pause | None:
+        rows = self._sql.read(f"SELECT by_whom, since_ms FROM {table}")
+        return Pause(*rows[0]) if rows else None
+
+    def _save_pause(self, table: str, pause: Pause | None) -> None:
+        self._sql.write(f"DELETE FROM {table}")
         if pause is not None:
-            self._sql.write("INSERT INTO pause VALUES (?, ?)", pause.by, pause.since_ms)
+            self._sql.write(f"INSERT INTO {table} VALUES (?, ?)", pause.by, pause.since_ms)

@@ -53,6 +53,8 @@ _TABLES = (
     "CREATE TABLE IF NOT EXISTS databases (id TEXT PRIMARY KEY, body TEXT NOT NULL){table_end}",
     "CREATE TABLE IF NOT EXISTS pause (by_whom TEXT NOT NULL, since_ms {integer} NOT NULL)"
     "{table_end}",
+    "CREATE TABLE IF NOT EXISTS compaction_pause ("
+    "by_whom TEXT NOT NULL, since_ms {integer} NOT NULL){table_end}",
 )
 
 

@@ -14,6 +14,7 @@ OPTION_PURPOSES: dict[str, str] = {
     "async-file-write": "files are written while the next rows are made",
     "auto-create": "the table's folder is made when it is first used",
     "auto_batch_load": "small inserts are logged first and loaded together",
+    "auto_compact": "the coordinator compacts the table by itself",
     "batch-scan-mode": "whether batch reads see files that are not compacted",
     "blob-as-descriptor": "a BLOB is read and written as a reference to its bytes",
     "blob-compaction.enabled": "compaction rewrites files of BLOBs, too",

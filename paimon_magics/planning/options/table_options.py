@@ -472,6 +472,7 @@ _CORE: tuple[_Row, ...] = (
 # This project's own options, stored with the table like any other.
 _OWN: tuple[_Row, ...] = (
     ("auto_batch_load", BOOLEAN, None),
+    ("auto_compact", BOOLEAN, None),
     ("group_commit_rows", POSITIVE, None),
     ("group_commit_data_bytes", MEMORY_SIZE, None),
     ("group_commit_interval_ms", POSITIVE, None),

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
-from paimon_magics.planning.schemas.table_schema import Column
+from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.statements.data_types import ArrayType, AtomicType, as_nullable
+from paimon_magics.statements.queries.row_ids import ROW_ID_COLUMNS
 
 __all__ = [
     "KIND_NAMES",
@@ -16,14 +17,14 @@ __all__ = [
     "RowView",
     "ViewKind",
     "shown_columns",
+    "shown_kind",
     "view_named",
 ]
 
 KIND_NAMES = ("+I", "-U", "+U", "-D")
 """The names of row kinds in `$audit_log`, by their numbers in `RowKind`."""
 
-ROW_ID = "_ROW_ID"
-SEQUENCE_NUMBER = "_SEQUENCE_NUMBER"
+ROW_ID, SEQUENCE_NUMBER = ROW_ID_COLUMNS
 # Field ids as in `SpecialFields`.
 _ROWKIND = Column(2147483643, "rowkind", AtomicType("STRING"))
 _SEQUENCE = Column(2147483646, SEQUENCE_NUMBER, AtomicType("BIGINT", (), nullable=False))
@@ -58,6 +59,19 @@ def view_named(system_table: str | None) -> ViewKind | None:
     """The view of that name in upper or lower case; None for other system tables."""
     wanted = (system_table or "").lower()
     return next((kind for kind in ViewKind if kind.value == wanted), None)
+
+
+def shown_kind(
+    schema: TableSchema, system_table: str | None, *, names_row_ids: bool
+) -> ViewKind | None:
+    """What a query of a table, or of one of its system tables, shows; None for system tables that
+    don't show rows. A table with row tracking shows the ids of its rows to a query that may name
+    them, unless it has columns of such names."""
+    kind = view_named(system_table)
+    if kind is not ViewKind.TABLE or not names_row_ids or not schema.row_tracking_enabled:
+        return kind
+    has_own = not set(schema.column_names).isdisjoint(ROW_ID_COLUMNS)
+    return kind if has_own else ViewKind.ROW_TRACKING
 
 
 def shown_columns(columns: Iterable[Column], view: RowView) -> tuple[Column, ...]:

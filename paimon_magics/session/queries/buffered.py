@@ -43,6 +43,7 @@ def frame_with_buffer(
     name = relation.name
     if name.system_table is not None or name.branch is not None or relation.options:
         return None
+    relation = replace(relation, names_row_ids=False)  # such rows have no ids yet
     table = connection.tables.load(name)
     if not takes_small_inserts(table.schema) or _reads_another_state(table.schema):
         return None

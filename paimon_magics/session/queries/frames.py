@@ -13,8 +13,8 @@ from paimon_magics.errors import (
     UnsupportedStatementError,
 )
 from paimon_magics.planning.reads.read_points import AtSnapshot, Latest, point_of_read
-from paimon_magics.planning.reads.scans import ReadPlan, plan_read
-from paimon_magics.planning.reads.views import ViewKind, view_named
+from paimon_magics.planning.reads.scans import ReadPlan
+from paimon_magics.planning.reads.views import ViewKind, shown_kind
 from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.parameters import bind
 from paimon_magics.session.planned_work import Reads, note_reads
@@ -22,12 +22,13 @@ from paimon_magics.session.python_frames import spark_frame
 from paimon_magics.session.queries.buffered import frame_with_buffer
 from paimon_magics.session.queries.file_relations import FileRelation, frame_of_files
 from paimon_magics.session.queries.held_snapshots import HeldSnapshots
+from paimon_magics.session.queries.plans import plan_of
 from paimon_magics.session.queries.resolution import GivenFrame, SparkOwn, resolve
 from paimon_magics.session.queries.time_travel import travel_options
 from paimon_magics.spark.queries import query_frame
 from paimon_magics.spark.reading import read_frame
 from paimon_magics.spark.rows import frame_of_rows
-from paimon_magics.spark.stores import spelled
+from paimon_magics.statements.queries.row_ids import names_row_ids, stars_without_row_ids
 from paimon_magics.statements.queries.used_columns import used_names
 from paimon_magics.statements.statement import ColumnFilter, QueryText, TableName, TableReference
 from paimon_magics.tables.manifests.live_files import ManifestCache
@@ -59,7 +60,8 @@ class Relation:
     `names` are all names in the query, in lower case: columns not among them need not be read. None
     if the query may use any column. `filters` are conditions that the query applies, `bound` the
     values of the bind names in them. `unordered`: rows may come in any order. `snapshot_id` is the
-    latest snapshot (0 for none), if the caller has determined it already.
+    latest snapshot (0 for none), if the caller has determined it already. `names_row_ids`: the
+    query may name the ids of rows, which a table with row tracking then shows.
     """
 
     name: TableName
@@ -69,6 +71,7 @@ class Relation:
     bound: tuple[tuple[str, object], ...] = ()
     unordered: bool = False
     snapshot_id: int | None = None
+    names_row_ids: bool = False
 
 
 def frame_of_query(
@@ -109,8 +112,9 @@ def frame_of_views(
     values of the bind names."""
 
     def planned(names: frozenset[str] | None) -> DataFrame:
-        views = _views(connection, statement, query, held, bound, names, include_buffer)
-        frame = query_frame(connection.spark, statement, query, views, bound)
+        views, with_ids = _views(connection, statement, query, held, bound, names, include_buffer)
+        more = stars_without_row_ids(statement, query, with_ids) if with_ids else ()
+        frame = query_frame(connection.spark, statement, query, views, bound, more)
         connection.views.read_by(frame, {view for _, view in views})
         return frame
 
@@ -132,8 +136,9 @@ def _views(
     bound: Mapping[str, object],
     names: frozenset[str] | None,
     include_buffer: bool,
-) -> list[tuple[TableReference, str]]:
-    views = []
+) -> tuple[list[tuple[TableReference, str]], list[TableReference]]:
+    """The views of the references, and the references whose views have the ids of rows."""
+    views, with_ids = [], []
     frames: dict[str, str] = {}
     for reference in query.references:
         try:
@@ -146,6 +151,8 @@ def _views(
                         view = connection.views.pass_by(frame)
                     else:
                         view = _view_of(connection, relation, held)
+                        if relation.names_row_ids and _shows_row_ids(connection, relation):
+                            with_ids.append(reference)
                 case FileRelation() as files:
                     view = connection.views.pass_by(frame_of_files(connection, files))
                 case GivenFrame(name=name, frame=given):
@@ -159,7 +166,7 @@ def _views(
             views.append((reference, view))
         except PaimonMagicsError as error:
             raise located(error, statement, reference.range.start) from None
-    return views
+    return views, with_ids
 
 
 def relation_of(
@@ -179,7 +186,13 @@ def relation_of(
     named = {value.text for one in reference.filters for value in one.values}
     values = tuple((key, value) for key, value in sorted(bound.items()) if key in named)
     return Relation(
-        name, tuple(sorted(options.items())), names, reference.filters, values, reference.unordered
+        name,
+        tuple(sorted(options.items())),
+        names,
+        reference.filters,
+        values,
+        reference.unordered,
+        names_row_ids=names_row_ids(statement),
     )
 
 
@@ -256,7 +269,7 @@ def _view_of(connection: Connection, relation: Relation, held: HeldSnapshots) ->
 def _kept(connection: Connection, relation: Relation, held: HeldSnapshots) -> tuple[str, DataFrame]:
     """Return the view and frame of a read, and keep them for later queries on the snapshot."""
     table = _table_of(connection, relation)
-    kind = view_named(relation.name.system_table)
+    kind = _kind(table, relation)
     zone = connection.zone
     for _ in range(_READS_MAX):
         found_point = _resolved(table, relation, zone)
@@ -273,7 +286,7 @@ def _kept(connection: Connection, relation: Relation, held: HeldSnapshots) -> tu
         held.planned.append(read.planned)
         narrowed, columns, plan = read, None, None
         if not read.planned.splits:
-            plan = _plan(connection, table, read)
+            plan = plan_of(connection, read)
         # In a raw scan Spark itself leaves columns out, and its errors can name all columns.
         if plan is None or plan.tasks:
             narrowed, columns = _narrowed(read, relation.names)
@@ -281,7 +294,7 @@ def _kept(connection: Connection, relation: Relation, held: HeldSnapshots) -> tu
         if found is not None:
             return found
         if plan is None or narrowed is not read:
-            plan = _plan(connection, table, narrowed)
+            plan = plan_of(connection, narrowed)
         by_name = {column.name: column for column in narrowed.schema.columns}
         frame = read_frame(
             connection.spark, plan, [by_name[name] for name in narrowed.reader.columns],
@@ -292,6 +305,18 @@ def _kept(connection: Connection, relation: Relation, held: HeldSnapshots) -> tu
         f"Snapshots of `{table.name}` expire before they can be read.",
         hint="Keep its snapshots longer: 'snapshot.num-retained.min', 'snapshot.time-retained'.",
     )
+
+
+def _kind(table: Table, relation: Relation) -> ViewKind | None:
+    named = relation.names_row_ids
+    return shown_kind(table.schema, relation.name.system_table, names_row_ids=named)
+
+
+def _shows_row_ids(connection: Connection, relation: Relation) -> bool:
+    """Whether a table, no system table, is shown with the ids of its rows."""
+    if relation.name.system_table is not None:
+        return False
+    return _kind(_table_of(connection, relation), relation) is ViewKind.ROW_TRACKING
 
 
 def _narrowed(
@@ -349,7 +374,7 @@ def _read(
     connection: Connection, table: Table, relation: Relation, zone: str, found: Resolved
 ) -> DataRead:
     request = ReadRequest(
-        view_named(relation.name.system_table) or ViewKind.TABLE,
+        _kind(table, relation) or ViewKind.TABLE,
         options=dict(relation.options),
         zone=zone,
         filters=relation.filters,
@@ -370,31 +395,4 @@ def read_plan(connection: Connection, relation: Relation) -> tuple[ReadPlan, Dat
     table = _table_of(connection, relation)
     zone = connection.zone
     read = _read(connection, table, relation, zone, _resolved(table, relation, zone))
-    return _plan(connection, table, read), read
-
-
-def _plan(connection: Connection, table: Table, read: DataRead) -> ReadPlan:
-    shown = set(read.reader.columns)
-    paths = (path for files in read.planned.raw for path in files.paths)
-    schemes = {} if read.stores == {"file"} else connection.opened.schemes(paths)
-    plan = plan_read(
-        [column for column in read.schema.columns if column.name in shown],
-        {
-            files.schema_id: read.schema.columns
-            if files.schema_id == read.schema.schema_id
-            else read.schemas.columns(files.schema_id)
-            for files in read.planned.raw
-        },
-        read.planned.raw,
-        read.planned.splits,
-        changed=read.changed_parts,
-        slots=connection.slots,
-        spark_opens_store=schemes is not None,
-    )
-    if not schemes or all(scheme == stored for (stored, _), scheme in schemes.items()):
-        return plan
-    scans = tuple(
-        replace(scan, paths=tuple(spelled(path, schemes) for path in scan.paths))
-        for scan in plan.raw_scans
-    )
-    return replace(plan, raw_scans=scans)
+    return plan_of(connection, read), read

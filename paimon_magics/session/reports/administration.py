@@ -14,13 +14,16 @@ import pyarrow as pa
 from paimon_magics.boundary import short_errors
 from paimon_magics.columnar.time_zones import rules_of
 from paimon_magics.coordinator.client.administration import Pause, Phase, Status, Transactions
+from paimon_magics.coordinator.client.compaction_administration import CompactedTable
 from paimon_magics.coordinator.client.queue_administration import WaitingInserts
+from paimon_magics.errors import UnknownNameError
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.table_names import named
 from paimon_magics.session.told_times import moments_in_zone
 
 __all__ = [
+    "COMPACTIONS_SCHEMA",
     "DEAD_LETTERS_SCHEMA",
     "DRAIN_SECONDS",
     "QUEUES_SCHEMA",
@@ -58,6 +61,19 @@ QUEUES_SCHEMA = pa.schema(
         ("oldest_seconds", pa.int64()),
         ("dead_letters", pa.int64()),
         ("last_error", pa.string()),
+    ]
+)
+
+COMPACTIONS_SCHEMA = pa.schema(
+    [
+        ("table", pa.string()),
+        ("state", pa.string()),
+        ("buckets", pa.int64()),
+        ("bytes", pa.int64()),
+        ("large_buckets", pa.int64()),
+        ("large_bytes", pa.int64()),
+        ("waiting_seconds", pa.int64()),
+        ("why", pa.string()),
     ]
 )
 
@@ -129,6 +145,31 @@ class Administration:
 
     def _queues(self, queues: Sequence[WaitingInserts]) -> pa.Table:
         return _told(_queue_rows(queues), "last_error", self._connection.zone)
+
+    def compactions(self) -> Outcome:
+        """The tables that the coordinator compacts by itself, with what waits and why."""
+        rows = self.compaction_rows()
+        return Outcome.of_rows(self._connection.spark, "compactions", "COMPACTIONS", rows, "")
+
+    def compaction_rows(self) -> pa.Table:
+        """The same as an Arrow table (`COMPACTIONS_SCHEMA`)."""
+        try:
+            found = self._coordinator.compactions.status().tables
+        except UnknownNameError:  # a coordinator of an earlier version
+            found = ()
+        return _told(_compaction_rows(found), "why", self._connection.zone)
+
+    def pause_compactions(self) -> Outcome:
+        """Let the coordinator begin no compaction of its own; statements still compact."""
+        pause = self._coordinator.compactions.pause()
+        since = _when(pause.since_ms, self._connection.zone)
+        told = f"The coordinator compacts nothing: paused by {pause.by or 'somebody'} since {since}"
+        return _outcome("PAUSE COMPACTIONS", [f"{told}."])
+
+    def resume_compactions(self) -> Outcome:
+        """End the pause of compactions."""
+        self._coordinator.compactions.resume()
+        return _outcome("RESUME COMPACTIONS", ["The coordinator compacts tables again."])
 
     def dead_letters(self, table: str) -> Outcome:
         """The acknowledged small inserts of a table that could not be loaded, with the reasons."""
@@ -300,6 +341,24 @@ def _queue_rows(queues: Sequence[WaitingInserts]) -> pa.Table:
         for one in queues
     ]
     return pa.Table.from_pylist(rows, schema=QUEUES_SCHEMA)
+
+
+def _compaction_rows(tables: Sequence[CompactedTable]) -> pa.Table:
+    now_ms = _now_ms()
+    rows = [
+        {
+            "table": str(one.table),
+            "state": one.state,
+            "buckets": one.buckets,
+            "bytes": one.size_bytes,
+            "large_buckets": one.large_buckets,
+            "large_bytes": one.large_bytes,
+            "waiting_seconds": None if one.since_ms is None else (now_ms - one.since_ms) // 1000,
+            "why": one.why or None,
+        }
+        for one in tables
+    ]
+    return pa.Table.from_pylist(rows, schema=COMPACTIONS_SCHEMA)
 
 
 def _counted(count: int, one: str, several: str) -> str:

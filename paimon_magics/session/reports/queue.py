@@ -1,4 +1,5 @@
-"""A report on the coordinator: its open transactions, and its queues of small inserts.
+"""A report on the coordinator: its open transactions, its queues of small inserts, and what it
+compacts.
 
 It is read again on each request; nothing here runs by itself.
 """
@@ -25,7 +26,10 @@ _QUEUES_SHOWN = ("table", "state", "mode", "visible", "waiting_rows", "dead_lett
 
 
 def queue_of(administration: Administration) -> Report:
-    """Report coordinator, transactions and queues. Raises SetupError without a coordinator."""
+    """Report coordinator, transactions, queues and compactions.
+
+    Raises SetupError without a coordinator.
+    """
     status = administration.status_now()
     transactions = administration.transaction_rows()
     queues = administration.queue_rows()
@@ -42,6 +46,7 @@ def queue_of(administration: Administration) -> Report:
     sections = (
         Section("Open transactions", transactions, "", _TRANSACTIONS_SHOWN),
         Section("Small inserts", queues, "", _QUEUES_SHOWN, charts=charts),
+        Section("Compactions", administration.compaction_rows(), "", only_live=True),
         Section("Coordinator", _coordinator(status, administration.in_zone), "", only_live=True),
     )
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.statements.statement import QueryText, TableReference, TextRange
 
-__all__ = ["RewrittenText", "cuts_of", "replacements_for", "rewrite"]
+__all__ = ["Replacement", "RewrittenText", "cuts_of", "replacements_for", "rewrite"]
 
 Replacement = tuple[TextRange, str]
 

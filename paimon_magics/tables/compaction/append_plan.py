@@ -10,7 +10,7 @@ Rules: `AppendCompactCoordinator`, `AppendCompactTask`, `BucketedAppendCompactMa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
@@ -89,6 +89,21 @@ class AppendCompaction:
     def read_bytes(self) -> int:
         """The size of all files that are read."""
         return self.rewritten_bytes
+
+    def unit_bytes(self) -> list[int]:
+        """The size of the files of each unit."""
+        return [unit.size_bytes for unit in self.units]
+
+    def only(self, places: Sequence[int]) -> AppendCompaction:
+        """The plan of the units at these places."""
+        ends = np.cumsum([len(unit.files) for unit in self.units])
+        rows = [
+            np.arange(ends[at] - len(self.units[at].files), ends[at], dtype=np.int64)
+            for at in places
+        ]
+        units = tuple(replace(self.units[at], number=n) for n, at in enumerate(places))
+        files = self.files.take(pa.array(np.concatenate(rows) if rows else [], pa.int64()))
+        return replace(self, units=units, files=files.combine_chunks())
 
     def rewrite(self, transaction: Transaction, *, slots: int, settings: Settings) -> AppendRewrite:
         """What rewrites a unit for the transaction; `slots` units are rewritten at once.

@@ -108,9 +108,19 @@ class CompactionPlan:
     def read_bytes(self) -> int:
         """The size of all files that are read: also of upgraded ones, where that tells changes or
         deletes rows, and of those that rows are looked up in."""
-        steps = [(unit, step) for unit in self.units for step in (*unit.rewrites, *unit.reads)]
+        return sum(self.unit_bytes())
+
+    def unit_bytes(self) -> list[int]:
+        """The size of all files that are read for each unit."""
+        return [self._read_bytes(unit) for unit in self.units]
+
+    def only(self, places: Sequence[int]) -> CompactionPlan:
+        """The plan of the units at these places."""
+        return replace(self, units=tuple(self.units[at] for at in places))
+
+    def _read_bytes(self, unit: BucketUnit) -> int:
         found = 0
-        for unit, step in steps:
+        for step in (*unit.rewrites, *unit.reads):
             found += sum(file.size_bytes for file in step.files)
             if self.lookups.looks_up_in(step.files, unit.pick.output_level):
                 above = [unit.looked_up(section) for section in unit.sections(step)]

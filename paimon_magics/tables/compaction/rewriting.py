@@ -160,7 +160,7 @@ def rewrite_all(
                 _rewritten(spec, task, running, writers, told or (lambda rows, size: None))
                 for task in tasks
             ]
-            reach("attempt.written")
+            reach("compaction.written")
             if running is not None and running.is_over():
                 raise ended_error()
         except BaseException:

@@ -21,6 +21,7 @@ from paimon_magics.coordinator.client.remote import RemoteCoordinator
 from paimon_magics.coordinator.http.authorisation import (
     PUBLIC,
     SCOPES,
+    OwnProcesses,
     Principal,
     Scope,
     bearer_token,
@@ -32,10 +33,12 @@ from paimon_magics.coordinator.inserts.log.database import DatabaseLog
 from paimon_magics.coordinator.inserts.log.disk_reserve import Room
 from paimon_magics.coordinator.inserts.log.registry import LogRegistry, RegisteredLog
 from paimon_magics.coordinator.protocol.documents import request_document, table_document
-from paimon_magics.coordinator.routes.app import application
+from paimon_magics.coordinator.routes.app import Parts, application
 from paimon_magics.coordinator.routes.catalog import catalog_routes
 from paimon_magics.coordinator.routes.inserts import InsertRoutes
 from paimon_magics.coordinator.routes.store_options import StoreOptions
+from paimon_magics.coordinator.service.compaction_jobs import Budget
+from paimon_magics.coordinator.service.compaction_scheduler import CompactionScheduler, Endpoint
 from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.coordinator.service.served import Context
 from paimon_magics.coordinator.store.sqlite import SqliteDatabase
@@ -91,7 +94,8 @@ def catalog(warehouse: Path) -> Catalog:
 
 @pytest.fixture(scope="module")
 def app(warehouse: Path, catalog: Catalog) -> Iterator[Guard]:
-    coordinator = Coordinator(catalog, open_store(warehouse.parent / "state"), Settings())
+    store = open_store(warehouse.parent / "state")
+    coordinator = Coordinator(catalog, store, Settings())
     coordinator.start()
     log = DatabaseLog(SqliteDatabase(warehouse.parent / "log.sqlite"))
     group = GroupCommit(
@@ -106,10 +110,18 @@ def app(warehouse: Path, catalog: Catalog) -> Iterator[Guard]:
         GroupCommitSettings(label_retention_ms=1_000),
     )
     group.start()
+    compactions = CompactionScheduler(
+        catalog,
+        Budget(workers=0),
+        Endpoint("http://127.0.0.1:1", "its own", "nobody"),
+        store.halts,
+        is_auto=True,
+        settle_ms=1,
+        paused=lambda: False,
+    )
     yield application(
-        coordinator,
-        People(),
-        warehouse=catalog.warehouse,
+        Parts(coordinator, catalog.warehouse, compactions=compactions),
+        OwnProcesses("its own", People()),
         request_bytes_max=100_000,
         routes=[
             *InsertRoutes(group, coordinator, Room(None, 0)).routes(),
@@ -188,6 +200,12 @@ def test_every_route_has_a_scope_and_every_scope_a_route(app: Guard) -> None:
         if route.path not in PUBLIC
     }
     assert served == set(SCOPES)
+
+
+def test_the_coordinators_own_processes_may_write_and_nothing_more(ask: Ask) -> None:
+    assert ask("its own", "GET", "/v1/transactions", {}).status_code == 200
+    assert ask("its own", "POST", f"/v1/transactions/{32 * '0'}/heartbeat", {}).status_code == 404
+    assert ask("its own", "POST", "/v1/coordinator/pause", {}).status_code == 403
 
 
 def test_a_route_without_a_scope_is_not_served() -> None:

@@ -312,8 +312,16 @@ def test_rows_get_ids_that_stay(session: Session, more: str) -> None:
     session.run("INSERT INTO t VALUES (3, 'c')")
     shown = "SELECT * FROM `t$row_tracking` ORDER BY k"
     assert rows(session, shown) == [(1, "a", 0, 1), (2, "b", 1, 1), (3, "c", 2, 2)]
-    session.run("INSERT OVERWRITE t VALUES (4, 'd')")
-    assert rows(session, shown) == [(4, "d", 3, 3)]
+    assert rows(session, "SELECT *, _ROW_ID, _sequence_number FROM t ORDER BY k") == [
+        (1, "a", 0, 1),
+        (2, "b", 1, 1),
+        (3, "c", 2, 2),
+    ]
+    session.run("INSERT OVERWRITE t SELECT k + 3, v FROM t WHERE _ROW_ID = 1")
+    assert rows(session, shown) == [(5, "b", 3, 3)]
+    same = "SELECT a.*, b._ROW_ID FROM t a JOIN t b ON a.k = b.k AND a._ROW_ID = b._ROW_ID"
+    assert rows(session, same) == [(5, "b", 3)]
+    assert rows(session, "SELECT * FROM t ORDER BY _ROW_ID") == [(5, "b")]
 
 
 @pytest.mark.parametrize(

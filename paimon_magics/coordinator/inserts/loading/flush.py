@@ -29,7 +29,6 @@ from paimon_magics.coordinator.core import (
 )
 from paimon_magics.coordinator.inserts.loading.flusher_process import (
     Flusher,
-    FlusherDiedError,
     FlushJob,
     FlushResult,
     WriteFailedError,
@@ -44,6 +43,7 @@ from paimon_magics.coordinator.inserts.log.records import DamagedError, read_seg
 from paimon_magics.coordinator.inserts.queue.values import Batch
 from paimon_magics.coordinator.protocol.clock import now_ms
 from paimon_magics.coordinator.protocol.documents import transaction_document, transaction_of
+from paimon_magics.coordinator.service.child_process import ChildDiedError
 from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.coordinator.service.transactions import Purpose
 from paimon_magics.coordinator.store.database import StoreLostError
@@ -172,7 +172,7 @@ class Flushing:
                 raise NotLoadedError(
                     str(error), permanent=error.permanent, refused=refused
                 ) from error
-            if isinstance(error, PaimonMagicsError | FlusherDiedError | OSError):
+            if isinstance(error, PaimonMagicsError | ChildDiedError | OSError):
                 raise _not_loaded(error) from error
             raise
         result, request = prepared

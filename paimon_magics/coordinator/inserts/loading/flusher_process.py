@@ -1,8 +1,7 @@
 """The process that loads small inserts: from records of the log to files of the table.
 
-It runs beside the coordinator, so that writing files does not slow acknowledgement down. It reads
-jobs from its standard input and answers on its standard output; each message is a length and a
-pickle. It keeps nothing between two jobs, and ends when its input does.
+It runs beside the coordinator, so that writing files does not slow acknowledgement down, and keeps
+nothing between two jobs.
 
 If it dies, its coordinator aborts the transaction, which removes its files, and has the batch
 written again.
@@ -10,24 +9,15 @@ written again.
 
 from __future__ import annotations
 
-import os
-import pickle
-import select
-import subprocess
-import sys
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import IO, Any
 
+from paimon_magics.coordinator.service.child_process import ChildProcess, do_jobs
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.tables.writing.write_spec import WriteSpec, Written
 
-__all__ = ["FlushJob", "FlushResult", "Flusher", "FlusherDiedError", "WriteFailedError", "main"]
+__all__ = ["FlushJob", "FlushResult", "Flusher", "WriteFailedError", "main"]
 
-_LENGTH_BYTES = 8
-_POLL_SECONDS = 0.5  # much shorter than any lease
-_END_SECONDS = 5.0
 _OF_THE_STORE = "Paimon hitting "
 """The native writer's errors begin so when the rows are not the reason: a store that does not
 answer, is full, or denies access; a config that it does not understand. All are ValueErrors."""
@@ -57,10 +47,6 @@ class FlushResult:
     unfit: tuple[tuple[int, str, bytes], ...]
 
 
-class FlusherDiedError(Exception):
-    """The process has ended in the middle of a job."""
-
-
 class WriteFailedError(Exception):
     """The job failed. `permanent` if the rows are the reason, `damaged` if the log is damaged."""
 
@@ -75,39 +61,23 @@ class Flusher:
     at a time, for any thread."""
 
     def __init__(self) -> None:
-        self._turn = threading.Lock()
-        self._process: subprocess.Popen[bytes] | None = None
-        self._closed = False
+        self._child = ChildProcess(__name__, "loads inserts")
 
     @property
     def pid(self) -> int | None:
         """The id of the process, if it runs."""
-        process = self._process
-        return None if process is None or process.poll() is not None else process.pid
+        return self._child.pid
 
     def warm_up(self) -> None:
         """Start the process before a job waits for it."""
-        with self._turn:
-            self._running()
+        self._child.warm_up()
 
     def write(self, job: FlushJob, meanwhile: Callable[[], object] = lambda: None) -> FlushResult:
         """Have a job done, and call `meanwhile` twice a second until the answer comes.
 
-        Raises WriteFailedError, and FlusherDiedError when the process has ended.
+        Raises WriteFailedError, and ChildDiedError when the process has ended.
         """
-        with self._turn:
-            process = self._running()
-            assert process.stdin is not None and process.stdout is not None
-            try:
-                _send(process.stdin, job)
-                while not select.select([process.stdout], [], [], _POLL_SECONDS)[0]:
-                    meanwhile()
-                answer = _receive(process.stdout)
-            except BaseException as error:
-                self._end()
-                if isinstance(error, OSError | EOFError):
-                    raise FlusherDiedError("The process that loads inserts has died.") from error
-                raise
+        answer = self._child.ask(job, meanwhile)
         if isinstance(answer, FlushResult):
             return answer
         why, permanent, damaged = answer
@@ -115,49 +85,12 @@ class Flusher:
 
     def close(self) -> None:
         """End the process."""
-        self._closed = True
-        process = self._process
-        if process is not None and self._turn.acquire(timeout=_END_SECONDS):
-            self._end()
-            self._turn.release()
-        elif process is not None:
-            process.kill()
-
-    def _running(self) -> subprocess.Popen[bytes]:
-        if self._closed:
-            raise FlusherDiedError("The coordinator is stopping.")
-        if self._process is None or self._process.poll() is not None:
-            self._end()
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", f"from {__name__} import main; main()"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                start_new_session=True,  # Ctrl-C in a terminal reaches the coordinator alone
-            )
-        return self._process
-
-    def _end(self) -> None:
-        process, self._process = self._process, None
-        if process is None:
-            return
-        process.kill()
-        process.wait()
-        for pipe in (process.stdin, process.stdout):
-            if pipe is not None:
-                pipe.close()
+        self._child.close()
 
 
 def main() -> None:
     """Do jobs until the input ends."""
-    # What libraries print must not get between the answers.
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
-    while True:
-        try:
-            job = _receive(sys.stdin.buffer)
-            _send(answers, _done(job))
-        except (EOFError, BrokenPipeError):  # the coordinator has gone
-            os._exit(0)
+    do_jobs(_done)
 
 
 def _done(job: FlushJob) -> FlushResult | tuple[str, bool, bool]:
@@ -188,22 +121,3 @@ def _write(job: FlushJob) -> FlushResult:
     reach("flush.written")
     dead = tuple((one.lsn, one.why, seal([records[one.lsn - job.first]], 0).body) for one in unfit)
     return FlushResult(written, rows, chain, dead)
-
-
-def _send(pipe: IO[bytes], value: Any) -> None:
-    content = pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
-    pipe.write(len(content).to_bytes(_LENGTH_BYTES, "big"))
-    pipe.write(content)
-    pipe.flush()
-
-
-def _receive(pipe: IO[bytes]) -> Any:
-    length = int.from_bytes(_exactly(pipe, _LENGTH_BYTES), "big")
-    return pickle.loads(_exactly(pipe, length))
-
-
-def _exactly(pipe: IO[bytes], size: int) -> bytes:
-    content = pipe.read(size)
-    if len(content) < size:
-        raise EOFError
-    return content

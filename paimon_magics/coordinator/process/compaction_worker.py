@@ -1,0 +1,255 @@
+"""The process that compacts tables for a coordinator, with little priority.
+
+It is a client of its coordinator like any other: it opens a transaction, claims buckets, and asks
+for the commit. If it dies, its transaction's lease ends, which removes its files.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from paimon_magics.coordinator.client.attempts import Attempts
+from paimon_magics.coordinator.client.compacting import Messages, compact_plan
+from paimon_magics.coordinator.client.compactions import CompactionReceipt, commit_compaction
+from paimon_magics.coordinator.client.finding import At
+from paimon_magics.coordinator.client.interface import CoordinatorClient
+from paimon_magics.coordinator.client.remote import RemoteCoordinator
+from paimon_magics.coordinator.protocol.clock import now_ms
+from paimon_magics.coordinator.service.child_process import do_jobs
+from paimon_magics.coordinator.service.compaction_jobs import (
+    OUT_OF_MEMORY,
+    Budget,
+    CompactionAnswer,
+    CompactionJob,
+)
+from paimon_magics.errors import (
+    OutdatedPlanError,
+    PaimonMagicsError,
+    SetupError,
+    UnknownNameError,
+    UnknownOutcomeError,
+)
+from paimon_magics.origin import user_name
+from paimon_magics.planning.commits.requests import CommitRequest, Transaction
+from paimon_magics.planning.compaction.inline import not_compacted
+from paimon_magics.planning.compaction.schedule import Seen
+from paimon_magics.redaction import redacted
+from paimon_magics.settings import Settings
+from paimon_magics.statements.statement import TableName
+from paimon_magics.tables.catalog.catalog import Catalog
+from paimon_magics.tables.compaction.planning import CompactionScope
+from paimon_magics.tables.compaction.plans import Plan, planned, rewritten_here
+from paimon_magics.tables.manifests.live_files import ManifestCache
+from paimon_magics.tables.snapshots.other_engines import OtherEngines
+from paimon_magics.tables.snapshots.provenance import PREFIX
+from paimon_magics.tables.table import Table
+
+__all__ = ["ENGINE", "Compactor", "main"]
+
+ENGINE = "auto_compact"
+"""The engine's name in the transactions and snapshots of these compactions."""
+
+_NICENESS = 10
+_RERUNS_MAX = 3
+_TABLES_MAX = 8  # whose manifests are kept
+_LOOK_SECONDS = 0.5
+_SCOPE = CompactionScope(is_full=False)
+
+
+def main() -> None:
+    """Do jobs until the input ends."""
+    os.nice(_NICENESS)
+    worker = _Worker()
+    do_jobs(worker.answer)
+
+
+class _Worker:
+    """Keeps the catalog, the client and manifests from one job to the next."""
+
+    def __init__(self) -> None:
+        self._asked: tuple[Mapping[str, str], str, str] | None = None
+        self._compactor: Compactor | None = None
+        self._client: RemoteCoordinator | None = None
+
+    def answer(self, job: CompactionJob) -> CompactionAnswer:
+        """Do a job. What fails is told, and nothing is raised."""
+        _keep_within(job.budget.memory_bytes)
+        try:
+            compactor = self._of(job)
+            if job.works:
+                return compactor.compact(job.table, job.budget)
+            return CompactionAnswer(compactor.look(job.table, job.budget))
+        except UnknownNameError:
+            return CompactionAnswer(is_gone=True)
+        except PaimonMagicsError as error:
+            return CompactionAnswer(problem=redacted(error.message))
+        except Exception as error:
+            return CompactionAnswer(problem=redacted(f"{type(error).__name__}: {error}"))
+
+    def _of(self, job: CompactionJob) -> Compactor:
+        asked = job.options, job.address, job.token
+        if self._compactor is None or asked != self._asked:
+            if self._client is not None:
+                self._client.close()
+            catalog = Catalog.open(dict(job.options))
+            self._client = RemoteCoordinator(At(job.address, job.token))
+            self._compactor = Compactor(catalog, self._client)
+            self._asked = asked
+        return self._compactor
+
+
+class Compactor:
+    """Looks at the tables of a catalog, and compacts them through `client` in this process."""
+
+    def __init__(self, catalog: Catalog, client: CoordinatorClient) -> None:
+        self._catalog = catalog
+        self._client = client
+        self._others = OtherEngines()
+        self._manifests: OrderedDict[str, ManifestCache] = OrderedDict()
+
+    def look(self, name: TableName, budget: Budget) -> Seen:
+        """What a table has above its triggers. Raises UnknownNameError for a table that is gone."""
+        table = self._catalog.load(name)
+        left = self._left(table)
+        if left:
+            return Seen(left=left)
+        plan = self.planned(table, _SCOPE)
+        return Seen() if plan is None else _seen(plan, budget, ())
+
+    def compact(self, name: TableName, budget: Budget) -> CompactionAnswer:
+        """Compact the smallest of what a table has above its triggers, within the budget."""
+        table = self._catalog.load(name)
+        left = self._left(table)
+        plan = None if left else self.planned(table, _SCOPE)
+        if plan is None:
+            return CompactionAnswer(Seen(left=left))
+        portion = _portion(plan.unit_bytes(), budget)
+        seen = _seen(plan, budget, portion)
+        if not portion:
+            return CompactionAnswer(seen)
+        try:
+            engine = _LocalEngine(self, self._client)
+            done = compact_plan(engine, plan.only(portion), _SCOPE, skips_claimed=True)
+        except OutdatedPlanError:
+            return CompactionAnswer(_seen(plan, budget, ()), hindered=True)
+        if done.receipt is None:
+            return CompactionAnswer(_seen(plan, budget, ()), hindered=True)
+        return CompactionAnswer(seen, len(portion), done.rewritten_bytes)
+
+    def planned(self, table: Table, scope: CompactionScope) -> Plan | None:
+        """The plan on the table's latest snapshot; None if there is nothing to do."""
+        cache = self._manifests.pop(table.location, None) or ManifestCache(table.paimon)
+        self._manifests[table.location] = cache
+        while len(self._manifests) > _TABLES_MAX:
+            self._manifests.popitem(last=False)
+        return planned(table, scope, cache)
+
+    def _left(self, table: Table) -> str:
+        """Why the table is left to others; "" if it is not."""
+        unfit = not_compacted(table.schema)
+        if unfit is not None:
+            return f"tables with {unfit} are not compacted here"
+        if table.schema.stored_option("auto_compact") is not None:
+            return ""  # somebody has decided
+        return self._others.compacts(table, now_ms())
+
+
+@dataclass(frozen=True)
+class _LocalEngine:
+    """A `CompactionEngine` in this process."""
+
+    compactor: Compactor
+    client: CoordinatorClient
+
+    @property
+    def reruns_max(self) -> int:
+        """See `CompactionEngine.reruns_max`."""
+        return _RERUNS_MAX
+
+    def planned(self, table: Table, scope: CompactionScope) -> Plan | None:
+        """See `CompactionEngine.planned`."""
+        return self.compactor.planned(table, scope)
+
+    def begun(self, table: TableName, base: int, attempts: Attempts) -> Transaction:
+        """See `CompactionEngine.begun`."""
+        return self.client.begin(table, base, ENGINE, compacts=True)
+
+    def rewritten(self, plan: Plan, transaction: Transaction) -> Messages:
+        """See `CompactionEngine.rewritten`."""
+        return Messages(rewritten_here(plan, transaction, threads=1, settings=Settings()))
+
+    def provenance(self, rows: int, files: int) -> tuple[tuple[str, str], ...]:
+        """See `CompactionEngine.provenance`."""
+        noted = {"user": user_name(), "engine": ENGINE, "rows": str(rows), "files": str(files)}
+        return tuple((PREFIX + key, value) for key, value in noted.items() if value)
+
+    def committed(self, request: CommitRequest) -> CompactionReceipt:
+        """See `CompactionEngine.committed`."""
+        try:
+            return commit_compaction(self.client, request)
+        except UnknownOutcomeError:
+            raise
+        except PaimonMagicsError:  # certainly not committed
+            with suppress(SetupError):
+                self.client.abort(request.transaction)
+            raise
+
+
+def _portion(sizes: Sequence[int], budget: Budget) -> list[int]:
+    """The places of the smallest units that are read together; none that is too large."""
+    chosen: list[int] = []
+    read = 0
+    for at in sorted(range(len(sizes)), key=lambda one: sizes[one]):
+        read += sizes[at]
+        if sizes[at] > budget.bytes_max or (chosen and read > budget.portion_bytes):
+            break
+        chosen.append(at)
+    return sorted(chosen)
+
+
+def _seen(plan: Plan, budget: Budget, without: Sequence[int]) -> Seen:
+    """What of a plan is to be done, without the units at some places."""
+    gone = set(without)
+    sizes = [size for at, size in enumerate(plan.unit_bytes()) if at not in gone]
+    large = [size for size in sizes if size > budget.bytes_max]
+    return Seen(
+        buckets=len(sizes) - len(large),
+        read_bytes=sum(sizes) - sum(large),
+        large_buckets=len(large),
+        large_bytes=sum(large),
+    )
+
+
+_limit_bytes = 0
+
+
+def _keep_within(memory_bytes: int) -> None:
+    """Have this process end when it has taken more memory than this."""
+    global _limit_bytes
+    is_watched = bool(_limit_bytes)
+    _limit_bytes = memory_bytes
+    if not is_watched:
+        threading.Thread(target=_watch_memory, name="memory", daemon=True).start()
+
+
+def _watch_memory() -> None:
+    while _memory_bytes() <= _limit_bytes:
+        time.sleep(_LOOK_SECONDS)
+    os._exit(OUT_OF_MEMORY)
+
+
+def _memory_bytes() -> int:
+    """The memory that this process has now; where that is unknown, what it had at most."""
+    with suppress(FileNotFoundError):
+        return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most if sys.platform == "darwin" else most * 1024

@@ -1,0 +1,211 @@
+"""Which table is compacted next, of all that a coordinator looks after. Values and decisions only;
+the time comes in.
+
+A table is looked at some time after enough commits. What the look finds is worked on in portions,
+the smallest first; what waits long counts as smaller, so that nothing waits for ever. A table
+whose work fails is left alone for a while, twice as long each time.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from paimon_magics.planning.schemas.table_schema import TableSchema
+from paimon_magics.statements.statement import TableName
+
+__all__ = ["Assess", "Next", "Pressure", "Schedule", "Seen", "State", "Watched", "Work"]
+
+_AGEING_MS = 60_000  # a wait of this long halves what the work seems to cost
+_AGEING_MAX = 40
+_RETRY_MS = 30_000
+_RETRY_MS_MAX = 3_600_000
+
+
+class State(StrEnum):
+    """What becomes of a table: nothing to do, looked at soon, its turn not come, being compacted,
+    left to others, or left alone after a failure."""
+
+    TIDY = "tidy"
+    DUE = "due"
+    WAITING = "waiting"
+    RUNNING = "running"
+    LEFT = "left"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Pressure:
+    """After how many commits a table is looked at, 0 for never. With `counts_inline` a compaction
+    by others makes up for the commits before it."""
+
+    commits: int
+    counts_inline: bool = False
+
+    @classmethod
+    def of(cls, schema: TableSchema, *, by_default: bool) -> Pressure:
+        """That of a table. Its option `auto_compact` decides, else `by_default`.
+
+        Raises InvalidTableError for an option's value that can't be read.
+        """
+        text = schema.stored_option("auto_compact")
+        if not (by_default if text is None else schema.flag("auto_compact")):
+            return cls(0)
+        if schema.looks_up:  # each flush waits for a compaction, before its rows show
+            return cls(1, counts_inline=True)
+        key = (
+            "num-sorted-run.compaction-trigger"
+            if schema.is_primary_key_table
+            else "compaction.min.file-num"
+        )
+        return cls(max(int(schema.option(key) or "5"), 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a look at a table found: buckets above their triggers and the bytes to read for them,
+    the same for buckets that are too `large`, and why the table is `left` to others."""
+
+    buckets: int = 0
+    read_bytes: int = 0
+    large_buckets: int = 0
+    large_bytes: int = 0
+    left: str = ""
+
+
+@dataclass(slots=True)
+class Watched:
+    """A table that the schedule knows. `due_ms` is when it is looked at or tried again, `since_ms`
+    since when work waits."""
+
+    table: TableName
+    commits: int = 0
+    due_ms: int | None = None
+    since_ms: int | None = None
+    seen: Seen = field(default_factory=Seen)
+    is_running: bool = False
+    failures: int = 0
+    problem: str = ""
+
+    @property
+    def state(self) -> State:
+        """What becomes of it."""
+        if self.is_running:
+            return State.RUNNING
+        if self.problem:
+            return State.FAILED
+        if self.seen.left:
+            return State.LEFT
+        if self.seen.buckets:
+            return State.WAITING
+        return State.TIDY if self.due_ms is None else State.DUE
+
+
+@dataclass(frozen=True, slots=True)
+class Assess:
+    """Assess at a table: what is above its triggers."""
+
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Compact a portion of a table."""
+
+    key: str
+
+
+Next = Assess | Work
+
+
+class Schedule:
+    """The tables by their keys, and which of them is next. `settle_ms` is how long after a commit a
+    table is looked at: commits that follow at once are seen together."""
+
+    def __init__(self, settle_ms: int) -> None:
+        self._settle_ms = settle_ms
+        self.tables: dict[str, Watched] = {}
+
+    def committed(
+        self, key: str, table: TableName, pressure: Pressure, now_ms: int, *, compacts: bool = False
+    ) -> None:
+        """Note a commit of others to a table; one that only `compacts` adds nothing."""
+        watched = self.tables.setdefault(key, Watched(table))
+        watched.table = table
+        if not pressure.commits:
+            del self.tables[key]
+            return
+        if compacts:
+            watched.commits = 0 if pressure.counts_inline else watched.commits
+            return
+        watched.commits += 1
+        if watched.commits >= pressure.commits and watched.due_ms is None:
+            watched.due_ms = now_ms + self._settle_ms
+
+    def dropped(self, key: str) -> None:
+        """Forget a table that is gone."""
+        self.tables.pop(key, None)
+
+    def next(self, now_ms: int) -> Next | None:
+        """What to do now, which is then running; None if nothing is due."""
+        idle = {key: one for key, one in self.tables.items() if not one.is_running}
+        due = [key for key, one in idle.items() if one.due_ms is not None and one.due_ms <= now_ms]
+        if due:
+            key = min(due, key=lambda one: idle[one].due_ms or 0)
+            idle[key].due_ms = None
+            idle[key].commits = 0
+            idle[key].is_running = True
+            return Assess(key)
+        waiting = [key for key, one in idle.items() if one.state is State.WAITING]
+        if not waiting:
+            return None
+        key = min(waiting, key=lambda one: _cost(idle[one], now_ms))
+        idle[key].is_running = True
+        return Work(key)
+
+    def wait_ms(self, now_ms: int) -> int | None:
+        """How long until something is due that is not now; None if nothing will be."""
+        times = [
+            one.due_ms
+            for one in self.tables.values()
+            if one.due_ms is not None and not one.is_running
+        ]
+        return None if not times else max(min(times) - now_ms, 0)
+
+    def seen(self, key: str, seen: Seen, now_ms: int) -> None:
+        """Note what a look, or the work on a portion, has found to be left."""
+        watched = self.tables.get(key)
+        if watched is None:
+            return
+        watched.is_running = False
+        watched.failures = 0
+        watched.problem = ""
+        watched.seen = seen
+        if not seen.buckets:
+            watched.since_ms = None
+        elif watched.since_ms is None:
+            watched.since_ms = now_ms
+
+    def failed(self, key: str, problem: str, now_ms: int) -> None:
+        """Note that a look or the work on a table failed; it is looked at again later."""
+        watched = self.tables.get(key)
+        if watched is None:
+            return
+        watched.is_running = False
+        watched.problem = problem
+        watched.due_ms = now_ms + min(_RETRY_MS << min(watched.failures, 20), _RETRY_MS_MAX)
+        watched.failures += 1
+
+    @property
+    def has_work(self) -> bool:
+        """Whether something is to be done, now or soon; failed work does not count."""
+        return any(
+            one.state in (State.DUE, State.WAITING, State.RUNNING) for one in self.tables.values()
+        )
+
+
+def _cost(watched: Watched, now_ms: int) -> float:
+    waited_ms = now_ms - (watched.since_ms if watched.since_ms is not None else now_ms)
+    halvings = min(waited_ms / _AGEING_MS, _AGEING_MAX)
+    return (watched.seen.read_bytes + 1) / math.pow(2, halvings)
