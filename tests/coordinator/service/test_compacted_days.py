@@ -1,0 +1,111 @@
+"""A table of small inserts keeps itself fast: hours of loads and compactions, by a simulated clock.
+
+Every ten seconds a batch is loaded, as the coordinator does with 100 inserts a second. The schedule
+decides by the simulated time; tables, commits and compactions are real.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from paimon_magics.coordinator.client.in_process import InProcessCommitter
+from paimon_magics.coordinator.process.compaction_worker import Compactor
+from paimon_magics.coordinator.service.compaction_jobs import Budget
+from paimon_magics.planning.commits.requests import Append, CommitRequest
+from paimon_magics.planning.compaction.schedule import Pressure, Schedule, Work
+from paimon_magics.settings import Settings
+from paimon_magics.tables.catalog.catalog import Catalog
+from paimon_magics.tables.manifests.live_files import ManifestCache, live_files
+from paimon_magics.tables.snapshots.latest import latest_snapshot
+from tests.coordinator.process import TABLE, create_table, read, write
+
+EVERY_MS = 10_000
+SETTLE_MS = 2_000
+JOB_MS = 1_000
+BYTES_A_SECOND = 20_000_000
+TRIGGER = 5
+KEYS = 200_000
+
+
+class Warehouse:
+    """A table, and who looks after it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.catalog: Catalog = create_table(
+            folder,
+            "CREATE TABLE t (k INT NOT NULL, v STRING) TBLPROPERTIES ('primary-key' = 'k', "
+            "'bucket' = '1', 'snapshot.num-retained.max' = '20')",
+        )
+        self.client = InProcessCommitter(self.catalog, Settings())
+        self.compactor = Compactor(self.catalog, self.client)
+        self.schedule = Schedule(SETTLE_MS)
+        self.pressure = Pressure.of(self.catalog.load(TABLE).schema, by_default=True)
+        self.manifests = ManifestCache(self.catalog.load(TABLE).paimon)
+        self.busy_until_ms = 0
+
+    def load(self, keys: list[int], now_ms: int) -> None:
+        """One batch of inserts."""
+        transaction = self.client.begin(TABLE)
+        rows = [{"k": key, "v": str(now_ms)} for key in keys]
+        messages = write(self.catalog, transaction, rows)
+        self.client.commit(CommitRequest(transaction, Append(), messages))
+        self.schedule.committed("t", TABLE, self.pressure, now_ms)
+
+    def look_after(self, until_ms: int) -> None:
+        """What the coordinator does until then."""
+        now_ms = self.busy_until_ms
+        while now_ms < until_ms:
+            step = self.schedule.next(now_ms)
+            if step is None:
+                wait_ms = self.schedule.wait_ms(now_ms)
+                now_ms = until_ms if wait_ms is None else now_ms + max(wait_ms, 1)
+                continue
+            took_ms = JOB_MS
+            if isinstance(step, Work):
+                answer = self.compactor.compact(TABLE, Budget())
+                assert not answer.hindered
+                seen = answer.seen
+                took_ms += answer.read_bytes * 1000 // BYTES_A_SECOND
+            else:
+                seen = self.compactor.look(TABLE, Budget())
+            now_ms += took_ms
+            self.schedule.seen(step.key, seen, now_ms)
+        self.busy_until_ms = now_ms
+
+    def runs(self) -> int:
+        """The sorted runs that a read merges."""
+        files = live_files(self.manifests, latest_snapshot(self.catalog.load(TABLE).paimon))
+        levels = files["level"].to_pylist()
+        return levels.count(0) + len(set(levels) - {0})
+
+
+def loads(folder: Path, count: int, rows: int) -> tuple[list[int], Warehouse]:
+    """The sorted runs after each load."""
+    warehouse = Warehouse(folder)
+    draw = np.random.default_rng(7)
+    latest: dict[int, str] = {}
+    found = []
+    for number in range(count):
+        now_ms = number * EVERY_MS
+        warehouse.look_after(now_ms)
+        keys = sorted(set(draw.integers(0, KEYS, rows).tolist()))
+        warehouse.load(keys, now_ms)
+        latest.update(dict.fromkeys(keys, str(now_ms)))
+        found.append(warehouse.runs())
+    assert {row["k"]: row["v"] for row in read(warehouse.catalog)} == latest
+    return found, warehouse
+
+
+def test_ten_minutes_of_small_inserts_stays_within_twice_the_trigger(tmp_path: Path) -> None:
+    runs, _ = loads(tmp_path / "warehouse", count=60, rows=20)
+    assert max(runs) <= 2 * TRIGGER
+    assert max(runs) >= TRIGGER, "the trigger is reached, again and again"
+
+
+@pytest.mark.soak
+def test_a_day_of_100_inserts_a_second_stays_within_twice_the_trigger(tmp_path: Path) -> None:
+    runs, _ = loads(tmp_path / "warehouse", count=8_640, rows=1_000)
+    assert max(runs) <= 2 * TRIGGER
