@@ -45,11 +45,13 @@ class Pressure:
 
     @classmethod
     def of(cls, schema: TableSchema, *, by_default: bool) -> Pressure:
-        """That of a table. Its option `auto_compact` decides, else `by_default`.
+        """That of a table. Its option `auto_compact` decides; else `by_default`, but for tables
+        with `write-only`, which some other job compacts.
 
         Raises InvalidTableError for an option's value that can't be read.
         """
         text = schema.stored_option("auto_compact")
+        by_default = by_default and not schema.write_only
         if not (by_default if text is None else schema.flag("auto_compact")):
             return cls(0)
         if schema.looks_up:  # each flush waits for a compaction, before its rows show
@@ -121,7 +123,8 @@ Next = Assess | Work
 
 class Schedule:
     """The tables by their keys, and which of them is next. `settle_ms` is how long after a commit a
-    table is looked at: commits that follow at once are seen together."""
+    table is looked at, so that commits that follow at once are seen together; a tenth of that where
+    rows wait for the compaction."""
 
     def __init__(self, settle_ms: int) -> None:
         self._settle_ms = settle_ms
@@ -141,7 +144,8 @@ class Schedule:
             return
         watched.commits += 1
         if watched.commits >= pressure.commits and watched.due_ms is None:
-            watched.due_ms = now_ms + self._settle_ms
+            settle_ms = self._settle_ms // 10 if pressure.counts_inline else self._settle_ms
+            watched.due_ms = now_ms + settle_ms
 
     def dropped(self, key: str) -> None:
         """Forget a table that is gone."""

@@ -23,7 +23,7 @@ from paimon_magics.tables.snapshots.latest import latest_snapshot
 from tests.coordinator.process import TABLE, create_table, read, write
 
 EVERY_MS = 10_000
-SETTLE_MS = 2_000
+SETTLE_MS = 10_000
 JOB_MS = 1_000
 BYTES_A_SECOND = 20_000_000
 TRIGGER = 5

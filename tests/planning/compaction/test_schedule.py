@@ -157,7 +157,8 @@ def test_a_table_whose_option_was_changed_or_that_is_gone_is_forgotten() -> None
         (", 'num-sorted-run.compaction-trigger' = '3'", True, True, Pressure(3)),
         (", 'compaction.min.file-num' = '9'", False, True, Pressure(9)),
         (", 'changelog-producer' = 'lookup'", True, True, Pressure(1, counts_inline=True)),
-        (", 'write-only' = 'true'", True, True, Pressure(5)),
+        (", 'write-only' = 'true'", True, True, Pressure(0)),
+        (", 'write-only' = 'true', 'auto_compact' = 'true'", True, False, Pressure(5)),
     ],
 )
 def test_how_many_commits_are_enough(
