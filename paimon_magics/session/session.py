@@ -25,7 +25,7 @@ from paimon_magics.session.queries.follow import SnapshotChanges, follow
 from paimon_magics.session.queries.frames import frame_of_table
 from paimon_magics.session.queries.spark_calls import SparkCalls
 from paimon_magics.session.reports.administration import Administration
-from paimon_magics.session.reports.health import Health, tables_of
+from paimon_magics.session.reports.health import Health, Helper, tables_of
 from paimon_magics.session.reports.layout import Layout, layout_of
 from paimon_magics.session.reports.surface import Reporting
 from paimon_magics.session.statements.cells import (
@@ -352,7 +352,7 @@ class Session(OpenSession):
         the current database), against the tables' options. Raises UnknownNameError."""
         self._check_open()
         names = tables_of(self._connection.catalog, name, self.database)
-        return Health(tuple(self.layout(one) for one in names))
+        return Health(tuple(self.layout(one) for one in names), Helper(self.run, self.layout))
 
     @property
     def reports(self) -> Reporting:

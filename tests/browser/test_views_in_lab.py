@@ -23,7 +23,8 @@ from paimon_magics.session.reports.report import Report
 session = paimon_magics.active_session()
 session.run(
     "CREATE TABLE orders (day STRING NOT NULL, id INT NOT NULL, item STRING) "
-    "PARTITIONED BY (day) TBLPROPERTIES ('primary-key' = 'day,id', 'bucket' = '3')"
+    "PARTITIONED BY (day) TBLPROPERTIES ('primary-key' = 'day,id', 'bucket' = '3', "
+    "'write-only' = 'true', 'num-sorted-run.compaction-trigger' = '3')"
 )
 for day in ("mon", "tue", "tue", "tue"):
     rows = ", ".join(f"('{day}', {id}, if({id} = 7, NULL, '<i>tea'))" for id in range(30))
@@ -203,6 +204,28 @@ def test_a_table_and_a_partition_are_chosen_for_what_is_said_of_their_files(view
     page.keyboard.press("ArrowDown")
     view.get_by_text("The table has no files.").wait_for(timeout=10_000)
     assert not partitions.is_visible()
+
+
+def test_the_statement_that_helps_is_run_by_a_button(views: Views) -> None:
+    page = views.page
+    view = page.locator(".paimon-health-view")
+    view.get_by_label("part of a table's name").fill("orders")
+    view.get_by_role("option").filter(has_text="default.orders").click()
+    view.get_by_role("option").filter(has_text="day=tue").click()
+    statement = "CALL sys.compact(table => 'default.orders', partitions => 'day=tue')"
+    button = view.get_by_role("button", name=f"Run {statement}", exact=True)
+    button.focus()
+    page.keyboard.press("Enter")
+    page.keyboard.press("Enter")
+    outcome = view.get_by_text("9 files became 3 files")
+    outcome.wait_for(timeout=60_000)
+    assert outcome.evaluate("one => one.parentElement === document.activeElement")
+    assert view.locator("progress").is_hidden()
+    assert button.count() == 0
+    view.get_by_text("Files and buckets match the table's options.").wait_for()
+    view.get_by_text("default.orders, snapshot 5: 2 partitions").wait_for()
+    tue = view.get_by_role("option", selected=True).filter(has_text="day=tue")
+    assert "3 files" in tue.inner_text()
 
 
 def test_what_goes_on_is_asked_for_anew_until_its_output_goes(views: Views) -> None:

@@ -1,13 +1,15 @@
 """The health of tables as a widget: for a chosen table and partition it shows the sizes of files,
-the findings, and the statement that would help.
+the findings, and the statement that would help, with a button that runs it.
 
 The browser gets only what it lists, at most a hundred tables or partitions; others are found by
-part of their name. The kernel answers from the layouts that it has read.
+part of their name. The kernel answers from the layouts that it has read; after a statement has run,
+it reads the layout of its table anew.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import anywidget
@@ -16,20 +18,27 @@ import pyarrow.compute as pc
 import traitlets
 
 from paimon_magics.columnar.layouts import partition_sizes
+from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.reports.health import Finding, worst
 from paimon_magics.session.reports.health import rules_text, sizes_chart, sizes_of, sizes_sql
+from paimon_magics.spark.listening import listen
 from paimon_widgets.assets import script, style, with_widget
 from paimon_widgets.charts import chart_svg
 from paimon_widgets.health_page import MARKS, health_html
 
 if TYPE_CHECKING:
+    from paimon_magics.planning.jobs.progress import Progress
     from paimon_magics.session.reports.health import Health
     from paimon_magics.session.reports.layout import Layout
 
 __all__ = ["HealthView", "health_bundle"]
 
 _LISTED_MAX = 100
+_STOPPED = (
+    "Stopped. The statement left nothing behind unless it was committed already; "
+    "%paimon history TABLE shows what was."
+)
 
 
 class HealthView(anywidget.AnyWidget):
@@ -43,16 +52,29 @@ class HealthView(anywidget.AnyWidget):
     selected = traitlets.Tuple(("", ""))
 
     def __init__(self, health: Health) -> None:
-        self.health_shown = health
-        severities = {name: worst(found) for name, found in health.findings.items()}
-        self._severities = [severities[one.name] for one in health.layouts]
-        self._order = sorted(
-            range(len(health.layouts)),
-            key=lambda place: (-self._severities[place], -health.layouts[place].small_share, place),
-        )
+        self._turn = 0
+        self._show(health)
         self._place = self._order[0]
-        super().__init__(first={"tables": self._tables(""), "table": self._table(self._place)})
+        super().__init__(first=self._state())
         self.on_msg(self._asked)
+
+    def _state(self) -> dict[str, Any]:
+        """What a page begins with, also one that is loaded after a statement has run."""
+        return {
+            "tables": self._tables(""),
+            "table": self._table(self._place),
+            "turn": self._turn,
+            "runs": self.health_shown.helper is not None,
+        }
+
+    def _show(self, health: Health) -> None:
+        self.health_shown = health
+        layouts = health.layouts
+        self._severities = [worst(one.findings()) for one in layouts]
+        self._order = sorted(
+            range(len(layouts)),
+            key=lambda place: (-self._severities[place], -layouts[place].small_share, place),
+        )
 
     def _chosen(self) -> Layout:
         return self.health_shown.layouts[self._place]
@@ -69,8 +91,8 @@ class HealthView(anywidget.AnyWidget):
 
     def answer(self, question: Any) -> dict[str, Any] | None:
         """Answer a browser's question: {"ask": "tables" | "partitions", "find": TEXT}, or
-        {"ask": "table", "table": N}, {"ask": "partition", "partition": NAME}. None for an invalid
-        question."""
+        {"ask": "table", "table": N}, {"ask": "partition", "partition": NAME}, {"ask": "run",
+        "statement": TEXT, "turn": N}. None for an invalid question."""
         if not isinstance(question, dict):
             return None
         find = question.get("find", "")
@@ -85,7 +107,49 @@ class HealthView(anywidget.AnyWidget):
                     return {"of": "table", **self._table(place)}
             case "partition":
                 return self._partition(question.get("partition"))
+            case "run":
+                return self._run(question.get("statement"), question.get("turn"))
         return None
+
+    def _run(self, statement: Any, turn: Any) -> dict[str, Any] | None:
+        """Run a statement that is offered for what is chosen. Each answer begins a new turn, so
+        that a second click, which waited for the first one, runs nothing."""
+        helper = self.health_shown.helper
+        name, partition = self.selected
+        offered = {one.statement for one in self._findings(partition)} - {""}
+        if helper is None or turn != self._turn or statement not in offered:
+            return None
+        self._turn += 1
+        answer: dict[str, Any] = {"of": "ran"}
+        listen(self._told)
+        try:
+            answer["outcome"] = str(helper.run(statement))
+            self._replace(helper.look(name))
+        except KeyboardInterrupt:
+            answer["problem"] = _STOPPED
+        except PaimonMagicsError as error:
+            answer["problem"] = error.text()
+        except Exception as error:  # the page waits for an answer, whatever it is
+            answer["problem"] = f"{type(error).__name__}: {error}"
+        finally:
+            listen(None)
+        self.first = self._state()
+        return {**answer, **self.first, "part": self._partition(partition)}
+
+    def _replace(self, layout: Layout) -> None:
+        layouts = list(self.health_shown.layouts)
+        layouts[self._place] = layout
+        self._show(replace(self.health_shown, layouts=tuple(layouts)))
+
+    def _told(self, progress: Progress | None) -> None:
+        if progress is not None:
+            share = progress.share
+            self.send({"of": "progress", "text": progress.text(),
+                       "share": -1 if share is None else share})  # fmt: skip
+
+    def _findings(self, partition: str) -> tuple[Finding, ...]:
+        layout = self._chosen()
+        return (layout.of_partition(partition) if partition else layout).findings(partition)
 
     def _tables(self, find: str) -> dict[str, Any]:
         layouts = self.health_shown.layouts

@@ -7,8 +7,9 @@ text here, and by `paimon_widgets` as an interactive view.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,8 +25,12 @@ from paimon_magics.session.reports.report import Bar, Chart, bar_lines
 from paimon_magics.statements.clauses.names import spelled, table_text, text_literal
 from paimon_magics.tables.catalog.catalog import Catalog
 
+if TYPE_CHECKING:
+    from paimon_magics.session.outcome import Outcome
+
 __all__ = [
     "Health",
+    "Helper",
     "rules_text",
     "sizes_chart",
     "sizes_of",
@@ -37,16 +42,25 @@ __all__ = [
 _WORST_SHOWN = 10
 
 
+@dataclass(frozen=True, slots=True)
+class Helper:
+    """The session's part in a live view: `run` runs a statement, `look` reads a table's layout."""
+
+    run: Callable[[str], Outcome]
+    look: Callable[[str], Layout]
+
+
 @short_errors
 @dataclass(frozen=True, slots=True)
 class Health:
     """The health of the layouts of some tables, in the order of their names.
 
     `data` has a row for each finding. `partitions` has the sums that the findings are drawn from;
-    `sql` is the query for those.
+    `sql` is the query for those. `helper` is for views that run the statements of findings.
     """
 
     layouts: tuple[Layout, ...]
+    helper: Helper | None = field(default=None, compare=False, repr=False)
 
     @property
     def findings(self) -> dict[str, tuple[Finding, ...]]:

@@ -1,5 +1,6 @@
 // The health of tables: lists of tables and partitions to choose from, and of what is chosen the
-// sizes of its files, what is out of order, and the statement that helps. Asked of the kernel.
+// sizes of its files, what is out of order, and the statement that helps, with a button that runs
+// it. Asked of the kernel.
 
 let made = 0; // lists on the page, to name their options apart
 
@@ -71,7 +72,12 @@ function choiceList(label, show, choose) {
     rest.hidden = !rest.textContent;
     mark();
   }
-  return { box, fill };
+  // Mark the row of that name, without asking for it.
+  function markNamed(name) {
+    at = rows.findIndex((row) => row.name === name);
+    mark();
+  }
+  return { box, fill, markNamed };
 }
 
 function finder(label, ask) {
@@ -81,7 +87,16 @@ function finder(label, ask) {
   return input;
 }
 
-function findingList(findings, told) {
+// The button that runs a statement; `runner` knows whether one runs.
+function runButton(statement, runner) {
+  const run = element("button", "Run", { type: "button", title: "run the statement in the kernel" });
+  run.setAttribute("aria-label", `Run ${statement}`);
+  run.addEventListener("click", () => runner.start(statement));
+  runner.buttons.push(run);
+  return run;
+}
+
+function findingList(findings, told, runner) {
   const list = element("ul");
   for (const finding of findings) {
     const line = element("li");
@@ -94,7 +109,9 @@ function findingList(findings, told) {
         await copyText(finding.statement);
         told.textContent = "statement copied";
       });
-      helps.append(element("code", finding.statement, { tabindex: "0" }), copy);
+      helps.append(element("code", finding.statement, { tabindex: "0" }));
+      if (runner) helps.append(runButton(finding.statement, runner));
+      helps.append(copy);
       line.append(helps);
     }
     list.append(line);
@@ -115,9 +132,61 @@ function sizeStrip(sizes, small) {
   return strip;
 }
 
+// One statement at a time: its progress while it runs, then its outcome or what went wrong. The
+// buttons keep the focus while they do nothing.
+function statementRunner(model) {
+  const bar = element("progress", "", { max: "1" });
+  const line = element("span");
+  const running = element("div", "", { class: "running" });
+  running.append(bar, line);
+  running.hidden = true;
+  const ended = element("div", "", { role: "status", "aria-live": "polite", tabindex: "-1" });
+  const box = element("div");
+  box.append(running, ended);
+  let isRunning = false;
+  let turn = 0;
+  const runner = { box, buttons: [], start, mark, progress, end };
+
+  function mark() {
+    for (const button of runner.buttons) button.setAttribute("aria-disabled", String(isRunning));
+  }
+
+  function progress(text, share) {
+    if (share < 0) bar.removeAttribute("value");
+    else bar.setAttribute("value", share.toFixed(3));
+    bar.setAttribute("aria-label", text);
+    line.textContent = text;
+    running.hidden = false;
+  }
+
+  function start(statement) {
+    if (isRunning) return;
+    isRunning = true;
+    mark();
+    ended.replaceChildren();
+    progress("runs when the kernel is free; the notebook's stop button stops it", -1);
+    model.send({ ask: "run", statement, turn });
+  }
+
+  function end(answer) {
+    const isOurs = isRunning;
+    turn = answer.turn;
+    isRunning = false;
+    running.hidden = true;
+    mark();
+    ended.replaceChildren();
+    if (answer.outcome) ended.append(element("pre", answer.outcome));
+    if (answer.problem) ended.append(element("pre", answer.problem, { class: "problem" }));
+    if (isOurs && answer.outcome && document.activeElement === document.body) ended.focus();
+  }
+  return runner;
+}
+
 function render({ model, el }) {
   el.classList.add("paimon-view", "paimon-health-view");
-  const { tables, table } = model.get("first");
+  const { tables, table, turn, runs } = model.get("first");
+  const runner = runs ? statementRunner(model) : null;
+  if (runner) runner.end({ turn });
   const told = element("p", "", { class: "told", role: "status", "aria-live": "polite" });
   let small = [];
 
@@ -163,7 +232,8 @@ function render({ model, el }) {
     bar.append(finder("part of a table's name", (find) => model.send({ ask: "tables", find })));
     el.append(bar, tableList.box);
   }
-  el.append(summary, rules, ofPartitions, chosen, findings, sizes, told, sql.box);
+  el.append(summary, rules, ofPartitions, chosen, findings, ...(runner ? [runner.box] : []));
+  el.append(sizes, told, sql.box);
 
   function showPartitions(found) {
     small = found.small;
@@ -173,7 +243,9 @@ function render({ model, el }) {
   }
 
   function showPart(part) {
-    findings.replaceChildren(findingList(part.findings, told));
+    if (runner) runner.buttons = [];
+    findings.replaceChildren(findingList(part.findings, told, runner));
+    runner?.mark();
     sizes.innerHTML = part.chart; // made and escaped by the kernel, as the static page has it
     told.textContent = "";
   }
@@ -189,6 +261,23 @@ function render({ model, el }) {
     showPart(found);
   }
 
+  function showTables(found, place) {
+    const at = found.rows.findIndex((row) => row.place === place);
+    tableList.fill(found.rows, found.count, at);
+  }
+
+  function ran(answer) {
+    showTables(answer.tables, answer.table.place);
+    showTable(answer.table);
+    const { part } = answer;
+    if (part) {
+      partitionList.markNamed(part.partition);
+      chosen.textContent = part.partition;
+      showPart(part);
+    }
+    runner.end(answer);
+  }
+
   function answered(answer) {
     if (answer.of === "tables") tableList.fill(answer.rows, answer.count, -1);
     else if (answer.of === "partitions") showPartitions(answer);
@@ -196,10 +285,11 @@ function render({ model, el }) {
     else if (answer.of === "partition") {
       chosen.textContent = answer.partition;
       showPart(answer);
-    }
+    } else if (answer.of === "progress") runner.progress(answer.text, answer.share);
+    else if (answer.of === "ran") ran(answer);
   }
   model.on("msg:custom", answered);
-  tableList.fill(tables.rows, tables.count);
+  showTables(tables, table.place);
   showTable(table);
   return () => model.off("msg:custom", answered);
 }
