@@ -15,6 +15,7 @@ from paimon_magics.errors import SetupError
 
 __all__ = ["Server", "Shutdown", "listen"]
 
+_PORT_MAX = 65_535
 _GRACE_SECONDS = 30  # for requests that wait for something that does not come
 
 
@@ -79,9 +80,11 @@ def listen(port: int) -> socket.socket:
     """Return a socket that listens on 127.0.0.1; port 0 means any free one. Raises SetupError for a
     port that is in use or is none."""
     try:
+        if not 0 <= port <= _PORT_MAX:  # `create_server` would leave its socket open
+            raise OSError("it is no port")
         listening = socket.create_server(("127.0.0.1", port))
-    except (OSError, OverflowError) as error:
-        reason = str(getattr(error, "strerror", None) or error).rstrip(".")
+    except OSError as error:
+        reason = str(error.strerror or error).rstrip(".")
         raise SetupError(
             f"The coordinator can't listen on port {port} of 127.0.0.1: {reason}.",
             hint="Name a free port with --port, or in the `url` of the hub's service.",
