@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 prepare_jvms()
 
+ROOT = str(Path(__file__).parents[1])
 MASTER = os.environ.get("PAIMON_MAGICS_TEST_MASTER", "local[2]")
 
 
@@ -83,6 +84,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         # Running tasks report their rows so often.
         .config("spark.executor.heartbeatInterval", "1s")
         .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.python.daemon.module", "tests.backends.python_daemon")
+        .config("spark.executorEnv.PYTHONPATH", ROOT)
         # Ended jobs are kept for a UI; a question about jobs returns all of them.
         .config("spark.ui.retainedJobs", "100")
         .config("spark.ui.retainedStages", "100")

@@ -191,6 +191,7 @@ INSERT INTO days VALUES (1, 'mon'), (2, 'tue')"""
 ROWS = "%%paimon\nSELECT day FROM days ORDER BY day"
 
 
+@pytest.mark.parametrize("kernel", ["classic"], indirect=True)
 def test_a_cell_asks_who_can_answer_before_it_takes_much_away(kernel: Kernel) -> None:
     def days() -> str:
         text: str = kernel.run(ROWS).displays[-1]["text/plain"]

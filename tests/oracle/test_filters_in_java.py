@@ -99,7 +99,7 @@ def exact(found: pa.Table) -> list[str]:
 
 
 @settings(
-    max_examples=int(os.environ.get("PAIMON_MAGICS_EXAMPLES", "30")),
+    max_examples=int(os.environ.get("PAIMON_MAGICS_EXAMPLES", "10")),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )

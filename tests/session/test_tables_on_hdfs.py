@@ -66,7 +66,9 @@ def test_every_layout_is_written_replaced_and_read(session: Session) -> None:
         assert names(session, name, ".attempts") == []
 
 
-@pytest.mark.parametrize("file_format", ["parquet", "orc", "avro"])
+@pytest.mark.parametrize(
+    "file_format", ["parquet", "avro", pytest.param("orc", marks=pytest.mark.soak)]
+)
 def test_a_job_that_fails_leaves_nothing_in_any_format(session: Session, file_format: str) -> None:
     table = f"t_{file_format}"
     session.run(

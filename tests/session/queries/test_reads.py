@@ -22,9 +22,8 @@ def plan(session: Session, name: str = "t") -> ReadPlan:
     return read_plan(session._connection, Relation(TableName(name, "default")))[0]
 
 
-@pytest.mark.cluster
 @pytest.mark.java
-@pytest.mark.parametrize("partitioned", [False, True])
+@pytest.mark.parametrize("partitioned", [False, pytest.param(True, marks=pytest.mark.cluster)])
 def test_the_merge_road_and_the_raw_road_read_the_same_rows(
     session: Session, java_paimon: JavaPaimon, warehouse: Path, partitioned: bool
 ) -> None:

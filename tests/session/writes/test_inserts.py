@@ -25,9 +25,8 @@ def dynamic(session: Session) -> Iterator[None]:
     session.spark.conf.unset("spark.sql.sources.partitionOverwriteMode")
 
 
-@pytest.mark.cluster
 @pytest.mark.java
-@pytest.mark.parametrize("partitioned", [False, True])
+@pytest.mark.parametrize("partitioned", [False, pytest.param(True, marks=pytest.mark.cluster)])
 def test_the_last_row_of_a_key_wins_in_the_statements_order(
     session: Session, java_paimon: JavaPaimon, warehouse: Path, partitioned: bool
 ) -> None:

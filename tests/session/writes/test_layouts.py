@@ -37,6 +37,20 @@ KEYED = {name: options for name, options in LAYOUTS.items() if "primary-key" in 
 SHARED = {name: options for name, options in KEYED.items() if name != "postponed buckets"}
 
 
+def halved(layouts: dict[str, str], kept: int) -> list[Any]:
+    """Every layout once, whole or partitioned in turn; `make soak` also runs the other half."""
+    return [
+        pytest.param(
+            options,
+            partitioned,
+            id=f"{name}-{'partitioned' if partitioned else 'whole'}",
+            marks=[] if (number + partitioned) % 2 == kept else pytest.mark.soak,
+        )
+        for number, (name, options) in enumerate(layouts.items())
+        for partitioned in (False, True)
+    ]
+
+
 def create(session: Session, options: str, *, partitioned: bool) -> None:
     properties = options.format(key="p, k" if partitioned else "k")
     session.run(
@@ -65,8 +79,7 @@ def check(
     assert sorted(java.rows(warehouse, "default.t")) == sorted(expected.values())
 
 
-@pytest.mark.parametrize("partitioned", [False, True], ids=["whole", "partitioned"])
-@pytest.mark.parametrize("options", LAYOUTS.values(), ids=LAYOUTS.keys())
+@pytest.mark.parametrize(("options", "partitioned"), halved(LAYOUTS, 0))
 def test_java_reads_every_layout_that_we_write(
     session: Session, java_paimon: JavaPaimon, warehouse: Path, options: str, partitioned: bool
 ) -> None:
@@ -79,8 +92,7 @@ def test_java_reads_every_layout_that_we_write(
     check(session, java_paimon, warehouse, expected)
 
 
-@pytest.mark.parametrize("partitioned", [False, True], ids=["whole", "partitioned"])
-@pytest.mark.parametrize("options", SHARED.values(), ids=SHARED.keys())
+@pytest.mark.parametrize(("options", "partitioned"), halved(SHARED, 1))
 def test_upserts_of_ours_and_javas_never_double_a_key(
     session: Session, java_paimon: JavaPaimon, warehouse: Path, options: str, partitioned: bool
 ) -> None:

@@ -55,7 +55,7 @@ def some_rows(random_: random.Random, count: int = 25) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.soak)])
 def test_a_compaction_changes_no_row(tmp_path: Path, engine: str, seed: int) -> None:
     table = table_of(tmp_path, ENGINES[engine])
     random_ = random.Random(seed)
