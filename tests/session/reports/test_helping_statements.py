@@ -58,7 +58,10 @@ def test_a_statement_runs_once_and_what_it_left_is_shown(
     assert kinds(session) == ["APPEND"] * 6 + ["COMPACT"]
     assert [one["word"] for one in answer["table"]["findings"]] == ["good"]
     assert (answer["part"]["partition"], view.selected) == ("p=x", ("default.t", "p=x"))
-    assert answer["tables"]["rows"][1]["files"] == 1
+    assert {row["name"]: row["files"] for row in answer["tables"]["rows"]} == {
+        "default.t": 1,
+        "default.a": 0,
+    }
     assert view.data.column("file_count").to_pylist() == [1]
     # A page that is loaded anew begins with it.
     assert view.first["turn"] == answer["turn"] == 1
