@@ -9,6 +9,7 @@ end of the transaction's lease removes; during the commit, the committer settles
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -27,7 +28,6 @@ from paimon_magics.planning.commits.requests import (
 from paimon_magics.planning.formatting import count_text
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.commits.decoded_request import written_files
-from paimon_magics.tables.compaction.append_plan import AppendCompaction
 from paimon_magics.tables.compaction.planning import BucketKey, CompactionScope
 from paimon_magics.tables.compaction.plans import Plan
 from paimon_magics.tables.table import Table
@@ -36,6 +36,7 @@ from paimon_magics.tables.writing.written_buckets import written_buckets
 
 __all__ = ["Compacted", "CompactionEngine", "Messages", "compact_plan"]
 
+_WAIT_SECONDS = 1.0
 _RUN_AGAIN = "Nothing of these buckets was changed. Run the statement again later."
 
 
@@ -74,6 +75,9 @@ class CompactionEngine(Protocol):
     def planned(self, table: Table, scope: CompactionScope) -> Plan | None:
         """The plan on the table's latest snapshot; None if there is nothing to do."""
 
+    def wait(self, seconds: float, reason: str) -> None:
+        """Sleep, while others are in the way: `reason` says who."""
+
     def begun(self, table: TableName, base: int, attempts: Attempts) -> Transaction:
         """An open transaction that only compacts, planned on the snapshot `base`."""
 
@@ -96,15 +100,17 @@ class _Left:
 
 
 def compact_plan(
-    engine: CompactionEngine, plan: Plan, scope: CompactionScope, *, skips_claimed: bool = False
+    engine: CompactionEngine, plan: Plan, scope: CompactionScope, *, claims_wait_ms: int
 ) -> Compacted:
     """Run a planned compaction, and plan again for buckets that others changed meanwhile. Buckets
-    that others are compacting are waited for, or left to them with `skips_claimed`.
+    that others are compacting are waited for, `claims_wait_ms` at most; with 0 they are left to
+    them.
 
     Raises JobError if the job fails, OutdatedPlanError if others changed the files again and again
-    while they were compacted.
+    while they were compacted, or have not ended their compaction in time.
     """
     attempts = Attempts(engine.reruns_max)
+    deadline = time.monotonic() + claims_wait_ms / 1000
     done = Compacted()
     current: Plan | None = plan
     while current is not None:
@@ -115,11 +121,16 @@ def compact_plan(
             files_after=done.files_after + found.files_after,
             rewritten_bytes=done.rewritten_bytes + found.rewritten_bytes,
         )
-        again = conflicting.buckets if skips_claimed else conflicting.buckets | claimed.buckets
+        again = conflicting.buckets | (claimed.buckets if claims_wait_ms else frozenset())
         if not again:
             break
-        reason = conflicting.reason or claimed.reason
-        attempts.next(OutdatedPlanError(reason, hint=_RUN_AGAIN), may_run_again=True)
+        if conflicting.buckets:
+            error = OutdatedPlanError(conflicting.reason, hint=_RUN_AGAIN)
+            attempts.next(error, may_run_again=True)
+        elif time.monotonic() >= deadline:
+            raise OutdatedPlanError(claimed.reason, hint=_RUN_AGAIN)
+        else:
+            engine.wait(_WAIT_SECONDS, claimed.reason)
         scope = replace(scope, buckets=again)
         current = engine.planned(plan.table, scope)
     return replace(done, notes=attempts.notes())
@@ -168,13 +179,12 @@ def _run_once(
 
 def _claimed(client: CoordinatorClient, plan: Plan, transaction: Transaction) -> tuple[Plan, _Left]:
     """The plan without the buckets that others are compacting, and those."""
-    if isinstance(plan, AppendCompaction):
+    keys = plan.unit_keys()
+    wanted = list(dict.fromkeys(keys))
+    positions = client.claim_buckets(transaction, wanted)
+    if len(positions) == len(wanted):
         return plan, _Left()
-    keys = [(unit.partition, unit.bucket) for unit in plan.units]
-    granted = set(client.claim_buckets(transaction, keys))
-    if len(granted) == len(keys):
-        return plan, _Left()
-    kept = tuple(unit for at, unit in enumerate(plan.units) if at in granted)
-    denied = frozenset(key for at, key in enumerate(keys) if at not in granted)
+    granted = {wanted[at] for at in positions}
+    denied = frozenset(wanted) - granted
     reason = f"Others are compacting {count_text(len(denied), 'bucket')} of `{plan.table.name}`."
-    return replace(plan, units=kept), _Left(denied, reason)
+    return plan.only([at for at, key in enumerate(keys) if key in granted]), _Left(denied, reason)

@@ -138,7 +138,7 @@ class Compactor:
             return CompactionAnswer(seen)
         try:
             engine = _LocalEngine(self, self._client)
-            done = compact_plan(engine, plan.only(portion), _SCOPE, skips_claimed=True)
+            done = compact_plan(engine, plan.only(portion), _SCOPE, claims_wait_ms=0)
         except OutdatedPlanError:
             return CompactionAnswer(_seen(plan, budget, ()), hindered=True)
         if done.receipt is None:
@@ -178,6 +178,10 @@ class _LocalEngine:
     def planned(self, table: Table, scope: CompactionScope) -> Plan | None:
         """See `CompactionEngine.planned`."""
         return self.compactor.planned(table, scope)
+
+    def wait(self, seconds: float, reason: str) -> None:
+        """See `CompactionEngine.wait`."""
+        time.sleep(seconds)
 
     def begun(self, table: TableName, base: int, attempts: Attempts) -> Transaction:
         """See `CompactionEngine.begun`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import dataclass
 
 from paimon_magics.coordinator.client.attempts import Attempts
@@ -16,6 +17,7 @@ from paimon_magics.session.connection import Connection
 from paimon_magics.session.provenance import provenance
 from paimon_magics.session.writes.transactions import begun, committed_compaction
 from paimon_magics.spark.failures import translate
+from paimon_magics.spark.progress import doing
 from paimon_magics.spark.queries import cancellable
 from paimon_magics.spark.task_units import run_units
 from paimon_magics.statements.statement import TableName
@@ -56,11 +58,14 @@ def compact_plan(
     scope: CompactionScope,
     statement: str,
     *,
-    skips_claimed: bool = False,
+    claims_wait_ms: int | None = None,
 ) -> Compacted:
-    """Run a planned compaction of a statement: see `coordinator.client.compacting.compact_plan`."""
+    """Run a planned compaction of a statement: see `coordinator.client.compacting.compact_plan`.
+    With nothing said, it waits for others as long as for a turn (`exclusive_wait_ms`)."""
+    if claims_wait_ms is None:
+        claims_wait_ms = connection.settings.exclusive_wait_ms
     engine = _SparkEngine(connection, statement)
-    return compact_by(engine, plan, scope, skips_claimed=skips_claimed)
+    return compact_by(engine, plan, scope, claims_wait_ms=claims_wait_ms)
 
 
 @dataclass(frozen=True)
@@ -83,6 +88,11 @@ class _SparkEngine:
     def planned(self, table: Table, scope: CompactionScope) -> Plan | None:
         """See `CompactionEngine.planned`."""
         return planned_compaction(self.connection, table, scope)
+
+    def wait(self, seconds: float, reason: str) -> None:
+        """See `CompactionEngine.wait`."""
+        with doing(lambda: f"waiting: {reason}"):
+            time.sleep(seconds)
 
     def begun(self, table: TableName, base: int, attempts: Attempts) -> Transaction:
         """See `CompactionEngine.begun`."""

@@ -18,6 +18,8 @@ from paimon_magics.tables.writing.written_buckets import BucketKey
 
 __all__ = ["compact_written"]
 
+_CLAIMS_WAIT_MS = 60_000  # the rows are committed, and show after the next compaction
+
 
 def compact_written(
     connection: Connection,
@@ -46,8 +48,8 @@ def compact_written(
                 f"much to do after a statement: CALL sys.compact('{table_text(table.name)}').",
             )
         # Where rows show without a compaction, another one that runs on the bucket is enough.
-        skips = not table.schema.looks_up
-        compact_plan(connection, plan, scope, statement, skips_claimed=skips)
+        wait_ms = _CLAIMS_WAIT_MS if table.schema.looks_up else 0
+        compact_plan(connection, plan, scope, statement, claims_wait_ms=wait_ms)
         return ()
     except Exception as error:
         reason = error.message if isinstance(error, PaimonMagicsError) else repr(error)

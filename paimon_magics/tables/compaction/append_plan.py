@@ -39,6 +39,7 @@ from paimon_magics.tables.compaction.append_units import (
 )
 from paimon_magics.tables.compaction.append_vectors import put_vectors
 from paimon_magics.tables.compaction.planning import (
+    BucketKey,
     CompactionScope,
     data_files,
     files_of_scope,
@@ -93,6 +94,12 @@ class AppendCompaction:
     def unit_bytes(self) -> list[int]:
         """The size of the files of each unit."""
         return [unit.size_bytes for unit in self.units]
+
+    def unit_keys(self) -> list[BucketKey]:
+        """The partition, serialised, and bucket of each unit; several may have the same."""
+        starts = np.cumsum([0, *(len(unit.files) for unit in self.units)])[:-1]
+        firsts = self.files.select(["partition", "bucket"]).take(pa.array(starts, pa.int64()))
+        return list(zip(*(column.to_pylist() for column in firsts.columns), strict=True))
 
     def only(self, places: Sequence[int]) -> AppendCompaction:
         """The plan of the units at these places."""

@@ -114,6 +114,10 @@ class CompactionPlan:
         """The size of all files that are read for each unit."""
         return [self._read_bytes(unit) for unit in self.units]
 
+    def unit_keys(self) -> list[BucketKey]:
+        """The partition, serialised, and bucket of each unit."""
+        return [(unit.partition, unit.bucket) for unit in self.units]
+
     def only(self, places: Sequence[int]) -> CompactionPlan:
         """The plan of the units at these places."""
         return replace(self, units=tuple(self.units[at] for at in places))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,9 @@ from pypaimon.write.commit_message import CommitMessage
 
 from paimon_magics import Session
 from paimon_magics.errors import OutdatedPlanError
+from paimon_magics.session.writes.compaction import planned_compaction
 from paimon_magics.statements.statement import TableName
+from paimon_magics.tables.compaction.planning import CompactionScope
 from paimon_magics.tables.writing.written_buckets import written_buckets
 
 pytestmark = pytest.mark.spark
@@ -88,9 +91,35 @@ def test_a_bucket_that_others_compact_is_left_to_them(session: Session) -> None:
     outcome = session.run("INSERT INTO t VALUES (2, 'b')")
     assert not outcome.notes
     assert kinds(session) == ["APPEND", "APPEND"]
-    connection.settings = replace(connection.settings, conflict_reruns_max=1)
+    connection.settings = replace(connection.settings, exclusive_wait_ms=10)
     with pytest.raises(OutdatedPlanError, match="Others are compacting 1 bucket"):
         session.run("CALL sys.compact('t')")
-    connection.committer.abort(other)
+    connection.settings = replace(connection.settings, exclusive_wait_ms=60_000)
+    ending = threading.Timer(0.5, connection.committer.abort, [other])
+    ending.start()
     session.run("CALL sys.compact('t')")
+    ending.join()
     assert kinds(session)[-1] == "COMPACT"
+
+
+def test_a_partition_of_an_append_table_that_others_compact_is_waited_for(session: Session) -> None:
+    session.run("CREATE TABLE a (p INT, k INT) PARTITIONED BY (p)")
+    for key in range(6):
+        session.run(f"INSERT INTO a SELECT * FROM VALUES (1, {key}), (2, {key})")
+    connection = session._connection
+    table = connection.load(TableName("a"), "", 0)
+    plan = planned_compaction(connection, table, CompactionScope(is_full=True))
+    assert plan is not None
+    first = plan.unit_keys()[0]
+    other = connection.committer.begin(table.name, compacts=True)
+    assert connection.committer.claim_buckets(other, [first]) == (0,)
+    connection.settings = replace(connection.settings, exclusive_wait_ms=10)
+    with pytest.raises(OutdatedPlanError, match="Others are compacting 1 bucket"):
+        session.run("CALL sys.compact('a')")
+    files = session.run("SELECT partition, count(*) AS n FROM a$files GROUP BY partition")
+    assert sorted(row["n"] for row in files.to_pylist()) == [1, 6]
+    connection.committer.abort(other)
+    session.run("CALL sys.compact('a')")
+    files = session.run("SELECT partition, count(*) AS n FROM a$files GROUP BY partition")
+    assert sorted(row["n"] for row in files.to_pylist()) == [1, 1]
+    assert session.run("SELECT count(*) AS n FROM a").to_pylist() == [{"n": 12}]
