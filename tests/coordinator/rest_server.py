@@ -16,6 +16,7 @@ from paimon_magics.coordinator.http.authorisation import Authoriser, TokenFile
 from paimon_magics.coordinator.http.guard import Guard, guarded
 from paimon_magics.coordinator.routes.catalog import catalog_routes
 from paimon_magics.coordinator.service.coordinator import Coordinator
+from paimon_magics.coordinator.service.key_moves import KeyMover
 from paimon_magics.coordinator.service.served import Context
 from paimon_magics.coordinator.store.state_store import StateStore
 from paimon_magics.coordinator.turns import Turns
@@ -50,13 +51,15 @@ def served(
     `coordinator`, of the same warehouse, shares its turns and watches the tables. `store` keeps the
     properties of databases.
     """
+    catalog = Catalog.open(options)
     routes = catalog_routes(
         Context(
-            Catalog.open(options),
+            catalog,
             publish,
             Turns() if coordinator is None else coordinator.turns,
             watch=None if coordinator is None else coordinator.watching,
             properties=None if store is None else store.database_properties,
+            mover=None if coordinator is None else KeyMover(catalog, coordinator.transactions),
         )
     )
     guard = Guard(

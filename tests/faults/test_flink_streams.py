@@ -1,5 +1,6 @@
 """A streaming job of Flink's and two sessions write the same tables through a coordinator that is
-killed again and again: each row is there once, and the job restarts for no other reason.
+killed again and again: each row is there once, and the job restarts for no other reason. In one
+table the sessions bring keys that Flink brings later, and has other buckets for.
 
 The short version is in every run; `pytest -m soak` has the long one.
 """
@@ -33,6 +34,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.java, pytest.mark.slow]
 
 TABLES = {
     "dynamic": "'primary-key' = 'id', 'dynamic-bucket.target-row-num' = '700'",
+    "shared": "'primary-key' = 'id', 'dynamic-bucket.target-row-num' = '700'",
     "looked_up": "'primary-key' = 'id', 'bucket' = '2', 'changelog-producer' = 'lookup'",
     "append": "'bucket' = '-1'",
 }
@@ -43,6 +45,10 @@ OPTIONS = {
     "restart-strategy.fixed-delay.attempts": "1000",
     "restart-strategy.fixed-delay.delay": "500 ms",
 }
+A_SECOND = 300
+"""How many keys Flink brings."""
+AHEAD = 8 * A_SECOND
+"""The first key of the table `shared` that sessions bring: Flink brings it seconds later."""
 KEYS = 1_000_000
 """How far apart the keys of two writers are; Flink's begin with 0."""
 FAILS_LATE = 15.0
@@ -59,11 +65,11 @@ class Down:
 
 class Inserting(threading.Thread):
     """A session that inserts new keys into all tables, by turns a query's and some values. It does
-    so at least once."""
+    so at least once. `ahead` are the keys that it brings before Flink into the table `shared`."""
 
-    def __init__(self, session: paimon_magics.Session, first: int) -> None:
+    def __init__(self, session: paimon_magics.Session, first: int, ahead: Sequence[int]) -> None:
         super().__init__(daemon=True)
-        self._session, self._next = session, first
+        self._session, self._next, self._ahead = session, first, list(ahead)
         self._enough = threading.Event()
         self.error: BaseException | None = None
         self.keys: dict[str, list[int]] = {table: [] for table in TABLES}
@@ -87,13 +93,25 @@ class Inserting(threading.Thread):
             raise self.error
 
     def _insert(self, table: str, *, values: bool) -> None:
-        keys = range(self._next, self._next + (3 if values else 40))
+        count = 3 if values else 40
+        if table == "shared":
+            self._bring(count)
+            return
+        keys = range(self._next, self._next + count)
         rows = f"SELECT id, 'session' FROM range({keys.start}, {keys.stop})"
         if values:
             rows = "VALUES " + ", ".join(f"({key}, 'session')" for key in keys)
         self._session.run(f"INSERT INTO {table} {rows}")
         self.keys[table] += keys
         self._next = keys.stop
+
+    def _bring(self, count: int) -> None:
+        """Insert the last keys that Flink has not brought yet."""
+        keys, self._ahead = self._ahead[-count:], self._ahead[:-count]
+        if keys:
+            rows = ", ".join(f"({key}, 'session')" for key in keys)
+            self._session.run(f"INSERT INTO shared VALUES {rows}")
+            self.keys["shared"] += keys
 
 
 @pytest.fixture
@@ -165,14 +183,17 @@ def test_a_stream_and_sessions_lose_and_double_nothing_while_the_coordinator_is_
     chance = random.Random(seed)
     committer = RemoteCoordinator(At(process.address, process.token()))
     second = paimon_magics.Session(replace(session._connection, committer=committer))
-    writers = [Inserting(one, number * KEYS) for number, one in enumerate((session, second), 1)]
+    writers = [
+        Inserting(one, number * KEYS, range(AHEAD + number, min(rows, 3 * AHEAD), 2))
+        for number, one in enumerate((session, second), 1)
+    ]
     folder = tmp_path / "flink"
     folder.mkdir()
     options = {**OPTIONS, "execution.checkpointing.dir": (folder / "checkpoints").as_uri()}
     class_path = compiled_flink_job(spark, folder)
     for writer in writers:
         writer.start()
-    with flink_job(class_path, options, statements(process, rows, 300)) as job:
+    with flink_job(class_path, options, statements(process, rows, A_SECOND)) as job:
         downs = [kill(process, job, chance) for _ in range(kills)]
         wait_until(lambda: job.returncode() is not None, 60 + rows / 100)
         assert job.returncode() == 0, job.log()[-5000:]
@@ -185,7 +206,8 @@ def test_a_stream_and_sessions_lose_and_double_nothing_while_the_coordinator_is_
     )
     check_failures(job.failures(), downs)
     for table in TABLES:
-        expected = sorted([*range(rows), *writers[0].keys[table], *writers[1].keys[table]])
+        brought = [key for writer in writers for key in writer.keys[table]]
+        expected = sorted({*range(rows), *brought})
         found = session.run(f"SELECT id FROM {table} ORDER BY id").to_arrow()["id"].to_pylist()
         assert found == expected, differences(found, expected)
         java = sorted(row[0] for row in java_paimon.rows(process.warehouse, f"default.{table}"))

@@ -47,6 +47,7 @@ from paimon_magics.coordinator.service.compaction_jobs import Budget
 from paimon_magics.coordinator.service.compaction_scheduler import CompactionScheduler, Endpoint
 from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.coordinator.service.idling import Idling
+from paimon_magics.coordinator.service.key_moves import KeyMover
 from paimon_magics.coordinator.service.served import Context
 from paimon_magics.coordinator.store.sqlite import SqliteDatabase
 from paimon_magics.coordinator.store.state_store import StateStore, open_store, store_address
@@ -257,6 +258,7 @@ def _application(
         watch=coordinator.watching,
         order=None if group is None else group.order,
         properties=place.store.database_properties,
+        mover=KeyMover(catalog, coordinator.transactions),
     )
     routes: Sequence[BaseRoute] = catalog_routes(served)
     inserts = None

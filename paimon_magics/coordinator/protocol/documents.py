@@ -201,8 +201,9 @@ def _change_document(change: Change) -> dict[str, Any]:
     match change:
         case Append():
             return {"kind": "append"}
-        case Compact(left_out=left_out):
-            return {"kind": "compact", "left_out": _encoded(left_out)}
+        case Compact(left_out=left_out, moves_keys=moves):
+            moved = {"moves_keys": True} if moves else {}
+            return {"kind": "compact", "left_out": _encoded(left_out), **moved}
         case CompactManifests(target_bytes=None):
             return {"kind": "compact-manifests"}
         case CompactManifests(target_bytes=target):
@@ -222,7 +223,9 @@ def _change_of(document: Mapping[str, Any]) -> Change:
         case "append":
             return Append()
         case "compact":
-            return Compact(_decoded(document, "left_out"))
+            return Compact(
+                _decoded(document, "left_out"), moves_keys=document.get("moves_keys") is True
+            )
         case "compact-manifests":
             is_given = document.get("target_bytes") is not None
             return CompactManifests(member(document, "target_bytes", int) if is_given else None)

@@ -18,6 +18,7 @@ from paimon_magics.coordinator.rest.endpoints import table_of
 from paimon_magics.coordinator.rest.errors import RestError, not_found
 from paimon_magics.coordinator.service.served import Context, Document, Watch, publication_of
 from paimon_magics.statements.statement import TableName
+from paimon_magics.tables.commits.prepared_files import PreparedFiles
 from paimon_magics.tables.commits.rest_commit import (
     NO_LEDGER,
     CommitChecks,
@@ -26,6 +27,7 @@ from paimon_magics.tables.commits.rest_commit import (
     check_snapshot,
     publish_prepared,
 )
+from paimon_magics.tables.manifests.hash_indexes import StaleIndexError
 from paimon_magics.tables.table import StoredTable, publishes_itself
 
 __all__ = [
@@ -48,12 +50,28 @@ def commit_prepared(
     base_is_told: bool,
     statistics: Sequence[Document],
 ) -> bool:
-    """Publish a commit that a client has prepared. Return False if it must be prepared anew.
+    """Publish a commit that a client has prepared. Return False if it must be prepared anew: also
+    after keys were moved for it, which the table had in other buckets.
 
     Raises RestError 404 if the table is not the one that was written, 409 if the table takes no
     commits, PausedError (503) in a pause, and the errors of `publish_prepared`.
     """
     written = table_of(context, name)
+    commit = PreparedCommit(snapshot, base_uuid, base_is_told, statistics)
+    try:
+        return _published(context, written, commit, table_id)
+    except StaleIndexError as error:
+        if context.mover is None:
+            raise
+        first = PreparedFiles(written).first_numbers(snapshot["deltaManifestList"])
+        context.mover.move(name, snapshot, error, first)
+        return False
+
+
+def _published(
+    context: Context, written: StoredTable, commit: PreparedCommit, table_id: str | None
+) -> bool:
+    name, snapshot = written.name, commit.snapshot
     location = written.location
     require_looked_at(context, name, location)
     place: AbstractContextManager[Callable[[], None]] = contextlib.nullcontext(lambda: None)
@@ -80,8 +98,8 @@ def commit_prepared(
             ledger,
             context.indexes,
             fence=None if context.fence is None else context.fence(),
+            load=lambda: context.catalog.load(name),
         )
-        commit = PreparedCommit(snapshot, base_uuid, base_is_told, statistics)
         published = publish_prepared(table, commit, context.publish, checks)
         if published:
             is_published()

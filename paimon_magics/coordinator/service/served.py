@@ -18,12 +18,14 @@ from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.commits.fencing import Fence
 from paimon_magics.tables.commits.recent_commits import RecentCommits
-from paimon_magics.tables.manifests.hash_indexes import HashIndexes
+from paimon_magics.tables.manifests.hash_indexes import Bucket, HashIndexes, StaleIndexError
 from paimon_magics.tables.snapshots.chain import latest_document, load_snapshot
 from paimon_magics.tables.stores.store import Publish
 from paimon_magics.tables.table import StoredTable
 
-__all__ = ["Context", "Document", "Order", "Watch", "publication_of", "watch_latest"]
+__all__ = ["Context", "Document", "Mover", "Order", "Watch", "publication_of", "watch_latest"]
+
+Document = Mapping[str, Any]
 
 
 class Watch(Protocol):
@@ -71,6 +73,19 @@ class Order(Protocol):
         `renamed_to`."""
 
 
+class Mover(Protocol):
+    """Moves keys to where a streaming job has put them. `KeyMover` is one."""
+
+    def move(
+        self,
+        name: TableName,
+        commit: Document,
+        refused: StaleIndexError,
+        first: Mapping[Bucket, int],
+    ) -> None:
+        """See `KeyMover.move`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Context:
     """The catalog that is served, how its snapshots are published, and who is told of that.
@@ -81,7 +96,8 @@ class Context:
     change the catalog, and is asked before and after each change; without it compare-and-swap alone
     keeps this coordinator and others apart. `watch` is told of publications and removals. `order`
     gives commits by engines their place among small inserts. `properties` keeps the properties of
-    databases where the catalog can't.
+    databases where the catalog can't. `mover` moves keys for streaming jobs; without it their
+    commits are refused.
     """
 
     catalog: Catalog
@@ -94,6 +110,7 @@ class Context:
     indexes: HashIndexes = field(default_factory=HashIndexes)
     order: Order | None = None
     properties: PropertyStore | None = None
+    mover: Mover | None = None
 
     @property
     def databases(self) -> Databases:
@@ -129,9 +146,6 @@ class Context:
             and table.name.branch is None
             and table.options.get("auto_batch_load", "").lower() == "true"
         )
-
-
-Document = Mapping[str, Any]
 
 
 def publication_of(table: StoredTable, snapshot: Document) -> Publication:

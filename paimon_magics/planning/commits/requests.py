@@ -80,9 +80,13 @@ class Compact:
 
     `left_out` are messages of the same transaction that are not committed, because they conflict
     with other commits. The files that they add are removed when the others are committed.
+
+    With `moves_keys` rows go from one bucket of a partition to another, with the hashes of their
+    keys: files and indexes are added, and nobody may have written the buckets since the base.
     """
 
     left_out: tuple[bytes, ...] = ()
+    moves_keys: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,10 @@ planned, no other commit may have added the same keys, or changed the number of 
 
 Paimon leaves this to the user ("a single write job"): two writers that put one new key into two
 buckets, or into two partitions, both succeed, and the table has the key twice.
+
+Keys that are moved to another bucket are the one thing that takes a hash out of an index: rows of
+statements that were planned before would go to the old bucket, and such a move would leave rows
+behind that came to the old bucket since it was planned. Both are refused.
 """
 
 from __future__ import annotations
@@ -13,9 +17,11 @@ from typing import Any
 from pypaimon.write.commit_message import CommitMessage
 
 from paimon_magics.errors import OutdatedPlanError
-from paimon_magics.planning.commits.requests import Append, CommitRequest
+from paimon_magics.planning.commits.requests import Append, CommitRequest, Compact
 from paimon_magics.tables.commits.index_union import hash_entries
 from paimon_magics.tables.manifests.hash_indexes import HashIndexes
+from paimon_magics.tables.manifests.live_files import ManifestCache
+from paimon_magics.tables.manifests.partition_values import partition_values
 from paimon_magics.tables.snapshots.latest import read_snapshot
 from paimon_magics.tables.snapshots.provenance import described
 from paimon_magics.tables.table import Table
@@ -35,6 +41,8 @@ def bucket_check(
     """
     base_id = request.transaction.base_snapshot_id
     mode = table.schema.bucket_mode
+    if isinstance(request.change, Compact) and request.change.moves_keys:
+        return _untouched(table, base_id, messages)
     if isinstance(request.change, Append) and mode == "HASH_FIXED":
         return newer_bucket_counts(table, messages, base_id)
     if not isinstance(request.change, Append) or mode not in ("HASH_DYNAMIC", "KEY_DYNAMIC"):
@@ -55,6 +63,8 @@ def bucket_check(
             snapshot = latest if snapshot_id == latest_id else _snapshot(table, snapshot_id)
             before, index = index, _index(table, snapshot, touched)
             if snapshot.commit_kind == "COMPACT":
+                if index != before:
+                    raise _keys_came(table, snapshot, "moved keys to other buckets in")
                 continue
             if mode == "KEY_DYNAMIC" or (index != before and snapshot.commit_kind == "OVERWRITE"):
                 raise _keys_came(table, snapshot)
@@ -88,9 +98,32 @@ def _snapshot(table: Table, snapshot_id: int) -> Any:
     return snapshot
 
 
-def _keys_came(table: Table, snapshot: Any) -> OutdatedPlanError:
+def _untouched(
+    table: Table, base_id: int, messages: Sequence[CommitMessage]
+) -> Callable[[Any], None]:
+    """A check for a move of keys: no rows may have come to its buckets, or gone, since the base."""
+    moved = {(tuple(message.partition), message.bucket) for message in messages}
+    manifests = ManifestCache(table.paimon)
+    checked = base_id
+
+    def check(latest: Any) -> None:
+        nonlocal checked
+        for snapshot_id in range(checked + 1, 1 + (0 if latest is None else latest.id)):
+            snapshot = _snapshot(table, snapshot_id)
+            if snapshot.commit_kind != "COMPACT":
+                changed = manifests.listed_entries([snapshot.delta_manifest_list])
+                partitions, of_files = partition_values(table.paimon, changed)
+                buckets = zip(of_files, changed["bucket"].to_pylist(), strict=True)
+                if any((partitions[at], bucket) in moved for at, bucket in buckets):
+                    raise _keys_came(table, snapshot, "wrote")
+        checked = base_id if latest is None else latest.id
+
+    return check
+
+
+def _keys_came(table: Table, snapshot: Any, did: str = "added keys to") -> OutdatedPlanError:
     return OutdatedPlanError(
-        f"Since this statement was planned, {described(snapshot)} added keys to the partitions "
+        f"Since this statement was planned, {described(snapshot)} {did} the partitions "
         f"of `{table.name}` that it writes: a key could be stored twice.",
         hint="Nothing was written. Run the statement again: it then finds those keys. Write "
         "to a table with dynamic buckets by one statement at a time.",

@@ -14,6 +14,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 from pypaimon.index.index_file_meta import IndexFileMeta
 from pypaimon.manifest.index_manifest_entry import IndexManifestEntry
 from pypaimon.manifest.index_manifest_file import IndexManifestFile
@@ -21,11 +23,18 @@ from pypaimon.table.row.generic_row import GenericRow
 
 from paimon_magics.columnar.hash_index import encode_hashes
 from paimon_magics.tables.manifests.file_kinds import ADD
-from paimon_magics.tables.manifests.hash_indexes import IndexedTable, United
+from paimon_magics.tables.manifests.hash_indexes import Bucket, IndexedTable, United
 from paimon_magics.tables.manifests.index_manifests import NamedIndexManifests
 from paimon_magics.tables.manifests.names import MetadataNames, manifest_folder
 
-__all__ = ["IndexUnion", "after_adding", "hash_entries", "united_entries", "write_union"]
+__all__ = [
+    "IndexUnion",
+    "after_adding",
+    "hash_entries",
+    "united_entries",
+    "write_index_file",
+    "write_union",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,16 +93,20 @@ def united_entries(
         if one.entry is not None:
             entries.append(one.entry)
             continue
-        path, entry = _index_file(table, one, prefix)
+        path, entry = write_index_file(table, one.bucket, one.hashes, prefix)
         written.append(path)
         entries.append(entry)
         superseded.append(_path(table, one.instead_of))
     return entries, written, superseded
 
 
-def _index_file(table: IndexedTable, united: United, prefix: str) -> tuple[str, Any]:
-    partition, bucket = united.bucket
-    content = encode_hashes(united.hashes)
+def write_index_file(
+    table: IndexedTable, of: Bucket, hashes: npt.NDArray[np.int32], prefix: str
+) -> tuple[str, Any]:
+    """Write the index file of a bucket, with a name that begins with `prefix`. Return its path and
+    its entry."""
+    partition, bucket = of
+    content = encode_hashes(hashes)
     name = f"{prefix}index-{uuid.uuid4()}-0"
     factory = table.paimon.path_factory()
     path, is_external = factory.new_bucket_index_path(partition, bucket, name)
@@ -103,7 +116,7 @@ def _index_file(table: IndexedTable, united: United, prefix: str) -> tuple[str, 
         index_type=IndexManifestFile.HASH_INDEX,
         file_name=name,
         file_size=len(content),
-        row_count=len(united.hashes),
+        row_count=len(hashes),
     )
     if is_external:
         meta = replace(meta, external_path=path)

@@ -25,6 +25,7 @@ from paimon_magics.faults import reach
 from paimon_magics.planning.commits.requests import CommitRequest, CompactManifests
 from paimon_magics.tables.commits.changes import Changes
 from paimon_magics.tables.commits.index_union import after_adding, hash_entries, united_entries
+from paimon_magics.tables.commits.moved_keys import carried_properties
 from paimon_magics.tables.commits.row_tracking import stamp_sequence, track_rows
 from paimon_magics.tables.manifests.file_kinds import ADD
 from paimon_magics.tables.manifests.hash_indexes import HashIndexes
@@ -236,8 +237,10 @@ class SnapshotPreparation:
     def _all_properties(self, latest: Any) -> dict[str, str]:
         """The properties of the snapshot. As in Paimon, one that only merges manifests keeps those
         of the latest, except what these say of its own commit."""
-        kept = (latest.properties or {}).items() if self._only_manifests else ()
-        return {k: v for k, v in kept if not k.startswith(PREFIX)} | dict(self._properties)
+        before = None if latest is None else latest.properties
+        kept = (before or {}).items() if self._only_manifests else ()
+        others = {k: v for k, v in kept if not k.startswith(PREFIX)}
+        return others | carried_properties(before) | dict(self._properties)
 
     def _statistics(self, latest: Any) -> str | None:
         """The table statistics of the latest snapshot, unless the schema has changed since."""

@@ -54,6 +54,23 @@ class PreparedFiles:
             for at, kind, bucket, level, name in zip(of_files, *columns, strict=True)
         )
 
+    def added(self, manifest_list: str) -> pa.Table:
+        """The data files that the manifests of a list add: columns of MANIFEST_ENTRIES."""
+        entries = self._entries(manifest_list)
+        return entries.filter(pc.equal(entries["kind"], ADD))
+
+    def first_numbers(self, manifest_list: str) -> dict[tuple[tuple[Any, ...], int], int]:
+        """The least sequence number of the data files that a list adds to each bucket, by the
+        values of its partition and its number."""
+        added = self.added(manifest_list)
+        partitions, of_files = partition_values(self._table.paimon, added)
+        columns = (added[name].to_pylist() for name in ("bucket", "min_sequence_number"))
+        found: dict[tuple[tuple[Any, ...], int], int] = {}
+        for at, bucket, number in zip(of_files, *columns, strict=True):
+            key = partitions[at], bucket
+            found[key] = min(number, found.get(key, number))
+        return found
+
     def new_paths(self, snapshot: Document, latest: Document | None) -> list[str]:
         """The paths of all files that a snapshot refers to and the latest one does not."""
         folder = manifest_folder(self._table.paimon)
@@ -80,9 +97,9 @@ class PreparedFiles:
 
     def _added_paths(self, manifest_list: str) -> list[str]:
         """The data files that a manifest list adds to the table's folder, and their extra files."""
-        entries = self._entries(manifest_list)
-        inside = pc.equal(pc.fill_null(pc.binary_length(entries["external_path"]), 0), 0)
-        added = entries.filter(pc.and_(pc.equal(entries["kind"], ADD), inside))
+        added = self.added(manifest_list)
+        inside = pc.equal(pc.fill_null(pc.binary_length(added["external_path"]), 0), 0)
+        added = added.filter(inside)
         partitions, of_files = partition_values(self._table.paimon, added)
         columns = (added[name].to_pylist() for name in ("bucket", "file_name", "extra_files"))
         return [

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -33,7 +33,12 @@ from paimon_magics.tables.catalog.rest_documents import (
     text_of,
 )
 from paimon_magics.tables.commits.fencing import EPOCH, Fence, epoch_of
-from paimon_magics.tables.commits.index_union import IndexUnion, write_union
+from paimon_magics.tables.commits.index_union import IndexUnion, hash_entries, write_union
+from paimon_magics.tables.commits.moved_keys import (
+    KEYS_MOVED_FOR,
+    carried_properties,
+    check_key_buckets,
+)
 from paimon_magics.tables.commits.prepared_files import ChangedFile, PreparedFiles
 from paimon_magics.tables.commits.recent_commits import RecentCommits
 from paimon_magics.tables.manifests.hash_indexes import HashIndexes
@@ -42,7 +47,7 @@ from paimon_magics.tables.snapshots.chain import latest_document, published_path
 from paimon_magics.tables.snapshots.latest import write_hint
 from paimon_magics.tables.stores.store import Publish
 from paimon_magics.tables.stores.syncing import sync_files
-from paimon_magics.tables.table import StoredTable, publishes_itself
+from paimon_magics.tables.table import StoredTable, Table, publishes_itself
 
 __all__ = [
     "NO_LEDGER",
@@ -113,12 +118,14 @@ class PreparedCommit:
 @dataclass(frozen=True, slots=True)
 class CommitChecks:
     """What a prepared commit is checked against: the table's last commits, the `ledger` of older
-    ones, and the hash indexes of dynamic buckets. With `fence` the snapshot carries its epoch."""
+    ones, and the hash indexes of dynamic buckets. With `fence` the snapshot carries its epoch.
+    `load` loads the table as statements see it."""
 
     recent: RecentCommits
     ledger: Ledger = NO_LEDGER
     indexes: HashIndexes | None = None
     fence: Fence | None = None
+    load: Callable[[], Table] | None = None
 
 
 def check_snapshot(table: StoredTable, snapshot: Document) -> None:
@@ -182,6 +189,7 @@ def publish_prepared(
     if union is not None:
         snapshot = {**snapshot, "indexManifest": union.manifest}
     try:
+        _check_moved_keys(table, snapshot, latest, files, checks)
         published = _checked(table, snapshot, latest, files, publish, checks.ledger, fence)
     except (PaimonMagicsError, MalformedDocumentError):  # certainly not published
         if union is not None:
@@ -215,6 +223,27 @@ def _united_index(
     return write_union(table, after, new, united) if united else None
 
 
+def _check_moved_keys(
+    table: StoredTable,
+    snapshot: Document,
+    latest: Document | None,
+    files: PreparedFiles,
+    checks: CommitChecks,
+) -> None:
+    """Check the buckets of a commit's keys where some were moved to others; see `moved_keys`."""
+    moved_for = carried_properties((latest or {}).get("properties")).get(KEYS_MOVED_FOR)
+    if (
+        moved_for in (None, snapshot["commitUser"])
+        or snapshot["commitKind"] != "APPEND"
+        or checks.indexes is None
+        or checks.load is None
+    ):
+        return
+    index = hash_entries(table, snapshot.get("indexManifest"))
+    added = files.added(snapshot["deltaManifestList"])
+    check_key_buckets(checks.load(), added, checks.indexes, index)
+
+
 def _checked(
     table: StoredTable,
     snapshot: Document,
@@ -232,9 +261,12 @@ def _checked(
             f"The snapshot names a file that does not exist: {error.filename or error}"
         ) from error
     content = {key: value for key, value in snapshot.items() if value is not None}
+    added = carried_properties((latest or {}).get("properties"))
     if fence is not None:
-        content["properties"] = {**content.get("properties", {}), EPOCH: str(fence.epoch)}
+        added[EPOCH] = str(fence.epoch)
         fence.check()
+    if added:
+        content["properties"] = {**content.get("properties", {}), **added}
     _begin(ledger, snapshot, latest, files)
     return _publish(table, content, publish, ledger)
 

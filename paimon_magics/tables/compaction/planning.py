@@ -68,7 +68,8 @@ class CompactionScope:
 
     `partitions` (serialised) and `buckets`, if given, are the only ones. Rows that replaced all
     others in the snapshot `overwritten_snapshot` have no changes to tell, unless there are later
-    snapshots. With `order` all rows of an append table are sorted.
+    snapshots. With `order` all rows of an append table are sorted. With `takes_all` a full
+    compaction takes every file of a primary-key table, whether it is worth it or not.
     """
 
     is_full: bool
@@ -76,6 +77,7 @@ class CompactionScope:
     buckets: frozenset[BucketKey] | None = None
     overwritten_snapshot: int | None = None
     order: SortOrder | None = None
+    takes_all: bool = False
 
 
 @dataclass(frozen=True)
@@ -277,6 +279,8 @@ def _rules(
         "compaction.small-file-ratio", schema.option("compaction.small-file-ratio") or "0"
     )
     picks = PickOptions.of(schema)
+    if scope.takes_all:
+        picks = replace(picks, rewrites_all_files=True)
     levels = range(max(picks.level_count, highest_level + 1))
     formats = [data_file_rules(schema, level).format for level in levels]
     return UnitRules(

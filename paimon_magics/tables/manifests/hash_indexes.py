@@ -5,14 +5,15 @@ bucket's whole index when it commits. A streaming writer never reads them again.
 began at the same time, the second would overwrite the additions of the first, and may put the same
 new key into another bucket. Then the table would have the key twice. Paimon leaves it to its users
 to run one writer at a time. Here both indexes are united where they do not contradict each other;
-a commit that puts a key into another bucket than the table has it in is refused.
+a commit that puts a key into another bucket than the table has it in is refused, and the error says
+which keys these are, so that the table's rows can be moved (`tables/compaction/key_moves.py`).
 
 An index file is a list of the keys' hashes, 32 bits big-endian. A hash belongs to one bucket.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +27,7 @@ from paimon_magics.errors import CommitConflictError
 from paimon_magics.tables.manifests.read_cache import ReadCache
 from paimon_magics.tables.table import StoredTable, Table
 
-__all__ = ["HashIndexes", "IndexedTable", "StaleIndexError", "United"]
+__all__ = ["Bucket", "HashIndexes", "IndexedTable", "MisplacedKeys", "StaleIndexError", "United"]
 
 _CACHED_BYTES = 64 * 1024 * 1024
 
@@ -35,8 +36,25 @@ Bucket = tuple[tuple[Any, ...], int]
 """Partition values and bucket."""
 
 
+@dataclass(frozen=True, slots=True)
+class MisplacedKeys:
+    """Keys of a partition that a commit puts into the bucket `bucket`, and that the table has in
+    `found_in`, by their `hashes`, sorted."""
+
+    partition: tuple[Any, ...]
+    found_in: int
+    bucket: int
+    hashes: npt.NDArray[np.int32]
+
+
 class StaleIndexError(CommitConflictError):
-    """The commit puts keys into other buckets than the table's index has them in."""
+    """The commit puts keys into other buckets than the table's index has them in: `misplaced`."""
+
+    def __init__(
+        self, message: str, *, hint: str = "", misplaced: Sequence[MisplacedKeys] = ()
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.misplaced = tuple(misplaced)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,18 +81,25 @@ class HashIndexes:
 
         `before` are the entries of the table's index manifest, `after` those of the commit's. A
         bucket of the commit that was written on an older index gets the keys that came since.
-        Raises StaleIndexError for a key that the commit puts into another bucket than the table.
+        Raises StaleIndexError for keys that the commit puts into other buckets than the table.
         """
         if table.paimon.bucket_mode() != BucketMode.HASH_DYNAMIC:
             return []
         old, new = _by_bucket(before), _by_bucket(after)
         found = []
+        misplaced: list[MisplacedKeys] = []
         for bucket, entry in new.items():
             known = old.get(bucket)
             if known is None or known.index_file.file_name != entry.index_file.file_name:
-                union = self._united(table, bucket, known, entry, old, new)
-                if union is not None:
-                    found.append(United(bucket, None, union, entry))
+                hashes = self._hashes(table, entry)
+                present = hashes[:0] if known is None else self._hashes(table, known)
+                added = hashes[~_in(hashes, present)]
+                misplaced += self._misplaced(table, bucket, added, old, new)
+                lost = present[~_in(present, hashes)]
+                if len(lost):
+                    found.append(United(bucket, None, np.union1d(hashes, lost), entry))
+        if misplaced:
+            raise _stale(table, misplaced)
         for bucket, entry in old.items():
             if bucket not in new:
                 found.append(United(bucket, entry, self._hashes(table, entry), None))
@@ -96,33 +121,34 @@ class HashIndexes:
                     return True
         return False
 
-    def _united(
+    def hashes_in(
+        self, table: IndexedTable, entries: Sequence[Any]
+    ) -> Mapping[Bucket, npt.NDArray[np.int32]]:
+        """The sorted hashes of each bucket that has an index among the entries."""
+        return {bucket: self._hashes(table, one) for bucket, one in _by_bucket(entries).items()}
+
+    def _misplaced(
         self,
         table: IndexedTable,
         bucket: Bucket,
-        known: Any,
-        entry: Any,
+        added: npt.NDArray[np.int32],
         old: Mapping[Bucket, Any],
         new: Mapping[Bucket, Any],
-    ) -> npt.NDArray[np.int32] | None:
-        """The hashes that a bucket must have; None if the commit's entry has them all."""
-        hashes = self._hashes(table, entry)
-        before = hashes[:0] if known is None else self._hashes(table, known)
-        added = hashes[~_in(hashes, before)]
-        others = [*old.items(), *new.items()]
-        for other, one in others if len(added) else ():
-            if other[0] != bucket[0] or other[1] == bucket[1]:
-                continue
-            twice = int(np.count_nonzero(_in(added, self._hashes(table, one))))
-            if twice:
-                raise StaleIndexError(
-                    f"This commit puts {twice:,} keys into bucket {bucket[1]}{_of(table, bucket)} "
-                    f"that are in bucket {other[1]}: another writer has added them since it began. "
-                    "They would be in the table twice.",
-                    hint=_HINT,
-                )
-        lost = before[~_in(before, hashes)]
-        return np.union1d(hashes, lost) if len(lost) else None
+    ) -> Iterator[MisplacedKeys]:
+        """The hashes `added` to a bucket that the table has in other buckets of its partition.
+        Raises StaleIndexError for those that the commit itself has in two buckets."""
+        others = [other for other in {**old, **new} if other[0] == bucket[0] and other != bucket]
+        for other in others if len(added) else ():
+            known = old.get(other)
+            before = added[:0] if known is None else self._hashes(table, known)
+            found = added[_in(added, before)]
+            if len(found):
+                yield MisplacedKeys(bucket[0], other[1], bucket[1], found)
+            left = added[~_in(added, before)]
+            twice = left[_in(left, self._hashes(table, new[other]))] if other in new else left[:0]
+            if len(twice):
+                own = MisplacedKeys(bucket[0], other[1], bucket[1], twice)
+                raise _stale(table, [own], may_move=False)
 
     def _hashes(self, table: IndexedTable, entry: Any) -> Any:
         """The sorted hashes in an index file."""
@@ -141,6 +167,20 @@ _HINT = (
     "Let one job at a time write to a table with dynamic buckets, and start this one again: it "
     "then reads the index as it is now."
 )
+
+
+def _stale(
+    table: IndexedTable, misplaced: Sequence[MisplacedKeys], *, may_move: bool = True
+) -> StaleIndexError:
+    first = misplaced[0]
+    where = _of(table, (first.partition, first.bucket))
+    return StaleIndexError(
+        f"This commit puts {len(first.hashes):,} keys into bucket {first.bucket}{where} "
+        f"that are in bucket {first.found_in}: another writer has added them since it began. "
+        "They would be in the table twice.",
+        hint=_HINT,
+        misplaced=misplaced if may_move else (),
+    )
 
 
 def _of(table: IndexedTable, bucket: Bucket) -> str:

@@ -1,0 +1,74 @@
+"""What stays to be watched after keys of a table with dynamic buckets were moved to other buckets.
+
+A writer that read the index before the move still puts rows of these keys into their old bucket,
+without a word of it in what it commits. So every snapshot from the move on carries the property
+KEYS_MOVED_FOR: the commit user for whom they were moved, whose own index has them right. Commits of
+other engines are then looked into: a key in a bucket whose index lacks it is refused. Sessions and
+the coordinator's own transactions tell the snapshot that they were planned on, and are checked by
+that (`bucket_checks`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pypaimon.utils.file_store_path_factory import canonical_data_file_path
+
+from paimon_magics.columnar.bucket_hash import binary_row_hash
+from paimon_magics.tables.manifests.hash_indexes import HashIndexes, StaleIndexError
+from paimon_magics.tables.manifests.partition_values import partition_values
+from paimon_magics.tables.reading.table_files import whole_rows_reader
+from paimon_magics.tables.snapshots.provenance import PREFIX
+from paimon_magics.tables.splits.stored_files import schema_ids, stored_files, stores_elsewhere
+from paimon_magics.tables.table import Table
+
+__all__ = ["KEYS_MOVED_FOR", "carried_properties", "check_key_buckets"]
+
+KEYS_MOVED_FOR = PREFIX + "keys-moved-for"
+"""The property of a snapshot that tells for whom keys were last moved to other buckets."""
+
+
+def carried_properties(latest: Mapping[str, Any] | None) -> dict[str, str]:
+    """What the properties of the latest snapshot hand on to the next one."""
+    user = (latest or {}).get(KEYS_MOVED_FOR)
+    return {} if user is None else {KEYS_MOVED_FOR: str(user)}
+
+
+def check_key_buckets(
+    table: Table, added: pa.Table, indexes: HashIndexes, index: Sequence[Any]
+) -> None:
+    """Raise StaleIndexError if one of the files `added` (columns of MANIFEST_ENTRIES) has a key
+    that the index of its bucket lacks. `index` are the entries of the commit's index.
+
+    Reads the key columns of all these files.
+    """
+    if not added.num_rows:
+        return
+    hashes = indexes.hashes_in(table, index)
+    keys = table.schema.trimmed_primary_keys
+    reader = whole_rows_reader(table, schema_ids(added), stores_elsewhere(added))
+    reader = replace(reader, wanted=tuple(one for one in reader.wanted if one.name in keys))
+    partitions, of_files = partition_values(table.paimon, added)
+    buckets = added["bucket"].to_pylist()
+    names = zip(added["file_name"].to_pylist(), added["external_path"].to_pylist(), strict=True)
+    paths = [
+        outside or canonical_data_file_path(table.paimon, partitions[at], bucket, name)
+        for at, bucket, (name, outside) in zip(of_files, buckets, names, strict=True)
+    ]
+    stored = stored_files(added, np.arange(added.num_rows), pa.array(paths), {})
+    for file, at, bucket in zip(stored, of_files, buckets, strict=True):
+        known = hashes.get((partitions[at], bucket))
+        for rows in reader.batches(file):
+            found = binary_row_hash([rows.column(key) for key in keys])
+            lost = len(found) if known is None else int(np.count_nonzero(~np.isin(found, known)))
+            if lost:
+                raise StaleIndexError(
+                    f"This commit puts {lost:,} rows into bucket {bucket} of `{table.name}` whose "
+                    "keys are in another bucket now: they were moved there for a streaming job "
+                    "after this writer read the index. They would be in the table twice.",
+                    hint="Start this job again: it then reads the index as it is now.",
+                )

@@ -1,0 +1,288 @@
+"""Moves keys of a table with dynamic buckets to other buckets, without a change of its rows.
+
+A streaming job of another engine reads the hash indexes when it starts. A key that others add later
+is in a bucket that they chose; when the job reads the key, it puts it into a bucket of its own
+choice, and can't do otherwise any more. So the table follows: as a COMPACT commit, the merged rows
+of these keys are added to the job's bucket at level 0, with a sequence number below those of the
+job's rows; deletions of them are added to the old bucket at level 0, with a number above all that
+it has; and their hashes go from index to index. A hash moves with all keys that have it: a bucket
+is chosen by hash. No file is replaced, so that no compaction conflicts with a move.
+
+The rows of a bucket are read in the order of their keys, block by block. If the process dies, files
+stay that no snapshot names; the transaction's attempt noted their folders.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pypaimon.manifest.index_manifest_entry import IndexManifestEntry
+from pypaimon.utils.file_store_path_factory import canonical_data_file_path
+from pypaimon.write.commit_message import CommitMessage
+
+from paimon_magics.columnar.bucket_hash import binary_row_hash
+from paimon_magics.columnar.compaction import CompactionRule
+from paimon_magics.columnar.merging import KIND, SEQUENCE
+from paimon_magics.faults import reach
+from paimon_magics.planning.commits.requests import Transaction
+from paimon_magics.planning.compaction.picks import Moment
+from paimon_magics.tables.commits.index_union import hash_entries, write_index_file
+from paimon_magics.tables.compaction.key_ranges import ALL_KEYS
+from paimon_magics.tables.compaction.merged_sections import Marks, SectionReader
+from paimon_magics.tables.compaction.planning import (
+    CompactionPlan,
+    CompactionScope,
+    data_files,
+    partition_schema,
+    plan_compaction,
+)
+from paimon_magics.tables.compaction.rewriting import partition_row
+from paimon_magics.tables.compaction.units import BucketUnit
+from paimon_magics.tables.manifests.file_kinds import DELETE
+from paimon_magics.tables.manifests.hash_indexes import Bucket, HashIndexes, MisplacedKeys
+from paimon_magics.tables.pypaimon_internals import store_options
+from paimon_magics.tables.reading.table_files import own_store
+from paimon_magics.tables.schema.merge_options import merge_rule
+from paimon_magics.tables.table import Table
+from paimon_magics.tables.writing.attempts import Attempt, attempt, ended_error
+from paimon_magics.tables.writing.data_file_metas import meta_of_new_file
+from paimon_magics.tables.writing.dynamic_buckets import INDEX_FOLDER
+from paimon_magics.tables.writing.key_value_files import KeyValueFileWriter
+from paimon_magics.tables.writing.new_file_sinks import FileCreation
+from paimon_magics.tables.writing.written_buckets import BucketKey, bucket_key
+
+__all__ = ["KeyMoves", "plan_key_moves"]
+
+_Hashes = npt.NDArray[np.int32]
+_DELETE = 3
+_TARGETS_MAX = 8  # so many files are open at a time; a bucket is read again for more
+
+
+@dataclass(frozen=True)
+class KeyMoves:
+    """Keys that go from bucket to bucket. `moves` are those that the snapshot's index still has
+    where they were found; `numbers` has the sequence number of moved rows in each target;
+    `entries` and `hashes` are the index of the snapshot."""
+
+    table: Table
+    snapshot_id: int
+    plan: CompactionPlan
+    moves: tuple[MisplacedKeys, ...]
+    numbers: Mapping[Bucket, int]
+    entries: Mapping[Bucket, Any]
+    hashes: Mapping[Bucket, _Hashes]
+
+    def messages(self, transaction: Transaction, told: Callable[[], None]) -> list[CommitMessage]:
+        """Write the files of the moves, and return a message for each bucket. `told` is called
+        again and again. Raises JobError when the transaction has ended, TableDamagedError and
+        OSError as reading does."""
+        options = {str(k): str(v) for k, v in (store_options(self.table.paimon) or {}).items()}
+        with attempt(transaction.attempts_folder, options) as running:
+            writers: list[KeyValueFileWriter] = []
+            try:
+                found = self._written(transaction, running, writers, told)
+                reach("move.written")
+                if running is not None and running.is_over():
+                    raise ended_error()
+            except BaseException:
+                for writer in writers:
+                    writer.abort()
+                raise
+        return found
+
+    def _written(
+        self,
+        transaction: Transaction,
+        running: Attempt | None,
+        writers: list[KeyValueFileWriter],
+        told: Callable[[], None],
+    ) -> list[CommitMessage]:
+        own = "" if running is None else f"{running.id}-"
+        stem = f"{transaction.file_prefix}data-{own}"
+        files: dict[Bucket, list[Any]] = defaultdict(list)
+        totals: dict[Bucket, int] = {}
+        units = {(unit.partition, unit.bucket): unit for unit in self.plan.units}
+        for source, moves in self._by_source().items():
+            unit = units.get(self._key(source))
+            for start in range(0, len(moves), _TARGETS_MAX) if unit is not None else ():
+                assert unit is not None
+                part = moves[start : start + _TARGETS_MAX]
+                self._note(unit, [source, *(_target(move) for move in part)], running)
+                move = _Move(self, unit, source, part, writers)
+                move.run(stem, told)
+                for bucket, written in move.files():
+                    files[bucket] += written
+                    totals[bucket] = unit.total_buckets
+        prefix = f"{transaction.file_prefix}index-{own}"
+        return [
+            self._message(bucket, files[bucket], totals.get(bucket), hashes, prefix)
+            for bucket, hashes in self._indexes_after().items()
+        ]
+
+    def _by_source(self) -> Mapping[Bucket, list[MisplacedKeys]]:
+        found: dict[Bucket, list[MisplacedKeys]] = defaultdict(list)
+        for move in self.moves:
+            found[_source(move)].append(move)
+        return found
+
+    def _indexes_after(self) -> Mapping[Bucket, _Hashes]:
+        """The hashes of every bucket that the moves change."""
+        after: dict[Bucket, _Hashes] = {}
+        for move in self.moves:
+            source, target = _source(move), _target(move)
+            left = after.get(source, self.hashes[source])
+            after[source] = np.setdiff1d(left, move.hashes)
+            known = after.get(target, self.hashes.get(target, left[:0]))
+            after[target] = np.union1d(known, move.hashes)
+        return after
+
+    def _message(
+        self,
+        bucket: Bucket,
+        files: Sequence[Any],
+        total_buckets: int | None,
+        hashes: _Hashes,
+        prefix: str,
+    ) -> CommitMessage:
+        before = self.entries.get(bucket)
+        message = CommitMessage(bucket[0], bucket[1], [], total_buckets=total_buckets)
+        message.compact_after += files
+        if before is not None:
+            message.compact_index_deletes.append(
+                IndexManifestEntry(DELETE, before.partition, bucket[1], before.index_file)
+            )
+        if len(hashes):
+            _, entry = write_index_file(self.table, bucket, hashes, prefix)
+            message.compact_index_adds.append(entry)
+        return message
+
+    def _key(self, bucket: Bucket) -> BucketKey:
+        return bucket_key(self.table, *bucket)
+
+    def _note(self, unit: BucketUnit, buckets: Sequence[Bucket], running: Attempt | None) -> None:
+        if running is None:
+            return
+        partition = partition_row(unit.partition, partition_schema(self.table.schema))
+        for number in [INDEX_FOLDER, *(bucket for _, bucket in buckets)]:
+            running.note(partition, pa.array([number], pa.int32()))
+        reach("attempt.noted")
+
+
+def plan_key_moves(
+    table: Table,
+    snapshot: Any,
+    misplaced: Sequence[MisplacedKeys],
+    numbers: Mapping[Bucket, int],
+    indexes: HashIndexes,
+) -> KeyMoves | None:
+    """Plan to move keys on a snapshot, pypaimon's; None when none of them are where they were found
+    any more. `numbers` has a sequence number below those of the rows to come, for each target."""
+    stored = hash_entries(table, snapshot.index_manifest)
+    entries = {(tuple(one.partition.values), one.bucket): one for one in stored}
+    hashes = indexes.hashes_in(table, stored)
+    moves = []
+    for move in misplaced:
+        present = np.intersect1d(move.hashes, hashes.get(_source(move), move.hashes[:0]))
+        if len(present):
+            moves.append(replace(move, hashes=present))
+    if not moves:
+        return None
+    sources = frozenset(bucket_key(table, *_source(move)) for move in moves)
+    scope = CompactionScope(is_full=True, buckets=sources, takes_all=True)
+    plan = plan_compaction(table, snapshot, scope, Moment(0, 0))
+    return KeyMoves(table, int(snapshot.id), plan, tuple(moves), numbers, entries, hashes)
+
+
+class _Move:
+    """The files of the keys that go from one bucket to some others."""
+
+    def __init__(
+        self,
+        moves: KeyMoves,
+        unit: BucketUnit,
+        source: Bucket,
+        parts: Sequence[MisplacedKeys],
+        writers: list[KeyValueFileWriter],
+    ) -> None:
+        self._moves = moves
+        self._unit = unit
+        self._source = source
+        self._parts = parts
+        self._writers = writers
+        self._of_bucket: list[tuple[Bucket, KeyValueFileWriter]] = []
+
+    def run(self, stem: str, told: Callable[[], None]) -> None:
+        """Read the bucket, and write what goes to others, and its deletions."""
+        table = self._moves.table
+        is_local = own_store(table) == "file"
+        outputs = data_files(table, 0, FileCreation(None if is_local else table.paimon.file_io))
+        for bucket in [self._source, *(_target(part) for part in self._parts)]:
+            folder = str(canonical_data_file_path(table.paimon, *bucket, "")).rstrip("/")
+            writer = KeyValueFileWriter(outputs, folder, f"{stem}{len(self._writers)}")
+            self._writers.append(writer)
+            self._of_bucket.append((bucket, writer))
+        (_, deletions), *targets = self._of_bucket
+        last = max(file.max_sequence_number for file in self._unit.stored.values())
+        for rows in self._rows():
+            told()
+            hashes = binary_row_hash(
+                [rows.column(key) for key in table.schema.trimmed_primary_keys]
+            )
+            gone = np.zeros(len(hashes), dtype=bool)
+            for part, (bucket, writer) in zip(self._parts, targets, strict=True):
+                goes = np.isin(hashes, part.hashes)
+                if goes.any():
+                    number = self._moves.numbers[bucket]
+                    writer.write(_with(rows.filter(pa.array(goes)), SEQUENCE, number))
+                    gone |= goes
+            if gone.any():
+                deleted = _with(rows.filter(pa.array(gone)), KIND, _DELETE)
+                deletions.write(_with(deleted, SEQUENCE, last + 1))
+
+    def files(self) -> Iterator[tuple[Bucket, list[Any]]]:
+        """The files of each bucket, as pypaimon's metadata: written, as those of a writer are."""
+        for bucket, writer in self._of_bucket:
+            yield (
+                bucket,
+                [
+                    meta_of_new_file(self._moves.table.paimon, replace(file, is_compacted=False))
+                    for file in writer.finish()
+                ],
+            )
+
+    def _rows(self) -> Iterator[pa.RecordBatch]:
+        """The merged rows of the bucket, in the order of their keys."""
+        rule = CompactionRule(
+            merge=merge_rule(self._moves.table.schema),
+            output_level=self._unit.pick.output_level,
+            drops_deletes=True,
+        )
+        stored = self._unit.stored
+        section = tuple(
+            tuple(stored[file.name] for file in run.files) for run in self._unit.pick.runs
+        )
+        reader = SectionReader(self._moves.plan.reader, rule, ALL_KEYS)
+        for part in reader.compacted(section, (), Marks()):
+            if part.rows.num_rows:
+                yield part.rows
+
+
+def _source(move: MisplacedKeys) -> Bucket:
+    return move.partition, move.found_in
+
+
+def _target(move: MisplacedKeys) -> Bucket:
+    return move.partition, move.bucket
+
+
+def _with(rows: pa.RecordBatch, name: str, value: int) -> pa.RecordBatch:
+    """The rows with one value in a system column."""
+    place = rows.schema.get_field_index(name)
+    field = rows.schema.field(place)
+    return rows.set_column(place, field, pa.repeat(pa.scalar(value, field.type), rows.num_rows))

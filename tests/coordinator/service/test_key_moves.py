@@ -1,0 +1,261 @@
+"""Keys that a streaming job brings for another bucket than the table has them in.
+
+The writers are pypaimon's, which put rows into the bucket that they are told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pypaimon import CatalogFactory, Schema
+
+from paimon_magics.columnar.bucket_hash import binary_row_hash
+from paimon_magics.columnar.hash_index import decode_hashes
+from paimon_magics.coordinator.service.coordinator import Coordinator
+from paimon_magics.coordinator.store.state_store import open_store
+from paimon_magics.errors import OutdatedPlanError
+from paimon_magics.planning.commits.requests import Append, CommitRequest
+from paimon_magics.settings import Settings
+from paimon_magics.tables.catalog.catalog import Catalog
+from paimon_magics.tables.commits.commit import commit
+from paimon_magics.tables.commits.decoded_request import decoded
+from paimon_magics.tables.stores.local import publish_local_file
+from paimon_magics.tables.writing.dynamic_buckets import hash_index_in
+from tests.coordinator.rest_server import client_options, served
+from tests.coordinator.service.test_hash_index_commits import told
+from tests.tables.manifest_files import TABLE
+
+ARROW = pa.schema([("k", pa.int64()), ("v", pa.string()), ("p", pa.string())])
+OPTIONS = {"bucket": "-1", "commit.max-retries": "3"}
+Rows = Sequence[tuple[int, str]]
+
+
+class Writer:
+    """A streaming job, or with `batch` one batch, on a table as it is now."""
+
+    def __init__(self, catalog: Any, *, batch: bool = False) -> None:
+        table = catalog.get_table("default.t")
+        self._batch = batch
+        self._builder = (
+            table.new_batch_write_builder() if batch else table.new_stream_write_builder()
+        )
+        self._write = self._builder.new_write()
+        self._checkpoint = 0
+
+    def prepare(self, bucket: int, rows: Rows, partition: str = "x") -> Any:
+        columns = [[k for k, _ in rows], [v for _, v in rows], [partition] * len(rows)]
+        self._write.write_arrow(pa.table(columns, schema=ARROW), bucket=bucket)
+        self._checkpoint += 1
+        return self._write.prepare_commit(*(() if self._batch else (self._checkpoint,)))
+
+    def commit(self, prepared: Any) -> None:
+        identifier = () if self._batch else (self._checkpoint,)
+        self._builder.new_commit().commit(prepared, *identifier)
+
+    def write(self, bucket: int, rows: Rows, partition: str = "x") -> None:
+        self.commit(self.prepare(bucket, rows, partition))
+
+
+class Lake:
+    """A table with dynamic buckets behind a coordinator."""
+
+    def __init__(self, catalog: Any, warehouse: Path) -> None:
+        self.catalog, self.warehouse = catalog, warehouse
+
+    def create(self, **options: str) -> None:
+        keyed = Schema.from_pyarrow_schema(
+            ARROW, partition_keys=["p"], primary_keys=["p", "k"], options={**OPTIONS, **options}
+        )
+        self.catalog.create_table("default.t", keyed, False)
+
+    def batch(self, bucket: int, rows: Rows, partition: str = "x") -> None:
+        Writer(self.catalog, batch=True).write(bucket, rows, partition)
+
+    def rows(self, snapshot: int | None = None) -> list[tuple[int, str]]:
+        table = self.catalog.get_table("default.t")
+        if snapshot is not None:
+            table = table.copy({"scan.snapshot-id": str(snapshot)})
+        builder = table.new_read_builder()
+        found = builder.new_read().to_arrow(builder.new_scan().plan().splits())
+        return sorted((row["k"], row["v"]) for row in found.to_pylist())
+
+    def loaded(self) -> Any:
+        return Catalog.open({"warehouse": str(self.warehouse)}).load(TABLE)
+
+    def kinds(self) -> list[str]:
+        manager = self.loaded().paimon.snapshot_manager()
+        last = manager.get_latest_snapshot().id
+        return [manager.get_snapshot_by_id(one).commit_kind for one in range(1, last + 1)]
+
+    def index(self) -> dict[int, set[int]]:
+        """The hashes of each bucket."""
+        table = self.loaded()
+        files = hash_index_in(table, table.paimon.snapshot_manager().get_latest_snapshot())
+        return {
+            file.bucket: set(decode_hashes(Path(file.path).read_bytes()).tolist()) for file in files
+        }
+
+
+def hashes(*keys: int) -> set[int]:
+    return set(binary_row_hash([pa.array(keys, pa.int64())]).tolist())
+
+
+@pytest.fixture
+def coordinator(warehouse: Path, tmp_path: Path) -> Iterator[Coordinator]:
+    catalog = Catalog.open({"warehouse": str(warehouse)})
+    opened = Coordinator(catalog, open_store(tmp_path / "state"), Settings())
+    opened.start()
+    yield opened
+    opened.stop()
+
+
+@pytest.fixture
+def lake(warehouse: Path, coordinator: Coordinator) -> Iterator[Lake]:
+    with served({"warehouse": str(warehouse)}, coordinator=coordinator) as url:
+        catalog = CatalogFactory.create(client_options(url, warehouse))
+        catalog.create_database("default", True)
+        yield Lake(catalog, warehouse)
+
+
+@pytest.mark.parametrize("producer", ["none", "input"])
+def test_the_rows_go_where_the_job_has_put_their_keys(lake: Lake, producer: str) -> None:
+    lake.create(**{"changelog-producer": producer})
+    job = Writer(lake.catalog)
+    job.write(0, [(1, "job")])
+    lake.batch(1, [(5, "other"), (6, "other"), (7, "other")])
+    before = lake.rows()
+    job.write(2, [(5, "job"), (8, "job")])
+    assert lake.kinds() == ["APPEND", "APPEND", "COMPACT", "APPEND"]
+    assert lake.rows(3) == before, "a move changes no row"
+    assert lake.rows() == [(1, "job"), (5, "job"), (6, "other"), (7, "other"), (8, "job")]
+    assert lake.index() == {0: hashes(1), 1: hashes(6, 7), 2: hashes(5, 8)}
+    job.write(2, [(5, "again")])
+    lake.batch(2, [(8, "other")])
+    assert dict(lake.rows())[5] == "again" and dict(lake.rows())[8] == "other"
+    assert lake.kinds()[4:] == ["APPEND", "APPEND"], "each key is in one bucket now"
+
+
+def test_keys_are_moved_as_often_as_others_bring_them(lake: Lake) -> None:
+    lake.create()
+    job = Writer(lake.catalog)
+    for number in range(3):
+        keys = range(number * 10, number * 10 + 4)
+        lake.batch(1 + number, [(k, "other") for k in keys])
+        job.write(number, [(k, "job") for k in keys[:2]])
+    assert lake.kinds() == ["APPEND", "COMPACT", "APPEND"] * 3
+    expected = [
+        (k + n * 10, v) for n in range(3) for k, v in enumerate(["job"] * 2 + ["other"] * 2)
+    ]
+    assert lake.rows() == expected
+    found = lake.index()
+    assert sum(map(len, found.values())) == 12 == len(set.union(*found.values()))
+
+
+def test_all_keys_with_the_hash_go(lake: Lake) -> None:
+    keys = np.random.default_rng(1).integers(0, 2**62, 400_000)  # no two below 2³² have one hash
+    found = binary_row_hash([pa.array(keys)])
+    order = np.argsort(found, kind="stable")
+    at = int(np.flatnonzero(np.diff(found[order]) == 0)[0])
+    one, other = (int(keys[order[place]]) for place in (at, at + 1))
+    lake.create()
+    job = Writer(lake.catalog)
+    job.write(0, [(-1, "job")])
+    lake.batch(1, [(one, "a"), (other, "b"), (-2, "c")])
+    job.write(0, [(one, "job")])
+    assert lake.rows() == sorted([(-2, "c"), (-1, "job"), (one, "job"), (other, "b")])
+    assert lake.index() == {0: hashes(-1, one), 1: hashes(-2)}
+    lake.batch(0, [(other, "new")])
+    assert dict(lake.rows())[other] == "new"
+
+
+def test_a_bucket_whose_keys_all_go_has_no_index(lake: Lake) -> None:
+    lake.create()
+    job = Writer(lake.catalog)
+    lake.batch(0, [(1, "a"), (2, "b")])
+    job.write(3, [(1, "x"), (2, "y")])
+    assert lake.rows() == [(1, "x"), (2, "y")] and lake.index() == {3: hashes(1, 2)}
+
+
+def test_other_partitions_stay_as_they_are(lake: Lake) -> None:
+    lake.create()
+    job = Writer(lake.catalog)
+    lake.batch(0, [(1, "x")], "x")
+    lake.batch(0, [(1, "y")], "y")
+    job.write(1, [(1, "job")], "x")
+    assert lake.rows() == [(1, "job"), (1, "y")]
+
+
+def test_the_sequence_field_decides_as_if_nothing_was_moved(lake: Lake) -> None:
+    lake.create(**{"sequence.field": "v"})
+    job = Writer(lake.catalog)
+    lake.batch(1, [(1, "m"), (2, "m"), (3, "m")])
+    job.write(0, [(1, "a"), (2, "z")])
+    assert lake.rows() == [(1, "m"), (2, "z"), (3, "m")]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("merge-engine", "partial-update"),
+        ("changelog-producer", "lookup"),
+        ("deletion-vectors.enabled", "true"),
+        ("ignore-delete", "true"),
+    ],
+)
+def test_tables_whose_keys_must_stay_refuse_the_job_by_the_option(
+    lake: Lake, key: str, value: str
+) -> None:
+    lake.create(**{key: value})
+    job = Writer(lake.catalog)
+    lake.batch(1, [(5, "other")])
+    with pytest.raises(Exception) as caught:
+        job.write(2, [(5, "job")])
+    assert f"A table with '{key}' = '{value}' has its keys stay" in told(caught)
+    assert "another writer has added them since it began" in told(caught)
+    assert lake.kinds() == ["APPEND"]
+
+
+def test_two_streaming_jobs_are_kept_apart(lake: Lake) -> None:
+    lake.create()
+    first, second = Writer(lake.catalog), Writer(lake.catalog)
+    second.write(1, [(2, "second")])
+    first.write(0, [(1, "first")])
+    with pytest.raises(Exception) as caught:
+        second.write(3, [(1, "second")])
+    assert "writes the table too" in told(caught)
+    assert lake.rows() == [(1, "first"), (2, "second")]
+
+
+def test_a_writer_that_read_the_index_before_is_refused(lake: Lake) -> None:
+    lake.create()
+    job = Writer(lake.catalog)
+    lake.batch(1, [(5, "other"), (6, "other")])
+    late, fine = (Writer(lake.catalog, batch=True) for _ in range(2))
+    stray, kept = late.prepare(1, [(5, "late")]), fine.prepare(1, [(6, "fine")])
+    job.write(2, [(5, "job")])
+    with pytest.raises(Exception) as caught:
+        late.commit(stray)
+    assert "puts 1 rows into bucket 1" in told(caught) and "moved there" in told(caught)
+    fine.commit(kept)
+    job.write(2, [(7, "job")])
+    assert lake.rows() == [(5, "job"), (6, "fine"), (7, "job")]
+
+
+def test_a_statement_that_was_planned_before_is_planned_again(
+    lake: Lake, coordinator: Coordinator
+) -> None:
+    lake.create()
+    job = Writer(lake.catalog)
+    lake.batch(1, [(5, "other"), (6, "other")])
+    _, transaction, _ = coordinator.transactions.begin(TABLE, None, "ada")
+    job.write(2, [(5, "job")])
+    late = Writer(lake.catalog, batch=True).prepare(1, [(6, "late")])
+    table = lake.loaded()
+    asked = decoded(table, CommitRequest(transaction, Append()))
+    with pytest.raises(OutdatedPlanError, match="moved keys to other buckets"):
+        commit(type(asked)(table, asked.request, late, (0,)), publish_local_file)
