@@ -93,7 +93,7 @@ def united_entries(
         if one.entry is not None:
             entries.append(one.entry)
             continue
-        path, entry = write_index_file(table, one.bucket, one.hashes, prefix)
+        path, entry = write_index_file(table, one.bucket, one.hashes, f"{prefix}index-")
         written.append(path)
         entries.append(entry)
         superseded.append(_path(table, one.instead_of))
@@ -107,7 +107,7 @@ def write_index_file(
     its entry."""
     partition, bucket = of
     content = encode_hashes(hashes)
-    name = f"{prefix}index-{uuid.uuid4()}-0"
+    name = f"{prefix}{uuid.uuid4()}-0"
     factory = table.paimon.path_factory()
     path, is_external = factory.new_bucket_index_path(partition, bucket, name)
     with table.paimon.file_io.new_output_stream(path) as stream:

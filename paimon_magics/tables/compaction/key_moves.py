@@ -87,7 +87,7 @@ class KeyMoves:
             writers: list[KeyValueFileWriter] = []
             try:
                 found = self._written(transaction, running, writers, told)
-                reach("move.written")
+                reach("attempt.written")
                 if running is not None and running.is_over():
                     raise ended_error()
             except BaseException:
