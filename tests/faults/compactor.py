@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from dataclasses import dataclass
 
 from paimon_magics.coordinator.client.attempts import Attempts
@@ -31,6 +32,7 @@ class Compactor:
 
     client: CoordinatorClient
     reruns_max: int = 20
+    claims_wait_ms: int = 60_000
 
     def planned(self, table: Table, scope: CompactionScope) -> Plan | None:
         return planned(table, scope, ManifestCache(table.paimon))
@@ -53,11 +55,18 @@ class Compactor:
             self.client.abort(request.transaction)
             raise
 
+    def wait(self, seconds: float, reason: str) -> None:
+        time.sleep(seconds)
+
     def compact(self, catalog: Catalog, name: TableName, *, is_full: bool) -> Compacted:
         """Compact all of a table that there is to compact."""
         scope = CompactionScope(is_full)
         plan = self.planned(catalog.load(name), scope)
-        return Compacted() if plan is None else compact_plan(self, plan, scope)
+        return (
+            Compacted()
+            if plan is None
+            else compact_plan(self, plan, scope, claims_wait_ms=self.claims_wait_ms)
+        )
 
 
 def main(warehouse: str, table: str, how: str, coordinator: str) -> None:

@@ -29,7 +29,7 @@ from paimon_magics.planning.formatting import count_text
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.commits.decoded_request import written_files
 from paimon_magics.tables.compaction.planning import BucketKey, CompactionScope
-from paimon_magics.tables.compaction.plans import Plan
+from paimon_magics.tables.compaction.plans import Plan, is_outdated
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.commit_messages import write_message
 from paimon_magics.tables.writing.written_buckets import written_buckets
@@ -114,7 +114,7 @@ def compact_plan(
     done = Compacted()
     current: Plan | None = plan
     while current is not None:
-        found, conflicting, claimed = _run_once(engine, current, attempts)
+        found, conflicting, claimed = _run_once(engine, current, scope, attempts)
         done = Compacted(
             receipt=found.receipt or done.receipt,
             files_before=done.files_before + found.files_before,
@@ -137,14 +137,18 @@ def compact_plan(
 
 
 def _run_once(
-    engine: CompactionEngine, plan: Plan, attempts: Attempts
+    engine: CompactionEngine, planned: Plan, scope: CompactionScope, attempts: Attempts
 ) -> tuple[Compacted, _Left, _Left]:
     """What was committed, the buckets that others have changed, and those that others compact."""
-    table = plan.table
-    transaction = engine.begun(table.name, plan.snapshot_id, attempts)
+    table = planned.table
+    transaction = engine.begun(table.name, planned.snapshot_id, attempts)
     try:
-        plan, claimed = _claimed(engine.client, plan, transaction)
-        if plan.is_empty:
+        granted, claimed = _claimed(engine.client, planned, transaction)
+        plan: Plan | None = granted
+        if is_outdated(granted):
+            # Who had the buckets between the plan and the claim may have compacted them.
+            plan = engine.planned(table, replace(scope, buckets=frozenset(granted.unit_keys())))
+        if plan is None or plan.is_empty:
             engine.client.abort(transaction)
             return Compacted(), _Left(), claimed
         reach("compaction.claimed")

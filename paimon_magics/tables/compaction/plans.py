@@ -22,7 +22,9 @@ from paimon_magics.tables.manifests.live_files import ManifestCache
 from paimon_magics.tables.snapshots.latest import latest_snapshot
 from paimon_magics.tables.table import Table
 
-__all__ = ["Plan", "planned", "rewritten_here"]
+__all__ = ["Plan", "is_outdated", "planned", "rewritten_here"]
+
+_LOOKED_AT_MAX = 20  # snapshots; planning anew costs less than more of them
 
 Plan = CompactionPlan | AppendCompaction
 
@@ -39,6 +41,20 @@ def planned(table: Table, scope: CompactionScope, manifests: ManifestCache) -> P
         else plan_append_compaction(table, snapshot, scope, manifests)
     )
     return None if plan.is_empty else plan
+
+
+def is_outdated(plan: Plan) -> bool:
+    """Whether files of the plan may be gone: there is a newer snapshot that did more than append.
+    A commit is checked in any case."""
+    if plan.is_empty:
+        return False
+    manager = plan.table.paimon.snapshot_manager()
+    latest = latest_snapshot(plan.table.paimon)
+    newer = range(plan.snapshot_id + 1, 1 + (0 if latest is None else latest.id))
+    if len(newer) > _LOOKED_AT_MAX:
+        return True
+    kinds = (getattr(manager.get_snapshot_by_id(id), "commit_kind", "") for id in newer)
+    return any(kind != "APPEND" for kind in kinds)
 
 
 def rewritten_here(
