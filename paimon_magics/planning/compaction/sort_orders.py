@@ -17,10 +17,7 @@ from paimon_magics.planning.options.values import integer_value
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.statements.data_types import AtomicType
 
-__all__ = ["SORTED_BYTES_MAX", "SortOrder", "sort_order"]
-
-SORTED_BYTES_MAX = 512 << 20
-"""The most that the files of a partition that is sorted may have: a task has all its rows."""
+__all__ = ["SortOrder", "sort_order"]
 
 _STRATEGIES = ("order", "zorder", "hilbert")
 _UNORDERED = ("VARIANT", "BLOB")

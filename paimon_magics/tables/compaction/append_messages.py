@@ -40,7 +40,9 @@ def append_messages(
     left out. Raises TableDamagedError
     for units that are missing, or that have other rows than they must.
     """
-    results = {one.number: one for one in rewritten}
+    results: dict[int, list[RewrittenUnit]] = {}
+    for one in sorted(rewritten, key=lambda one: one.share):
+        results.setdefault(one.number, []).append(one)
     partitions, of_files = partition_values(table.paimon, files)
     buckets = np.asarray(files["total_buckets"]).tolist()
     metas = stored_metas(table.paimon, files)
@@ -53,18 +55,17 @@ def append_messages(
             message = found[partition, unit.bucket] = CommitMessage(
                 partitions[partition], unit.bucket, [], total_buckets=buckets[first]
             )
-        result = results.get(unit.number)
         message.compact_before += metas[first : first + len(unit.files)]
-        message.compact_after += _written_files(table, unit, result)
+        message.compact_after += _written_files(table, unit, results.get(unit.number, []))
         first += len(unit.files)
     return list(found.values())
 
 
-def _written_files(table: Table, unit: AppendUnit, result: RewrittenUnit | None) -> list[Any]:
-    """The metadata of the files that a unit wrote, in the order of their rows."""
-    files = [] if result is None else _metas(table, result)
+def _written_files(table: Table, unit: AppendUnit, results: Sequence[RewrittenUnit]) -> list[Any]:
+    """The metadata of the files that the tasks of a unit wrote, in the order of their rows."""
+    files = [file for result in results for file in _metas(table, result)]
     rows = sum(file.row_count for file in files)
-    if result is None or rows != _rows_left(unit, result):
+    if not results or rows != _rows_left(unit, results):
         raise TableDamagedError(
             f"A compaction of `{table.name}` read {unit.rows:,} rows of {len(unit.files):,} files "
             f"and wrote {rows:,}; nothing was committed.",
@@ -96,9 +97,11 @@ def _meta_of_row_file(table: Table, file: NewFile) -> Any:
     return meta
 
 
-def _rows_left(unit: AppendUnit, result: RewrittenUnit) -> int:
+def _rows_left(unit: AppendUnit, results: Sequence[RewrittenUnit]) -> int:
     """The rows that the unit's files have without deleted ones. Where a vector's writer did not
     count its rows, what the reader gave."""
     vectors = [file.deletions for file in unit.files if file.deletions is not None]
     lost = [one.rows for one in vectors if one.rows is not None]
-    return result.rows if len(lost) < len(vectors) else unit.rows - sum(lost)
+    if len(lost) < len(vectors):
+        return sum(result.rows for result in results)
+    return unit.rows - sum(lost)

@@ -24,8 +24,7 @@ from paimon_magics.errors import UnsupportedStatementError
 from paimon_magics.planning.commits.requests import Transaction
 from paimon_magics.planning.compaction.append_tables import AppendRules
 from paimon_magics.planning.compaction.inline import not_compacted
-from paimon_magics.planning.compaction.sort_orders import SORTED_BYTES_MAX, SortOrder
-from paimon_magics.planning.formatting import size_text
+from paimon_magics.planning.compaction.sort_orders import SortOrder
 from paimon_magics.planning.reads.float_bounds import MENDED_PREFIXES
 from paimon_magics.planning.reads.splits import Deletions, StoredFile
 from paimon_magics.planning.writes.inserts import check_writable
@@ -184,20 +183,7 @@ def plan_append_compaction(
             folder = folder_of(table, files.slice(first, 1))
         units.append(AppendUnit(len(units), buckets[first], members, folder))
         first += len(group)
-    if scope.order is not None:
-        _check_sortable(table, units)
     return AppendCompaction(table, snapshot, tuple(units), files, scope.order)
-
-
-def _check_sortable(table: Table, units: Iterable[AppendUnit]) -> None:
-    largest = max(unit.size_bytes for unit in units)
-    if largest > SORTED_BYTES_MAX:
-        raise UnsupportedStatementError(
-            f"`{table.name}` has {size_text(largest)} of files in one partition; up to "
-            f"{size_text(SORTED_BYTES_MAX)} can be sorted.",
-            hint="Choose smaller partitions by `partitions` or `where`, or write the table sorted: "
-            f"INSERT OVERWRITE … SELECT * FROM `{table.name}` … ORDER BY.",
-        )
 
 
 def check_compactable(table: Table) -> None:

@@ -8,7 +8,8 @@ the new files are called in the commit is the driver's business (`append_message
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +18,7 @@ from paimon_magics.planning.compaction.shares import balanced
 from paimon_magics.planning.compaction.sort_orders import SortOrder
 from paimon_magics.tables.compaction.append_units import AppendUnit
 from paimon_magics.tables.compaction.row_files import RowFiles
-from paimon_magics.tables.compaction.sorting import sorted_rows
+from paimon_magics.tables.compaction.sorting import SortInput, sorted_rows
 from paimon_magics.tables.reading.data_files import FileReader
 from paimon_magics.tables.writing.new_files import NewFile
 from paimon_magics.tables.writing.write_spec import WriteSpec, Written
@@ -27,15 +28,18 @@ __all__ = ["AppendRewrite", "AppendUnits", "RewrittenUnit"]
 
 _BUCKET = "__paimon_magics_bucket"
 _GROUPS = 3  # for each slot
+_SORTED_BYTES_MIN = 64 << 20  # each part of a unit is read whole by the task that sorts a share
 
 Told = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
 class RewrittenUnit:
-    """What the writer of the unit `number` wrote: the native one and its like, or ours."""
+    """What the writer of the part `share` of the unit `number` wrote: the native one and its like,
+    or ours."""
 
     number: int
+    share: int = 0
     written: Written | None = None
     files: tuple[NewFile, ...] = ()
 
@@ -48,8 +52,7 @@ class RewrittenUnit:
 @dataclass(frozen=True)
 class AppendRewrite:
     """Rewrites units: small and picklable. `reader` reads whole rows. With `has_buckets` the rows
-    of a unit go to its bucket, which is not computed again. With `order` they are sorted, which
-    takes memory for all of them."""
+    of a unit go to its bucket, which is not computed again. With `order` they are sorted."""
 
     reader: FileReader
     output: WriteSpec | RowFiles
@@ -61,13 +64,26 @@ class AppendRewrite:
         TableDamagedError for a file that can't be read, and what `write_batches` raises."""
         rows = self._rows(unit, told or (lambda rows, size_bytes: None))
         if self.order is not None:
-            rows = sorted_rows(rows, self.order)
+            read = partial(self._columns, unit, told or (lambda rows, size_bytes: None))
+            rows = sorted_rows(SortInput(read, unit.rows, unit.share, unit.shares), self.order)
         if isinstance(self.output, RowFiles):
-            return RewrittenUnit(unit.number, files=self.output.write(unit, rows))
+            files = self.output.write(unit, rows)
+            return RewrittenUnit(unit.number, unit.share, files=files)
         bucket_column = _BUCKET if self.has_buckets else None
-        return RewrittenUnit(
-            unit.number, write_batches(self.output, rows, bucket_column=bucket_column)
-        )
+        written = write_batches(self.output, rows, bucket_column=bucket_column)
+        return RewrittenUnit(unit.number, unit.share, written)
+
+    def _columns(
+        self, unit: AppendUnit, told: Told, columns: Sequence[str] | None
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of a unit, or some columns of them."""
+        if columns is None:
+            yield from self._rows(unit, lambda *read: told(*map(unit.own_part, read)))
+            return
+        wanted = tuple(one for one in self.reader.wanted if one.name in columns)
+        reader = replace(self.reader, wanted=wanted, with_row_ids=False)
+        for file in unit.files:
+            yield from reader.batches(file)
 
     def _rows(self, unit: AppendUnit, told: Told) -> Iterator[pa.RecordBatch]:
         for file in unit.files:
@@ -91,7 +107,16 @@ class AppendUnits:
     @classmethod
     def of(cls, rewrite: AppendRewrite, units: Sequence[AppendUnit], slots: int) -> AppendUnits:
         """A few groups for each of `slots` with about as much to read, the largest first: a slot
-        that is done early takes the next."""
+        that is done early takes the next. Large units that are sorted are divided among slots."""
+        if rewrite.order is not None:
+            part_bytes = sum(unit.size_bytes for unit in units) // max(slots, 1)
+            part_bytes = max(part_bytes, _SORTED_BYTES_MIN)
+            counts = [max(round(unit.size_bytes / part_bytes), 1) for unit in units]
+            units = [
+                part
+                for unit, count in zip(units, counts, strict=True)
+                for part in unit.parts(count)
+            ]
         return cls(rewrite, balanced(units, lambda unit: unit.size_bytes, slots * _GROUPS))
 
     @property

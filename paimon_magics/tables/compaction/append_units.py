@@ -35,17 +35,28 @@ _Ints = npt.NDArray[np.int64]
 @dataclass(frozen=True, slots=True)
 class AppendUnit:
     """Files that one task rewrites in this order. `number` is its place in the plan, `bucket` the
-    bucket of the files that it writes, `folder` where that lies, if its rows have ids."""
+    bucket of the files that it writes, `folder` where that lies, if its rows have ids. Of `shares`
+    tasks that sort the same files each writes a part of the rows."""
 
     number: int
     bucket: int
     files: tuple[StoredFile, ...]
     folder: str = ""
+    share: int = 0
+    shares: int = 1
+
+    def parts(self, count: int) -> list[AppendUnit]:
+        """The unit divided among some tasks."""
+        return [replace(self, share=share, shares=count) for share in range(count)]
+
+    def own_part(self, count: int) -> int:
+        """The task's part of a number: together the tasks have all of it."""
+        return (self.share + 1) * count // self.shares - self.share * count // self.shares
 
     @property
     def size_bytes(self) -> int:
-        """The size of the files that are read."""
-        return sum(file.size_bytes for file in self.files)
+        """The size of the files that are read, or of a task's part of them."""
+        return self.own_part(sum(file.size_bytes for file in self.files))
 
     @property
     def rows(self) -> int:

@@ -47,7 +47,8 @@ class RowFiles:
         """
         with attempt(self.attempts_folder, dict(self.io_options)) as running:
             own = "" if running is None else f"{running.id}-"
-            writer = KeyValueFileWriter(self.files, unit.folder, f"{self.stem}{own}{unit.number}")
+            stem = f"{self.stem}{own}{unit.number}-{unit.share}"
+            writer = KeyValueFileWriter(self.files, unit.folder, stem)
             try:
                 for count, batch in enumerate(batches):
                     if running is not None and not count:

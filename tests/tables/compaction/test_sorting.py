@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from paimon_magics.columnar.clustering import hilbert_keys, z_order_keys
-from paimon_magics.errors import CommitConflictError
+from paimon_magics.errors import CommitConflictError, TableDamagedError
 from paimon_magics.planning.compaction.sort_orders import SortOrder
-from tests.tables.compaction.append_compactions import Lake
+from paimon_magics.tables.compaction import append_rewriting
+from paimon_magics.tables.compaction.append_rewriting import AppendUnits
+from paimon_magics.tables.compaction.sorting import SortInput, sorted_rows
+from tests.tables.compaction.append_compactions import SETTINGS, Lake
 from tests.tables.compaction.test_append_vectors import VECTORS, names
+from tests.tables.manifest_files import TABLE
 
 
 def filled(warehouse: Path) -> tuple[Lake, list[tuple[int | None, int, str]]]:
@@ -71,3 +78,74 @@ def test_rows_that_are_deleted_meanwhile_do_not_come_back(warehouse: Path) -> No
         lake.commit(transaction, plan.messages(rewritten, transaction))
     lake.committer.abort(transaction)
     assert lake.rows() == [(2, "v")]
+
+
+def many_rows(kind: str, rows: int) -> pa.Table:
+    """Rows with a number each, whose keys are NULL, odd numbers, or the same very often."""
+    noise = np.random.default_rng(3)
+    few = noise.choice([0, 1, 1, 1, 1, 7], rows)
+    floats = noise.choice([0.0, -0.0, float("nan"), -1.5, 2.5], rows)
+    drawn = {
+        "all different": noise.permutation(rows),
+        "few keys": few,
+        "one key": np.zeros(rows, dtype=np.int64),
+        "sorted": np.arange(rows),
+    }
+    numbers = pa.array(drawn[kind], mask=noise.random(rows) < 0.1)
+    texts = pc.cast(pa.array(noise.integers(0, 9, rows)), pa.string())
+    columns = {"k": numbers, "f": pa.array(floats), "v": texts, "at": pa.array(range(rows))}
+    return pa.table(columns)
+
+
+@pytest.mark.parametrize("kind", ["all different", "few keys", "one key", "sorted"])
+@pytest.mark.parametrize(
+    "order",
+    [
+        SortOrder("order", ("k",)),
+        SortOrder("order", ("f", "v", "k")),
+        SortOrder("zorder", ("v", "k")),
+        SortOrder("hilbert", ("k", "f")),
+    ],
+)
+def test_rows_that_do_not_fit_into_memory_are_sorted_as_others(kind: str, order: SortOrder) -> None:
+    table = many_rows(kind, 3000)
+
+    def read(columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
+        yield from (table if columns is None else table.select(columns)).to_batches(100)
+
+    (whole,) = pa.Table.from_batches(sorted_rows(SortInput(read, 3000), order)).to_batches()
+    for shares in (1, 3):
+        found = [
+            batch
+            for share in range(shares)
+            for batch in sorted_rows(SortInput(read, 3000, share, shares), order, 40_000)
+        ]
+        assert pa.Table.from_batches(found).combine_chunks().column("at").to_pylist() == (
+            whole.column("at").to_pylist()
+        )
+        assert len(found) > (8 if kind == "all different" else 0), "range by range"
+    assert not [*sorted_rows(SortInput(lambda columns: iter(()), 0), order)]
+
+
+def test_a_large_unit_is_sorted_by_several_tasks(
+    warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(append_rewriting, "_SORTED_BYTES_MIN", 1)
+    lake, rows = filled(warehouse)
+    plan = lake.plan(order=SortOrder("order", ("v",)))
+    transaction = lake.committer.begin(TABLE)
+    rewrite = plan.rewrite(transaction, slots=3, settings=SETTINGS)
+    units = AppendUnits.of(rewrite, plan.units, 3)
+    told: list[int] = []
+    results = [
+        one
+        for number in range(units.count)
+        for one in units.run(number, lambda rows, size: told.append(rows))
+    ]
+    results.sort(key=lambda one: one.share)
+    assert [one.share for one in results] == [0, 1, 2] and sum(told) == 300
+    lake.commit(transaction, plan.messages(results[::-1], transaction))
+    assert lake.stored_rows() == sorted(rows, key=lambda row: row[2])
+    assert len(lake.files("file_name")) == 3
+    with pytest.raises(TableDamagedError):
+        plan.messages(results[:2], transaction)
