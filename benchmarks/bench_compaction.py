@@ -1,5 +1,6 @@
 """CALL sys.compact on tables of millions of stored rows, compared with Paimon's Spark connector in
-the same Spark session where the environment variable PAIMON_SPARK_JAR names its jar.
+the same Spark session where the environment variable PAIMON_SPARK_JAR names its jar; then what
+compaction gives to reads, and what the one after an INSERT costs.
 
 Each run compacts a copy of the same table. To cut the size, set PAIMON_MAGICS_BENCH_ROWS (rows of
 one of three writes) and PAIMON_MAGICS_BENCH_RUNS. Names of cases as arguments run only these.
@@ -15,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from measure import report
@@ -89,12 +91,23 @@ CASES = {
 }
 
 
+READS = "reads"
+INLINE = "inline"
+INSERTS = 12
+EVERY_VALUE = "SELECT count(*), bit_xor(hash(k, a, b, c, d, e, f)) FROM {}"
+
+
 def main() -> None:
-    chosen = sys.argv[1:] or list(CASES)
+    chosen = sys.argv[1:] or [*CASES, READS, INLINE]
     with tempfile.TemporaryDirectory() as folder:
         session = connect(folder)
         for name in chosen:
-            run(session, Path(folder), name, CASES[name])
+            if name == READS:
+                reads(session)
+            elif name == INLINE:
+                inline(session)
+            else:
+                run(session, Path(folder), name, CASES[name])
         session.close(stop_spark=True)
 
 
@@ -145,6 +158,68 @@ def run(session: paimon_magics.Session, folder: Path, name: str, case: Case) -> 
     report(
         f"CALL sys.compact, {name}, {case.writes * case.rows:,} rows", ours_ms, "connector", peer_ms
     )
+
+
+def reads(session: paimon_magics.Session) -> None:
+    """Read every value of a table that was compacted, and of one that INSERTs have compacted as
+    they went; by SQL and as a frame, beside Spark's own scan of the same files."""
+    compacted, inserted = "read_compacted", "read_inserted"
+    for table, options, writes in (
+        (compacted, f"{KEYED}'bucket' = '8'", WRITES),
+        (inserted, "'primary-key' = 'k', 'bucket' = '8'", INSERTS),
+    ):
+        session.run(f"CREATE TABLE {table} ({WIDE}) TBLPROPERTIES ({options})")
+        for number in range(writes):
+            rows = WRITES * ROWS // writes
+            query = WIDE_ROWS.format(key=f"id + {number * rows // 4}", rows=rows)
+            session.run(f"INSERT INTO {table} {query}")
+    session.run(f"CALL sys.compact('{compacted}')")
+    for table in (compacted, inserted):
+        listed = session.run(f"SELECT file_path FROM {table}$files")
+        paths = [row["file_path"] for row in listed.to_pylist()]
+        session.spark.read.parquet(*paths).createOrReplaceTempView("raw")
+        session.table(table).createOrReplaceTempView("frame")
+        ways: dict[str, Callable[[], object]] = {
+            "raw": lambda: session.spark.sql(EVERY_VALUE.format("raw")).collect(),
+            "SQL": lambda table=table: session.run(EVERY_VALUE.format(table)).to_pylist(),
+            "frame": lambda: session.spark.sql(EVERY_VALUE.format("frame")).collect(),
+        }
+        found = medians(ways)
+        for way in ("SQL", "frame"):
+            what = f"{table.replace('_', ' ')}, {len(paths)} files, by {way}"
+            report(what, found[way], "Spark's raw scan", found["raw"])
+
+
+def inline(session: paimon_magics.Session) -> None:
+    """INSERTs one after the other into a table that they compact, and into one that is
+    `write-only`, in turn."""
+    tables = {"compacting": "", "write-only": ", 'write-only' = 'true'"}
+    for name, option in tables.items():
+        session.run(
+            f"CREATE TABLE `inline_{name}` ({WIDE}) TBLPROPERTIES "
+            f"('primary-key' = 'k', 'bucket' = '8'{option})"
+        )
+    rows = ROWS // 10
+    times: dict[str, list[float]] = {name: [] for name in tables}
+    for number in range(2 * INSERTS):
+        query = WIDE_ROWS.format(key=f"id + {number * rows // 4}", rows=rows)
+        for name in tables:
+            seconds = timed(partial(session.run, f"INSERT INTO `inline_{name}` {query}"))
+            if number >= INSERTS:  # the others warm up
+                times[name].append(seconds)
+    ours, peer = (statistics.mean(times[name]) * 1000 for name in tables)
+    report(f"INSERT of {rows:,} rows with inline compaction", ours, "without it", peer)
+
+
+def medians(ways: dict[str, Callable[[], object]]) -> dict[str, float]:
+    """The median times of some actions in milliseconds, in turn, after a run that warms up."""
+    times: dict[str, list[float]] = {way: [] for way in ways}
+    for number in range(RUNS + 1):
+        for way, action in ways.items():
+            seconds = timed(action)
+            if number:
+                times[way].append(seconds * 1000)
+    return {way: statistics.median(found) for way, found in times.items()}
 
 
 def write_files(
