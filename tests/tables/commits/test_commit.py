@@ -4,6 +4,7 @@ attempt that was not the last."""
 from __future__ import annotations
 
 import dataclasses
+import gc
 import json
 import os
 import shutil
@@ -20,6 +21,7 @@ from pypaimon.write.commit_message_serializer import serialize_commit_message
 
 from paimon_magics.errors import (
     CommitConflictError,
+    InvalidValueError,
     SetupError,
     UnknownOutcomeError,
     UnsupportedStatementError,
@@ -306,6 +308,14 @@ def test_an_attempt_that_was_too_late_is_prepared_again_with_what_it_had(table: 
     own = {name for name in stored(table) if "-mine-" in name}
     assert sorted(late[0] & own) == ["manifest-list-mine-1", "manifest-mine-0"]
     assert len(own) == 3, "what it adds, the list of that, and the list of what was there"
+
+
+def test_bytes_that_are_no_message_are_refused_by_the_tables_name(table: Table) -> None:
+    good = written(table, rows_of(table, 1))
+    asked = request(table, Append(), (*good, good[0][:-1]))
+    with pytest.raises(InvalidValueError, match=f"A commit message for `{table.name}`"):
+        decoded(table, asked)
+    assert gc.isenabled()
 
 
 @pytest.mark.parametrize("is_clear", [True, False])
