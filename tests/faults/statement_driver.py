@@ -35,7 +35,10 @@ def main(folder: str) -> None:
     from pyspark.sql import SparkSession
 
     import paimon_magics
+    from paimon_magics.session.writes import compaction
 
+    # Compactions are jobs, however small.
+    compaction._IN_PROCESS_BYTES_MAX = compaction._APPENDS_IN_PROCESS_BYTES_MAX = 0
     spark = (
         SparkSession.builder.master(MASTER)
         .config("spark.ui.enabled", "false")

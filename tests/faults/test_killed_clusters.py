@@ -44,6 +44,20 @@ TABLES = {
     "TBLPROPERTIES ('primary-key' = 'p,k', 'dynamic-bucket.target-row-num' = '200')",
 }
 
+LEVELED = f"({COLUMNS}) TBLPROPERTIES ('primary-key' = 'k', 'bucket' = '2', 'write-only' = 'true', "
+COMPACTED = {
+    "looked_up": f"CREATE TABLE looked_up {LEVELED}'changelog-producer' = 'lookup')",
+    "marked": f"CREATE TABLE marked {LEVELED}'deletion-vectors.enabled' = 'true')",
+    "first_rows": f"CREATE TABLE first_rows {LEVELED}'merge-engine' = 'first-row')",
+    "packed": f"CREATE TABLE packed ({COLUMNS}) TBLPROPERTIES ('compaction.min.file-num' = '2')",
+}
+COMPACTION_FAULTS = {
+    "looked_up": "compaction.written=kill",
+    "marked": "attempt.noted=kill",
+    "first_rows": "compaction.written=raise",
+    "packed": "attempt.written=kill",
+}
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -73,7 +87,7 @@ def cluster(folder: Path, coordinator: Process) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="module")
 def catalog(folder: Path) -> Catalog:
-    for sql in (*TABLES.values(), f"CREATE TABLE plain ({COLUMNS})"):
+    for sql in (*TABLES.values(), *COMPACTED.values(), f"CREATE TABLE plain ({COLUMNS})"):
         found = create_table(folder / "warehouse", sql)
     return found
 
@@ -120,6 +134,55 @@ def test_attempts_that_fail_or_die_do_not_count(cluster: Cluster, catalog: Catal
         expected[name] += Counter((k, "new", k % 3) for k in range(first, first + 1000))
         assert content(catalog, name) == expected[name], (name, fault)
         wait_until(lambda name=name: nothing_is_left(catalog, name))  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["looked_up", *(pytest.param(one, marks=pytest.mark.soak) for one in [*COMPACTED][1:])],
+)
+def test_a_compaction_whose_tasks_fail_or_die_happens_once(
+    cluster: Cluster, catalog: Catalog, name: str
+) -> None:
+    expected = filled(cluster, name)
+    cluster.arm(COMPACTION_FAULTS[name])
+    answer = cluster.run(f"CALL sys.compact('{name}')")
+    assert "snapshot" in answer and not cluster.is_armed(), answer
+    assert content(catalog, name) == expected
+    wait_until(lambda: nothing_is_left(catalog, name))
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("step", ["compaction.claimed", "compaction.rewritten"])
+def test_a_driver_that_dies_in_a_compaction_leaves_the_table_to_others(
+    cluster: Cluster, coordinator: Process, catalog: Catalog, step: str
+) -> None:
+    for name in COMPACTED:
+        if not cluster.is_started():
+            cluster.start()
+        expected = filled(cluster, name)
+        cluster.arm(f"{step}=kill")
+        with pytest.raises(DriverDiedError):
+            cluster.run(f"CALL sys.compact('{name}')")
+        cluster.bury()
+        wait_until(lambda: settled(coordinator), 120)
+        wait_until(lambda name=name: nothing_is_left(catalog, name))  # type: ignore[misc]
+        cluster.start()
+        assert "snapshot" in cluster.run(f"CALL sys.compact('{name}')")
+        assert content(catalog, name) == expected, name
+
+
+def filled(cluster: Cluster, name: str) -> Counter[Row]:
+    """Fill a table by three statements, and return the rows once they are compacted."""
+    assert "error" not in cluster.run(f"TRUNCATE TABLE {name}")
+    commits = [("old", range(200)), ("new", range(100, 300)), ("last", range(2))]
+    for value, keys in commits:
+        source = f"SELECT id, '{value}', id % 3 FROM range({keys.start}, {keys.stop}, 1, 2)"
+        assert "snapshot" in cluster.run(f"INSERT INTO {name} {source}")
+    rows = [(k, value, k % 3) for value, keys in commits for k in keys]
+    if name == "packed":
+        return Counter(rows)
+    rows = rows[::-1] if name == "first_rows" else rows
+    return Counter({row[0]: row for row in rows}.values())
 
 
 @dataclass

@@ -84,3 +84,20 @@ def test_a_job_that_fails_leaves_nothing_in_any_format(session: Session, file_fo
     assert rows(session, f"SELECT k, v FROM {table} ORDER BY v, k") == [
         (0, "after"), (1, "after"), (1, "before")
     ]  # fmt: skip
+
+
+def test_tables_are_compacted(session: Session) -> None:
+    for name, options in (
+        ("looked_up", "'primary-key' = 'k', 'bucket' = '1', 'changelog-producer' = 'lookup'"),
+        ("marked", "'primary-key' = 'k', 'bucket' = '1', 'deletion-vectors.enabled' = 'true'"),
+        ("packed", "'compaction.min.file-num' = '2'"),
+    ):
+        session.run(f"CREATE TABLE {name} (k BIGINT NOT NULL, v STRING) TBLPROPERTIES ({options})")
+        session.run(f"INSERT INTO {name} SELECT id, 'old' FROM range(100)")
+        session.run(f"INSERT INTO {name} VALUES (1, 'new'), (100, 'new')")
+        session.run(f"CALL sys.compact('{name}')")
+        assert rows(session, f"SELECT count(*), max(v) FROM {name} WHERE k <> 1") == [(100, "old")]
+        assert rows(session, f"SELECT v FROM {name} WHERE k = 1 ORDER BY v")[0] == ("new",)
+        last = f"SELECT commit_kind FROM {name}$snapshots ORDER BY snapshot_id DESC LIMIT 1"
+        assert rows(session, last) == [("COMPACT",)]
+        assert names(session, name, ".attempts") == []
