@@ -145,6 +145,7 @@ $(MINIO):
 soak: $(STAMP)  ## what takes long: every crash, long races of writers, on S3 too (MinIO where there is Go)
 	@$(BIN)/python -m pytest -m soak tests $(PYTEST_ARGS)
 	@PAIMON_MAGICS_TEST_SOAK=1 $(BIN)/python -m pytest tests/faults/test_commits_on_s3.py -k append
+	@PAIMON_MAGICS_EXAMPLES=100 $(BIN)/python -m pytest tests/oracle/test_filters_in_java.py
 	@! command -v go >/dev/null || $(MAKE) --no-print-directory soak-minio
 
 .PHONY: soak-minio

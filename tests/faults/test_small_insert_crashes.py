@@ -147,7 +147,7 @@ def test_what_was_acknowledged_is_there_once_and_in_order(
 
 @pytest.mark.slow
 def test_random_deaths_of_coordinator_and_flusher_lose_and_double_nothing(tmp_path: Path) -> None:
-    clients, each = 4, 120
+    clients, each = 4, 60
     with Lived(tmp_path, "append") as served:
         chance = random.Random(20261121)
         done = threading.Event()

@@ -1,7 +1,8 @@
 """Filters never change results: random tables, histories, projections and conditions.
 
 Java writes the tables and reads all their rows. A query that leaves out files and columns must
-return the rows that meet its condition. PAIMON_MAGICS_EXAMPLES is the number of examples.
+return the rows that meet its condition. PAIMON_MAGICS_EXAMPLES is the number of examples;
+`make soak` runs a hundred.
 """
 
 from __future__ import annotations

@@ -111,7 +111,9 @@ def test_it_ends_when_nobody_needs_it_and_the_next_one_need_not_wait(catalog: Ca
     assert keys(catalog) == [1, 2]
 
 
-@pytest.mark.parametrize("step", ["commit.stored", "publish.linked"])
+@pytest.mark.parametrize(
+    "step", ["commit.stored", pytest.param("publish.linked", marks=pytest.mark.soak)]
+)
 def test_a_commit_goes_on_in_the_next_one_when_it_dies(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
