@@ -5,8 +5,8 @@ Paimon leaves this to the user ("a single write job"): two writers that put one 
 buckets, or into two partitions, both succeed, and the table has the key twice.
 
 Keys that are moved to another bucket are the one thing that takes a hash out of an index: rows of
-statements that were planned before would go to the old bucket, and such a move would leave rows
-behind that came to the old bucket since it was planned. Both are refused.
+statements that were planned before may have gone to the old bucket, and such a move would leave
+rows behind that came to the old bucket since it was planned. Both are refused.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pypaimon.write.commit_message import CommitMessage
 from paimon_magics.errors import OutdatedPlanError
 from paimon_magics.planning.commits.requests import Append, CommitRequest, Compact
 from paimon_magics.tables.commits.index_union import hash_entries
+from paimon_magics.tables.commits.moved_keys import has_moved_keys
 from paimon_magics.tables.manifests.hash_indexes import HashIndexes
 from paimon_magics.tables.manifests.live_files import ManifestCache
 from paimon_magics.tables.manifests.partition_values import partition_values
@@ -58,22 +59,24 @@ def bucket_check(
         index = _index(table, _snapshot(table, base_id) if base_id else None, touched)
         if mode == "HASH_DYNAMIC" and index == _index(table, latest, touched):
             return
-        came = None
+        came = moved = None
         for snapshot_id in range(base_id + 1, latest_id + 1):
             snapshot = latest if snapshot_id == latest_id else _snapshot(table, snapshot_id)
             before, index = index, _index(table, snapshot, touched)
             if snapshot.commit_kind == "COMPACT":
-                if index != before:
-                    raise _keys_came(table, snapshot, "moved keys to other buckets in")
+                moved = snapshot if index != before else moved
                 continue
             if mode == "KEY_DYNAMIC" or (index != before and snapshot.commit_kind == "OVERWRITE"):
                 raise _keys_came(table, snapshot)
             came = snapshot if index != before else came
-        if came is not None:
-            base = _snapshot(table, base_id).index_manifest if base_id else None
-            now = hash_entries(table, latest.index_manifest)
-            if indexes.have_met(table, hash_entries(table, base), now, added):
-                raise _keys_came(table, came)
+        if came is None and moved is None:
+            return
+        manifest = _snapshot(table, base_id).index_manifest if base_id else None
+        base, now = (hash_entries(table, one) for one in (manifest, latest.index_manifest))
+        if came is not None and indexes.have_met(table, base, now, added):
+            raise _keys_came(table, came)
+        if moved is not None and has_moved_keys(table, messages, indexes.gone(table, base, now)):
+            raise _keys_came(table, moved, "moved keys to other buckets in")
 
     return check
 

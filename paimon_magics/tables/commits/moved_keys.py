@@ -10,24 +10,28 @@ that (`bucket_checks`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from pypaimon.utils.file_store_path_factory import canonical_data_file_path
+from pypaimon.write.commit_message import CommitMessage
 
 from paimon_magics.columnar.bucket_hash import binary_row_hash
-from paimon_magics.tables.manifests.hash_indexes import HashIndexes, StaleIndexError
+from paimon_magics.planning.reads.splits import StoredFile
+from paimon_magics.tables.manifests.hash_indexes import Bucket, HashIndexes, StaleIndexError
 from paimon_magics.tables.manifests.partition_values import partition_values
 from paimon_magics.tables.reading.table_files import whole_rows_reader
 from paimon_magics.tables.snapshots.provenance import PREFIX
-from paimon_magics.tables.splits.stored_files import schema_ids, stored_files, stores_elsewhere
+from paimon_magics.tables.splits.stored_files import stored_files, stores_elsewhere
 from paimon_magics.tables.table import Table
 
-__all__ = ["KEYS_MOVED_FOR", "carried_properties", "check_key_buckets"]
+__all__ = ["KEYS_MOVED_FOR", "carried_properties", "check_key_buckets", "has_moved_keys"]
 
+_NONE: npt.NDArray[np.int32] = np.zeros(0, dtype=np.int32)
 KEYS_MOVED_FOR = PREFIX + "keys-moved-for"
 """The property of a snapshot that tells for whom keys were last moved to other buckets."""
 
@@ -49,9 +53,6 @@ def check_key_buckets(
     if not added.num_rows:
         return
     hashes = indexes.hashes_in(table, index)
-    keys = table.schema.trimmed_primary_keys
-    reader = whole_rows_reader(table, schema_ids(added), stores_elsewhere(added))
-    reader = replace(reader, wanted=tuple(one for one in reader.wanted if one.name in keys))
     partitions, of_files = partition_values(table.paimon, added)
     buckets = added["bucket"].to_pylist()
     names = zip(added["file_name"].to_pylist(), added["external_path"].to_pylist(), strict=True)
@@ -62,8 +63,7 @@ def check_key_buckets(
     stored = stored_files(added, np.arange(added.num_rows), pa.array(paths), {})
     for file, at, bucket in zip(stored, of_files, buckets, strict=True):
         known = hashes.get((partitions[at], bucket))
-        for rows in reader.batches(file):
-            found = binary_row_hash([rows.column(key) for key in keys])
+        for found in _key_hashes(table, file, stores_elsewhere(added)):
             lost = len(found) if known is None else int(np.count_nonzero(~np.isin(found, known)))
             if lost:
                 raise StaleIndexError(
@@ -72,3 +72,37 @@ def check_key_buckets(
                     "after this writer read the index. They would be in the table twice.",
                     hint="Start this job again: it then reads the index as it is now.",
                 )
+
+
+def has_moved_keys(
+    table: Table, messages: Sequence[CommitMessage], gone: Mapping[Bucket, npt.NDArray[np.int32]]
+) -> bool:
+    """Whether new files of the messages have keys of hashes that are `gone` from their buckets.
+    Reads the key columns of the files in these buckets."""
+    for message in messages:
+        lost = gone.get((tuple(message.partition), message.bucket), _NONE)
+        for meta in message.new_files if len(lost) else ():
+            path = meta.external_path or canonical_data_file_path(
+                table.paimon, tuple(message.partition), message.bucket, meta.file_name
+            )
+            file = StoredFile(
+                path,
+                meta.file_name.rpartition(".")[2].lower(),
+                meta.schema_id,
+                meta.row_count,
+                meta.file_size,
+            )
+            if any(np.isin(found, lost).any() for found in _key_hashes(table, file)):
+                return True
+    return False
+
+
+def _key_hashes(
+    table: Table, file: StoredFile, elsewhere: frozenset[str] = frozenset()
+) -> Iterator[npt.NDArray[np.int32]]:
+    """The hashes of the keys in a file, batch by batch."""
+    keys = table.schema.trimmed_primary_keys
+    reader = whole_rows_reader(table, [file.schema_id], elsewhere)
+    reader = replace(reader, wanted=tuple(one for one in reader.wanted if one.name in keys))
+    for rows in reader.batches(file):
+        yield binary_row_hash([rows.column(key) for key in keys])

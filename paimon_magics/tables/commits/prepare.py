@@ -219,7 +219,8 @@ class SnapshotPreparation:
         if base is not None and base.index_manifest == latest.index_manifest:
             return added, (), ()
         old = hash_entries(self._table, latest.index_manifest)
-        united = self._indexes.lacking(self._table, old, after_adding(old, added))
+        before = hash_entries(self._table, None if base is None else base.index_manifest)
+        united = self._indexes.lacking(self._table, old, after_adding(old, added), before)
         if not united:
             return added, (), ()
         return united_entries(self._table, added, united, self._transaction.file_prefix)

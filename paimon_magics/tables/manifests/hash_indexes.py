@@ -75,28 +75,35 @@ class HashIndexes:
         self._cache = ReadCache[npt.NDArray[np.int32]](cached_bytes)
 
     def lacking(
-        self, table: IndexedTable, before: Sequence[Any], after: Sequence[Any]
+        self,
+        table: IndexedTable,
+        before: Sequence[Any],
+        after: Sequence[Any],
+        base: Sequence[Any] = (),
     ) -> list[United]:
         """What a commit's index must get from the table's, so that no key is lost.
 
         `before` are the entries of the table's index manifest, `after` those of the commit's. A
-        bucket of the commit that was written on an older index gets the keys that came since.
-        Raises StaleIndexError for keys that the commit puts into other buckets than the table.
+        bucket of the commit that was written on an older index gets the keys that came since. Where
+        that index, `base`, is known, it loses those that went to other buckets since. Raises
+        StaleIndexError for keys that the commit puts into other buckets than the table.
         """
         if table.paimon.bucket_mode() != BucketMode.HASH_DYNAMIC:
             return []
         old, new = _by_bucket(before), _by_bucket(after)
         found = []
         misplaced: list[MisplacedKeys] = []
+        gone = self.gone(table, base, before)
         for bucket, entry in new.items():
             known = old.get(bucket)
             if known is None or known.index_file.file_name != entry.index_file.file_name:
-                hashes = self._hashes(table, entry)
+                written = self._hashes(table, entry)
+                hashes = written[~_in(written, gone.get(bucket, written[:0]))]
                 present = hashes[:0] if known is None else self._hashes(table, known)
                 added = hashes[~_in(hashes, present)]
                 misplaced += self._misplaced(table, bucket, added, old, new)
                 lost = present[~_in(present, hashes)]
-                if len(lost):
+                if len(lost) or len(hashes) < len(written):
                     found.append(United(bucket, None, np.union1d(hashes, lost), entry))
         if misplaced:
             raise _stale(table, misplaced)
@@ -120,6 +127,23 @@ class HashIndexes:
                 if partition == bucket[0] and _in(hashes, self._hashes(table, one)).any():
                     return True
         return False
+
+    def gone(
+        self, table: IndexedTable, base: Sequence[Any], now: Sequence[Any]
+    ) -> dict[Bucket, npt.NDArray[np.int32]]:
+        """The hashes that were in a bucket in the index `base` and are not in it `now`."""
+        present = _by_bucket(now)
+        found = {}
+        for bucket, entry in _by_bucket(base).items():
+            known = present.get(bucket)
+            if known is not None and known.index_file.file_name == entry.index_file.file_name:
+                continue
+            hashes = self._hashes(table, entry)
+            left = hashes[:0] if known is None else self._hashes(table, known)
+            lost = hashes[~_in(hashes, left)]
+            if len(lost):
+                found[bucket] = lost
+        return found
 
     def hashes_in(
         self, table: IndexedTable, entries: Sequence[Any]

@@ -23,7 +23,7 @@ from paimon_magics.planning.commits.requests import Append, CommitRequest
 from paimon_magics.settings import Settings
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.commits.commit import commit
-from paimon_magics.tables.commits.decoded_request import decoded
+from paimon_magics.tables.commits.decoded_request import DecodedRequest, decoded
 from paimon_magics.tables.stores.local import publish_local_file
 from paimon_magics.tables.writing.dynamic_buckets import hash_index_in
 from tests.coordinator.rest_server import client_options, served
@@ -253,9 +253,19 @@ def test_a_statement_that_was_planned_before_is_planned_again(
     job = Writer(lake.catalog)
     lake.batch(1, [(5, "other"), (6, "other")])
     _, transaction, _ = coordinator.transactions.begin(TABLE, None, "ada")
+    planned = [Writer(lake.catalog, batch=True) for _ in range(3)]
+    moved, both, new = (
+        writer.prepare(1, [(key, "late") for key in written])
+        for writer, written in zip(planned, ((5,), (5, 9), (9,)), strict=True)
+    )
     job.write(2, [(5, "job")])
-    late = Writer(lake.catalog, batch=True).prepare(1, [(6, "late")])
     table = lake.loaded()
     asked = decoded(table, CommitRequest(transaction, Append()))
-    with pytest.raises(OutdatedPlanError, match="moved keys to other buckets"):
-        commit(type(asked)(table, asked.request, late, (0,)), publish_local_file)
+    for files in (moved, both):
+        with pytest.raises(OutdatedPlanError, match="moved keys to other buckets"):
+            commit(DecodedRequest(table, asked.request, files, (0,)), publish_local_file)
+    # What does not concern the key that has gone is committed; its bucket's index stays without it.
+    commit(DecodedRequest(table, asked.request, new, (0,)), publish_local_file)
+    lake.batch(1, [(6, "later")])
+    assert lake.rows() == [(5, "job"), (6, "later"), (9, "late")]
+    assert lake.index() == {1: hashes(6, 9), 2: hashes(5)}
