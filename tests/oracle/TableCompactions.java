@@ -3,15 +3,19 @@
 
 import java.util.ArrayList;
 import java.util.Collections;
+import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
 
 import org.apache.paimon.append.AppendCompactCoordinator;
 import org.apache.paimon.append.AppendCompactTask;
+import org.apache.paimon.append.cluster.IncrementalClusterManager;
 import org.apache.paimon.catalog.Catalog;
 import org.apache.paimon.catalog.CatalogContext;
 import org.apache.paimon.catalog.CatalogFactory;
 import org.apache.paimon.catalog.Identifier;
+import org.apache.paimon.compact.CompactUnit;
+import org.apache.paimon.io.DataFileMeta;
 import org.apache.paimon.manifest.BucketEntry;
 import org.apache.paimon.operation.BaseAppendFileStoreWrite;
 import org.apache.paimon.options.Options;
@@ -23,6 +27,27 @@ import org.apache.paimon.table.sink.TableCommitImpl;
 import org.apache.paimon.table.source.EndOfScanException;
 
 public class TableCompactions {
+
+    /** What incremental clustering picks: the level and the files' names for each partition. */
+    public List clustered(Map catalogOptions, String name, boolean full) throws Exception {
+        Catalog catalog =
+                CatalogFactory.createCatalog(
+                        CatalogContext.create(Options.fromMap(catalogOptions)));
+        FileStoreTable table = (FileStoreTable) catalog.getTable(Identifier.fromString(name));
+        Map units = new IncrementalClusterManager(table).createCompactUnits(full);
+        List found = new ArrayList();
+        for (Iterator i = units.values().iterator(); i.hasNext(); ) {
+            CompactUnit unit = (CompactUnit) i.next();
+            List names = new ArrayList();
+            for (int j = 0; j < unit.files().size(); j++) {
+                names.add(((DataFileMeta) unit.files().get(j)).fileName());
+            }
+            Collections.sort(names);
+            found.add(unit.outputLevel() + " " + names);
+        }
+        Collections.sort(found);
+        return found;
+    }
 
     /** Compacts a table; whether there was something to do. */
     public boolean compact(Map catalogOptions, String name, boolean full) throws Exception {

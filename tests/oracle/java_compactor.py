@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,15 @@ something to do."""
 
 def java_compactor(spark: Any) -> JavaCompact:
     """The function of `TableCompactions.java`."""
+    compactions = java_compactions(spark)
+    return lambda warehouse, full: bool(
+        compactions.compact({"warehouse": str(warehouse)}, "default.t", full)
+    )
+
+
+@cache
+def java_compactions(spark: Any) -> Any:
+    """The object of `TableCompactions.java`; one of a JVM, since py4j knows classes by name."""
     thread = spark._jvm.java.lang.Thread.currentThread()
     compiler = spark._jvm.org.codehaus.janino.SimpleCompiler()
     compiler.setSourceVersion(8)
@@ -21,7 +31,4 @@ def java_compactor(spark: Any) -> JavaCompact:
     compiler.cook(Path(__file__).with_name("TableCompactions.java").read_text())
     nothing = spark.sparkContext._gateway.new_array(spark._jvm.java.lang.Object, 0)
     loaded = compiler.getClassLoader().loadClass("TableCompactions")
-    compactions = loaded.getConstructors()[0].newInstance(nothing)
-    return lambda warehouse, full: bool(
-        compactions.compact({"warehouse": str(warehouse)}, "default.t", full)
-    )
+    return loaded.getConstructors()[0].newInstance(nothing)

@@ -13,7 +13,7 @@ from pypaimon.schema.data_types import AtomicType
 from pypaimon.schema.schema_change import SchemaChange
 
 from paimon_magics.planning.reads.views import ViewKind
-from tests.oracle.java_compactor import JavaCompact
+from tests.oracle.java_compactor import JavaCompact, java_compactions
 from tests.oracle.java_reader import JavaPaimon
 from tests.tables.compaction.append_compactions import Lake
 
@@ -130,3 +130,41 @@ def test_both_leave_the_same_files_and_rows(
     java_paimon.expire(ours.warehouse, NAME, options)
     assert sorted_rows(java_paimon, ours) == before
     assert {name for (name,) in ours.files("file_name")} == ours.data_files()
+
+
+CLUSTERED = (
+    "CREATE TABLE t (k INT, v STRING, p STRING) PARTITIONED BY (p) TBLPROPERTIES "
+    "('clustering.incremental' = 'true', 'clustering.columns' = 'k,v', "
+    "'num-sorted-run.compaction-trigger' = '3'{})"
+)
+
+
+@pytest.mark.parametrize("more", ["", ", 'row-tracking.enabled' = 'true', 'num-levels' = '4'"])
+def test_clustering_picks_what_java_picks(
+    java_paimon: JavaPaimon, spark: Any, warehouse: Path, more: str
+) -> None:
+    noise = random.Random(more)
+    lake = Lake.of(warehouse, CLUSTERED.format(more))
+    java = java_compactions(spark)
+    levels = set()
+
+    def javas(full: bool) -> list[str]:
+        return list(java.clustered({"warehouse": str(warehouse)}, NAME, full))
+
+    for number in range(8):
+        fill(lake, noise, commits=noise.randint(1, 3))
+        if number == 6:
+            lake.alter(SchemaChange.set_option("clustering.columns", "v"))
+        full = number in (3, 6)
+        picked = []
+        for unit in lake.plan(full=full).units:
+            names = sorted(file.path.rpartition("/")[2] for file in unit.files)
+            picked.append(f"{unit.output_level} [{', '.join(names)}]")
+        assert sorted(picked) == javas(full)
+        before = sorted_rows(java_paimon, lake)
+        lake.compact(full=full)
+        assert sorted_rows(java_paimon, lake) == our_rows(lake) == before
+        levels |= {level for (level,) in lake.files("level")}
+        if full:
+            assert not lake.plan(full=True).units and not javas(full=True)
+    assert len(levels) > 2

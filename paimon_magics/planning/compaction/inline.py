@@ -34,8 +34,11 @@ def not_compacted(schema: TableSchema) -> str | None:
     """The feature of a table for which it is not compacted here, as text; None for a table that
     is."""
     if not schema.is_primary_key_table:
-        flags = ("data-evolution.enabled", "clustering.incremental")
-        return next((f"'{key}' = 'true'" for key in flags if schema.flag(key)), None)
+        if schema.flag("data-evolution.enabled"):
+            return "'data-evolution.enabled' = 'true'"
+        if schema.flag("clustering.incremental") and schema.bucket_mode != "BUCKET_UNAWARE":
+            return "'clustering.incremental' = 'true' and buckets"
+        return None
     if schema.flag("chain-table.enabled"):
         return "'chain-table.enabled' = 'true'"
     if schema.flag("pk-clustering-override"):

@@ -123,7 +123,8 @@ def _scope(
         partitions = _partitions(connection, table, asked)
     except PaimonMagicsError as error:
         raise located(error, statement.text, statement.procedure_position) from None
-    strategy = (asked.compact_strategy or "full").lower()
+    is_clustered = table.schema.flag("clustering.incremental")
+    strategy = (asked.compact_strategy or ("minor" if is_clustered else "full")).lower()
     # As in Paimon (`SparkPostponeCompactProcedure`), which has no full compaction of such tables.
     is_postponed = table.schema.bucket_mode == "POSTPONE_MODE"
     is_full = strategy == "full" and not is_postponed
@@ -154,6 +155,12 @@ def _check(table: Table, asked: CompactTable, order: SortOrder | None) -> None:
             "none.",
             hint="Leave order_strategy out: rows of a primary-key table are sorted by their key, "
             "those of a bucket keep their order.",
+        )
+    if order is not None and table.schema.flag("clustering.incremental"):
+        raise InvalidValueError(
+            f"`{table.name}` has enabled incremental clustering, and sort compact is not supported "
+            "for such tables.",
+            hint="Leave order_strategy and order_by out: it is sorted by 'clustering.columns'.",
         )
     unfit = not_compacted(table.schema)
     if unfit is not None:

@@ -75,6 +75,7 @@ def _written_files(table: Table, unit: AppendUnit, results: Sequence[RewrittenUn
         number_files(files, unit.files[0].min_sequence_number)
     for file in files:
         file.file_source = COMPACTED
+        file.level = unit.output_level
     return files
 
 

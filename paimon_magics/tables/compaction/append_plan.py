@@ -23,15 +23,19 @@ from pypaimon.write.commit_message import CommitMessage
 from paimon_magics.errors import UnsupportedStatementError
 from paimon_magics.planning.commits.requests import Transaction
 from paimon_magics.planning.compaction.append_tables import AppendRules
+from paimon_magics.planning.compaction.incremental_clustering import ClusteringRules
 from paimon_magics.planning.compaction.inline import not_compacted
 from paimon_magics.planning.compaction.sort_orders import SortOrder
 from paimon_magics.planning.reads.float_bounds import MENDED_PREFIXES
 from paimon_magics.planning.reads.splits import Deletions, StoredFile
+from paimon_magics.planning.schemas.table_schema import column_list
 from paimon_magics.planning.writes.inserts import check_writable
 from paimon_magics.settings import Settings
+from paimon_magics.tables.compaction.append_clustering import pick_clustered_files
 from paimon_magics.tables.compaction.append_messages import append_messages
 from paimon_magics.tables.compaction.append_rewriting import AppendRewrite, RewrittenUnit
 from paimon_magics.tables.compaction.append_units import (
+    AppendPicks,
     AppendUnit,
     all_append_files,
     pick_append_files,
@@ -49,6 +53,7 @@ from paimon_magics.tables.manifests.file_paths import file_paths
 from paimon_magics.tables.manifests.live_files import ManifestCache, live_files
 from paimon_magics.tables.pypaimon_internals import store_options
 from paimon_magics.tables.reading.table_files import own_store, whole_rows_reader
+from paimon_magics.tables.schema.history import TableSchemas
 from paimon_magics.tables.schema.types import arrow_type
 from paimon_magics.tables.splits.planning import FileKey, StoredState
 from paimon_magics.tables.splits.stored_files import schema_ids, stored_files, stores_elsewhere
@@ -163,11 +168,7 @@ def plan_append_compaction(
     manifests = manifests or ManifestCache(table.paimon)
     deletions = manifests.deletions(snapshot.index_manifest)
     state = StoredState(files_of_scope(live_files(manifests, snapshot), scope), deletions)
-    if scope.order is None:
-        rules = AppendRules.of(table.schema)
-        picks = pick_append_files(state, rules, has_buckets=_has_buckets(table), full=scope.is_full)
-    else:
-        picks = all_append_files(state)
+    picks, order = _picks(table, state, scope)
     rows = list(chain.from_iterable(picks.groups))
     if not rows:
         return AppendCompaction(table, snapshot, (), picks.files.slice(0, 0))
@@ -181,9 +182,34 @@ def plan_append_compaction(
         folder = ""
         if table.schema.row_tracking_enabled:
             folder = folder_of(table, files.slice(first, 1))
-        units.append(AppendUnit(len(units), buckets[first], members, folder))
+        level = picks.levels[len(units)] if picks.levels else 0
+        units.append(AppendUnit(len(units), buckets[first], members, folder, level))
         first += len(group)
-    return AppendCompaction(table, snapshot, tuple(units), files, scope.order)
+    return AppendCompaction(table, snapshot, tuple(units), files, order)
+
+
+def _picks(
+    table: Table, state: StoredState, scope: CompactionScope
+) -> tuple[AppendPicks, SortOrder | None]:
+    """The files to rewrite, and how they are sorted."""
+    schema = table.schema
+    if scope.order is not None:
+        return all_append_files(state), scope.order
+    if not schema.flag("clustering.incremental"):
+        rules = AppendRules.of(schema)
+        has_buckets = _has_buckets(table)
+        return pick_append_files(state, rules, has_buckets=has_buckets, full=scope.is_full), None
+    clustering = ClusteringRules.of(schema)
+    schemas = TableSchemas(table.paimon)
+
+    def has_same_columns(schema_id: int) -> bool:
+        options = schemas.schema(schema_id).options
+        return column_list(options.get("clustering.columns")) == clustering.order.columns
+
+    picks = pick_clustered_files(
+        state, clustering, is_full=scope.is_full, has_same_columns=has_same_columns
+    )
+    return picks, clustering.order
 
 
 def check_compactable(table: Table) -> None:

@@ -42,6 +42,7 @@ class AppendUnit:
     bucket: int
     files: tuple[StoredFile, ...]
     folder: str = ""
+    output_level: int = 0
     share: int = 0
     shares: int = 1
 
@@ -66,10 +67,12 @@ class AppendUnit:
 
 @dataclass(frozen=True, slots=True)
 class AppendPicks:
-    """The files that are rewritten together, each group as rows of `files` (MANIFEST_ENTRIES)."""
+    """The files that are rewritten together, each group as rows of `files` (MANIFEST_ENTRIES), and
+    the level of each group's result where that is not 0."""
 
     files: pa.Table
     groups: tuple[tuple[int, ...], ...] = ()
+    levels: tuple[int, ...] = ()
 
 
 def pick_append_files(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from paimon_magics.errors import UnsupportedStatementError
+from paimon_magics.errors import InvalidValueError, UnsupportedStatementError
 from paimon_magics.session.writes import compaction
 from tests.session.rows import rows
 
@@ -95,3 +95,24 @@ def test_a_call_sorts_a_table_or_refuses_it_by_name(session: paimon_magics.Sessi
     )
     with pytest.raises(UnsupportedStatementError, match=r"data-evolution\.enabled"):
         session.run("CALL sys.compact('u')")
+
+
+def test_a_clustered_table_is_sorted_by_its_own_columns(session: paimon_magics.Session) -> None:
+    session.run(
+        "CREATE TABLE t (k INT, v STRING) TBLPROPERTIES ('clustering.incremental' = 'true', "
+        "'clustering.columns' = 'k', 'num-sorted-run.compaction-trigger' = '2')"
+    )
+    levels = "SELECT level, record_count FROM `t$files` ORDER BY level"
+    session.run("INSERT INTO t VALUES (3, 'a'), (1, 'a')")
+    session.run("CALL sys.compact('t')")
+    assert rows(session, levels) == [(0, 2)], "one run is too few, and minor is the default"
+    session.run("INSERT INTO t VALUES (2, 'b')")
+    assert "sorted by k (order)" in str(session.explain("CALL sys.compact('t')"))
+    session.run("CALL sys.compact('t')")
+    assert rows(session, levels) == [(2, 3)]
+    assert rows(session, "SELECT k FROM t") == [(1,), (2,), (3,)]
+    session.run("INSERT INTO t VALUES (0, 'c')")
+    session.run("CALL sys.compact(table => 't', compact_strategy => 'full')")
+    assert rows(session, levels) == [(2, 4)]
+    with pytest.raises(InvalidValueError, match="incremental clustering"):
+        session.run("CALL sys.compact(table => 't', order_strategy => 'order', order_by => 'v')")

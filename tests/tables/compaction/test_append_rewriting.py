@@ -208,12 +208,19 @@ def test_a_unit_without_its_result_is_not_committed(warehouse: Path) -> None:
     assert rewritten
 
 
-@pytest.mark.parametrize("option", ["data-evolution.enabled", "clustering.incremental"])
-def test_other_tables_are_refused_by_name(warehouse: Path, option: str) -> None:
-    more = ", 'clustering.columns' = 'k'"
-    if option.startswith("data"):
-        more = ", 'row-tracking.enabled' = 'true'"
-    create(warehouse, f"CREATE TABLE t (k INT, v STRING) TBLPROPERTIES ('{option}' = 'true'{more})")
+@pytest.mark.parametrize(
+    ("option", "more"),
+    [
+        ("data-evolution.enabled", "'row-tracking.enabled' = 'true'"),
+        (
+            "clustering.incremental",
+            "'clustering.columns' = 'k', 'bucket' = '1', 'bucket-key' = 'k', "
+            "'bucket-append-ordered' = 'false'",
+        ),
+    ],
+)
+def test_other_tables_are_refused_by_name(warehouse: Path, option: str, more: str) -> None:
+    create(warehouse, f"CREATE TABLE t (k INT) TBLPROPERTIES ('{option}' = 'true', {more})")
     lake = Lake.opened(warehouse)
     with pytest.raises(UnsupportedStatementError, match=option):
         check_compactable(lake.table)

@@ -1,0 +1,85 @@
+"""Which files of a partition are sorted together where `clustering.incremental` is on.
+
+Files of an append table have levels then: new ones 0, sorted ones the level that their run was
+written to. Files of a level are one sorted run, whatever their keys. Source:
+`IncrementalClusterManager`, `IncrementalClusterStrategy`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from paimon_magics.errors import InvalidTableError
+from paimon_magics.planning.compaction.levels import BucketFile, SortedRun
+from paimon_magics.planning.compaction.picks import Moment, Pick, PickOptions, pick
+from paimon_magics.planning.compaction.sort_orders import SortOrder, sort_order
+from paimon_magics.planning.schemas.table_schema import TableSchema, column_list
+
+__all__ = ["ClusteringRules", "clustered_runs"]
+
+_HILBERT_COLUMNS_MIN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class ClusteringRules:
+    """How a table is clustered: by which order, and the options that decide what is picked."""
+
+    order: SortOrder
+    picks: PickOptions
+
+    @classmethod
+    def of(cls, schema: TableSchema) -> ClusteringRules:
+        """The options of a table. Raises InvalidTableError for a table without columns to sort by,
+        and what `sort_order` raises."""
+        columns = column_list(schema.option("clustering.columns"))
+        if not columns:
+            raise InvalidTableError(
+                "'clustering.incremental' needs 'clustering.columns'.",
+                hint="Set 'clustering.columns' to the columns to sort by.",
+            )
+        order = sort_order(schema, _strategy(schema, len(columns)), ",".join(columns))
+        if order is None:
+            raise InvalidTableError(
+                "'clustering.incremental' can't have 'clustering.strategy' = 'none'.",
+                hint="Choose auto, order, zorder or hilbert.",
+            )
+        # Paimon gives its strategy no other options.
+        known = PickOptions.of(schema)
+        picks = PickOptions(
+            compaction_trigger=known.compaction_trigger,
+            level_count=known.level_count,
+            max_size_amplification_percent=known.max_size_amplification_percent,
+            size_ratio=known.size_ratio,
+        )
+        return cls(order, picks)
+
+    def picked(self, runs: Sequence[SortedRun], *, is_full: bool, is_in_order: bool) -> Pick | None:
+        """The runs to sort; None if there is nothing to do. With `is_full` all of them, unless they
+        are one run of the greatest level that `is_in_order`: sorted by the columns of today."""
+        if not is_full:
+            return pick(runs, self.picks, Moment(0, 0))
+        max_level = self.picks.level_count - 1
+        if not runs or (len(runs) == 1 and runs[0].level == max_level and is_in_order):
+            return None
+        return Pick(max_level, tuple(runs))
+
+
+def clustered_runs(files: Iterable[BucketFile]) -> list[SortedRun]:
+    """The runs of a partition: each file of level 0 in the order of their sequence numbers, then
+    level by level. Source: `IncrementalClusterManager.constructPartitionLevels`."""
+    by_level: dict[int, list[BucketFile]] = {}
+    for file in sorted(files, key=lambda file: file.min_sequence_number):
+        by_level.setdefault(file.level, []).append(file)
+    fresh = [SortedRun(0, (file,)) for file in by_level.pop(0, [])]
+    return fresh + [SortedRun(level, tuple(by_level[level])) for level in sorted(by_level)]
+
+
+def _strategy(schema: TableSchema, columns: int) -> str:
+    """`CoreOptions.clusteringStrategy`."""
+    given = (schema.option("clustering.strategy") or "auto").lower()
+    if given != "auto":
+        return given
+    if columns == 1:
+        return "order"
+    return "zorder" if columns < _HILBERT_COLUMNS_MIN else "hilbert"
