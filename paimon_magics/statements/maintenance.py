@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["CompactDatabase", "CompactManifest", "CompactTable", "Maintenance"]
+__all__ = [
+    "CompactDatabase",
+    "CompactManifest",
+    "CompactTable",
+    "Maintenance",
+    "RescaleBuckets",
+    "RewriteFileIndex",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,5 +50,23 @@ class CompactManifest:
     dry_run: bool = False
 
 
-Maintenance = CompactTable | CompactDatabase | CompactManifest
+@dataclass(frozen=True, slots=True)
+class RescaleBuckets:
+    """`sys.rescale`: write partitions anew with `bucket_num` buckets, or as many as the table's
+    option `bucket` says. `partitions` and `where` as in `CompactTable`."""
+
+    bucket_num: int | None = None
+    partitions: str | None = None
+    where: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RewriteFileIndex:
+    """`sys.rewrite_file_index`: give files the indexes that the table's options ask for now.
+    `where` as in `CompactTable`."""
+
+    where: str | None = None
+
+
+Maintenance = CompactTable | CompactDatabase | CompactManifest | RescaleBuckets | RewriteFileIndex
 """What a CALL can ask for besides changes of versions."""

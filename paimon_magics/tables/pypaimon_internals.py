@@ -91,6 +91,14 @@ def numbers_from_zero(write: Any) -> None:
     write.file_store_write.max_seq_numbers = _NoNumbers()
 
 
+def take_buckets_below(paimon: Any, count: int) -> None:
+    """Let the writers of a copy of a table take given buckets below `count`. Its `copy` refuses
+    another number of buckets than the stored one."""
+    from pypaimon.common.options.core_options import CoreOptions
+
+    paimon.options.options.set(CoreOptions.BUCKET, count)
+
+
 def with_commit_user(builder: Any, commit_user: str) -> Any:
     """A batch write builder (pypaimon's or the native one) that writes as this commit user."""
     return builder._with_commit_user(commit_user)

@@ -372,9 +372,9 @@ CASES: list[Case] = [
     ),
     (
         "CALL",
-        "CALL sys.rescale(table => 'orders')",
+        "CALL sys.purge_files(table => 'orders')",
         UnsupportedStatementError,
-        ("sys.rescale",),
+        ("sys.purge_files",),
         "The procedures offered are",
         "sys",
     ),

@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from paimon_magics.coordinator.client.attempts import Attempts
 from paimon_magics.coordinator.client.compactions import CompactionReceipt
@@ -28,6 +28,7 @@ from paimon_magics.planning.commits.requests import (
 from paimon_magics.planning.formatting import count_text
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.commits.decoded_request import written_files
+from paimon_magics.tables.compaction.index_plan import IndexRewriting
 from paimon_magics.tables.compaction.planning import BucketKey, CompactionScope
 from paimon_magics.tables.compaction.plans import Plan, is_outdated
 from paimon_magics.tables.table import Table
@@ -36,6 +37,7 @@ from paimon_magics.tables.writing.written_buckets import written_buckets
 
 __all__ = ["Compacted", "CompactionEngine", "Messages", "compact_plan"]
 
+_P = TypeVar("_P", Plan, IndexRewriting)
 _WAIT_SECONDS = 1.0
 _RUN_AGAIN = "Nothing of these buckets was changed. Run the statement again later."
 
@@ -61,7 +63,7 @@ class Messages:
     repeated: bool = False
 
 
-class CompactionEngine(Protocol):
+class CompactionEngine(Protocol[_P]):
     """Where a compaction runs, and how its transaction begins and ends there."""
 
     @property
@@ -72,7 +74,7 @@ class CompactionEngine(Protocol):
     def reruns_max(self) -> int:
         """How often it is planned anew when others have changed the files."""
 
-    def planned(self, table: Table, scope: CompactionScope) -> Plan | None:
+    def planned(self, table: Table, scope: CompactionScope) -> _P | None:
         """The plan on the table's latest snapshot; None if there is nothing to do."""
 
     def wait(self, seconds: float, reason: str) -> None:
@@ -81,7 +83,7 @@ class CompactionEngine(Protocol):
     def begun(self, table: TableName, base: int, attempts: Attempts) -> Transaction:
         """An open transaction that only compacts, planned on the snapshot `base`."""
 
-    def rewritten(self, plan: Plan, transaction: Transaction) -> Messages:
+    def rewritten(self, plan: _P, transaction: Transaction) -> Messages:
         """Rewrite the files of a plan. Raises JobError and errors of the store."""
 
     def provenance(self, rows: int, files: int) -> tuple[tuple[str, str], ...]:
@@ -100,7 +102,7 @@ class _Left:
 
 
 def compact_plan(
-    engine: CompactionEngine, plan: Plan, scope: CompactionScope, *, claims_wait_ms: int
+    engine: CompactionEngine[_P], plan: _P, scope: CompactionScope, *, claims_wait_ms: int
 ) -> Compacted:
     """Run a planned compaction, and plan again for buckets that others changed meanwhile. Buckets
     that others are compacting are waited for, `claims_wait_ms` at most; with 0 they are left to
@@ -112,7 +114,7 @@ def compact_plan(
     attempts = Attempts(engine.reruns_max)
     deadline = time.monotonic() + claims_wait_ms / 1000
     done = Compacted()
-    current: Plan | None = plan
+    current: _P | None = plan
     while current is not None:
         found, conflicting, claimed = _run_once(engine, current, scope, attempts)
         done = Compacted(
@@ -137,14 +139,14 @@ def compact_plan(
 
 
 def _run_once(
-    engine: CompactionEngine, planned: Plan, scope: CompactionScope, attempts: Attempts
+    engine: CompactionEngine[_P], planned: _P, scope: CompactionScope, attempts: Attempts
 ) -> tuple[Compacted, _Left, _Left]:
     """What was committed, the buckets that others have changed, and those that others compact."""
     table = planned.table
     transaction = engine.begun(table.name, planned.snapshot_id, attempts)
     try:
         granted, claimed = _claimed(engine.client, planned, transaction)
-        plan: Plan | None = granted
+        plan: _P | None = granted
         if is_outdated(granted):
             # Who had the buckets between the plan and the claim may have compacted them.
             plan = engine.planned(table, replace(scope, buckets=frozenset(granted.unit_keys())))
@@ -181,7 +183,7 @@ def _run_once(
     return done, _Left(buckets, settled.reason), claimed
 
 
-def _claimed(client: CoordinatorClient, plan: Plan, transaction: Transaction) -> tuple[Plan, _Left]:
+def _claimed(client: CoordinatorClient, plan: _P, transaction: Transaction) -> tuple[_P, _Left]:
     """The plan without the buckets that others are compacting, and those."""
     keys = plan.unit_keys()
     wanted = list(dict.fromkeys(keys))

@@ -208,8 +208,9 @@ def _change_document(change: Change) -> dict[str, Any]:
             return {"kind": "compact-manifests"}
         case CompactManifests(target_bytes=target):
             return {"kind": "compact-manifests", "target_bytes": target}
-        case OverwriteTouched(swallow_newer=swallow):
-            return {"kind": "overwrite-touched", "swallow_newer": swallow}
+        case OverwriteTouched(swallow_newer=swallow, only_unchanged=only_unchanged):
+            document = {"kind": "overwrite-touched", "swallow_newer": swallow}
+            return {**document, "only_unchanged": True} if only_unchanged else document
         case OverwritePartitions(specs=specs, swallow_newer=swallow):
             return {
                 "kind": "overwrite-partitions",
@@ -230,7 +231,10 @@ def _change_of(document: Mapping[str, Any]) -> Change:
             is_given = document.get("target_bytes") is not None
             return CompactManifests(member(document, "target_bytes", int) if is_given else None)
         case "overwrite-touched":
-            return OverwriteTouched(member(document, "swallow_newer", bool))
+            only_unchanged = "only_unchanged" in document and member(
+                document, "only_unchanged", bool
+            )
+            return OverwriteTouched(member(document, "swallow_newer", bool), only_unchanged)
         case "overwrite-partitions":
             specs = member(document, "specs", Sequence)
             if not all(isinstance(spec, Mapping) for spec in specs):

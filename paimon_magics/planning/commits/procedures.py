@@ -25,6 +25,8 @@ from paimon_magics.statements.maintenance import (
     CompactManifest,
     CompactTable,
     Maintenance,
+    RescaleBuckets,
+    RewriteFileIndex,
 )
 from paimon_magics.statements.version_changes import (
     Argument,
@@ -52,8 +54,7 @@ _OTHERS = word_set(
     "copy create_function create_global_index drop_function drop_global_index expire_partitions "
     "expire_snapshots expire_tags mark_partition_done merge_branch migrate_database migrate_table "
     "purge_files reassign_row_id remove_orphan_files remove_unexisting_files repair "
-    "repair_earliest_snapshot rescale reset_consumer rewrite_file_index "
-    "trigger_tag_automatic_creation"
+    "repair_earliest_snapshot reset_consumer trigger_tag_automatic_creation"
 )
 
 _Values = Mapping[str, Any]
@@ -249,6 +250,11 @@ def _offered() -> str:
     return f"The procedures offered are {', '.join(sorted(PROCEDURES))}."
 
 
+def _given(text: str | None) -> str | None:
+    """The text; None for a blank one, which counts as not given."""
+    return (text or "").strip() or None
+
+
 def _tag_list(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(","))
 
@@ -291,7 +297,7 @@ PROCEDURES = _listed(
     Procedure(
         "compact",
         _takes([], _COMPACTION),
-        lambda v: CompactTable(**{name: (v[name] or "").strip() or None for name in _COMPACTION}),
+        lambda v: CompactTable(**{name: _given(v[name]) for name in _COMPACTION}),
     ),
     Procedure(
         "compact_database",
@@ -302,6 +308,14 @@ PROCEDURES = _listed(
         "compact_manifest",
         _takes([], ["options", "dry_run:bool"]),
         lambda v: CompactManifest(v["options"], bool(v["dry_run"])),
+    ),
+    Procedure(
+        "rescale",
+        _takes([], ["bucket_num:int", "partitions", "where"]),
+        lambda v: RescaleBuckets(v["bucket_num"], _given(v["partitions"]), _given(v["where"])),
+    ),
+    Procedure(
+        "rewrite_file_index", _takes([], ["where"]), lambda v: RewriteFileIndex(_given(v["where"]))
     ),
     Procedure(
         "create_tag",

@@ -67,9 +67,14 @@ class OverwritePartitions:
 
 @dataclass(frozen=True, slots=True)
 class OverwriteTouched:
-    """Replace only the partitions that receive rows; without rows, change nothing."""
+    """Replace only the partitions that receive rows; without rows, change nothing.
+
+    With `only_unchanged` no row of these may have changed since the transaction's base: the new
+    rows are the old ones in another layout.
+    """
 
     swallow_newer: bool = False
+    only_unchanged: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from paimon_magics.statements.data_types import (
 )
 from paimon_magics.statements.statement import TableName
 
-__all__ = ["check_file_format", "written_formats"]
+__all__ = ["check_file_format", "fits_format", "fits_spark", "written_formats"]
 
 _TIMESTAMPS = ("TIMESTAMP", "TIMESTAMP_LTZ")
 _MICROSECONDS = 6
@@ -50,6 +50,23 @@ def written_formats(schema: TableSchema) -> frozenset[str]:
     if changelog is not None and schema.changelog_producer != "none":
         found.add(changelog.lower())
     return frozenset(found)
+
+
+def fits_format(schema: TableSchema, file_format: str) -> bool:
+    """Whether files of a format hold all types of a table."""
+    return not schema.has_type("VARIANT") and all(
+        _reason(file_format, column.type) is None for column in schema.columns
+    )
+
+
+def fits_spark(schema: TableSchema) -> bool:
+    """Whether stored values of all types of a table pass through Spark as they are: its timestamps
+    end at microseconds."""
+    return all(
+        _digits(part) <= _MICROSECONDS
+        for column in schema.columns
+        for part in parts_of(column.type)
+    )
 
 
 def _check_types(name: TableName, schema: TableSchema, file_format: str) -> None:

@@ -204,6 +204,12 @@ class TableSchema:
         )
 
     @property
+    def postpones_buckets(self) -> bool:
+        """Whether rows that a statement writes wait for a compaction to get their buckets."""
+        fixes = self.flag("postpone.batch-write-fixed-bucket")
+        return self.bucket_mode == "POSTPONE_MODE" and not fixes
+
+    @property
     def write_only(self) -> bool:
         """`write-only`: some other job compacts this table."""
         return self.flag("write-only") or self.flag("write.compaction-skip")

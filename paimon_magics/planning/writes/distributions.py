@@ -121,7 +121,7 @@ def distribution_of(
             return OneWriter(single_writer_rows_max)
         case "HASH_FIXED":
             return ByBucket(schema.bucket_keys, schema.bucket)
-        case "POSTPONE_MODE":
+        case "POSTPONE_MODE" if not schema.postpones_buckets:
             return ByBucket(schema.bucket_keys, None)
         case "HASH_DYNAMIC":
             return ByAssigner(schema.trimmed_primary_keys)

@@ -171,6 +171,8 @@ def takes_small_inserts(schema: TableSchema) -> bool:
         return False
     if rows_hidden_by(schema) is not None and not schema.write_only:
         return False
+    if schema.postpones_buckets:
+        return False
     try:
         check_writable(TableName("table"), schema)
     except StatementError:
@@ -180,12 +182,6 @@ def takes_small_inserts(schema: TableSchema) -> bool:
 
 def _check_layout(name: TableName, schema: TableSchema) -> None:
     mode = schema.bucket_mode
-    if mode == "POSTPONE_MODE" and not schema.flag("postpone.batch-write-fixed-bucket"):
-        raise UnsupportedStatementError(
-            f"Rows written to `{name}` would stay invisible until a compaction "
-            "('postpone.batch-write-fixed-bucket' = 'false'), and compaction is not offered yet.",
-            hint="Leave that option at 'true': rows then go to real buckets at once.",
-        )
     function = (schema.option("bucket-function.type") or "default").lower()
     if mode == "HASH_FIXED" and function not in ("default", "mod"):
         raise UnsupportedStatementError(
@@ -206,6 +202,8 @@ def rows_hidden_by(schema: TableSchema) -> str | None:
     visible at once."""
     if not schema.is_primary_key_table:
         return None
+    if schema.postpones_buckets:
+        return "'postpone.batch-write-fixed-bucket' = 'false'"
     if schema.merge_engine == "first-row":
         return "'merge-engine' = 'first-row'"
     if schema.deletion_vectors_enabled and not schema.flag("deletion-vectors.merge-on-read"):

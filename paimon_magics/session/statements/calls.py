@@ -14,14 +14,25 @@ from paimon_magics.session.statements.database_compaction import (
     database_lines,
     run_database_compaction,
 )
+from paimon_magics.session.statements.file_indexes import (
+    file_index_lines,
+    run_file_index_rewriting,
+)
 from paimon_magics.session.statements.handler import Handler
 from paimon_magics.session.statements.manifest_compaction import (
     manifest_lines,
     run_manifest_compaction,
 )
+from paimon_magics.session.statements.rescaling import rescale_lines, run_rescale
 from paimon_magics.session.statements.tags_and_branches import run_version_change
 from paimon_magics.session.table_names import named
-from paimon_magics.statements.maintenance import CompactDatabase, CompactManifest, CompactTable
+from paimon_magics.statements.maintenance import (
+    CompactDatabase,
+    CompactManifest,
+    CompactTable,
+    RescaleBuckets,
+    RewriteFileIndex,
+)
 from paimon_magics.statements.statement import TableName
 from paimon_magics.statements.version_changes import Call, Parameter
 
@@ -71,6 +82,10 @@ def _run(connection: Connection, statement: Call, call: PlannedCall) -> Outcome:
             return run_compaction(connection, statement, name, call.change, call.position)
         case CompactManifest():
             return run_manifest_compaction(connection, statement, name, call.change, call.position)
+        case RewriteFileIndex():
+            return run_file_index_rewriting(connection, statement, name, call.change, call.position)
+        case RescaleBuckets():
+            return run_rescale(connection, statement, name, call.change, call.position)
         case change:
             return run_version_change(connection, statement, name, change, call.position)
 
@@ -85,6 +100,10 @@ def _lines(connection: Connection, statement: Call, call: PlannedCall) -> list[s
             return compaction_lines(connection, statement, name, call.change, call.position)
         case CompactManifest():
             return manifest_lines(connection, statement, name, call.change, call.position)
+        case RewriteFileIndex():
+            return file_index_lines(connection, statement, name, call.change, call.position)
+        case RescaleBuckets():
+            return rescale_lines(connection, statement, name, call.change, call.position)
         case _:
             connection.load(name, statement.text, call.position)
             return [f"Would call sys.{call.procedure} for `{name}`."]

@@ -2,39 +2,30 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
-from typing import Any
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from paimon_magics.coordinator.client.compacting import Compacted
 from paimon_magics.errors import (
     InvalidValueError,
     PaimonMagicsError,
-    UnknownNameError,
     UnsupportedStatementError,
 )
 from paimon_magics.planning.compaction.inline import not_compacted
 from paimon_magics.planning.compaction.sort_orders import SortOrder, sort_order
 from paimon_magics.planning.formatting import count_text, size_text
-from paimon_magics.planning.options.values import duration_ms
 from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.outcome import Outcome
+from paimon_magics.session.statements.chosen_partitions import check_choice, chosen_partitions
 from paimon_magics.session.writes.compaction import compact_table, planned_compaction
-from paimon_magics.spark.conditions import rows_where
+from paimon_magics.session.writes.postponed import Settled, postponed_rows, settle_postponed
 from paimon_magics.statements.maintenance import CompactTable
 from paimon_magics.statements.statement import TableName
 from paimon_magics.statements.version_changes import Call
 from paimon_magics.tables.compaction.append_plan import AppendCompaction, check_compactable
 from paimon_magics.tables.compaction.planning import CompactionPlan, CompactionScope
-from paimon_magics.tables.compaction.scopes import (
-    StoredPartitions,
-    partitions_of_specs,
-    stored_partitions,
-)
+from paimon_magics.tables.compaction.postponed import PostponedRows
 from paimon_magics.tables.table import Table
 
 __all__ = ["compaction_lines", "run_compaction"]
@@ -47,16 +38,17 @@ def run_compaction(
 ) -> Outcome:
     """Run CALL sys.compact. It returns true, also where there was nothing to do, as Paimon's."""
     table, scope = _scope(connection, statement, name, asked, position)
+    settled = settle_postponed(connection, table, scope, statement.text)
     done = compact_table(connection, table, scope, statement.text)
     rows = pa.table({"result": pa.array([True])})
     outcome = Outcome.of_rows(connection.spark, statement.text, "CALL", rows)
     outcome.table = str(table.name)
-    outcome.message = _message(table, done)
-    outcome.notes = done.notes
-    if done.receipt is not None:
-        outcome.snapshot_id = done.receipt.snapshot_id
-        outcome.commit_kind = done.receipt.commit_kind
-        outcome.files_written = done.files_after
+    outcome.message = _message(table, settled, done)
+    outcome.notes = (*settled.notes, *done.notes)
+    receipt = done.receipt or settled.receipt
+    if receipt is not None:
+        outcome.snapshot_id, outcome.commit_kind = receipt.snapshot_id, receipt.commit_kind
+        outcome.files_written = settled.files_after + done.files_after
     return outcome
 
 
@@ -65,10 +57,23 @@ def compaction_lines(
 ) -> list[str]:
     """What CALL sys.compact would do, a line for each decision. Nothing is written."""
     table, scope = _scope(connection, statement, name, asked, position)
+    waiting = postponed_rows(connection, table, scope)
+    lines = [] if waiting is None else [_waiting_line(waiting)]
     plan = planned_compaction(connection, table, scope)
     if plan is None:
-        return [f"{table.name}: nothing to compact."]
-    return _append_lines(plan) if isinstance(plan, AppendCompaction) else _plan_lines(plan)
+        return lines or [f"{table.name}: nothing to compact."]
+    return [
+        *lines,
+        *(_append_lines(plan) if isinstance(plan, AppendCompaction) else _plan_lines(plan)),
+    ]
+
+
+def _waiting_line(waiting: PostponedRows) -> str:
+    return (
+        f"{waiting.table.name}: would give {count_text(waiting.rows, 'row')} of "
+        f"{count_text(waiting.files.num_rows, 'file')} ({size_text(waiting.size_bytes)}) that wait "
+        "their buckets, and compact these then."
+    )
 
 
 def _append_lines(plan: AppendCompaction) -> list[str]:
@@ -100,11 +105,18 @@ def _plan_lines(plan: CompactionPlan) -> list[str]:
     return lines
 
 
-def _message(table: Table, done: Compacted) -> str:
+def _message(table: Table, settled: Settled, done: Compacted) -> str:
+    waited = ""
+    if settled.receipt is not None:
+        waited = (
+            f"`{table.name}`: {count_text(settled.rows, 'row')} of "
+            f"{count_text(settled.files_before, 'file')} got their buckets (snapshot "
+            f"{settled.receipt.snapshot_id})."
+        )
     if done.receipt is None:
-        return f"`{table.name}`: nothing to compact."
+        return waited or f"`{table.name}`: nothing to compact."
     before, after = count_text(done.files_before, "file"), count_text(done.files_after, "file")
-    return (
+    return f"{waited} ".lstrip() + (
         f"`{table.name}` compacted: {before} became {after}, {size_text(done.rewritten_bytes)} "
         f"rewritten (snapshot {done.receipt.snapshot_id})."
     )
@@ -120,7 +132,9 @@ def _scope(
         table = _with_options(table, asked)
         order = sort_order(table.schema, asked.order_strategy, asked.order_by)
         _check(table, asked, order)
-        partitions = _partitions(connection, table, asked)
+        partitions = chosen_partitions(
+            connection, table, asked.partitions, asked.where, asked.partition_idle_time
+        )
     except PaimonMagicsError as error:
         raise located(error, statement.text, statement.procedure_position) from None
     is_clustered = table.schema.flag("clustering.incremental")
@@ -140,10 +154,7 @@ def _check(table: Table, asked: CompactTable, order: SortOrder | None) -> None:
             "configured.",
             hint="`full` compacts all files of a bucket, `minor` those that a writer would pick.",
         )
-    if asked.partitions is not None and asked.where is not None:
-        raise InvalidValueError(
-            "partitions and where cannot be used together.", hint="Leave one of them out."
-        )
+    check_choice(asked.partitions, asked.where)
     if order is not None and asked.partition_idle_time is not None:
         raise InvalidValueError(
             "sort compact do not support 'partition_idle_time'.",
@@ -188,35 +199,3 @@ def _with_options(table: Table, asked: CompactTable) -> Table:
     schema = table.schema
     merged = tuple({**dict(schema.options), **given}.items())
     return replace(table, schema=replace(schema, options=merged))
-
-
-def _partitions(
-    connection: Connection, table: Table, asked: CompactTable
-) -> frozenset[bytes] | None:
-    """The partitions that are compacted, None for all."""
-    if asked.partitions is None and asked.where is None and asked.partition_idle_time is None:
-        return None
-    stored = stored_partitions(table)
-    kept = np.ones(len(stored.encoded), dtype=bool)
-    if asked.partitions is not None:
-        kept &= partitions_of_specs(table, stored, asked.partitions)
-    if asked.where is not None:
-        kept &= _matching(connection, table, stored, asked.where)
-    if asked.partition_idle_time is not None:
-        idle_ms = duration_ms("partition_idle_time", asked.partition_idle_time)
-        kept &= stored.written_ms < time.time() * 1000 - idle_ms
-    return frozenset(pc.filter(stored.encoded, pa.array(kept)).to_pylist())
-
-
-def _matching(connection: Connection, table: Table, stored: StoredPartitions, where: str) -> Any:
-    """Which partitions meet a condition, by Spark."""
-    keys = table.schema.partition_keys
-    if not keys:
-        raise UnknownNameError(
-            f"`{table.name}` has no partitions for `where` to choose from.",
-            hint="Leave `where` out.",
-        )
-    rows = pa.table(stored.values, names=list(keys))
-    kept = np.zeros(len(stored.encoded), dtype=bool)
-    kept[rows_where(connection.spark, rows, where)] = True
-    return kept

@@ -30,7 +30,7 @@ from paimon_magics.tables.compaction.rewriting import RewriteUnits
 from paimon_magics.tables.manifests.live_files import ManifestCache
 from paimon_magics.tables.table import Table
 
-__all__ = ["compact_plan", "compact_table", "planned_compaction"]
+__all__ = ["SparkTransactions", "compact_plan", "compact_table", "planned_compaction"]
 
 # A job costs some tenths of a second before its first row.
 _IN_PROCESS_BYTES_MAX = 16 << 20
@@ -69,8 +69,8 @@ def compact_plan(
 
 
 @dataclass(frozen=True)
-class _SparkEngine:
-    """A `CompactionEngine` of a session. It shows progress, and stops when it is interrupted."""
+class SparkTransactions:
+    """How the transactions of a `CompactionEngine` of a session begin and end."""
 
     connection: Connection
     statement: str
@@ -85,10 +85,6 @@ class _SparkEngine:
         """See `CompactionEngine.reruns_max`."""
         return self.connection.settings.conflict_reruns_max
 
-    def planned(self, table: Table, scope: CompactionScope) -> Plan | None:
-        """See `CompactionEngine.planned`."""
-        return planned_compaction(self.connection, table, scope)
-
     def wait(self, seconds: float, reason: str) -> None:
         """See `CompactionEngine.wait`."""
         with doing(lambda: f"waiting: {reason}"):
@@ -97,6 +93,22 @@ class _SparkEngine:
     def begun(self, table: TableName, base: int, attempts: Attempts) -> Transaction:
         """See `CompactionEngine.begun`."""
         return begun(self.connection, table, base, attempts, compacts=True)
+
+    def provenance(self, rows: int, files: int) -> tuple[tuple[str, str], ...]:
+        """See `CompactionEngine.provenance`."""
+        return provenance(self.statement, self.connection.spark.version, rows=rows, files=files)
+
+    def committed(self, request: CommitRequest) -> CompactionReceipt:
+        """See `CompactionEngine.committed`."""
+        return committed_compaction(self.connection, request)
+
+
+class _SparkEngine(SparkTransactions):
+    """A `CompactionEngine` of a session. It shows progress, and stops when it is interrupted."""
+
+    def planned(self, table: Table, scope: CompactionScope) -> Plan | None:
+        """See `CompactionEngine.planned`."""
+        return planned_compaction(self.connection, table, scope)
 
     def rewritten(self, plan: Plan, transaction: Transaction) -> Messages:
         """See `CompactionEngine.rewritten`."""
@@ -107,14 +119,6 @@ class _SparkEngine:
                 return self._merged(plan, transaction)
         except Exception as error:
             raise translate(error, statement=self.statement) from error
-
-    def provenance(self, rows: int, files: int) -> tuple[tuple[str, str], ...]:
-        """See `CompactionEngine.provenance`."""
-        return provenance(self.statement, self.connection.spark.version, rows=rows, files=files)
-
-    def committed(self, request: CommitRequest) -> CompactionReceipt:
-        """See `CompactionEngine.committed`."""
-        return committed_compaction(self.connection, request)
 
     def _appends(self, plan: AppendCompaction, transaction: Transaction) -> Messages:
         slots, settings = self.connection.slots, self.connection.settings

@@ -23,6 +23,8 @@ from paimon_magics.planning.commits.requests import (
     Append,
     CommitReceipt,
     CommitRequest,
+    InsertChange,
+    OverwriteTouched,
     Transaction,
 )
 from paimon_magics.planning.compaction.inline import compacts_inline
@@ -93,11 +95,20 @@ def run_prepared(connection: Connection, insert: Insert, prepared: PreparedInser
         try:
             outcome = _run_once(connection, insert, prepared, attempts)
         except OutdatedPlanError as error:
-            attempts.next(error, may_run_again=isinstance(prepared.change, Append))
+            attempts.next(error, may_run_again=_may_run_again(prepared.change))
             prepared = prepared.again()
         else:
             outcome.notes = (*outcome.notes, *attempts.notes())
             return outcome
+
+
+def _may_run_again(change: InsertChange) -> bool:
+    """Whether a statement that is planned again does what was asked for."""
+    match change:
+        case Append() | OverwriteTouched(only_unchanged=True):
+            return True
+        case _:
+            return False
 
 
 def _run_once(

@@ -30,7 +30,13 @@ from paimon_magics.errors import (
     UnknownOutcomeError,
     UnsupportedStatementError,
 )
-from paimon_magics.planning.commits.requests import CommitReceipt, Compact, Transaction
+from paimon_magics.planning.commits.requests import (
+    CommitReceipt,
+    Compact,
+    OverwritePartitions,
+    OverwriteTouched,
+    Transaction,
+)
 from paimon_magics.tables.commits.bucket_checks import bucket_check
 from paimon_magics.tables.commits.changes import Changes, plan_changes
 from paimon_magics.tables.commits.compaction_conflicts import CompactionConflicts
@@ -43,6 +49,7 @@ from paimon_magics.tables.commits.file_conflicts import FileConflicts
 from paimon_magics.tables.commits.log_positions import log_check
 from paimon_magics.tables.commits.message_checks import check_owners, check_schemas
 from paimon_magics.tables.commits.overwrite_checks import overwrite_check
+from paimon_magics.tables.commits.overwrite_upgrades import upgrade_overwritten
 from paimon_magics.tables.commits.prepare import Prepared, SnapshotPreparation
 from paimon_magics.tables.commits.publishers import publisher_for
 from paimon_magics.tables.commits.receipts import find_commit, find_snapshot, receipt_of
@@ -114,6 +121,8 @@ def commit(
         compacted_bucket_counts(table, asked.messages)
     else:
         own_bucket_counts(table, asked.messages)
+        if isinstance(asked.request.change, OverwritePartitions | OverwriteTouched):
+            upgrade_overwritten(table, asked.messages)
     with store_errors(f"The commit to `{table.name}`"), _told_if_gone(table):
         begin_sync(file_paths(asked))
     try:

@@ -22,6 +22,7 @@ from pypaimon.table.row.generic_row import GenericRowSerializer
 from pypaimon.write.commit_message import CommitMessage
 
 from paimon_magics.errors import CompactionConflictError
+from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.tables.commits.changes import Changes, partition_filter
 from paimon_magics.tables.commits.compacted_indexes import Bucket, index_problems
 from paimon_magics.tables.manifests.live_files import ManifestCache, undeleted
@@ -29,7 +30,7 @@ from paimon_magics.tables.manifests.partition_values import partition_values
 from paimon_magics.tables.splits.bucket_splits import KeyRanks
 from paimon_magics.tables.table import Table
 
-__all__ = ["CompactionConflicts"]
+__all__ = ["CompactionConflicts", "overlapping_places"]
 
 _Ints = npt.NDArray[np.int64]
 
@@ -150,7 +151,10 @@ class CompactionConflicts:
                     )
                 elif _index(row) != _index_of(file):
                     problems.setdefault(at, f"the file {file.file_name} has another index now")
+            removed = {(file.file_name, file.level) for file in message.compact_before}
             for file in message.compact_after:
+                if (file.file_name, file.level) in removed:  # it only gets another index
+                    continue
                 if (place, file.file_name, file.level) in there:
                     problems.setdefault(
                         at, f"the file {file.file_name} is at level {file.level} already"
@@ -210,7 +214,7 @@ class CompactionConflicts:
         }
         kept = kept.filter(pa.array(stays, type=pa.bool_()))
         files = pa.concat_tables([kept, pa.table(columns, schema=kept.schema)])
-        return _overlapping(files, KeyRanks(files, self._table.schema))
+        return overlapping_places(files, self._table.schema)
 
     def _names_by_bucket(self, live: _Live) -> Mapping[Bucket, Collection[str]]:
         """The names of all files in each compacted bucket."""
@@ -257,8 +261,10 @@ def _index_of(file: Any) -> tuple[Any, ...]:
     return tuple(file.extra_files or ()), file.embedded_index or None, file.external_path or None
 
 
-def _overlapping(files: pa.Table, ranks: KeyRanks) -> dict[int, str]:
-    """The places of buckets in which the key ranges of two files of a level overlap."""
+def overlapping_places(files: pa.Table, schema: TableSchema) -> dict[int, str]:
+    """The places of buckets in which the key ranges of two files of a level overlap, with which
+    they are. `files` has the columns place, level, file_name, min_key and max_key."""
+    ranks = KeyRanks(files, schema)
     place = np.asarray(files[_PLACE]).astype(np.int64)
     level = np.asarray(files["level"]).astype(np.int64)
     order = np.lexsort((ranks.greatest, ranks.least, level, place))

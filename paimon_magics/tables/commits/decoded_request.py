@@ -45,7 +45,7 @@ class DecodedRequest:
         commit."""
         names: set[str] = set()
         for message in self.messages:
-            names.update(file.file_name for file in written_files(message))
+            names.update(name for _, name in _written_names(message))
             names.update(entry.index_file.file_name for entry in _index_adds(message))
         return frozenset(names)
 
@@ -61,6 +61,25 @@ def written_files(message: CommitMessage) -> list[Any]:
         *compacted,
         *message.compact_changelog_files,
     ]
+
+
+def _written_names(message: CommitMessage) -> list[tuple[Any, str]]:
+    """The names of all files that a message adds to its bucket, indexes beside data files among
+    them, each with the data file that it belongs to."""
+    names = [
+        (file, name)
+        for file in written_files(message)
+        for name in (file.file_name, *(file.extra_files or ()))
+    ]
+    before = {file.file_name: set(file.extra_files or ()) for file in message.compact_before}
+    names += [
+        (file, name)
+        for file in message.compact_after
+        if file.file_name in before
+        for name in file.extra_files or ()
+        if name not in before[file.file_name]
+    ]
+    return names
 
 
 def decoded(table: Table, request: CommitRequest) -> DecodedRequest:
@@ -102,8 +121,11 @@ def check_names(asked: DecodedRequest) -> None:
     for message in [*asked.messages, *asked.left_out]:
         for file in written_files(message):
             is_own = file.file_name.startswith(prefix) and not file.external_path
-            if not is_own or not _is_plain(file.file_name):
+            if not is_own:
                 raise _not_its_own(file.file_name)
+        for _, name in _written_names(message):
+            if not (name.startswith(prefix) and _is_plain(name)):
+                raise _not_its_own(name)
         for entry in _index_adds(message):
             if not _is_plain(entry.index_file.file_name):
                 raise _not_its_own(entry.index_file.file_name)
@@ -161,9 +183,8 @@ def _paths(table: Table, messages: Sequence[CommitMessage]) -> list[str]:
     paths = [
         canonical_data_file_path(paimon, tuple(message.partition), message.bucket, name)
         for message in messages
-        for file in written_files(message)
+        for file, name in _written_names(message)
         if not file.external_path
-        for name in [file.file_name, *(file.extra_files or ())]
     ]
     factory = paimon.path_factory()
     paths += [

@@ -26,6 +26,8 @@ def check_owners(messages: Sequence[CommitMessage], table: Table) -> None:
         return
     seen: set[tuple[Any, ...]] = set()
     for message in messages:
+        if message.bucket < 0:  # rows that wait for their bucket get their numbers there
+            continue
         owner = (tuple(message.partition), message.bucket)
         if owner in seen:
             raise TableDamagedError(
@@ -105,7 +107,7 @@ def check_compaction(table: Table, messages: Sequence[CommitMessage]) -> None:
 
 def _check_moves(table: Table, message: CommitMessage) -> None:
     """Raise TableDamagedError if a message names a file twice, or changes more of a file that it
-    moves to another level."""
+    moves to another level or gives another index."""
     before = {file.file_name: file for file in message.compact_before}
     after = {file.file_name: file for file in message.compact_after}
     problem = None
@@ -113,15 +115,19 @@ def _check_moves(table: Table, message: CommitMessage) -> None:
         problem = "names a file twice"
     for name in before.keys() & after.keys():
         old, new = before[name], after[name]
-        if old.level == new.level:
-            problem = f"removes the file {name} and adds it at the same level"
+        if old.level == new.level and _index(old) == _index(new):
+            problem = f"removes the file {name} and adds it as it was"
         elif _content(old) != _content(new):
-            problem = f"says that the file {name} has other rows at its new level"
+            problem = f"says that the file {name} has other rows after it"
     if problem is not None:
         raise TableDamagedError(
             f"A message of the compaction of `{table.name}` {problem}; nothing was committed.",
             hint="Compact the table again, and report this with the table's definition.",
         )
+
+
+def _index(file: Any) -> tuple[Any, ...]:
+    return tuple(file.extra_files or ()), file.embedded_index or None
 
 
 def _content(file: Any) -> tuple[Any, ...]:

@@ -1,5 +1,6 @@
 """Checks that no rows were added to what an overwrite replaces since it was planned. (Paimon
-replaces them silently unless `commit.strict-mode.last-safe-snapshot` is set.)
+replaces them silently unless `commit.strict-mode.last-safe-snapshot` is set.) Where the overwrite
+only brings the same rows into another layout, none may have been removed either.
 """
 
 from __future__ import annotations
@@ -7,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import pyarrow as pa
 from pypaimon.write.commit_message import CommitMessage
 
-from paimon_magics.errors import CommitConflictError
+from paimon_magics.errors import CommitConflictError, OutdatedPlanError
 from paimon_magics.planning.commits.requests import (
     Append,
     CommitRequest,
@@ -33,13 +35,17 @@ def overwrite_check(
 ) -> Callable[[int], None]:
     """Return a check of the snapshots before an id; it reads each snapshot once.
 
-    The check raises CommitConflictError that names the other commit.
+    The check raises CommitConflictError that names the other commit, OutdatedPlanError where the
+    overwrite can be planned again.
     """
+    only_unchanged = False
     match request.change:
         case Append() | Compact() | CompactManifests():
             return _passes
         case OverwriteTouched(swallow_newer=True) | OverwritePartitions(swallow_newer=True):
             return _passes
+        case OverwriteTouched(only_unchanged=True):
+            only_unchanged = True
     touched = _replaced_partitions(table, request, messages)
     checked_to = request.transaction.base_snapshot_id
 
@@ -47,9 +53,11 @@ def overwrite_check(
         nonlocal checked_to
         for newer in range(checked_to + 1, snapshot_id):
             snapshot = _snapshot(table, newer)
-            for values in _added_partitions(table, snapshot):
-                if touched(values):
-                    raise _newer_rows(table, snapshot, values)
+            changed = _changed_partitions(table, snapshot, only_added=not only_unchanged)
+            for values in filter(touched, changed):
+                if only_unchanged:
+                    raise _changed_rows(table, snapshot, values)
+                raise _newer_rows(table, snapshot, values)
             checked_to = newer
 
     return check
@@ -92,22 +100,53 @@ def _snapshot(table: Table, snapshot_id: int) -> Any:
     return snapshot
 
 
-def _added_partitions(table: Table, snapshot: Any) -> set[tuple[Any, ...]]:
-    """The partitions that a snapshot added rows to; a compaction adds none."""
+def _changed_partitions(table: Table, snapshot: Any, *, only_added: bool) -> set[tuple[Any, ...]]:
+    """The partitions that a snapshot changed rows of, or with `only_added` added rows to; a
+    compaction changes none."""
     if snapshot.commit_kind == "COMPACT":
         return set()
     manifests = ManifestCache(table.paimon)
-    added = undeleted(manifests.listed_entries([snapshot.delta_manifest_list]))
-    partitions, _ = partition_values(table.paimon, added)
+    entries = manifests.listed_entries([snapshot.delta_manifest_list])
+    partitions, _ = partition_values(table.paimon, undeleted(entries) if only_added else entries)
+    found = set(partitions)
+    return found if only_added else found | _newly_marked_partitions(table, manifests, snapshot)
+
+
+def _newly_marked_partitions(
+    table: Table, manifests: ManifestCache, snapshot: Any
+) -> set[tuple[Any, ...]]:
+    """The partitions in which a snapshot changed deletion vectors."""
+    if not table.schema.deletion_vectors_enabled:
+        return set()
+    before = manifests.deletions(_snapshot(table, snapshot.id - 1).index_manifest)
+    after = manifests.deletions(snapshot.index_manifest)
+    changed = {
+        partition
+        for partition, bucket, name in before.keys() | after.keys()
+        if before.get((partition, bucket, name)) != after.get((partition, bucket, name))
+    }
+    encoded = pa.table({"partition": pa.array(sorted(changed), pa.large_binary())})
+    partitions, _ = partition_values(table.paimon, encoded)
     return set(partitions)
 
 
 def _newer_rows(table: Table, snapshot: Any, values: tuple[Any, ...]) -> CommitConflictError:
-    keys = table.schema.partition_keys
-    where = ", ".join(f"{key} = {value}" for key, value in zip(keys, values, strict=True))
     return CommitConflictError(
         f"Since this overwrite was planned, {described(snapshot)} added rows to "
-        + (f"the partition {where} of `{table.name}`." if where else f"`{table.name}`.")
-        + " Replacing them would lose them.",
+        f"{_place(table, values)}. Replacing them would lose them.",
         hint="Nothing was written. Run the statement again: it then sees those rows.",
     )
+
+
+def _changed_rows(table: Table, snapshot: Any, values: tuple[Any, ...]) -> OutdatedPlanError:
+    return OutdatedPlanError(
+        f"Since this statement was planned, {described(snapshot)} changed rows of "
+        f"{_place(table, values)}. Writing the rows as they were would undo that.",
+        hint="Nothing was written. Run the statement again: it then sees those rows.",
+    )
+
+
+def _place(table: Table, values: tuple[Any, ...]) -> str:
+    keys = table.schema.partition_keys
+    where = ", ".join(f"{key} = {value}" for key, value in zip(keys, values, strict=True))
+    return f"the partition {where} of `{table.name}`" if where else f"`{table.name}`"

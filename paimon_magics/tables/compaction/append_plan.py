@@ -44,7 +44,6 @@ from paimon_magics.tables.compaction.append_vectors import put_vectors
 from paimon_magics.tables.compaction.planning import (
     BucketKey,
     CompactionScope,
-    data_files,
     files_of_scope,
     folder_of,
 )
@@ -52,13 +51,13 @@ from paimon_magics.tables.compaction.row_files import RowFiles
 from paimon_magics.tables.manifests.file_paths import file_paths
 from paimon_magics.tables.manifests.live_files import ManifestCache, live_files
 from paimon_magics.tables.pypaimon_internals import store_options
-from paimon_magics.tables.reading.table_files import own_store, whole_rows_reader
+from paimon_magics.tables.reading.table_files import whole_rows_reader
 from paimon_magics.tables.schema.history import TableSchemas
 from paimon_magics.tables.schema.types import arrow_type
 from paimon_magics.tables.splits.planning import FileKey, StoredState
 from paimon_magics.tables.splits.stored_files import schema_ids, stored_files, stores_elsewhere
 from paimon_magics.tables.table import Table
-from paimon_magics.tables.writing.new_file_sinks import FileCreation
+from paimon_magics.tables.writing.level_files import level_files
 from paimon_magics.tables.writing.table_write import write_spec
 
 __all__ = ["AppendCompaction", "check_compactable", "plan_append_compaction", "stored_files_of"]
@@ -230,10 +229,9 @@ def _has_buckets(table: Table) -> bool:
 
 def _row_files(table: Table, transaction: Transaction) -> RowFiles:
     """How files of rows with ids are written."""
-    creation = FileCreation(None if own_store(table) == "file" else table.paimon.file_io)
     return RowFiles(
         files=replace(
-            data_files(table, 0, creation),
+            level_files(table, 0),
             target_bytes=AppendRules.of(table.schema).target_bytes,
             tracks_rows=True,
         ),

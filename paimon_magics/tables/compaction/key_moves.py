@@ -38,7 +38,6 @@ from paimon_magics.tables.compaction.merged_sections import Marks, SectionReader
 from paimon_magics.tables.compaction.planning import (
     CompactionPlan,
     CompactionScope,
-    data_files,
     partition_schema,
     plan_compaction,
 )
@@ -47,14 +46,13 @@ from paimon_magics.tables.compaction.units import BucketUnit
 from paimon_magics.tables.manifests.file_kinds import DELETE
 from paimon_magics.tables.manifests.hash_indexes import Bucket, HashIndexes, MisplacedKeys
 from paimon_magics.tables.pypaimon_internals import store_options
-from paimon_magics.tables.reading.table_files import own_store
 from paimon_magics.tables.schema.merge_options import merge_rule
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.attempts import Attempt, attempt, ended_error
 from paimon_magics.tables.writing.data_file_metas import meta_of_new_file
 from paimon_magics.tables.writing.dynamic_buckets import INDEX_FOLDER
 from paimon_magics.tables.writing.key_value_files import KeyValueFileWriter
-from paimon_magics.tables.writing.new_file_sinks import FileCreation
+from paimon_magics.tables.writing.level_files import level_files
 from paimon_magics.tables.writing.written_buckets import BucketKey, bucket_key
 
 __all__ = ["KeyMoves", "plan_key_moves"]
@@ -220,8 +218,7 @@ class _Move:
     def run(self, stem: str, told: Callable[[], None]) -> None:
         """Read the bucket, and write what goes to others, and its deletions."""
         table = self._moves.table
-        is_local = own_store(table) == "file"
-        outputs = data_files(table, 0, FileCreation(None if is_local else table.paimon.file_io))
+        outputs = level_files(table, 0)
         for bucket in [self._source, *(_target(part) for part in self._parts)]:
             folder = str(canonical_data_file_path(table.paimon, *bucket, "")).rstrip("/")
             writer = KeyValueFileWriter(outputs, folder, f"{stem}{len(self._writers)}")

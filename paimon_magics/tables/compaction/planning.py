@@ -20,12 +20,11 @@ from paimon_magics.planning.compaction.lookups import LookupRules
 from paimon_magics.planning.compaction.picks import Moment, PickOptions
 from paimon_magics.planning.compaction.sort_orders import SortOrder
 from paimon_magics.planning.compaction.steps import Rewrite
-from paimon_magics.planning.options.values import double_value, memory_size_bytes
-from paimon_magics.planning.reads.float_bounds import MENDED_PREFIXES, floating_columns
+from paimon_magics.planning.options.values import double_value
+from paimon_magics.planning.reads.float_bounds import MENDED_PREFIXES
 from paimon_magics.planning.reads.splits import Section
 from paimon_magics.planning.schemas.table_schema import TableSchema, column_list
 from paimon_magics.planning.writes.file_rules import changelog_file_rules, data_file_rules
-from paimon_magics.planning.writes.index_rules import file_indexes_of
 from paimon_magics.tables.compaction.key_ranges import ALL_KEYS, KeyBounds, section_cuts
 from paimon_magics.tables.compaction.record_expiry import expired_files, record_expiry
 from paimon_magics.tables.compaction.rewriting import RewriteSpec, RewriteTask
@@ -34,20 +33,23 @@ from paimon_magics.tables.manifests.file_paths import file_paths
 from paimon_magics.tables.manifests.live_files import ManifestCache, live_files
 from paimon_magics.tables.pypaimon_internals import store_options
 from paimon_magics.tables.reading.data_files import FileReader
-from paimon_magics.tables.reading.table_files import own_store, whole_rows_reader
+from paimon_magics.tables.reading.table_files import whole_rows_reader
 from paimon_magics.tables.schema.merge_options import merge_rule
-from paimon_magics.tables.schema.types import arrow_schema, arrow_type
-from paimon_magics.tables.splits.stored_files import schema_ids, stores_elsewhere
+from paimon_magics.tables.schema.types import arrow_type
+from paimon_magics.tables.splits.stored_files import (
+    files_of_partitions,
+    schema_ids,
+    stores_elsewhere,
+)
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.key_value_files import KeyValueFiles
-from paimon_magics.tables.writing.new_file_sinks import FileCreation
+from paimon_magics.tables.writing.level_files import level_files, target_bytes
 from paimon_magics.tables.writing.written_buckets import BucketKey
 
 __all__ = [
     "BucketKey",
     "CompactionPlan",
     "CompactionScope",
-    "data_files",
     "files_of_scope",
     "folder_of",
     "partition_schema",
@@ -56,8 +58,6 @@ __all__ = [
 
 _Part = tuple[tuple[Section, ...], KeyBounds, int]  # with the number of parts of a section
 
-_TARGET_BYTES = 128 << 20  # Paimon's default of target-file-size for tables with a primary key
-_FIELD_ID = b"PARQUET:field_id"
 _DIVIDED = 1.5  # a section that is so many times as large as a task's part is divided
 _RANGE_BYTES_MIN = 8 << 20  # a smaller range of keys costs more than another task saves
 
@@ -175,13 +175,11 @@ class CompactionPlan:
         schema = self.table.schema
         levels = {unit.pick.output_level for unit in self.units if unit.rewrites or unit.reads}
         paimon = self.table.paimon
-        is_local = own_store(self.table) == "file"
-        creation = FileCreation(None if is_local else paimon.file_io)
         return RewriteSpec(
             files=self.reader,
             rule=merge_rule(schema),
-            outputs={level: data_files(self.table, level, creation) for level in levels},
-            changelogs={level: _changelogs(self.table, level, creation) for level in levels},
+            outputs={level: level_files(self.table, level) for level in levels},
+            changelogs={level: _changelogs(self.table, level) for level in levels},
             partitions=partition_schema(schema),
             stems=(
                 transaction.file_prefix + MENDED_PREFIXES["data-file.prefix"],
@@ -287,7 +285,7 @@ def _rules(
         picks=picks,
         is_full=scope.is_full,
         moment=moment,
-        min_size_bytes=int(_target_bytes(schema) * ratio),
+        min_size_bytes=int(target_bytes(schema) * ratio),
         lookups=LookupRules.of(schema, formats, picks.level_count - 1),
     )
 
@@ -298,12 +296,9 @@ def files_of_scope(files: pa.Table, scope: CompactionScope) -> pa.Table:
     partitions, buckets = scope.partitions, scope.buckets
     if partitions is None and buckets is not None:
         partitions = frozenset(partition for partition, _ in buckets)
-    if partitions is not None:
-        wanted = pa.array(sorted(partitions), pa.large_binary())
-        kept &= np.asarray(pc.is_in(files["partition"].combine_chunks(), value_set=wanted))
     if buckets is not None:
         kept &= np.isin(np.asarray(files["bucket"]), sorted({bucket for _, bucket in buckets}))
-    files = files.filter(pa.array(kept))
+    files = files_of_partitions(files.filter(pa.array(kept)), partitions)
     if buckets is None:
         return files
     # An INSERT asks for few buckets of many: only theirs and few others' files are left here.
@@ -312,29 +307,9 @@ def files_of_scope(files: pa.Table, scope: CompactionScope) -> pa.Table:
     return files.filter(pa.array(chosen, pa.bool_()))
 
 
-def data_files(table: Table, level: int, creation: FileCreation) -> KeyValueFiles:
-    """How the data files of a level are written."""
-    schema = table.schema
-    columns = [
-        field.with_metadata({_FIELD_ID: str(column.id).encode()})
-        for field, column in zip(arrow_schema(schema), schema.columns, strict=True)
-    ]
-    return KeyValueFiles(
-        creation=creation,
-        schema=pa.schema(columns).serialize().to_pybytes(),
-        keys=schema.trimmed_primary_keys,
-        floats=floating_columns(schema.columns),
-        rules=data_file_rules(schema, level),
-        target_bytes=_target_bytes(schema),
-        schema_id=int(table.paimon.table_schema.id),
-        level=level,
-        indexes=file_indexes_of(schema),
-    )
-
-
-def _changelogs(table: Table, level: int, creation: FileCreation) -> KeyValueFiles:
+def _changelogs(table: Table, level: int) -> KeyValueFiles:
     rules = changelog_file_rules(table.schema, level)
-    return replace(data_files(table, level, creation), rules=rules, is_changelog=True)
+    return replace(level_files(table, level), rules=rules, is_changelog=True)
 
 
 def _unchanged_columns(schema: TableSchema) -> tuple[str, ...] | None:
@@ -343,11 +318,6 @@ def _unchanged_columns(schema: TableSchema) -> tuple[str, ...] | None:
         return None
     ignored = column_list(schema.stored_option("changelog-producer.row-deduplicate-ignore-fields"))
     return tuple(name for name in schema.column_names if name not in ignored)
-
-
-def _target_bytes(schema: TableSchema) -> int:
-    text = schema.option("target-file-size")
-    return _TARGET_BYTES if text is None else memory_size_bytes("target-file-size", text)
 
 
 def _partition_types(schema: TableSchema) -> list[pa.DataType]:

@@ -10,6 +10,7 @@ from paimon_magics.planning.commits.requests import Transaction
 from paimon_magics.planning.compaction.picks import Moment
 from paimon_magics.settings import Settings
 from paimon_magics.tables.compaction.append_plan import AppendCompaction, plan_append_compaction
+from paimon_magics.tables.compaction.index_plan import IndexRewriting
 from paimon_magics.tables.compaction.local_units import run_here
 from paimon_magics.tables.compaction.messages import compaction_messages
 from paimon_magics.tables.compaction.planning import (
@@ -43,7 +44,7 @@ def planned(table: Table, scope: CompactionScope, manifests: ManifestCache) -> P
     return None if plan.is_empty else plan
 
 
-def is_outdated(plan: Plan) -> bool:
+def is_outdated(plan: Plan | IndexRewriting) -> bool:
     """Whether files of the plan may be gone: there is a newer snapshot that did more than append.
     A commit is checked in any case."""
     if plan.is_empty:

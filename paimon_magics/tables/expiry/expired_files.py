@@ -7,6 +7,7 @@ were removed before it, so that it is skipped.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable
 from typing import Any
 
@@ -44,13 +45,18 @@ class ExpiredFiles:
         if not any(meta.num_deleted_files for meta in metas):
             return []
         deleted: dict[str, Any] = {}
+        paths = []
         for entry in self._entries(metas):
             path = self._path_of(entry, entry.file.file_name)
             if entry.kind == DELETE:
                 deleted[path] = entry
-            else:  # a compaction that moves a file to another level deletes and adds it
-                deleted.pop(path, None)
-        paths = []
+                continue
+            # A compaction that moves a file to another level, or a new index of it, deletes the
+            # file and adds it.
+            before = deleted.pop(path, None)
+            if before is not None and not self._kept.has(data_file(before), snapshot.id):
+                gone = set(before.file.extra_files or ()) - set(entry.file.extra_files or ())
+                paths += [self._path_of(before, name) for name in sorted(gone)]
         for path, entry in deleted.items():
             if keeps_appended and entry.file.file_source in (None, APPENDED):
                 continue
@@ -63,18 +69,19 @@ class ExpiredFiles:
         """The data files of a snapshot, without those in `needed`."""
         lists = (snapshot.base_manifest_list, snapshot.delta_manifest_list)
         entries = self._entries([meta for name in lists for meta in self._read_list(name)])
-        levels: dict[DataFile, dict[int, Any]] = {}
+        added: dict[DataFile, list[Any]] = {}
+        deletions: Counter[tuple[DataFile, int]] = Counter()
         for entry in entries:
-            levels.setdefault(data_file(entry), {})
-        for entry in sorted(entries, key=lambda one: one.kind):  # additions, then deletions
-            at = levels[data_file(entry)]
             if entry.kind == ADD:
-                at[entry.file.level] = entry
+                added.setdefault(data_file(entry), []).append(entry)
             else:
-                at.pop(entry.file.level, None)
+                deletions[data_file(entry), entry.file.level] += 1
         paths = []
-        for file, at in levels.items():
-            for entry in [] if file in needed else [*at.values()][:1]:
+        for file, adds in added.items():
+            # A file that got another index was deleted and added again at its level.
+            at = Counter(entry.file.level for entry in adds)
+            live = [e for e in adds if at[e.file.level] > deletions[file, e.file.level]]
+            for entry in [] if file in needed else live[-1:]:
                 paths.append(self._path_of(entry, entry.file.file_name))
                 paths += [self._path_of(entry, name) for name in entry.file.extra_files or ()]
         return paths

@@ -127,14 +127,20 @@ def added_files(folder: ManifestCache, manifest_lists: Iterable[str | None]) -> 
 
 
 def undeleted(entries: pa.Table) -> pa.Table:
-    """The entries that add a file which no entry deletes."""
+    """The entries that add a file which no entry deletes. A file may be deleted and added again at
+    its level, when it gets another index: then its last entry stays."""
     deletes = _is(entries, "kind", DELETE)
     if not deletes.any():
         return entries
     codes = _identities(entries)
-    gone = np.zeros(int(codes.max()) + 1, dtype=bool)
-    gone[codes[deletes]] = True
-    return entries.filter(pa.array(~deletes & ~gone[codes]))
+    added = np.flatnonzero(~deletes)
+    count = int(codes.max()) + 1
+    lives = np.bincount(codes[added], minlength=count) > np.bincount(
+        codes[deletes], minlength=count
+    )
+    last = np.zeros(count, dtype=np.int64)
+    np.maximum.at(last, codes[added], added)
+    return entries.take(pa.array(np.sort(last[lives])))
 
 
 def _identities(entries: pa.Table) -> npt.NDArray[np.int64]:

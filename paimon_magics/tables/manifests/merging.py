@@ -37,7 +37,7 @@ from paimon_magics.tables.manifests.writing import (
 from paimon_magics.tables.snapshots.latest import latest_snapshot
 from paimon_magics.tables.table import Table
 
-__all__ = ["ManifestCounts", "MergeRules", "counted_manifests", "merge_manifests"]
+__all__ = ["ManifestCounts", "MergeRules", "counted_manifests", "may_hold", "merge_manifests"]
 
 _FileKey = tuple[Any, ...]
 
@@ -202,7 +202,7 @@ class _Deletions:
         """Whether the manifest deletes files, or may add a deleted file."""
         return bool(self._deleted) and (
             meta.num_deleted_files > 0
-            or any(_may_hold(meta, partition) for partition in self._partitions)
+            or any(may_hold(meta, partition) for partition in self._partitions)
         )
 
     def delete(self, record: Record) -> bool:
@@ -251,7 +251,7 @@ def _key(record: Record) -> _FileKey:
     )
 
 
-def _may_hold(meta: ManifestFileMeta, partition: tuple[Any, ...]) -> bool:
+def may_hold(meta: ManifestFileMeta, partition: tuple[Any, ...]) -> bool:
     """Whether the manifest may have entries of a partition, by its statistics."""
     statistics = meta.partition_stats
     for position, value in enumerate(partition):

@@ -119,7 +119,7 @@ class ReadRequest:
     `columns` are the columns that it needs, None for all. `options` are Paimon's read options,
     `zone` is the time zone of times in them. `filters` are conditions by which files and row groups
     are pruned, with the values `bound` to their bind names. `unordered`: rows may come in any
-    order.
+    order. `partitions` (serialised), if given, are the only ones.
     """
 
     kind: ViewKind = ViewKind.TABLE
@@ -129,6 +129,7 @@ class ReadRequest:
     filters: Sequence[ColumnFilter] = ()
     bound: Mapping[str, object] = field(default_factory=dict)
     unordered: bool = False
+    partitions: frozenset[bytes] | None = None
 
 
 def plan_data_read(
@@ -161,6 +162,7 @@ def plan_data_read(
         row_view(schema, request.kind),
         column_predicates(request.filters, schema.columns, request.bound),
         request.unordered,
+        request.partitions,
     )
     manifests = manifests or ManifestCache(table.paimon)
     planned = plan_splits(table, scan, target, manifests, schemas)

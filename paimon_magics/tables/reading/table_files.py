@@ -18,9 +18,10 @@ from paimon_magics.tables.schema.types import fields_of
 from paimon_magics.tables.stores.paths import local_path
 from paimon_magics.tables.table import Table
 
-__all__ = ["check_types", "file_access", "own_store", "whole_rows_reader"]
+__all__ = ["check_types", "file_access", "own_store", "reader_of_schema", "whole_rows_reader"]
 
 _LOCAL = "file"
+_BATCH_ROWS = 65_536
 
 
 def own_store(table: Table) -> str:
@@ -65,7 +66,7 @@ def whole_rows_reader(
     *,
     system: tuple[str, ...] = (),
     with_row_ids: bool = False,
-    batch_rows: int = 65536,
+    batch_rows: int = _BATCH_ROWS,
 ) -> FileReader:
     """A reader of all columns of the table's current schema, from files of the schemas
     `schema_ids`, of which some lie in the stores `stores_elsewhere`. `system` and `with_row_ids`:
@@ -84,6 +85,26 @@ def whole_rows_reader(
         system=system,
         with_row_ids=with_row_ids,
         batch_rows=batch_rows,
+        table=table_text(replace(table.name, system_table=None)),
+        legacy_instants=table.schema.stored_option("orc.timestamp-ltz.legacy.type") != "false",
+    )
+
+
+def reader_of_schema(
+    table: Table,
+    schema_id: int,
+    schemas: TableSchemas,
+    columns: Collection[str],
+    stores_elsewhere: frozenset[str] = frozenset(),
+) -> FileReader:
+    """A reader of some columns of the files of one schema, as that schema has them."""
+    fields = schemas.fields(schema_id)
+    return FileReader(
+        access=file_access(table, stores_elsewhere | {own_store(table)}),
+        schemas={schema_id: fields},
+        wanted=tuple(one for one in fields if one.name in columns),
+        system=(),
+        batch_rows=_BATCH_ROWS,
         table=table_text(replace(table.name, system_table=None)),
         legacy_instants=table.schema.stored_option("orc.timestamp-ltz.legacy.type") != "false",
     )

@@ -42,6 +42,7 @@ from paimon_magics.tables.splits.bucket_splits import (
 from paimon_magics.tables.splits.file_pruning import FilePruning, PruningStep
 from paimon_magics.tables.splits.stored_files import (
     by_bucket,
+    files_of_partitions,
     raw_files,
     schema_ids,
     stored_files,
@@ -71,7 +72,8 @@ class TableScan:
     """What is read of a table. `name` is for messages, `schema` the schema that is read.
 
     `predicates` are conditions that rows must meet: files that can't hold matching rows are
-    pruned. `unordered`: the two rows of an update need not stay together.
+    pruned. `unordered`: the two rows of an update need not stay together. `partitions`
+    (serialised), if given, are the only ones of a state that are read.
     """
 
     name: TableName
@@ -79,6 +81,7 @@ class TableScan:
     view: RowView
     predicates: Sequence[ColumnPredicate] = ()
     unordered: bool = False
+    partitions: frozenset[bytes] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +117,11 @@ class SplitPlanner:
         self._pruning = FilePruning(columns, schema, view, scan.predicates)
         self._stores_elsewhere: set[str] = set()
         self._unordered = scan.unordered
+        self._partitions = scan.partitions
 
     def state(self, state: StoredState, created_after_ms: int | None = None) -> PlannedSplits:
         """Plan to read a snapshot; with `created_after_ms` only files created after that time."""
-        files = self._pruning.seen(state.files)
+        files = self._pruning.seen(files_of_partitions(state.files, self._partitions))
         if created_after_ms is not None:
             created = pc.greater(files.column("creation_time").cast(pa.int64()), created_after_ms)
             files = files.filter(pc.fill_null(created, False))

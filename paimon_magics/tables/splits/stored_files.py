@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
 from urllib.parse import urlsplit
 
@@ -15,7 +15,14 @@ from paimon_magics.errors import UnsupportedStatementError
 from paimon_magics.planning.reads.splits import Deletions, RawFiles, StoredFile
 from paimon_magics.tables.manifests.file_kinds import APPENDED
 
-__all__ = ["by_bucket", "raw_files", "schema_ids", "stored_files", "stores_elsewhere"]
+__all__ = [
+    "by_bucket",
+    "files_of_partitions",
+    "raw_files",
+    "schema_ids",
+    "stored_files",
+    "stores_elsewhere",
+]
 
 _Ints = npt.NDArray[np.int64]
 
@@ -31,6 +38,14 @@ def by_bucket(files: pa.Table) -> tuple[pa.Table, list[range]]:
     bounds = [0, *changes.tolist(), len(order)]
     ordered = files.take(pa.array(order)).combine_chunks()
     return ordered, [range(a, b) for a, b in pairwise(bounds)]
+
+
+def files_of_partitions(files: pa.Table, partitions: Collection[bytes] | None) -> pa.Table:
+    """The files of some partitions (serialised); all files for None."""
+    if partitions is None:
+        return files
+    wanted = pa.array(sorted(partitions), pa.large_binary())
+    return files.filter(pc.is_in(files["partition"].combine_chunks(), value_set=wanted))
 
 
 def _single(column: pa.Array | pa.ChunkedArray) -> pa.Array:

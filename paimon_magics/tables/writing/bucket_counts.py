@@ -11,11 +11,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow.compute as pc
+from pypaimon.manifest.manifest_list_manager import ManifestListManager
 from pypaimon.write.commit_message import CommitMessage
 
 from paimon_magics.errors import CommitConflictError, OutdatedPlanError, UnsupportedStatementError
 from paimon_magics.planning.schemas.table_schema import TableSchema
+from paimon_magics.statements.clauses.names import table_text
+from paimon_magics.tables.manifests.file_kinds import ADD
 from paimon_magics.tables.manifests.live_files import ManifestCache, live_files
+from paimon_magics.tables.manifests.merging import may_hold
 from paimon_magics.tables.manifests.partition_values import partition_values
 from paimon_magics.tables.schema.alterations import schema_of
 from paimon_magics.tables.snapshots.latest import latest_snapshot, read_snapshot
@@ -84,15 +88,16 @@ def newer_bucket_counts(
     """Return a check of the latest snapshot (None for none) for a commit that adds rows.
 
     The check raises OutdatedPlanError if, since the snapshot that the statement was planned on,
-    others wrote one of its partitions with another number of buckets. It reads manifests only if
-    the table's option was ever changed.
+    others wrote one of its partitions with another number of buckets.
     """
     schema = table.schema
-    if schema.bucket_mode != "HASH_FIXED" or schema.schema_id == 0:
+    if schema.bucket_mode != "HASH_FIXED":
         return lambda latest: None
 
     def check(latest: Any) -> None:
-        if latest is None or latest.id <= base_snapshot_id or not _was_changed(table, schema):
+        if latest is None or latest.id <= base_snapshot_id:
+            return
+        if not (_was_changed(table, schema) or _is_rescaled(table, messages, latest)):
             return
         counts = bucket_counts(table, latest.id)
         for message in messages:
@@ -109,11 +114,16 @@ def check_bucket_counts(
     not the table's current one.
 
     Paimon's engines check only the buckets that are written, so that keys in a new bucket appear
-    twice. Reads no manifests if the table's option never changed.
+    twice. Reads only the newest manifests of the partitions if the table's option never changed.
     """
     schema = table.schema
-    if schema.bucket_mode != "HASH_FIXED" or not _was_changed(table, schema):
+    if schema.bucket_mode != "HASH_FIXED" or not base_snapshot_id:
         return
+    messages = list(messages)
+    if not _was_changed(table, schema):
+        base = read_snapshot(table.paimon, base_snapshot_id)
+        if base is None or not _is_rescaled(table, messages, base):
+            return
     counts = bucket_counts(table, base_snapshot_id)
     for message in messages:
         _check_count(table, tuple(message.partition), counts, schema.bucket)
@@ -136,8 +146,8 @@ def _check_count(
         + f" was written with {count} buckets, but these rows are for {own}: keys would appear "
         "twice.",
         hint="Nothing was written. Run the statement again; if it fails again, the number was "
-        "changed: write the rows into the new buckets first, by INSERT OVERWRITE "
-        f"`{table.name}` … SELECT … FROM `{table.name}`.",
+        "changed: write the rows into the new buckets first, by CALL sys.rescale(table => "
+        f"'{table_text(table.name)}'), or set the option 'bucket' to the old number.",
     )
 
 
@@ -163,6 +173,29 @@ def put_bucket_counts(
     """Set the number of buckets of each message to that of its partition."""
     for message in messages:
         message.total_buckets = counts.get(tuple(message.partition), default)
+
+
+def _is_rescaled(table: Table, messages: Iterable[CommitMessage], snapshot: Any) -> bool:
+    """Whether a partition of the messages seems to have another number of buckets than the table:
+    the file that was last added to it says so. Manifests are read from the newest on, until each
+    partition was met."""
+    paimon, count = table.paimon, table.schema.bucket
+    left = {tuple(message.partition) for message in messages if message.new_files}
+    manifests = ManifestCache(paimon)
+    for meta in reversed(ManifestListManager(paimon).read_all(snapshot)):
+        if not left:
+            break
+        if not meta.num_added_files or not any(may_hold(meta, values) for values in left):
+            continue
+        entries = manifests.columns.entries([meta.file_name])
+        added = entries.filter((pc.field("kind") == ADD) & (pc.field("total_buckets") > 0))
+        partitions, of_files = partition_values(paimon, added)
+        counts = added.column("total_buckets").to_pylist()
+        last = {partitions[at]: found for at, found in zip(of_files, counts, strict=True)}
+        if any(last.get(values, count) != count for values in left):
+            return True
+        left -= last.keys()
+    return False
 
 
 def _was_changed(table: Table, table_schema: TableSchema) -> bool:

@@ -26,9 +26,16 @@ from paimon_magics.tables.writing.written_columns import written_batches
 if TYPE_CHECKING:
     from paimon_magics.tables.table import Table
 
-__all__ = ["FileIndexRules", "FileIndexWriter", "StoredIndex", "file_index_rules"]
+__all__ = [
+    "INDEX_SUFFIX",
+    "FileIndexRules",
+    "FileIndexWriter",
+    "StoredIndex",
+    "file_index_rules",
+]
 
-_SUFFIX = ".index"
+INDEX_SUFFIX = ".index"
+"""How the name of a file of indexes ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +69,7 @@ class FileIndexWriter:
             return StoredIndex()
         if len(body) <= self._in_manifest_max_bytes:
             return StoredIndex(embedded=body)
-        name = file_name + _SUFFIX
+        name = file_name + INDEX_SUFFIX
         write(name, body)
         return StoredIndex(file_name=name)
 

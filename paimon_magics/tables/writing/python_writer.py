@@ -16,6 +16,7 @@ import pyarrow as pa
 from paimon_magics.tables.pypaimon_internals import (
     numbers_from_zero,
     store_options,
+    take_buckets_below,
     with_commit_user,
 )
 from paimon_magics.tables.writing.format_writers import check_orc_times
@@ -102,14 +103,18 @@ class PythonWriter:
 
 def python_table(table: Table, options: dict[str, str]) -> PythonTable:
     """The description of `table`; `options` override those stored with it."""
+    bucket = options.pop("bucket", None)
     io_options = store_options(table.paimon)
     schema = table.schema
     compression = (schema.stored_option("file.compression") or "").lower()
     if compression in _UNCOMPRESSED:
         options = {**options, "file.compression": _NO_COMPRESSION[schema.file_format]}
+    paimon = table.paimon.copy(options)
+    if bucket is not None:
+        take_buckets_below(paimon, int(bucket))
     return PythonTable(
         name=str(table.name),
-        body=pickle.dumps(table.paimon.copy(options)),
+        body=pickle.dumps(paimon),
         io_options=tuple(sorted((str(k), str(v)) for k, v in (io_options or {}).items())),
     )
 

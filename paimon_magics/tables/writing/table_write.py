@@ -37,6 +37,7 @@ from paimon_magics.tables.writing.native_writer import (
     given_bucket_options,
     native_table,
 )
+from paimon_magics.tables.writing.postponed_writer import POSTPONED_BUCKET, postponed_table
 from paimon_magics.tables.writing.python_writer import python_table
 from paimon_magics.tables.writing.sequence_numbers import number_rows
 from paimon_magics.tables.writing.write_spec import WriteSpec, Written
@@ -60,6 +61,8 @@ def write_spec(
     """The specification for the writers of the transaction, of which `slots` run at once. With
     `gives_buckets` the rows of a table with fixed buckets come with theirs."""
     table_schema = table.schema
+    if table_schema.postpones_buckets:
+        return _postponed_spec(table, transaction, overwrite=overwrite)
     schema = arrow_schema(table_schema)
     conversion = file_conversion(table)
     is_native = table_schema.is_primary_key_table or table_schema.file_format == "parquet"
@@ -76,7 +79,8 @@ def write_spec(
         case "HASH_FIXED":
             function = (table_schema.option("bucket-function.type") or "default").lower()
             rule = BucketRule(table_schema.bucket_keys, table_schema.bucket, function)
-            options |= given_bucket_options() if gives_buckets and is_native else {}
+            if gives_buckets or _is_rescaled(table):
+                options |= given_bucket_options()
         case "POSTPONE_MODE":
             default = int(table_schema.option("postpone.default-bucket-num") or 1)
             counts = tuple(bucket_counts(table, base_snapshot_id).items())
@@ -100,6 +104,19 @@ def write_spec(
         float_columns=_float_columns(table) if is_native else None,
         file_indexes=file_index_rules(table),
         conversion=conversion,
+    )
+
+
+def _postponed_spec(table: Table, transaction: Transaction, *, overwrite: bool) -> WriteSpec:
+    return WriteSpec(
+        table=postponed_table(table, transaction.file_prefix),
+        commit_user=transaction.commit_user,
+        schema=arrow_schema(table.schema).serialize().to_pybytes(),
+        partition_keys=table.schema.partition_keys,
+        bucket_rule=None,
+        overwrite=overwrite,
+        attempts_folder=transaction.attempts_folder,
+        common_bucket=POSTPONED_BUCKET,
     )
 
 
@@ -136,6 +153,9 @@ def completed(
     if rule is not None and table.schema.bucket_mode == "POSTPONE_MODE":
         put_bucket_counts(messages, dict(rule.by_partition), rule.buckets)
         is_changed = True
+    elif rule is not None and _is_rescaled(table):
+        put_bucket_counts(messages, {}, rule.buckets)
+        is_changed = True
     elif not task.overwrite:
         check_bucket_counts(table, messages, base_snapshot_id)
     bodies = written.messages
@@ -144,6 +164,12 @@ def completed(
     buckets = written_buckets(table, messages)
     size_bytes = sum(sizes_bytes.values())
     return CompletedWrite(bodies, written.rows, len(sizes_bytes), size_bytes, buckets)
+
+
+def _is_rescaled(table: Table) -> bool:
+    """Whether rows are written into another number of buckets than the table's own."""
+    schema = table.schema
+    return schema.bucket_mode == "HASH_FIXED" and schema.bucket != table.paimon.total_buckets
 
 
 def _float_columns(table: Table) -> FloatColumns | None:

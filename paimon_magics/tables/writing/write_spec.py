@@ -18,6 +18,7 @@ from paimon_magics.tables.writing.file_conversion import FileConversion
 from paimon_magics.tables.writing.file_indexes import FileIndexRules
 from paimon_magics.tables.writing.float_bounds import FloatColumns
 from paimon_magics.tables.writing.native_writer import NativeTable
+from paimon_magics.tables.writing.postponed_writer import PostponedTable
 from paimon_magics.tables.writing.python_writer import PythonTable
 
 __all__ = ["WriteSpec", "Written"]
@@ -34,10 +35,11 @@ class WriteSpec:
     others, so that sequence numbers start anew. `attempts_folder` is the stem of the writers' notes
     (module `attempts`). A writer that meets more than `partitions_max` partitions gives up.
     `float_columns`: see `float_bounds`, `file_indexes`: see the module of that name. `conversion`
-    is for files that the native writer does not write in the table's format.
+    is for files that the native writer does not write in the table's format. Rows whose bucket does
+    not matter lie in `common_bucket`.
     """
 
-    table: NativeTable | PythonTable
+    table: NativeTable | PythonTable | PostponedTable
     commit_user: str
     schema: bytes
     partition_keys: tuple[str, ...]
@@ -50,6 +52,7 @@ class WriteSpec:
     float_columns: FloatColumns | None = None
     file_indexes: FileIndexRules | None = None
     conversion: FileConversion | None = None
+    common_bucket: int = 0
 
     def arrow_schema(self) -> pa.Schema:
         """The table's Arrow schema."""

@@ -29,6 +29,7 @@ from paimon_magics.tables.writing.dynamic_buckets import (
 from paimon_magics.tables.writing.float_bounds import OddFloats
 from paimon_magics.tables.writing.native_writer import NativeTable, NativeWriter
 from paimon_magics.tables.writing.parquet_dictionaries import repeats_values
+from paimon_magics.tables.writing.postponed_writer import PostponedWriter
 from paimon_magics.tables.writing.python_writer import PythonWriter
 from paimon_magics.tables.writing.write_spec import WriteSpec, Written
 
@@ -190,7 +191,7 @@ class _Writer:
         self._table = task.table
         if running is not None:
             self._table = self._table.with_file_prefix(f"{running.id}-")
-        self._writers: list[NativeWriter | PythonWriter] = []
+        self._writers: list[NativeWriter | PythonWriter | PostponedWriter] = []
         self._group: int | None = None
         self._open: set[Partition] = set()
         self._open_bytes = 0
@@ -243,7 +244,7 @@ class _Writer:
         if self._writers:
             self._writers[-1].close()
 
-    def _begun(self) -> NativeWriter | PythonWriter:
+    def _begun(self) -> NativeWriter | PythonWriter | PostponedWriter:
         return self._table.writer(self._task.commit_user, overwrite=self._task.overwrite)
 
 
@@ -316,8 +317,9 @@ class _Groups:
         """Note where files will be created. The rows name each folder at least once."""
         if self._running is None:
             return
-        # The files of a table without buckets lie in bucket 0.
-        where = np.zeros(len(keys), dtype=np.int32) if buckets is None else buckets
+        where = buckets
+        if where is None:
+            where = np.full(len(keys), self._task.common_bucket, dtype=np.int32)
         self._running.note(keys, pa.array(where))
         reach("attempt.noted")
 

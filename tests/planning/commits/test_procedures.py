@@ -17,6 +17,8 @@ from paimon_magics.statements.maintenance import (
     CompactManifest,
     CompactTable,
     Maintenance,
+    RescaleBuckets,
+    RewriteFileIndex,
 )
 from paimon_magics.statements.version_changes import (
     Call,
@@ -76,6 +78,10 @@ UPKEEP: list[tuple[str, Maintenance]] = [
     ("sys.compact(table => 't', where => 'p > 1')", CompactTable(where="p > 1")),
     ("sys.compact_manifest('t')", CompactManifest()),
     ("sys.compact_manifest('t', 'k=v', true)", CompactManifest("k=v", True)),
+    ("sys.rescale('t', 4, 'p=1')", RescaleBuckets(4, "p=1")),
+    ("sys.rescale(table => 't', where => 'p > 1')", RescaleBuckets(where="p > 1")),
+    ("sys.rewrite_file_index('t')", RewriteFileIndex()),
+    ("sys.rewrite_file_index('t', 'p > 1')", RewriteFileIndex("p > 1")),
 ]
 OF_DATABASES: list[tuple[str, Maintenance]] = [
     ("sys.compact_database()", CompactDatabase()),
@@ -121,7 +127,13 @@ def test_parameters_are_the_callers_values() -> None:
         ("sys.create_tga('t')", UnknownNameError, "`sys.create_tga`", "`create_tag`", "sys"),
         ("create_tag('t', 'a')", UnknownNameError, "`create_tag`", "CALL sys.create_tag", "create"),
         ("mine.sys.rollback('t')", UnknownNameError, "mine.sys", "CALL sys.rollback", "mine"),
-        ("sys.rescale('t')", UnsupportedStatementError, "`sys.rescale`", "offered are", "sys"),
+        (
+            "sys.purge_files('t')",
+            UnsupportedStatementError,
+            "`sys.purge_files`",
+            "offered are",
+            "sys",
+        ),
         ("sys.repair('t')", UnsupportedStatementError, "`sys.repair`", "rollback", "sys"),
         ("sys.create_tag('t')", InvalidValueError, "needs `tag`", "sys.create_tag(table", "sys"),
         ("sys.create_tag('t', NULL)", InvalidValueError, "needs `tag`", "table, tag", "NULL"),

@@ -7,8 +7,14 @@ from pathlib import Path
 import pytest
 
 from paimon_magics import Session
-from paimon_magics.errors import InvalidTableError
+from paimon_magics.errors import InvalidTableError, UnknownNameError
+from paimon_magics.statements.statement import TableName
+from paimon_magics.tables.catalog.catalog import Catalog
+from paimon_magics.tables.manifests.live_files import ManifestCache, live_files
+from paimon_magics.tables.snapshots.latest import latest_snapshot
 from tests.oracle.java_reader import JavaPaimon
+from tests.tables.expiry.test_expire_snapshots import expire
+from tests.tables.reachability import missing, unreachable
 
 pytestmark = [pytest.mark.spark, pytest.mark.java]
 
@@ -68,6 +74,79 @@ def test_compacted_files_have_indexes_too(
     assert set((warehouse / "default.db" / "t").glob("**/*.index")) > before
     assert java_paimon.left(warehouse, "default.t", ABSENT) == [[], [], [], []]
     assert all(26 in rows for rows in java_paimon.left(warehouse, "default.t", THERE))
+
+
+def named(options: str) -> dict[str, str]:
+    """Options as they are named one after the other."""
+    pairs = (pair.split(" = ") for pair in options.split(", '"))
+    return {key.strip("' "): value.strip("' ") for key, value in pairs}
+
+
+def changed(session: Session, options: str) -> None:
+    """Set the options of a table that exists."""
+    pairs = ", ".join(f"'{key}' = '{value}'" for key, value in named(options).items())
+    session.run(f"ALTER TABLE t SET TBLPROPERTIES ({pairs})")
+
+
+REWRITE = "CALL sys.rewrite_file_index(table => 'default.t')"
+
+
+@pytest.mark.parametrize("kind", ["parquet", "orc", "keyed", "in files"])
+def test_files_get_the_indexes_that_are_asked_for_later(
+    session: Session, java_paimon: JavaPaimon, warehouse: Path, kind: str
+) -> None:
+    filled(session, KINDS[kind])
+    session.run("ALTER TABLE t RENAME COLUMN m TO n")
+    files = 1 if kind == "keyed" else 2  # where files overlap, Java leaves out none
+    if files == 2:
+        session.run("INSERT INTO t SELECT * FROM t WHERE k >= 50")
+    session.run("ALTER TABLE t RENAME COLUMN n TO m")
+    rows = session.run("SELECT * FROM t ORDER BY k, b").to_pylist()
+    assert session.run(REWRITE).to_pylist() == [{"written_partitions": 0, "written_indexes": 0}]
+    changed(session, ALL)
+    planned = session.run(REWRITE, dry_run=True)
+    assert f"would read {files} file" in planned.message and "bitmap of m" in planned.message
+    outcome = session.run(REWRITE)
+    assert outcome.to_pylist() == [{"written_partitions": 1, "written_indexes": files}]
+    assert (outcome.snapshot_id, outcome.commit_kind) == (files + 1, "COMPACT")
+    assert java_paimon.left(warehouse, "default.t", ABSENT) == [[], [], [], []]
+    assert all(26 in rows for rows in java_paimon.left(warehouse, "default.t", THERE))
+    assert session.run("SELECT * FROM t ORDER BY k, b").to_pylist() == rows
+    assert len(java_paimon.rows(warehouse, "default.t")) == len(rows)
+    assert len(list((warehouse / "default.db" / "t").glob("**/*.index"))) == files
+    session.run("INSERT INTO t SELECT * FROM t WHERE k < 3")
+    keys = ", ".join(f"'{key}'" for key in named(ALL))
+    session.run(f"ALTER TABLE t UNSET TBLPROPERTIES ({keys})")
+    session.run(REWRITE)
+    table = Catalog.open({"warehouse": str(warehouse)}).load(TableName("t", database="default"))
+    left = live_files(ManifestCache(table.paimon), latest_snapshot(table.paimon))
+    assert not any(left["embedded_file_index"].to_pylist() + left["extra_files"].to_pylist())
+    expire(table)
+    assert missing(table) == unreachable(table) == set()
+    assert not list((warehouse / "default.db" / "t").glob("**/*.index"))
+    count = len(session.run("SELECT * FROM t").to_pylist())
+    assert count == len(java_paimon.rows(warehouse, "default.t"))
+
+
+def test_deleted_rows_count_and_other_partitions_stay(
+    session: Session, java_paimon: JavaPaimon, warehouse: Path
+) -> None:
+    session.run(
+        "CREATE TABLE t (k INT NOT NULL, m INT, dt STRING NOT NULL) PARTITIONED BY (dt) "
+        "TBLPROPERTIES ('primary-key' = 'k,dt', 'bucket' = '1', 'num-levels' = '3', "
+        "'deletion-vectors.enabled' = 'true')"
+    )
+    session.run("INSERT INTO t SELECT id, 2 * id, if(id < 100, 'x', 'y') FROM range(200)")
+    session.run("INSERT INTO t VALUES (26, 1000, 'x')")
+    changed(session, "'file-index.bitmap.columns' = 'm'")
+    call = "CALL sys.rewrite_file_index(table => 't', where => \"dt = 'x'\")"
+    outcome = session.run(call)
+    assert outcome.to_pylist() == [{"written_partitions": 1, "written_indexes": 2}]
+    assert java_paimon.left(warehouse, "default.t", [("m", "=", [51])]) == [[]]
+    (left,) = java_paimon.left(warehouse, "default.t", [("m", "=", [54])])
+    assert 27 in left
+    with pytest.raises(UnknownNameError, match="k = 1"):
+        session.run("CALL sys.rewrite_file_index('t', 'k = 1')")
 
 
 def test_a_small_index_lies_in_the_manifest(

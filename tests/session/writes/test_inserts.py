@@ -288,10 +288,7 @@ ROW_IDS = "'row-tracking.enabled' = 'true'"
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        (
-            "'primary-key' = 'k', 'bucket' = '-2', 'postpone.batch-write-fixed-bucket' = 'false'",
-            "postpone.batch-write-fixed-bucket",
-        ),
+        ("'commit.callbacks' = 'a.B'", "commit.callbacks"),
     ],
 )
 def test_a_table_that_can_not_be_written_yet_says_why(

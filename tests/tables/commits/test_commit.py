@@ -49,13 +49,15 @@ TABLES = {
     "append": "CREATE TABLE t (k INT, v STRING)",
     "partitioned": "CREATE TABLE t (k INT, p STRING, n INT) PARTITIONED BY (p, n)",
     "primary key": "CREATE TABLE t (k INT NOT NULL, v STRING) "
-    "TBLPROPERTIES ('primary-key' = 'k', 'bucket' = '2')",
+    "TBLPROPERTIES ('primary-key' = 'k', 'bucket' = '2', 'overwrite-upgrade' = 'false')",
     "dynamic buckets": "CREATE TABLE t (k INT NOT NULL, p STRING NOT NULL, v STRING) "
-    "PARTITIONED BY (p) TBLPROPERTIES ('primary-key' = 'k,p', 'bucket' = '-1')",
+    "PARTITIONED BY (p) TBLPROPERTIES ('primary-key' = 'k,p', 'bucket' = '-1', "
+    "'overwrite-upgrade' = 'false')",  # pypaimon has no such option
     "row tracking": "CREATE TABLE t (k INT, v STRING) "
     "TBLPROPERTIES ('row-tracking.enabled' = 'true')",
     "changelog": "CREATE TABLE t (k INT NOT NULL, v STRING) TBLPROPERTIES ("
-    "'primary-key' = 'k', 'bucket' = '1', 'changelog-producer' = 'input')",
+    "'primary-key' = 'k', 'bucket' = '1', 'changelog-producer' = 'input', "
+    "'overwrite-upgrade' = 'false')",
 }
 
 

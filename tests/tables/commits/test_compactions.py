@@ -193,8 +193,8 @@ def other_rows(messages: list[CommitMessage]) -> None:
     [
         (with_rows, InvalidValueError, "can't add or remove rows"),
         (named_twice, TableDamagedError, "names a file twice"),
-        (at_its_level, TableDamagedError, "adds it at the same level"),
-        (other_rows, TableDamagedError, "has other rows at its new level"),
+        (at_its_level, TableDamagedError, "adds it as it was"),
+        (other_rows, TableDamagedError, "has other rows after it"),
     ],
 )
 def test_messages_that_are_no_compaction_are_refused(

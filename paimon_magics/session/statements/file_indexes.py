@@ -1,0 +1,163 @@
+"""CALL sys.rewrite_file_index: files get the indexes that the table's options ask for now."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from paimon_magics.coordinator.client.attempts import Attempts
+from paimon_magics.coordinator.client.compacting import Messages, compact_plan
+from paimon_magics.errors import PaimonMagicsError, UnsupportedStatementError
+from paimon_magics.planning.commits.requests import CommitRequest, CompactManifests, Transaction
+from paimon_magics.planning.formatting import count_text, size_text
+from paimon_magics.planning.jobs.progress import Work
+from paimon_magics.planning.writes.index_rules import file_indexes_of
+from paimon_magics.session.connection import Connection, located
+from paimon_magics.session.outcome import Outcome
+from paimon_magics.session.statements.chosen_partitions import chosen_partitions
+from paimon_magics.session.writes.compaction import SparkTransactions
+from paimon_magics.session.writes.transactions import begun, committed
+from paimon_magics.spark.failures import translate
+from paimon_magics.spark.queries import cancellable
+from paimon_magics.spark.task_units import run_units
+from paimon_magics.statements.maintenance import RewriteFileIndex
+from paimon_magics.statements.statement import TableName
+from paimon_magics.statements.version_changes import Call
+from paimon_magics.tables.compaction.index_plan import (
+    IndexRewriting,
+    needs_merged_manifests,
+    plan_index_rewriting,
+)
+from paimon_magics.tables.compaction.index_rewriting import IndexUnits
+from paimon_magics.tables.compaction.local_units import run_here
+from paimon_magics.tables.compaction.planning import CompactionScope
+from paimon_magics.tables.manifests.live_files import ManifestCache
+from paimon_magics.tables.snapshots.latest import latest_snapshot
+from paimon_magics.tables.table import Table
+
+__all__ = ["file_index_lines", "run_file_index_rewriting"]
+
+# A job costs some tenths of a second before its first row.
+_IN_PROCESS_BYTES_MAX = 64 << 20
+
+
+def run_file_index_rewriting(
+    connection: Connection, statement: Call, name: TableName, asked: RewriteFileIndex, position: int
+) -> Outcome:
+    """Run CALL sys.rewrite_file_index. It returns how many partitions and files got indexes."""
+    table, scope = _scope(connection, statement, name, asked, position)
+    engine = _IndexEngine(connection, statement.text)
+    plan = engine.planned(table, scope)
+    wait_ms = connection.settings.exclusive_wait_ms
+    done = None if plan is None else compact_plan(engine, plan, scope, claims_wait_ms=wait_ms)
+    files = 0 if done is None else done.files_after
+    rows = pa.table(
+        {
+            "written_partitions": pa.array([len(engine.partitions) if files else 0], pa.int32()),
+            "written_indexes": pa.array([files], pa.int32()),
+        }
+    )
+    outcome = Outcome.of_rows(connection.spark, statement.text, "CALL", rows)
+    outcome.table = str(table.name)
+    if done is None or done.receipt is None or done.receipt.snapshot_id is None:
+        outcome.message = f"`{table.name}`: all files have the indexes that are asked for."
+        return outcome
+    outcome.notes = done.notes
+    outcome.snapshot_id, outcome.commit_kind = done.receipt.snapshot_id, done.receipt.commit_kind
+    outcome.message = (
+        f"`{table.name}`: new indexes of {count_text(files, 'file')} "
+        f"(snapshot {done.receipt.snapshot_id})."
+    )
+    return outcome
+
+
+def file_index_lines(
+    connection: Connection, statement: Call, name: TableName, asked: RewriteFileIndex, position: int
+) -> list[str]:
+    """What CALL sys.rewrite_file_index would read."""
+    table, scope = _scope(connection, statement, name, asked, position)
+    plan = _IndexEngine(connection, statement.text).planned(table, scope)
+    if plan is None:
+        return [f"{table.name}: no file has an index, and none is asked for."]
+    wanted = [f"{index.kind} of {index.name}" for index in file_indexes_of(table.schema).indexes]
+    return [
+        f"{table.name}: would read {count_text(len(plan.units), 'file')} "
+        f"({size_text(plan.rewritten_bytes)}) of snapshot {plan.snapshot_id} for "
+        f"{', '.join(wanted) or 'no indexes any more'}."
+    ]
+
+
+def _scope(
+    connection: Connection, statement: Call, name: TableName, asked: RewriteFileIndex, position: int
+) -> tuple[Table, CompactionScope]:
+    table = connection.load(name, statement.text, position)
+    try:
+        if table.schema.data_evolution_enabled:
+            raise UnsupportedStatementError(
+                f"`{table.name}` has 'data-evolution.enabled' = 'true', and a file of it may have "
+                "some columns of its rows only: such files get no indexes here.",
+                hint="Index it with another engine.",
+            )
+        file_indexes_of(table.schema)
+        partitions = chosen_partitions(connection, table, None, asked.where)
+    except PaimonMagicsError as error:
+        raise located(error, statement.text, statement.procedure_position) from None
+    return table, CompactionScope(is_full=True, partitions=partitions)
+
+
+@dataclass(frozen=True)
+class _IndexEngine(SparkTransactions):
+    """A `CompactionEngine` that indexes files. `partitions` are those of the files that got other
+    indexes."""
+
+    partitions: set[tuple[object, ...]] = field(default_factory=set)
+
+    def planned(self, table: Table, scope: CompactionScope) -> IndexRewriting | None:
+        """See `CompactionEngine.planned`."""
+        snapshot = latest_snapshot(table.paimon)
+        if snapshot is None:
+            return None
+        cache = self.connection.manifests(table.location, lambda: ManifestCache(table.paimon))
+        plan = plan_index_rewriting(table, snapshot, scope, cache)
+        return None if plan.is_empty else plan
+
+    def rewritten(self, plan: IndexRewriting, transaction: Transaction) -> Messages:
+        """See `CompactionEngine.rewritten`."""
+        try:
+            with cancellable(self.connection.spark, lambda: _work(plan)):
+                rewrite, slots = plan.rewrite(transaction), self.connection.slots
+                if plan.rewritten_bytes <= _IN_PROCESS_BYTES_MAX:
+                    threads = min(slots, os.cpu_count() or 1)
+                    indexed, repeated = run_here(rewrite, plan.units, threads=threads), False
+                else:
+                    units = IndexUnits.of(rewrite, plan.units, slots)
+                    results = run_units(self.connection.spark, units)
+                    indexed = [one for group in results.results for one in group]
+                    repeated = results.repeated_attempts
+                messages = plan.messages(indexed)
+                if needs_merged_manifests(plan, messages):
+                    self._merge_manifests(plan.table)
+        except Exception as error:
+            raise translate(error, statement=self.statement) from error
+        self.partitions.update(tuple(message.partition) for message in messages)
+        return Messages(messages, repeated)
+
+    def _merge_manifests(self, table: Table) -> None:
+        attempts = Attempts(reruns_max=0)
+        transaction = begun(self.connection, table.name, None, attempts, compacts=True)
+        properties = self.provenance(rows=0, files=0)
+        request = CommitRequest(transaction, CompactManifests(), properties=properties)
+        committed(self.connection, request)
+
+
+def _work(plan: IndexRewriting) -> Work:
+    return Work(
+        sources=(str(plan.table.name),),
+        rows=sum(unit.file.rows for unit in plan.units),
+        size_bytes=plan.rewritten_bytes,
+        files=len(plan.units),
+        target="files",
+        is_plain=True,
+    )

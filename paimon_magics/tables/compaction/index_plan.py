@@ -1,0 +1,202 @@
+"""Plans new file indexes for the files of a snapshot, and tells of them in commit messages.
+
+The files get the indexes that the table's options `file-index.*` ask for now, in place of those
+that they have: a commit of the kind COMPACT that deletes each file and adds it with its new index.
+A file that neither has an index nor shall get one is left alone, and so is one whose new index is
+the old one. Source: `RewriteFileIndexProcedure`, `FileIndexProcessor`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pypaimon.write.commit_message import CommitMessage
+
+from paimon_magics.errors import InvalidTableError
+from paimon_magics.planning.commits.requests import Transaction
+from paimon_magics.planning.schemas.index_rules import check_file_index_type
+from paimon_magics.planning.writes.index_rules import FileIndexes, file_indexes_of
+from paimon_magics.statements.data_types import MapType
+from paimon_magics.tables.compaction.append_plan import stored_files_of
+from paimon_magics.tables.compaction.index_rewriting import IndexedFile, IndexRewrite, IndexUnit
+from paimon_magics.tables.compaction.planning import (
+    BucketKey,
+    CompactionScope,
+    files_of_scope,
+    partition_schema,
+)
+from paimon_magics.tables.manifests.file_kinds import DELETE
+from paimon_magics.tables.manifests.live_files import ManifestCache, undeleted
+from paimon_magics.tables.manifests.partition_values import partition_values
+from paimon_magics.tables.pypaimon_internals import store_options
+from paimon_magics.tables.reading.table_files import own_store, reader_of_schema
+from paimon_magics.tables.schema.history import TableSchemas
+from paimon_magics.tables.splits.stored_files import stores_elsewhere
+from paimon_magics.tables.table import Table
+from paimon_magics.tables.writing.data_file_metas import stored_metas
+from paimon_magics.tables.writing.file_indexes import INDEX_SUFFIX
+from paimon_magics.tables.writing.new_file_sinks import FileCreation
+
+__all__ = ["IndexRewriting", "needs_merged_manifests", "plan_index_rewriting"]
+
+_Identity = tuple[str, int, tuple[str, ...], bytes | None]
+
+
+@dataclass(frozen=True)
+class IndexRewriting:
+    """The files of a snapshot (MANIFEST_ENTRIES) that may get other indexes; `units` are those
+    that are read. `indexes` are those of files of a schema, by its id. `deleted` are the files
+    that the snapshot's manifests delete."""
+
+    table: Table
+    snapshot_id: int
+    files: pa.Table
+    deleted: frozenset[_Identity]
+    units: tuple[IndexUnit, ...]
+    indexes: Mapping[int, FileIndexes]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to do."""
+        return not self.units
+
+    @property
+    def rewritten_bytes(self) -> int:
+        """The size of all files that are read."""
+        return sum(unit.size_bytes for unit in self.units)
+
+    def unit_keys(self) -> list[BucketKey]:
+        """The partition, serialised, and bucket of each unit; several may have the same."""
+        return [(unit.partition, unit.bucket) for unit in self.units]
+
+    def only(self, places: Sequence[int]) -> IndexRewriting:
+        """The plan of the units at these places."""
+        return replace(self, units=tuple(self.units[at] for at in places))
+
+    def rewrite(self, transaction: Transaction) -> IndexRewrite:
+        """What indexes a file for the transaction."""
+        table = self.table
+        schemas = TableSchemas(table.paimon)
+        elsewhere = stores_elsewhere(self.files)
+        readers = {
+            schema_id: reader_of_schema(
+                table,
+                schema_id,
+                schemas,
+                {index.column for index in indexes.indexes},
+                elsewhere,
+            )
+            for schema_id, indexes in self.indexes.items()
+        }
+        is_local = {own_store(table), *elsewhere} == {"file"}
+        return IndexRewrite(
+            readers=readers,
+            indexes=self.indexes,
+            partitions=partition_schema(table.schema),
+            creation=FileCreation(None if is_local else table.paimon.file_io),
+            stem=f"{transaction.file_prefix}index-",  # see `attempts.attempt_of_file`
+            attempts_folder=transaction.attempts_folder,
+            io_options=tuple(sorted((store_options(table.paimon) or {}).items())),
+        )
+
+    def messages(self, indexed: Iterable[IndexedFile]) -> list[CommitMessage]:
+        """The commit messages of all files whose index has changed, one for each bucket."""
+        found = {one.row: one.index for one in indexed}
+        rows = [unit.row for unit in self.units]
+        files = self.files.take(pa.array(rows, pa.int64()))
+        partitions, of_files = partition_values(self.table.paimon, files)
+        counts = files["total_buckets"].to_pylist()
+        metas = stored_metas(self.table.paimon, files)
+        messages: dict[tuple[int, int], CommitMessage] = {}
+        for at, (unit, meta) in enumerate(zip(self.units, metas, strict=True)):
+            index = found[unit.row]
+            kept = [name for name in meta.extra_files if not name.endswith(INDEX_SUFFIX)]
+            extra = kept if index.file_name is None else [*kept, index.file_name]
+            if extra == meta.extra_files and index.embedded == (meta.embedded_index or None):
+                continue
+            partition = int(of_files[at])
+            message = messages.setdefault(
+                (partition, unit.bucket),
+                CommitMessage(partitions[partition], unit.bucket, [], total_buckets=counts[at]),
+            )
+            message.compact_before.append(meta)
+            message.compact_after.append(
+                replace(meta, extra_files=extra, embedded_index=index.embedded)
+            )
+        return list(messages.values())
+
+
+def needs_merged_manifests(plan: IndexRewriting, messages: Iterable[CommitMessage]) -> bool:
+    """Whether a file gets an index again that it had before, and the manifests still say that the
+    file with that index was deleted. Some readers go by that, whatever the order of entries, so the
+    manifests must be merged before the commit."""
+    return any(_identity(file) in plan.deleted for one in messages for file in one.compact_after)
+
+
+def _identity(file: Any) -> _Identity:
+    """What identifies a file besides its bucket: `FileEntry.Identifier`."""
+    extra, embedded = tuple(file.extra_files or ()), file.embedded_index or None
+    return file.file_name, file.level, extra, embedded
+
+
+def plan_index_rewriting(
+    table: Table, snapshot: Any, scope: CompactionScope, manifests: ManifestCache
+) -> IndexRewriting:
+    """Plan new indexes for the files of `snapshot`, pypaimon's. Raises InvalidTableError for
+    options that ask for what can't be."""
+    entries = manifests.listed_entries([snapshot.base_manifest_list, snapshot.delta_manifest_list])
+    files = files_of_scope(undeleted(entries), scope)
+    gone = entries.filter(pc.field("kind") == DELETE)
+    deleted = frozenset(_identity(meta) for meta in stored_metas(table.paimon, gone))
+    schemas = TableSchemas(table.paimon)
+    wanted = file_indexes_of(table.schema)
+    ids = set(files["schema_id"].to_pylist())
+    indexes = {schema_id: _indexes_in(table, wanted, schemas, schema_id) for schema_id in ids}
+    has_index = [bool(body) for body in files["embedded_file_index"].to_pylist()]
+    extra = files["extra_files"].to_pylist()
+    gets = [bool(indexes[schema_id].indexes) for schema_id in files["schema_id"].to_pylist()]
+    rows = [
+        row
+        for row in range(files.num_rows)
+        if gets[row]
+        or has_index[row]
+        or any(name.endswith(INDEX_SUFFIX) for name in extra[row] or ())
+    ]
+    chosen = files.take(pa.array(rows, pa.int64()))
+    stored = stored_files_of(table, chosen, {})
+    columns = (chosen[name].to_pylist() for name in ("partition", "bucket"))
+    units = tuple(
+        IndexUnit(row, partition, bucket, file.path.rpartition("/")[0], file)
+        for row, partition, bucket, file in zip(
+            np.arange(len(rows)).tolist(), *columns, stored, strict=True
+        )
+    )
+    return IndexRewriting(table, int(snapshot.id), chosen, deleted, units, indexes)
+
+
+def _indexes_in(
+    table: Table, wanted: FileIndexes, schemas: TableSchemas, schema_id: int
+) -> FileIndexes:
+    """The indexes of files of a schema, in the names of its columns; without those of columns that
+    it lacks, or has with a type that the index can't be of."""
+    ids = {column.name: column.id for column in table.schema.columns}
+    stored = {column.id: column for column in schemas.columns(schema_id)}
+    found = []
+    for index in wanted.indexes:
+        column = stored.get(ids[index.column])
+        if column is None:
+            continue
+        data_type = column.type
+        if index.map_key is not None and isinstance(data_type, MapType):
+            data_type = data_type.value
+        try:
+            check_file_index_type(index.kind, column.name, data_type)
+        except InvalidTableError:
+            continue
+        found.append(replace(index, column=column.name))
+    return replace(wanted, indexes=tuple(found))

@@ -1,0 +1,180 @@
+"""Writes rows of a primary-key table that get their buckets later, by a compaction.
+
+They lie in the folder `bucket-postpone` of their partition, neither sorted nor merged. All files of
+one writer share a prefix and are read in their order, so that the rows of a key keep theirs.
+Source: `PostponeBucketFileStoreWrite`, `PostponeBucketWriter`.
+"""
+
+from __future__ import annotations
+
+import pickle
+import uuid
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from paimon_magics.columnar.merging import KIND, SEQUENCE
+from paimon_magics.planning.reads.views import KIND_NAMES
+from paimon_magics.planning.schemas.format_rules import fits_format
+from paimon_magics.planning.writes.file_rules import NO_STATISTICS, data_file_rules
+from paimon_magics.tables.pypaimon_internals import store_options
+from paimon_magics.tables.writing.bucket_assignment import Partition, values_at
+from paimon_magics.tables.writing.key_value_files import KeyValueFiles, KeyValueFileWriter
+from paimon_magics.tables.writing.level_files import level_files
+
+if TYPE_CHECKING:
+    from paimon_magics.tables.table import Table
+
+__all__ = ["POSTPONED_BUCKET", "PostponedTable", "postponed_table", "postponed_writer_of"]
+
+POSTPONED_BUCKET = -2
+"""The bucket of rows that wait for theirs (`BucketMode.POSTPONE_BUCKET`)."""
+
+_WRITER = "-w-"
+
+
+@dataclass(frozen=True, slots=True)
+class PostponedTable:
+    """How to write one table in a task. `body` is a pickle of pypaimon's table. `prefix` begins the
+    names of files. `rowkind_field` has the kinds of rows, if any column has; kinds in `dropped` are
+    not written."""
+
+    name: str
+    body: bytes
+    files: KeyValueFiles
+    partition_keys: tuple[str, ...]
+    prefix: str
+    rowkind_field: str | None
+    dropped: frozenset[int]
+    io_options: tuple[tuple[str, str], ...]
+
+    def __repr__(self) -> str:
+        return f"PostponedTable({self.name})"  # the pickle may hold credentials
+
+    def writer(self, commit_user: str, *, overwrite: bool) -> PostponedWriter:
+        """A writer of new files; see `NativeTable.writer`."""
+        del overwrite  # rows are numbered anew in any case
+        return PostponedWriter(self, commit_user)
+
+    def with_file_prefix(self, addition: str) -> PostponedTable:
+        """The same table with `addition` appended to the prefix of its new files' names."""
+        return replace(self, prefix=self.prefix + addition)
+
+
+class PostponedWriter:
+    """Writes rows as they come, with the interface of `NativeWriter`."""
+
+    def __init__(self, table: PostponedTable, commit_user: str) -> None:
+        self._table = table
+        self._paimon = pickle.loads(table.body)  # made by `postponed_table`, for this job
+        identity = uuid.uuid4()
+        number = identity.int % (2**31 - 1)
+        self._stem = f"{table.prefix}u-{commit_user}-s-{number}{_WRITER}{identity}"
+        self._open: dict[Partition, KeyValueFileWriter] = {}
+        self._rows = 0
+        self._is_done = False
+
+    def write(self, rows: pa.RecordBatch, bucket: int | None) -> None:
+        """Write rows of one partition. Raises ValueError for rows that the table can't take."""
+        del bucket  # they wait for it
+        kinds = self._kinds(rows)
+        if self._table.dropped:
+            kept = ~np.isin(kinds, sorted(self._table.dropped))
+            rows, kinds = rows.filter(pa.array(kept)), kinds[kept]
+        if not rows.num_rows:
+            return
+        for field in rows.schema:
+            if not field.nullable and rows.column(field.name).null_count:
+                raise ValueError(f"column `{field.name}` is NOT NULL, and a row has NULL in it")
+        keys = [rows.column(key) for key in self._table.partition_keys]
+        partition = values_at(keys, 0) if keys else ()
+        numbers = np.arange(self._rows, self._rows + rows.num_rows, dtype=np.int64)
+        self._rows += rows.num_rows
+        rows = rows.append_column(SEQUENCE, pa.array(numbers))
+        self._writer(partition).write(rows.append_column(KIND, pa.array(kinds)))
+
+    def messages(self) -> list[bytes]:
+        """Finish and return the commit messages; nothing may be written after."""
+        from pypaimon.write.commit_message import CommitMessage
+
+        from paimon_magics.tables.writing.commit_messages import write_message
+        from paimon_magics.tables.writing.data_file_metas import meta_of_new_file
+
+        found = []
+        for partition, writer in self._open.items():
+            files = [replace(file, is_compacted=False) for file in writer.finish()]
+            metas = [meta_of_new_file(self._paimon, file) for file in files]
+            found.append(
+                write_message(self._paimon, CommitMessage(partition, POSTPONED_BUCKET, metas))
+            )
+        self._is_done = True
+        return found
+
+    def abort(self) -> None:
+        """Delete all files; their messages must not be committed."""
+        for writer in self._open.values():
+            writer.abort()
+
+    def close(self) -> None:
+        """Close the writer, and delete files that are in no returned message."""
+        if not self._is_done:
+            self.abort()
+
+    def _writer(self, partition: Partition) -> KeyValueFileWriter:
+        from pypaimon.utils.file_store_path_factory import canonical_data_file_path
+
+        if partition not in self._open:
+            path = canonical_data_file_path(self._paimon, partition, POSTPONED_BUCKET, "file")
+            folder = str(path).rpartition("/")[0]
+            self._open[partition] = KeyValueFileWriter(self._table.files, folder, self._stem)
+        return self._open[partition]
+
+    def _kinds(self, rows: pa.RecordBatch) -> Any:
+        field = self._table.rowkind_field
+        if field is None:
+            return np.zeros(rows.num_rows, dtype=np.int8)
+        texts = rows.column(field)
+        kinds = pc.index_in(texts, pa.array(KIND_NAMES, texts.type))
+        if kinds.null_count:
+            wrong = texts.filter(kinds.is_null())[0].as_py()
+            raise ValueError(f"column `{field}` has {wrong!r}, which is no row kind")
+        return np.asarray(kinds).astype(np.int8)
+
+
+def postponed_table(table: Table, file_prefix: str) -> PostponedTable:
+    """The description of `table` for writers whose files' names begin with `file_prefix`.
+
+    Files are Avro where that holds the table's types, without statistics of values.
+    """
+    schema = table.schema
+    rules = data_file_rules(schema, 0)
+    file_format = "avro" if fits_format(schema, "avro") else rules.format
+    rules = replace(
+        rules,
+        format=file_format,
+        statistics=dict.fromkeys(schema.column_names, NO_STATISTICS),
+    )
+    dropped = set()
+    if schema.flag("ignore-delete"):
+        dropped |= {KIND_NAMES.index("-U"), KIND_NAMES.index("-D")}
+    if schema.flag("ignore-update-before"):
+        dropped.add(KIND_NAMES.index("-U"))
+    return PostponedTable(
+        name=str(table.name),
+        body=pickle.dumps(table.paimon),
+        files=replace(level_files(table, 0), rules=rules, indexes=None),
+        partition_keys=schema.partition_keys,
+        prefix=f"{file_prefix}data-",
+        rowkind_field=schema.rowkind_field,
+        dropped=frozenset(dropped),
+        io_options=tuple(sorted((store_options(table.paimon) or {}).items())),
+    )
+
+
+def postponed_writer_of(file_name: str) -> str:
+    """The prefix that all files of a writer share (`getWriterPrefix`); the whole name for a file
+    that is named otherwise."""
+    return file_name.rpartition(_WRITER)[0] or file_name
