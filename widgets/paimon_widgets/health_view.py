@@ -22,7 +22,7 @@ from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.reports.health import Finding, worst
 from paimon_magics.session.reports.health import rules_text, sizes_chart, sizes_of, sizes_sql
-from paimon_magics.spark.listening import listen
+from paimon_magics.spark.listening import listen, listener
 from paimon_widgets.assets import script, style, with_widget
 from paimon_widgets.charts import chart_svg
 from paimon_widgets.health_page import MARKS, health_html
@@ -121,6 +121,7 @@ class HealthView(anywidget.AnyWidget):
             return None
         self._turn += 1
         answer: dict[str, Any] = {"of": "ran"}
+        before = listener()
         listen(self._told)
         try:
             answer["outcome"] = str(helper.run(statement))
@@ -132,7 +133,7 @@ class HealthView(anywidget.AnyWidget):
         except Exception as error:  # the page waits for an answer, whatever it is
             answer["problem"] = f"{type(error).__name__}: {error}"
         finally:
-            listen(None)
+            listen(before)
         self.first = self._state()
         return {**answer, **self.first, "part": self._partition(partition)}
 
