@@ -12,12 +12,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from py4j.protocol import Py4JJavaError
 
 from paimon_magics.coordinator.client.compactions import CompactionReceipt
 from paimon_magics.planning.commits.requests import Append, CommitRequest
 from paimon_magics.tables.catalog.catalog import Catalog
 from tests.coordinator.process import TABLE, Process, create_table, read, write
 from tests.faults.compactor import Compactor
+from tests.oracle.java_compactor import JavaCompact
+from tests.oracle.java_reader import JavaPaimon
 from tests.tables.reachability import missing, unreachable
 
 pytestmark = pytest.mark.slow
@@ -29,6 +32,7 @@ TABLES = {
     "append": "CREATE TABLE t (k INT, v STRING) TBLPROPERTIES ('compaction.min.file-num' = '2')",
 }
 COMMITS, KEYS = 6, 5
+ROUNDS_MAX = 20
 
 
 @dataclass(frozen=True)
@@ -58,17 +62,10 @@ def test_two_compactors_and_the_coordinators_own_never_do_the_same(
             compactor.compact(opened(tmp_path), TABLE, is_full=is_full)
         return compactor.receipts
 
-    def writes(number: int) -> None:
-        client, mine = process.client(), opened(tmp_path)
-        for commit in range(COMMITS):
-            transaction = client.begin(TABLE)
-            rows = [{"k": number * 100 + at, "v": f"{commit}"} for at in range(KEYS)]
-            client.commit(CommitRequest(transaction, Append(), write(mine, transaction, rows)))
-
     with ThreadPoolExecutor(6) as pool:
         compactors = [pool.submit(compacts, is_full) for is_full in (True, False)]
         try:
-            for writer in [pool.submit(writes, number) for number in range(4)]:
+            for writer in [pool.submit(writes, tmp_path, process, number) for number in range(4)]:
                 writer.result(300)
         finally:
             ended.set()
@@ -77,14 +74,78 @@ def test_two_compactors_and_the_coordinators_own_never_do_the_same(
     assert sum(receipt.receipt is not None for receipt in receipts) > 1
     Compactor(process.client()).compact(catalog, TABLE, is_full=True)
     process.close()
-    commits = range(COMMITS) if kind == "append" else [COMMITS - 1]
-    keys = [writer * 100 + at for writer in range(4) for at in range(KEYS)]
-    found = [(row["k"], row["v"]) for row in read(catalog)]
-    assert sorted(found, key=repr) == sorted([(k, f"{n}") for k in keys for n in commits], key=repr)
+    assert sorted((row["k"], row["v"]) for row in read(catalog)) == expected(kind)  # type: ignore[type-var]
     table = catalog.load(TABLE)
     assert missing(table) == set()
     assert unreachable(table) == set()
 
 
+def writes(folder: Path, process: Process, number: int) -> None:
+    """Write the same keys again and again."""
+    client, catalog = process.client(), opened(folder)
+    for commit in range(COMMITS):
+        transaction = client.begin(TABLE)
+        rows = [{"k": number * 100 + at, "v": f"{commit}"} for at in range(KEYS)]
+        client.commit(CommitRequest(transaction, Append(), write(catalog, transaction, rows)))
+
+
+def expected(kind: str) -> list[tuple[int, str]]:
+    """The rows once all is written and compacted."""
+    commits = range(COMMITS) if kind == "append" else [COMMITS - 1]
+    keys = [writer * 100 + at for writer in range(4) for at in range(KEYS)]
+    return sorted((k, f"{commit}") for k in keys for commit in commits)
+
+
 def opened(folder: Path) -> Catalog:
     return Catalog.open({"warehouse": str(folder / "warehouse")})
+
+
+@pytest.mark.spark
+@pytest.mark.java
+@pytest.mark.soak
+@pytest.mark.parametrize("kind", TABLES)
+def test_java_compacts_the_bucket_in_between(
+    tmp_path: Path, java_paimon: JavaPaimon, java_compact: JavaCompact, kind: str
+) -> None:
+    """Java knows no claims: who commits later is refused, and nothing is lost."""
+    catalog = create_table(tmp_path / "warehouse", TABLES[kind])
+    process = Process(tmp_path / "warehouse", tmp_path / "state", "--cleanup-grace-ms=0")
+    process.start()
+    options = {
+        "metastore": "rest", "uri": process.address, "warehouse": str(tmp_path / "warehouse"),
+        "token.provider": "bear", "token": process.token(), "cache-enabled": "false",
+    }  # fmt: skip
+    ended = threading.Event()
+
+    def compacts(is_full: bool) -> int:
+        compactor = Noting(process.client(), reruns_max=200)
+        while not ended.wait(0.5):  # so that Java is faster now and then
+            compactor.compact(opened(tmp_path), TABLE, is_full=is_full)
+        return sum(receipt.receipt is not None for receipt in compactor.receipts)
+
+    writes(tmp_path, process, 0)
+    with ThreadPoolExecutor(6) as pool:
+        compactors = [pool.submit(compacts, is_full) for is_full in (True, False)]
+        javas = rounds = 0
+        try:
+            while javas < 2 and rounds < ROUNDS_MAX:
+                rounds += 1
+                writers = [pool.submit(writes, tmp_path, process, number) for number in range(4)]
+                while not all(writer.done() for writer in writers):
+                    try:
+                        javas += java_compact(options, javas % 2 == 0)
+                    except Py4JJavaError as error:  # others were faster
+                        assert "conflict" in str(error).lower(), error
+        finally:
+            ended.set()
+        assert sum(one.result(120) for one in compactors) > 0
+    assert javas > 0
+    Compactor(process.client()).compact(catalog, TABLE, is_full=True)
+    process.close()
+    found = java_paimon.rows(tmp_path / "warehouse", "default.t")
+    rows = expected(kind)
+    if kind == "append":
+        first = [row for row in rows if row[0] < 100]
+        rows = sorted(rows * rounds + first)
+    assert sorted(found) == rows
+    assert missing(catalog.load(TABLE)) == set()

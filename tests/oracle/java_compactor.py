@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-JavaCompact = Callable[[Path, bool], bool]
-"""Compacts the table `default.t` of a warehouse, wholly or not, and tells whether there was
+from tests.oracle.java_reader import Warehouse
+
+JavaCompact = Callable[[Warehouse, bool], bool]
+"""Compacts the table `default.t` of a catalog, wholly or not, and tells whether there was
 something to do."""
 
 
 def java_compactor(spark: Any) -> JavaCompact:
     """The function of `TableCompactions.java`."""
     compactions = java_compactions(spark)
-    return lambda warehouse, full: bool(
-        compactions.compact({"warehouse": str(warehouse)}, "default.t", full)
-    )
+
+    def compact(warehouse: Warehouse, full: bool) -> bool:
+        options = warehouse if isinstance(warehouse, Mapping) else {"warehouse": str(warehouse)}
+        return bool(compactions.compact(dict(options), "default.t", full))
+
+    return compact
 
 
 @cache
