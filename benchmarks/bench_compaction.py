@@ -162,7 +162,7 @@ def run(session: paimon_magics.Session, folder: Path, name: str, case: Case) -> 
 
 def reads(session: paimon_magics.Session) -> None:
     """Read every value of a table that was compacted, and of one that INSERTs have compacted as
-    they went; by SQL and as a frame, beside Spark's own scan of the same files."""
+    they went; by SQL and as a frame, beside a raw scan of the same files."""
     compacted, inserted = "read_compacted", "read_inserted"
     for table, options, writes in (
         (compacted, f"{KEYED}'bucket' = '8'", WRITES),

@@ -218,9 +218,9 @@ def _bucket_sizes(name: TableName, rules: LayoutRules, figures: Figures) -> Find
     return Finding(
         Severity.NOTICE,
         f"Buckets have {size_text(mean_bytes)} on average, {verdict} than usual "
-        "(200 MiB to 1 GiB). A partition gets the new number of buckets with its next INSERT "
-        "OVERWRITE.",
-        f"ALTER TABLE {table_text(name)} SET TBLPROPERTIES ('bucket' = '{number}')",
+        f"(200 MiB to 1 GiB). Rescale them, then set the option 'bucket' = '{number}', which new "
+        "rows follow.",
+        f"CALL sys.rescale(table => '{table_text(name)}', bucket_num => {number})",
     )
 
 

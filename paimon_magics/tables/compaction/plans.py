@@ -20,7 +20,7 @@ from paimon_magics.tables.compaction.planning import (
 )
 from paimon_magics.tables.compaction.rewriting import rewrite_all
 from paimon_magics.tables.manifests.live_files import ManifestCache
-from paimon_magics.tables.snapshots.latest import latest_snapshot
+from paimon_magics.tables.snapshots.latest import latest_snapshot, read_snapshot
 from paimon_magics.tables.table import Table
 
 __all__ = ["Plan", "is_outdated", "planned", "rewritten_here"]
@@ -49,12 +49,12 @@ def is_outdated(plan: Plan | IndexRewriting) -> bool:
     A commit is checked in any case."""
     if plan.is_empty:
         return False
-    manager = plan.table.paimon.snapshot_manager()
-    latest = latest_snapshot(plan.table.paimon)
+    paimon = plan.table.paimon
+    latest = latest_snapshot(paimon)
     newer = range(plan.snapshot_id + 1, 1 + (0 if latest is None else latest.id))
     if len(newer) > _LOOKED_AT_MAX:
         return True
-    kinds = (getattr(manager.get_snapshot_by_id(id), "commit_kind", "") for id in newer)
+    kinds = (getattr(read_snapshot(paimon, id), "commit_kind", "") for id in newer)
     return any(kind != "APPEND" for kind in kinds)
 
 

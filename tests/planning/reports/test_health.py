@@ -110,13 +110,13 @@ RUNS = {"files": 40, "cells_with_runs": 2}
         (KEYED, figures(4, 1), GOOD, "match the table's options", ""),
         (
             MANY, figures(128, 1), NOTICE, "Buckets have 1 MiB on average, smaller than",
-            "ALTER TABLE shop.t SET TBLPROPERTIES ('bucket' = '1')",
+            "CALL sys.rescale(table => 'shop.t', bucket_num => 1)",
         ),
         (
-            MANY, figures(128, 15), NOTICE, "with its next INSERT OVERWRITE",
-            "ALTER TABLE shop.t SET TBLPROPERTIES ('bucket' = '9')",
+            MANY, figures(128, 15), NOTICE, "set the option 'bucket' = '9'",
+            "CALL sys.rescale(table => 'shop.t', bucket_num => 9)",
         ),
-        (KEYED, figures(4, 10_000), NOTICE, "larger than", "'bucket' = '8'"),
+        (KEYED, figures(4, 10_000), NOTICE, "larger than", "bucket_num => 8"),
         (
             APPEND, figures(400, 1, partitions=400), NOTICE,
             "400 partitions have 1 MiB on average", "",
