@@ -128,19 +128,18 @@ def added_files(folder: ManifestCache, manifest_lists: Iterable[str | None]) -> 
 
 def undeleted(entries: pa.Table) -> pa.Table:
     """The entries that add a file which no entry deletes. A file may be deleted and added again at
-    its level, when it gets another index: then its last entry stays."""
+    its level, when it gets another index: each deletion takes away one addition, the oldest."""
     deletes = _is(entries, "kind", DELETE)
     if not deletes.any():
         return entries
     codes = _identities(entries)
     added = np.flatnonzero(~deletes)
-    count = int(codes.max()) + 1
-    lives = np.bincount(codes[added], minlength=count) > np.bincount(
-        codes[deletes], minlength=count
-    )
-    last = np.zeros(count, dtype=np.int64)
-    np.maximum.at(last, codes[added], added)
-    return entries.take(pa.array(np.sort(last[lives])))
+    gone = np.bincount(codes[deletes], minlength=int(codes.max()) + 1)
+    by_file = added[np.argsort(codes[added], kind="stable")]
+    files = codes[by_file]
+    firsts = np.searchsorted(files, files)  # where the additions of the same file begin
+    lives = np.arange(len(files)) - firsts >= gone[files]
+    return entries.take(pa.array(np.sort(by_file[lives])))
 
 
 def _identities(entries: pa.Table) -> npt.NDArray[np.int64]:

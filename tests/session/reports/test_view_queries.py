@@ -114,14 +114,16 @@ WITHOUT: dict[str, Callable[[Session], Any]] = {
 """What no SQL gives: none is offered."""
 
 OF_COORDINATORS = {"Reporting.queue", *(
-    f"Administration.{name}" for name in ("transactions", "queues", "dead_letters")
+    f"Administration.{name}" for name in ("transactions", "queues", "dead_letters",
+                                              "compactions")
 )}  # fmt: skip
 """Looked at below, through a coordinator."""
 
 MESSAGES = {
-    *(f"Session.{name}" for name in ("write", "insert", "insert_async", "flush")),
+    *(f"Session.{name}" for name in ("write", "insert", "insert_async", "flush", "compact")),
     *(f"Administration.{name}" for name in ("status", "retry", "discard", "reopen", "abort",
-                                            "pause", "resume", "drain")),
+                                            "pause", "resume", "drain", "pause_compactions",
+                                            "resume_compactions")),
 }  # fmt: skip
 """What did something and tells of it: no rows, and nothing to copy."""
 
@@ -159,9 +161,10 @@ def test_what_coordinators_have_open_is_in_no_table(
             administration.transactions(),
             administration.queues(),
             administration.dead_letters("t"),
+            administration.compactions(),
         ):
             assert outcome.sql == ""
-        assert [section.sql for section in session.reports.queue().sections] == ["", "", ""]
+        assert [section.sql for section in session.reports.queue().sections] == [""] * 4
 
 
 def as_text(rows: pa.Table) -> list[str]:
