@@ -87,7 +87,7 @@ class CompactionScheduler:
     ) -> None:
         self._catalog = catalog
         self._endpoint = endpoint
-        self._is_auto = is_auto
+        self.is_auto = is_auto
         self._paused = paused
         self._schedule = Schedule(settle_ms)
         self._changed = threading.Condition()
@@ -110,11 +110,6 @@ class CompactionScheduler:
         self.counts: Counter[str] = Counter()
 
     @property
-    def is_auto(self) -> bool:
-        """Whether tables are compacted whose options say nothing on it."""
-        return self._is_auto
-
-    @property
     def has_work(self) -> bool:
         """Whether something is being compacted, or will be soon."""
         with self._changed:
@@ -125,10 +120,6 @@ class CompactionScheduler:
         with self._changed:
             found = [(one.state, replace(one)) for one in self._schedule.tables.values()]
         return sorted(found, key=lambda one: str(one[1].table))
-
-    def pids(self) -> list[int]:
-        """The ids of the processes that run."""
-        return [child.pid for child in self._children if child.pid is not None]
 
     def start(self, recent: Sequence[Publication]) -> None:
         """Start the threads. `recent` are the last commits before the start."""
@@ -189,7 +180,7 @@ class CompactionScheduler:
         if found is not None and now_ms() - at_ms < _PRESSURE_MS:
             return found
         try:
-            found = Pressure.of(self._catalog.load(table).schema, by_default=self._is_auto)
+            found = Pressure.of(self._catalog.load(table).schema, by_default=self.is_auto)
         except PaimonMagicsError:  # dropped meanwhile, or damaged: whoever uses it is told
             self._pressures.pop(key, None)
             return None

@@ -48,7 +48,7 @@ from paimon_magics.tables.manifests.hash_indexes import Bucket, HashIndexes, Mis
 from paimon_magics.tables.pypaimon_internals import store_options
 from paimon_magics.tables.schema.merge_options import merge_rule
 from paimon_magics.tables.table import Table
-from paimon_magics.tables.writing.attempts import Attempt, attempt, ended_error
+from paimon_magics.tables.writing.attempts import Abortable, Attempt, writing_attempt
 from paimon_magics.tables.writing.data_file_metas import meta_of_new_file
 from paimon_magics.tables.writing.dynamic_buckets import INDEX_FOLDER
 from paimon_magics.tables.writing.key_value_files import KeyValueFileWriter
@@ -81,24 +81,15 @@ class KeyMoves:
         again and again. Raises JobError when the transaction has ended, TableDamagedError and
         OSError as reading does."""
         options = {str(k): str(v) for k, v in (store_options(self.table.paimon) or {}).items()}
-        with attempt(transaction.attempts_folder, options) as running:
-            writers: list[KeyValueFileWriter] = []
-            try:
-                found = self._written(transaction, running, writers, told)
-                reach("attempt.written")
-                if running is not None and running.is_over():
-                    raise ended_error()
-            except BaseException:
-                for writer in writers:
-                    writer.abort()
-                raise
-        return found
+        folder = transaction.attempts_folder
+        with writing_attempt(folder, options, "attempt.written") as (running, writers):
+            return self._written(transaction, running, writers, told)
 
     def _written(
         self,
         transaction: Transaction,
         running: Attempt | None,
-        writers: list[KeyValueFileWriter],
+        writers: list[Abortable],
         told: Callable[[], None],
     ) -> list[CommitMessage]:
         own = "" if running is None else f"{running.id}-"
@@ -206,7 +197,7 @@ class _Move:
         unit: BucketUnit,
         source: Bucket,
         parts: Sequence[MisplacedKeys],
-        writers: list[KeyValueFileWriter],
+        writers: list[Abortable],
     ) -> None:
         self._moves = moves
         self._unit = unit

@@ -25,7 +25,7 @@ from paimon_magics.planning.reads.splits import Section, StoredFile
 from paimon_magics.tables.compaction.key_ranges import ALL_KEYS, KeyBounds
 from paimon_magics.tables.compaction.merged_sections import Marks, SectionReader
 from paimon_magics.tables.reading.data_files import FileReader
-from paimon_magics.tables.writing.attempts import Attempt, attempt, ended_error
+from paimon_magics.tables.writing.attempts import Abortable, Attempt, writing_attempt
 from paimon_magics.tables.writing.key_value_files import KeyValueFiles, KeyValueFileWriter
 from paimon_magics.tables.writing.new_files import NewFile
 
@@ -153,28 +153,17 @@ def rewrite_all(
     Raises TableDamagedError for files that can't be read, OSError for the store's failures,
     JobError for rows that can't be merged and when the transaction has ended.
     """
-    with attempt(spec.attempts_folder, dict(spec.io_options)) as running:
-        writers: list[KeyValueFileWriter] = []
-        try:
-            found = [
-                _rewritten(spec, task, running, writers, told or (lambda rows, size: None))
-                for task in tasks
-            ]
-            reach("compaction.written")
-            if running is not None and running.is_over():
-                raise ended_error()
-        except BaseException:
-            for writer in writers:
-                writer.abort()
-            raise
-        return found
+    options = dict(spec.io_options)
+    with writing_attempt(spec.attempts_folder, options, "compaction.written") as (running, writers):
+        told = told or (lambda rows, size: None)
+        return [_rewritten(spec, task, running, writers, told) for task in tasks]
 
 
 def _rewritten(
     spec: RewriteSpec,
     task: RewriteTask,
     running: Attempt | None,
-    writers: list[KeyValueFileWriter],
+    writers: list[Abortable],
     told: Callable[[int, int], None],
 ) -> Rewritten:
     attempt_id = ""

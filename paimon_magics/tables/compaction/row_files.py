@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from paimon_magics.faults import reach
 from paimon_magics.tables.compaction.append_units import AppendUnit
-from paimon_magics.tables.writing.attempts import attempt, ended_error
+from paimon_magics.tables.writing.attempts import writing_attempt
 from paimon_magics.tables.writing.key_value_files import KeyValueFiles, KeyValueFileWriter
 from paimon_magics.tables.writing.new_files import NewFile
 
@@ -45,22 +45,16 @@ class RowFiles:
         Raises OSError for the store's failures, JobError when the transaction has ended, and what
         `batches` raises; files are deleted then.
         """
-        with attempt(self.attempts_folder, dict(self.io_options)) as running:
+        options = dict(self.io_options)
+        with writing_attempt(self.attempts_folder, options, "attempt.written") as (running, open_):
             own = "" if running is None else f"{running.id}-"
             stem = f"{self.stem}{own}{unit.number}-{unit.share}"
             writer = KeyValueFileWriter(self.files, unit.folder, stem)
-            try:
-                for count, batch in enumerate(batches):
-                    if running is not None and not count:
-                        keys = batch.select(list(self.partition_keys)).slice(0, 1)
-                        running.note(keys, pa.array([unit.bucket], pa.int32()))
-                        reach("attempt.noted")
-                    writer.write(batch)
-                found = writer.finish()
-                reach("attempt.written")
-                if running is not None and running.is_over():
-                    raise ended_error()
-            except BaseException:
-                writer.abort()
-                raise
-            return found
+            open_.append(writer)
+            for count, batch in enumerate(batches):
+                if running is not None and not count:
+                    keys = batch.select(list(self.partition_keys)).slice(0, 1)
+                    running.note(keys, pa.array([unit.bucket], pa.int32()))
+                    reach("attempt.noted")
+                writer.write(batch)
+            return writer.finish()

@@ -30,11 +30,12 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
 from paimon_magics.errors import JobError, PaimonMagicsError
+from paimon_magics.faults import reach
 from paimon_magics.tables.stores.paths import local_path
 from paimon_magics.tables.stores.store import Store, open_store
 
@@ -44,6 +45,7 @@ except ImportError:  # not a POSIX system
     fcntl = None  # type: ignore[assignment]
 
 __all__ = [
+    "Abortable",
     "Attempt",
     "Closed",
     "Folder",
@@ -56,6 +58,7 @@ __all__ = [
     "noted_folders",
     "open_attempts",
     "running_attempts",
+    "writing_attempt",
 ]
 
 _FOLDER = ".attempts"
@@ -162,6 +165,35 @@ def attempt(stem: str | None, options: Mapping[str, str]) -> Iterator[Attempt | 
             running.end(clean=running.is_over())
         raise
     running.end(clean=False)
+
+
+class Abortable(Protocol):
+    """A writer whose files can be removed."""
+
+    def abort(self) -> None:
+        """Remove its files."""
+
+
+@contextlib.contextmanager
+def writing_attempt(
+    stem: str | None, options: Mapping[str, str], step: str
+) -> Iterator[tuple[Attempt | None, list[Abortable]]]:
+    """Run the body as an attempt, and abort the writers that it puts into the given list if it
+    fails, or finds the transaction over at its end. `step` is that end, for `faults.reach`.
+
+    Raises JobError when the transaction has ended.
+    """
+    with attempt(stem, options) as running:
+        writers: list[Abortable] = []
+        try:
+            yield running, writers
+            reach(step)
+            if running is not None and running.is_over():
+                raise ended_error()
+        except BaseException:
+            for writer in writers:
+                writer.abort()
+            raise
 
 
 # ---- where transactions are opened and ended ----
