@@ -27,6 +27,7 @@ from paimon_magics.errors import (
 )
 from paimon_magics.tables.catalog.rest_documents import MalformedDocumentError
 from paimon_magics.tables.commits.fencing import NotOwnerError
+from paimon_magics.tables.commits.streamed_keys import StreamedKeysError
 from paimon_magics.tables.manifests.hash_indexes import StaleIndexError
 from paimon_magics.tables.stores.store import UnreachableError, UnreachableFileError
 
@@ -120,7 +121,7 @@ def _known(error: Exception) -> RestError:
             return RestError(501, _for_engines(error))
         case StatementError():
             return RestError(400, _for_engines(error))
-        case StaleIndexError():
+        case StaleIndexError() | StreamedKeysError():
             # Clients repeat a request that was answered 503 or 429, and no other.
             return RestError(409, str(error), "TABLE")
         case CommitConflictError() | NotOwnerError():

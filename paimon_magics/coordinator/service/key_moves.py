@@ -34,14 +34,14 @@ from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.commits.moved_keys import KEYS_MOVED_FOR
 from paimon_magics.tables.compaction.key_moves import KeyMoves, plan_key_moves
 from paimon_magics.tables.manifests.hash_indexes import Bucket, HashIndexes, StaleIndexError
-from paimon_magics.tables.snapshots.latest import latest_snapshot, read_snapshot
+from paimon_magics.tables.snapshots.latest import latest_snapshot
+from paimon_magics.tables.snapshots.streaming_jobs import streaming_jobs
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.commit_messages import write_message
 
 __all__ = ["KeyMover"]
 
 _TRIES_MAX = 5  # others may write the same buckets meanwhile; then the client is told to come again
-_LOOKED_BACK = 100  # so many snapshots are looked at for other streaming jobs
 _HEARTBEAT_SECONDS = 5.0
 _OWNER = "the coordinator, for keys of a streaming job"
 
@@ -93,12 +93,13 @@ class KeyMover:
 
     def _check(self, table: Table, latest: Any, commit: Document, refused: StaleIndexError) -> None:
         user = str(commit["commitUser"])
-        streams = _streams(table, latest)
-        if commit["commitIdentifier"] == BATCH_COMMIT_IDENTIFIER and user not in streams:
+        jobs = {job.user: job for job in streaming_jobs(table.paimon, latest.id)}
+        own = jobs.pop(user, None)
+        if commit["commitIdentifier"] == BATCH_COMMIT_IDENTIFIER and own is None:
             raise refused
         obstacle = obstacle_to_moves(table.schema)
-        first = streams[user][0] if user in streams else 0
-        others = [other for other, (_, last) in streams.items() if other != user and last > first]
+        first = 0 if own is None else own.first_id
+        others = [job.user for job in jobs.values() if job.last_id > first]
         why = ""
         if obstacle is not None:
             why = f"A table with {obstacle} has its keys stay in their buckets."
@@ -153,18 +154,3 @@ class KeyMover:
             tuple(write_message(moves.table.paimon, message) for message in messages),
             ((KEYS_MOVED_FOR, user),),
         )
-
-
-def _streams(table: Table, latest: Any) -> dict[str, tuple[int, int]]:
-    """The users that committed checkpoints among the last snapshots, and each one's first and last
-    of them."""
-    found: dict[str, tuple[int, int]] = {}
-    for snapshot_id in range(latest.id, max(latest.id - _LOOKED_BACK, 0), -1):
-        snapshot = read_snapshot(table.paimon, snapshot_id)
-        if snapshot is None:
-            break
-        user = str(snapshot.commit_user)
-        own = user.startswith("paimon-magics-")
-        if not own and snapshot.commit_identifier != BATCH_COMMIT_IDENTIFIER:
-            found[user] = snapshot_id, found.get(user, (0, snapshot_id))[1]
-    return found

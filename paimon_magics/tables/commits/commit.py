@@ -53,6 +53,7 @@ from paimon_magics.tables.commits.overwrite_upgrades import upgrade_overwritten
 from paimon_magics.tables.commits.prepare import Prepared, SnapshotPreparation
 from paimon_magics.tables.commits.publishers import publisher_for
 from paimon_magics.tables.commits.receipts import find_commit, find_snapshot, receipt_of
+from paimon_magics.tables.commits.streamed_keys import streamed_keys_check
 from paimon_magics.tables.manifests.names import MetadataNames, manifest_folder, remove_metadata
 from paimon_magics.tables.snapshots.latest import latest_snapshot
 from paimon_magics.tables.stores.store import Publish, failure, store_errors
@@ -168,6 +169,7 @@ class _Run:
         self._changes_on = plan_changes(table, request.change, messages)
         self._overwrite_check = overwrite_check(table, request, messages)
         self._bucket_check = bucket_check(table, request, messages)
+        self._streamed_check = streamed_keys_check(table, request, messages)
         self._log_check = log_check(table, request)
         self._conflicts = (
             CompactionConflicts(table, messages, asked.positions)
@@ -256,6 +258,7 @@ class _Run:
         self._overwrite_check(1 if latest is None else latest.id + 1)
         self._log_check(1 if latest is None else latest.id + 1)
         self._bucket_check(latest)
+        self._streamed_check(latest)
         conflict = self._conflicts.find(latest, changes)
         if conflict is None:
             return True

@@ -7,7 +7,7 @@ believes: it may have stalled, or its batch may have been given up.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from paimon_magics.errors import CommitConflictError
@@ -16,7 +16,7 @@ from paimon_magics.tables.snapshots.latest import latest_snapshot, read_snapshot
 from paimon_magics.tables.snapshots.provenance import PREFIX
 from paimon_magics.tables.table import Table
 
-__all__ = ["LogPosition", "log_check", "log_position", "log_properties"]
+__all__ = ["LogPosition", "is_of_log", "log_check", "log_position", "log_properties"]
 
 _LOG = f"{PREFIX}log"
 _FIRST = f"{PREFIX}log.first"
@@ -46,6 +46,11 @@ def log_properties(log: str, first: int, last: int, dead: int) -> tuple[tuple[st
         (_DEAD, str(dead)),
         (_LABEL, f"{log}-{last}"),
     )
+
+
+def is_of_log(properties: Mapping[str, str]) -> bool:
+    """Whether the properties of a snapshot are those of a batch."""
+    return _LOG in properties
 
 
 def log_position(table: Table, log: str, above: int, upto: int | None = None) -> LogPosition | None:

@@ -41,6 +41,7 @@ from paimon_magics.tables.commits.moved_keys import (
 )
 from paimon_magics.tables.commits.prepared_files import ChangedFile, PreparedFiles
 from paimon_magics.tables.commits.recent_commits import RecentCommits
+from paimon_magics.tables.commits.streamed_keys import check_streamed_keys
 from paimon_magics.tables.manifests.hash_indexes import HashIndexes
 from paimon_magics.tables.manifests.names import manifest_folder
 from paimon_magics.tables.snapshots.chain import latest_document, published_path, snapshot_by_id
@@ -163,8 +164,9 @@ def publish_prepared(
     """Publish a snapshot that `check_snapshot` accepted; return False if it must be prepared anew.
 
     True also if an earlier call published it. Raises MalformedDocumentError for missing files,
-    StaleIndexError for keys that the table has in other buckets, DeposedError if the fence forbids
-    it. The table of a REST catalog is committed through that catalog.
+    StaleIndexError for keys that the table has in other buckets, StreamedKeysError for keys that a
+    batch may not bring, DeposedError if the fence forbids it. The table of a REST catalog is
+    committed through that catalog.
     """
     if publishes_itself(table):
         return _commit_upstream(table, commit)
@@ -189,6 +191,7 @@ def publish_prepared(
     if union is not None:
         snapshot = {**snapshot, "indexManifest": union.manifest}
     try:
+        _check_streamed_keys(table, snapshot, latest, checks)
         _check_moved_keys(table, snapshot, latest, files, checks)
         published = _checked(table, snapshot, latest, files, publish, checks.ledger, fence)
     except (PaimonMagicsError, MalformedDocumentError):  # certainly not published
@@ -221,6 +224,26 @@ def _united_index(
         raise MalformedDocumentError(f"The snapshot names a file that does not exist: {path}")
     united = indexes.lacking(table, old, new)
     return write_union(table, after, new, united) if united else None
+
+
+def _check_streamed_keys(
+    table: StoredTable, snapshot: Document, latest: Document | None, checks: CommitChecks
+) -> None:
+    """Check the keys of a batch; see `streamed_keys`."""
+    before = None if latest is None else latest.get("indexManifest")
+    after = snapshot.get("indexManifest")
+    if (
+        latest is None
+        or after in (None, before)
+        or snapshot["commitIdentifier"] != BATCH_COMMIT_IDENTIFIER
+        or snapshot["commitKind"] not in ("APPEND", "OVERWRITE")
+        or checks.indexes is None
+        or checks.load is None
+    ):
+        return
+    old, new = (hash_entries(table, name) for name in (before, after))
+    user = snapshot["commitUser"]
+    check_streamed_keys(checks.load(), latest["id"], old, new, checks.indexes, user)
 
 
 def _check_moved_keys(

@@ -128,6 +128,19 @@ class HashIndexes:
                     return True
         return False
 
+    def count_new(self, table: IndexedTable, before: Sequence[Any], after: Sequence[Any]) -> int:
+        """How many hashes the entries `after` have in buckets that lack them in the index `before`.
+        Buckets that only `before` has stay as they are."""
+        known = _by_bucket(before)
+        count = 0
+        for bucket, entry in _by_bucket(after).items():
+            one = known.get(bucket)
+            if one is None or one.index_file.file_name != entry.index_file.file_name:
+                hashes = self._hashes(table, entry)
+                present = hashes[:0] if one is None else self._hashes(table, one)
+                count += int(np.count_nonzero(~_in(hashes, present)))
+        return count
+
     def gone(
         self, table: IndexedTable, base: Sequence[Any], now: Sequence[Any]
     ) -> dict[Bucket, npt.NDArray[np.int32]]:

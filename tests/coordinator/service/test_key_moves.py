@@ -5,7 +5,9 @@ The writers are pypaimon's, which put rows into the bucket that they are told.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +21,18 @@ from paimon_magics.columnar.hash_index import decode_hashes
 from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.coordinator.store.state_store import open_store
 from paimon_magics.errors import OutdatedPlanError
-from paimon_magics.planning.commits.requests import Append, CommitRequest
+from paimon_magics.planning.commits.requests import (
+    BATCH_COMMIT_IDENTIFIER,
+    Append,
+    CommitRequest,
+    OverwriteTouched,
+)
 from paimon_magics.settings import Settings
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.commits.commit import commit
 from paimon_magics.tables.commits.decoded_request import DecodedRequest, decoded
+from paimon_magics.tables.commits.log_positions import log_properties
+from paimon_magics.tables.commits.streamed_keys import StreamedKeysError
 from paimon_magics.tables.stores.local import publish_local_file
 from paimon_magics.tables.writing.dynamic_buckets import hash_index_in
 from tests.coordinator.rest_server import client_options, served
@@ -59,6 +68,11 @@ class Writer:
 
     def write(self, bucket: int, rows: Rows, partition: str = "x") -> None:
         self.commit(self.prepare(bucket, rows, partition))
+
+    def end(self) -> None:
+        """Commit as Flink's job does when its sources have ended."""
+        self._checkpoint = BATCH_COMMIT_IDENTIFIER - 1
+        self.write(0, [(1, "end")])
 
 
 class Lake:
@@ -99,6 +113,13 @@ class Lake:
         return {
             file.bucket: set(decode_hashes(Path(file.path).read_bytes()).tolist()) for file in files
         }
+
+    def age(self, *, hours: int) -> None:
+        """Make the snapshots as old as if they had been there for some hours."""
+        for path in (self.warehouse / "default.db/t/snapshot").glob("snapshot-*"):
+            document = json.loads(path.read_text())
+            document["timeMillis"] -= hours * 3_600_000
+            path.write_text(json.dumps(document))
 
 
 def hashes(*keys: int) -> set[int]:
@@ -198,15 +219,15 @@ def test_the_sequence_field_decides_as_if_nothing_was_moved(lake: Lake) -> None:
     assert lake.rows() == [(1, "m"), (2, "z"), (3, "m")]
 
 
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("merge-engine", "partial-update"),
-        ("changelog-producer", "lookup"),
-        ("deletion-vectors.enabled", "true"),
-        ("ignore-delete", "true"),
-    ],
-)
+OBSTACLES = [
+    ("merge-engine", "partial-update"),
+    ("changelog-producer", "lookup"),
+    ("deletion-vectors.enabled", "true"),
+    ("ignore-delete", "true"),
+]
+
+
+@pytest.mark.parametrize(("key", "value"), OBSTACLES)
 def test_tables_whose_keys_must_stay_refuse_the_job_by_the_option(
     lake: Lake, key: str, value: str
 ) -> None:
@@ -218,6 +239,70 @@ def test_tables_whose_keys_must_stay_refuse_the_job_by_the_option(
     assert f"A table with '{key}' = '{value}' has its keys stay" in told(caught)
     assert "another writer has added them since it began" in told(caught)
     assert lake.kinds() == ["APPEND"]
+
+
+@pytest.mark.parametrize(("key", "value"), OBSTACLES)
+def test_where_keys_must_stay_a_batch_is_refused_before_it_is_in_the_way_of_a_job(
+    lake: Lake, key: str, value: str
+) -> None:
+    lake.create(**{key: value})
+    lake.batch(1, [(5, "before")])
+    job = Writer(lake.catalog)
+    job.write(0, [(1, "job")])
+    late = Writer(lake.catalog, batch=True)
+    with pytest.raises(Exception) as caught:
+        late.write(1, [(5, "late"), (6, "late")])
+    assert "brings 1 new keys to buckets of `default.t`" in told(caught)
+    assert "its last commit is snapshot 2). When the job" in told(caught)
+    assert f"in a table with '{key}' = '{value}' keys stay" in told(caught)
+    assert "Let the streaming job write these rows, or stop it" in told(caught)
+    lake.batch(1, [(5, "known")])
+    job.write(0, [(6, "job"), (1, "again")])
+    assert lake.kinds() == ["APPEND"] * 4
+    assert lake.index() == {0: hashes(1, 6), 1: hashes(5)}
+
+
+def test_a_statement_brings_no_new_keys_where_they_would_be_in_the_way_of_a_job(
+    lake: Lake, coordinator: Coordinator
+) -> None:
+    lake.create(**{"merge-engine": "partial-update"})
+    job = Writer(lake.catalog)
+    job.write(0, [(1, "job")])
+    _, transaction, _ = coordinator.transactions.begin(TABLE, 1, "ada")
+    known, new = (
+        Writer(lake.catalog, batch=True).prepare(bucket, [(key, "late")])
+        for bucket, key in ((0, 1), (1, 5))
+    )
+    table = lake.loaded()
+    for change in (Append(), OverwriteTouched()):
+        asked = decoded(table, CommitRequest(transaction, change))
+        with pytest.raises(StreamedKeysError, match="brings 1 new keys") as caught:
+            commit(DecodedRequest(table, asked.request, new, (0,)), publish_local_file)
+        assert "'merge-engine' = 'partial-update'" in caught.value.message
+    for properties, files in (((), known), (log_properties("log", 1, 1, 0), new)):
+        own = replace(transaction, commit_user=f"{transaction.commit_user}-{len(properties)}")
+        request = CommitRequest(own, Append(), (), properties)
+        commit(DecodedRequest(table, request, files, (0,)), publish_local_file)
+    assert lake.rows() == [(1, "late"), (5, "late")], "small inserts were acknowledged"
+
+
+def test_a_job_that_has_ended_is_no_longer_awaited(lake: Lake) -> None:
+    lake.create(**{"changelog-producer": "lookup"})
+    job = Writer(lake.catalog)
+    job.write(0, [(1, "job")])
+    with pytest.raises(Exception) as caught:
+        lake.batch(1, [(5, "early")])
+    assert "brings 1 new keys" in told(caught)
+    job.end()
+    lake.batch(1, [(5, "then")])
+    other = Writer(lake.catalog)
+    other.write(0, [(1, "other")])
+    with pytest.raises(Exception) as caught:
+        lake.batch(1, [(6, "early")])
+    assert "brings 1 new keys" in told(caught)
+    lake.age(hours=1)
+    lake.batch(1, [(6, "then")])
+    assert lake.index() == {0: hashes(1), 1: hashes(5, 6)}
 
 
 def test_two_streaming_jobs_are_kept_apart(lake: Lake) -> None:
