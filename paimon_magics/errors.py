@@ -183,8 +183,9 @@ class CompactionConflictError(CommitConflictError):
 
 
 class OutdatedPlanError(CommitConflictError):
-    """Others have changed what the plan of a statement that adds rows is based on. A session plans
-    and runs it again by itself, up to `conflict_reruns_max` times."""
+    """Others have changed what the plan of a statement that adds or changes rows is based on. A
+    session plans and runs it again by itself, up to `conflict_reruns_max` times (where it adds
+    rows) or `row_level_retries` times (where it changes them)."""
 
 
 class UnknownOutcomeError(PaimonMagicsError):

@@ -71,6 +71,9 @@ class Settings:
       several statements, and several leases, after which a dead client's transaction ends.
     - `conflict_reruns_max`: how often a statement that adds rows is planned and run again because
       others, who did not take turns, have changed what it was planned on.
+    - `row_level_retries`: how often a statement that changes rows is planned and run again because
+      others have changed what it has read. Each run reads and writes again, so that beyond some
+      tries it is better to say who is in the way. 0: never.
     - `inline_compaction`: whether an INSERT compacts the buckets that it has written. A table that
       another engine's streaming job compacts is better left to that job: of two compactions of one
       bucket, one fails.
@@ -96,6 +99,7 @@ class Settings:
     coordinator_wait_ms: int = 60_000
     exclusive_wait_ms: int = 600_000
     conflict_reruns_max: int = 20
+    row_level_retries: int = 5
     inline_compaction: bool = True
     read_lease_ms_max: int = 86_400_000
     full_tracebacks: bool = field(default_factory=shows_full_tracebacks)

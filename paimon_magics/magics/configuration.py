@@ -159,6 +159,12 @@ class PaimonMagics(Magics):
         least=0,
         help="How often a statement that adds rows is run again because of others that wrote.",
     )
+    row_level_retries = _whole_number(
+        "row_level_retries",
+        least=0,
+        help="How often a statement that changes rows is run again because of others that "
+        "changed what it has read.",
+    )
     inline_compaction = Bool(
         _DEFAULTS.inline_compaction,
         help="Whether an INSERT compacts the buckets that it has written.",

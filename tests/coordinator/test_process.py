@@ -21,10 +21,18 @@ from paimon_magics.coordinator.process.server import listen
 from paimon_magics.errors import (
     CommitConflictError,
     InvalidValueError,
+    OutdatedPlanError,
     SetupError,
     UnknownNameError,
 )
-from paimon_magics.planning.commits.requests import Append, CommitRequest, OverwritePartitions
+from paimon_magics.planning.commits.read_sets import Found, ReadSet, read_files
+from paimon_magics.planning.commits.requests import (
+    Append,
+    CommitReceipt,
+    CommitRequest,
+    OverwritePartitions,
+)
+from paimon_magics.planning.reads.predicates import ColumnPredicate
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.commits.commit import commit
@@ -32,7 +40,15 @@ from paimon_magics.tables.commits.decoded_request import decoded
 from paimon_magics.tables.commits.fencing import EPOCH
 from paimon_magics.tables.stores.store import LocalStore
 from tests.coordinator.forking import FORKING
-from tests.coordinator.process import TABLE, Process, create_table, data_files, read, write
+from tests.coordinator.process import (
+    TABLE,
+    Process,
+    create_table,
+    data_files,
+    read,
+    wait_until,
+    write,
+)
 
 APPEND_TABLE = "CREATE TABLE t (k INT, v STRING)"
 
@@ -82,6 +98,30 @@ def test_a_transaction_is_committed_once_however_often_it_is_asked_for(process: 
     assert read(catalog) == [{"k": 1, "v": None}]
     with pytest.raises(CommitConflictError, match="other files"):
         client.commit(CommitRequest(transaction, OverwritePartitions()))
+
+
+def test_a_statement_is_refused_where_others_changed_what_it_has_read(process: Process) -> None:
+    catalog = create_table(process.warehouse, APPEND_TABLE)
+    client = process.client()
+
+    def commit_row(key: int, read: ReadSet) -> CommitReceipt:
+        transaction = client.begin(TABLE)
+        messages = write(catalog, transaction, [{"k": key}])
+        return client.commit(CommitRequest(transaction, Append(), messages, (), read))
+
+    def missing(key: int, snapshot_id: int) -> ReadSet:
+        condition = ColumnPredicate("k", "=", (key,))
+        return read_files(snapshot_id, [], Found((condition,), adds_missing=True))
+
+    first = commit_row(1, missing(1, 0))
+    with pytest.raises(
+        OutdatedPlanError, match=r"snapshot 1 \(APPEND by .* added rows that may be"
+    ):
+        commit_row(1, missing(1, 0))
+    assert commit_row(2, missing(2, 0)).snapshot_id == 2
+    assert first.snapshot_id == 1
+    wait_until(lambda: len(data_files(process.warehouse)) == 2)
+    assert read(catalog) == [{"k": 1, "v": None}, {"k": 2, "v": None}]
 
 
 def test_a_table_that_comes_with_a_higher_epoch_is_committed_to(process: Process) -> None:

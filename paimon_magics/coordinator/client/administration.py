@@ -14,7 +14,8 @@ from typing import Any, Protocol
 from paimon_magics.coordinator.client.compaction_administration import CompactionAdministration
 from paimon_magics.coordinator.client.queue_administration import QueueAdministration
 from paimon_magics.coordinator.core import Origin, Pause, Phase
-from paimon_magics.coordinator.protocol.documents import member, origin_of, table_document
+from paimon_magics.coordinator.protocol.documents import origin_of, table_document
+from paimon_magics.coordinator.protocol.members import member
 from paimon_magics.errors import SetupError, UnknownNameError
 from paimon_magics.origin import user_name
 from paimon_magics.statements.statement import TableName

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from paimon_magics.coordinator.core import Pause
-from paimon_magics.coordinator.protocol.documents import member, table_of
+from paimon_magics.coordinator.protocol.documents import table_of
+from paimon_magics.coordinator.protocol.members import member
 from paimon_magics.origin import user_name
 from paimon_magics.statements.statement import TableName
 

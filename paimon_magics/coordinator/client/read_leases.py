@@ -16,7 +16,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from paimon_magics.coordinator.protocol.documents import member, table_document, table_of
+from paimon_magics.coordinator.protocol.documents import table_document, table_of
+from paimon_magics.coordinator.protocol.members import member
 from paimon_magics.errors import SetupError
 from paimon_magics.statements.statement import TableName
 

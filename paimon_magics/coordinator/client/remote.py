@@ -25,7 +25,6 @@ from paimon_magics.coordinator.core import Origin
 from paimon_magics.coordinator.protocol.clock import now_ms
 from paimon_magics.coordinator.protocol.documents import (
     bucket_document,
-    member,
     origin_document,
     receipt_of,
     request_document,
@@ -34,6 +33,7 @@ from paimon_magics.coordinator.protocol.documents import (
     transaction_of,
 )
 from paimon_magics.coordinator.protocol.errors import TableHeldError
+from paimon_magics.coordinator.protocol.members import member
 from paimon_magics.coordinator.protocol.version_documents import change_document, version_receipt_of
 from paimon_magics.errors import (
     CommitConflictError,

@@ -16,6 +16,8 @@ from typing import Any
 
 from paimon_magics.coordinator.core import Origin
 from paimon_magics.coordinator.core.compactions import CompactedBucket
+from paimon_magics.coordinator.protocol.members import member
+from paimon_magics.coordinator.protocol.read_set_documents import read_set_document, read_set_of
 from paimon_magics.errors import InvalidValueError
 from paimon_magics.planning.commits.requests import (
     Append,
@@ -34,7 +36,6 @@ __all__ = [
     "bucket_document",
     "bucket_of",
     "digest_of",
-    "member",
     "origin_document",
     "origin_of",
     "receipt_document",
@@ -98,21 +99,25 @@ def origin_of(document: Any) -> Origin:
 
 def request_document(request: CommitRequest) -> dict[str, Any]:
     """The document of a commit request without its transaction, which the request's path names."""
+    read = request.read_set
     return {
         "change": _change_document(request.change),
         "messages": _encoded(request.messages),
         "properties": dict(request.properties),
+        **({} if read is None else {"read_set": read_set_document(read)}),
     }
 
 
 def request_of(transaction: Transaction, document: Any) -> CommitRequest:
     """The commit request in a document."""
     properties = member(document, "properties", Mapping)
+    read = document.get("read_set")
     return CommitRequest(
         transaction=transaction,
         change=_change_of(member(document, "change", Mapping)),
         messages=_decoded(document, "messages"),
         properties=tuple((str(key), str(value)) for key, value in properties.items()),
+        read_set=None if read is None else read_set_of(read),
     )
 
 
@@ -152,30 +157,6 @@ def bucket_of(location: str, branch: str | None, document: Any) -> CompactedBuck
 def bucket_document(partition: bytes, bucket: int) -> dict[str, Any]:
     """The document of a bucket, by its serialised partition."""
     return {"partition": base64.b64encode(partition).decode(), "bucket": bucket}
-
-
-def member(document: Any, key: str, kind: type) -> Any:
-    """Return the member `key`. Raises InvalidValueError unless it is of `kind`."""
-    if not isinstance(document, Mapping):
-        raise InvalidValueError(f"An object with the member `{key}` is expected.")
-    if key not in document:
-        raise InvalidValueError(f"The member `{key}` is missing.")
-    value = document[key]
-    if not isinstance(value, kind) or (isinstance(value, bool) and kind is int):
-        raise InvalidValueError(f"The member `{key}` must be {_KINDS.get(kind, kind.__name__)}.")
-    if kind is Sequence and isinstance(value, str):
-        raise InvalidValueError(f"The member `{key}` must be a list.")
-    return value
-
-
-_KINDS: dict[type, str] = {
-    dict: "an object",
-    str: "a text",
-    int: "a whole number",
-    Mapping: "an object",
-    Sequence: "a list",
-    bool: "true or false",
-}
 
 
 def _name(document: Any, key: str) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, Field, asdict, fields
 from typing import Any, get_args
 
-from paimon_magics.coordinator.protocol.documents import member
+from paimon_magics.coordinator.protocol.members import member
 from paimon_magics.errors import InvalidValueError
 from paimon_magics.statements.version_changes import VersionChange
 from paimon_magics.tables.snapshots.tags_and_branches import VersionReceipt

@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from paimon_magics.coordinator.http.bodies import json_body
-from paimon_magics.coordinator.protocol.documents import member
+from paimon_magics.coordinator.protocol.members import member
 from paimon_magics.coordinator.service.served import Context
 from paimon_magics.errors import InvalidValueError, StatementError
 

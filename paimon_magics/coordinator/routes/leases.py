@@ -15,7 +15,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from paimon_magics.coordinator.http.bodies import json_body
-from paimon_magics.coordinator.protocol.documents import member, table_document, table_of
+from paimon_magics.coordinator.protocol.documents import table_document, table_of
+from paimon_magics.coordinator.protocol.members import member
 from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.errors import InvalidValueError
 

@@ -18,7 +18,8 @@ from starlette.routing import Route
 from paimon_magics.coordinator.core import Answer
 from paimon_magics.coordinator.http.answers import answer_response
 from paimon_magics.coordinator.http.bodies import json_body
-from paimon_magics.coordinator.protocol.documents import member, table_of
+from paimon_magics.coordinator.protocol.documents import table_of
+from paimon_magics.coordinator.protocol.members import member
 from paimon_magics.coordinator.service.coordinator import Coordinator
 
 __all__ = ["stopped_document", "table_routes"]

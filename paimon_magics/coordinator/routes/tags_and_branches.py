@@ -14,7 +14,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from paimon_magics.coordinator.http.bodies import json_body
-from paimon_magics.coordinator.protocol.documents import member, table_of
+from paimon_magics.coordinator.protocol.documents import table_of
+from paimon_magics.coordinator.protocol.members import member
 from paimon_magics.coordinator.protocol.version_documents import change_of, version_receipt_document
 from paimon_magics.coordinator.service.served import Context
 from paimon_magics.coordinator.service.tags_and_branches import change_versions

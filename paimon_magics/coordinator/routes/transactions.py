@@ -24,7 +24,6 @@ from paimon_magics.coordinator.http.bodies import json_body
 from paimon_magics.coordinator.http.guard import principal_of
 from paimon_magics.coordinator.protocol.documents import (
     bucket_of,
-    member,
     origin_document,
     origin_of,
     request_of,
@@ -32,6 +31,7 @@ from paimon_magics.coordinator.protocol.documents import (
     transaction_document,
 )
 from paimon_magics.coordinator.protocol.errors import NotTheirsError
+from paimon_magics.coordinator.protocol.members import member
 from paimon_magics.coordinator.routes.metrics import Metrics
 from paimon_magics.coordinator.service.adopting import check_adopted_id
 from paimon_magics.coordinator.service.coordinator import Coordinator

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from paimon_magics.planning.commits.read_sets import ReadSet
 from paimon_magics.statements.statement import TableName
 
 __all__ = [
@@ -122,12 +123,14 @@ class Waiting:
 @dataclass(frozen=True, slots=True)
 class CommitRequest:
     """What to commit. `messages` have the form of Java's `CommitMessageSerializer` version 14;
-    `properties` are stored in the snapshot."""
+    `properties` are stored in the snapshot. `read_set` is what the statement has read of the table,
+    if it changes rows: the commit is refused where others have changed it since."""
 
     transaction: Transaction
     change: Change
     messages: tuple[bytes, ...] = ()
     properties: tuple[tuple[str, str], ...] = ()
+    read_set: ReadSet | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,7 @@ from paimon_magics.tables.commits.overwrite_checks import overwrite_check
 from paimon_magics.tables.commits.overwrite_upgrades import upgrade_overwritten
 from paimon_magics.tables.commits.prepare import Prepared, SnapshotPreparation
 from paimon_magics.tables.commits.publishers import publisher_for
+from paimon_magics.tables.commits.read_checks import read_check, read_properties
 from paimon_magics.tables.commits.receipts import find_commit, find_snapshot, receipt_of
 from paimon_magics.tables.commits.streamed_keys import streamed_keys_check
 from paimon_magics.tables.manifests.names import MetadataNames, manifest_folder, remove_metadata
@@ -171,6 +172,8 @@ class _Run:
         self._bucket_check = bucket_check(table, request, messages)
         self._streamed_check = streamed_keys_check(table, request, messages)
         self._log_check = log_check(table, request)
+        self._read_check = read_check(table, request, messages)
+        self._may_run_again = request.read_set is not None
         self._conflicts = (
             CompactionConflicts(table, messages, asked.positions)
             if isinstance(request.change, Compact)
@@ -180,7 +183,7 @@ class _Run:
         self._preparation = SnapshotPreparation(
             table,
             request,
-            {**dict(request.properties), **properties},
+            {**dict(request.properties), **properties, **read_properties(request)},
             self._names,
         )
         self._publisher = publisher_for(table, publish)
@@ -259,6 +262,7 @@ class _Run:
         self._log_check(1 if latest is None else latest.id + 1)
         self._bucket_check(latest)
         self._streamed_check(latest)
+        self._read_check(latest)
         conflict = self._conflicts.find(latest, changes)
         if conflict is None:
             return True
@@ -266,7 +270,8 @@ class _Run:
             return False
         if isinstance(conflict, PaimonMagicsError):
             raise conflict
-        raise CommitConflictError(
+        refused = OutdatedPlanError if self._may_run_again else CommitConflictError
+        raise refused(
             f"The commit to `{self._table.name}` was refused: {conflict}",
             hint="Nothing was written. Run the statement again: it plans on the current snapshot.",
         ) from conflict

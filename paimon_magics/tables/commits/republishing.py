@@ -96,7 +96,11 @@ def repetition(table: Table, p: Publication, asked: CommitRequest | None) -> Com
     messages = _messages(table, p) if asked is None else asked.messages
     properties = p.properties if asked is None else asked.properties
     return CommitRequest(
-        transaction, Append(), messages, (*properties, (REPUBLISHED, str(p.snapshot_id)))
+        transaction,
+        Append(),
+        messages,
+        (*properties, (REPUBLISHED, str(p.snapshot_id))),
+        None if asked is None else asked.read_set,
     )
 
 

@@ -1,0 +1,34 @@
+"""Reads the members of JSON documents, each of the kind that is expected."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from paimon_magics.errors import InvalidValueError
+
+__all__ = ["member"]
+
+
+def member(document: Any, key: str, kind: type) -> Any:
+    """Return the member `key`. Raises InvalidValueError unless it is of `kind`."""
+    if not isinstance(document, Mapping):
+        raise InvalidValueError(f"An object with the member `{key}` is expected.")
+    if key not in document:
+        raise InvalidValueError(f"The member `{key}` is missing.")
+    value = document[key]
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is int):
+        raise InvalidValueError(f"The member `{key}` must be {_KINDS.get(kind, kind.__name__)}.")
+    if kind is Sequence and isinstance(value, str):
+        raise InvalidValueError(f"The member `{key}` must be a list.")
+    return value
+
+
+_KINDS: dict[type, str] = {
+    dict: "an object",
+    str: "a text",
+    int: "a whole number",
+    Mapping: "an object",
+    Sequence: "a list",
+    bool: "true or false",
+}

@@ -1,0 +1,95 @@
+"""What a statement that changes rows has read, as a value: a commit is checked against it.
+
+Isolation is write-serializable, as Delta's: statements take effect as if they had run one after
+the other, but one that only adds rows counts as later than those that ran beside it. On
+primary-key tables only the keys that are written are checked: of two statements that change one
+row the second fails or runs again, and no update is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from paimon_magics.planning.reads.predicates import ColumnPredicate
+
+__all__ = ["FILES_MAX", "Found", "ReadSet", "read_files", "read_keys"]
+
+FILES_MAX = 20_000
+"""Names of files in a read set: some 2 MB of a commit request. With more of them, all files that
+the statement searched are checked."""
+
+_VALUES_MAX = 1_000
+_CHARACTERS_MAX = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The rows that a statement looked for: those that meet all `conditions`, () for all rows.
+
+    With `adds_missing` it adds rows for what it did not find, as MERGE does: then nobody may have
+    added such rows meanwhile. Without, only rows matter that were made of rows of the table, by
+    statements that have read it, too.
+    """
+
+    conditions: tuple[ColumnPredicate, ...] = ()
+    adds_missing: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ReadSet:
+    """What a statement has read at the snapshot `snapshot_id` (0 for a table without any).
+
+    Since then nobody may have removed one of `files` (names of data files), also by compacting it,
+    or deleted more of its rows; None stands for all files that can hold what `found` says. With
+    `written_keys` nobody may have written the keys that this commit writes (a primary-key table).
+    Where `found` is not None, nobody may have added such rows.
+
+    `manifest_list` names the delta manifest list of the snapshot, by which another snapshot with
+    its id is noticed; "" where that is unknown.
+    """
+
+    snapshot_id: int
+    files: tuple[str, ...] | None = ()
+    written_keys: bool = False
+    found: Found | None = None
+    manifest_list: str = ""
+
+
+def read_keys(snapshot_id: int, found: Found | None = None, *, manifest_list: str = "") -> ReadSet:
+    """What a statement on a primary-key table has read: the rows whose keys it writes. `found` is
+    needed only where it adds rows for what it looked for by other columns than the key."""
+    return ReadSet(
+        snapshot_id, written_keys=True, found=_bounded(found), manifest_list=manifest_list
+    )
+
+
+def read_files(
+    snapshot_id: int, files: Iterable[str], found: Found, *, manifest_list: str = ""
+) -> ReadSet:
+    """What a statement on an append table has read: the `files` whose rows it changes (their
+    names, each rewritten or given a deletion vector), and the rows that it looked for.
+
+    The value is bounded: of more than FILES_MAX files only what they were found by is kept, and
+    conditions with many or long values are left out. Both make the check stricter, never laxer.
+    """
+    names = tuple(sorted(set(files)))
+    return ReadSet(
+        snapshot_id,
+        names if len(names) <= FILES_MAX else None,
+        found=_bounded(found),
+        manifest_list=manifest_list,
+    )
+
+
+def _bounded(found: Found | None) -> Found | None:
+    """Without the conditions that are too large for a request."""
+    if found is None:
+        return None
+    kept = tuple(
+        one
+        for one in found.conditions
+        if len(one.values) <= _VALUES_MAX
+        and sum(len(value) for value in one.values if isinstance(value, str)) <= _CHARACTERS_MAX
+    )
+    return Found(kept, found.adds_missing)

@@ -1,0 +1,264 @@
+"""Checks that what a statement has read is still so in the snapshot on which it is committed: its
+`ReadSet`. Paimon checks no more than that files which are removed are still there, so of two
+updates of one key there the earlier one is lost.
+
+Each snapshot since the one that was read is looked at once. Compactions change no row, except that
+they bring postponed rows into their buckets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pypaimon.table.row.generic_row import GenericRowSerializer
+from pypaimon.utils.file_store_path_factory import canonical_data_file_path
+from pypaimon.write.commit_message import CommitMessage
+
+from paimon_magics.errors import InvalidValueError, OutdatedPlanError
+from paimon_magics.planning.commits.read_sets import ReadSet
+from paimon_magics.planning.commits.requests import CommitRequest
+from paimon_magics.planning.reads.splits import StoredFile
+from paimon_magics.tables.commits.common_keys import have_common_key
+from paimon_magics.tables.commits.found_rows import may_be_found
+from paimon_magics.tables.manifests.file_kinds import ADD, DELETE
+from paimon_magics.tables.manifests.live_files import ManifestCache, undeleted
+from paimon_magics.tables.manifests.partition_values import partition_values
+from paimon_magics.tables.snapshots.latest import read_snapshot
+from paimon_magics.tables.snapshots.provenance import PREFIX, described
+from paimon_magics.tables.splits.bucket_splits import KeyRanks
+from paimon_magics.tables.splits.stored_files import stored_files, stores_elsewhere
+from paimon_magics.tables.table import Table
+
+__all__ = ["READ_SNAPSHOT", "read_check", "read_properties"]
+
+READ_SNAPSHOT = PREFIX + "read-snapshot"
+"""The property of a snapshot whose rows were made of rows of its table: the id of the snapshot
+that was read."""
+
+_Bools = npt.NDArray[np.bool_]
+_Place = tuple[tuple[Any, ...], int | None]
+_WITHOUT_ROWS = ("COMPACT", "ANALYZE")
+
+
+def read_properties(request: CommitRequest) -> dict[str, str]:
+    """What a snapshot tells of the read set that it was checked against."""
+    read = request.read_set
+    return {} if read is None else {READ_SNAPSHOT: str(read.snapshot_id)}
+
+
+def read_check(
+    table: Table, request: CommitRequest, messages: Sequence[CommitMessage]
+) -> Callable[[Any], None]:
+    """Return a check of the latest snapshot (None for none), on which the commit will be published.
+
+    The check raises OutdatedPlanError that names the snapshot which changed what was read. It does
+    nothing for a request without a read set. Raises InvalidValueError for keys of a table that has
+    none.
+    """
+    read = request.read_set
+    if read is None:
+        return lambda latest: None
+    if read.written_keys and not table.schema.is_primary_key_table:
+        raise InvalidValueError(
+            f"`{table.name}` has no primary key, and the read set of a commit names its keys.",
+            hint="Nothing was committed. Name the files that were read.",
+        )
+    return _ReadCheck(table, read, messages).check
+
+
+class _ReadCheck:
+    def __init__(self, table: Table, read: ReadSet, messages: Sequence[CommitMessage]) -> None:
+        self._table = table
+        self._read = read
+        self._manifests = ManifestCache(table.paimon)
+        self._checked = read.snapshot_id
+        self._by_partition = table.schema.bucket_mode == "POSTPONE_MODE"
+        self._ours: dict[_Place, list[tuple[CommitMessage, Any]]] = {}
+        for message in messages if read.written_keys else ():
+            place = self._place(tuple(message.partition), message.bucket)
+            self._ours.setdefault(place, []).extend((message, one) for one in message.new_files)
+        self._files = frozenset(read.files or ())
+        self._vectors: Mapping[str, Any] | None = None
+
+    def check(self, latest: Any) -> None:
+        """See `read_check`."""
+        latest_id = 0 if latest is None else latest.id
+        self._is_there(latest_id)
+        for snapshot_id in range(self._checked + 1, latest_id + 1):
+            newer = latest if snapshot_id == latest_id else self._snapshot(snapshot_id)
+            entries = self._manifests.listed_entries([newer.delta_manifest_list])
+            self._files_stay(newer, entries)
+            is_changed = newer.commit_kind not in _WITHOUT_ROWS
+            if is_changed or self._by_partition:
+                self._keys_stay(newer, entries)
+            if is_changed:
+                self._none_are_added(newer, entries)
+            self._checked = snapshot_id
+
+    def _is_there(self, latest_id: int) -> None:
+        """Raise OutdatedPlanError if the snapshot that was read is not the table's any more."""
+        read_id, name = self._read.snapshot_id, self._read.manifest_list
+        if latest_id < self._checked:  # rolled back between two attempts
+            self._checked, self._vectors = read_id, None
+        if read_id == 0 or self._checked > read_id:
+            return
+        is_there = latest_id >= read_id
+        if is_there and name:
+            is_there = self._snapshot(read_id).delta_manifest_list == name
+        if not is_there:
+            raise OutdatedPlanError(
+                f"`{self._table.name}` was rolled back to before snapshot {read_id}, which this "
+                "statement read.",
+                hint="Nothing was written. Run the statement again.",
+            )
+
+    def _files_stay(self, newer: Any, entries: pa.Table) -> None:
+        """Raise OutdatedPlanError if a snapshot removed a file that was read, or deleted rows of
+        one by a vector."""
+        read = self._read
+        if read.files == ():
+            return
+        deletes = entries.filter(pc.equal(entries["kind"], DELETE))
+        if read.files is None:
+            assert read.found is not None  # the constructors see to it
+            deletes = may_be_found(self._table, deletes, read.found.conditions)
+        adds = entries.filter(pc.equal(entries["kind"], ADD))
+        kept = set(adds["file_name"].to_pylist())
+        for name in deletes["file_name"].to_pylist():
+            if name not in kept and (read.files is None or name in self._files):
+                did = "compacted" if newer.commit_kind == "COMPACT" else "replaced"
+                raise self._outdated(newer, f"{did} the file {name}, which it has read")
+        changed = self._newly_marked(newer)
+        if changed is not None:
+            raise self._outdated(newer, f"deleted rows of the file {changed}, which it has read")
+
+    def _newly_marked(self, newer: Any) -> str | None:
+        """A file that was read whose deletion vector is another one at a newer snapshot."""
+        if not self._table.schema.deletion_vectors_enabled:
+            return None
+        if self._vectors is None:
+            base = self._snapshot(newer.id - 1) if newer.id > 1 else None
+            self._vectors = self._marks(None if base is None else base.index_manifest)
+        before, self._vectors = self._vectors, self._marks(newer.index_manifest)
+        changed = (
+            name
+            for name in before.keys() | self._vectors.keys()
+            if before.get(name) != self._vectors.get(name)
+        )
+        return min(changed, default=None)
+
+    def _marks(self, index_manifest: str | None) -> Mapping[str, Any]:
+        """For each file that was read and has a deletion vector what tells it from another. An
+        index file may be rewritten with the same vectors; since rows are never marked less, their
+        number tells."""
+        return {
+            name: found if found.rows is None else found.rows
+            for (_, _, name), found in self._manifests.deletions(index_manifest).items()
+            if self._read.files is None or name in self._files
+        }
+
+    def _keys_stay(self, newer: Any, entries: pa.Table) -> None:
+        """Raise OutdatedPlanError if a snapshot changed files with keys that are written."""
+        if not self._ours or not entries.num_rows:
+            return
+        values, of_files = partition_values(self._table.paimon, entries)
+        buckets = entries["bucket"].to_pylist()
+        theirs: dict[_Place, list[int]] = {}
+        for row, (at, bucket) in enumerate(zip(of_files, buckets, strict=True)):
+            theirs.setdefault(self._place(values[at], bucket), []).append(row)
+        for place in self._ours.keys() & theirs.keys():
+            rows = entries.take(pa.array(theirs[place]))
+            if self._have_common_key(self._ours[place], rows, place[0]):
+                partition = dict(zip(self._table.schema.partition_keys, place[0], strict=True))
+                where = ", ".join(f"{key} = {value}" for key, value in partition.items())
+                raise self._outdated(
+                    newer,
+                    "wrote rows of the same keys" + (f" in the partition {where}" if where else ""),
+                )
+
+    def _have_common_key(
+        self, ours: Sequence[tuple[CommitMessage, Any]], theirs: pa.Table, values: tuple[Any, ...]
+    ) -> bool:
+        ends = ("min_key", "max_key")
+        own = {
+            end: [GenericRowSerializer.to_bytes(getattr(file, end)) for _, file in ours]
+            for end in ends
+        }
+        schema = theirs.select(ends).schema
+        files = pa.concat_tables([pa.table(own, schema=schema), theirs.select(ends)])
+        ranks = KeyRanks(files, self._table.schema)
+        least, greatest = (np.split(one, [len(ours)]) for one in (ranks.least, ranks.greatest))
+        meets = (least[0][:, None] <= greatest[1][None, :]) & (
+            greatest[0][:, None] >= least[1][None, :]
+        )
+        mine: _Bools = np.any(meets, axis=1)
+        others: _Bools = np.any(meets, axis=0)
+        if not mine.any():
+            return False
+        paimon = self._table.paimon
+        own_files = [
+            StoredFile(
+                file.external_path
+                or canonical_data_file_path(paimon, values, message.bucket, file.file_name),
+                file.file_name.rpartition(".")[2].lower(),
+                file.schema_id,
+                file.row_count,
+                file.file_size,
+            )
+            for (message, file), wanted in zip(ours, mine.tolist(), strict=True)
+            if wanted
+        ]
+        wanted = theirs.filter(pa.array(others))
+        parts = ("bucket", "file_name", "external_path")
+        paths = [
+            outside or canonical_data_file_path(paimon, values, bucket, name)
+            for bucket, name, outside in zip(
+                *(wanted[part].to_pylist() for part in parts), strict=True
+            )
+        ]
+        places = np.arange(wanted.num_rows, dtype=np.int64)
+        their_files = stored_files(wanted, places, pa.array(paths, pa.string()), {})
+        try:
+            return have_common_key(self._table, own_files, their_files, stores_elsewhere(wanted))
+        except FileNotFoundError:  # theirs have expired since: what they held is unknown
+            return True
+
+    def _none_are_added(self, newer: Any, entries: pa.Table) -> None:
+        """Raise OutdatedPlanError if a snapshot added rows that the statement would have found."""
+        found = self._read.found
+        if found is None:
+            return
+        has_read = newer.commit_kind == "OVERWRITE" or READ_SNAPSHOT in (newer.properties or {})
+        if not (found.adds_missing or has_read):
+            return
+        if may_be_found(self._table, undeleted(entries), found.conditions).num_rows:
+            raise self._outdated(newer, "added rows that may be among those that it looked for")
+
+    def _place(self, values: tuple[Any, ...], bucket: int) -> _Place:
+        """Where rows of one key are: in one bucket, or while they wait for it in one partition."""
+        return values, None if self._by_partition else bucket
+
+    def _snapshot(self, snapshot_id: int) -> Any:
+        snapshot = read_snapshot(self._table.paimon, snapshot_id)
+        if snapshot is None:
+            raise OutdatedPlanError(
+                f"Snapshot {snapshot_id} of `{self._table.name}` expired while the statement was "
+                "running, so the rows that it changed are unknown.",
+                hint="Nothing was written. Run the statement again.",
+            )
+        return snapshot
+
+    def _outdated(self, newer: Any, did: str) -> OutdatedPlanError:
+        other, user = described(newer), str(newer.commit_user)
+        told = "" if user in other else f" It was committed by the commit user {user}."
+        return OutdatedPlanError(
+            f"Since this statement read snapshot {self._read.snapshot_id} of "
+            f"`{self._table.name}`, {other} {did}.{told}",
+            hint="Nothing was written. Run the statement again: it then reads the rows as they "
+            "are now. The setting row_level_retries says how often it does so by itself.",
+        )
