@@ -30,6 +30,7 @@ JVM_OPTIONS = (
     "-XX:MetaspaceSize=256m",  # what Spark's classes take: no full collections while it grows
 )
 _NAMES = ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS")
+_IN_PROCESS = "LIBHDFS_OPTS"  # of the JVM that a Python starts in itself when it opens HDFS
 # An archive that doesn't fit is no matter for warnings in the output of a test.
 _QUIET = ("-Xlog:disable", "-Xlog:all=error:stderr")
 _SESSION = """
@@ -59,6 +60,7 @@ def prepare_jvms(environ: MutableMapping[str, str] = os.environ) -> None:
     mapped = (f"-XX:SharedArchiveFile={CLASS_ARCHIVE}", *_QUIET)
     for name in _NAMES:
         environ.setdefault(name, " ".join((*JVM_OPTIONS, *mapped)))
+    environ.setdefault(_IN_PROCESS, " ".join(JVM_OPTIONS))
 
 
 def write_class_archive() -> None:

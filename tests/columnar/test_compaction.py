@@ -24,6 +24,7 @@ from paimon_magics.columnar.merging import (
     merge_runs,
 )
 from paimon_magics.errors import JobError
+from tests.sampling import examples
 
 INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = range(4)
 SCHEMA = pa.schema(
@@ -202,7 +203,7 @@ SUM = MergeRule(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(
     runs(),
     st.sampled_from(list(MERGES)),
@@ -226,7 +227,7 @@ def test_a_compaction_that_looks_up_gives_what_each_key_gives(
     _compare(found, rule, size)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(runs(deletes=False), st.booleans(), st.integers(1, 4))
 def test_an_aggregation_that_looks_up_gives_what_each_key_gives(
     found: list[list[Row]], marks: bool, size: int
@@ -250,7 +251,7 @@ def _compare(found: list[list[Row]], rule: CompactionRule, size: int) -> None:
         assert sorted(p for part in parts for p in part.deleted.tolist()) == sorted(deleted)  # type: ignore[union-attr]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(runs(), st.sampled_from(list(MERGES)), st.booleans(), st.integers(1, 4))
 def test_a_full_compaction_tells_the_changes_since_the_last(
     found: list[list[Row]], engine: str, quiet: bool, size: int
@@ -289,7 +290,7 @@ def test_a_full_compaction_tells_the_changes_since_the_last(
     assert [row for part in parts for row in listed(part.changelog)] == changes
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(runs(), st.booleans(), st.integers(1, 4))
 def test_of_first_rows_only_new_keys_are_written(
     found: list[list[Row]], tells: bool, size: int

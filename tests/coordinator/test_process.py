@@ -53,6 +53,10 @@ from tests.coordinator.process import (
 APPEND_TABLE = "CREATE TABLE t (k INT, v STRING)"
 
 
+# What is in the store is asked of both in every run; what is only beside it, in `make soak`.
+MOSTLY_SQLITE = pytest.mark.parametrize(
+    "store_address", ["sqlite", pytest.param("postgres", marks=pytest.mark.soak)], indirect=True
+)
 OPTIONS = ("--cleanup-grace-ms=500", "--request-bytes-max=200000")
 
 
@@ -100,6 +104,7 @@ def test_a_transaction_is_committed_once_however_often_it_is_asked_for(process: 
         client.commit(CommitRequest(transaction, OverwritePartitions()))
 
 
+@MOSTLY_SQLITE
 def test_a_statement_is_refused_where_others_changed_what_it_has_read(process: Process) -> None:
     catalog = create_table(process.warehouse, APPEND_TABLE)
     client = process.client()
@@ -124,6 +129,7 @@ def test_a_statement_is_refused_where_others_changed_what_it_has_read(process: P
     assert read(catalog) == [{"k": 1, "v": None}, {"k": 2, "v": None}]
 
 
+@MOSTLY_SQLITE
 def test_a_table_that_comes_with_a_higher_epoch_is_committed_to(process: Process) -> None:
     catalog = create_table(process.warehouse, APPEND_TABLE)
     client = process.client()
@@ -162,6 +168,7 @@ def test_a_port_that_is_in_use_or_is_none_is_named() -> None:
         listen(70000)
 
 
+@MOSTLY_SQLITE
 def test_what_was_begun_before_a_restart_is_committed_after_it(process: Process) -> None:
     catalog = create_table(process.warehouse, APPEND_TABLE)
     client = process.client()
@@ -172,6 +179,7 @@ def test_what_was_begun_before_a_restart_is_committed_after_it(process: Process)
     assert client.commit(CommitRequest(transaction, Append(), messages)).snapshot_id == 1
 
 
+@MOSTLY_SQLITE
 @pytest.mark.parametrize("process", [4000], indirect=True)
 def test_a_transaction_whose_owner_is_silent_ends_and_its_files_go(process: Process) -> None:
     catalog = create_table(process.warehouse, APPEND_TABLE)
@@ -192,6 +200,7 @@ def test_a_transaction_whose_owner_is_silent_ends_and_its_files_go(process: Proc
     assert read(catalog) == []
 
 
+@MOSTLY_SQLITE
 def test_an_aborted_transaction_leaves_nothing(process: Process) -> None:
     catalog = create_table(process.warehouse, APPEND_TABLE)
     client = process.client()
@@ -204,6 +213,7 @@ def test_an_aborted_transaction_leaves_nothing(process: Process) -> None:
     assert not data_files(process.warehouse)
 
 
+@MOSTLY_SQLITE
 def test_files_of_attempts_that_did_not_count_go_with_the_commit(process: Process) -> None:
     catalog = create_table(process.warehouse, APPEND_TABLE)
     client = process.client()
@@ -256,6 +266,7 @@ def test_dynamic_buckets_are_written_by_one_transaction_at_a_time(
     ended.join()
 
 
+@MOSTLY_SQLITE
 def test_nothing_is_answered_without_the_token_but_that_it_lives(process: Process) -> None:
     paths = ("/", "/metrics", "/health/ready", "/v1/transactions", "/v1/coordinator", "/nothing")
     for path in paths:
@@ -267,6 +278,7 @@ def test_nothing_is_answered_without_the_token_but_that_it_lives(process: Proces
     assert (process.state / "token").stat().st_mode & 0o777 == 0o600
 
 
+@MOSTLY_SQLITE
 def test_its_health_its_metrics_and_its_page_are_there_for_who_has_the_token(
     process: Process,
 ) -> None:
@@ -386,6 +398,7 @@ def test_a_commit_of_nonsense_is_refused_and_the_table_goes_on(
     assert client.commit(CommitRequest(again, Append())).delta_rows == 0
 
 
+@MOSTLY_SQLITE
 def test_a_transaction_commits_no_files_but_its_own(process: Process) -> None:
     catalog = create_table(process.warehouse, APPEND_TABLE)
     client = process.client()
@@ -493,6 +506,7 @@ def test_a_second_coordinator_on_the_same_store_does_not_start(process: Process)
     assert process.client().begin(TABLE).base_snapshot_id == 0
 
 
+@MOSTLY_SQLITE
 def test_it_ends_by_a_signal_and_leaves_its_database_whole(process: Process) -> None:
     create_table(process.warehouse, APPEND_TABLE)
     process.client().begin(TABLE)
@@ -516,12 +530,16 @@ def commit_many(
 
 
 @pytest.mark.slow
-def test_eight_processes_with_fifty_commits_each_lose_and_double_nothing(process: Process) -> None:
+@pytest.mark.parametrize("commits", [15, pytest.param(50, marks=pytest.mark.soak)])
+def test_eight_processes_with_many_commits_each_lose_and_double_nothing(
+    process: Process, commits: int
+) -> None:
     catalog = create_table(process.warehouse, APPEND_TABLE)
     options = {"warehouse": str(process.warehouse)}
     arguments = (process.address, process.token(), options)
     writers = [
-        FORKING.Process(target=commit_many, args=(*arguments, writer, 50)) for writer in range(8)
+        FORKING.Process(target=commit_many, args=(*arguments, writer, commits))
+        for writer in range(8)
     ]
     for writer in writers:
         writer.start()
@@ -529,9 +547,11 @@ def test_eight_processes_with_fifty_commits_each_lose_and_double_nothing(process
         writer.join(300)
         assert writer.exitcode == 0
     keys = sorted(int(str(row["k"])) for row in read(catalog))
-    assert keys == sorted(writer * 1000 + number for writer in range(8) for number in range(50))
+    assert keys == sorted(
+        writer * 1000 + number for writer in range(8) for number in range(commits)
+    )
     latest = catalog.load(TABLE).paimon.snapshot_manager().get_latest_snapshot()
-    assert latest is not None and latest.id == 400
+    assert latest is not None and latest.id == 8 * commits
 
 
 def commit_over_rest(

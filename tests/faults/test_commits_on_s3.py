@@ -30,7 +30,7 @@ from tests.faults.appending import TABLE, append, committer_of, written
 from tests.faults.test_concurrent_commits import run_together, stored_rows
 
 SOAK = bool(os.environ.get("PAIMON_MAGICS_TEST_SOAK"))
-WRITERS, COMMITS = (8, 50) if SOAK else (3, 6)
+WRITERS, COMMITS = (8, 50) if SOAK else (2, 8)
 COLUMNS = (Column(0, "writer", AtomicType("INT")), Column(1, "number", AtomicType("INT")))
 
 pytestmark = pytest.mark.slow
@@ -82,6 +82,7 @@ def test_processes_that_append_to_one_table_lose_and_double_nothing() -> None:
         everything_is_there_once(bucket, catalog, snapshots)
 
 
+@pytest.mark.soak
 def test_processes_that_append_through_a_coordinator_lose_and_double_nothing(
     tmp_path: Path,
 ) -> None:
@@ -132,7 +133,9 @@ def test_a_coordinator_outlives_a_store_that_is_gone_for_a_while(
     assert [key for key in bucket.objects() if "/.attempts" in key] == []
 
 
-@pytest.mark.parametrize("step", ["commit.prepared", "publish.linked"])
+@pytest.mark.parametrize(
+    "step", [pytest.param("commit.prepared", marks=pytest.mark.soak), "publish.linked"]
+)
 def test_a_coordinator_that_dies_in_a_commit_on_s3_has_made_it_once(
     server: S3Server, tmp_path: Path, step: str
 ) -> None:

@@ -30,6 +30,7 @@ from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from tests.coordinator.process import TABLE, Process, create_table, read, write
 from tests.faults.appending import committer_of
+from tests.sampling import sampled
 from tests.tables.reachability import unreachable
 
 # The third commit to each merges the manifests of the first two.
@@ -306,8 +307,7 @@ def begun(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("action", ACTIONS)
-@pytest.mark.parametrize("step", ["abort.stored", "files.removed"])
+@pytest.mark.parametrize(("step", "action"), sampled(["abort.stored", "files.removed"], ACTIONS))
 def test_an_abort_that_is_disturbed_is_finished(armed: Armed, step: str, action: str) -> None:
     process = armed.process
     catalog, name = armed.create_table(TABLES["append"][0])

@@ -57,11 +57,11 @@ AFTER, DURING = (35_000, 0.0), (9_000, 1.0)
 @pytest.mark.parametrize(
     ("table", "row", "seconds"),
     [
-        pytest.param("append", *AFTER),
+        pytest.param("append", *AFTER, marks=pytest.mark.soak),
         pytest.param("append", *DURING, marks=pytest.mark.cluster),
         pytest.param("partitioned", *AFTER, marks=pytest.mark.cluster),
-        pytest.param("partitioned", *DURING),
-        pytest.param("primary key", *AFTER),
+        pytest.param("partitioned", *DURING, marks=pytest.mark.soak),
+        pytest.param("primary key", *AFTER, marks=pytest.mark.soak),
         pytest.param("primary key", *DURING),
         pytest.param("partitioned primary key", *DURING),
     ],
@@ -88,8 +88,8 @@ def test_a_task_that_raises_leaves_no_trace(
     ("table", "expression"),
     [
         ("append", "CAST(IF(id = 1234, 'x', '1') AS INT)"),
-        ("partitioned", "1 / IF(id = 1234, 0, 1)"),
-        ("primary key", "IF(id = 1234, 3000000000, 1)"),
+        pytest.param("partitioned", "1 / IF(id = 1234, 0, 1)", marks=pytest.mark.soak),
+        pytest.param("primary key", "IF(id = 1234, 3000000000, 1)", marks=pytest.mark.soak),
         ("partitioned primary key", "IF(id = 1234, raise_error('never'), 1)"),
     ],
     indirect=["table"],

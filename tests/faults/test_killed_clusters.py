@@ -136,10 +136,8 @@ def test_attempts_that_fail_or_die_do_not_count(cluster: Cluster, catalog: Catal
         wait_until(lambda name=name: nothing_is_left(catalog, name))  # type: ignore[misc]
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["looked_up", *(pytest.param(one, marks=pytest.mark.soak) for one in [*COMPACTED][1:])],
-)
+@pytest.mark.soak
+@pytest.mark.parametrize("name", COMPACTED)
 def test_a_compaction_whose_tasks_fail_or_die_happens_once(
     cluster: Cluster, catalog: Catalog, name: str
 ) -> None:

@@ -94,7 +94,7 @@ class Simulated:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("hours", [0.5, pytest.param(24, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("hours", [0.2, pytest.param(24, marks=pytest.mark.soak)])
 def test_hours_of_single_rows_make_one_snapshot_an_interval_and_the_planned_files(
     tmp_path: Path, hours: float
 ) -> None:
@@ -232,7 +232,7 @@ class Killed:
 @pytest.mark.parametrize(
     ("log", "rows", "kills"),
     [
-        ("store", 20_000, 5),
+        ("store", 8_000, 3),
         pytest.param("store", 2_000_000, 100, marks=pytest.mark.soak),
         pytest.param("warehouse", 400_000, 30, marks=pytest.mark.soak),
     ],

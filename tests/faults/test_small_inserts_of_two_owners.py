@@ -104,7 +104,9 @@ def test_an_owner_that_stood_still_while_loading_doubles_nothing(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("step", ["log.appended", "commit.prepared"])
+@pytest.mark.parametrize(
+    "step", ["log.appended", pytest.param("commit.prepared", marks=pytest.mark.soak)]
+)
 def test_who_takes_over_the_log_in_the_warehouse_goes_on_where_it_ends(
     tmp_path: Path, step: str
 ) -> None:

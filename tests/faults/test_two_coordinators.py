@@ -101,10 +101,10 @@ def epochs(catalog: Catalog) -> list[int]:
         ("disk", "append", "another commit"),
         ("disk", "append", "the same commit"),
         ("disk", "overwrite", "another commit"),
-        ("disk", "primary key", "the same commit"),
-        ("s3", "append", "nothing"),
         ("s3", "append", "another commit"),
-        ("s3", "append", "the same commit"),
+        pytest.param("disk", "primary key", "the same commit", marks=pytest.mark.soak),
+        pytest.param("s3", "append", "nothing", marks=pytest.mark.soak),
+        pytest.param("s3", "append", "the same commit", marks=pytest.mark.soak),
     ],
     indirect=["catalog_options"],
 )

@@ -132,8 +132,23 @@ def test_times_are_those_of_the_zone_in_the_environment(kernel: Kernel) -> None:
     assert kernel.run(code).displays[-1]["text/plain"] == "True"
 
 
-@pytest.mark.parametrize("code", STOPPED, ids=["INSERT", "SELECT", "write", "to_pandas"])
+@pytest.mark.parametrize("code", [INSERT, FETCH], ids=["INSERT", "to_pandas"])
 def test_one_interrupt_stops_a_cell_and_leaves_nothing_of_it(kernel: Kernel, code: str) -> None:
+    check_interrupted(kernel, code)
+
+
+@pytest.mark.parametrize(
+    "kernel", ["classic", pytest.param("Spark Connect", marks=pytest.mark.soak)], indirect=True
+)
+@pytest.mark.parametrize("code", [SELECT, WRITE], ids=["SELECT", "write"])
+def test_one_interrupt_stops_a_query_of_a_cell_and_a_call_that_writes(
+    kernel: Kernel, code: str
+) -> None:
+    check_interrupted(kernel, code)
+
+
+def check_interrupted(kernel: Kernel, code: str) -> None:
+    """Interrupt a cell, and look what is left of it."""
     before = files(kernel.folder / "lake")
     done, seconds, opened = interrupted(kernel, code)
     assert seconds < SECONDS_MAX

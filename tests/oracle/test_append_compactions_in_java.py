@@ -98,8 +98,21 @@ def our_rows(lake: Lake) -> list[tuple[Any, ...]]:
     return sorted(lake.rows(kind), key=repr)
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(i, marks=pytest.mark.soak) for i in (1, 2))])
-@pytest.mark.parametrize("kind", TABLES)
+IN_EVERY_RUN = {
+    *("packed", "buckets", "orc buckets", "deletion vectors", "row ids with deletion vectors")
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "seed"),
+    [
+        pytest.param(
+            kind, seed, marks=[] if seed == 0 and kind in IN_EVERY_RUN else [pytest.mark.soak]
+        )
+        for kind in TABLES
+        for seed in range(3)
+    ],
+)
 def test_both_leave_the_same_files_and_rows(
     java_paimon: JavaPaimon, java_compact: JavaCompact, warehouse: Path, kind: str, seed: int
 ) -> None:

@@ -18,6 +18,7 @@ from paimon_magics.tables.expiry.expire_snapshots import carry_out, decide
 from paimon_magics.tables.snapshots.chain import create_tag
 from paimon_magics.tables.table import Table
 from tests.oracle.java_reader import JavaPaimon
+from tests.sampling import sampled
 from tests.tables.commits.test_commit import copy_of, ours, written
 from tests.tables.manifest_files import TABLE, create
 from tests.tables.reachability import files, missing, unreachable
@@ -156,7 +157,7 @@ CASES: dict[str, tuple[str, Callable[[Table], None], list[dict[str, str]], int]]
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("what", CASES)
+@pytest.mark.parametrize("what", sampled([*CASES]))
 def test_snapshots_expire_as_in_java(java_paimon: JavaPaimon, tmp_path: Path, what: str) -> None:
     kind, prepare, options, left = CASES[what]
     table = filled(java_paimon, tmp_path / "ours", kind)

@@ -21,6 +21,7 @@ from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.planning.writes.index_rules import file_indexes_of
 from paimon_magics.statements.data_types import AtomicType
 from tests.oracle.java_reader import pickled_values
+from tests.sampling import examples
 
 pytestmark = [pytest.mark.spark, pytest.mark.java]
 
@@ -155,7 +156,7 @@ def cases(draw: st.DrawFn, kind: str, name: str) -> tuple[list[Any], list[Any], 
 
 @pytest.mark.parametrize(("kind", "name"), PAIRS)
 def test_java_finds_what_is_there(java: Any, kind: str, name: str) -> None:
-    @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=examples(6), deadline=None, suppress_health_check=list(HealthCheck))
     @given(cases(kind, name))
     def finds(case: tuple[list[Any], list[Any], dict[str, str]]) -> None:
         arrow = TYPES[name][1]

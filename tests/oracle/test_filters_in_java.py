@@ -10,7 +10,6 @@ from __future__ import annotations
 import datetime
 import itertools
 import math
-import os
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from paimon_magics import Session
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.snapshots.latest import latest_snapshot
 from tests.oracle.java_reader import JavaPaimon
+from tests.sampling import examples
 
 pytestmark = [pytest.mark.spark, pytest.mark.java]
 
@@ -100,7 +100,7 @@ def exact(found: pa.Table) -> list[str]:
 
 
 @settings(
-    max_examples=int(os.environ.get("PAIMON_MAGICS_EXAMPLES", "10")),
+    max_examples=examples(6),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )

@@ -255,9 +255,13 @@ WRITERS = [
     ("java", "orc"),
     ("us", "avro"),
 ]
+IN_EVERY_RUN = [("us", "parquet"), ("java", "parquet"), ("us", "orc")]
 
 
-@pytest.mark.parametrize(("writer", "file_format"), WRITERS)
+@pytest.mark.parametrize(
+    ("writer", "file_format"),
+    [pytest.param(*one, marks=[] if one in IN_EVERY_RUN else pytest.mark.soak) for one in WRITERS],
+)
 def test_conditions_on_tables_without_keys(
     session: Session,
     java_paimon: JavaPaimon,

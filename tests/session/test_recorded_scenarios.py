@@ -20,10 +20,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-SAMPLE = (
-    *("a16", "a28", "b12", "c07", "d01", "f07"),
-    *(name for name, one in recorded_scenarios().items() if one.is_on_recorded_tables),
-)
+SAMPLE = ("a28", "b12", "c07", "f07", "dv_pk", "dv_app", "app_small", "dml_merge")
 
 
 @pytest.mark.parametrize("name", SAMPLE)

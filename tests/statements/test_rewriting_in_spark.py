@@ -16,6 +16,7 @@ import pytest
 from paimon_magics.statements.grammar.parsing import parse_statement
 from paimon_magics.statements.queries.rewriting import replacements_for, rewrite
 from paimon_magics.statements.statement import Query
+from tests.sampling import sampled
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -176,7 +177,7 @@ def rewritten(text: str) -> str:
     return rewrite(text, statement.query.range, replacements).text
 
 
-@pytest.mark.parametrize("text", QUERIES)
+@pytest.mark.parametrize("text", sampled(QUERIES))
 def test_a_rewritten_query_returns_what_the_query_returns(spark, results, text):
     assert rows(spark, rewritten(text)) == results[text]
 

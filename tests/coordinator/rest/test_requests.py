@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,9 @@ FIELDS = [{"id": 0, "name": "k", "type": "BIGINT NOT NULL"}, {"id": 1, "name": "
 TABLE = "/databases/shop/tables/t"
 
 
-@pytest.fixture
-def http(warehouse: Path) -> Iterator[httpx.Client]:
+@contextlib.contextmanager
+def shop(warehouse: Path) -> Iterator[httpx.Client]:
+    """A client of a catalog with a database and a table."""
     with (
         served({"warehouse": str(warehouse)}) as url,
         httpx.Client(
@@ -26,6 +28,20 @@ def http(warehouse: Path) -> Iterator[httpx.Client]:
     ):
         client.post("/databases", json={"name": "shop", "options": {}}).raise_for_status()
         create(client, "t").raise_for_status()
+        yield client
+
+
+@pytest.fixture(scope="module")
+def http(module_warehouse: Path) -> Iterator[httpx.Client]:
+    """One for all requests that change nothing."""
+    with shop(module_warehouse) as client:
+        yield client
+
+
+@pytest.fixture
+def own(warehouse: Path) -> Iterator[httpx.Client]:
+    """One for a test that changes something."""
+    with shop(warehouse) as client:
         yield client
 
 
@@ -48,15 +64,19 @@ def error(answer: httpx.Response) -> tuple[int, Any, Any]:
 def test_without_a_valid_token_nothing_is_readable(
     http: httpx.Client, headers: dict[str, str], path: str
 ) -> None:
-    del http.headers["Authorization"]
-    assert error(http.get(path or "/../config", headers=headers))[0] == 401
+    request = http.build_request("GET", path or "/../config", headers=headers)
+    if not headers:
+        del request.headers["Authorization"]
+    assert error(http.send(request))[0] == 401
 
 
 @pytest.mark.parametrize("form", ["{}", "file:{}", "file://{}", "{}/", ""])
 def test_the_config_names_the_prefix_for_the_warehouse_that_is_served(
-    http: httpx.Client, warehouse: Path, form: str
+    http: httpx.Client, module_warehouse: Path, form: str
 ) -> None:
-    answer = http.get("/../config", params={"warehouse": form.format(warehouse)} if form else {})
+    answer = http.get(
+        "/../config", params={"warehouse": form.format(module_warehouse)} if form else {}
+    )
     assert answer.json() == {"defaults": {"prefix": "paimon"}, "overrides": {}}
 
 
@@ -149,20 +169,20 @@ def test_a_malformed_request_is_a_bad_request(
     ids=str,
 )  # fmt: skip
 def test_a_table_that_engines_would_refuse_is_not_created(
-    http: httpx.Client, warehouse: Path, schema: dict[str, Any]
+    http: httpx.Client, module_warehouse: Path, schema: dict[str, Any]
 ) -> None:
     assert error(create(http, "bad", **schema))[0] == 400
-    assert not (warehouse / "shop.db" / "bad").exists()
+    assert not (module_warehouse / "shop.db" / "bad").exists()
 
 
 def test_options_that_only_engines_know_are_kept_and_the_log_names_mistyped_ones(
-    http: httpx.Client, caplog: pytest.LogCaptureFixture
+    own: httpx.Client, caplog: pytest.LogCaptureFixture
 ) -> None:
     options = {"schema.watermark.0.rowtime": "ts", "buckt": "4", "team": "red"}
-    create(http, "w", options=options).raise_for_status()
+    create(own, "w", options=options).raise_for_status()
     change = {"action": "setOption", "key": "write-onyl", "value": "true"}
-    http.post("/databases/shop/tables/w", json={"changes": [change]}).raise_for_status()
-    kept = http.get("/databases/shop/tables/w").json()["schema"]["options"]
+    own.post("/databases/shop/tables/w", json={"changes": [change]}).raise_for_status()
+    kept = own.get("/databases/shop/tables/w").json()["schema"]["options"]
     assert kept == {**options, "write-onyl": "true"}
     told = [record.getMessage() for record in caplog.records if "mistyped" in record.message]
     assert len(told) == 2
@@ -183,23 +203,23 @@ def test_a_system_table_is_not_there(http: httpx.Client) -> None:
         assert error(answer) == (404, "TABLE", f"shop.{name}")
 
 
-def test_a_table_keeps_its_owner(http: httpx.Client) -> None:
-    create(http, "owned", options={"owner": "ada", "createdBy": "nobody"}).raise_for_status()
-    found = http.get("/databases/shop/tables/owned").json()
+def test_a_table_keeps_its_owner(own: httpx.Client) -> None:
+    create(own, "owned", options={"owner": "ada", "createdBy": "nobody"}).raise_for_status()
+    found = own.get("/databases/shop/tables/owned").json()
     assert (found["owner"], found["schema"]["options"]) == ("ada", {})
-    assert http.get(TABLE).json()["owner"] == ""
+    assert own.get(TABLE).json()["owner"] == ""
 
 
-def test_types_that_only_engines_have_are_kept(http: httpx.Client) -> None:
+def test_types_that_only_engines_have_are_kept(own: httpx.Client) -> None:
     fields = [
         FIELDS[0],
         {"id": 1, "name": "m", "type": {"type": "MULTISET", "element": "INT"}},
         {"id": 2, "name": "v", "type": {"type": "VECTOR", "element": "FLOAT", "length": 3}},
     ]
-    create(http, "odd", fields=fields).raise_for_status()
+    create(own, "odd", fields=fields).raise_for_status()
     change = {"action": "addColumn", "fieldNames": ["n"], "dataType": "INT"}
-    http.post("/databases/shop/tables/odd", json={"changes": [change]}).raise_for_status()
-    kept = http.get("/databases/shop/tables/odd").json()["schema"]["fields"]
+    own.post("/databases/shop/tables/odd", json={"changes": [change]}).raise_for_status()
+    kept = own.get("/databases/shop/tables/odd").json()["schema"]["fields"]
     assert [field["type"] for field in kept] == [*(field["type"] for field in fields), "INT"]
 
 
@@ -207,8 +227,10 @@ BAD_NAMES = ["", ".", "..", "../t", "a/b", "a\\b", ".hidden", " t", "t ", "t\n",
 
 
 @pytest.mark.parametrize("name", BAD_NAMES, ids=repr)
-def test_names_do_not_leave_the_warehouse(http: httpx.Client, warehouse: Path, name: str) -> None:
-    before = sorted(warehouse.rglob("*"))
+def test_names_do_not_leave_the_warehouse(
+    http: httpx.Client, module_warehouse: Path, name: str
+) -> None:
+    before = sorted(module_warehouse.rglob("*"))
     posts = [
         ("/databases/shop/tables", {"identifier": {"database": "shop", "object": name},
                                     "schema": {"fields": FIELDS}}),
@@ -220,7 +242,7 @@ def test_names_do_not_leave_the_warehouse(http: httpx.Client, warehouse: Path, n
         posts += [("/databases", {"name": name}), (f"{TABLE}/tags", {"tagName": name})]
     for path, body in posts:
         assert error(http.post(path, json=body))[0] == 400, path
-    assert sorted(warehouse.rglob("*")) == before
+    assert sorted(module_warehouse.rglob("*")) == before
 
 
 @pytest.mark.parametrize("written", ["%2E%2E", "..%2Ft", "a%5Cb", "t%00", "%2E%2E%2F%2E%2E", "+"])
@@ -389,20 +411,20 @@ def test_views_and_functions_are_empty_lists(http: httpx.Client) -> None:
     assert http.get("/views").json()["views"] == []
 
 
-def test_tables_are_listed_with_details_and_across_databases(http: httpx.Client) -> None:
-    http.post("/databases", json={"name": "other"}).raise_for_status()
-    details = http.get("/databases/shop/table-details").json()["tableDetails"]
+def test_tables_are_listed_with_details_and_across_databases(own: httpx.Client) -> None:
+    own.post("/databases", json={"name": "other"}).raise_for_status()
+    details = own.get("/databases/shop/table-details").json()["tableDetails"]
     assert [(d["name"], d["database"], d["schemaId"]) for d in details] == [("t", "shop", 0)]
-    everywhere = http.get("/tables", params={"tableNamePattern": "t%"}).json()["tables"]
+    everywhere = own.get("/tables", params={"tableNamePattern": "t%"}).json()["tables"]
     assert everywhere == [{"database": "shop", "object": "t"}]
 
 
-def test_an_underscore_in_a_pattern_stands_for_itself(http: httpx.Client) -> None:
+def test_an_underscore_in_a_pattern_stands_for_itself(own: httpx.Client) -> None:
     for name in ("shop_1", "shops"):
-        http.post("/databases", json={"name": name}).raise_for_status()
+        own.post("/databases", json={"name": name}).raise_for_status()
 
     def found(pattern: str) -> list[str]:
-        answer = http.get("/databases", params={"databaseNamePattern": pattern})
+        answer = own.get("/databases", params={"databaseNamePattern": pattern})
         names: list[str] = answer.json()["databases"]
         return names
 
@@ -430,24 +452,24 @@ def test_a_page_of_no_size_is_a_bad_request(http: httpx.Client, count: str) -> N
         assert error(http.get(path, params={"maxResults": count}))[0] == 400
 
 
-def test_a_table_keeps_its_id_until_it_is_created_again(http: httpx.Client) -> None:
-    first = http.get(TABLE).json()["id"]
+def test_a_table_keeps_its_id_until_it_is_created_again(own: httpx.Client) -> None:
+    first = own.get(TABLE).json()["id"]
     change = {"action": "addColumn", "fieldNames": ["n"], "dataType": "INT"}
-    http.post(TABLE, json={"changes": [change]}).raise_for_status()
-    assert http.get(TABLE).json()["id"] == first
-    http.delete(TABLE).raise_for_status()
-    create(http, "t").raise_for_status()
-    assert http.get(TABLE).json()["id"] != first
+    own.post(TABLE, json={"changes": [change]}).raise_for_status()
+    assert own.get(TABLE).json()["id"] == first
+    own.delete(TABLE).raise_for_status()
+    create(own, "t").raise_for_status()
+    assert own.get(TABLE).json()["id"] != first
 
 
 def test_a_column_that_this_project_does_not_offer_is_still_shown(
-    http: httpx.Client, warehouse: Path
+    own: httpx.Client, warehouse: Path
 ) -> None:
     schema = warehouse / "shop.db/t/schema/schema-0"
     text = schema.read_text()
     assert '"INT"' in text
     schema.write_text(text.replace('"INT"', '{"type": "MULTISET", "element": "INT"}'))
-    fields = http.get(TABLE).json()["schema"]["fields"]
+    fields = own.get(TABLE).json()["schema"]["fields"]
     assert fields[1]["type"]["type"] == "MULTISET"
 
 

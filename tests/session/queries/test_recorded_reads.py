@@ -12,6 +12,7 @@ import pytest
 from paimon_magics import Session
 from paimon_magics.errors import InvalidValueError, StatementError, UnknownNameError
 from tests.recorded_reads import RecordedRead, assert_same_rows, recorded_reads
+from tests.sampling import sampled
 from tests.session.rows import rows
 
 pytestmark = pytest.mark.spark
@@ -46,7 +47,7 @@ def recorded(module_session: Session) -> Session:
     return module_session
 
 
-@pytest.mark.parametrize("read", READS, ids=[read.id for read in READS])
+@pytest.mark.parametrize("read", sampled({read.id: read for read in READS}))
 def test_spark_gets_the_rows_that_paimon_reads(recorded: Session, read: RecordedRead) -> None:
     frame = recorded.table(read.table, **read.options)
     if read.select is not None:

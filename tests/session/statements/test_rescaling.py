@@ -71,10 +71,18 @@ def test_partitions_get_another_number_of_buckets(orders: Session) -> None:
 @pytest.mark.parametrize(
     ("options", "hidden"),
     [
-        ("'bucket' = '2', 'bucket-key' = 'k'", False),
+        pytest.param("'bucket' = '2', 'bucket-key' = 'k'", False, marks=pytest.mark.soak),
         ("'bucket' = '2', 'bucket-key' = 'k', 'file.format' = 'orc'", False),
-        ("'primary-key' = 'k', 'bucket' = '2', 'file.format' = 'avro'", False),
-        ("'primary-key' = 'k', 'bucket' = '2', 'merge-engine' = 'first-row'", True),
+        pytest.param(
+            "'primary-key' = 'k', 'bucket' = '2', 'file.format' = 'avro'",
+            False,
+            marks=pytest.mark.soak,
+        ),
+        pytest.param(
+            "'primary-key' = 'k', 'bucket' = '2', 'merge-engine' = 'first-row'",
+            True,
+            marks=pytest.mark.soak,
+        ),
         ("'primary-key' = 'k', 'bucket' = '2', 'deletion-vectors.enabled' = 'true'", True),
         ("'primary-key' = 'k', 'bucket' = '-2', 'postpone.default-bucket-num' = '2'", False),
     ],

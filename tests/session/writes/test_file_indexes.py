@@ -13,6 +13,7 @@ from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.manifests.live_files import ManifestCache, live_files
 from paimon_magics.tables.snapshots.latest import latest_snapshot
 from tests.oracle.java_reader import JavaPaimon
+from tests.sampling import sampled
 from tests.tables.expiry.test_expire_snapshots import expire
 from tests.tables.reachability import missing, unreachable
 
@@ -48,7 +49,7 @@ def filled(session: Session, options: str) -> None:
     session.run(f"INSERT INTO t SELECT {values} FROM range(0, 100, 1, 1)")
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", sampled([*KINDS]))
 def test_java_leaves_out_files_without_the_value(
     session: Session, java_paimon: JavaPaimon, warehouse: Path, kind: str
 ) -> None:
@@ -91,7 +92,7 @@ def changed(session: Session, options: str) -> None:
 REWRITE = "CALL sys.rewrite_file_index(table => 'default.t')"
 
 
-@pytest.mark.parametrize("kind", ["parquet", "orc", "keyed", "in files"])
+@pytest.mark.parametrize("kind", sampled(["orc", "parquet", "keyed", "in files"]))
 def test_files_get_the_indexes_that_are_asked_for_later(
     session: Session, java_paimon: JavaPaimon, warehouse: Path, kind: str
 ) -> None:

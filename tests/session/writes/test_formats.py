@@ -17,6 +17,7 @@ from paimon_magics.errors import (
     UnsupportedStatementError,
 )
 from tests.oracle.java_reader import JavaPaimon
+from tests.sampling import sampled
 from tests.session.writes.test_types import (
     ATOMIC,
     NESTED,
@@ -117,8 +118,10 @@ def test_a_timestamp_that_orc_would_spoil_is_refused_with_its_column(
     assert session.run("SELECT count(*) FROM t").to_arrow()[0].to_pylist() == [1]
 
 
-@pytest.mark.parametrize("file_format", ["orc", "avro"])
-@pytest.mark.parametrize("options", ["", ", 'bucket' = '2', 'bucket-key' = 'k'"])
+@pytest.mark.parametrize(
+    ("options", "file_format"),
+    sampled({"plain": "", "buckets": ", 'bucket' = '2', 'bucket-key' = 'k'"}, ["orc", "avro"]),
+)
 def test_partitioned_and_bucketed_append_tables_in_other_formats(
     session: Session, java_paimon: JavaPaimon, warehouse: Path, file_format: str, options: str
 ) -> None:

@@ -33,6 +33,8 @@ LAYOUTS = {
     "'postpone.default-bucket-num' = '3'",
 }
 KEYED = {name: options for name, options in LAYOUTS.items() if "primary-key" in options}
+# Their keys find their buckets as in the layouts that they are variants of.
+VARIANTS = ("fixed buckets, mod", "few dynamic buckets")
 # Java's plain writer leaves postponed rows to a compaction, unseen until then.
 SHARED = {name: options for name, options in KEYED.items() if name != "postponed buckets"}
 
@@ -108,7 +110,13 @@ def test_upserts_of_ours_and_javas_never_double_a_key(
     check(session, java_paimon, warehouse, expected)
 
 
-@pytest.mark.parametrize("options", KEYED.values(), ids=KEYED.keys())
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param(options, id=name, marks=[pytest.mark.soak] if name in VARIANTS else [])
+        for name, options in KEYED.items()
+    ],
+)
 def test_after_an_overwrite_keys_find_their_buckets_anew(
     session: Session, java_paimon: JavaPaimon, warehouse: Path, options: str
 ) -> None:

@@ -13,6 +13,7 @@ import pytest
 from paimon_magics import Session
 from paimon_magics.errors import PaimonMagicsError
 from tests.oracle.java_reader import JavaPaimon
+from tests.sampling import sampled
 
 pytestmark = [pytest.mark.spark, pytest.mark.java]
 
@@ -66,7 +67,7 @@ def bound(value: Any) -> Any:
     return value.isoformat() if isinstance(value, datetime.date) else value
 
 
-@pytest.mark.parametrize("kind", VALUES)
+@pytest.mark.parametrize("kind", sampled([*VALUES]))
 def test_partitions_of_odd_values_lie_where_java_puts_them(
     session: Session, java_paimon: JavaPaimon, warehouse: Path, kind: str
 ) -> None:

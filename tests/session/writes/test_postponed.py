@@ -11,6 +11,7 @@ from paimon_magics import Session
 from paimon_magics.errors import OutdatedPlanError
 from paimon_magics.session.writes import postponed
 from tests.oracle.java_reader import JavaPaimon
+from tests.sampling import sampled
 from tests.session.rows import rows
 
 pytestmark = [pytest.mark.spark, pytest.mark.java]
@@ -42,8 +43,9 @@ def content(first: int, last: int, value: str) -> dict[int, tuple[int, str, str]
     return {k: (k, f"{value}{k}", "x" if k % 3 == 0 else "y") for k in range(first, last)}
 
 
-@pytest.mark.parametrize("by_spark", [False, True], ids=["here", "by a job"])
-@pytest.mark.parametrize("kind", ["", "lookup", "arrays"])
+@pytest.mark.parametrize(
+    ("kind", "by_spark"), sampled(["", "lookup", "arrays"], {"here": False, "by a job": True})
+)
 def test_rows_are_seen_once_they_have_their_buckets(
     session: Session,
     java_paimon: JavaPaimon,

@@ -19,6 +19,7 @@ import pytest
 import paimon_magics
 from paimon_magics import Session
 from paimon_magics.errors import PaimonMagicsError
+from tests.sampling import sampled
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,7 +57,7 @@ def recorded(value: Any) -> Any:
             return value
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=[s["scenario"] for s in SCENARIOS])
+@pytest.mark.parametrize("scenario", sampled({one["scenario"]: one for one in SCENARIOS}))
 def test_statements_come_to_what_the_connector_made_of_them(
     session: Session, scenario: dict[str, Any]
 ) -> None:

@@ -17,6 +17,7 @@ from pyroaring import BitMap
 
 from paimon_magics import Session
 from tests.oracle.java_reader import JavaPaimon
+from tests.sampling import sampled
 
 pytestmark = [pytest.mark.spark, pytest.mark.java]
 
@@ -351,7 +352,7 @@ def known_by_java(java: JavaPaimon, warehouse: Path, name: str) -> dict[str, lis
     return found
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+@pytest.mark.parametrize("case", sampled(CASES))
 def test_rows_of_a_key_become_what_java_makes_of_them(
     session: Session, java_paimon: JavaPaimon, warehouse: Path, case: Case
 ) -> None:

@@ -20,6 +20,7 @@ from paimon_magics.statements.data_types import AtomicType
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.reading.retyping import harm_of
 from tests.oracle.java_reader import JavaPaimon
+from tests.sampling import sampled
 from tests.session.rows import rows
 
 pytestmark = [pytest.mark.spark, pytest.mark.java]
@@ -42,7 +43,7 @@ def asked(session: Session, sql: str) -> UnconfirmedError | None:
     return None
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", sampled([*LAYOUTS]))
 def test_texts_that_are_no_numbers_are_named_asked_about_and_healed(
     session: Session, java_paimon: JavaPaimon, warehouse: Path, layout: str
 ) -> None:

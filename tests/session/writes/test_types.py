@@ -21,6 +21,7 @@ from paimon_magics import Session
 from paimon_magics.errors import InvalidValueError
 from paimon_magics.statements.statement import TableName
 from tests.oracle.java_reader import JavaPaimon
+from tests.sampling import only_in_soak
 
 pytestmark = [pytest.mark.spark, pytest.mark.java]
 
@@ -242,8 +243,18 @@ def session(spark: SparkSession, warehouse: Path) -> Iterator[Session]:
         yield opened
 
 
-@pytest.mark.parametrize("form", ["VALUES", pytest.param("SELECT", marks=pytest.mark.cluster)])
-@pytest.mark.parametrize("cases", [ATOMIC, NESTED], ids=["atomic", "nested"])
+# Each type by both is what the table with a primary key below holds.
+@pytest.mark.parametrize(
+    ("form", "cases"),
+    [
+        pytest.param("VALUES", NESTED, id="VALUES-nested"),
+        pytest.param("SELECT", ATOMIC, id="SELECT-atomic", marks=pytest.mark.cluster),
+        pytest.param("VALUES", ATOMIC, id="VALUES-atomic", marks=pytest.mark.soak),
+        pytest.param(
+            "SELECT", NESTED, id="SELECT-nested", marks=[pytest.mark.cluster, pytest.mark.soak]
+        ),
+    ],
+)
 def test_an_append_table_holds_every_type(
     session: Session,
     java_paimon: JavaPaimon,
@@ -289,7 +300,7 @@ def test_a_primary_key_table_holds_every_type_merged_or_not(
         assert found == expected, reader
 
 
-@pytest.mark.parametrize("cases", [ATOMIC, NESTED], ids=["atomic", "nested"])
+@pytest.mark.parametrize("cases", only_in_soak({"atomic": ATOMIC, "nested": NESTED}, ["atomic"]))
 def test_a_table_is_copied_into_another_by_insert_select(
     session: Session, java_paimon: JavaPaimon, warehouse: Path, cases: dict[str, Cases]
 ) -> None:
