@@ -16,6 +16,7 @@ from paimon_magics.tables.catalog.catalog import Catalog
 from tests.backends.s3 import Bucket, S3Server
 from tests.coordinator.process import Process, read
 from tests.oracle.test_expiry_in_java import expire
+from tests.sampling import only_in_soak
 from tests.session.rows import rows
 
 if TYPE_CHECKING:
@@ -59,34 +60,33 @@ def session(
     process.close()
 
 
+@pytest.mark.parametrize("name", only_in_soak([*TABLES], ["vectors", "whole", "append"]))
 def test_every_kind_of_table_is_compacted(
-    session: tuple[Session, Bucket], monkeypatch: pytest.MonkeyPatch
+    session: tuple[Session, Bucket], monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     opened, bucket = session
-    for number, (name, options) in enumerate(TABLES.items()):
-        if number % 2:  # by a job
-            monkeypatch.setattr(compaction, "_IN_PROCESS_BYTES_MAX", 0)
-            monkeypatch.setattr(compaction, "_APPENDS_IN_PROCESS_BYTES_MAX", 0)
-        opened.run(f"CREATE TABLE {name} (k BIGINT NOT NULL, v STRING) TBLPROPERTIES ({options})")
-        opened.run(f"INSERT INTO {name} SELECT id, 'old' FROM range(100)")
-        opened.run(f"INSERT INTO {name} VALUES (1, 'new'), (100, 'new')")
-        opened.run(f"CALL sys.compact('{name}')")
-        monkeypatch.undo()
-        expected = {k: "old" for k in range(100)} | {100: "new"}
-        if name not in ("first_rows", "append"):
-            expected[1] = "new"
-        wanted = sorted([*expected.items(), *([(1, "new")] if name == "append" else [])])
-        assert rows(opened, f"SELECT k, v FROM {name} ORDER BY k, v") == wanted, name
-        stranger = Catalog.open(bucket.options)
-        found = [(row["k"], row["v"]) for row in read(stranger, TableName(name, "default"))]
-        assert sorted(found, key=repr) == sorted(wanted, key=repr), name
-        kinds = rows(opened, f"SELECT commit_kind FROM {name}$snapshots ORDER BY snapshot_id DESC")
-        assert kinds[0] == ("COMPACT",), name
-        if name in ("lookup", "whole"):
-            changes = "SELECT rowkind, count(*) FROM {}$audit_log GROUP BY 1"
-            assert rows(opened, changes.format(name)) == [("+I", 101)]
-        expire(stranger.load(TableName(name, "default")), LAST)
-        assert data_objects(bucket, name) == named_files(opened, name), name
+    if [*TABLES].index(name) % 2:  # by a job
+        monkeypatch.setattr(compaction, "_IN_PROCESS_BYTES_MAX", 0)
+        monkeypatch.setattr(compaction, "_APPENDS_IN_PROCESS_BYTES_MAX", 0)
+    opened.run(f"CREATE TABLE {name} (k BIGINT NOT NULL, v STRING) TBLPROPERTIES ({TABLES[name]})")
+    opened.run(f"INSERT INTO {name} SELECT id, 'old' FROM range(100)")
+    opened.run(f"INSERT INTO {name} VALUES (1, 'new'), (100, 'new')")
+    opened.run(f"CALL sys.compact('{name}')")
+    expected = {k: "old" for k in range(100)} | {100: "new"}
+    if name not in ("first_rows", "append"):
+        expected[1] = "new"
+    wanted = sorted([*expected.items(), *([(1, "new")] if name == "append" else [])])
+    assert rows(opened, f"SELECT k, v FROM {name} ORDER BY k, v") == wanted
+    stranger = Catalog.open(bucket.options)
+    found = [(row["k"], row["v"]) for row in read(stranger, TableName(name, "default"))]
+    assert sorted(found, key=repr) == sorted(wanted, key=repr)
+    kinds = rows(opened, f"SELECT commit_kind FROM {name}$snapshots ORDER BY snapshot_id DESC")
+    assert kinds[0] == ("COMPACT",)
+    if name in ("lookup", "whole"):
+        changes = "SELECT rowkind, count(*) FROM {}$audit_log GROUP BY 1"
+        assert rows(opened, changes.format(name)) == [("+I", 101)]
+    expire(stranger.load(TableName(name, "default")), LAST)
+    assert data_objects(bucket, name) == named_files(opened, name)
 
 
 def data_objects(bucket: Bucket, table: str) -> set[str]:

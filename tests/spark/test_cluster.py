@@ -20,18 +20,27 @@ ROOT = Path(__file__).parents[2]
 MASTER = "local-cluster[2,1,1024]"
 
 
+# An upsert, a statement that fails, a compaction, and where the tasks run.
+SOME = "statements_order or leaves_no_trace and append or compacted_by_a_job or test_cluster"
+
+
 @pytest.mark.spark
 @pytest.mark.slow
-def test_everything_marked_cluster_passes_with_executors_in_processes_of_their_own(
-    tmp_path: Path,
+@pytest.mark.parametrize(
+    ("marked", "chosen"),
+    [
+        pytest.param("cluster", SOME, id="some"),
+        pytest.param("cluster and (soak or not soak)", "", id="all", marks=pytest.mark.soak),
+    ],
+)
+def test_what_is_marked_cluster_passes_with_executors_in_processes_of_their_own(
+    tmp_path: Path, marked: str, chosen: str
 ) -> None:
     """In a pytest of its own: a process has one JVM, and a JVM one master."""
-    marked = [
-        str(p) for p in (ROOT / "tests").rglob("test_*.py") if "mark.cluster" in p.read_text()
-    ]
+    files = [str(p) for p in (ROOT / "tests").rglob("test_*.py") if "mark.cluster" in p.read_text()]
     without = ("-p", "no:cacheprovider", "-p", "no:nbval")
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-m", "cluster", *without, *marked],
+        [sys.executable, "-m", "pytest", "-q", "-m", marked, "-k", chosen, *without, *files],
         cwd=ROOT,
         env={
             **os.environ,

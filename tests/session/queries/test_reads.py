@@ -13,6 +13,7 @@ from paimon_magics.planning.reads.scans import ReadPlan
 from paimon_magics.session.queries.frames import Relation, read_plan
 from paimon_magics.statements.statement import TableName
 from tests.oracle.java_reader import JavaPaimon
+from tests.sampling import sampled
 from tests.session.rows import rows
 
 pytestmark = pytest.mark.spark
@@ -82,65 +83,50 @@ KEYED = "TBLPROPERTIES ('primary-key' = 'k', 'bucket' = '1')"
 PLAIN = ""
 
 
+EVOLVED = {
+    "add": (
+        "ADD COLUMN x DOUBLE",
+        "(3, 'c', 3, 0.5)",
+        [(1, "a", 1, None), (2, "b", 2, None), (3, "c", 3, 0.5)],
+    ),
+    "add first": (
+        "ADD COLUMN x INT FIRST",
+        "(7, 3, 'c', 3)",
+        [(None, 1, "a", 1), (None, 2, "b", 2), (7, 3, "c", 3)],
+    ),
+    "rename": ("RENAME COLUMN v TO w", "(3, 'c', 3)", [(1, "a", 1), (2, "b", 2), (3, "c", 3)]),
+    "widen": (
+        "ALTER COLUMN n TYPE BIGINT",
+        "(3, 'c', 3000000000)",
+        [(1, "a", 1), (2, "b", 2), (3, "c", 3_000_000_000)],
+    ),
+    "to text": (
+        "ALTER COLUMN n TYPE STRING",
+        "(3, 'c', 'three')",
+        [(1, "a", "1"), (2, "b", "2"), (3, "c", "three")],
+    ),
+    "drop": ("DROP COLUMN v", "(3, 3)", [(1, 1), (2, 2), (3, 3)]),
+    "drop and add under the same name": (
+        "DROP COLUMN v; ALTER TABLE t ADD COLUMN v INT",
+        "(3, 3, 33)",
+        [(1, 1, None), (2, 2, None), (3, 3, 33)],
+    ),
+    "reorder": ("ALTER COLUMN n FIRST", "(3, 3, 'c')", [(1, 1, "a"), (2, 2, "b"), (3, 3, "c")]),
+}
+
+
 @pytest.mark.java
-@pytest.mark.parametrize("options", [PLAIN, KEYED], ids=["append", "primary key"])
 @pytest.mark.parametrize(
-    ("change", "insert", "expected"),
-    [
-        pytest.param(
-            "ADD COLUMN x DOUBLE",
-            "(3, 'c', 3, 0.5)",
-            [(1, "a", 1, None), (2, "b", 2, None), (3, "c", 3, 0.5)],
-            id="add",
-        ),
-        pytest.param(
-            "ADD COLUMN x INT FIRST",
-            "(7, 3, 'c', 3)",
-            [(None, 1, "a", 1), (None, 2, "b", 2), (7, 3, "c", 3)],
-            id="add first",
-        ),
-        pytest.param(
-            "RENAME COLUMN v TO w",
-            "(3, 'c', 3)",
-            [(1, "a", 1), (2, "b", 2), (3, "c", 3)],
-            id="rename",
-        ),
-        pytest.param(
-            "ALTER COLUMN n TYPE BIGINT",
-            "(3, 'c', 3000000000)",
-            [(1, "a", 1), (2, "b", 2), (3, "c", 3_000_000_000)],
-            id="widen",
-        ),
-        pytest.param(
-            "ALTER COLUMN n TYPE STRING",
-            "(3, 'c', 'three')",
-            [(1, "a", "1"), (2, "b", "2"), (3, "c", "three")],
-            id="to text",
-        ),
-        pytest.param("DROP COLUMN v", "(3, 3)", [(1, 1), (2, 2), (3, 3)], id="drop"),
-        pytest.param(
-            "DROP COLUMN v; ALTER TABLE t ADD COLUMN v INT",
-            "(3, 3, 33)",
-            [(1, 1, None), (2, 2, None), (3, 3, 33)],
-            id="drop and add under the same name",
-        ),
-        pytest.param(
-            "ALTER COLUMN n FIRST",
-            "(3, 3, 'c')",
-            [(1, 1, "a"), (2, 2, "b"), (3, 3, "c")],
-            id="reorder",
-        ),
-    ],
+    ("evolved", "options"), sampled(EVOLVED, {"append": PLAIN, "primary key": KEYED})
 )
 def test_old_files_are_read_with_the_new_schema(
     session: Session,
     java_paimon: JavaPaimon,
     warehouse: Path,
     options: str,
-    change: str,
-    insert: str,
-    expected: list[tuple[Any, ...]],
+    evolved: tuple[str, str, list[tuple[Any, ...]]],
 ) -> None:
+    change, insert, expected = evolved
     session.run(f"CREATE TABLE t (k INT NOT NULL, v STRING, n INT) {options}")
     session.run("INSERT INTO t VALUES (1, 'a', 1), (2, 'b', 2)")
     session.run(f"ALTER TABLE t {change}")

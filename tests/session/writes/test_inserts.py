@@ -11,6 +11,7 @@ import pytest
 from paimon_magics import Session
 from paimon_magics.errors import InvalidValueError, UnsupportedStatementError
 from tests.oracle.java_reader import JavaPaimon
+from tests.sampling import only_in_soak, sampled
 from tests.session.evidence import jobs
 from tests.session.rows import rows
 
@@ -82,50 +83,47 @@ def test_many_upserts_leave_one_row_a_key(session: Session) -> None:
     assert rows(session, "SELECT * FROM t ORDER BY k") == [(k, min(k // 10, 4)) for k in range(70)]
 
 
+MERGING = {
+    "sequence field": (
+        "'sequence.field' = 'n'",
+        [
+            "VALUES (1, 5, 'new'), (1, 3, 'old'), (2, 1, 'a')",
+            "VALUES (1, 4, 'older'), (2, 1, 'b')",
+        ],
+        [(1, 5, "new"), (2, 1, "b")],
+    ),
+    "partial update": (
+        "'merge-engine' = 'partial-update'",
+        [
+            "VALUES (1, 5, NULL), (1, NULL, 'x'), (2, NULL, NULL)",
+            "VALUES (1, NULL, 'y'), (2, 7, NULL)",
+        ],
+        [(1, 5, "y"), (2, 7, None)],
+    ),
+    "aggregation": (
+        "'merge-engine' = 'aggregation', 'fields.n.aggregate-function' = 'sum', "
+        "'fields.s.aggregate-function' = 'max'",
+        [
+            "VALUES (1, 5, 'b'), (1, 6, 'a'), (2, NULL, NULL)",
+            "VALUES (1, 1, NULL), (2, 7, 'z')",
+        ],
+        [(1, 12, "b"), (2, 7, "z")],
+    ),
+}
+
+
 @pytest.mark.java
 @pytest.mark.parametrize(
-    ("options", "statements", "expected"),
-    [
-        pytest.param(
-            "'sequence.field' = 'n'",
-            [
-                "VALUES (1, 5, 'new'), (1, 3, 'old'), (2, 1, 'a')",
-                "VALUES (1, 4, 'older'), (2, 1, 'b')",
-            ],
-            [(1, 5, "new"), (2, 1, "b")],
-            id="sequence field",
-        ),
-        pytest.param(
-            "'merge-engine' = 'partial-update'",
-            [
-                "VALUES (1, 5, NULL), (1, NULL, 'x'), (2, NULL, NULL)",
-                "VALUES (1, NULL, 'y'), (2, 7, NULL)",
-            ],
-            [(1, 5, "y"), (2, 7, None)],
-            id="partial update",
-        ),
-        pytest.param(
-            "'merge-engine' = 'aggregation', 'fields.n.aggregate-function' = 'sum', "
-            "'fields.s.aggregate-function' = 'max'",
-            [
-                "VALUES (1, 5, 'b'), (1, 6, 'a'), (2, NULL, NULL)",
-                "VALUES (1, 1, NULL), (2, 7, 'z')",
-            ],
-            [(1, 12, "b"), (2, 7, "z")],
-            id="aggregation",
-        ),
-    ],
+    ("merging", "form"), sampled(MERGING, {"values": "{}", "select": "SELECT * FROM ({})"})
 )
-@pytest.mark.parametrize("form", ["{}", "SELECT * FROM ({})"], ids=["values", "select"])
 def test_merge_engines_merge_as_in_java(
     session: Session,
     java_paimon: JavaPaimon,
     warehouse: Path,
-    options: str,
-    statements: list[str],
-    expected: list[tuple[Any, ...]],
+    merging: tuple[str, list[str], list[tuple[Any, ...]]],
     form: str,
 ) -> None:
+    options, statements, expected = merging
     session.run(
         "CREATE TABLE t (k INT, n INT, s STRING) "
         f"TBLPROPERTIES ('primary-key' = 'k', 'bucket' = '2', {options})"
@@ -226,18 +224,17 @@ def test_a_dynamic_overwrite_replaces_the_partitions_that_get_rows(session: Sess
     ]
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        "",
-        "'bucket' = '2', 'bucket-key' = 'k'",
-        "'primary-key' = 'k,p', 'bucket' = '2'",
-        "'primary-key' = 'k,p'",
-        "'primary-key' = 'k'",
-        "'primary-key' = 'k,p', 'bucket' = '-2'",
-    ],
-    ids=["append", "buckets", "fixed", "dynamic", "keys that move", "postponed"],
-)
+LAYOUTS = {
+    "append": "",
+    "buckets": "'bucket' = '2', 'bucket-key' = 'k'",
+    "fixed": "'primary-key' = 'k,p', 'bucket' = '2'",
+    "dynamic": "'primary-key' = 'k,p'",
+    "keys that move": "'primary-key' = 'k'",
+    "postponed": "'primary-key' = 'k,p', 'bucket' = '-2'",
+}
+
+
+@pytest.mark.parametrize("options", only_in_soak(LAYOUTS, ["buckets", "fixed", "postponed"]))
 def test_values_run_no_job(session: Session, options: str) -> None:
     session.run(
         "CREATE TABLE t (k INT NOT NULL, v STRING DEFAULT 'none', at TIMESTAMP, p DATE NOT NULL) "
