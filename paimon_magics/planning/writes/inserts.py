@@ -28,6 +28,7 @@ __all__ = [
     "FromInput",
     "Missing",
     "Source",
+    "check_adds_rows",
     "check_writable",
     "match_columns",
     "rows_hidden_by",
@@ -158,6 +159,20 @@ def check_writable(name: TableName, schema: TableSchema) -> None:
             )
 
 
+def check_adds_rows(name: TableName, schema: TableSchema) -> None:
+    """Raise UnsupportedStatementError for a table that is not written, or to which rows can't just
+    be added: with 'upsert-key' an INSERT INTO is a MERGE (`RewriteUpsertTable` of Paimon)."""
+    check_writable(name, schema)
+    keys = schema.stored_option("upsert-key")
+    if keys and not schema.is_primary_key_table:
+        raise UnsupportedStatementError(
+            f"Table `{name}` has 'upsert-key' = '{keys}': INSERT INTO replaces the rows that are "
+            "equal in these columns, which is not offered yet. Adding the rows would leave both.",
+            hint=f"INSERT OVERWRITE {name} writes the table anew. Or unset that option, or insert "
+            "with another engine.",
+        )
+
+
 def takes_small_inserts(schema: TableSchema) -> bool:
     """Whether small inserts into the table are logged and loaded together (`auto_batch_load`).
 
@@ -174,7 +189,7 @@ def takes_small_inserts(schema: TableSchema) -> bool:
     if schema.postpones_buckets:
         return False
     try:
-        check_writable(TableName("table"), schema)
+        check_adds_rows(TableName("table"), schema)
     except StatementError:
         return False
     return True

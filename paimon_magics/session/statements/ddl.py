@@ -15,7 +15,7 @@ from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.schemas.alterations import plan_alter_table
 from paimon_magics.planning.schemas.rules import check_stated
 from paimon_magics.planning.schemas.table_schema import plan_create_table
-from paimon_magics.planning.writes.inserts import check_writable
+from paimon_magics.planning.writes.inserts import check_adds_rows
 from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.queries.frames import frame_of_query
@@ -165,7 +165,7 @@ def _create_table(
         schema = plan_create_table(statement, query_columns)
         check_stated(schema)
         if statement.query is not None:
-            check_writable(name, schema)
+            check_adds_rows(name, schema)
         created = connection.catalog.create_table(
             name, schema, if_not_exists=statement.if_not_exists
         )

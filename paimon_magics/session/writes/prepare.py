@@ -23,6 +23,7 @@ from paimon_magics.planning.writes.inserts import (
     Constant,
     FromInput,
     Source,
+    check_adds_rows,
     check_writable,
     match_columns,
     static_partition_columns,
@@ -95,6 +96,7 @@ def prepare_insert(
     try:
         check_writable(table.name, schema)
         if not insert.overwrite:
+            check_adds_rows(table.name, schema)
             check_cross_partition_size(table, connection.settings.cross_partition_rows_max)
     except PaimonMagicsError as error:
         raise located(error, insert.text, insert.target_position) from None

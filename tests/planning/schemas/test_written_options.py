@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from paimon_magics.errors import UnsupportedStatementError
 from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.planning.schemas.written_options import options_not_applied
-from paimon_magics.planning.writes.inserts import check_writable
+from paimon_magics.planning.writes.inserts import (
+    check_adds_rows,
+    check_writable,
+    takes_small_inserts,
+)
 from paimon_magics.statements.data_types import AtomicType
 from paimon_magics.statements.statement import TableName
 
@@ -91,6 +97,17 @@ def test_an_option_that_only_helps_is_told_of(key: str, value: str, is_told: boo
     table = TableSchema(columns=schema().columns, options=((key, value),))
     check_writable(NAME, table)
     assert bool(options_not_applied(table)) == is_told
+
+
+def test_rows_are_not_just_added_where_a_key_replaces_them() -> None:
+    table = schema(upsert_key="k")
+    check_writable(NAME, table)  # overwrites and compactions know all rows
+    check_adds_rows(NAME, schema())
+    with pytest.raises(UnsupportedStatementError, match=r"`shop.t` has 'upsert-key' = 'k'"):
+        check_adds_rows(NAME, table)
+    logged = (("auto_batch_load", "true"),)
+    assert takes_small_inserts(replace(schema(), options=logged))
+    assert not takes_small_inserts(replace(table, options=(*table.options, *logged)))
 
 
 def test_tables_with_blobs_are_refused_by_name() -> None:

@@ -19,7 +19,7 @@ from paimon_magics.errors import (
 )
 from paimon_magics.planning.options.values import memory_size_bytes, positive_value
 from paimon_magics.planning.schemas.table_schema import TableSchema
-from paimon_magics.planning.writes.inserts import check_writable, rows_hidden_by
+from paimon_magics.planning.writes.inserts import check_adds_rows, rows_hidden_by
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.schema.identity import identity_of, version_of
@@ -178,7 +178,7 @@ def _check(name: TableName, schema: TableSchema) -> None:
             hint=f"ALTER TABLE {name} SET TBLPROPERTIES ('auto_batch_load' = 'true'), or write it "
             "by a statement.",
         )
-    check_writable(name, schema)
+    check_adds_rows(name, schema)
     hidden = rows_hidden_by(schema)
     if hidden is not None and not schema.write_only:
         raise UnsupportedStatementError(
