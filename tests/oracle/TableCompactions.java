@@ -10,6 +10,9 @@ import java.util.Map;
 import org.apache.paimon.append.AppendCompactCoordinator;
 import org.apache.paimon.append.AppendCompactTask;
 import org.apache.paimon.append.cluster.IncrementalClusterManager;
+import org.apache.paimon.append.dataevolution.DataEvolutionCompactCoordinator;
+import org.apache.paimon.append.dataevolution.DataEvolutionCompactTask;
+import org.apache.paimon.append.dataevolution.DataEvolutionCompactionCommitPreparation;
 import org.apache.paimon.catalog.Catalog;
 import org.apache.paimon.catalog.CatalogContext;
 import org.apache.paimon.catalog.CatalogFactory;
@@ -19,6 +22,7 @@ import org.apache.paimon.io.DataFileMeta;
 import org.apache.paimon.manifest.BucketEntry;
 import org.apache.paimon.operation.BaseAppendFileStoreWrite;
 import org.apache.paimon.options.Options;
+import org.apache.paimon.Snapshot;
 import org.apache.paimon.table.BucketMode;
 import org.apache.paimon.table.FileStoreTable;
 import org.apache.paimon.table.SpecialFields;
@@ -58,7 +62,26 @@ public class TableCompactions {
                 ((FileStoreTable) catalog.getTable(Identifier.fromString(name)))
                         .copy(Collections.singletonMap("write-only", "false"));
         List messages = new ArrayList();
-        if (table.bucketMode() == BucketMode.BUCKET_UNAWARE) {
+        if (table.coreOptions().dataEvolutionEnabled()) {
+            Snapshot snapshot = table.snapshotManager().latestSnapshot();
+            DataEvolutionCompactCoordinator coordinator =
+                    new DataEvolutionCompactCoordinator(table, false, false, snapshot);
+            try {
+                while (true) {
+                    List tasks = coordinator.plan();
+                    for (int i = 0; i < tasks.size(); i++) {
+                        messages.add(
+                                ((DataEvolutionCompactTask) tasks.get(i))
+                                        .doCompact(table, "java"));
+                    }
+                }
+            } catch (EndOfScanException e) {
+                // all is planned
+            }
+            messages.addAll(
+                    new DataEvolutionCompactionCommitPreparation(table, snapshot)
+                            .prepare(messages));
+        } else if (table.bucketMode() == BucketMode.BUCKET_UNAWARE) {
             List tasks = new ArrayList();
             try {
                 tasks = new AppendCompactCoordinator(table, false).run();

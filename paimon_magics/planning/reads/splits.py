@@ -67,6 +67,12 @@ class StoredFile:
     deletions: Deletions | None = None
     sequence_number: int | None = None
 
+    @property
+    def is_dedicated(self) -> bool:
+        """Whether it has one column of some rows only: a blob file or a vector file
+        (`BlobFileFormat.isBlobFile`, `VectorType.isVectorStoreFile`)."""
+        return self.format == "blob" or ".vector." in self.path.rpartition("/")[2]
+
 
 @dataclass(frozen=True, slots=True)
 class RawFiles:
@@ -160,9 +166,10 @@ def sections(files: Sequence[KeyRange]) -> list[list[list[int]]]:
 
 
 def row_groups(files: Sequence[StoredFile]) -> list[tuple[StoredFile, ...]]:
-    """Group files with row ids by the rows that they share, the newest file of a group first.
+    """Group files with row ids by the rows that they share, the newest file of a group first, and
+    files of single columns (`is_dedicated`) last.
 
-    Source: `DataEvolutionSplitGenerator`, `RangeHelper`.
+    Source: `DataEvolutionSplitGenerator`, `DataEvolutionSplitRead.mergeRangesAndSort`.
     """
     found: list[list[StoredFile]] = []
     end = 0
@@ -174,7 +181,10 @@ def row_groups(files: Sequence[StoredFile]) -> list[tuple[StoredFile, ...]]:
             found.append([file])
             end = first
         end = max(end, first + file.rows)
-    return [tuple(sorted(group, key=lambda f: -f.max_sequence_number)) for group in found]
+    return [
+        tuple(sorted(group, key=lambda f: (f.is_dedicated, -f.max_sequence_number)))
+        for group in found
+    ]
 
 
 def pack_in_order(

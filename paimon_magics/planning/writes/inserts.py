@@ -136,11 +136,11 @@ def match_columns(
     return tuple(sources)
 
 
-def check_writable(name: TableName, schema: TableSchema) -> None:
+def check_writable(name: TableName, schema: TableSchema, *, writes_blobs: bool = True) -> None:
     """Raise UnsupportedStatementError for a table that this version does not write.
 
     The message says what is refused and why: a file format, option or layout that the writers
-    don't support.
+    don't support. Without `writes_blobs` files of BLOB columns stay as they are.
     """
     if name.system_table is not None:
         raise UnsupportedStatementError(
@@ -150,6 +150,12 @@ def check_writable(name: TableName, schema: TableSchema) -> None:
     check_file_format(name, schema)
     check_written_options(name, schema)
     _check_layout(name, schema)
+    if writes_blobs and schema.has_type("BLOB"):
+        raise UnsupportedStatementError(
+            f"Table `{name}` has columns of the type BLOB, which are kept in files of their own; "
+            "writing those is not offered yet.",
+            hint="Write it with another engine, or keep the bytes in a BINARY column.",
+        )
     for key in schema.partition_keys:
         if schema.column(key).type.name in ("BINARY", "VARBINARY", "BYTES", "FLOAT", "DOUBLE"):  # type: ignore[union-attr]
             raise UnsupportedStatementError(
@@ -203,12 +209,6 @@ def _check_layout(name: TableName, schema: TableSchema) -> None:
             f"Table `{name}` has 'bucket-function.type' = '{function}'; writing such buckets is "
             "not offered yet.",
             hint="The functions 'default' and 'mod' can be written.",
-        )
-    if schema.has_type("BLOB"):
-        raise UnsupportedStatementError(
-            f"Table `{name}` has columns of the type BLOB, which are kept in files of their own; "
-            "writing those is not offered yet.",
-            hint="Write it with another engine, or keep the bytes in a BINARY column.",
         )
 
 

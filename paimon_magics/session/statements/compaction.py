@@ -167,6 +167,12 @@ def _check(table: Table, asked: CompactTable, order: SortOrder | None) -> None:
             hint="Leave order_strategy out: rows of a primary-key table are sorted by their key, "
             "those of a bucket keep their order.",
         )
+    if order is not None and table.schema.data_evolution_enabled:
+        raise UnsupportedStatementError(
+            "Data Evolution table cannot be sorted!",
+            hint="Leave order_strategy and order_by out: the ids of the rows are counted by their "
+            "places in a file.",
+        )
     if order is not None and table.schema.flag("clustering.incremental"):
         raise InvalidValueError(
             f"`{table.name}` has enabled incremental clustering, and sort compact is not supported "

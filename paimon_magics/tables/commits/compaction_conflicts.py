@@ -3,8 +3,9 @@ of the kind COMPACT.
 
 Every file that it removes must still be there, at its level and with its deletion vector; of the
 files that it adds none may be there; and key ranges at levels from 1 on must not overlap after it.
-Files that others added at level 0 are no conflict. Each bucket is judged by itself, so that the
-others of the compaction can be committed without it.
+In a data-evolution table files keep their row ids, and files that share rows have all of them in
+common. Files that others added at level 0 are no conflict. Each bucket is judged by itself, so that
+the others of the compaction can be committed without it.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from paimon_magics.errors import CompactionConflictError
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.tables.commits.changes import Changes, partition_filter
 from paimon_magics.tables.commits.compacted_indexes import Bucket, index_problems
+from paimon_magics.tables.commits.row_ranges import row_range_problems
 from paimon_magics.tables.manifests.live_files import ManifestCache, undeleted
 from paimon_magics.tables.manifests.partition_values import partition_values
 from paimon_magics.tables.splits.bucket_splits import KeyRanks
@@ -49,7 +51,10 @@ class _Live:
     def named(self, names: Collection[str]) -> dict[tuple[int, str, int], Mapping[str, Any]]:
         """The files with some names, by place, name and level."""
         wanted = pa.array(sorted(names), type=pa.large_string())
-        columns = ["file_name", "level", "extra_files", "embedded_file_index", "external_path"]
+        columns = [
+            "file_name", "level", "extra_files", "embedded_file_index", "external_path",
+            "first_row_id",
+        ]  # fmt: skip
         found = self.files.filter(pc.is_in(self.files["file_name"], value_set=wanted))
         rows = found.select([_PLACE, *columns]).to_pylist()
         return {(row[_PLACE], row["file_name"], row["level"]): row for row in rows}
@@ -85,6 +90,11 @@ class CompactionConflicts:
             self._note(problems, place, text)
         if self._has_key_ranges():
             for place, text in self._overlaps(live, problems).items():
+                self._note(problems, place, text)
+        if self._table.schema.data_evolution_enabled:
+            compacted = [m for at, m in enumerate(self._messages) if at not in problems]
+            places = [p for at, p in enumerate(self._places) if at not in problems]
+            for place, text in row_range_problems(live.files, places, compacted).items():
                 self._note(problems, place, text)
         indexes = index_problems(
             self._table, latest, self._messages, lambda: self._names_by_bucket(live)
@@ -149,6 +159,8 @@ class CompactionConflicts:
                     problems.setdefault(
                         at, f"the file {file.file_name} is no longer at level {file.level}"
                     )
+                elif row["first_row_id"] != file.first_row_id:
+                    problems.setdefault(at, f"the rows of {file.file_name} have other ids now")
                 elif _index(row) != _index_of(file):
                     problems.setdefault(at, f"the file {file.file_name} has another index now")
             removed = {(file.file_name, file.level) for file in message.compact_before}

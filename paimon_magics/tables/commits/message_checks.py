@@ -68,27 +68,19 @@ def check_rows(table: Table, messages: Sequence[CommitMessage]) -> None:
                 "committed here.",
                 hint="Set 'write-only' = 'true' for the writer.",
             )
-        schema = table.paimon.table_schema
-        if message.check_from_snapshot is not None and any(
-            schema.partial_file_write_cols(file.write_cols) for file in message.new_files
+        if message.check_from_snapshot is None and any(
+            file.first_row_id is not None for file in message.new_files
         ):
-            raise UnsupportedStatementError(
-                f"A writer of `{table.name}` wrote some columns of rows that exist (data "
-                "evolution), which is not offered yet.",
-                hint="Write it with another engine.",
+            raise InvalidValueError(
+                f"A writer of `{table.name}` wrote columns of rows that exist (data evolution), "
+                "and does not say from which snapshot it knows the rows.",
+                hint="Nothing was committed. Give the snapshot in the message.",
             )
 
 
 def check_compaction(table: Table, messages: Sequence[CommitMessage]) -> None:
-    """Raise UnsupportedStatementError for a table whose compactions are not committed here,
-    InvalidValueError for messages that add rows, TableDamagedError for those that contradict
-    themselves."""
-    if table.paimon.options.data_evolution_enabled():
-        raise UnsupportedStatementError(
-            f"`{table.name}` has 'data-evolution.enabled' = 'true', and such tables are not "
-            "compacted here.",
-            hint="Compact it with another engine.",
-        )
+    """Raise InvalidValueError for messages that add rows, TableDamagedError for those that
+    contradict themselves."""
     for message in messages:
         if (
             message.new_files

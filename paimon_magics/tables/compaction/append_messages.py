@@ -3,6 +3,8 @@
 The writer names its files as if they were new. Here they become the files after a compaction: at
 level 0, made by a compaction, with sequence numbers that count on from the first file that was
 read (`BaseAppendFileStoreWrite.compactRewrite`), or with those of their rows where these have ids.
+A file of a data-evolution table gets the first row id and the range of sequence numbers of those
+that it takes the place of (`DataEvolutionNormalCompactTask`).
 """
 
 from __future__ import annotations
@@ -18,9 +20,10 @@ from pypaimon.write.commit_message import CommitMessage
 from paimon_magics.errors import TableDamagedError
 from paimon_magics.tables.compaction.append_rewriting import RewrittenUnit
 from paimon_magics.tables.compaction.append_units import AppendUnit
-from paimon_magics.tables.manifests.file_kinds import COMPACTED
+from paimon_magics.tables.manifests.file_kinds import APPENDED, COMPACTED
 from paimon_magics.tables.manifests.partition_values import partition_values
 from paimon_magics.tables.table import Table
+from paimon_magics.tables.writing.columns_files import meta_of_columns_file, stored_columns
 from paimon_magics.tables.writing.commit_messages import read_messages
 from paimon_magics.tables.writing.data_file_metas import meta_of_new_file, stored_metas
 from paimon_magics.tables.writing.float_bounds import mend_messages
@@ -56,7 +59,10 @@ def append_messages(
                 partitions[partition], unit.bucket, [], total_buckets=buckets[first]
             )
         message.compact_before += metas[first : first + len(unit.files)]
-        message.compact_after += _written_files(table, unit, results.get(unit.number, []))
+        written = _written_files(table, unit, results.get(unit.number, []))
+        if table.schema.data_evolution_enabled:
+            _take_place(written, message.compact_before[-len(unit.files) :])
+        message.compact_after += written
         first += len(unit.files)
     return list(found.values())
 
@@ -65,7 +71,7 @@ def _written_files(table: Table, unit: AppendUnit, results: Sequence[RewrittenUn
     """The metadata of the files that the tasks of a unit wrote, in the order of their rows."""
     files = [file for result in results for file in _metas(table, result)]
     rows = sum(file.row_count for file in files)
-    if not results or rows != _rows_left(unit, results):
+    if not results or rows != _rows_left(table, unit, results):
         raise TableDamagedError(
             f"A compaction of `{table.name}` read {unit.rows:,} rows of {len(unit.files):,} files "
             f"and wrote {rows:,}; nothing was committed.",
@@ -89,7 +95,9 @@ def _metas(table: Table, result: RewrittenUnit) -> list[Any]:
 
 def _meta_of_row_file(table: Table, file: NewFile) -> Any:
     """The metadata of a file with row ids. It names the columns that the file has, and those with
-    bounds, since both differ from the table's columns."""
+    bounds, where they differ from the table's columns."""
+    if table.schema.data_evolution_enabled:
+        return meta_of_columns_file(table, file, stored_columns(table.schema))
     names = table.schema.column_names
     if file.bounded_columns is None:
         file = replace(file, bounded_columns=tuple(names))
@@ -98,9 +106,21 @@ def _meta_of_row_file(table: Table, file: NewFile) -> Any:
     return meta
 
 
-def _rows_left(unit: AppendUnit, results: Sequence[RewrittenUnit]) -> int:
+def _take_place(written: Sequence[Any], before: Sequence[Any]) -> None:
+    """Give the one file of a unit the row ids and sequence numbers of the files `before`. As in
+    Java it counts as appended: its rows were not merged."""
+    (file,) = written
+    file.first_row_id = min(one.first_row_id for one in before)
+    file.min_sequence_number = min(one.min_sequence_number for one in before)
+    file.max_sequence_number = max(one.max_sequence_number for one in before)
+    file.file_source = APPENDED
+
+
+def _rows_left(table: Table, unit: AppendUnit, results: Sequence[RewrittenUnit]) -> int:
     """The rows that the unit's files have without deleted ones. Where a vector's writer did not
-    count its rows, what the reader gave."""
+    count its rows, what the reader gave. Those of data evolution keep deleted rows."""
+    if table.schema.data_evolution_enabled:
+        return unit.distinct_rows
     vectors = [file.deletions for file in unit.files if file.deletions is not None]
     lost = [one.rows for one in vectors if one.rows is not None]
     if len(lost) < len(vectors):

@@ -5,7 +5,8 @@
     rewritten = [rewrite(unit) for unit in plan.units]  # in tasks or threads, in any order
     messages = plan.messages(rewritten, transaction)
 
-Rules: `AppendCompactCoordinator`, `AppendCompactTask`, `BucketedAppendCompactManager`.
+Rules: `AppendCompactCoordinator`, `AppendCompactTask`, `BucketedAppendCompactManager`,
+`DataEvolutionCompactCoordinator`, `DataEvolutionNormalCompactTask`.
 """
 
 from __future__ import annotations
@@ -39,8 +40,9 @@ from paimon_magics.tables.compaction.append_units import (
     AppendUnit,
     all_append_files,
     pick_append_files,
+    pick_evolving_files,
 )
-from paimon_magics.tables.compaction.append_vectors import put_vectors
+from paimon_magics.tables.compaction.append_vectors import moved_vectors, put_vectors
 from paimon_magics.tables.compaction.planning import (
     BucketKey,
     CompactionScope,
@@ -57,6 +59,8 @@ from paimon_magics.tables.schema.types import arrow_type
 from paimon_magics.tables.splits.planning import FileKey, StoredState
 from paimon_magics.tables.splits.stored_files import schema_ids, stored_files, stores_elsewhere
 from paimon_magics.tables.table import Table
+from paimon_magics.tables.writing.columns_files import columns_files, stored_columns
+from paimon_magics.tables.writing.key_value_files import KeyValueFiles
 from paimon_magics.tables.writing.level_files import level_files
 from paimon_magics.tables.writing.table_write import write_spec
 
@@ -121,14 +125,25 @@ class AppendCompaction:
         Raises UnsupportedStatementError for files whose types can't be read as the table's.
         """
         tracks_rows = self.table.schema.row_tracking_enabled
+        evolves = self.table.schema.data_evolution_enabled
         reader = whole_rows_reader(
             self.table,
             schema_ids(self.files),
             stores_elsewhere(self.files),
-            with_row_ids=tracks_rows,
+            with_row_ids=tracks_rows and not evolves,
         )
+        if evolves:
+            columns = stored_columns(self.table.schema)
+            wanted = tuple(one for one in reader.wanted if one.name in columns)
+            files = columns_files(self.table, columns)
+            output = _row_files(self.table, transaction, files)
+            return AppendRewrite(replace(reader, wanted=wanted), output, False, evolves=True)
         if tracks_rows:
-            return AppendRewrite(reader, _row_files(self.table, transaction), False, self.order)
+            target_bytes = AppendRules.of(self.table.schema).target_bytes
+            files = level_files(self.table, 0)
+            files = replace(files, target_bytes=target_bytes, system="row ids")
+            output = _row_files(self.table, transaction, files)
+            return AppendRewrite(reader, output, False, self.order)
         # The files replace others: their sequence numbers follow from those.
         spec = write_spec(
             _with_own_options(self.table), transaction, overwrite=True, slots=slots,
@@ -147,7 +162,8 @@ class AppendCompaction:
         """
         messages = append_messages(self.table, self.units, self.files, rewritten)
         if any(file.deletions is not None for unit in self.units for file in unit.files):
-            put_vectors(self.table, self.snapshot, transaction, messages)
+            moved = moved_vectors(messages) if self.table.schema.data_evolution_enabled else {}
+            put_vectors(self.table, self.snapshot, transaction, messages, moved)
         return messages
 
 
@@ -192,6 +208,8 @@ def _picks(
 ) -> tuple[AppendPicks, SortOrder | None]:
     """The files to rewrite, and how they are sorted."""
     schema = table.schema
+    if schema.data_evolution_enabled:
+        return pick_evolving_files(state, AppendRules.of(schema)), None
     if scope.order is not None:
         return all_append_files(state), scope.order
     if not schema.flag("clustering.incremental"):
@@ -220,21 +238,17 @@ def check_compactable(table: Table) -> None:
             f"Compacting tables with {unfit} is not offered yet, and `{table.name}` is one.",
             hint="Compact it with another engine.",
         )
-    check_writable(table.name, schema)
+    check_writable(table.name, schema, writes_blobs=False)
 
 
 def _has_buckets(table: Table) -> bool:
     return table.schema.bucket_mode != "BUCKET_UNAWARE"
 
 
-def _row_files(table: Table, transaction: Transaction) -> RowFiles:
+def _row_files(table: Table, transaction: Transaction, files: KeyValueFiles) -> RowFiles:
     """How files of rows with ids are written."""
     return RowFiles(
-        files=replace(
-            level_files(table, 0),
-            target_bytes=AppendRules.of(table.schema).target_bytes,
-            tracks_rows=True,
-        ),
+        files=files,
         partition_keys=table.schema.partition_keys,
         stem=transaction.file_prefix + MENDED_PREFIXES["data-file.prefix"],
         attempts_folder=transaction.attempts_folder,

@@ -16,10 +16,12 @@ import pyarrow as pa
 
 from paimon_magics.planning.compaction.shares import balanced
 from paimon_magics.planning.compaction.sort_orders import SortOrder
+from paimon_magics.planning.reads.splits import row_groups
 from paimon_magics.tables.compaction.append_units import AppendUnit
 from paimon_magics.tables.compaction.row_files import RowFiles
 from paimon_magics.tables.compaction.sorting import SortInput, sorted_rows
 from paimon_magics.tables.reading.data_files import FileReader
+from paimon_magics.tables.reading.evolving_files import side_by_side
 from paimon_magics.tables.writing.new_files import NewFile
 from paimon_magics.tables.writing.write_spec import WriteSpec, Written
 from paimon_magics.tables.writing.writer import write_batches
@@ -52,12 +54,14 @@ class RewrittenUnit:
 @dataclass(frozen=True)
 class AppendRewrite:
     """Rewrites units: small and picklable. `reader` reads whole rows. With `has_buckets` the rows
-    of a unit go to its bucket, which is not computed again. With `order` they are sorted."""
+    of a unit go to its bucket, which is not computed again. With `order` they are sorted. With
+    `evolves` files of a unit hold columns of the same rows."""
 
     reader: FileReader
     output: WriteSpec | RowFiles
     has_buckets: bool
     order: SortOrder | None = None
+    evolves: bool = False
 
     def __call__(self, unit: AppendUnit, told: Told | None = None) -> RewrittenUnit:
         """Rewrite a unit. `told` gets the rows and bytes as they are read. Raises
@@ -86,6 +90,15 @@ class AppendRewrite:
             yield from reader.batches(file)
 
     def _rows(self, unit: AppendUnit, told: Told) -> Iterator[pa.RecordBatch]:
+        if self.evolves:
+            # Deleted rows are written, too: the others have their ids by their places.
+            files = [replace(file, deletions=None) for file in unit.files]
+            for group in row_groups(files):
+                for batch in side_by_side(self.reader, [group]):
+                    told(batch.num_rows, 0)
+                    yield batch
+                told(0, sum(file.size_bytes for file in group))
+            return
         for file in unit.files:
             for batch in self.reader.batches(file):
                 told(batch.num_rows, 0)

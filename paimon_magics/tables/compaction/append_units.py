@@ -23,10 +23,17 @@ from paimon_magics.planning.compaction.append_tables import (
     packed_files,
     window_of_files,
 )
+from paimon_magics.planning.compaction.evolving_tables import RowRangeFile, row_range_bins
 from paimon_magics.planning.reads.splits import Deletions, StoredFile
 from paimon_magics.tables.splits.planning import FileKey, StoredState
 
-__all__ = ["AppendPicks", "AppendUnit", "all_append_files", "pick_append_files"]
+__all__ = [
+    "AppendPicks",
+    "AppendUnit",
+    "all_append_files",
+    "pick_append_files",
+    "pick_evolving_files",
+]
 
 _Bools = npt.NDArray[np.bool_]
 _Ints = npt.NDArray[np.int64]
@@ -64,6 +71,13 @@ class AppendUnit:
         """The rows that are read, deleted ones among them."""
         return sum(file.rows for file in self.files)
 
+    @property
+    def distinct_rows(self) -> int:
+        """The rows that files of a data-evolution table have columns of: their ids follow each
+        other."""
+        ends = [(file.first_row_id or 0) + file.rows for file in self.files]
+        return max(ends) - min(file.first_row_id or 0 for file in self.files)
+
 
 @dataclass(frozen=True, slots=True)
 class AppendPicks:
@@ -98,6 +112,22 @@ def all_append_files(state: StoredState) -> AppendPicks:
     bounds = np.flatnonzero(np.diff(group[order])) + 1
     parts = np.split(order, bounds) if len(order) else []
     return AppendPicks(state.files, tuple(tuple(part.tolist()) for part in parts))
+
+
+def pick_evolving_files(state: StoredState, rules: AppendRules) -> AppendPicks:
+    """The files of a data-evolution table that a compaction rewrites. Raises TableDamagedError for
+    files that share only some of their rows."""
+    files = state.files
+    names = ["file_name", "first_row_id", "row_count", "file_size"]
+    parts: dict[int, list[RowRangeFile]] = {}
+    columns = [files[name].to_pylist() for name in names]
+    for place, (group, name, first, rows, size) in enumerate(
+        zip(_groups(files).tolist(), *columns, strict=True)
+    ):
+        if first is not None and not (name.endswith(".blob") or ".vector." in name):
+            parts.setdefault(group, []).append(RowRangeFile(place, first, rows, size))
+    bins = (bin_ for part in parts.values() for bin_ in row_range_bins(part, rules))
+    return AppendPicks(files, tuple(bins))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,18 +2,23 @@
 
 Rewritten files lose theirs. An index file that held one of them goes, and the vectors of other
 files in it are written anew; index files that the compaction does not touch stay, so that it does
-not meet other commits without need. Source: `BaseAppendDeleteFileMaintainer.persist`.
+not meet other commits without need. Rewritten files of a data-evolution table hand theirs on.
+Sources: `BaseAppendDeleteFileMaintainer.persist`, `DataEvolutionCompactDeletionVectorRewriter`.
 """
 
 from __future__ import annotations
 
+import bisect
 import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from pypaimon.write.commit_message import CommitMessage
 
+from paimon_magics.columnar.deletion_vectors import united_rows
 from paimon_magics.planning.commits.requests import Transaction
 from paimon_magics.tables.pypaimon_internals import store_options
 from paimon_magics.tables.schema.types import arrow_type
@@ -26,14 +31,35 @@ from paimon_magics.tables.writing.deletion_vector_files import (
 )
 from paimon_magics.tables.writing.dynamic_buckets import INDEX_FOLDER
 
-__all__ = ["put_vectors"]
+__all__ = ["Heirs", "moved_vectors", "put_vectors"]
+
+Heirs = Mapping[Bucket, Mapping[str, tuple[str, int]]]
+"""For data files by bucket and name: the file that has their rows now, and the place there of
+their first row."""
+
+
+def moved_vectors(messages: Iterable[CommitMessage]) -> Heirs:
+    """Where the rows of rewritten files of a data-evolution table are after the compaction."""
+    found: dict[Bucket, dict[str, tuple[str, int]]] = {}
+    for message in messages:
+        after = sorted(message.compact_after, key=lambda file: file.first_row_id)
+        starts = [file.first_row_id for file in after]
+        heirs = found.setdefault((tuple(message.partition), message.bucket), {})
+        for file in message.compact_before:
+            heir = after[bisect.bisect_right(starts, file.first_row_id) - 1]
+            heirs[file.file_name] = heir.file_name, file.first_row_id - heir.first_row_id
+    return found
 
 
 def put_vectors(
-    table: Table, snapshot: Any, transaction: Transaction, messages: Iterable[CommitMessage]
+    table: Table,
+    snapshot: Any,
+    transaction: Transaction,
+    messages: Iterable[CommitMessage],
+    moved: Heirs,
 ) -> None:
     """Add to the messages what becomes of the deletion vectors that the snapshot has of the files
-    before the compaction. Writes index files."""
+    before the compaction: those of files in `moved` hold for others now. Writes index files."""
     by_bucket = {(tuple(message.partition), message.bucket): message for message in messages}
     gone = {
         bucket: frozenset(file.file_name for file in message.compact_before)
@@ -46,10 +72,23 @@ def put_vectors(
             _note(table, running, bucket)
             own = f"{running.id}-" if running is not None else ""
             name = f"{transaction.file_prefix}index-{own}{uuid.uuid4()}"
-            changed = touched.changed(bucket, {}, gone[bucket], name)
+            marked = _marked(touched, bucket, moved.get(bucket, {}))
+            changed = touched.changed(bucket, marked, gone[bucket], name)
             if changed is not None:
                 by_bucket[bucket].compact_index_adds += changed.adds
                 by_bucket[bucket].compact_index_deletes += changed.deletes
+
+
+def _marked(
+    index: VectorIndex, bucket: Bucket, heirs: Mapping[str, tuple[str, int]]
+) -> dict[str, npt.NDArray[np.int64]]:
+    """The deleted rows of files that have taken others' place."""
+    parts: dict[str, list[npt.NDArray[np.int64]]] = {}
+    for name, rows in index.vectors(bucket).items() if heirs else ():
+        if name in heirs:
+            heir, start = heirs[name]
+            parts.setdefault(heir, []).append(rows + start)
+    return {heir: united_rows(rows) for heir, rows in parts.items()}
 
 
 def _touched(index: VectorIndex, gone: Mapping[Bucket, frozenset[str]]) -> VectorIndex:

@@ -20,7 +20,6 @@ import pyarrow as pa
 
 from paimon_magics.columnar.binlog import pack_updates, single_rows
 from paimon_magics.columnar.differences import same_rows
-from paimon_magics.columnar.fields import Field
 from paimon_magics.columnar.folding import MergeRule, merge_rows
 from paimon_magics.columnar.merging import KIND, LEVEL, SEQUENCE, Groups, is_retract, merge_runs
 from paimon_magics.planning.reads.splits import (
@@ -34,6 +33,7 @@ from paimon_magics.planning.reads.splits import (
 )
 from paimon_magics.planning.reads.views import ROW_ID, RowView, ViewKind
 from paimon_magics.tables.reading.data_files import FileReader
+from paimon_magics.tables.reading.evolving_files import side_by_side
 from paimon_magics.tables.reading.late_materialization import block_rows, merged_late, takes_late
 
 __all__ = ["SplitReader"]
@@ -65,7 +65,9 @@ class SplitReader:
             case DifferenceSplit():
                 yield from self._shown(self._difference(split), packed=False)
             case ColumnsSplit(groups=groups):
-                yield from self._shown(self._side_by_side(groups), packed=True)
+                # A file has only some columns of its rows, so that no condition may drop rows.
+                reader = replace(self.files, conditions=())
+                yield from self._shown(side_by_side(reader, groups), packed=True)
 
     def _plain(self, files: Sequence[StoredFile]) -> Iterator[pa.RecordBatch]:
         reader = self.files
@@ -91,31 +93,6 @@ class SplitReader:
         if not self.view.keeps_retracts:
             return ()
         return (SEQUENCE, KIND) if self.view.sequence_numbers else (KIND,)
-
-    def _side_by_side(self, groups: Sequence[Sequence[StoredFile]]) -> Iterator[pa.RecordBatch]:
-        """Read groups of files that hold columns of the same rows (data evolution): each column
-        from the newest file that has it."""
-        reader = replace(self.files, conditions=())  # a file has only some columns of its rows
-        for group in groups:
-            if len(group) == 1:
-                yield from reader.batches(group[0])
-                continue
-            wanted: dict[int, list[Field]] = {}
-            for one in reader.wanted:
-                holders = (i for i, file in enumerate(group) if reader.holds(file, one))
-                wanted.setdefault(next(holders, len(group) - 1), []).append(one)
-            oldest = len(group) - 1  # it has all rows, and so their ids
-            if reader.with_row_ids or not wanted:
-                wanted.setdefault(oldest, [])
-            parts = [
-                replace(
-                    reader,
-                    wanted=tuple(fields),
-                    with_row_ids=reader.with_row_ids and i == oldest,
-                ).batches(group[i])
-                for i, fields in wanted.items()
-            ]
-            yield from _beside(parts)
 
     def _merged(self, sections: Sequence[Section]) -> Iterator[pa.RecordBatch]:
         rule = self.rule
@@ -253,21 +230,6 @@ def _chained(
                 level = np.full(batch.num_rows, file.level, dtype=np.int8)
                 batch = batch.append_column(LEVEL, pa.array(level))
             yield batch
-
-
-def _beside(parts: Sequence[Iterator[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
-    """Join the columns of all parts, which have the same rows in batches of different lengths."""
-    waiting = [next(part, None) for part in parts]
-    while all(batch is not None for batch in waiting):
-        batches = [batch for batch in waiting if batch is not None]
-        rows = min(batch.num_rows for batch in batches)
-        names = [name for batch in batches for name in batch.schema.names]
-        arrays = [column for batch in batches for column in batch.slice(0, rows).columns]
-        yield _batch(arrays, names, rows)
-        waiting = [
-            batch.slice(rows) if batch.num_rows > rows else next(part, None)
-            for batch, part in zip(batches, parts, strict=True)
-        ]
 
 
 def _kinds(batch: pa.RecordBatch) -> npt.NDArray[np.int8]:

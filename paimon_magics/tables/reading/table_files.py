@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from paimon_magics.columnar.fields import Field, can_evolve
 from paimon_magics.errors import UnsupportedStatementError
+from paimon_magics.planning.reads.row_ranges import RowRange
 from paimon_magics.statements.clauses.names import table_text
 from paimon_magics.tables.reading.data_files import FileAccess, FileReader
 from paimon_magics.tables.schema.history import TableSchemas
@@ -18,7 +19,14 @@ from paimon_magics.tables.schema.types import fields_of
 from paimon_magics.tables.stores.paths import local_path
 from paimon_magics.tables.table import Table
 
-__all__ = ["check_types", "file_access", "own_store", "reader_of_schema", "whole_rows_reader"]
+__all__ = [
+    "check_types",
+    "file_access",
+    "own_store",
+    "reader_of_schema",
+    "updated_columns_reader",
+    "whole_rows_reader",
+]
 
 _LOCAL = "file"
 _BATCH_ROWS = 65_536
@@ -88,6 +96,21 @@ def whole_rows_reader(
         table=table_text(replace(table.name, system_table=None)),
         legacy_instants=table.schema.stored_option("orc.timestamp-ltz.legacy.type") != "false",
     )
+
+
+def updated_columns_reader(
+    table: Table, ranges: Sequence[RowRange], columns: Collection[str]
+) -> FileReader:
+    """A reader of some columns, with row ids, of the files of `ranges`: that of `updated_rows`.
+
+    Raises UnsupportedStatementError for a change of types that can't be read.
+    """
+    files = [file for one in ranges for file in one.files]
+    stores = {urlsplit(file.path).scheme or _LOCAL for file in files}
+    reader = whole_rows_reader(
+        table, {file.schema_id for file in files}, frozenset(stores), with_row_ids=True
+    )
+    return replace(reader, wanted=tuple(one for one in reader.wanted if one.name in columns))
 
 
 def reader_of_schema(

@@ -1,5 +1,6 @@
 """Writes rows of a primary-key table into data files and changelog files: rows with their kinds and
-sequence numbers, in the order of their keys; and rows of an append table with their ids.
+sequence numbers, in the order of their keys; and rows of an append table with their ids, or some
+columns of them.
 
 Files with keys have no `_KEY_` columns (`data-file.thin-mode`), as those of the native writer: Java
 takes the keys from the columns themselves. Memory is bounded by a row group, whatever the size of a
@@ -15,7 +16,7 @@ import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -50,6 +51,9 @@ ROW_FIELDS = (
 )
 """The columns behind those of a table whose rows have ids (`SpecialFields`)."""
 
+System = Literal["kinds", "row ids", "none"]
+"""The system columns of a file: SYSTEM_FIELDS, ROW_FIELDS or none."""
+
 
 @dataclass(frozen=True)
 class KeyValueFiles:
@@ -58,8 +62,9 @@ class KeyValueFiles:
     `schema` is the Arrow schema of the table's columns with their ids, serialised. `keys` are the
     key columns, `floats` the columns with floating-point values, also nested ones. A file is
     finished at about `target_bytes`. With `is_changelog` the files are changelog files, which have
-    no `indexes`. With `tracks_rows` they are files of an append table that store the ids and
-    sequence numbers of their rows.
+    no `indexes`. `system` says which system columns they have: "row ids" and "none" are for files
+    of append tables. With `is_single` all rows go into one file, which gets no bounds of `floats`:
+    those would be wrong if later rows have a NaN or -0.0.
     """
 
     creation: FileCreation
@@ -72,14 +77,19 @@ class KeyValueFiles:
     level: int
     is_changelog: bool = False
     indexes: FileIndexes | None = None
-    tracks_rows: bool = False
+    system: System = "kinds"
+    is_single: bool = False
 
     def stored_schema(self) -> pa.Schema:
         """The columns of a file."""
         columns = pa.ipc.read_schema(pa.py_buffer(self.schema))
-        if self.tracks_rows:
-            return pa.schema([*columns, *ROW_FIELDS])
-        return pa.schema([*SYSTEM_FIELDS, *columns])
+        match self.system:
+            case "kinds":
+                return pa.schema([*SYSTEM_FIELDS, *columns])
+            case "row ids":
+                return pa.schema([*columns, *ROW_FIELDS])
+            case "none":
+                return columns
 
 
 class KeyValueFileWriter:
@@ -101,14 +111,15 @@ class KeyValueFileWriter:
             return
         arrays = [rows.column(one.name) for one in self._schema]
         ordered = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
-        odd = set(odd_float_columns(ordered, self._files.floats))
+        floats = self._files.floats
+        odd = set(floats if self._files.is_single else odd_float_columns(ordered, floats))
         if self._open is not None and self._open.forbids(odd):
             self._roll()
         for part in self._parts(ordered):
             if self._open is None:
                 self._open = self._begun(odd)
             self._open.add(part, odd)
-            if self._open.is_full():
+            if self._open.is_full() and not self._files.is_single:
                 self._roll()
 
     def finish(self) -> tuple[NewFile, ...]:
@@ -267,13 +278,9 @@ class _OpenFile:
 
     def _note(self, rows: pa.RecordBatch) -> None:
         self._rows += rows.num_rows
-        if not self._files.tracks_rows:
+        if self._files.system == "kinds":
             self._deleted += int(np.count_nonzero(is_retract(np.asarray(rows.column(KIND)))))
-        found = pc.min_max(rows.column(SEQUENCE))
-        least, greatest = found["min"].as_py(), found["max"].as_py()
-        if self._sequences is not None:
-            least, greatest = min(least, self._sequences[0]), max(greatest, self._sequences[1])
-        self._sequences = least, greatest
+        self._sequences = self._sequences_with(rows)
         keys = [rows.column(key) for key in self._files.keys]
         last = encode_row([column[-1] for column in keys])
         first = encode_row([column[0] for column in keys]) if self._ends is None else self._ends[0]
@@ -282,6 +289,17 @@ class _OpenFile:
         self._values.add(rows)
         if self._index is not None:
             self._index.add(rows)
+
+    def _sequences_with(self, rows: pa.RecordBatch) -> tuple[int, int]:
+        """The least and greatest sequence number so far; (0, 0), which a commit replaces, where
+        the rows have none."""
+        if self._files.system == "none":
+            return 0, 0
+        found = pc.min_max(rows.column(SEQUENCE))
+        least, greatest = found["min"].as_py(), found["max"].as_py()
+        if self._sequences is not None:
+            least, greatest = min(least, self._sequences[0]), max(greatest, self._sequences[1])
+        return least, greatest
 
 
 class _Collectors:

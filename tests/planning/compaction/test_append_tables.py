@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from paimon_magics.errors import TableDamagedError
 from paimon_magics.planning.compaction.append_tables import (
     AppendFile,
     AppendRules,
@@ -12,6 +14,7 @@ from paimon_magics.planning.compaction.append_tables import (
     packed_files,
     window_of_files,
 )
+from paimon_magics.planning.compaction.evolving_tables import RowRangeFile, row_range_bins
 
 RULES = AppendRules(target_bytes=100, open_file_cost_bytes=5)
 VECTORS = AppendRules(target_bytes=100, open_file_cost_bytes=5, has_deletion_vectors=True)
@@ -97,3 +100,31 @@ def test_no_file_is_rewritten_twice_and_no_index_file_by_two_groups(
     indexes = [index for g in groups for index in {f.vector_file for f in g} if index is not None]
     assert len(indexes) == len(set(indexes))
     assert set(names) >= {file.name for file in files if file.vector_file is not None}
+
+
+def ranges(*files: tuple[int, int, int]) -> list[RowRangeFile]:
+    """Files by first row id, rows and bytes, from the last to the first."""
+    return [RowRangeFile(place, *one) for place, one in enumerate(files)][::-1]
+
+
+def test_files_of_the_same_rows_and_of_rows_that_follow_become_one() -> None:
+    rules = AppendRules(target_bytes=100, open_file_cost_bytes=5, file_count_min=3)
+    files = ranges((0, 10, 1), (0, 10, 50), (10, 5, 46), (15, 5, 1), (20, 5, 1), (25, 5, 1))
+    # Bytes of 5 + 50 + 46 are more than the target size; the other files are many enough, too.
+    assert row_range_bins(files, rules) == [(0, 1, 2), (3, 4, 5)]
+    # A gap between row ids ends a bin: two files are too few.
+    assert row_range_bins(ranges((0, 1, 1), (1, 1, 1), (3, 1, 1), (4, 1, 1)), rules) == []
+    # Rows of more than the target size stay alone, with all of their columns.
+    large = ranges((0, 9, 1), (9, 1, 99), (9, 1, 9), (9, 1, 1), (10, 1, 1), (11, 1, 1), (12, 1, 1))
+    assert row_range_bins(large, rules) == [(1, 2, 3), (4, 5, 6)]
+
+
+def test_a_single_file_is_never_rewritten_for_its_rows() -> None:
+    rules = AppendRules(target_bytes=100, file_count_min=1)
+    assert row_range_bins(ranges((0, 9, 300)), rules) == []
+    assert row_range_bins([], rules) == []
+
+
+def test_files_that_share_some_rows_are_told() -> None:
+    with pytest.raises(TableDamagedError, match="from 0 to 9, those of the other from 5 to 9"):
+        row_range_bins(ranges((0, 10, 1), (5, 5, 1)), RULES)

@@ -91,10 +91,15 @@ def test_a_call_sorts_a_table_or_refuses_it_by_name(session: paimon_magics.Sessi
     assert rows(session, "SELECT * FROM t") == [(1,), (2,)]
     session.run(
         "CREATE TABLE u (k INT) TBLPROPERTIES ('row-tracking.enabled' = 'true', "
-        "'data-evolution.enabled' = 'true')"
+        "'data-evolution.enabled' = 'true', 'compaction.min.file-num' = '2')"
     )
-    with pytest.raises(UnsupportedStatementError, match=r"data-evolution\.enabled"):
-        session.run("CALL sys.compact('u')")
+    for k in (1, 2):
+        session.run(f"INSERT INTO u VALUES ({k})")
+    with pytest.raises(UnsupportedStatementError, match="cannot be sorted"):
+        session.run("CALL sys.compact(table => 'u', order_strategy => 'order', order_by => 'k')")
+    session.run("CALL sys.compact('u')")
+    assert rows(session, "SELECT record_count FROM `u$files`") == [(2,)]
+    assert rows(session, "SELECT k, _ROW_ID FROM u") == [(1, 0), (2, 1)]
 
 
 def test_a_clustered_table_is_sorted_by_its_own_columns(session: paimon_magics.Session) -> None:

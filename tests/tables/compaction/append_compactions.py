@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -34,11 +35,14 @@ from paimon_magics.tables.compaction.append_rewriting import RewrittenUnit
 from paimon_magics.tables.compaction.planning import CompactionScope
 from paimon_magics.tables.manifests.live_files import ManifestCache, live_files
 from paimon_magics.tables.reading.data_read import ReadRequest, plan_data_read
-from paimon_magics.tables.reading.table_files import whole_rows_reader
+from paimon_magics.tables.reading.evolving_files import updated_rows
+from paimon_magics.tables.reading.table_files import updated_columns_reader, whole_rows_reader
 from paimon_magics.tables.schema.types import arrow_schema
 from paimon_magics.tables.splits.planning import StoredState
+from paimon_magics.tables.splits.row_ranges import row_ranges
 from paimon_magics.tables.splits.stored_files import schema_ids
 from paimon_magics.tables.table import Table
+from paimon_magics.tables.writing.columns_files import columns_messages, columns_write
 from paimon_magics.tables.writing.commit_messages import write_message
 from paimon_magics.tables.writing.deletion_vector_files import VectorIndex, vector_index
 from paimon_magics.tables.writing.table_write import completed, write_spec
@@ -130,6 +134,45 @@ class Lake:
         message = CommitMessage((), bucket, [], index_adds=adds, index_deletes=deletes)
         body = write_message(table.paimon, message)
         self.committer.commit(CommitRequest(transaction, Append(), (body,)))
+
+    def update(self, row_ids: Sequence[int], columns: Mapping[str, Sequence[Any]]) -> None:
+        """Write columns of rows of a data-evolution table anew by pypaimon, into files of these
+        columns."""
+        rows = self.updates(row_ids, columns)
+        builder = self.table.paimon.new_batch_write_builder()
+        update = builder.new_update().with_update_type(list(columns))
+        commit = builder.new_commit()
+        commit.commit(update.update_by_arrow_with_row_id(rows))
+        commit.close()
+
+    def updates(self, row_ids: Sequence[int], columns: Mapping[str, Sequence[Any]]) -> pa.Table:
+        """New values of columns of rows, with `_ROW_ID`."""
+        given = arrow_schema(self.table.schema)
+        values = {name: pa.array(cells, given.field(name).type) for name, cells in columns.items()}
+        return pa.table({"_ROW_ID": pa.array(row_ids, pa.int64()), **values})
+
+    def update_here(self, row_ids: Sequence[int], columns: Mapping[str, Sequence[Any]]) -> None:
+        """As `update`, by us."""
+        self.commit_update(self.written_columns(row_ids, columns))
+
+    def written_columns(
+        self, row_ids: Sequence[int], columns: Mapping[str, Sequence[Any]]
+    ) -> tuple[Transaction, list[CommitMessage]]:
+        """Files with new values of columns of rows, and the transaction that may commit them."""
+        table = self.table
+        snapshot = table.paimon.snapshot_manager().get_latest_snapshot()
+        ranges = row_ranges(table, snapshot)
+        transaction = self.committer.begin(TABLE)
+        write = pickle.loads(pickle.dumps(columns_write(table, transaction, columns, ranges)))
+        reader = updated_columns_reader(table, ranges, columns)
+        batches = self.updates(row_ids, columns).to_batches(max_chunksize=3)
+        written = write.run(updated_rows(reader, ranges, batches))
+        return transaction, columns_messages(table, write, written, snapshot.id)
+
+    def commit_update(self, written: tuple[Transaction, Sequence[CommitMessage]]) -> None:
+        transaction, messages = written
+        bodies = tuple(write_message(self.table.paimon, message) for message in messages)
+        self.committer.commit(CommitRequest(transaction, Append(), bodies))
 
     def vectors(self) -> dict[str, int | None]:
         """The number of deleted rows of each data file that has a deletion vector."""

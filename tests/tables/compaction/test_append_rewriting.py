@@ -7,18 +7,25 @@ import random
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from pypaimon import Schema
 from pypaimon.schema.data_types import AtomicType
 from pypaimon.schema.schema_change import SchemaChange
 
 from paimon_magics.errors import CommitConflictError, TableDamagedError, UnsupportedStatementError
 from paimon_magics.planning.compaction.sort_orders import SortOrder
 from paimon_magics.planning.reads.views import ViewKind
+from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.compaction.append_plan import check_compactable
 from tests.tables.compaction.append_compactions import SETTINGS, Lake
 from tests.tables.manifest_files import TABLE, create
 
 SEQUENCES = ("row_count", "min_sequence_number", "max_sequence_number", "level", "file_source")
+EVOLVING = (
+    "CREATE TABLE t (k INT, v STRING, d DOUBLE) TBLPROPERTIES ('row-tracking.enabled' = 'true', "
+    "'data-evolution.enabled' = 'true', 'compaction.min.file-num' = '3'{})"
+)
 BUCKETED = (
     "CREATE TABLE t (k INT, v STRING) TBLPROPERTIES ('bucket' = '2', 'bucket-key' = 'k', "
     "'compaction.min.file-num' = '3'{})"
@@ -208,21 +215,15 @@ def test_a_unit_without_its_result_is_not_committed(warehouse: Path) -> None:
     assert rewritten
 
 
-@pytest.mark.parametrize(
-    ("option", "more"),
-    [
-        ("data-evolution.enabled", "'row-tracking.enabled' = 'true'"),
-        (
-            "clustering.incremental",
-            "'clustering.columns' = 'k', 'bucket' = '1', 'bucket-key' = 'k', "
-            "'bucket-append-ordered' = 'false'",
-        ),
-    ],
-)
-def test_other_tables_are_refused_by_name(warehouse: Path, option: str, more: str) -> None:
-    create(warehouse, f"CREATE TABLE t (k INT) TBLPROPERTIES ('{option}' = 'true', {more})")
+def test_other_tables_are_refused_by_name(warehouse: Path) -> None:
+    create(
+        warehouse,
+        "CREATE TABLE t (k INT) TBLPROPERTIES ('clustering.incremental' = 'true', "
+        "'clustering.columns' = 'k', 'bucket' = '1', 'bucket-key' = 'k', "
+        "'bucket-append-ordered' = 'false')",
+    )
     lake = Lake.opened(warehouse)
-    with pytest.raises(UnsupportedStatementError, match=option):
+    with pytest.raises(UnsupportedStatementError, match=r"clustering\.incremental"):
         check_compactable(lake.table)
 
 
@@ -264,3 +265,72 @@ def test_a_rewrite_of_rows_with_ids_that_fails_leaves_no_file(warehouse: Path) -
         rewrite(plan.units[0])
     assert len(lake.data_files()) == len(before) - 1
     lake.committer.abort(transaction)
+
+
+@pytest.mark.parametrize("format", ["parquet", "orc"])
+def test_files_with_columns_of_the_same_rows_become_one(warehouse: Path, format: str) -> None:
+    more = f", 'file.format' = '{format}', 'deletion-vectors.enabled' = 'true'"
+    lake = Lake.of(warehouse, EVOLVING.format(more))
+    lake.append((0, "a", 1.5), (1, "b", float("inf")), (2, "c", None))
+    lake.append((3, "d", 2.5), (4, "e", -0.0))
+    first, second = (name for (name,) in lake.files("file_name"))
+    lake.update([1, 4], {"v": ["new b", "new e"]})
+    lake.delete({first: [0], second: [1]})
+    lake.update([2], {"d": [9.0]})
+    rows = [(1, "new b", float("inf")), (2, "c", 9.0), (3, "d", 2.5)]
+    assert lake.rows() == rows
+    assert [row[-2] for row in lake.rows(ViewKind.ROW_TRACKING)] == [1, 2, 3]
+    assert lake.compact() is not None
+    assert lake.rows() == rows
+    assert [row[-2] for row in lake.rows(ViewKind.ROW_TRACKING)] == [1, 2, 3]
+    columns = ("row_count", "first_row_id", "write_cols", "level", "file_source")
+    assert lake.files(*columns) == [(5, 0, None, 0, 0)]
+    assert lake.files("min_sequence_number", "max_sequence_number") == [(1, 5)]
+    assert lake.vectors() == {lake.files("file_name")[0][0]: 2}
+    assert lake.compact() is None
+    lake.update([3], {"k": [33]})
+    assert (33, "d", 2.5) in lake.rows()
+
+
+def test_columns_that_are_written_meanwhile_are_not_lost(warehouse: Path) -> None:
+    lake = Lake.of(warehouse, EVOLVING.format(""))
+    for number in range(3):
+        lake.append((number, "old", 0.0))
+    plan = lake.plan()
+    transaction, rewritten = lake.rewritten(plan)
+    lake.update([1], {"v": ["new"]})
+    with pytest.raises(CommitConflictError, match="would share some of their rows"):
+        lake.commit(transaction, plan.messages(rewritten, transaction))
+    lake.committer.abort(transaction)
+    assert lake.compact() is not None
+    assert lake.rows() == [(0, "old", 0.0), (1, "new", 0.0), (2, "old", 0.0)]
+
+
+def test_blob_files_stay(warehouse: Path) -> None:
+    columns = pa.schema([("k", pa.int32()), ("b", pa.large_binary()), ("v", pa.string())])
+    options = {"row-tracking.enabled": "true", "data-evolution.enabled": "true"}
+    options |= {"compaction.min.file-num": "2"}
+    catalog = Catalog.open({"warehouse": str(warehouse)}).paimon
+    catalog.create_database("default", ignore_if_exists=True)
+    schema = Schema.from_pyarrow_schema(columns, options=options)
+    catalog.create_table("default.t", schema, ignore_if_exists=False)
+    lake = Lake.opened(warehouse)
+
+    def read() -> list[dict[str, Any]]:
+        builder = lake.table.paimon.new_read_builder()
+        splits = builder.new_scan().plan().splits()
+        return list(builder.new_read().to_arrow(splits).to_pylist())
+
+    for number in range(2):
+        builder = lake.table.paimon.new_batch_write_builder()
+        write, commit = builder.new_write(), builder.new_commit()
+        body = pa.array([b"x%d" % number], pa.large_binary())
+        write.write_arrow(pa.table({"k": pa.array([number], pa.int32()), "b": body, "v": ["a"]}))
+        commit.commit(write.prepare_commit())
+        write.close()
+        commit.close()
+    before = read()
+    assert lake.compact() is not None
+    assert read() == before == [{"k": k, "b": b"x%d" % k, "v": "a"} for k in (0, 1)]
+    files = sorted(lake.files("first_row_id", "row_count", "write_cols"), key=repr)
+    assert files == [(0, 1, ["b"]), (0, 2, ["k", "v"]), (1, 1, ["b"])]

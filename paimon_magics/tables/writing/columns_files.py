@@ -1,0 +1,252 @@
+"""Writes files of a data-evolution table that hold some columns of rows with ids.
+
+The ids of a file's rows count from its first row id, which its metadata has, so that rows must not
+be left out, moved or divided among files. New values of a row are a further file with those of all
+rows of its range, whose snapshot makes it the newest:
+
+    ranges = row_ranges(table, snapshot)
+    write = columns_write(table, transaction, ["v"], ranges)
+    written = write.run(updated_rows(reader, ranges, updates))  # in a task
+    messages = columns_messages(table, write, written, snapshot.id)
+
+Ranges of different tasks must differ. If a process dies before its commit, files stay that no
+snapshot names; the attempt noted their folders, so that they are removed when the transaction ends.
+Sources: `DataEvolutionTableDataWrite`, `DataEvolutionPaimonWriter`,
+`BaseAppendFileStoreWrite.withWriteType`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pypaimon.write.commit_message import CommitMessage
+
+from paimon_magics.errors import TableDamagedError, UnsupportedStatementError
+from paimon_magics.faults import reach
+from paimon_magics.planning.commits.requests import Transaction
+from paimon_magics.planning.reads.float_bounds import MENDED_PREFIXES
+from paimon_magics.planning.reads.row_ranges import RowRange
+from paimon_magics.planning.reads.views import ROW_ID
+from paimon_magics.planning.schemas.feature_rules import is_blob_column
+from paimon_magics.planning.schemas.table_schema import TableSchema, column_list
+from paimon_magics.tables.manifests.file_kinds import APPENDED
+from paimon_magics.tables.pypaimon_internals import store_options
+from paimon_magics.tables.schema.types import arrow_type
+from paimon_magics.tables.table import Table
+from paimon_magics.tables.writing.attempts import writing_attempt
+from paimon_magics.tables.writing.data_file_metas import meta_of_new_file
+from paimon_magics.tables.writing.key_value_files import KeyValueFiles, KeyValueFileWriter
+from paimon_magics.tables.writing.level_files import level_files
+from paimon_magics.tables.writing.new_files import NewFile
+
+__all__ = [
+    "ColumnsWrite",
+    "WrittenColumns",
+    "columns_files",
+    "columns_messages",
+    "columns_write",
+    "meta_of_columns_file",
+    "stored_columns",
+]
+
+_ONE_FILE_BYTES = 1 << 62  # never reached: `is_single` keeps all rows in one file
+
+
+def stored_columns(schema: TableSchema) -> tuple[str, ...]:
+    """The columns that data files have: without those of blob files."""
+    inline = {
+        name
+        for key in ("blob-descriptor-field", "blob-view-field")
+        for name in column_list(schema.option(key))
+    }
+    return tuple(
+        column.name
+        for column in schema.columns
+        if column.name in inline or not is_blob_column(column.type)
+    )
+
+
+def columns_files(table: Table, columns: Sequence[str]) -> KeyValueFiles:
+    """How a file of some columns is written, whatever its size. Raises InvalidTableError for an
+    option's value that can't be read."""
+    files = level_files(table, 0)
+    whole = pa.ipc.read_schema(pa.py_buffer(files.schema))
+    schema = pa.schema([field for field in whole if field.name in columns])
+    return replace(
+        files,
+        schema=schema.serialize().to_pybytes(),
+        floats=tuple(name for name in files.floats if name in columns),
+        target_bytes=_ONE_FILE_BYTES,
+        system="none",
+        is_single=True,
+    )
+
+
+def meta_of_columns_file(table: Table, file: NewFile, columns: Sequence[str]) -> Any:
+    """pypaimon's metadata of a file of some columns, in the order of the table's."""
+    is_whole = tuple(columns) == tuple(table.schema.column_names)
+    if file.bounded_columns is None and not is_whole:
+        file = replace(file, bounded_columns=tuple(columns))
+    meta = meta_of_new_file(table.paimon, file)
+    meta.write_cols = None if is_whole else list(columns)
+    return meta
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenColumns:
+    """The file that was written for the rows from `first_row_id` on."""
+
+    first_row_id: int
+    file: NewFile
+
+
+@dataclass(frozen=True)
+class ColumnsWrite:
+    """How new values of some columns are written; picklable, with the files of all ranges in it.
+
+    `columns` are in the order of the table's. `ranges` may receive new values, in the order of
+    their row ids. `partition_types` is the Arrow schema of the partition columns, serialised.
+    `stem` begins the names of new files, and `attempts_folder` is the stem of the tasks' notes
+    (module `attempts`). `table` is the table's name, for errors.
+    """
+
+    table: str
+    files: KeyValueFiles
+    columns: tuple[str, ...]
+    ranges: tuple[RowRange, ...]
+    partition_types: bytes
+    stem: str
+    attempts_folder: str | None
+    io_options: tuple[tuple[str, str], ...] = ()
+
+    def __repr__(self) -> str:
+        return f"ColumnsWrite({self.stem})"  # io_options may hold credentials
+
+    def run(self, batches: Iterable[pa.RecordBatch]) -> tuple[WrittenColumns, ...]:
+        """Write all rows of some ranges, as one attempt. `batches` have `_ROW_ID` and the columns;
+        the ids of a range ascend without a gap from its first to its last.
+
+        Memory is bounded by a row group. Raises TableDamagedError for rows that are no whole range,
+        OSError for the store's failures, JobError when the transaction has ended, and what
+        `batches` raises; files are deleted then.
+        """
+        options = dict(self.io_options)
+        with writing_attempt(self.attempts_folder, options, "attempt.written") as (running, open_):
+            own = "" if running is None else f"{running.id}-"
+            found: list[WrittenColumns] = []
+            places = {one.first_row_id: one for one in self.ranges}
+            range_: RowRange | None = None
+            next_id = 0
+            for batch in batches:
+                ids = np.asarray(batch.column(ROW_ID)).astype(np.int64)
+                while len(ids):
+                    if range_ is None:
+                        next_id = int(ids[0])
+                        range_ = places.pop(next_id, None)
+                        if range_ is None:
+                            raise self._not_whole(next_id)
+                        if running is not None:
+                            running.note(self._partition(range_), pa.array([0], pa.int32()))
+                            reach("attempt.noted")
+                        stem = f"{self.stem}{own}{next_id}"
+                        writer = KeyValueFileWriter(self.files, range_.folder, stem)
+                        open_.append(writer)
+                    count = min(range_.next_row_id - next_id, len(ids))
+                    if (ids[:count] != np.arange(next_id, next_id + count)).any():
+                        raise self._not_whole(range_.first_row_id)
+                    writer.write(batch.slice(0, count))
+                    batch, ids, next_id = batch.slice(count), ids[count:], next_id + count
+                    if next_id == range_.next_row_id:
+                        (file,) = writer.finish()
+                        found.append(WrittenColumns(range_.first_row_id, file))
+                        range_ = None
+            if range_ is not None:
+                raise self._not_whole(range_.first_row_id)
+            return tuple(found)
+
+    def _partition(self, range_: RowRange) -> pa.RecordBatch:
+        schema = pa.ipc.read_schema(pa.py_buffer(self.partition_types))
+        if not schema.names:
+            return pa.RecordBatch.from_struct_array(pa.array([{}], pa.struct([])))
+        values = zip(range_.partition, schema, strict=True)
+        return pa.RecordBatch.from_arrays(
+            [pa.array([value], field.type) for value, field in values], schema=schema
+        )
+
+    def _not_whole(self, row_id: int) -> TableDamagedError:
+        return TableDamagedError(
+            f"New values for rows of `{self.table}` don't come with all rows of the file that has "
+            f"the row id {row_id}, one after the other; nothing was committed.",
+            hint="Run the statement again, and report this with the table's definition.",
+        )
+
+
+def columns_write(
+    table: Table, transaction: Transaction, columns: Collection[str], ranges: Sequence[RowRange]
+) -> ColumnsWrite:
+    """How the transaction writes new values of some columns for rows of `ranges`.
+
+    Raises UnsupportedStatementError for columns that files of their own, or folders, hold, and for
+    tables without data evolution; InvalidTableError for an option's value that can't be read.
+    """
+    schema = table.schema
+    if not schema.data_evolution_enabled:
+        raise UnsupportedStatementError(
+            f"Single columns of `{table.name}` can't be written: its files hold whole rows.",
+            hint="Such tables have 'data-evolution.enabled' = 'true'.",
+        )
+    stored = stored_columns(schema)
+    for name in columns:
+        if name in schema.partition_keys or name not in stored:
+            what = "a partition column" if name in schema.partition_keys else "a BLOB column"
+            raise UnsupportedStatementError(
+                f"`{name}` of `{table.name}` is {what}, which can't be written by itself.",
+                hint="Write other columns, or the whole rows.",
+            )
+    keys = [(key, arrow_type(schema.column(key).type)) for key in schema.partition_keys]
+    chosen = tuple(name for name in stored if name in columns)
+    return ColumnsWrite(
+        table=str(table.name),
+        files=columns_files(table, chosen),
+        columns=chosen,
+        ranges=tuple(ranges),
+        partition_types=pa.schema(keys).serialize().to_pybytes(),
+        stem=transaction.file_prefix + MENDED_PREFIXES["data-file.prefix"],
+        attempts_folder=transaction.attempts_folder,
+        io_options=tuple(sorted((store_options(table.paimon) or {}).items())),
+    )
+
+
+def columns_messages(
+    table: Table, write: ColumnsWrite, written: Iterable[WrittenColumns], snapshot_id: int
+) -> list[CommitMessage]:
+    """The commit messages of the files that tasks wrote, one for each partition. Their commit is
+    refused if somebody has changed the same columns of these rows, or the files that have them,
+    since the snapshot `snapshot_id`, on which the values rest.
+
+    Raises TableDamagedError if two tasks wrote the same rows.
+    """
+    places = {one.first_row_id: one for one in write.ranges}
+    found: dict[tuple[Any, ...], CommitMessage] = {}
+    for one in written:
+        range_ = places.pop(one.first_row_id, None)
+        if range_ is None:
+            raise TableDamagedError(
+                f"Two tasks wrote the rows of `{table.name}` from the id {one.first_row_id} on; "
+                "nothing was committed.",
+                hint="Run the statement again, and report this with the table's definition.",
+            )
+        file = meta_of_columns_file(table, one.file, write.columns)
+        file.first_row_id = one.first_row_id
+        file.file_source = APPENDED
+        message = found.get(range_.partition)
+        if message is None:
+            message = found[range_.partition] = CommitMessage(
+                range_.partition, 0, [], check_from_snapshot=snapshot_id
+            )
+        message.new_files.append(file)
+    return list(found.values())

@@ -1,0 +1,174 @@
+"""New values of single columns of a data-evolution table, as files of these columns alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pypaimon.schema.data_types import AtomicType
+from pypaimon.schema.schema_change import SchemaChange
+
+from paimon_magics.errors import (
+    CommitConflictError,
+    InvalidValueError,
+    TableDamagedError,
+    UnsupportedStatementError,
+)
+from paimon_magics.planning.commits.requests import CommitRequest, OverwritePartitions
+from paimon_magics.planning.reads.views import ViewKind
+from paimon_magics.tables.splits.row_ranges import row_ranges
+from paimon_magics.tables.writing.columns_files import columns_messages, columns_write
+from tests.tables.compaction.append_compactions import Lake
+from tests.tables.manifest_files import TABLE
+
+EVOLVING = (
+    "CREATE TABLE t (k INT, v STRING, d DOUBLE, p STRING) PARTITIONED BY (p) TBLPROPERTIES ("
+    "'row-tracking.enabled' = 'true', 'data-evolution.enabled' = 'true', "
+    "'compaction.min.file-num' = '2'{})"
+)
+
+
+@pytest.fixture
+def lake(warehouse: Path) -> Lake:
+    """Rows with the ids 0 to 3 in one partition, and 4 in another."""
+    lake = Lake.of(warehouse, EVOLVING.format(""))
+    lake.append((0, "a", 0.5, "x"), (1, "b", None, "x"))
+    lake.append((2, "c", 2.5, "x"), (3, None, 3.5, "x"))
+    lake.append((4, "e", 4.5, None))
+    return lake
+
+
+def by_pypaimon(lake: Lake) -> list[tuple[Any, ...]]:
+    builder = lake.table.paimon.new_read_builder()
+    found = builder.new_read().to_arrow(builder.new_scan().plan().splits())
+    return sorted(tuple(row.values()) for row in found.to_pylist())
+
+
+def test_a_file_has_the_new_values_beside_the_others(lake: Lake) -> None:
+    before = lake.files("file_name")
+    lake.update_here([1, 4], {"v": ["new b", None], "d": [float("nan"), -0.0]})
+    rows = sorted(lake.rows(), key=lambda row: row[0])
+    assert repr(rows) == repr(
+        [
+            (0, "a", 0.5, "x"),
+            (1, "new b", float("nan"), "x"),
+            (2, "c", 2.5, "x"),
+            (3, None, 3.5, "x"),
+            (4, None, -0.0, None),
+        ]
+    )
+    assert repr(by_pypaimon(lake)) == repr(rows)
+    columns = ("file_name", "first_row_id", "row_count", "write_cols", "max_sequence_number")
+    added = [row[1:] for row in lake.files(*columns) if row[:1] not in before]
+    assert sorted(added) == [(0, 2, ["v", "d"], 4), (4, 1, ["v", "d"], 4)]
+    numbers = {row[-2]: row[-1] for row in lake.rows(ViewKind.ROW_TRACKING)}
+    assert numbers == {0: 4, 1: 4, 2: 2, 3: 2, 4: 4}
+    lake.update([1], {"v": ["by pypaimon"]})
+    lake.update_here([0, 2], {"k": [10, 12]})
+    assert repr(by_pypaimon(lake)) == repr(sorted(lake.rows(), key=lambda row: row[0]))
+    assert (1, "by pypaimon") in [row[:2] for row in lake.rows()]
+    rows = sorted(lake.rows(), key=repr)
+    assert lake.compact() is not None
+    assert repr(sorted(lake.rows(), key=repr)) == repr(rows)
+
+
+def test_deleted_rows_stay_deleted(warehouse: Path) -> None:
+    options = ", 'deletion-vectors.enabled' = 'true'"
+    lake = Lake.of(warehouse, EVOLVING.format(options).replace("PARTITIONED BY (p)", ""))
+    lake.append(*[(k, "old", 0.0, "x") for k in range(10)])
+    ((name,),) = lake.files("file_name")
+    lake.delete({name: [0, 7]})
+    lake.update_here(range(1, 9), {"v": [f"v{k}" for k in range(1, 9)]})
+    expected = [(k, f"v{k}", 0.0, "x") for k in (1, 2, 3, 4, 5, 6, 8)]
+    assert lake.rows() == [*expected, (9, "old", 0.0, "x")]
+    assert by_pypaimon(lake) == lake.rows()
+
+
+def test_the_same_column_is_not_written_by_two(lake: Lake) -> None:
+    one, other = lake.written_columns([0], {"v": ["1"]}), lake.written_columns([1], {"v": ["2"]})
+    column = lake.written_columns([0], {"k": [100]})
+    lake.commit_update(one)
+    with pytest.raises(CommitConflictError, match="conflict"):
+        lake.commit_update(other)
+    lake.commit_update(column)
+    files = lake.data_files()
+    lake.committer.abort(other[0])
+    assert len(lake.data_files()) == len(files) - 1
+    assert sorted(row[:2] for row in lake.rows())[-1] == (100, "1")
+
+
+@pytest.mark.parametrize("done", ["compaction", "overwrite"])
+def test_rows_that_moved_to_other_files_are_not_written(lake: Lake, done: str) -> None:
+    written = lake.written_columns([2], {"v": ["new"]})
+    if done == "compaction":
+        assert lake.compact() is not None
+    else:
+        change = OverwritePartitions(((("p", "x"),),))
+        lake.committer.commit(CommitRequest(lake.committer.begin(TABLE), change, ()))
+    before = lake.rows()
+    with pytest.raises(CommitConflictError):
+        lake.commit_update(written)
+    assert lake.rows() == before
+    lake.committer.abort(written[0])
+    if done == "compaction":
+        lake.update_here([2], {"v": ["new"]})
+        assert (2, "new", 2.5, "x") in lake.rows()
+
+
+@pytest.mark.parametrize(
+    ("ids", "named"), [([0, 0], "don't ascend"), ([3, 2], "don't ascend"), ([1, 5], "the id 5")]
+)
+def test_ids_that_no_row_has_are_told(lake: Lake, ids: list[int], named: str) -> None:
+    files = lake.data_files()
+    with pytest.raises(InvalidValueError, match=named):
+        lake.written_columns(ids, {"v": ["a", "b"]})
+    assert lake.data_files() == files
+
+
+def test_rows_must_be_whole_ranges_of_one_task(lake: Lake) -> None:
+    table = lake.table
+    snapshot = table.paimon.snapshot_manager().get_latest_snapshot()
+    ranges = row_ranges(table, snapshot)
+    assert [(one.first_row_id, one.rows, one.partition) for one in ranges] == [
+        (0, 2, ("x",)),
+        (2, 2, ("x",)),
+        (4, 1, (None,)),
+    ]
+    transaction = lake.committer.begin(TABLE)
+    write = columns_write(table, transaction, ["v"], ranges)
+    files = lake.data_files()
+    for ids in ([0], [1, 2], [0, 2], [9]):
+        rows = lake.updates(ids, {"v": ["n"] * len(ids)}).to_batches()
+        with pytest.raises(TableDamagedError, match="all rows of the file"):
+            write.run(rows)
+    assert lake.data_files() == files
+    rows = lake.updates([4], {"v": ["n"]}).to_batches()
+    with pytest.raises(TableDamagedError, match="Two tasks wrote the rows"):
+        columns_messages(table, write, [*write.run(rows), *write.run(rows)], snapshot.id)
+    lake.committer.abort(transaction)
+    assert lake.data_files() == files
+
+
+def test_other_columns_and_tables_are_refused(lake: Lake, warehouse: Path) -> None:
+    transaction = lake.committer.begin(TABLE)
+    with pytest.raises(UnsupportedStatementError, match="is a partition column"):
+        columns_write(lake.table, transaction, ["v", "p"], ())
+    plain = Lake.of(warehouse.with_name("plain"), "CREATE TABLE t (k INT)")
+    with pytest.raises(UnsupportedStatementError, match="files hold whole rows"):
+        columns_write(plain.table, transaction, ["k"], ())
+    message = lake.written_columns([0], {"v": ["n"]})[1][0]
+    message.check_from_snapshot = None
+    with pytest.raises(InvalidValueError, match="from which snapshot"):
+        lake.commit_update((transaction, [message]))
+    lake.committer.abort(transaction)
+
+
+def test_a_column_of_a_newer_schema_gets_values(lake: Lake) -> None:
+    lake.alter(SchemaChange.add_column("more", AtomicType("BIGINT")))
+    lake.update_here([3], {"more": [2**40]})
+    found = {row[0]: row[4] for row in lake.rows()}
+    assert found == {0: None, 1: None, 2: None, 3: 2**40, 4: None}
+    assert [row[4] for row in by_pypaimon(lake)] == [None, None, None, 2**40, None]
+    files = lake.files("write_cols", "value_stats_cols", "first_row_id")
+    assert [one for one in files if one[0]] == [(["more"], ["more"], 2)]
