@@ -206,3 +206,24 @@ def test_clustering_picks_what_java_picks(
         if full:
             assert not lake.plan(full=True).units and not javas(full=True)
     assert len(levels) > 2
+
+
+def test_buckets_are_clustered_as_by_java(
+    java_paimon: JavaPaimon, java_compact: JavaCompact, warehouse: Path
+) -> None:
+    noise = random.Random(0)
+    buckets = (
+        ", 'bucket' = '2', 'bucket-key' = 'k', 'bucket-append-ordered' = 'false', "
+        "'write-only' = 'true'"
+    )
+    ours = Lake.of(warehouse, CLUSTERED.format(buckets))
+    for number in range(2):
+        fill(ours, noise, commits=3)
+        other = Lake.opened(warehouse.with_name(f"java-{number}"))
+        shutil.copytree(ours.warehouse, other.warehouse)
+        before = sorted_rows(java_paimon, ours)
+        assert ours.compact() is not None and java_compact(other.warehouse, True)
+        columns = ("partition", "bucket", "total_buckets", "level", "row_count", "file_source")
+        assert sorted(ours.files(*columns)) == sorted(other.files(*columns))
+        assert sorted_rows(java_paimon, ours) == sorted_rows(java_paimon, other) == before
+        ours = other  # go on with what Java left

@@ -1,32 +1,44 @@
-"""Which files of a partition are sorted together where `clustering.incremental` is on.
+"""Which files of a partition, or of a bucket, are sorted together where `clustering.incremental` is
+on.
 
 Files of an append table have levels then: new ones 0, sorted ones the level that their run was
-written to. Files of a level are one sorted run, whatever their keys. Source:
-`IncrementalClusterManager`, `IncrementalClusterStrategy`.
+written to. Files of a level are one sorted run, whatever their keys. Sources:
+`IncrementalClusterManager`, `IncrementalClusterStrategy`, `HistoryPartitionCluster`; for buckets
+`BucketedAppendClusterManager`, `BucketedAppendLevels`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from paimon_magics.errors import InvalidTableError
 from paimon_magics.planning.compaction.levels import BucketFile, SortedRun
 from paimon_magics.planning.compaction.picks import Moment, Pick, PickOptions, pick
 from paimon_magics.planning.compaction.sort_orders import SortOrder, sort_order
+from paimon_magics.planning.options.values import duration_ms, integer_value
 from paimon_magics.planning.schemas.table_schema import TableSchema, column_list
 
 __all__ = ["ClusteringRules", "clustered_runs"]
 
 _HILBERT_COLUMNS_MIN = 5
+_IDLE = "clustering.history-partition.idle-to-full-sort"
 
 
 @dataclass(frozen=True, slots=True)
 class ClusteringRules:
-    """How a table is clustered: by which order, and the options that decide what is picked."""
+    """How a table is clustered: by which order, and the options that decide what is picked.
+
+    `has_buckets`: files of a bucket are sorted, not those of a partition. Up to `history_limit`
+    partitions that got no rows for `history_idle_ms` are sorted wholly when others are; None for
+    none.
+    """
 
     order: SortOrder
     picks: PickOptions
+    has_buckets: bool = False
+    history_idle_ms: float | None = None
+    history_limit: int = 5
 
     @classmethod
     def of(cls, schema: TableSchema) -> ClusteringRules:
@@ -52,14 +64,34 @@ class ClusteringRules:
             max_size_amplification_percent=known.max_size_amplification_percent,
             size_ratio=known.size_ratio,
         )
-        return cls(order, picks)
+        has_buckets = schema.bucket_mode != "BUCKET_UNAWARE"
+        idle, limit = (
+            schema.option(f"clustering.history-partition.{key}")
+            for key in ("idle-to-full-sort", "limit")
+        )
+        looks_back = idle is not None and schema.is_partitioned and not has_buckets
+        return cls(
+            order,
+            picks,
+            has_buckets,
+            duration_ms(_IDLE, idle) if looks_back and idle is not None else None,
+            integer_value("clustering.history-partition.limit", limit or "5"),
+        )
+
+    @property
+    def max_level(self) -> int:
+        """The level of what is sorted wholly."""
+        return self.picks.level_count - 1
 
     def picked(self, runs: Sequence[SortedRun], *, is_full: bool, is_in_order: bool) -> Pick | None:
         """The runs to sort; None if there is nothing to do. With `is_full` all of them, unless they
         are one run of the greatest level that `is_in_order`: sorted by the columns of today."""
+        picks = self.picks
+        if self.has_buckets and runs:
+            picks = replace(picks, level_count=max(picks.level_count, runs[-1].level + 1))
         if not is_full:
-            return pick(runs, self.picks, Moment(0, 0))
-        max_level = self.picks.level_count - 1
+            return pick(runs, picks, Moment(0, 0))
+        max_level = picks.level_count - 1
         if not runs or (len(runs) == 1 and runs[0].level == max_level and is_in_order):
             return None
         return Pick(max_level, tuple(runs))

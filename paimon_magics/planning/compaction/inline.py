@@ -34,8 +34,6 @@ def not_compacted(schema: TableSchema) -> str | None:
     """The feature of a table for which it is not compacted here, as text; None for a table that
     is."""
     if not schema.is_primary_key_table:
-        if schema.flag("clustering.incremental") and schema.bucket_mode != "BUCKET_UNAWARE":
-            return "'clustering.incremental' = 'true' and buckets"
         return None
     if schema.flag("chain-table.enabled"):
         return "'chain-table.enabled' = 'true'"

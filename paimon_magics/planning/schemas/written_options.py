@@ -82,8 +82,6 @@ def _refused(schema: TableSchema) -> Iterator[tuple[str, str, str]]:
     for key, value in schema.options:
         if key.endswith(".map.storage-layout") and value.lower() != "default":
             yield key, value, "another storage layout of maps"
-    if schema.bucket_mode == "HASH_DYNAMIC" and schema.flag("index-file-in-data-file-dir"):
-        yield "index-file-in-data-file-dir", "true", "hash indexes beside the data files"
     if schema.is_primary_key_table and schema.changelog_producer != "none":
         changelog = (schema.stored_option("changelog-file.format") or schema.file_format).lower()
         key = "changelog-file.compression"

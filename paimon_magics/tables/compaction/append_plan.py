@@ -21,18 +21,19 @@ import pyarrow as pa
 from pypaimon.utils.file_store_path_factory import canonical_data_file_path
 from pypaimon.write.commit_message import CommitMessage
 
-from paimon_magics.errors import UnsupportedStatementError
 from paimon_magics.planning.commits.requests import Transaction
 from paimon_magics.planning.compaction.append_tables import AppendRules
 from paimon_magics.planning.compaction.incremental_clustering import ClusteringRules
-from paimon_magics.planning.compaction.inline import not_compacted
 from paimon_magics.planning.compaction.sort_orders import SortOrder
 from paimon_magics.planning.reads.float_bounds import MENDED_PREFIXES
 from paimon_magics.planning.reads.splits import Deletions, StoredFile
 from paimon_magics.planning.schemas.table_schema import column_list
 from paimon_magics.planning.writes.inserts import check_writable
 from paimon_magics.settings import Settings
-from paimon_magics.tables.compaction.append_clustering import pick_clustered_files
+from paimon_magics.tables.compaction.append_clustering import (
+    history_partitions,
+    pick_clustered_files,
+)
 from paimon_magics.tables.compaction.append_messages import append_messages
 from paimon_magics.tables.compaction.append_rewriting import AppendRewrite, RewrittenUnit
 from paimon_magics.tables.compaction.append_units import (
@@ -60,7 +61,7 @@ from paimon_magics.tables.splits.planning import FileKey, StoredState
 from paimon_magics.tables.splits.stored_files import schema_ids, stored_files, stores_elsewhere
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.columns_files import columns_files, stored_columns
-from paimon_magics.tables.writing.key_value_files import KeyValueFiles
+from paimon_magics.tables.writing.key_value_files import KeyValueFiles, wall_clock_ms
 from paimon_magics.tables.writing.level_files import level_files
 from paimon_magics.tables.writing.table_write import write_spec
 
@@ -182,8 +183,7 @@ def plan_append_compaction(
     check_compactable(table)
     manifests = manifests or ManifestCache(table.paimon)
     deletions = manifests.deletions(snapshot.index_manifest)
-    state = StoredState(files_of_scope(live_files(manifests, snapshot), scope), deletions)
-    picks, order = _picks(table, state, scope)
+    picks, order = _picks(table, StoredState(live_files(manifests, snapshot), deletions), scope)
     rows = list(chain.from_iterable(picks.groups))
     if not rows:
         return AppendCompaction(table, snapshot, (), picks.files.slice(0, 0))
@@ -204,10 +204,11 @@ def plan_append_compaction(
 
 
 def _picks(
-    table: Table, state: StoredState, scope: CompactionScope
+    table: Table, whole: StoredState, scope: CompactionScope
 ) -> tuple[AppendPicks, SortOrder | None]:
-    """The files to rewrite, and how they are sorted."""
+    """The files of a snapshot to rewrite, and how they are sorted."""
     schema = table.schema
+    state = replace(whole, files=files_of_scope(whole.files, scope))
     if schema.data_evolution_enabled:
         return pick_evolving_files(state, AppendRules.of(schema)), None
     if scope.order is not None:
@@ -223,22 +224,23 @@ def _picks(
         options = schemas.schema(schema_id).options
         return column_list(options.get("clustering.columns")) == clustering.order.columns
 
+    history: frozenset[bytes] = frozenset()
+    if scope.partitions is not None:
+        history = history_partitions(whole.files, clustering, scope.partitions, wall_clock_ms())
+        wider = replace(scope, partitions=scope.partitions | history)
+        state = replace(whole, files=files_of_scope(whole.files, wider))
     picks = pick_clustered_files(
-        state, clustering, is_full=scope.is_full, has_same_columns=has_same_columns
+        state,
+        clustering,
+        is_full=lambda partition: scope.is_full or partition in history,
+        has_same_columns=has_same_columns,
     )
     return picks, clustering.order
 
 
 def check_compactable(table: Table) -> None:
     """Raise UnsupportedStatementError for an append table that is not compacted here."""
-    schema = table.schema
-    unfit = not_compacted(schema)
-    if unfit is not None:
-        raise UnsupportedStatementError(
-            f"Compacting tables with {unfit} is not offered yet, and `{table.name}` is one.",
-            hint="Compact it with another engine.",
-        )
-    check_writable(table.name, schema, writes_blobs=False)
+    check_writable(table.name, table.schema, writes_blobs=False)
 
 
 def _has_buckets(table: Table) -> bool:

@@ -5,11 +5,14 @@ on the index of its base snapshot, and its commit adds a new file for each bucke
 The commit fails if another commit changed the index of such a partition meanwhile.
 
 The names of our index files begin with the transaction's prefix, so that the files of an attempt
-that did not count are found and removed.
+that did not count are found and removed. With `index-file-in-data-file-dir` they lie in the folders
+of their buckets, which the attempt has noted for the data files (`IndexInDataFileDirPathFactory`).
 """
 
 from __future__ import annotations
 
+import functools
+import pickle
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -55,6 +58,7 @@ INDEX_FOLDER = -100
 """The bucket number by which attempts note that they write in the folder of index files."""
 
 _HASH = "HASH"
+_BESIDE_DATA = "index-file-in-data-file-dir"
 
 Assign = Callable[[Partition, npt.NDArray[np.int32]], npt.NDArray[np.int32]]
 """Returns the bucket of each key hash of a partition."""
@@ -87,7 +91,8 @@ class DynamicBuckets:
 
     `keys` are the primary-key columns that are no partition columns. `index` is the index of the
     base snapshot, empty for an overwrite. `assigners` is the number of assigners that share the
-    work.
+    work. New index files lie in `folder`, or in the folders of their buckets if there is a `table`:
+    a pickle of pypaimon's table, which knows these.
     """
 
     keys: tuple[str, ...]
@@ -99,6 +104,15 @@ class DynamicBuckets:
     file_prefix: str
     location: str
     store_options: tuple[tuple[str, str], ...] = field(repr=False)  # may hold credentials
+    table: bytes | None = field(default=None, repr=False)
+
+    def path(self, partition: Partition, bucket: int, name: str) -> str:
+        """Where the index file of a bucket lies that is named so."""
+        if self.table is None:
+            return f"{self.folder}/{name}"
+        from pypaimon.utils.file_store_path_factory import canonical_data_file_path
+
+        return str(canonical_data_file_path(_unpickled(self.table), partition, bucket, name))
 
     def hashes(self, batch: pa.RecordBatch) -> npt.NDArray[np.int32]:
         """The key hash of each row."""
@@ -177,7 +191,8 @@ class IndexWriter:
 
     def write(self) -> tuple[IndexWritten, ...]:
         """Write an index file for each bucket that got hashes that its index did not have."""
-        if self._running is not None and self._partition is not None:
+        is_apart = self._buckets.table is None
+        if self._running is not None and self._partition is not None and is_apart:
             folder = pa.array([INDEX_FOLDER], pa.int32())
             self._running.note(self._partition, folder)
         attempt = f"{self._running.id}-" if self._running is not None else ""
@@ -189,13 +204,20 @@ class IndexWriter:
                 continue
             name = f"{self._buckets.file_prefix}index-{attempt}{uuid.uuid4()}"
             content = encode_hashes(union)
-            self._store.create(f"{self._buckets.folder}/{name}", content)
+            self._store.create(self._buckets.path(partition, bucket, name), content)
             written.append(IndexWritten(partition, bucket, name, len(content), len(union)))
         return tuple(written)
 
     def abort(self, written: Iterable[IndexWritten]) -> None:
         """Delete index files that will never be committed."""
-        self._store.delete(f"{self._buckets.folder}/{one.name}" for one in written)
+        self._store.delete(
+            self._buckets.path(one.partition, one.bucket, one.name) for one in written
+        )
+
+
+@functools.lru_cache(maxsize=4)
+def _unpickled(table: bytes) -> Any:
+    return pickle.loads(table)
 
 
 def dynamic_buckets(
@@ -220,6 +242,7 @@ def dynamic_buckets(
         file_prefix=file_prefix,
         location=table.location,
         store_options=tuple(sorted((str(k), str(v)) for k, v in options.items())),
+        table=pickle.dumps(table.paimon) if schema.flag(_BESIDE_DATA) else None,
     )
 
 

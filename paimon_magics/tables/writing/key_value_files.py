@@ -35,7 +35,13 @@ from paimon_magics.tables.writing.format_writers import FormatWriter, open_forma
 from paimon_magics.tables.writing.new_file_sinks import FileCreation
 from paimon_magics.tables.writing.new_files import NewFile, StoredBounds
 
-__all__ = ["ROW_FIELDS", "SYSTEM_FIELDS", "KeyValueFileWriter", "KeyValueFiles"]
+__all__ = [
+    "ROW_FIELDS",
+    "SYSTEM_FIELDS",
+    "KeyValueFileWriter",
+    "KeyValueFiles",
+    "wall_clock_ms",
+]
 
 _GROUP_ROWS_MAX = 512 * 1024
 _GROUP_BYTES_MAX = 64 * 2**20  # in memory, before encoding
@@ -246,7 +252,7 @@ class _OpenFile:
             schema_id=self._files.schema_id,
             level=self._files.level,
             deleted_rows=self._deleted,
-            created_ms=_now_ms(),
+            created_ms=wall_clock_ms(),
             is_compacted=not self._files.is_changelog,
             extra_files=() if index.file_name is None else (index.file_name,),
             embedded_index=index.embedded,
@@ -332,7 +338,7 @@ class _Collectors:
         )
 
 
-def _now_ms() -> int:
+def wall_clock_ms() -> int:
     """The wall-clock time here as if it were UTC: Paimon stores creation times so."""
     now = datetime.now()
     return calendar.timegm(now.timetuple()) * 1000 + now.microsecond // 1000

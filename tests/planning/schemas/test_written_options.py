@@ -47,7 +47,6 @@ def schema(**options: str) -> TableSchema:
         ("branch", {"branch": "trial"}),
         ("vector.file.format", {"vector__file__format": "lance"}),
         ("fields.v.map.storage-layout", {"fields__v__map__storage_layout": "shared-shredding"}),
-        ("index-file-in-data-file-dir", {"index_file_in_data_file_dir": "true", "bucket": "-1"}),
         (
             "file.compression",
             {
@@ -90,7 +89,6 @@ def test_an_option_that_the_writers_would_pass_over_is_refused_by_name(
         ("write-buffer-size", "1 mb", False),
         ("commit.callbacks", "", False),
         ("branch", "main", False),
-        ("index-file-in-data-file-dir", "true", False),  # no dynamic buckets
     ],
 )
 def test_an_option_that_only_helps_is_told_of(key: str, value: str, is_told: bool) -> None:

@@ -13,13 +13,15 @@ from pypaimon import Schema
 from pypaimon.schema.data_types import AtomicType
 from pypaimon.schema.schema_change import SchemaChange
 
-from paimon_magics.errors import CommitConflictError, TableDamagedError, UnsupportedStatementError
+from paimon_magics.errors import CommitConflictError, TableDamagedError
 from paimon_magics.planning.compaction.sort_orders import SortOrder
 from paimon_magics.planning.reads.views import ViewKind
 from paimon_magics.tables.catalog.catalog import Catalog
-from paimon_magics.tables.compaction.append_plan import check_compactable
+from paimon_magics.tables.compaction.append_plan import plan_append_compaction
+from paimon_magics.tables.compaction.planning import CompactionScope
+from paimon_magics.tables.manifests.partition_values import partition_values
 from tests.tables.compaction.append_compactions import SETTINGS, Lake
-from tests.tables.manifest_files import TABLE, create
+from tests.tables.manifest_files import TABLE
 
 SEQUENCES = ("row_count", "min_sequence_number", "max_sequence_number", "level", "file_source")
 EVOLVING = (
@@ -215,16 +217,59 @@ def test_a_unit_without_its_result_is_not_committed(warehouse: Path) -> None:
     assert rewritten
 
 
-def test_other_tables_are_refused_by_name(warehouse: Path) -> None:
-    create(
-        warehouse,
-        "CREATE TABLE t (k INT) TBLPROPERTIES ('clustering.incremental' = 'true', "
-        "'clustering.columns' = 'k', 'bucket' = '1', 'bucket-key' = 'k', "
-        "'bucket-append-ordered' = 'false')",
+CLUSTERED = (
+    "CREATE TABLE t (k INT, v STRING, p STRING) {} TBLPROPERTIES ('clustering.incremental' = "
+    "'true', 'clustering.columns' = 'k', 'num-sorted-run.compaction-trigger' = '2'{})"
+)
+
+
+def test_a_bucket_is_sorted_step_by_step(warehouse: Path) -> None:
+    buckets = ", 'bucket' = '2', 'bucket-key' = 'v', 'bucket-append-ordered' = 'false'"
+    lake = Lake.of(warehouse, CLUSTERED.format("", buckets))
+    for number in range(3):
+        lake.append(*[(k, f"v{k % 5}", "x") for k in range(9 - number, 0, -2)])
+    before = sorted(lake.rows())
+    assert lake.compact(full=False) is not None
+    assert sorted(lake.rows()) == before
+    for bucket in (0, 1):
+        keys = [row[0] for row in lake.stored_rows(bucket)]
+        assert keys and keys == sorted(keys)
+    assert lake.files("level", "total_buckets", "file_source") == [(2, 2, 1)] * 2
+    assert lake.compact(full=False) is None
+    assert lake.compact() is None
+    lake.append((0, "v0", "x"))
+    assert lake.compact() is not None
+    assert sorted(lake.rows()) == [(0, "v0", "x"), *before]
+    assert sorted(lake.files("level")) == [(2,), (2,)]
+
+
+def test_old_partitions_are_sorted_beside_the_chosen_ones(warehouse: Path) -> None:
+    history = (
+        ", 'clustering.history-partition.idle-to-full-sort' = '{}', "
+        "'clustering.history-partition.limit' = '2'"
     )
-    lake = Lake.opened(warehouse)
-    with pytest.raises(UnsupportedStatementError, match=r"clustering\.incremental"):
-        check_compactable(lake.table)
+    sql = CLUSTERED.format("PARTITIONED BY (p)", history.format("1 ms"))
+    lake = Lake.of(warehouse, sql)
+    for part in "dcba":
+        lake.append((2, "v", part), (1, "w", part))
+    snapshot = lake.table.paimon.snapshot_manager().get_latest_snapshot()
+
+    def named(files: pa.Table) -> dict[str, bytes]:
+        values, of_files = partition_values(lake.table.paimon, files)
+        names = [values[at][0] for at in of_files]
+        return dict(zip(names, files["partition"].to_pylist(), strict=True))
+
+    chosen = named(lake.state().files)["c"]
+    scope = CompactionScope(is_full=False, partitions=frozenset([chosen]))
+
+    def sorted_partitions() -> list[str]:
+        return sorted(named(plan_append_compaction(lake.table, snapshot, scope).files))
+
+    # The chosen one has too few runs, and of the others the two oldest are within the limit.
+    assert sorted_partitions() == ["b", "d"]
+    idle = "clustering.history-partition.idle-to-full-sort"
+    lake.alter(SchemaChange.set_option(idle, "1 h"))
+    assert sorted_partitions() == []
 
 
 @pytest.mark.parametrize("format", ["parquet", "orc", "avro"])
