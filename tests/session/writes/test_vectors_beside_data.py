@@ -1,11 +1,10 @@
-"""Deletion vectors and hash indexes whose index files lie beside the data files."""
+"""Deletion vectors whose index files lie beside the data files."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 import pytest
 
 from paimon_magics.statements.statement import TableName
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-SCHEMA = ["p", "k", "v"]
 OPTIONS = "'index-file-in-data-file-dir' = 'true', 'deletion-vectors.enabled' = 'true'"
 
 
@@ -42,34 +40,4 @@ def test_index_files_lie_in_the_folders_of_their_buckets_and_expire(
     assert not missing(table) and not unreachable(table)
     assert expire(table)
     assert rows(session, seen) == found
-    assert not missing(table) and not unreachable(table)
-
-
-def test_hash_indexes_lie_there_too_and_tell_where_keys_are(
-    session: paimon_magics.Session,
-) -> None:
-    session.run(
-        "CREATE TABLE t (p STRING, k INT, v STRING) PARTITIONED BY (p) TBLPROPERTIES "
-        "('primary-key' = 'p,k', 'dynamic-bucket.target-row-num' = '3', "
-        "'index-file-in-data-file-dir' = 'true')"
-    )
-    for value in ("a", "b"):
-        session.run(f"INSERT INTO t SELECT 'x y/%z', id, '{value}' FROM range(7)")
-    session.run("INSERT INTO t VALUES (NULL, 1, 'c'), ('x y/%z', 8, 'c')")
-    found = [*((k, "b") for k in range(7)), (8, "c")]
-    assert rows(session, "SELECT k, v FROM t WHERE p = 'x y/%z' ORDER BY k") == found
-    table = session._connection.tables.load(session._connection.full_name(TableName("t")))
-    index = [path for path in files(table) if "-index-" in path and "manifest" not in path]
-    assert index and {Path(path).parent.name.split("-")[0] for path in index} == {"bucket"}
-    assert not missing(table) and not unreachable(table)
-    # pypaimon finds the keys where the index says, and adds to it.
-    builder = table.paimon.new_batch_write_builder()
-    write, commit = builder.new_write(), builder.new_commit()
-    write.write_arrow(pa.table([["x y/%z"] * 2, pa.array([0, 9], pa.int32()), ["d"] * 2], SCHEMA))
-    commit.commit(write.prepare_commit())
-    session.run("INSERT INTO t SELECT 'x y/%z', id, 'e' FROM range(10)")
-    seen = "SELECT k, v FROM t WHERE p = 'x y/%z' ORDER BY k"
-    assert rows(session, seen) == [(k, "e") for k in range(10)]
-    assert expire(table)
-    assert rows(session, seen) == [(k, "e") for k in range(10)]
     assert not missing(table) and not unreachable(table)

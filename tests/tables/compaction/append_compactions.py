@@ -80,6 +80,11 @@ class Lake:
         catalog.paimon.alter_table("default.t", [change], False)
 
     def append(self, *rows: tuple[Any, ...]) -> CommitReceipt:
+        transaction, messages = self.written(rows)
+        return self.committer.commit(CommitRequest(transaction, Append(), messages))
+
+    def written(self, rows: Rows) -> tuple[Transaction, tuple[bytes, ...]]:
+        """Files of rows, and the transaction that may commit them."""
         table = self.table
         schema = arrow_schema(table.schema)
         transaction = self.committer.begin(TABLE)
@@ -88,7 +93,7 @@ class Lake:
         arrays = [pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)]
         written = write_batches(spec, [pa.RecordBatch.from_arrays(arrays, schema=schema)])
         messages = completed(table, spec, written, transaction.base_snapshot_id).messages
-        return self.committer.commit(CommitRequest(transaction, Append(), messages))
+        return transaction, tuple(messages)
 
     def state(self) -> StoredState:
         table = self.table
