@@ -1,4 +1,5 @@
-"""A tutorial in JupyterLab in a browser, run by "Run All Cells": it shows what the saved one shows.
+"""The beginning of a tutorial in JupyterLab in a browser, run by "Run All Cells": it shows what the
+saved one shows.
 Behind it a long cell: its progress moves, the stop button stops it, and nothing of the progress is
 left, on the page or in the file."""
 
@@ -17,6 +18,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.browser]
 
 TUTORIAL = Path(__file__).resolve().parents[2] / "notebooks" / "03_overwrite.ipynb"
 CLOSING = "import shutil"  # the last cell, which closes what the long one needs
+CELLS = 6  # so many come before the long one: a preview, a frame and an overwrite among them
 
 # Four tasks: the first two end soon, the others don't.
 SLOW = """import time
@@ -67,11 +69,12 @@ def test_a_tutorial_runs_in_lab_and_its_long_cell_is_stopped_by_one_click(lab: L
     cells = [one for one in saved["cells"] if one["cell_type"] == "code"]
     sources = ["".join(one["source"]) for one in cells]
     assert sources[-1].startswith(CLOSING)
-    lab.write("long.ipynb", *sources[:-1], SLOW, TABLE, INSERT, sources[-1])
+    closing, cells, sources = sources[-1], cells[:CELLS], sources[:CELLS]
+    lab.write("long.ipynb", *sources, SLOW, TABLE, INSERT, closing)
     with browser_page() as (page, elsewhere):
         lab.open(page, "long.ipynb")
         lab.run_all(page)
-        cell = page.locator(".jp-CodeCell").nth(len(sources) + 1)
+        cell = page.locator(".jp-CodeCell").nth(len(sources) + 2)
         progress = cell.locator(".paimon-progress")
         progress.get_by_text("0 of 4 tasks").wait_for(timeout=300_000)
         progress.get_by_text("2 of 4 tasks").wait_for(timeout=60_000)
@@ -84,7 +87,7 @@ def test_a_tutorial_runs_in_lab_and_its_long_cell_is_stopped_by_one_click(lab: L
         assert "Traceback" not in cell.inner_text()
         page.screenshot(path=lab.folder / "stopped.png")
 
-        for place, one in enumerate(cells[:-1]):
+        for place, one in enumerate(cells):
             ran = page.locator(".jp-CodeCell").nth(place)
             shown = ran.locator(".jp-OutputArea-output")
             if expected := saved_texts(one):

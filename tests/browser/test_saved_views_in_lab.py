@@ -15,25 +15,6 @@ from paimon_magics.session.reports.report import Report, Section
 Report("THING", "all is well", (Section("", pa.table({"item": ["tea"]}), "shop.items"),))"""
 
 
-def test_a_saved_view_is_its_static_page(lab: Lab) -> None:
-    lab.write("saved.ipynb", REPORT)
-    with browser_page() as (page, elsewhere):
-        lab.open(page, "saved.ipynb")
-        lab.run_all(page)
-        page.locator(".paimon-report td").get_by_text("tea").wait_for(timeout=60_000)
-        page.keyboard.press("Control+s")
-        page.wait_for_function("() => !document.querySelector('.jp-mod-dirty')", timeout=20_000)
-        page.goto("about:blank")
-        lab.end_kernels()
-        lab.open(page, "saved.ipynb")
-        output = page.locator(".jp-OutputArea-output").first
-        output.get_by_text("all is well").wait_for(timeout=30_000)
-        assert output.locator("td").inner_text() == "tea"
-        assert output.get_by_text("The kernel is gone: run the cell again").is_visible()
-        assert page.locator(".paimon-view").count() == 0, "no widget, but the page"
-        assert elsewhere == []
-
-
 # What is shown while a job runs, without the job; then the kernel is killed.
 KILLED = """import os, time
 from paimon_magics.planning.jobs.progress import Progress, StageProgress
@@ -68,6 +49,8 @@ def test_of_a_kernel_that_ends_the_pages_of_its_views_are_left_and_no_progress(l
         lab.end_kernels()
         lab.open(page, "killed.ipynb")
         view.get_by_text("The kernel is gone: run the cell again").wait_for(timeout=30_000)
+        assert "all is well" in view.inner_text() and view.locator("td").inner_text() == "tea"
+        assert page.locator(".paimon-view").count() == 0, "no widget, but the page"
         again = page.locator(".jp-CodeCell").nth(1).locator(".jp-OutputArea-output")
         assert "".join(again.all_inner_texts()).strip() == ""
         assert elsewhere == []
