@@ -1,6 +1,7 @@
 """Which cases of a matrix are in every run, and which only in `make soak`.
 
-A sample has each value of each axis: the cases whose places add up to a multiple of a number.
+A sample of several axes has each value of each: the cases whose places add up to a multiple of a
+number. Of one axis it has every second value, or third.
 """
 
 from __future__ import annotations

@@ -22,6 +22,7 @@ from paimon_magics.planning.commits.requests import (
 from tests.coordinator.process import TABLE, Process, create_table, read, write
 from tests.faults.outside_writer import OutsideWriter
 from tests.faults.owner import APPEND, KEYED, LATER, OLD, OURS, THEIRS, Start, of, row, until
+from tests.sampling import sampled
 from tests.tables.reachability import missing, unreachable
 
 
@@ -336,7 +337,7 @@ STEPS = (
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("step", sampled(STEPS))
 def test_a_coordinator_killed_while_it_publishes_again_does_so_once(
     tmp_path: Path, outside: OutsideWriter, step: str
 ) -> None:

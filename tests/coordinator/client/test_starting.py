@@ -79,7 +79,7 @@ def test_of_clients_that_come_at_once_one_starts_it_and_it_outlives_them(catalog
             stdout=subprocess.PIPE,
             text=True,
         )
-        for _ in range(3)
+        for _ in range(2)
     ]
     for starter in starters:
         assert starter.stdout is not None and starter.stdout.readline() == "ready\n"

@@ -25,6 +25,7 @@ from paimon_magics.statements.version_changes import CreateBranch
 from paimon_magics.tables.catalog.catalog import Catalog
 from tests.coordinator.process import TABLE, Process, create_table, read, write
 from tests.faults.owner import until
+from tests.sampling import sampled
 from tests.tables.reachability import missing, unreachable
 
 ONE = (
@@ -250,8 +251,11 @@ def test_a_holder_is_bounded(process: Process, catalog: Catalog) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "step",
-    ["expiry.decided", "expiry.data_removed", "expiry.metadata_removed", "expiry.snapshot_removed"],
-)
+    sampled(
+        ["expiry.data_removed", "expiry.decided", "expiry.snapshot_removed",
+         "expiry.metadata_removed"]
+    ),
+)  # fmt: skip
 def test_killed_while_snapshots_expire_it_goes_on_after_the_next_commit(
     process: Process, catalog: Catalog, tmp_path: Path, step: str
 ) -> None:
