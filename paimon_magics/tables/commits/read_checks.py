@@ -23,10 +23,11 @@ from paimon_magics.errors import InvalidValueError, OutdatedPlanError
 from paimon_magics.planning.commits.read_sets import ReadSet
 from paimon_magics.planning.commits.requests import CommitRequest
 from paimon_magics.planning.reads.splits import StoredFile
+from paimon_magics.planning.writes.inserts import rows_hidden_by
 from paimon_magics.tables.commits.common_keys import have_common_key
 from paimon_magics.tables.commits.found_rows import may_be_found
 from paimon_magics.tables.manifests.file_kinds import ADD, DELETE
-from paimon_magics.tables.manifests.live_files import ManifestCache, undeleted
+from paimon_magics.tables.manifests.live_files import ManifestCache, live_files, undeleted
 from paimon_magics.tables.manifests.partition_values import partition_values
 from paimon_magics.tables.snapshots.latest import read_snapshot
 from paimon_magics.tables.snapshots.provenance import PREFIX, described
@@ -84,11 +85,16 @@ class _ReadCheck:
             self._ours.setdefault(place, []).extend((message, one) for one in message.new_files)
         self._files = frozenset(read.files or ())
         self._vectors: Mapping[str, Any] | None = None
+        self._hidden_by = rows_hidden_by(table.schema)
+        self._knows_hidden = self._hidden_by is None or not self._ours
 
     def check(self, latest: Any) -> None:
         """See `read_check`."""
         latest_id = 0 if latest is None else latest.id
         self._is_there(latest_id)
+        if not self._knows_hidden:
+            self._none_are_hidden()
+            self._knows_hidden = True
         for snapshot_id in range(self._checked + 1, latest_id + 1):
             newer = latest if snapshot_id == latest_id else self._snapshot(snapshot_id)
             entries = self._manifests.listed_entries([newer.delta_manifest_list])
@@ -164,8 +170,32 @@ class _ReadCheck:
 
     def _keys_stay(self, newer: Any, entries: pa.Table) -> None:
         """Raise OutdatedPlanError if a snapshot changed files with keys that are written."""
-        if not self._ours or not entries.num_rows:
+        place = self._place_with_common_key(entries)
+        if place is not None:
+            partition = dict(zip(self._table.schema.partition_keys, place[0], strict=True))
+            where = ", ".join(f"{key} = {value}" for key, value in partition.items())
+            did = "wrote rows of the same keys" + (f" in the partition {where}" if where else "")
+            raise self._outdated(newer, did)
+
+    def _none_are_hidden(self) -> None:
+        """Raise OutdatedPlanError for rows of the same keys that are in the snapshot that was read,
+        but seen after a compaction only."""
+        if not self._read.snapshot_id:
             return
+        files = live_files(self._manifests, self._snapshot(self._read.snapshot_id))
+        if self._place_with_common_key(files.filter(pc.equal(files["level"], 0))) is None:
+            return
+        raise OutdatedPlanError(
+            f"Rows of the same keys were added to `{self._table.name}` that this statement could "
+            f"not see: they appear after the next compaction ({self._hidden_by}).",
+            hint=f"Nothing was written. CALL sys.compact(table => '{self._table.name}'), then run "
+            "the statement again.",
+        )
+
+    def _place_with_common_key(self, entries: pa.Table) -> _Place | None:
+        """A place where files of the entries have a key that is written; None if there is none."""
+        if not self._ours or not entries.num_rows:
+            return None
         values, of_files = partition_values(self._table.paimon, entries)
         buckets = entries["bucket"].to_pylist()
         theirs: dict[_Place, list[int]] = {}
@@ -174,12 +204,8 @@ class _ReadCheck:
         for place in self._ours.keys() & theirs.keys():
             rows = entries.take(pa.array(theirs[place]))
             if self._have_common_key(self._ours[place], rows, place[0]):
-                partition = dict(zip(self._table.schema.partition_keys, place[0], strict=True))
-                where = ", ".join(f"{key} = {value}" for key, value in partition.items())
-                raise self._outdated(
-                    newer,
-                    "wrote rows of the same keys" + (f" in the partition {where}" if where else ""),
-                )
+                return place
+        return None
 
     def _have_common_key(
         self, ours: Sequence[tuple[CommitMessage, Any]], theirs: pa.Table, values: tuple[Any, ...]

@@ -193,6 +193,16 @@ def test_a_compaction_changes_no_key(
     assert committed(table, own, read_keys(1)).snapshot_id == 3
 
 
+def test_rows_that_only_a_compaction_will_show_are_not_undone(tmp_path: Path) -> None:
+    table = keyed(tmp_path, **{"deletion-vectors.enabled": "true"})
+    added(table, (1, "a"), (9, "a"))
+    committed(table, bodies(table, upgrade(table, 5)), change=Compact())
+    added(table, (1, "unseen"), (2, "unseen"))
+    committed(table, written(table, rows_of(table, (9, "b"))), read_keys(3))
+    with pytest.raises(OutdatedPlanError, match=r"could not see: .* next compaction"):
+        committed(table, written(table, rows_of(table, (1, "b"))), read_keys(4))
+
+
 def test_rows_that_were_taken_away_are_not_brought_back(tmp_path: Path) -> None:
     table = keyed(tmp_path)
     added(table, (1, "a"))
