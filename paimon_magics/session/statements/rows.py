@@ -16,6 +16,7 @@ from paimon_magics.session.connection import Connection
 from paimon_magics.session.statements.confirmation import SEE_PREVIEW, taken_away
 from paimon_magics.session.statements.handler import Handler
 from paimon_magics.session.statements.read_plans import query_lines
+from paimon_magics.session.writes.merged_schemas import columns_told
 from paimon_magics.session.writes.ordering import NOTHING_CHANGED, Changed
 from paimon_magics.session.writes.partitions import PartitionSpec, remove_partitions, truncate_specs
 from paimon_magics.session.writes.prepare import PreparedInsert, distribution, prepare_insert
@@ -103,6 +104,9 @@ def _unconfirmed_insert(
 def _insert_lines(
     connection: Connection, insert: Insert, parameters: Mapping[str, object]
 ) -> list[str]:
+    merged = columns_told(connection, insert, parameters)
+    if merged:  # the rest is planned on the table's new columns
+        return [f"Before the rows are written: {told}" for told in merged]
     prepared = prepare_insert(connection, insert, parameters)
     table, change = prepared.table, prepared.change
     lines = [

@@ -39,6 +39,7 @@ from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.planned_work import work_of
 from paimon_magics.session.provenance import provenance
 from paimon_magics.session.writes.inline_compaction import compact_written
+from paimon_magics.session.writes.merged_schemas import merge_columns
 from paimon_magics.session.writes.prepare import (
     PreparedInsert,
     distribution,
@@ -81,10 +82,13 @@ def run_insert(
     Raises errors of ours: for a statement that does not fit the table, before anything is written;
     JobError or InvalidValueError if the job fails; CommitConflictError if the commit does.
     """
+    merged = merge_columns(connection, insert, parameters, frame)
     prepared = prepare_insert(
         connection, insert, parameters, frame=frame, mode=mode, own_rows=own_rows
     )
-    return run_prepared(connection, insert, prepared)
+    outcome = run_prepared(connection, insert, prepared)
+    outcome.notes = (*merged, *outcome.notes)
+    return outcome
 
 
 def run_prepared(connection: Connection, insert: Insert, prepared: PreparedInsert) -> Outcome:

@@ -18,6 +18,7 @@ from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.writes.frames import write_frame_to
 from paimon_magics.session.writes.insert import run_prepared
 from paimon_magics.session.writes.insert_input import given_table
+from paimon_magics.session.writes.merged_schemas import merge_columns
 from paimon_magics.session.writes.prepare import fetched_values, prepare_insert
 from paimon_magics.settings import WAITS
 from paimon_magics.statements.statement import (
@@ -109,6 +110,7 @@ def run_insert_statement(
 ) -> Outcome:
     """Run an INSERT … VALUES, as a small insert if the table takes them. `wait` says when it is
     answered; the default is the table's mode."""
+    merged = merge_columns(connection, insert, parameters)
     prepared = prepare_insert(connection, insert, parameters)
     inserts = None if insert.overwrite else _taker(connection, prepared.table)
     if inserts is None or not insert.source.is_values:
@@ -116,6 +118,7 @@ def run_insert_statement(
         asked = insert.source.is_values and not insert.overwrite
         if asked and prepared.table.schema.flag("auto_batch_load"):
             outcome.notes = (*outcome.notes, _at_once(connection, prepared.table))
+        outcome.notes = (*merged, *outcome.notes)
         return outcome
     from paimon_magics.tables.schema.arrow_casting import conform
 
@@ -133,6 +136,7 @@ def run_insert_statement(
     )
     outcome = PendingInsert(connection, prepared.table, answer, wait == "visible").outcome()
     outcome.statement, outcome.query = insert.text, None
+    outcome.notes = (*merged, *outcome.notes)
     return outcome
 
 

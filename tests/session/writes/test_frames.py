@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pandas as pd
@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pytest
 
 from paimon_magics import Session
-from paimon_magics.errors import InvalidValueError, UnknownNameError
+from paimon_magics.errors import InvalidTableError, InvalidValueError, UnknownNameError
 from tests.session.rows import rows
 
 pytestmark = pytest.mark.spark
@@ -99,3 +99,51 @@ def test_a_mode_a_column_and_a_thing_that_are_none_are_named(session: Session, t
     with pytest.raises(InvalidValueError, match="A list can't be written"):
         session.write([1, 2], table)
     assert stored(session) == []
+
+
+@pytest.fixture
+def merging(session: Session) -> Iterator[Callable[..., None]]:
+    """Sets `write.merge-schema` and what may stand behind it."""
+    key = "spark.paimon.write.merge-schema"
+    keys = [key, f"{key}.type-widening", f"{key}.explicit-cast"]
+
+    def set_to(*behind: str) -> None:
+        for one in (key, *(f"{key}.{name}" for name in behind)):
+            session.run(f"SET `{one}` = true")
+
+    yield set_to
+    for one in keys:
+        session.spark.conf.unset(one)
+
+
+def test_a_write_by_name_brings_its_columns_along(
+    session: Session, merging: Callable[..., None]
+) -> None:
+    session.run("CREATE TABLE grown (k INT, s STRUCT<x: INT>)")
+    text = "INSERT INTO grown BY NAME SELECT 1 AS k, DATE '2026-01-01' AS day"
+    with pytest.raises(UnknownNameError, match="day"):
+        session.run(text)
+    merging()
+    assert "Columns added: day DATE" in str(session.explain(text))
+    assert session.table("grown").columns == ["k", "s"]
+    assert session.run(text).notes[0] == "Columns added: day DATE."
+    day = datetime.date(2026, 1, 1)
+    frame = session.spark.sql("SELECT named_struct('y', 'b', 'x', 2) AS S, 5000000000 AS k")
+    with pytest.raises(InvalidValueError, match="can't be cast to INT"):  # its type stays
+        session.write(frame, "grown")
+    # As in Paimon, the schema was changed first, and stays.
+    assert rows(session, "SELECT * FROM grown") == [(1, None, day)]
+    merging("type-widening")
+    outcome = session.write(frame, "grown")
+    assert outcome.notes[0] == "Types changed: k BIGINT."
+    assert rows(session, "SELECT k, s.x, s.y, day FROM grown ORDER BY k") == [
+        (1, None, None, day),
+        (5_000_000_000, 2, "b", None),
+    ]
+    with pytest.raises(InvalidTableError, match="`day` is DATE in the table and STRING"):
+        session.run("INSERT INTO grown BY NAME SELECT 'x' AS day, 1 AS more")
+    assert session.table("grown").columns == ["k", "s", "day"]
+    session.run("INSERT INTO grown VALUES (3, NULL, NULL)")  # by position: nothing is merged
+    session.run("SET `spark.paimon.write.merge-schema` = maybe")
+    with pytest.raises(InvalidValueError, match="'maybe', but it must be true or false"):
+        session.run(text)

@@ -1,0 +1,118 @@
+"""`write.merge-schema`: before an INSERT BY NAME its table gets the columns that the query has.
+
+Asked for as with Paimon's connector, by Spark's configuration: `spark.paimon.write.merge-schema`,
+with `.type-widening` and `.explicit-cast` behind it. The schema is changed first, by a
+schema of its own, and stays changed if the write fails then, as in Paimon (`SchemaHelper`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from paimon_magics.errors import InvalidTableError, InvalidValueError, PaimonMagicsError
+from paimon_magics.planning.schemas.alterations import plan_alteration
+from paimon_magics.planning.schemas.merged_columns import MergeRules, merged_columns
+from paimon_magics.session.connection import Connection, located
+from paimon_magics.session.queries.frames import frame_of_query
+from paimon_magics.session.writes.type_changes import harm_told
+from paimon_magics.spark.types import columns_of
+from paimon_magics.statements.statement import Insert
+from paimon_magics.statements.table_changes import AddColumn, RetypeColumn
+from paimon_magics.statements.types.type_text import to_spark_sql
+from paimon_magics.tables.table import Table
+
+if TYPE_CHECKING:
+    from paimon_magics.spark.handles import DataFrame
+
+__all__ = ["columns_told", "merge_columns", "merge_rules"]
+
+_OPTION = "spark.paimon.write.merge-schema"
+# Another writer may change the table at the same time, and even add the same column.
+_ATTEMPTS = 10
+
+_Changes = tuple[AddColumn | RetypeColumn, ...]
+
+
+def merge_rules(connection: Connection) -> MergeRules | None:
+    """What Spark's configuration asks for; None for no change of schemas. Raises InvalidValueError
+    for a value that is neither true nor false."""
+    if not _flag(connection, _OPTION):
+        return None
+    widens = _flag(connection, f"{_OPTION}.type-widening")
+    return MergeRules(widens, widens and _flag(connection, f"{_OPTION}.explicit-cast"))
+
+
+def columns_told(
+    connection: Connection, insert: Insert, parameters: Mapping[str, object]
+) -> tuple[str, ...]:
+    """What an INSERT would change in its table's columns, as texts; nothing runs."""
+    rules = merge_rules(connection) if insert.by_name else None
+    if rules is None:
+        return ()
+    frame = frame_of_query(connection, insert.text, insert.source, parameters)
+    return _told(_changes(connection, insert, frame, rules)[1])
+
+
+def merge_columns(
+    connection: Connection,
+    insert: Insert,
+    parameters: Mapping[str, object],
+    frame: DataFrame | None = None,
+) -> tuple[str, ...]:
+    """Change the columns of an INSERT's table, if asked for, so that it takes all columns of its
+    query, or of `frame` in its place. Return notes for the Outcome on what was changed.
+
+    Raises InvalidTableError for types that can't be merged, with nothing changed.
+    """
+    rules = merge_rules(connection) if insert.by_name else None
+    if rules is None:
+        return ()
+    if frame is None:
+        frame = frame_of_query(connection, insert.text, insert.source, parameters)
+    for attempt in range(_ATTEMPTS):
+        table, changes = _changes(connection, insert, frame, rules)
+        if not changes:
+            return ()
+        harm = harm_told(connection, table, changes)
+        connection.tables.renew()
+        try:
+            connection.catalog.alter_table(table.name, changes)
+        except InvalidTableError as error:
+            now = connection.catalog.load(table.name).schema.schema_id
+            if now == table.schema.schema_id or attempt == _ATTEMPTS - 1:
+                raise located(error, insert.text, insert.target_position) from None
+            continue  # planned again on the schema of another writer
+        return (*_told(changes), *(() if harm is None else harm.notes))
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _changes(
+    connection: Connection, insert: Insert, frame: DataFrame, rules: MergeRules
+) -> tuple[Table, _Changes]:
+    table = connection.load(insert.target, insert.text, insert.target_position)
+    try:
+        changes = merged_columns(table.schema, columns_of(frame.schema), rules)
+        plan_alteration(table.schema, changes)
+    except PaimonMagicsError as error:
+        raise located(error, insert.text, insert.target_position) from None
+    return table, changes
+
+
+def _told(changes: _Changes) -> tuple[str, ...]:
+    added = [one for one in changes if isinstance(one, AddColumn)]
+    retyped = [one for one in changes if isinstance(one, RetypeColumn)]
+    told = []
+    for verb, chosen in (("Columns added", added), ("Types changed", retyped)):
+        columns = [f"{'.'.join(one.path)} {to_spark_sql(one.type)}" for one in chosen]
+        told += [f"{verb}: {', '.join(columns)}."] if columns else []
+    return tuple(told)
+
+
+def _flag(connection: Connection, key: str) -> bool:
+    value = (connection.spark.conf.get(key, "false") or "false").lower()
+    if value not in ("true", "false"):
+        raise InvalidValueError(
+            f"'{key}' is '{value}', but it must be true or false.", hint=f"SET `{key}` = true"
+        )
+    return value == "true"
