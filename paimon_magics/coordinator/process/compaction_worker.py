@@ -136,13 +136,15 @@ class Compactor:
         seen = _seen(plan, budget, portion)
         if not portion:
             return CompactionAnswer(seen)
+        engine = _LocalEngine(self, self._client, budget)
         try:
-            engine = _LocalEngine(self, self._client)
             done = compact_plan(engine, plan.only(portion), _SCOPE, claims_wait_ms=0)
         except OutdatedPlanError:
             return CompactionAnswer(_seen(plan, budget, ()), hindered=True)
         if done.receipt is None:
             return CompactionAnswer(_seen(plan, budget, ()), hindered=True)
+        if engine.has_planned_anew:
+            seen = self.look(name, budget)
         return CompactionAnswer(seen, len(portion), done.rewritten_bytes)
 
     def planned(self, table: Table, scope: CompactionScope) -> Plan | None:
@@ -163,12 +165,16 @@ class Compactor:
         return self._others.compacts(table, now_ms())
 
 
-@dataclass(frozen=True)
+@dataclass
 class _LocalEngine:
-    """A `CompactionEngine` in this process."""
+    """A `CompactionEngine` in this process. What is planned anew is no more than a portion either:
+    the buckets may have got more files meanwhile, and a partition of an append table holds other
+    groups of files. The rest waits for the next portion."""
 
     compactor: Compactor
     client: CoordinatorClient
+    budget: Budget
+    has_planned_anew: bool = False
 
     @property
     def reruns_max(self) -> int:
@@ -177,7 +183,10 @@ class _LocalEngine:
 
     def planned(self, table: Table, scope: CompactionScope) -> Plan | None:
         """See `CompactionEngine.planned`."""
-        return self.compactor.planned(table, scope)
+        self.has_planned_anew = True
+        plan = self.compactor.planned(table, scope)
+        portion = [] if plan is None else _portion(plan.unit_bytes(), self.budget)
+        return None if plan is None or not portion else plan.only(portion)
 
     def wait(self, seconds: float, reason: str) -> None:
         """See `CompactionEngine.wait`."""

@@ -6,6 +6,7 @@ decides by the simulated time; tables, commits and compactions are real.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,12 @@ import pytest
 from paimon_magics.coordinator.client.in_process import InProcessCommitter
 from paimon_magics.coordinator.process.compaction_worker import Compactor
 from paimon_magics.coordinator.service.compaction_jobs import Budget
-from paimon_magics.planning.commits.requests import Append, CommitRequest
+from paimon_magics.planning.commits.requests import (
+    Append,
+    CommitRequest,
+    OverwritePartitions,
+    Transaction,
+)
 from paimon_magics.planning.compaction.schedule import Pressure, Schedule, Work
 from paimon_magics.settings import Settings
 from paimon_magics.tables.catalog.catalog import Catalog
@@ -109,3 +115,42 @@ def test_ten_minutes_of_small_inserts_stays_within_twice_the_trigger(tmp_path: P
 def test_a_day_of_100_inserts_a_second_stays_within_twice_the_trigger(tmp_path: Path) -> None:
     runs, _ = loads(tmp_path / "warehouse", count=8_640, rows=1_000)
     assert max(runs) <= 2 * TRIGGER
+
+
+class _Overtaken(InProcessCommitter):
+    """A committer before whose first claim another partition is overwritten."""
+
+    has_overwritten = False
+
+    def claim_buckets(
+        self, transaction: Transaction, buckets: Sequence[tuple[bytes, int]]
+    ) -> tuple[int, ...]:
+        if not self.has_overwritten:
+            self.has_overwritten = True
+            other = self.begin(TABLE)
+            rows = write(self._catalog, other, [{"k": 1, "v": "y"}])
+            self.commit(CommitRequest(other, OverwritePartitions(((("v", "y"),),)), rows))
+        return super().claim_buckets(transaction, buckets)
+
+
+def test_what_is_planned_anew_is_no_more_than_a_portion(tmp_path: Path) -> None:
+    catalog = create_table(
+        tmp_path / "warehouse",
+        "CREATE TABLE t (k INT, v STRING) PARTITIONED BY (v) TBLPROPERTIES ("
+        "'bucket' = '-1', 'target-file-size' = '2 kb', 'compaction.min.file-num' = '2')",
+    )
+    client = _Overtaken(catalog, Settings())
+    for key in range(12):
+        transaction = client.begin(TABLE)
+        messages = write(catalog, transaction, [{"k": key, "v": "x"}])
+        client.commit(CommitRequest(transaction, Append(), messages))
+    compactor, portion = Compactor(catalog, client), Budget(portion_bytes=1)
+    planned = compactor.look(TABLE, portion)
+    assert planned.buckets > 2
+    answer = compactor.compact(TABLE, portion)
+    assert client.has_overwritten and answer.buckets == 1
+    assert answer.seen.buckets == planned.buckets - 1
+    while answer.seen.buckets:
+        answer = compactor.compact(TABLE, portion)
+        assert answer.buckets == 1
+    assert sorted(row["k"] for row in read(catalog)) == [0, 1, *range(1, 12)]
