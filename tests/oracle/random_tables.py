@@ -156,6 +156,13 @@ class RandomTable:
         return "target-file-size" not in self.options
 
     @property
+    def trigger(self) -> int:
+        """From so many sorted runs, or files of an append table, a bucket may be compacted."""
+        is_append = self.engine == "append"
+        key = "compaction.min.file-num" if is_append else "num-sorted-run.compaction-trigger"
+        return int(self.options[key])
+
+    @property
     def expires_rows(self) -> bool:
         return "record-level.expire-time" in self.options
 

@@ -29,8 +29,9 @@ from paimon_magics.planning.formatting import count_text
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.commits.decoded_request import written_files
 from paimon_magics.tables.compaction.index_plan import IndexRewriting
-from paimon_magics.tables.compaction.planning import BucketKey, CompactionScope
+from paimon_magics.tables.compaction.planning import BucketKey, CompactionPlan, CompactionScope
 from paimon_magics.tables.compaction.plans import Plan, is_outdated
+from paimon_magics.tables.compaction.second_picks import picked_again
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.commit_messages import write_message
 from paimon_magics.tables.writing.written_buckets import written_buckets
@@ -57,10 +58,11 @@ class Compacted:
 @dataclass(frozen=True, slots=True)
 class Messages:
     """pypaimon's messages of a compaction. `repeated` if some tasks may have run twice, so that
-    files of an attempt that does not count may be left."""
+    files of an attempt that does not count may be left. `again_bytes` were rewritten once more."""
 
     messages: Sequence[Any]
     repeated: bool = False
+    again_bytes: int = 0
 
 
 class CompactionEngine(Protocol[_P]):
@@ -155,6 +157,8 @@ def _run_once(
             return Compacted(), _Left(), claimed
         reach("compaction.claimed")
         rewritten = engine.rewritten(plan, transaction)
+        if scope.picks_again and isinstance(plan, CompactionPlan):
+            rewritten = _picked_again(engine, plan, rewritten, scope, transaction)
         reach("compaction.rewritten")
         messages = rewritten.messages
         rows = sum(file.row_count for message in messages for file in written_files(message))
@@ -177,10 +181,30 @@ def _run_once(
         settled.receipt,
         sum(len(message.compact_before) for message in kept),
         sum(len(message.compact_after) for message in kept),
-        plan.rewritten_bytes,
+        plan.rewritten_bytes + rewritten.again_bytes,
     )
     buckets = written_buckets(table, [messages[at] for at in settled.conflicting])
     return done, _Left(buckets, settled.reason), claimed
+
+
+def _picked_again(
+    engine: CompactionEngine[Any],
+    plan: CompactionPlan,
+    first: Messages,
+    scope: CompactionScope,
+    transaction: Transaction,
+) -> Messages:
+    """The messages with those of what is picked after them. An attempt of which no file is left
+    does not count, so that the transaction is swept."""
+    repeated = first.repeated
+
+    def rewrite(second: CompactionPlan) -> Sequence[Any]:
+        nonlocal repeated
+        repeated = True
+        return engine.rewritten(second, transaction).messages
+
+    messages, again_bytes = picked_again(plan, first.messages, scope, rewrite)
+    return Messages(messages, repeated, again_bytes)
 
 
 def _claimed(client: CoordinatorClient, plan: _P, transaction: Transaction) -> tuple[_P, _Left]:

@@ -142,7 +142,7 @@ def _scope(
     # As in Paimon (`SparkPostponeCompactProcedure`), which has no full compaction of such tables.
     is_postponed = table.schema.bucket_mode == "POSTPONE_MODE"
     is_full = strategy == "full" and not is_postponed
-    return table, CompactionScope(is_full, partitions, order=order)
+    return table, CompactionScope(is_full, partitions, order=order, picks_again=not is_full)
 
 
 def _check(table: Table, asked: CompactTable, order: SortOrder | None) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pypaimon.utils.file_store_path_factory import canonical_data_file_path
+from pypaimon.write.commit_message import CommitMessage
 
 from paimon_magics.columnar.compaction import Changelog
 from paimon_magics.columnar.merging import KIND, SEQUENCE
@@ -28,6 +29,7 @@ from paimon_magics.planning.writes.file_rules import changelog_file_rules, data_
 from paimon_magics.tables.compaction.key_ranges import ALL_KEYS, KeyBounds, section_cuts
 from paimon_magics.tables.compaction.record_expiry import expired_files, record_expiry
 from paimon_magics.tables.compaction.rewriting import RewriteSpec, RewriteTask
+from paimon_magics.tables.compaction.uncommitted import deletions_after, files_after
 from paimon_magics.tables.compaction.units import BucketUnit, UnitRules, bucket_units
 from paimon_magics.tables.manifests.file_paths import file_paths
 from paimon_magics.tables.manifests.live_files import ManifestCache, live_files
@@ -78,12 +80,14 @@ class CompactionScope:
     overwritten_snapshot: int | None = None
     order: SortOrder | None = None
     takes_all: bool = False
+    picks_again: bool = False
 
 
 @dataclass(frozen=True)
 class CompactionPlan:
-    """Which files of a snapshot are compacted. The positions in `units` are those of `files`
-    (columns of MANIFEST_ENTRIES, and `path`)."""
+    """Which files of a snapshot are compacted at a `moment`. The positions in `units` are those of
+    `files` (columns of MANIFEST_ENTRIES, and `path`). `written` are messages that the transaction
+    commits together with this, and that count already; its tasks are numbered from `first_task`."""
 
     table: Table
     snapshot_id: int
@@ -91,8 +95,12 @@ class CompactionPlan:
     units: tuple[BucketUnit, ...]
     reader: FileReader
     lookups: LookupRules
+    moment: Moment
+    manifests: ManifestCache
     tells_changes: bool = True
     expiry: RecordExpiry | None = None
+    written: tuple[CommitMessage, ...] = ()
+    first_task: int = 0
 
     @property
     def is_empty(self) -> bool:
@@ -142,10 +150,11 @@ class CompactionPlan:
         for unit in self.units:
             for rewrite in unit.rewrites:
                 for part in self._parts(unit, rewrite, keys, part_bytes):
-                    tasks.append(self._task(len(tasks), unit, rewrite, part))
+                    tasks.append(self._task(self.first_task + len(tasks), unit, rewrite, part))
             for read in unit.reads:
                 part = (unit.sections(read), ALL_KEYS, 1)
-                tasks.append(replace(self._task(len(tasks), unit, read, part), writes=False))
+                task = self._task(self.first_task + len(tasks), unit, read, part)
+                tasks.append(replace(task, writes=False))
         return tasks
 
     def _task(self, number: int, unit: BucketUnit, rewrite: Rewrite, part: _Part) -> RewriteTask:
@@ -235,16 +244,18 @@ def plan_compaction(
     scope: CompactionScope,
     moment: Moment,
     manifests: ManifestCache | None = None,
+    written: Sequence[CommitMessage] = (),
 ) -> CompactionPlan:
-    """Plan a compaction of `snapshot`, pypaimon's. `manifests` is a cache of the table's manifests.
+    """Plan a compaction of `snapshot`, pypaimon's, on which `written` messages of a compaction come
+    first. `manifests` is a cache of the table's manifests.
 
     Raises TableDamagedError for manifests that are missing or damaged, InvalidTableError for an
     option's value that can't be read.
     """
     schema = table.schema
     manifests = manifests or ManifestCache(table.paimon)
-    files = files_of_scope(live_files(manifests, snapshot), scope)
-    deletions = manifests.deletions(snapshot.index_manifest)
+    files = files_of_scope(files_after(table, live_files(manifests, snapshot), written), scope)
+    deletions = deletions_after(table, manifests.deletions(snapshot.index_manifest), written)
     paths = file_paths(files, _partition_types(schema), _first_bucket_folder(table))
     expiry = record_expiry(schema, moment)
     rules = _rules(schema, scope, moment, pc.max(files["level"]).as_py() or 0)
@@ -260,8 +271,11 @@ def plan_compaction(
         tuple(units),
         reader,
         rules.lookups,
+        moment,
+        manifests,
         tells_changes=int(snapshot.id) != scope.overwritten_snapshot,
         expiry=expiry,
+        written=tuple(written),
     )
 
 

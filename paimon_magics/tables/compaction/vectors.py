@@ -21,6 +21,7 @@ from paimon_magics.columnar.deletion_vectors import united_rows
 from paimon_magics.planning.commits.requests import Transaction
 from paimon_magics.tables.compaction.planning import BucketKey, CompactionPlan, partition_schema
 from paimon_magics.tables.compaction.rewriting import RewriteTask, Rewritten, partition_row
+from paimon_magics.tables.compaction.uncommitted import vectors_after
 from paimon_magics.tables.manifests.partition_values import partition_values
 from paimon_magics.tables.pypaimon_internals import store_options
 from paimon_magics.tables.snapshots.latest import read_snapshot
@@ -48,6 +49,7 @@ def changed_vectors(
         return {}
     marked = _marked(tasks, results)
     index = vector_index(plan.table, read_snapshot(plan.table.paimon, plan.snapshot_id))
+    index = vectors_after(index, plan.written)
     found: dict[BucketKey, ChangedVectors] = {}
     options = store_options(plan.table.paimon) or {}
     with attempt(transaction.attempts_folder, options) as running:

@@ -11,15 +11,23 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_magics.columnar.varints import signed, varint
 from paimon_magics.tables.manifests.read_cache import ReadCache
+from paimon_magics.tables.pypaimon_internals import manifest_record
 from paimon_magics.tables.stores.corruption import damaged
 
-__all__ = ["MANIFEST_ENTRIES", "MANIFEST_FILES", "ManifestColumns", "avro_columns"]
+__all__ = [
+    "MANIFEST_ENTRIES",
+    "MANIFEST_FILES",
+    "ManifestColumns",
+    "avro_columns",
+    "columns_of_entries",
+]
 
 _STATS = ("_MIN_VALUES", "_MAX_VALUES", "_NULL_COUNTS")
 
@@ -108,6 +116,17 @@ class ManifestColumns:
             return _flat(avro_columns(self._read_bytes(name)), schema)
         except (ValueError, KeyError, pa.ArrowInvalid) as error:
             raise damaged(f"The manifest `{name}`", error) from error
+
+
+def columns_of_entries(entries: Iterable[Any]) -> pa.Table:
+    """pypaimon's manifest entries as a manifest of them would give them; columns as in
+    MANIFEST_ENTRIES."""
+    import fastavro
+    from pypaimon.manifest.schema.manifest_entry import MANIFEST_ENTRY_SCHEMA
+
+    body = io.BytesIO()
+    fastavro.writer(body, MANIFEST_ENTRY_SCHEMA, map(manifest_record, entries))
+    return _flat(avro_columns(body.getvalue()), MANIFEST_ENTRIES)
 
 
 def avro_columns(body: bytes) -> pa.Table:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -20,6 +21,7 @@ from paimon_magics.tables.compaction.planning import (
     plan_compaction,
 )
 from paimon_magics.tables.compaction.rewriting import rewrite_all
+from paimon_magics.tables.compaction.second_picks import picked_again
 from paimon_magics.tables.reading.data_read import ReadRequest, plan_data_read
 from paimon_magics.tables.schema.types import arrow_schema
 from paimon_magics.tables.snapshots.latest import latest_snapshot
@@ -56,16 +58,27 @@ def plan(table: Table, *, is_full: bool) -> CompactionPlan:
     return plan_compaction(table, snapshot, CompactionScope(is_full), MOMENT)
 
 
-def compact(table: Table, *, is_full: bool, slots: int = 1) -> CompactionPlan:
-    """Compact the latest snapshot and commit; return the plan."""
+def compact(
+    table: Table, *, is_full: bool, slots: int = 1, again: Mapping[str, str] | None = None
+) -> CompactionPlan:
+    """Compact the latest snapshot and commit; return the plan. The table has the options `again`
+    when files are picked a second time."""
     planned = plan(table, is_full=is_full)
     if planned.is_empty:
         return planned
     prefix = f"pm-{next(_NUMBERS):032x}-"
     transaction = Transaction(table.name, f"compactor-{prefix}", prefix, planned.snapshot_id)
-    tasks = planned.tasks(slots)
-    results = rewrite_all(planned.spec(transaction), tasks)
-    messages = compaction_messages(planned, tasks, results, transaction)
+
+    def rewrite(plan: CompactionPlan) -> list[Any]:
+        tasks = plan.tasks(slots)
+        results = rewrite_all(plan.spec(transaction), tasks)
+        return compaction_messages(plan, tasks, results, transaction)
+
+    options = tuple({**dict(table.schema.options), **(again or {})}.items())
+    other = replace(table, schema=replace(table.schema, options=options))
+    first = rewrite(planned)
+    later = replace(planned, table=other)
+    messages, _ = picked_again(later, first, CompactionScope(is_full), rewrite)
     bodies = tuple(write_message(table.paimon, message) for message in messages)
     asked = CommitRequest(transaction, Compact(), bodies)
     commit(decoded(table, asked), publish_local_file, is_first_run=True)

@@ -16,6 +16,7 @@ from paimon_magics.tables.compaction import planning
 from paimon_magics.tables.table import Table
 from tests.tables.compaction.compacted_tables import compact, levels_of, plan, rows_of, write
 from tests.tables.manifest_files import TABLE, create
+from tests.tables.reachability import missing, unreachable
 
 ENGINES = {
     "deduplicate": "",
@@ -27,6 +28,15 @@ ENGINES = {
     "per level": "'file.format.per.level' = '5:avro', 'num-levels' = '6'",
 }
 DELETES = {"deduplicate", "partial-update", "aggregation", "sequence field", "per level"}
+
+ALL = {"num-sorted-run.compaction-trigger": "2", "compaction.size-ratio": "1000000"}
+"""With these options a pick takes all there is."""
+SECOND_PICKS = (
+    "",
+    "'changelog-producer' = 'lookup', ",
+    "'deletion-vectors.enabled' = 'true', ",
+    "'deletion-vectors.enabled' = 'true', 'changelog-producer' = 'lookup', ",
+)
 
 
 def table_of(folder: Path, options: str, buckets: int = 2) -> Table:
@@ -65,7 +75,9 @@ def test_a_compaction_changes_no_row(tmp_path: Path, engine: str, seed: int) -> 
         write(table, rows, kinds)
         if random_.random() < 0.5:
             before = rows_of(table)
-            compact(table, is_full=random_.random() < 0.3, slots=random_.choice([1, 3]))
+            again = random_.choice([None, ALL])
+            is_full, slots = random_.random() < 0.3, random_.choice([1, 3])
+            compact(table, is_full=is_full, slots=slots, again=again)
             assert rows_of(table) == before, number
     before = rows_of(table)
     compact(table, is_full=True)
@@ -73,6 +85,28 @@ def test_a_compaction_changes_no_row(tmp_path: Path, engine: str, seed: int) -> 
     assert {level for _, level, _ in levels_of(table)} == {5}
     assert sum(rows for *_, rows in levels_of(table)) == len(before)
     assert plan(table, is_full=True).is_empty
+
+
+@pytest.mark.parametrize("options", SECOND_PICKS)
+def test_files_that_are_picked_a_second_time_leave_nothing_of_the_first(
+    tmp_path: Path, options: str
+) -> None:
+    table = table_of(tmp_path, f"{options}'num-sorted-run.compaction-trigger' = '3'", buckets=1)
+    write(table, [{"k": k, "p": "a", "v": k, "s": f"{k**9:x}" * 9} for k in range(500)])
+    compact(table, is_full=True)
+    for number in range(3):
+        write(table, [{"k": number, "p": "a", "v": -1, "s": None}])
+    planned = compact(table, is_full=False, again=ALL)
+    assert {unit.pick.output_level for unit in planned.units} == {2}
+    assert levels_of(table) == [(0, 3, 500)]
+    assert [row[:3] for row in rows_of(table) if row[2] == "-1"] == [
+        (str(k), "a", "-1") for k in range(3)
+    ]
+    snapshots = table.paimon.snapshot_manager()
+    latest = snapshots.get_latest_snapshot()
+    assert latest.id == planned.snapshot_id + 1, "one commit"
+    assert (latest.changelog_record_count or 0) == (6 if "lookup" in options else 0)
+    assert missing(table) == unreachable(table) == set()
 
 
 def test_nothing_is_picked_below_the_trigger(tmp_path: Path) -> None:

@@ -1,0 +1,146 @@
+"""What a writer picks once more before it commits, from what its first compaction has left.
+
+A compaction that a statement asks for picks twice: Paimon's writer waits for its compaction, and
+picks again when it is asked for the commit. Both become one message for each bucket. A file that
+the first made and the second read is in no message; it is deleted at once, since no snapshot names
+it. If the process dies before, the end of the transaction removes it. Source:
+`MergeTreeWriter.prepareCommit`, `.flushWriteBuffer`, `.updateCompactResult`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pypaimon.utils.file_store_path_factory import canonical_data_file_path
+from pypaimon.write.commit_message import CommitMessage
+
+from paimon_magics.tables.compaction.planning import (
+    CompactionPlan,
+    CompactionScope,
+    plan_compaction,
+)
+from paimon_magics.tables.snapshots.latest import read_snapshot
+from paimon_magics.tables.table import Table
+from paimon_magics.tables.writing.written_buckets import BucketKey, bucket_key
+
+__all__ = ["Rewriting", "picked_again", "second_plan"]
+
+_TASKS_MAX = 1_000_000  # of one plan; their numbers are in the names of files
+
+Rewriting = Callable[[CompactionPlan], Sequence[CommitMessage]]
+"""Rewrites the files of a plan, and gives its messages."""
+
+
+def second_plan(
+    plan: CompactionPlan, messages: Sequence[CommitMessage], scope: CompactionScope
+) -> CompactionPlan | None:
+    """What is picked from the buckets of a plan once it has run, with its `messages`, which are not
+    committed; None if nothing is. Raises what `plan_compaction` raises."""
+    snapshot = read_snapshot(plan.table.paimon, plan.snapshot_id)
+    found = plan_compaction(
+        plan.table,
+        snapshot,
+        replace(scope, is_full=False, buckets=frozenset(plan.unit_keys())),
+        plan.moment,
+        plan.manifests,
+        written=messages,
+    )
+    return None if found.is_empty else replace(found, first_task=plan.first_task + _TASKS_MAX)
+
+
+def picked_again(
+    plan: CompactionPlan,
+    messages: Sequence[CommitMessage],
+    scope: CompactionScope,
+    rewrite: Rewriting,
+) -> tuple[list[CommitMessage], int]:
+    """The messages of a plan and of what is picked after it, one for each bucket; and how many
+    bytes that rewrites again. Raises what `rewrite` raises."""
+    second = second_plan(plan, messages, scope)
+    if second is None:
+        return list(messages), 0
+    united = _united(plan.table, messages, rewrite(second))
+    _delete(plan.table, united.passed)
+    return united.messages, second.rewritten_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _United:
+    """Messages of two compactions as those of one, and what only the second read: the bucket's
+    message and the file, or the entry of an index file."""
+
+    messages: list[CommitMessage]
+    passed: list[tuple[CommitMessage, Any]]
+
+
+def _united(
+    table: Table, first: Sequence[CommitMessage], second: Sequence[CommitMessage]
+) -> _United:
+    later: dict[BucketKey, CommitMessage] = {_key(table, one): one for one in second}
+    united = _United([], [])
+    for one in first:
+        two = later.pop(_key(table, one), None)
+        united.messages.append(one if two is None else _joined(one, two, united.passed))
+    united.messages.extend(later.values())
+    return united
+
+
+def _joined(
+    one: CommitMessage, two: CommitMessage, passed: list[tuple[CommitMessage, Any]]
+) -> CommitMessage:
+    before = {file.file_name: file for file in one.compact_before}
+    after = {file.file_name: file for file in one.compact_after}
+    stays = {file.file_name for file in two.compact_after}
+    for file in two.compact_before:
+        made = after.pop(file.file_name, None)
+        if made is None:
+            before[file.file_name] = file
+        elif file.file_name not in before and file.file_name not in stays:
+            passed.append((one, made))
+    index_adds, index_deletes = one.compact_index_adds, one.compact_index_deletes
+    if two.compact_index_adds or two.compact_index_deletes:
+        replaced = {entry.index_file.file_name for entry in two.compact_index_deletes}
+        own = {entry.index_file.file_name for entry in index_adds}
+        passed += [(one, e) for e in index_adds if e.index_file.file_name in replaced]
+        index_adds = [
+            *(e for e in index_adds if e.index_file.file_name not in replaced),
+            *two.compact_index_adds,
+        ]
+        index_deletes = [
+            *index_deletes,
+            *(e for e in two.compact_index_deletes if e.index_file.file_name not in own),
+        ]
+    return replace(
+        one,
+        compact_before=list(before.values()),
+        compact_after=[*after.values(), *two.compact_after],
+        compact_changelog_files=[*one.compact_changelog_files, *two.compact_changelog_files],
+        compact_index_adds=index_adds,
+        compact_index_deletes=index_deletes,
+    )
+
+
+def _delete(table: Table, passed: Sequence[tuple[CommitMessage, Any]]) -> None:
+    """Delete files that nobody needs. What can't be deleted stays as what is left of a failed
+    attempt does, until the transaction's end removes it."""
+    paimon = table.paimon
+    for message, one in passed:
+        if hasattr(one, "index_file"):
+            values = tuple(one.partition.values)
+            paths = [paimon.path_factory().bucket_index_path(values, one.bucket, one.index_file)]
+        else:
+            values = tuple(message.partition)
+            paths = [
+                str(canonical_data_file_path(paimon, values, message.bucket, name))
+                for name in (one.file_name, *(one.extra_files or ()))
+            ]
+        for path in paths:
+            with contextlib.suppress(OSError):
+                paimon.file_io.delete(path)
+
+
+def _key(table: Table, message: CommitMessage) -> BucketKey:
+    return bucket_key(table, tuple(message.partition), message.bucket)
