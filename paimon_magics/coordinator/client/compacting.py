@@ -36,7 +36,14 @@ from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.commit_messages import write_message
 from paimon_magics.tables.writing.written_buckets import written_buckets
 
-__all__ = ["Compacted", "CompactionEngine", "Messages", "compact_plan"]
+__all__ = [
+    "Compacted",
+    "CompactionEngine",
+    "Messages",
+    "claimed_plan",
+    "compact_plan",
+    "rewritten_again",
+]
 
 _P = TypeVar("_P", Plan, IndexRewriting)
 _WAIT_SECONDS = 1.0
@@ -147,7 +154,7 @@ def _run_once(
     table = planned.table
     transaction = engine.begun(table.name, planned.snapshot_id, attempts)
     try:
-        granted, claimed = _claimed(engine.client, planned, transaction)
+        granted, claimed = claimed_plan(engine.client, planned, transaction)
         plan: _P | None = granted
         if is_outdated(granted):
             # Who had the buckets between the plan and the claim may have compacted them.
@@ -158,7 +165,7 @@ def _run_once(
         reach("compaction.claimed")
         rewritten = engine.rewritten(plan, transaction)
         if scope.picks_again and isinstance(plan, CompactionPlan):
-            rewritten = _picked_again(engine, plan, rewritten, scope, transaction)
+            rewritten = rewritten_again(engine, plan, rewritten, scope, transaction)
         reach("compaction.rewritten")
         messages = rewritten.messages
         rows = sum(file.row_count for message in messages for file in written_files(message))
@@ -187,7 +194,7 @@ def _run_once(
     return done, _Left(buckets, settled.reason), claimed
 
 
-def _picked_again(
+def rewritten_again(
     engine: CompactionEngine[Any],
     plan: CompactionPlan,
     first: Messages,
@@ -207,7 +214,7 @@ def _picked_again(
     return Messages(messages, repeated, again_bytes)
 
 
-def _claimed(client: CoordinatorClient, plan: _P, transaction: Transaction) -> tuple[_P, _Left]:
+def claimed_plan(client: CoordinatorClient, plan: _P, transaction: Transaction) -> tuple[_P, _Left]:
     """The plan without the buckets that others are compacting, and those."""
     keys = plan.unit_keys()
     wanted = list(dict.fromkeys(keys))

@@ -12,10 +12,11 @@ import sys
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from paimon_magics.coordinator.client.attempts import Attempts
 from paimon_magics.coordinator.client.compacting import Messages, compact_plan
@@ -23,6 +24,7 @@ from paimon_magics.coordinator.client.compactions import CompactionReceipt, comm
 from paimon_magics.coordinator.client.finding import At
 from paimon_magics.coordinator.client.interface import CoordinatorClient
 from paimon_magics.coordinator.client.remote import RemoteCoordinator
+from paimon_magics.coordinator.client.settling import Moved, settle_postponed
 from paimon_magics.coordinator.protocol.clock import now_ms
 from paimon_magics.coordinator.service.child_process import do_jobs
 from paimon_magics.coordinator.service.compaction_jobs import (
@@ -39,7 +41,7 @@ from paimon_magics.errors import (
     UnknownOutcomeError,
 )
 from paimon_magics.origin import user_name
-from paimon_magics.planning.commits.requests import CommitRequest, Transaction
+from paimon_magics.planning.commits.requests import CommitReceipt, CommitRequest, Transaction
 from paimon_magics.planning.compaction.inline import not_compacted
 from paimon_magics.planning.compaction.schedule import Seen
 from paimon_magics.redaction import redacted
@@ -48,10 +50,14 @@ from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.compaction.planning import CompactionScope
 from paimon_magics.tables.compaction.plans import Plan, planned, rewritten_here
+from paimon_magics.tables.compaction.postponed import PostponedRows, plan_postponed
 from paimon_magics.tables.manifests.live_files import ManifestCache
+from paimon_magics.tables.snapshots.latest import latest_snapshot
 from paimon_magics.tables.snapshots.other_engines import OtherEngines
 from paimon_magics.tables.snapshots.provenance import PREFIX
 from paimon_magics.tables.table import Table
+from paimon_magics.tables.writing.table_write import completed
+from paimon_magics.tables.writing.writer import write_batches
 
 __all__ = ["ENGINE", "Compactor", "main"]
 
@@ -63,6 +69,7 @@ _RERUNS_MAX = 3
 _TABLES_MAX = 8  # whose manifests are kept
 _LOOK_SECONDS = 0.5
 _SCOPE = CompactionScope(is_full=False)
+_Receipt = TypeVar("_Receipt")
 
 
 def main() -> None:
@@ -122,38 +129,72 @@ class Compactor:
         left = self._left(table)
         if left:
             return Seen(left=left)
+        waiting = self.waiting(table, _SCOPE)
+        if waiting is not None:
+            return _seen(waiting.partition_bytes(), budget, ())
         plan = self.planned(table, _SCOPE)
-        return Seen() if plan is None else _seen(plan, budget, ())
+        return Seen() if plan is None else _seen(plan.unit_bytes(), budget, ())
 
     def compact(self, name: TableName, budget: Budget) -> CompactionAnswer:
-        """Compact the smallest of what a table has above its triggers, within the budget."""
+        """Compact the smallest of what a table has above its triggers, within the budget. Rows that
+        wait for their buckets get them before."""
         table = self._catalog.load(name)
         left = self._left(table)
+        waiting = None if left else self.waiting(table, _SCOPE)
+        if waiting is not None:
+            return self._settle(waiting, budget)
         plan = None if left else self.planned(table, _SCOPE)
         if plan is None:
             return CompactionAnswer(Seen(left=left))
         portion = _portion(plan.unit_bytes(), budget)
-        seen = _seen(plan, budget, portion)
+        seen = _seen(plan.unit_bytes(), budget, portion)
         if not portion:
             return CompactionAnswer(seen)
         engine = _LocalEngine(self, self._client, budget)
         try:
             done = compact_plan(engine, plan.only(portion), _SCOPE, claims_wait_ms=0)
         except OutdatedPlanError:
-            return CompactionAnswer(_seen(plan, budget, ()), hindered=True)
+            return CompactionAnswer(_seen(plan.unit_bytes(), budget, ()), hindered=True)
         if done.receipt is None:
-            return CompactionAnswer(_seen(plan, budget, ()), hindered=True)
+            return CompactionAnswer(_seen(plan.unit_bytes(), budget, ()), hindered=True)
         if engine.has_planned_anew:
             seen = self.look(name, budget)
         return CompactionAnswer(seen, len(portion), done.rewritten_bytes)
 
+    def _settle(self, waiting: PostponedRows, budget: Budget) -> CompactionAnswer:
+        """Give the waiting rows of the smallest partitions their buckets."""
+        name, sizes = waiting.table.name, waiting.partition_bytes()
+        portion = _portion(sizes, budget)
+        if not portion:
+            return CompactionAnswer(_seen(sizes, budget, ()))
+        partitions = frozenset(waiting.partitions[at] for at in portion)
+        scope = CompactionScope(is_full=False, partitions=partitions, picks_again=True)
+        try:
+            engine = _LocalEngine(self, self._client, budget)
+            done = settle_postponed(engine, waiting.table, scope)
+        except OutdatedPlanError:
+            return CompactionAnswer(_seen(sizes, budget, ()), hindered=True)
+        return CompactionAnswer(self.look(name, budget), len(portion), done.size_bytes)
+
+    def waiting(self, table: Table, scope: CompactionScope) -> PostponedRows | None:
+        """The rows of a table that wait for their buckets; None if there are none."""
+        if table.schema.bucket_mode != "POSTPONE_MODE":
+            return None
+        snapshot = latest_snapshot(table.paimon)
+        if snapshot is None:
+            return None
+        return plan_postponed(table, snapshot, scope, self._cache(table), os.cpu_count() or 1)
+
     def planned(self, table: Table, scope: CompactionScope) -> Plan | None:
         """The plan on the table's latest snapshot; None if there is nothing to do."""
+        return planned(table, scope, self._cache(table))
+
+    def _cache(self, table: Table) -> ManifestCache:
         cache = self._manifests.pop(table.location, None) or ManifestCache(table.paimon)
         self._manifests[table.location] = cache
         while len(self._manifests) > _TABLES_MAX:
             self._manifests.popitem(last=False)
-        return planned(table, scope, cache)
+        return cache
 
     def _left(self, table: Table) -> str:
         """Why the table is left to others; "" if it is not."""
@@ -167,9 +208,9 @@ class Compactor:
 
 @dataclass
 class _LocalEngine:
-    """A `CompactionEngine` in this process. What is planned anew is no more than a portion either:
-    the buckets may have got more files meanwhile, and a partition of an append table holds other
-    groups of files. The rest waits for the next portion."""
+    """A `CompactionEngine` and `SettlingEngine` in this process. What is planned anew is no more
+    than a portion either: the buckets may have got more files meanwhile, and a partition of an
+    append table holds other groups of files. The rest waits for the next portion."""
 
     compactor: Compactor
     client: CoordinatorClient
@@ -200,6 +241,21 @@ class _LocalEngine:
         """See `CompactionEngine.rewritten`."""
         return Messages(rewritten_here(plan, transaction, threads=1, settings=Settings()))
 
+    def waiting(self, table: Table, scope: CompactionScope) -> PostponedRows | None:
+        """See `SettlingEngine.waiting`."""
+        return self.compactor.waiting(table, scope)
+
+    def moved(self, plan: PostponedRows, transaction: Transaction) -> Moved:
+        """See `SettlingEngine.moved`."""
+        spec = plan.spec(transaction, slots=1, settings=Settings())
+        written = write_batches(spec, plan.batches())
+        done = completed(plan.table, spec, written, transaction.base_snapshot_id)
+        return Moved(done.messages, done.rows)
+
+    def committed_whole(self, request: CommitRequest) -> CommitReceipt:
+        """See `SettlingEngine.committed_whole`."""
+        return self._ended(request, lambda: self.client.commit(request))
+
     def provenance(self, rows: int, files: int) -> tuple[tuple[str, str], ...]:
         """See `CompactionEngine.provenance`."""
         noted = {"user": user_name(), "engine": ENGINE, "rows": str(rows), "files": str(files)}
@@ -207,8 +263,11 @@ class _LocalEngine:
 
     def committed(self, request: CommitRequest) -> CompactionReceipt:
         """See `CompactionEngine.committed`."""
+        return self._ended(request, lambda: commit_compaction(self.client, request))
+
+    def _ended(self, request: CommitRequest, commit: Callable[[], _Receipt]) -> _Receipt:
         try:
-            return commit_compaction(self.client, request)
+            return commit()
         except UnknownOutcomeError:
             raise
         except PaimonMagicsError:  # certainly not committed
@@ -229,10 +288,10 @@ def _portion(sizes: Sequence[int], budget: Budget) -> list[int]:
     return sorted(chosen)
 
 
-def _seen(plan: Plan, budget: Budget, without: Sequence[int]) -> Seen:
-    """What of a plan is to be done, without the units at some places."""
+def _seen(unit_bytes: Sequence[int], budget: Budget, without: Sequence[int]) -> Seen:
+    """What is to be done of units of these sizes, without those at some places."""
     gone = set(without)
-    sizes = [size for at, size in enumerate(plan.unit_bytes()) if at not in gone]
+    sizes = [size for at, size in enumerate(unit_bytes) if at not in gone]
     large = [size for size in sizes if size > budget.bytes_max]
     return Seen(
         buckets=len(sizes) - len(large),

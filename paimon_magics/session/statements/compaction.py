@@ -7,6 +7,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from paimon_magics.coordinator.client.compacting import Compacted
+from paimon_magics.coordinator.client.settling import Settled
 from paimon_magics.errors import (
     InvalidValueError,
     PaimonMagicsError,
@@ -19,7 +20,7 @@ from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.statements.chosen_partitions import check_choice, chosen_partitions
 from paimon_magics.session.writes.compaction import compact_table, planned_compaction
-from paimon_magics.session.writes.postponed import Settled, postponed_rows, settle_postponed
+from paimon_magics.session.writes.postponed import postponed_rows, settle
 from paimon_magics.statements.maintenance import CompactTable
 from paimon_magics.statements.statement import TableName
 from paimon_magics.statements.version_changes import Call
@@ -38,7 +39,7 @@ def run_compaction(
 ) -> Outcome:
     """Run CALL sys.compact. It returns true, also where there was nothing to do, as Paimon's."""
     table, scope = _scope(connection, statement, name, asked, position)
-    settled = settle_postponed(connection, table, scope, statement.text)
+    settled = settle(connection, table, scope, statement.text)
     done = compact_table(connection, table, scope, statement.text)
     rows = pa.table({"result": pa.array([True])})
     outcome = Outcome.of_rows(connection.spark, statement.text, "CALL", rows)

@@ -30,7 +30,13 @@ from paimon_magics.tables.compaction.rewriting import RewriteUnits
 from paimon_magics.tables.manifests.live_files import ManifestCache
 from paimon_magics.tables.table import Table
 
-__all__ = ["SparkTransactions", "compact_plan", "compact_table", "planned_compaction"]
+__all__ = [
+    "SparkEngine",
+    "SparkTransactions",
+    "compact_plan",
+    "compact_table",
+    "planned_compaction",
+]
 
 # A job costs some tenths of a second before its first row.
 _IN_PROCESS_BYTES_MAX = 16 << 20
@@ -64,7 +70,7 @@ def compact_plan(
     With nothing said, it waits for others as long as for a turn (`exclusive_wait_ms`)."""
     if claims_wait_ms is None:
         claims_wait_ms = connection.settings.exclusive_wait_ms
-    engine = _SparkEngine(connection, statement)
+    engine = SparkEngine(connection, statement)
     return compact_by(engine, plan, scope, claims_wait_ms=claims_wait_ms)
 
 
@@ -103,7 +109,7 @@ class SparkTransactions:
         return committed_compaction(self.connection, request)
 
 
-class _SparkEngine(SparkTransactions):
+class SparkEngine(SparkTransactions):
     """A `CompactionEngine` of a session. It shows progress, and stops when it is interrupted."""
 
     def planned(self, table: Table, scope: CompactionScope) -> Plan | None:

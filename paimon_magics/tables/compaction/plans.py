@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
+
+from pypaimon.write.commit_message import CommitMessage
 
 from paimon_magics.planning.commits.requests import Transaction
 from paimon_magics.planning.compaction.picks import Moment
@@ -23,7 +26,7 @@ from paimon_magics.tables.manifests.live_files import ManifestCache
 from paimon_magics.tables.snapshots.latest import latest_snapshot, read_snapshot
 from paimon_magics.tables.table import Table
 
-__all__ = ["Plan", "is_outdated", "planned", "rewritten_here"]
+__all__ = ["Plan", "is_outdated", "planned", "planned_after", "rewritten_here"]
 
 _LOOKED_AT_MAX = 20  # snapshots; planning anew costs less than more of them
 
@@ -42,6 +45,15 @@ def planned(table: Table, scope: CompactionScope, manifests: ManifestCache) -> P
         else plan_append_compaction(table, snapshot, scope, manifests)
     )
     return None if plan.is_empty else plan
+
+
+def planned_after(
+    table: Table, snapshot_id: int, scope: CompactionScope, written: Sequence[CommitMessage]
+) -> CompactionPlan:
+    """The plan of a primary-key table on a snapshot and messages of a compaction that are not
+    committed yet; it may be empty. Raises what `plan_compaction` raises."""
+    snapshot = read_snapshot(table.paimon, snapshot_id)
+    return plan_compaction(table, snapshot, scope, _moment(), written=written)
 
 
 def is_outdated(plan: Plan | IndexRewriting) -> bool:

@@ -35,7 +35,7 @@ from paimon_magics.tables.splits.stored_files import (
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.bucket_assignment import BucketRule, Partition
 from paimon_magics.tables.writing.bucket_counts import bucket_counts
-from paimon_magics.tables.writing.commit_messages import read_messages, write_message
+from paimon_magics.tables.writing.commit_messages import read_messages
 from paimon_magics.tables.writing.data_file_metas import stored_metas
 from paimon_magics.tables.writing.postponed_writer import POSTPONED_BUCKET, postponed_writer_of
 from paimon_magics.tables.writing.table_write import write_spec
@@ -75,6 +75,14 @@ class PostponedRows:
         """The partitions that have waiting rows, serialised."""
         found: list[bytes] = pc.unique(self.files["partition"]).to_pylist()
         return found
+
+    def partition_bytes(self) -> list[int]:
+        """The size of the waiting files of each of `partitions`."""
+        sizes: dict[bytes, int] = {}
+        columns = (self.files[name].to_pylist() for name in ("partition", "file_size"))
+        for partition, size in zip(*columns, strict=True):
+            sizes[partition] = sizes.get(partition, 0) + size
+        return [sizes[partition] for partition in self.partitions]
 
     def shares(self, count: int) -> tuple[tuple[StoredFile, ...], ...]:
         """The files in at most `count` groups that follow each other; a writer's files stay
@@ -119,7 +127,7 @@ class PostponedRows:
         )
         return replace(spec, bucket_rule=rule)
 
-    def messages(self, written: Sequence[bytes]) -> list[bytes]:
+    def messages(self, written: Sequence[bytes]) -> list[CommitMessage]:
         """The messages of one commit: those of the writers, whose files are the result of a
         compaction, and one for each partition that removes what has waited."""
         paimon = self.table.paimon
@@ -134,7 +142,7 @@ class PostponedRows:
             message.total_buckets = POSTPONED_BUCKET
         for at, meta in zip(of_files, stored_metas(paimon, self.files), strict=True):
             gone[at].compact_before.append(meta)
-        return [write_message(paimon, message) for message in (*gone, *found)]
+        return [*gone, *found]
 
 
 def plan_postponed(

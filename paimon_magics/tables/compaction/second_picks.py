@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from pypaimon.utils.file_store_path_factory import canonical_data_file_path
@@ -26,15 +26,47 @@ from paimon_magics.tables.snapshots.latest import read_snapshot
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.written_buckets import BucketKey, bucket_key
 
-__all__ = ["Rewriting", "picked_again", "second_plan"]
+__all__ = ["Rewriting", "picked_again", "united_messages"]
 
 _TASKS_MAX = 1_000_000  # of one plan; their numbers are in the names of files
+
+_Passed = tuple[CommitMessage, Any]
+"""The message of a bucket, and the meta of a file or the entry of an index file."""
 
 Rewriting = Callable[[CompactionPlan], Sequence[CommitMessage]]
 """Rewrites the files of a plan, and gives its messages."""
 
 
-def second_plan(
+def picked_again(
+    plan: CompactionPlan,
+    messages: Sequence[CommitMessage],
+    scope: CompactionScope,
+    rewrite: Rewriting,
+) -> tuple[list[CommitMessage], int]:
+    """The messages of a plan and of what is picked after it, one for each bucket; and how many
+    bytes that rewrites again. Raises what `rewrite` raises."""
+    second = _second_plan(plan, messages, scope)
+    if second is None:
+        return list(messages), 0
+    return united_messages(plan.table, messages, rewrite(second)), second.rewritten_bytes
+
+
+def united_messages(
+    table: Table, first: Sequence[CommitMessage], second: Sequence[CommitMessage]
+) -> list[CommitMessage]:
+    """The messages of two compactions, of which the second follows the first, as those of one.
+    Files of the first that the second has read are deleted."""
+    later: dict[BucketKey, CommitMessage] = {_key(table, one): one for one in second}
+    found: list[CommitMessage] = []
+    passed: list[_Passed] = []
+    for one in first:
+        two = later.pop(_key(table, one), None)
+        found.append(one if two is None else _joined(one, two, passed))
+    _delete(table, passed)
+    return [*found, *later.values()]
+
+
+def _second_plan(
     plan: CompactionPlan, messages: Sequence[CommitMessage], scope: CompactionScope
 ) -> CompactionPlan | None:
     """What is picked from the buckets of a plan once it has run, with its `messages`, which are not
@@ -46,51 +78,12 @@ def second_plan(
         replace(scope, is_full=False, buckets=frozenset(plan.unit_keys())),
         plan.moment,
         plan.manifests,
-        written=messages,
+        written=(*plan.written, *messages),
     )
     return None if found.is_empty else replace(found, first_task=plan.first_task + _TASKS_MAX)
 
 
-def picked_again(
-    plan: CompactionPlan,
-    messages: Sequence[CommitMessage],
-    scope: CompactionScope,
-    rewrite: Rewriting,
-) -> tuple[list[CommitMessage], int]:
-    """The messages of a plan and of what is picked after it, one for each bucket; and how many
-    bytes that rewrites again. Raises what `rewrite` raises."""
-    second = second_plan(plan, messages, scope)
-    if second is None:
-        return list(messages), 0
-    united = _united(plan.table, messages, rewrite(second))
-    _delete(plan.table, united.passed)
-    return united.messages, second.rewritten_bytes
-
-
-@dataclass(frozen=True, slots=True)
-class _United:
-    """Messages of two compactions as those of one, and what only the second read: the bucket's
-    message and the file, or the entry of an index file."""
-
-    messages: list[CommitMessage]
-    passed: list[tuple[CommitMessage, Any]]
-
-
-def _united(
-    table: Table, first: Sequence[CommitMessage], second: Sequence[CommitMessage]
-) -> _United:
-    later: dict[BucketKey, CommitMessage] = {_key(table, one): one for one in second}
-    united = _United([], [])
-    for one in first:
-        two = later.pop(_key(table, one), None)
-        united.messages.append(one if two is None else _joined(one, two, united.passed))
-    united.messages.extend(later.values())
-    return united
-
-
-def _joined(
-    one: CommitMessage, two: CommitMessage, passed: list[tuple[CommitMessage, Any]]
-) -> CommitMessage:
+def _joined(one: CommitMessage, two: CommitMessage, passed: list[_Passed]) -> CommitMessage:
     before = {file.file_name: file for file in one.compact_before}
     after = {file.file_name: file for file in one.compact_after}
     stays = {file.file_name for file in two.compact_after}
@@ -123,7 +116,7 @@ def _joined(
     )
 
 
-def _delete(table: Table, passed: Sequence[tuple[CommitMessage, Any]]) -> None:
+def _delete(table: Table, passed: Sequence[_Passed]) -> None:
     """Delete files that nobody needs. What can't be deleted stays as what is left of a failed
     attempt does, until the transaction's end removes it."""
     paimon = table.paimon

@@ -27,6 +27,7 @@ from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.manifests.live_files import ManifestCache, live_files
 from paimon_magics.tables.snapshots.latest import latest_snapshot
 from tests.coordinator.process import TABLE, create_table, read, write
+from tests.tables.reachability import missing, unreachable
 
 EVERY_MS = 10_000
 SETTLE_MS = 10_000
@@ -154,3 +155,34 @@ def test_what_is_planned_anew_is_no_more_than_a_portion(tmp_path: Path) -> None:
         answer = compactor.compact(TABLE, portion)
         assert answer.buckets == 1
     assert sorted(row["k"] for row in read(catalog)) == [0, 1, *range(1, 12)]
+
+
+def test_waiting_rows_get_their_buckets_partition_by_partition(tmp_path: Path) -> None:
+    catalog = create_table(
+        tmp_path / "warehouse",
+        "CREATE TABLE t (k INT NOT NULL, v STRING NOT NULL) PARTITIONED BY (v) TBLPROPERTIES ("
+        "'primary-key' = 'k,v', 'bucket' = '-2', 'postpone.default-bucket-num' = '2', "
+        "'postpone.batch-write-fixed-bucket' = 'false', 'compaction.force-up-level-0' = 'true')",
+    )
+    client = InProcessCommitter(catalog, Settings())
+    expected = set()
+    for number in range(4):
+        transaction = client.begin(TABLE)
+        rows = [{"k": k, "v": "xy"[k % 2]} for k in range(number, number + 10)]
+        client.commit(CommitRequest(transaction, Append(), write(catalog, transaction, rows)))
+        expected |= {(row["k"], row["v"]) for row in rows}
+    assert read(catalog) == []
+    compactor, portion = Compactor(catalog, client), Budget(portion_bytes=1)
+    assert compactor.look(TABLE, portion).buckets == 2
+    first = compactor.compact(TABLE, portion)
+    assert (first.buckets, first.seen.buckets) == (1, 1)
+    assert len({row["v"] for row in read(catalog)}) == 1, "of one partition, not the other"
+    second = compactor.compact(TABLE, portion)
+    assert (second.buckets, second.seen.buckets) == (1, 0)
+    table = catalog.load(TABLE)
+    assert {(row["k"], row["v"]) for row in read(catalog)} == expected
+    found = latest_snapshot(table.paimon)
+    assert (found.id, found.commit_kind) == (6, "COMPACT"), "one for each portion"
+    files = live_files(ManifestCache(table.paimon), found)
+    assert set(files["level"].to_pylist()) == {5}, "compacted in the same commit"
+    assert missing(table) == unreachable(table) == set()

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from paimon_magics import Session
+from paimon_magics.coordinator.client import settling
 from paimon_magics.errors import OutdatedPlanError
 from paimon_magics.session.writes import postponed
 from tests.oracle.java_reader import JavaPaimon
@@ -76,6 +77,7 @@ def test_rows_are_seen_once_they_have_their_buckets(
     assert "that wait their buckets" in planned.message
     outcome = session.run(COMPACT)
     assert "got their buckets" in outcome.message and outcome.commit_kind == "COMPACT"
+    assert [kind for kind, _ in rows(session, SNAPSHOTS)].count("COMPACT") == 1
     found = sorted(expected.values())
     assert rows(session, "SELECT * FROM t ORDER BY k") == found
     assert sorted(java_paimon.rows(warehouse, "default.t")) == found
@@ -137,19 +139,19 @@ def test_rows_that_another_compaction_has_moved_are_not_moved_again(
 ) -> None:
     create(session)
     write(session, 0, 9, "a")
-    claim = postponed._claim
+    claim = settling._claim
 
     def meanwhile(*arguments: object) -> None:
         claim(*arguments)  # type: ignore[arg-type]
-        monkeypatch.setattr(postponed, "_claim", claim)
+        monkeypatch.setattr(settling, "_claim", claim)
         session.run("INSERT INTO t VALUES (100, 'late', 'x')")
         with pytest.raises(OutdatedPlanError, match="Others are moving"):
             session.run(COMPACT)
-        monkeypatch.setattr(postponed, "_claim", lambda *_: None)  # as another engine would
+        monkeypatch.setattr(settling, "_claim", lambda *_: None)  # as another engine would
         session.run(COMPACT)
         session.run("INSERT INTO t VALUES (101, 'later', 'x')")
 
-    monkeypatch.setattr(postponed, "_claim", meanwhile)
+    monkeypatch.setattr(settling, "_claim", meanwhile)
     outcome = session.run(COMPACT)
     assert any("Planned and run again" in note for note in outcome.notes)
     assert rows(session, "SELECT count(*), max(k) FROM t") == [(11, 101)]
