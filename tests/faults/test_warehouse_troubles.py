@@ -4,6 +4,7 @@ goes on when that is over."""
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,8 +16,9 @@ from paimon_magics.coordinator.protocol.documents import request_document
 from paimon_magics.errors import SetupError
 from paimon_magics.planning.commits.requests import Append, CommitRequest
 from paimon_magics.tables.catalog.catalog import Catalog
-from tests.coordinator.process import TABLE, Process, create_table, read, write
-from tests.tables.reachability import missing
+from tests.coordinator.process import TABLE, Process, create_table, read, wait_until, write
+from tests.faults.compactor import Compactor
+from tests.tables.reachability import missing, unreachable
 
 TRANSACTIONS = "/v1/transactions"
 BEGIN = {"table": {"database": "default", "table": "t"}}
@@ -31,10 +33,13 @@ class Disk:
         self._ballast = folder / "ballast"
         self._mount("-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder))
 
-    def fill(self) -> None:
-        with self._ballast.open("wb", buffering=0) as file, contextlib.suppress(OSError):
-            while True:
-                file.write(bytes(4096))
+    def fill(self, room_bytes: int = 0) -> None:
+        """Leave no more than so much room."""
+        with self._ballast.open("wb", buffering=0) as file:
+            with contextlib.suppress(OSError):
+                while True:
+                    file.write(bytes(4096))
+            file.truncate(file.tell() - room_bytes)
 
     def write_protect(self) -> None:
         self._mount("-o", "remount,ro", str(self.folder))
@@ -116,3 +121,29 @@ def test_a_warehouse_that_can_not_be_written_is_told_and_nothing_is_lost(
     client.commit(CommitRequest(third, Append(), write(catalog, third, [{"k": 3, "v": "c"}])))
     assert sorted(row["k"] for row in read(catalog)) == [1, 3]  # type: ignore[type-var]
     assert missing(catalog.load(TABLE)) == set()
+
+
+@pytest.mark.parametrize("room_bytes", [0, 64 * 1024], ids=["at its begin", "in the middle"])
+def test_a_compaction_that_finds_no_room_leaves_the_table_as_it_was(
+    process: Process, disk: Disk, room_bytes: int
+) -> None:
+    options = "'primary-key' = 'k', 'bucket' = '1', 'changelog-producer' = 'lookup'"
+    catalog = create_table(
+        disk.folder, f"CREATE TABLE t (k INT NOT NULL, v STRING) TBLPROPERTIES ({options})"
+    )
+    client, compactor = process.client(), Compactor(process.client())
+    for first in (0, 100):
+        transaction = client.begin(TABLE)
+        rows = [{"k": k, "v": os.urandom(600).hex()} for k in range(first, first + 200)]
+        client.commit(CommitRequest(transaction, Append(), write(catalog, transaction, rows)))
+    table, before = catalog.load(TABLE), {row["k"]: row["v"] for row in read(catalog)}
+    disk.fill(room_bytes)
+    with pytest.raises(Exception, match="No space left on device"):
+        compactor.compact(catalog, TABLE, is_full=True)
+    assert {row["k"]: row["v"] for row in read(catalog)} == before
+    disk.mend()
+    wait_until(lambda: unreachable(table) == set())
+    assert compactor.compact(catalog, TABLE, is_full=True).receipt is not None
+    assert {row["k"]: row["v"] for row in read(catalog)} == before
+    assert missing(table) == unreachable(table) == set()
+    catalog.drop_table(TABLE)
