@@ -48,6 +48,16 @@ STATEMENTS = (
         ),
     ),
     StatementHelp(
+        "DELETE",
+        "remove rows, or whole partitions",
+        ("[WITH …] DELETE FROM t [[AS] alias] [WHERE condition]",),
+    ),
+    StatementHelp(
+        "UPDATE",
+        "change values of rows",
+        ("[WITH …] UPDATE t [[AS] alias] SET column = value, … [WHERE condition]",),
+    ),
+    StatementHelp(
         "CREATE TABLE",
         "make a table, empty or from a query",
         (
@@ -130,8 +140,6 @@ STATEMENTS = (
 """The statements that are offered. Anything else goes to Spark, if it names no Paimon table."""
 
 REFUSED = (
-    "DELETE",
-    "UPDATE",
     "MERGE INTO",
     "COPY INTO",
     "ANALYZE TABLE",

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from paimon_magics.errors import UnsupportedStatementError
-from paimon_magics.planning.schemas.alternatives import INSTEAD, alternative
+from paimon_magics.planning.schemas.alternatives import INSTEAD, merge_alternative
 from paimon_magics.session.connection import Connection
-from paimon_magics.statements.grammar.row_changes import read_row_change
+from paimon_magics.statements.grammar.merge_parts import read_merge
 from paimon_magics.statements.statement import Refused
 
 __all__ = ["instead_of", "refused"]
@@ -16,11 +16,11 @@ _LISTED = "%paimon help lists what is offered."
 def refused(connection: Connection, statement: Refused) -> UnsupportedStatementError:
     """Return the error for `statement`. Raises UnknownNameError if its table does not exist."""
     name, hint = statement.name, instead_of(statement.kind)
-    change = read_row_change(statement.text)
+    change = read_merge(statement.text)
     if change is not None and name is not None:
         table = connection.load(name, statement.text, _place(statement, str(name)))
         if name.system_table is None:
-            hint = alternative(change, table.schema)
+            hint = merge_alternative(change, table.schema)
     if "BRANCH" in statement.kind:
         hint = (
             "Use CALL sys.create_branch, sys.rename_branch, sys.delete_branch or sys.fast_forward; "

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from paimon_magics.statements.row_changes import Delete, Update
 from paimon_magics.statements.statement import (
     CreateDatabase,
     CreateTable,
@@ -49,6 +50,8 @@ Statement = (
     | Explain
     | CreateTemporaryView
     | Insert
+    | Delete
+    | Update
     | TruncateTable
     | CreateTable
     | DropTable

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from paimon_magics.statements.kinds import Explain, Statement
+from paimon_magics.statements.row_changes import Delete, Update
 from paimon_magics.statements.statement import (
     CreateDatabase,
     CreateTable,
@@ -60,6 +61,8 @@ def subject_of(statement: Statement) -> Subject:
             return Subject(query=query)
         case Insert(target=name, source=query):
             return Subject(name, query)
+        case Delete(target=name, selection=selection) | Update(target=name, selection=selection):
+            return Subject(name, selection.query)
         case CreateTable(name=name, query=optional_query):
             return Subject(name, optional_query)
         case (

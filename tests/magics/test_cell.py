@@ -276,7 +276,10 @@ FAILING = [
     ("SELECT amount FROM orders", UnknownNameError),
     ("SELECT 'open", StatementSyntaxError),
     ("SELECT raise_error('no') FROM orders", JobError),
-    ("DELETE FROM orders", UnsupportedStatementError),
+    (
+        "MERGE INTO orders USING orders o ON true WHEN MATCHED THEN DELETE",
+        UnsupportedStatementError,
+    ),
     ("INSERT INTO orders VALUES ('x', 'y', 'z')", InvalidValueError),
 ]
 

@@ -347,22 +347,6 @@ CASES: list[Case] = [
     ("misspelt verb", "SELCT * FROM orders", StatementSyntaxError, (), "", "SELCT"),
     # ---- recognised, and not offered
     (
-        "DELETE",
-        "DELETE FROM orders WHERE id = 1",
-        UnsupportedStatementError,
-        ("DELETE", "orders"),
-        "INSERT OVERWRITE orders SELECT * FROM orders WHERE (id = 1) IS NOT TRUE",
-        "DELETE",
-    ),
-    (
-        "UPDATE",
-        "UPDATE orders SET id = 1",
-        UnsupportedStatementError,
-        ("UPDATE", "orders"),
-        "INSERT OVERWRITE orders SELECT 1 AS id, item, amount, tiny, day, dt FROM orders",
-        "UPDATE",
-    ),
-    (
         "MERGE",
         "MERGE INTO users USING orders ON true WHEN MATCHED THEN DELETE",
         UnsupportedStatementError,

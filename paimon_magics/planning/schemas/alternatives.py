@@ -1,7 +1,7 @@
 """Statements to write instead of those that are not offered: hints of errors, and topics of
 `%paimon help`.
 
-`alternative` writes such a statement for the user's own table and condition. It has the same
+`merge_alternative` writes such a statement for the user's own table and condition. It has the same
 effect: an INSERT where the rows have a primary key, else an INSERT OVERWRITE of the table.
 """
 
@@ -9,24 +9,14 @@ from __future__ import annotations
 
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.statements.clauses.names import spelled
-from paimon_magics.statements.grammar.row_changes import Delete, Merge, RowChange, Update
-from paimon_magics.statements.lexing.tokens import tokenize
+from paimon_magics.statements.grammar.merge_parts import Merge
 
-__all__ = ["COMING", "INSTEAD", "alternative"]
+__all__ = ["COMING", "INSTEAD", "merge_alternative"]
 
 _ANEW = "This does the same, but rewrites the table: "
 _SAME = "This does the same: "
 
 COMING: dict[str, str] = {
-    "DELETE": "DELETE comes in a later version. Today:\n"
-    "    INSERT OVERWRITE t SELECT * FROM t WHERE (condition) IS NOT TRUE\n"
-    "    ALTER TABLE t DROP PARTITION (day = '2026-01-31')\n"
-    "    TRUNCATE TABLE t",
-    "UPDATE": "UPDATE comes in a later version. Today:\n"
-    "    INSERT INTO t SELECT id, new_value AS a, b FROM t WHERE condition    "
-    "-- t has a primary key\n"
-    "    INSERT OVERWRITE t SELECT id, CASE WHEN condition THEN new_value ELSE a END AS a, b "
-    "FROM t",
     "MERGE": "MERGE INTO comes in a later version. Today:\n"
     "    INSERT INTO t BY NAME SELECT * FROM source    -- t has a primary key\n"
     "    INSERT OVERWRITE t SELECT * FROM t LEFT ANTI JOIN source ON t.id = source.id "
@@ -47,9 +37,8 @@ COMING: dict[str, str] = {
 """Topics of `%paimon help` about what other databases call so, and what works today."""
 
 INSTEAD: dict[str, str] = {
-    "DELETE": "Write DELETE FROM t; %paimon help delete shows what works today.",
+    "DELETE": "Write DELETE FROM t WHERE condition.",
     "MERGE": "%paimon help merge shows what works today.",
-    "UPDATE": "%paimon help update shows what works today.",
     "REPLACE": "INSERT INTO replaces the rows of the same key, if the table has a primary key.",
     "COPY": "Read the files in the statement: INSERT INTO t SELECT * FROM csv.`path`.",
     "LOAD": "Read the files in the statement: INSERT INTO t SELECT * FROM csv.`path`.",
@@ -98,72 +87,8 @@ INSTEAD: dict[str, str] = {
 """Hints by the beginning of the statement that is not offered; the longest match counts."""
 
 
-def alternative(change: RowChange, schema: TableSchema) -> str:
+def merge_alternative(change: Merge, schema: TableSchema) -> str:
     """Return a sentence with the statement that does the same to a table of this schema."""
-    match change:
-        case Delete():
-            return _deleted(change, schema)
-        case Update():
-            return _updated(change, schema)
-        case Merge():
-            return _merged(change, schema)
-
-
-def _deleted(change: Delete, schema: TableSchema) -> str:
-    if not change.condition:
-        return f"{_SAME}TRUNCATE TABLE {change.target}"
-    partition = _partition(change, schema)
-    if partition:
-        return f"{_SAME}ALTER TABLE {change.target} DROP PARTITION ({partition})"
-    rows = _rows(change.target, change.alias)
-    where = f"WHERE ({change.condition}) IS NOT TRUE"
-    return f"{_ANEW}INSERT OVERWRITE {change.target} SELECT * FROM {rows} {where}"
-
-
-def _partition(change: Delete, schema: TableSchema) -> str:
-    """The PARTITION clause `day = 'x', hour = '1'` of a condition that only compares partition
-    columns with texts; "" for any other condition."""
-    tokens = tokenize(change.condition)
-    found = []
-    for start in range(0, len(tokens), 4):
-        name, *rest = tokens[start : start + 4]
-        if len(rest) < 2 or rest[0].text not in ("=", "==") or rest[1].kind != "string":
-            return ""
-        if name.name not in schema.partition_keys or (len(rest) > 2 and rest[2].upper != "AND"):
-            return ""
-        found.append(f"{name.text} = {rest[1].text}")
-    return ", ".join(found)
-
-
-def _updated(change: Update, schema: TableSchema) -> str:
-    names = {name.lower(): value for name, value in change.assignments}
-    keys = {key.lower() for key in (*schema.primary_keys, *schema.partition_keys)}
-    is_upsert = (
-        bool(schema.primary_keys)
-        and schema.option("merge-engine") == "deduplicate"
-        and not keys & set(names)
-    )
-    rows = _rows(change.target, change.alias)
-    columns = []
-    for column in schema.column_names:
-        value = names.get(column.lower())
-        if value is None:
-            columns.append(spelled(column))
-        elif is_upsert or not change.condition:
-            columns.append(f"{value} AS {spelled(column)}")
-        else:
-            columns.append(
-                f"CASE WHEN {change.condition} THEN {value} ELSE {spelled(column)} END "
-                f"AS {spelled(column)}"
-            )
-    listed = ", ".join(columns)
-    if is_upsert:
-        where = f" WHERE {change.condition}" if change.condition else ""
-        return f"{_SAME}INSERT INTO {change.target} SELECT {listed} FROM {rows}{where}"
-    return f"{_ANEW}INSERT OVERWRITE {change.target} SELECT {listed} FROM {rows}"
-
-
-def _merged(change: Merge, schema: TableSchema) -> str:
     source = _rows(change.source, change.source_alias)
     if not change.is_upsert:
         return "%paimon help merge shows what works today."

@@ -24,7 +24,7 @@ from paimon_magics.tables.table import Table
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from paimon_magics.session.queries.frames import Relation
+    from paimon_magics.session.queries.relations import Relation
     from paimon_magics.spark.handles import DataFrame
 
 __all__ = ["frame_with_buffer"]

@@ -10,7 +10,6 @@ from paimon_magics.errors import (
     InvalidValueError,
     PaimonMagicsError,
     UnknownNameError,
-    UnsupportedStatementError,
 )
 from paimon_magics.planning.reads.read_points import AtSnapshot, Latest, point_of_read
 from paimon_magics.planning.reads.scans import ReadPlan
@@ -23,14 +22,15 @@ from paimon_magics.session.queries.buffered import frame_with_buffer
 from paimon_magics.session.queries.file_relations import FileRelation, frame_of_files
 from paimon_magics.session.queries.held_snapshots import HeldSnapshots
 from paimon_magics.session.queries.plans import plan_of
-from paimon_magics.session.queries.resolution import GivenFrame, SparkOwn, resolve
-from paimon_magics.session.queries.time_travel import travel_options
+from paimon_magics.session.queries.relations import Relation, check_plain, relation_of
+from paimon_magics.session.queries.resolution import GivenFrame, SparkOwn
 from paimon_magics.spark.queries import query_frame
 from paimon_magics.spark.reading import read_frame
 from paimon_magics.spark.rows import frame_of_rows
-from paimon_magics.statements.queries.row_ids import names_row_ids, stars_without_row_ids
+from paimon_magics.statements.queries.rewriting import Replacement
+from paimon_magics.statements.queries.row_ids import stars_without_row_ids
 from paimon_magics.statements.queries.used_columns import used_names
-from paimon_magics.statements.statement import ColumnFilter, QueryText, TableName, TableReference
+from paimon_magics.statements.statement import QueryText, TableName, TableReference
 from paimon_magics.tables.manifests.live_files import ManifestCache
 from paimon_magics.tables.reading.data_read import DataRead, ReadRequest, plan_data_read
 from paimon_magics.tables.snapshots.targets import Resolved, TableState, snapshot_ids
@@ -42,36 +42,30 @@ if TYPE_CHECKING:
     from paimon_magics.spark.handles import DataFrame
 
 __all__ = [
-    "Relation",
+    "Selection",
     "frame_of_query",
     "frame_of_table",
     "frame_of_views",
     "read_plan",
-    "relation_of",
 ]
 
 _READS_MAX = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Relation:
-    """What a query reads: a table or system table with read options.
+class Selection:
+    """How a query selects rows of one table, to change them.
 
-    `names` are all names in the query, in lower case: columns not among them need not be read. None
-    if the query may use any column. `filters` are conditions that the query applies, `bound` the
-    values of the bind names in them. `unordered`: rows may come in any order. `snapshot_id` is the
-    latest snapshot (0 for none), if the caller has determined it already. `names_row_ids`: the
-    query may name the ids of rows, which a table with row tracking then shows.
+    All references to `table` read its snapshot `snapshot_id` (0 for none). The one that begins at
+    `position` has all columns, or is `frame` if that is given. `replacements` make a query of the
+    statement's text.
     """
 
-    name: TableName
-    options: tuple[tuple[str, str], ...] = ()
-    names: frozenset[str] | None = None
-    filters: tuple[ColumnFilter, ...] = ()
-    bound: tuple[tuple[str, object], ...] = ()
-    unordered: bool = False
-    snapshot_id: int | None = None
-    names_row_ids: bool = False
+    table: TableName
+    snapshot_id: int
+    position: int
+    replacements: tuple[Replacement, ...]
+    frame: DataFrame | None = None
 
 
 def frame_of_query(
@@ -81,15 +75,18 @@ def frame_of_query(
     parameters: Mapping[str, object],
     *,
     include_buffer: bool = False,
+    selection: Selection | None = None,
 ) -> DataFrame:
     """Return the lazy frame of a query inside `statement`; with `include_buffer` also acknowledged
-    rows that are not loaded. Errors have positions in `statement`."""
+    rows that are not loaded. `selection` is for queries of rows to change. Errors have positions
+    in `statement`."""
     bound = bind(query.parameters, parameters, statement, connection.zone)
     held = HeldSnapshots(connection.committer)
     try:
         frame = frame_of_views(
-            connection, statement, query, held, bound, include_buffer=include_buffer
-        )
+            connection, statement, query, held, bound,
+            include_buffer=include_buffer, selection=selection,
+        )  # fmt: skip
         held.release_with(frame)
         names = tuple(reference.name.object_name for reference in query.references)
         return note_reads(frame, Reads(names, tuple(held.planned)))
@@ -106,14 +103,18 @@ def frame_of_views(
     bound: Mapping[str, object],
     *,
     include_buffer: bool = False,
+    selection: Selection | None = None,
 ) -> DataFrame:
     """Return the frame of a query with a view in place of each reference to a Paimon table. The
     caller drops passing views, and keeps `held` for as long as they are used. `bound` are the
     values of the bind names."""
 
     def planned(names: frozenset[str] | None) -> DataFrame:
-        views, with_ids = _views(connection, statement, query, held, bound, names, include_buffer)
+        reading = _Reading(connection, statement, held, bound, names, include_buffer, selection)
+        views, with_ids = _views(reading, query)
         more = stars_without_row_ids(statement, query, with_ids) if with_ids else ()
+        if selection is not None:
+            more = (*more, *selection.replacements)
         frame = query_frame(connection.spark, statement, query, views, bound, more)
         connection.views.read_by(frame, {view for _, view in views})
         return frame
@@ -128,24 +129,55 @@ def frame_of_views(
         return planned(None)
 
 
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """What is known when the views of a query's references are made."""
+
+    connection: Connection
+    statement: str
+    held: HeldSnapshots
+    bound: Mapping[str, object]
+    names: frozenset[str] | None
+    include_buffer: bool
+    selection: Selection | None
+
+    def given(self, reference: TableReference) -> DataFrame | None:
+        """The frame that takes the place of the reference."""
+        chosen = self.selection
+        is_target = chosen is not None and reference.range.start == chosen.position
+        return chosen.frame if chosen is not None and is_target else None
+
+    def relation_of(
+        self, reference: TableReference
+    ) -> Relation | SparkOwn | FileRelation | GivenFrame:
+        """What the reference reads."""
+        found = relation_of(self.connection, reference, self.statement, self.bound, self.names)
+        chosen = self.selection
+        if chosen is None or not isinstance(found, Relation) or found.name != chosen.table:
+            return found
+        if not found.options:
+            found = replace(found, snapshot_id=chosen.snapshot_id)
+        is_target = reference.range.start == chosen.position
+        return replace(found, names=None) if is_target else found
+
+
 def _views(
-    connection: Connection,
-    statement: str,
-    query: QueryText,
-    held: HeldSnapshots,
-    bound: Mapping[str, object],
-    names: frozenset[str] | None,
-    include_buffer: bool,
+    reading: _Reading, query: QueryText
 ) -> tuple[list[tuple[TableReference, str]], list[TableReference]]:
     """The views of the references, and the references whose views have the ids of rows."""
+    connection, statement, held = reading.connection, reading.statement, reading.held
     views, with_ids = [], []
     frames: dict[str, str] = {}
     for reference in query.references:
+        given_frame = reading.given(reference)
+        if given_frame is not None:
+            views.append((reference, connection.views.pass_by(given_frame)))
+            continue
         try:
-            match relation_of(connection, reference, statement, bound, names):
+            match reading.relation_of(reference):
                 case Relation() as relation:
                     frame = None
-                    if include_buffer:
+                    if reading.include_buffer:
                         frame = _frame_with_buffer(connection, relation, held)
                     if frame is not None:
                         view = connection.views.pass_by(frame)
@@ -156,7 +188,7 @@ def _views(
                 case FileRelation() as files:
                     view = connection.views.pass_by(frame_of_files(connection, files))
                 case GivenFrame(name=name, frame=given):
-                    _check_plain(reference)
+                    check_plain(reference)
                     if name not in frames:  # a self-join sends the frame once
                         frame = spark_frame(connection.spark, given)
                         frames[name] = connection.views.pass_by(frame)
@@ -167,41 +199,6 @@ def _views(
         except PaimonMagicsError as error:
             raise located(error, statement, reference.range.start) from None
     return views, with_ids
-
-
-def relation_of(
-    connection: Connection,
-    reference: TableReference,
-    statement: str,
-    bound: Mapping[str, object],
-    names: frozenset[str] | None = None,
-) -> Relation | SparkOwn | FileRelation | GivenFrame:
-    """Return what a reference reads. Raises UnknownNameError."""
-    name = resolve(connection, reference, statement)
-    if not isinstance(name, TableName):
-        return name
-    options = dict(reference.options)
-    if reference.time_travel is not None:
-        options |= travel_options(connection.spark, reference.time_travel, bound)
-    named = {value.text for one in reference.filters for value in one.values}
-    values = tuple((key, value) for key, value in sorted(bound.items()) if key in named)
-    return Relation(
-        name,
-        tuple(sorted(options.items())),
-        names,
-        reference.filters,
-        values,
-        reference.unordered,
-        names_row_ids=names_row_ids(statement),
-    )
-
-
-def _check_plain(reference: TableReference) -> None:
-    if reference.time_travel is not None or reference.options:
-        raise UnsupportedStatementError(
-            f"`{reference.name}` is a Python frame, which has no snapshots and no read options.",
-            hint="Leave out the clauses after its name.",
-        )
 
 
 def frame_of_table(

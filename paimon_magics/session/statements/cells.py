@@ -21,7 +21,7 @@ from paimon_magics.tables.manifests.partitions import partition_name
 
 __all__ = ["check_confirmed", "dry_run_of", "explanation_of", "may_take_away", "preview_of"]
 
-_WORDS = re.compile(r"\b(?:overwrite|truncate|drop|alter)\b", re.IGNORECASE)
+_WORDS = re.compile(r"\b(?:overwrite|truncate|drop|alter|delete|update)\b", re.IGNORECASE)
 _MODE = re.compile(r"partitionOverwriteMode\s*=\s*['\"`]?(\w+)", re.IGNORECASE)
 _MODE_KEY = "spark.sql.sources.partitionOverwriteMode"
 

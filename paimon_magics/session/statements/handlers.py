@@ -26,6 +26,7 @@ from paimon_magics.session.statements.ddl import (
 from paimon_magics.session.statements.explain import explained, explanation
 from paimon_magics.session.statements.handler import Handler
 from paimon_magics.session.statements.queries import query_handler, view_handler
+from paimon_magics.session.statements.row_changes import row_change_handler
 from paimon_magics.session.statements.rows import insert_handler, truncate_handler
 from paimon_magics.session.statements.show import show_handler
 from paimon_magics.session.statements.tags_and_branches import (
@@ -34,6 +35,7 @@ from paimon_magics.session.statements.tags_and_branches import (
 )
 from paimon_magics.session.writes.ordering import in_order
 from paimon_magics.statements.kinds import Explain, Statement
+from paimon_magics.statements.row_changes import Delete, Update
 from paimon_magics.statements.statement import (
     CreateDatabase,
     CreateTable,
@@ -93,6 +95,8 @@ def handler_of(
             return query_handler(connection, statement, parameters, include_buffer=include_buffer)
         case Insert():
             return insert_handler(connection, statement, parameters, wait)
+        case Delete() | Update():
+            return row_change_handler(connection, statement, parameters)
         case TruncateTable():
             return truncate_handler(connection, statement, parameters)
         case CreateTemporaryView():

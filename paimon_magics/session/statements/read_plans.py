@@ -14,7 +14,8 @@ from paimon_magics.session.connection import Connection
 from paimon_magics.session.parameters import bind
 from paimon_magics.session.python_frames import frame_text
 from paimon_magics.session.queries.file_relations import FileRelation
-from paimon_magics.session.queries.frames import Relation, read_plan, relation_of
+from paimon_magics.session.queries.frames import read_plan
+from paimon_magics.session.queries.relations import Relation, relation_of
 from paimon_magics.session.queries.resolution import GivenFrame, SparkOwn
 from paimon_magics.statements.statement import (
     QueryText,

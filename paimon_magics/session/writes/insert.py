@@ -60,8 +60,12 @@ if TYPE_CHECKING:
     from paimon_magics.spark.handles import DataFrame
 
 __all__ = [
+    "opened",
     "run_insert",
+    "run_job",
     "run_prepared",
+    "transact",
+    "write_notes",
 ]
 
 
@@ -119,16 +123,16 @@ def _run_once(
     connection: Connection, insert: Insert, prepared: PreparedInsert, attempts: Attempts
 ) -> Outcome:
     write = _writing(connection, insert, prepared)
-    transaction, current = _opened(connection, prepared, attempts)
+    transaction, current = opened(connection, prepared, attempts)
     if current is not prepared:
         try:
             write = _writing(connection, insert, current)
         except BaseException:
             connection.committer.abort(transaction)
             raise
-    receipt, written = _transact(connection, current, transaction, write, insert.text)
+    receipt, written = transact(connection, current, transaction, write, insert.text)
     outcome = _outcome(insert, current.table, receipt, written)
-    outcome.notes = _notes(current.table, compacts=connection.settings.inline_compaction)
+    outcome.notes = write_notes(current.table, compacts=connection.settings.inline_compaction)
     if receipt.snapshot_id is not None:
         replaced = None if isinstance(current.change, Append) else receipt.snapshot_id
         notes = compact_written(
@@ -151,20 +155,27 @@ def _writing(
     def write(task: WriteSpec) -> JobWritten:
         if rows is not None:
             return JobWritten(write_batches(task, rows.to_batches()), repeated_attempts=False)
-        schema = table.schema
-        return write_frame(
-            connection.spark,
-            prepared.frame,
-            task,
-            distribution(connection, prepared),
-            slots=connection.slots,
-            keep_order=schema.is_primary_key_table and not schema.sequence_fields,
-        )
+        return run_job(connection, prepared, task)
 
     return write
 
 
-def _opened(
+def run_job(connection: Connection, prepared: PreparedInsert, task: WriteSpec) -> JobWritten:
+    """Run the job that writes the planned rows."""
+    schema = prepared.table.schema
+    # Rows with kinds are changes of rows that were read: each key comes once.
+    is_ordered = schema.is_primary_key_table and not schema.sequence_fields
+    return write_frame(
+        connection.spark,
+        prepared.frame,
+        task,
+        distribution(connection, prepared),
+        slots=connection.slots,
+        keep_order=is_ordered and not prepared.has_kinds,
+    )
+
+
+def opened(
     connection: Connection, prepared: PreparedInsert, attempts: Attempts
 ) -> tuple[Transaction, PreparedInsert]:
     """Begin a transaction; return it and the plan for it. On a table that takes one transaction at
@@ -182,13 +193,14 @@ def _opened(
         raise
 
 
-def _transact(
+def transact(
     connection: Connection,
     prepared: PreparedInsert,
     transaction: Transaction,
     write: Callable[[WriteSpec], JobWritten],
     statement: str,
 ) -> tuple[CommitReceipt, CompletedWrite]:
+    """Write the planned rows and commit them; abort the transaction if that fails."""
     table, change = prepared.table, prepared.change
     try:
         task = write_spec(
@@ -197,6 +209,7 @@ def _transact(
             overwrite=not isinstance(change, Append),
             slots=connection.slots,
             settings=connection.settings,
+            gives_kinds=prepared.has_kinds,
         )
         work = work_of(prepared.frame, partial(distribution, connection, prepared))
         with cancellable(connection.spark, work):
@@ -240,7 +253,8 @@ def _outcome(
     )
 
 
-def _notes(table: Table, *, compacts: bool) -> tuple[str, ...]:
+def write_notes(table: Table, *, compacts: bool) -> tuple[str, ...]:
+    """What the user of a written table may need to know."""
     schema = table.schema
     notes = []
     compacted = compacts and compacts_inline(schema)

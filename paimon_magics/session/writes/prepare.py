@@ -67,7 +67,8 @@ class PreparedInsert:
 
     `base_snapshot_id` is the table's latest snapshot before planning, 0 for none. `column(only=…)`
     makes the frame of that column alone. `again` plans the same statement on the table's then
-    current state. `check` raises InvalidValueError for rows that storing would change.
+    current state. `check` raises InvalidValueError for rows that storing would change. With
+    `has_kinds` the frame has a last column of the rows' kinds.
     """
 
     table: Table
@@ -77,6 +78,7 @@ class PreparedInsert:
     column: Callable[..., DataFrame]
     again: Callable[[], PreparedInsert]
     check: Callable[[], None]
+    has_kinds: bool = False
 
 
 def prepare_insert(

@@ -19,6 +19,7 @@ from paimon_magics.statements.grammar import tables as tables
 from paimon_magics.statements.grammar.alter_table import read_alter_table
 from paimon_magics.statements.grammar.calls import read_call, read_show_tags
 from paimon_magics.statements.grammar.inserts import read_insert
+from paimon_magics.statements.grammar.row_changes import read_delete, read_update
 from paimon_magics.statements.grammar.spark_passthrough import pass_through
 from paimon_magics.statements.kinds import Explain, Statement
 from paimon_magics.statements.lexing.cursor import Cursor, RefusedHere
@@ -44,8 +45,6 @@ _KEYWORDS_NEAR = sorted(
     | word_set("TRUNCATE REPLACE DELETE UPDATE MERGE CALL ANALYZE CACHE SET RESET REFRESH FROM")
 )
 _REFUSED: tuple[tuple[str, ...], ...] = (
-    ("DELETE", "FROM"),
-    ("UPDATE",),
     ("MERGE", "INTO"),
     ("COPY", "INTO"),
     ("CREATE", "INDEX"),
@@ -137,7 +136,11 @@ def _with(cursor: Cursor, offset: int) -> Statement:
         if token.upper == "INSERT" and before == ")":
             with_index, cursor.index = cursor.index, index + 1
             return read_insert(cursor, offset, with_index=with_index)
-        if token.upper in ("DELETE", "UPDATE", "MERGE") and before == ")":
+        if token.upper in ("DELETE", "UPDATE") and before == ")":
+            with_index, cursor.index = cursor.index, index + 1
+            read = read_delete if token.upper == "DELETE" else read_update
+            return read(cursor, offset, with_index=with_index)
+        if token.upper == "MERGE" and before == ")":
             raise RefusedHere(token.upper)
         index = cursor.brackets.get(index, index) + 1
     return _query(cursor, offset)
@@ -322,6 +325,8 @@ def _named_table(text: str) -> TableName | None:
 
 _READERS: tuple[tuple[tuple[str, ...], Reader], ...] = (
     (("INSERT",), _insert),
+    (("DELETE",), read_delete),
+    (("UPDATE",), read_update),
     (("CREATE",), _create),
     (("REPLACE", "TABLE"), _replace),
     (("DROP",), _drop),

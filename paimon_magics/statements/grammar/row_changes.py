@@ -1,143 +1,178 @@
-"""Splits DELETE, UPDATE and MERGE into the texts of their parts, to suggest an alternative.
+"""Reads DELETE and UPDATE: the target, assignments and the condition.
 
-These statements are not run. A form that can't be read gives None.
+The syntax is Spark's (`dmlStatementNoWith` in `SqlBaseParser.g4`); WITH may come before either.
+Conditions and values are put in brackets where Spark evaluates them, so that nothing behind them
+can be taken for a clause of a query.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from paimon_magics.errors import StatementSyntaxError
-from paimon_magics.statements.lexing.cursor import Cursor
-from paimon_magics.statements.lexing.tokens import IDENTIFIER_KINDS, tokenize
+from paimon_magics.statements.clauses.names import quoted, table_name
+from paimon_magics.statements.lexing.cursor import Cursor, RefusedHere
+from paimon_magics.statements.lexing.keywords import QUERY_WORDS, word_set
+from paimon_magics.statements.lexing.tokens import IDENTIFIER_KINDS
+from paimon_magics.statements.queries.query_text import read_query
+from paimon_magics.statements.queries.references import at_options, at_time_travel, read_alias
+from paimon_magics.statements.queries.rewriting import Replacement
+from paimon_magics.statements.row_changes import (
+    VALUE_PREFIX,
+    Assignment,
+    Delete,
+    RowSelection,
+    Update,
+)
+from paimon_magics.statements.statement import TableName, TextRange
 
-__all__ = ["Delete", "Merge", "RowChange", "Update", "read_row_change"]
+__all__ = ["read_delete", "read_update"]
 
-_NO_ALIAS = ("AS", "WHERE", "SET", "USING", "ON", "WHEN")
-
-
-@dataclass(frozen=True, slots=True)
-class Delete:
-    """DELETE FROM `target` [AS `alias`] [WHERE `condition`]."""
-
-    target: str
-    alias: str
-    condition: str
-
-
-@dataclass(frozen=True, slots=True)
-class Update:
-    """UPDATE `target` [AS `alias`] SET `assignments` [WHERE `condition`].
-
-    An assignment is a column's name and the text of its value.
-    """
-
-    target: str
-    alias: str
-    assignments: tuple[tuple[str, str], ...]
-    condition: str
+_GENERATORS = word_set(
+    "EXPLODE EXPLODE_OUTER POSEXPLODE POSEXPLODE_OUTER INLINE INLINE_OUTER STACK JSON_TUPLE "
+    "VARIANT_EXPLODE VARIANT_EXPLODE_OUTER"
+)
 
 
-@dataclass(frozen=True, slots=True)
-class Merge:
-    """MERGE INTO `target` [AS `alias`] USING `source` [AS `source_alias`] ON `condition`;
-    `is_upsert` says that it updates and inserts whole rows (`UPDATE SET *`, `INSERT *`)."""
-
-    target: str
-    alias: str
-    source: str
-    source_alias: str
-    condition: str
-    is_upsert: bool
-
-
-RowChange = Delete | Update | Merge
+def read_delete(cursor: Cursor, offset: int, *, with_index: int | None = None) -> Delete:
+    """Read what follows DELETE. `with_index` is the index of a WITH token before it."""
+    verb = cursor.index - 1
+    cursor.expect("FROM")
+    target_index = cursor.index
+    name, position, alias = _target(cursor, "DELETE")
+    word = cursor.tokens[verb]
+    replaced: list[Replacement] = [(TextRange(word.start, word.end), "SELECT *")]
+    selection = _selection(
+        cursor, verb if with_index is None else with_index, target_index, replaced
+    )
+    return Delete(cursor.text, offset, name, position, alias, selection)
 
 
-def read_row_change(text: str) -> RowChange | None:
-    """Return the parts of a DELETE, UPDATE or MERGE statement, None for any other text."""
-    try:
-        cursor = Cursor(text, tokenize(text))
-        if cursor.accept("DELETE", "FROM"):
-            return _delete(cursor)
-        if cursor.accept("UPDATE"):
-            return _update(cursor)
-        if cursor.accept("MERGE", "INTO"):
-            return _merge(cursor)
-    except StatementSyntaxError:
-        pass
-    return None
-
-
-def _delete(cursor: Cursor) -> Delete:
-    target, alias = _target(cursor)
-    return Delete(target, alias, _condition(cursor))
-
-
-def _update(cursor: Cursor) -> Update:
-    target, alias = _target(cursor)
+def read_update(cursor: Cursor, offset: int, *, with_index: int | None = None) -> Update:
+    """Read what follows UPDATE. `with_index` is the index of a WITH token before it."""
+    verb = cursor.index - 1
+    target_index = cursor.index
+    name, position, alias = _target(cursor, "UPDATE")
+    word = cursor.tokens[verb]
+    # Spark reads FROM before SELECT, too, so that the user's text keeps its order.
+    replaced: list[Replacement] = [(TextRange(word.start, word.end), "FROM")]
+    start = cursor.position
     cursor.expect("SET")
-    assignments = []
+    replaced.append((TextRange(start, cursor.last_end), "SELECT *,"))
+    assignments: list[Assignment] = []
     while True:
-        name = cursor.identifier("a column's name")
-        while cursor.accept("."):
-            name = cursor.identifier("a column's name")
-        cursor.expect("=")
-        assignments.append((name, cursor.text_until(",", "WHERE", what="a value")))
+        assignments.append(_assignment(cursor, len(assignments), replaced))
         if not cursor.accept(","):
             break
-    return Update(target, alias, tuple(assignments), _condition(cursor))
+    selection = _selection(
+        cursor, verb if with_index is None else with_index, target_index, replaced
+    )
+    return Update(cursor.text, offset, name, position, alias, tuple(assignments), selection)
 
 
-def _merge(cursor: Cursor) -> Merge:
-    target, alias = _target(cursor)
-    cursor.expect("USING")
-    source = cursor.text_until("AS", "ON", *_aliases(cursor), what="a source")
-    source_alias = _alias(cursor)
-    cursor.expect("ON")
-    condition = cursor.text_until("WHEN", what="a condition")
-    clauses = " ".join(cursor.text[cursor.position :].upper().split())
-    whole = {
-        "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *",
-        "WHEN NOT MATCHED THEN INSERT * WHEN MATCHED THEN UPDATE SET *",
-    }
-    return Merge(target, alias, source, source_alias, condition, clauses in whole)
+def _target(cursor: Cursor, verb: str) -> tuple[TableName, int, str | None]:
+    if cursor.at("(") or cursor.at_any("SELECT", "VALUES"):
+        cursor.fail("a table's name", hint=f"{verb} changes a table, not the rows of a query.")
+    name, position = table_name(cursor)
+    if at_time_travel(cursor):
+        cursor.fail_at(
+            cursor.position,
+            f"{verb} changes the table as it is now, not a past state.",
+            "Leave out VERSION AS OF and TIMESTAMP AS OF. CALL sys.rollback goes back to a "
+            "snapshot.",
+        )
+    if at_options(cursor):
+        raise RefusedHere(f"{verb} … WITH options")
+    alias = read_alias(cursor)
+    if alias is not None and cursor.at("("):
+        cursor.fail_at(
+            cursor.position,
+            f"{verb} takes no names of columns behind the table's alias.",
+            "Use the table's own column names.",
+        )
+    return name, position, alias
 
 
-def _aliases(cursor: Cursor) -> tuple[str, ...]:
-    """The source's alias without AS, if there is one: a name that follows a name or `)`."""
-    index = cursor.index
-    while index + 1 < cursor.stop:
-        index = cursor.brackets.get(index, index)
-        token, following = cursor.tokens[index], cursor.tokens[index + 1]
-        is_whole = token.kind in IDENTIFIER_KINDS or token.text == ")"
-        if is_whole and following.text != ".":
-            is_alias = following.kind in IDENTIFIER_KINDS and following.upper not in _NO_ALIAS
-            return (following.upper,) if is_alias and following.upper else ()
-        index += 1
-    return ()
-
-
-def _target(cursor: Cursor) -> tuple[str, str]:
+def _assignment(cursor: Cursor, number: int, replaced: list[Replacement]) -> Assignment:
     start = cursor.position
-    cursor.identifier("a table's name")
+    path = [cursor.identifier("a column's name")]
     while cursor.accept("."):
-        cursor.identifier("a name after the dot")
-    return cursor.text[start : cursor.last_end], _alias(cursor)
+        path.append(cursor.identifier("a name after the dot"))
+    if cursor.at("["):
+        cursor.fail_at(
+            cursor.position,
+            "An element of an ARRAY or a MAP can't be assigned.",
+            "Assign the whole column, with transform(…), map_concat(…) or the like.",
+        )
+    if not cursor.accept_any("=", "=="):
+        cursor.fail("`=`")
+    replaced.append((TextRange(start, cursor.position), ""))
+    first = cursor.index
+    cursor.text_until(",", "WHERE", what="a value")
+    value = TextRange(cursor.tokens[first].start, cursor.last_end)
+    _check_value(cursor, first)
+    named = f") AS {quoted(f'{VALUE_PREFIX}{number}')}"
+    if cursor.index == first + 1 and cursor.tokens[first].upper == "DEFAULT":
+        # Paimon puts a column's default in place of NULL.
+        replaced.append((value, f"(NULL{named}"))
+    else:
+        replaced += _in_brackets(value, named)
+    return Assignment(tuple(path), start, value)
 
 
-def _alias(cursor: Cursor) -> str:
-    if cursor.accept("AS") or (
-        cursor.peek().kind in IDENTIFIER_KINDS and cursor.peek().upper not in _NO_ALIAS
-    ):
-        return cursor.identifier("an alias")
-    return ""
+def _in_brackets(range: TextRange, closing: str = ")") -> list[Replacement]:
+    return [(TextRange(range.start, range.start), "("), (TextRange(range.end, range.end), closing)]
 
 
-def _condition(cursor: Cursor) -> str:
-    if not cursor.accept("WHERE"):
+def _check_value(cursor: Cursor, first: int) -> None:
+    """Refuse what Spark allows in a SELECT, but not as an assigned value."""
+    index = first
+    while index < cursor.index:
+        token = cursor.tokens[index]
+        if token.text == "(" and cursor.tokens[index + 1].upper in QUERY_WORDS:
+            index = cursor.brackets[index] + 1
+            continue
+        following = cursor.tokens[index + 1] if index + 1 < cursor.stop else None
+        calls = following is not None and following.text == "("
+        if token.kind in IDENTIFIER_KINDS and calls and token.upper in _GENERATORS:
+            raise StatementSyntaxError(
+                f"{token.text} makes several rows of one, and can't be assigned.",
+                hint="Assign one value for each row.",
+                statement=cursor.text,
+                position=token.start,
+            )
+        if token.upper == "OVER" and index > first and cursor.tokens[index - 1].text == ")":
+            raise StatementSyntaxError(
+                "A window function can't be assigned.",
+                hint="Compute it in a subquery, or in a table that MERGE INTO uses.",
+                statement=cursor.text,
+                position=token.start,
+            )
+        if token.upper == "FROM" and cursor.tokens[index - 1].upper != "DISTINCT":
+            raise StatementSyntaxError(
+                "UPDATE … FROM is not Spark's.",
+                hint="Look values up in a subquery, SET a = (SELECT …), or write MERGE INTO.",
+                statement=cursor.text,
+                position=token.start,
+            )
+        if token.text == "*" and index == first and cursor.index == first + 1:
+            cursor.index = first
+            cursor.fail("a value")
+        index += 1
+
+
+def _selection(
+    cursor: Cursor, begins: int, target_index: int, replaced: list[Replacement]
+) -> RowSelection:
+    """Read [WHERE condition] to the end, and make the query of the whole text."""
+    condition = None
+    if not cursor.at_end:
+        if not cursor.accept("WHERE"):
+            cursor.fail("WHERE or the end of the statement")
+        first = cursor.index
+        cursor.text_until(what="a condition")
         cursor.expect_end()
-        return ""
-    condition = cursor.text_until(what="a condition")
-    cursor.expect_end()
-    return condition
+        condition = TextRange(cursor.tokens[first].start, cursor.last_end)
+        replaced += _in_brackets(condition)
+    target = cursor.tokens[target_index].start
+    cursor.index = begins
+    query = read_query(cursor, target=target_index)
+    return RowSelection(query, target, tuple(replaced), condition)

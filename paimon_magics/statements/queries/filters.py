@@ -42,13 +42,21 @@ def other_conditions_of(table: exp.Table) -> tuple[str, ...]:
 
 
 def _conditions(table: exp.Table) -> Iterator[tuple[exp.Expr, tuple[ColumnFilter, ...]]]:
-    """The terms of the WHERE of the SELECT that reads the table, each with its filters."""
+    """The terms of the WHERE of the SELECT that reads the table, or of the DELETE or UPDATE that
+    changes it, each with its filters."""
+    change = table.parent
     select = table.parent_select
-    where = select.args.get("where") if isinstance(select, exp.Select) else None
-    if not isinstance(select, exp.Select) or not isinstance(where, exp.Where):
+    if isinstance(change, exp.Delete | exp.Update) and change.this is table:
+        where = change.args.get("where")
+        joined_inside = alone = True
+    elif isinstance(select, exp.Select):
+        where = select.args.get("where")
+        joined_inside = _is_joined_inside(table, select)
+        alone = not select.args.get("joins")
+    else:
         return
-    joined_inside = _is_joined_inside(table, select)
-    alone = not select.args.get("joins")
+    if not isinstance(where, exp.Where):
+        return
     name = table.alias_or_name.lower()
     for term in _terms(where.this):
         yield (

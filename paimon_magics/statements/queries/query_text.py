@@ -52,10 +52,14 @@ def at_query(cursor: Cursor) -> bool:
     return cursor.peek(ahead).upper in QUERY_WORDS
 
 
-def read_query(cursor: Cursor, *, cuts: tuple[TextRange, ...] = ()) -> QueryText:
+def read_query(
+    cursor: Cursor, *, cuts: tuple[TextRange, ...] = (), target: int | None = None
+) -> QueryText:
     """Read the query that extends from the cursor to its stop.
 
-    `cuts` are ranges inside the query that do not belong to it; they are ignored. Raises
+    `cuts` are ranges inside the query that do not belong to it; they are ignored. In a DELETE or
+    UPDATE, which selects rows as a query does, `target` is the index of the token that begins the
+    changed table's name. Raises
     StatementSyntaxError, or RefusedHere for a form that is not offered.
     """
     if cursor.at_end:
@@ -66,6 +70,8 @@ def read_query(cursor: Cursor, *, cuts: tuple[TextRange, ...] = ()) -> QueryText
     _refuse_functions(cursor)
     inner = _without(cursor, cuts)
     found = _relations(inner, end)
+    if target is not None:
+        found.setdefault(target, TreeRelation(cursor.tokens[target].start))
     relations = [
         replace(
             read_relation(_at(inner, i)),

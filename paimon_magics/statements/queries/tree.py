@@ -39,13 +39,15 @@ class TreeRelation:
 def tree_relations(masked: str) -> tuple[TreeRelation, ...] | None:
     """Return the tables in `masked`, without CTEs, in the order of their positions.
 
-    None if sqlglot can't read the text as one query.
+    None if sqlglot can't read the text as one query, DELETE or UPDATE.
     """
     try:
         trees = _DIALECT.parse(masked)
     except (SqlglotError, RecursionError):
         return None
-    if len(trees) != 1 or not isinstance(trees[0], exp.Query | exp.Values):
+    if len(trees) != 1 or not isinstance(
+        trees[0], exp.Query | exp.Values | exp.Delete | exp.Update
+    ):
         return None
     found: list[TreeRelation] = []
     try:

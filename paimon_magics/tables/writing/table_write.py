@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import pyarrow as pa
+
+from paimon_magics.columnar.merging import KIND
 from paimon_magics.planning.commits.requests import Transaction
 from paimon_magics.planning.reads.float_bounds import (
     MENDED_PREFIXES,
@@ -57,13 +60,17 @@ def write_spec(
     slots: int,
     settings: Settings,
     gives_buckets: bool = False,
+    gives_kinds: bool = False,
 ) -> WriteSpec:
     """The specification for the writers of the transaction, of which `slots` run at once. With
-    `gives_buckets` the rows of a table with fixed buckets come with theirs."""
+    `gives_buckets` the rows of a table with fixed buckets come with theirs, with `gives_kinds` the
+    rows of a primary-key table have a last column of their kinds."""
     table_schema = table.schema
     if table_schema.postpones_buckets:
         return _postponed_spec(table, transaction, overwrite=overwrite)
     schema = arrow_schema(table_schema)
+    if gives_kinds:
+        schema = schema.append(pa.field(KIND, pa.int8(), nullable=False))
     conversion = file_conversion(table)
     is_native = table_schema.is_primary_key_table or table_schema.file_format == "parquet"
     prefixes = MENDED_PREFIXES if is_native else _PREFIXES

@@ -369,10 +369,8 @@ def test_with_in_front_of_an_insert_belongs_to_the_source():
 @pytest.mark.parametrize(
     ("text", "kind", "name"),
     [
-        ("DELETE FROM db.t WHERE x = 1", "DELETE", DB_T),
-        ("UPDATE db.t SET x = 1", "UPDATE", DB_T),
         ("MERGE INTO db.t USING s ON a = b WHEN MATCHED THEN DELETE", "MERGE", DB_T),
-        ("WITH c AS (SELECT 1) DELETE FROM t", "DELETE", T),
+        ("DELETE FROM t WITH ('a' = 'b') WHERE x = 1", "DELETE … WITH options", T),
         ("COPY INTO db.t FROM '/x' FILE_FORMAT = (TYPE = CSV)", "COPY INTO", DB_T),
         ("ANALYZE TABLE db.t COMPUTE STATISTICS", "ANALYZE TABLE", DB_T),
         ("SHOW BRANCHES t", "SHOW BRANCHES", T),

@@ -1,0 +1,76 @@
+"""The handler of DELETE and UPDATE."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from paimon_magics.errors import UnconfirmedError
+from paimon_magics.session.connection import Connection
+from paimon_magics.session.outcome import Outcome
+from paimon_magics.session.statements.confirmation import SEE_PREVIEW, taken_away
+from paimon_magics.session.statements.handler import Handler
+from paimon_magics.session.writes.ordering import Changed
+from paimon_magics.session.writes.partition_deletes import delete_partitions, deleted_partitions
+from paimon_magics.session.writes.partitions import PartitionSpec
+from paimon_magics.session.writes.prepare import distribution
+from paimon_magics.session.writes.row_changes import (
+    kind_of,
+    prepare_row_change,
+    run_row_change,
+)
+from paimon_magics.statements.row_changes import Delete, RowChange
+from paimon_magics.statements.subjects import subject_of
+from paimon_magics.tables.commits.replaced_partitions import sizes_of_replaced
+from paimon_magics.tables.table import Table
+
+__all__ = ["row_change_handler"]
+
+
+def row_change_handler(
+    connection: Connection, change: RowChange, parameters: Mapping[str, object]
+) -> Handler:
+    """DELETE and UPDATE."""
+
+    def table() -> Table:
+        return connection.load(change.target, change.text, change.target_position)
+
+    def partitions() -> tuple[PartitionSpec, ...] | None:
+        if not isinstance(change, Delete):
+            return None
+        return deleted_partitions(connection, change, table(), parameters)
+
+    def run() -> Outcome:
+        specs = partitions()
+        if specs is not None and isinstance(change, Delete):
+            return delete_partitions(connection, change, table(), specs)
+        return run_row_change(connection, change, parameters)
+
+    def lines() -> list[str]:
+        specs = partitions()
+        if specs is not None:
+            what = "all rows" if specs == ((),) else f"{len(specs)} partitions"
+            return [f"{table().name}: {what} removed by metadata; no file is read."]
+        prepared = prepare_row_change(connection, change, parameters)
+        planned = prepared.insert
+        return [
+            f"{table().name}: rows of snapshot {planned.base_snapshot_id} are selected, and "
+            f"changed by {prepared.method.value}.",
+            f"Distribution: {distribution(connection, planned)}.",
+        ]
+
+    return Handler(
+        run=run,
+        dry_run=lambda: "Would run. " + " ".join(lines()),
+        explain=lambda mode: lines(),
+        preview=None,
+        unconfirmed=lambda mode: _unconfirmed(change, table()),
+        changed=Changed(lambda: (change.target,)),
+        needs=(change.target, *subject_of(change).sources),
+    )
+
+
+def _unconfirmed(change: RowChange, table: Table) -> UnconfirmedError | None:
+    if change.selection.condition is not None:
+        return None
+    sizes = sizes_of_replaced(table, specs=())
+    return taken_away(change, f"{kind_of(change)} `{table.name}` without WHERE", sizes, SEE_PREVIEW)

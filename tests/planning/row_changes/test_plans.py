@@ -1,0 +1,132 @@
+"""What DELETE and UPDATE may change, and what each assignment is about."""
+
+from __future__ import annotations
+
+import pytest
+
+from paimon_magics.errors import InvalidValueError, UnknownNameError, UnsupportedStatementError
+from paimon_magics.planning.row_changes.assignments import assigned_paths
+from paimon_magics.planning.row_changes.engine_rules import (
+    ChangeMethod,
+    method_of_delete,
+    method_of_update,
+)
+from paimon_magics.planning.row_changes.partition_conditions import may_select_partitions
+from paimon_magics.planning.schemas.table_schema import TableSchema, plan_create_table
+from paimon_magics.statements.grammar.parsing import parse_statement
+from paimon_magics.statements.row_changes import Update
+from paimon_magics.statements.statement import CreateTable, TableName
+
+T = TableName("t", "shop")
+COLUMNS = "k INT NOT NULL, a INT, s STRUCT<x: INT, y: STRUCT<z: INT>>, t STRING, p STRING"
+
+
+def schema_of(options: str = "", keys: str = "k, p") -> TableSchema:
+    key = f", PRIMARY KEY ({keys}) NOT ENFORCED" if keys else ""
+    given = f"TBLPROPERTIES ({options})" if options else ""
+    statement = parse_statement(f"CREATE TABLE t ({COLUMNS}{key}) PARTITIONED BY (p) {given}")
+    assert isinstance(statement, CreateTable)
+    return plan_create_table(statement)
+
+
+@pytest.mark.parametrize(
+    ("options", "delete", "update"),
+    [
+        ("'bucket' = '1'", ChangeMethod.KINDS, ChangeMethod.KINDS),
+        ("'bucket' = '-1'", ChangeMethod.KINDS, ChangeMethod.KINDS),
+        ("'ignore-delete' = 'true'", "ignores deletes", ChangeMethod.KINDS),
+        ("'rowkind.field' = 't'", "takes the kind", "takes the kind"),
+        ("'merge-engine' = 'partial-update'", ChangeMethod.FILES, ChangeMethod.KINDS),
+        (
+            "'merge-engine' = 'partial-update', 'partial-update.remove-record-on-delete' = 'true'",
+            ChangeMethod.KINDS,
+            ChangeMethod.KINDS,
+        ),
+        (
+            "'merge-engine' = 'partial-update', 'fields.a.sequence-group' = 't', "
+            "'partial-update.remove-record-on-sequence-group' = 'a'",
+            "sequence group",
+            ChangeMethod.KINDS,
+        ),
+        ("'merge-engine' = 'aggregation'", ChangeMethod.FILES, "can not support UPDATE"),
+        (
+            "'merge-engine' = 'aggregation', 'aggregation.remove-record-on-delete' = 'true'",
+            ChangeMethod.KINDS,
+            "can not support UPDATE",
+        ),
+        ("'merge-engine' = 'first-row'", ChangeMethod.FILES, "can not support UPDATE"),
+        ("'deletion-vectors.enabled' = 'true'", ChangeMethod.KINDS, ChangeMethod.KINDS),
+    ],
+)
+def test_the_merge_engine_says_how_rows_are_changed(
+    options: str, delete: ChangeMethod | str, update: ChangeMethod | str
+) -> None:
+    schema = schema_of(options if "bucket'" in options else f"'bucket' = '1', {options}")
+    for method, expected in ((method_of_delete, delete), (method_of_update, update)):
+        if isinstance(expected, ChangeMethod):
+            assert method(T, schema) is expected
+        else:
+            with pytest.raises(UnsupportedStatementError, match=expected):
+                method(T, schema)
+
+
+def test_tables_without_keys_are_changed_by_vectors_or_files() -> None:
+    assert method_of_delete(T, schema_of(keys="")) is ChangeMethod.FILES
+    vectors = schema_of("'deletion-vectors.enabled' = 'true'", keys="")
+    assert method_of_update(T, vectors) is ChangeMethod.VECTORS
+
+
+def test_a_key_that_moves_between_partitions_is_refused() -> None:
+    with pytest.raises(UnsupportedStatementError, match="move between partitions"):
+        method_of_delete(T, schema_of("'bucket' = '-1'", keys="k"))
+
+
+def paths(text: str) -> list[tuple[str, tuple[str, ...], int]]:
+    update = parse_statement(text)
+    assert isinstance(update, Update)
+    return [
+        (one.column.name, one.fields, one.number) for one in assigned_paths(update, schema_of())
+    ]
+
+
+def test_assignments_find_columns_and_fields_behind_the_tables_name() -> None:
+    assert paths("UPDATE t SET A = 1, s.X = 2, t.s.y.z = 3") == [
+        ("a", (), 0), ("s", ("x",), 1), ("s", ("y", "z"), 2),
+    ]  # fmt: skip
+    assert paths("UPDATE t AS o SET o.t = 'x', k = o.k") == [("t", (), 0)]
+    assert paths("UPDATE shop.t SET shop.t.a = 1, k = t.k") == [("a", (), 0)]
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "match"),
+    [
+        ("UPDATE t SET b = 1", UnknownNameError, "no column `b`"),
+        ("UPDATE t SET s.w = 1", UnknownNameError, "no field `w`"),
+        ("UPDATE t SET a.w = 1", InvalidValueError, "no STRUCT"),
+        ("UPDATE t SET a = 1, A = 2", InvalidValueError, "`a` is assigned twice"),
+        ("UPDATE t SET s.y = NULL, s.y.z = 2", InvalidValueError, "`s.y` is assigned twice"),
+        ("UPDATE t SET k = k + 1", UnsupportedStatementError, "primary key column `k`"),
+        ("UPDATE t SET p = 'x'", UnsupportedStatementError, "primary key column `p`"),
+    ],
+)
+def test_wrong_assignments_are_named_with_their_place(
+    text: str, error: type[Exception], match: str
+) -> None:
+    with pytest.raises(error, match=match) as caught:
+        paths(text)
+    assert caught.value.position is not None  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        ("p = 'x' AND hour(now()) < 25", True),
+        ("p IN (SELECT a FROM u)", True),
+        ("p = 'x' OR a = 1", False),
+        ("p = 'x' AND rand() < 0.5", False),
+        ("my_function(p)", False),
+        ("hash(*) = 1", False),
+    ],
+)
+def test_conditions_on_partitions_use_nothing_of_a_row(condition: str, expected: bool) -> None:
+    assert may_select_partitions(condition, {"a", "k"}) is expected
