@@ -43,7 +43,8 @@ def assigned_paths(update: Update, schema: TableSchema) -> tuple[AssignedPath, .
     for number, assignment in enumerate(update.assignments):
         try:
             path = _path(update, schema, assignment.path, number)
-            if _is_same(update, schema, assignment, path):
+            is_key = path.column.name in schema.primary_keys
+            if is_key and _is_same(update, schema, assignment, path):
                 continue
             _check_key(update, schema, path)
             _check_apart(found, path)

@@ -57,9 +57,17 @@ def method_of_delete(name: TableName, schema: TableSchema) -> ChangeMethod:
         )
     if engine == "deduplicate":
         return ChangeMethod.KINDS
-    if engine != "first-row" and schema.flag(f"{_option_prefix(engine)}.remove-record-on-delete"):
+    if engine != "first-row" and schema.flag(f"{engine}.remove-record-on-delete"):
         return ChangeMethod.KINDS
-    return ChangeMethod.VECTORS if schema.deletion_vectors_enabled else ChangeMethod.FILES
+    raise UnsupportedStatementError(
+        f"Table `{name}` has the merge engine {engine}, which takes no deletes"
+        + (
+            f" without '{engine}.remove-record-on-delete' = 'true'."
+            if engine != "first-row"
+            else "."
+        ),
+        hint="INSERT OVERWRITE … SELECT the rows that stay.",
+    )
 
 
 def method_of_update(name: TableName, schema: TableSchema) -> ChangeMethod:
@@ -78,11 +86,13 @@ def method_of_update(name: TableName, schema: TableSchema) -> ChangeMethod:
     return ChangeMethod.KINDS
 
 
-def _option_prefix(engine: str) -> str:
-    return "aggregation" if engine == "aggregation" else "partial-update"
-
-
 def _method_of_append(name: TableName, schema: TableSchema) -> ChangeMethod:
+    if schema.data_evolution_enabled:
+        raise UnsupportedStatementError(
+            f"Table `{name}` has 'data-evolution.enabled' = 'true'; DELETE and UPDATE on such "
+            "tables are not offered yet.",
+            hint="Change it with another engine.",
+        )
     return ChangeMethod.VECTORS if schema.deletion_vectors_enabled else ChangeMethod.FILES
 
 

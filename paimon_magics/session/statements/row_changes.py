@@ -12,12 +12,9 @@ from paimon_magics.session.statements.handler import Handler
 from paimon_magics.session.writes.ordering import Changed
 from paimon_magics.session.writes.partition_deletes import delete_partitions, deleted_partitions
 from paimon_magics.session.writes.partitions import PartitionSpec
-from paimon_magics.session.writes.prepare import distribution
-from paimon_magics.session.writes.row_changes import (
-    kind_of,
-    prepare_row_change,
-    run_row_change,
-)
+from paimon_magics.session.writes.prepare import PreparedInsert, distribution
+from paimon_magics.session.writes.row_changes import prepare_row_change, run_row_change
+from paimon_magics.session.writes.row_selection import kind_of
 from paimon_magics.statements.row_changes import Delete, RowChange
 from paimon_magics.statements.subjects import subject_of
 from paimon_magics.tables.commits.replaced_partitions import sizes_of_replaced
@@ -51,12 +48,16 @@ def row_change_handler(
             what = "all rows" if specs == ((),) else f"{len(specs)} partitions"
             return [f"{table().name}: {what} removed by metadata; no file is read."]
         prepared = prepare_row_change(connection, change, parameters)
-        planned = prepared.insert
-        return [
-            f"{table().name}: rows of snapshot {planned.base_snapshot_id} are selected, and "
-            f"changed by {prepared.method.value}.",
-            f"Distribution: {distribution(connection, planned)}.",
-        ]
+        lines = [f"{table().name}: rows of snapshot {prepared.base_snapshot_id} are selected."]
+        if isinstance(prepared, PreparedInsert):
+            return [
+                *lines,
+                "They are written as changes, and merged by key.",
+                f"Distribution: {distribution(connection, prepared)}.",
+            ]
+        files = 0 if prepared.plan is None else len(prepared.plan.units)
+        how = "get deletion vectors" if prepared.plan and prepared.plan.marks else "are rewritten"
+        return [*lines, f"{files} files can have such rows; those that have {how}."]
 
     return Handler(
         run=run,

@@ -19,7 +19,7 @@ from paimon_magics.session.writes.partitions import (
     partition_texts,
     remove_partitions,
 )
-from paimon_magics.session.writes.row_changes import selected_rows
+from paimon_magics.session.writes.row_selection import selected_rows
 from paimon_magics.spark.fetching import fetched
 from paimon_magics.spark.rows import frame_of_rows
 from paimon_magics.statements.row_changes import Delete

@@ -31,7 +31,7 @@ from paimon_magics.tables.writing.key_value_files import ROW_FIELDS
 from paimon_magics.tables.writing.new_files import NewFile
 from paimon_magics.tables.writing.sequence_numbers import number_files
 
-__all__ = ["append_messages"]
+__all__ = ["append_messages", "meta_of_row_file"]
 
 
 def append_messages(
@@ -87,13 +87,13 @@ def _written_files(table: Table, unit: AppendUnit, results: Sequence[RewrittenUn
 
 def _metas(table: Table, result: RewrittenUnit) -> list[Any]:
     if result.written is None:
-        return [_meta_of_row_file(table, file) for file in result.files]
+        return [meta_of_row_file(table, file) for file in result.files]
     messages = list(read_messages(table.paimon, result.written.messages))
     mend_messages(table, messages, result.written.odd_floats)
     return [file for message in messages for file in message.new_files]
 
 
-def _meta_of_row_file(table: Table, file: NewFile) -> Any:
+def meta_of_row_file(table: Table, file: NewFile) -> Any:
     """The metadata of a file with row ids. It names the columns that the file has, and those with
     bounds, where they differ from the table's columns."""
     if table.schema.data_evolution_enabled:

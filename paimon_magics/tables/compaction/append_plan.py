@@ -65,7 +65,13 @@ from paimon_magics.tables.writing.key_value_files import KeyValueFiles, wall_clo
 from paimon_magics.tables.writing.level_files import level_files
 from paimon_magics.tables.writing.table_write import write_spec
 
-__all__ = ["AppendCompaction", "check_compactable", "plan_append_compaction", "stored_files_of"]
+__all__ = [
+    "AppendCompaction",
+    "check_compactable",
+    "plan_append_compaction",
+    "row_files",
+    "stored_files_of",
+]
 
 
 @dataclass(frozen=True)
@@ -140,11 +146,7 @@ class AppendCompaction:
             output = _row_files(self.table, transaction, files)
             return AppendRewrite(replace(reader, wanted=wanted), output, False, evolves=True)
         if tracks_rows:
-            target_bytes = AppendRules.of(self.table.schema).target_bytes
-            files = level_files(self.table, 0)
-            files = replace(files, target_bytes=target_bytes, system="row ids")
-            output = _row_files(self.table, transaction, files)
-            return AppendRewrite(reader, output, False, self.order)
+            return AppendRewrite(reader, row_files(self.table, transaction), False, self.order)
         # The files replace others: their sequence numbers follow from those.
         spec = write_spec(
             _with_own_options(self.table), transaction, overwrite=True, slots=slots,
@@ -245,6 +247,18 @@ def check_compactable(table: Table) -> None:
 
 def _has_buckets(table: Table) -> bool:
     return table.schema.bucket_mode != "BUCKET_UNAWARE"
+
+
+def row_files(table: Table, transaction: Transaction, *, keeps_numbers: bool = True) -> RowFiles:
+    """How files of rows with ids are written; without `keeps_numbers` some rows have no sequence
+    number."""
+    files = replace(
+        level_files(table, 0),
+        target_bytes=AppendRules.of(table.schema).target_bytes,
+        system="row ids",
+        may_lack_numbers=not keeps_numbers,
+    )
+    return _row_files(table, transaction, files)
 
 
 def _row_files(table: Table, transaction: Transaction, files: KeyValueFiles) -> RowFiles:

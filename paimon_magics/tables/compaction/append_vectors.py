@@ -31,7 +31,7 @@ from paimon_magics.tables.writing.deletion_vector_files import (
 )
 from paimon_magics.tables.writing.dynamic_buckets import INDEX_FOLDER
 
-__all__ = ["Heirs", "moved_vectors", "put_vectors"]
+__all__ = ["Heirs", "moved_vectors", "put_marks", "put_vectors"]
 
 Heirs = Mapping[Bucket, Mapping[str, tuple[str, int]]]
 """For data files by bucket and name: the file that has their rows now, and the place there of
@@ -89,6 +89,32 @@ def _marked(
             heir, start = heirs[name]
             parts.setdefault(heir, []).append(rows + start)
     return {heir: united_rows(rows) for heir, rows in parts.items()}
+
+
+def put_marks(
+    table: Table,
+    snapshot: Any,
+    transaction: Transaction,
+    messages: Iterable[CommitMessage],
+    marked: Mapping[Bucket, Mapping[str, Any]],
+) -> None:
+    """Add to the messages the deletion vectors of files in which more rows are `marked`, by bucket
+    and file. Writes index files. A bucket of its own has one index file; without buckets index
+    files of other data files stay. Source: `AppendDeleteFileMaintainer`."""
+    by_bucket = {(tuple(message.partition), message.bucket): message for message in messages}
+    index = vector_index(table, snapshot)
+    if table.schema.bucket_mode == "BUCKET_UNAWARE":
+        index = _touched(index, {bucket: frozenset(rows) for bucket, rows in marked.items()})
+    options = {str(k): str(v) for k, v in (store_options(table.paimon) or {}).items()}
+    with attempt(transaction.attempts_folder, options) as running:
+        for bucket, rows in marked.items():
+            _note(table, running, bucket)
+            own = f"{running.id}-" if running is not None else ""
+            name = f"{transaction.file_prefix}index-{own}{uuid.uuid4()}"
+            changed = index.changed(bucket, rows, (), name)
+            if changed is not None:
+                by_bucket[bucket].index_adds += changed.adds
+                by_bucket[bucket].index_deletes += changed.deletes
 
 
 def _touched(index: VectorIndex, gone: Mapping[Bucket, frozenset[str]]) -> VectorIndex:

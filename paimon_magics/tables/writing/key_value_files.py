@@ -70,7 +70,8 @@ class KeyValueFiles:
     finished at about `target_bytes`. With `is_changelog` the files are changelog files, which have
     no `indexes`. `system` says which system columns they have: "row ids" and "none" are for files
     of append tables. With `is_single` all rows go into one file, which gets no bounds of `floats`:
-    those would be wrong if later rows have a NaN or -0.0.
+    those would be wrong if later rows have a NaN or -0.0. With `may_lack_numbers` a row with an id
+    may have no sequence number: then it has the file's.
     """
 
     creation: FileCreation
@@ -85,6 +86,7 @@ class KeyValueFiles:
     indexes: FileIndexes | None = None
     system: System = "kinds"
     is_single: bool = False
+    may_lack_numbers: bool = False
 
     def stored_schema(self) -> pa.Schema:
         """The columns of a file."""
@@ -93,7 +95,8 @@ class KeyValueFiles:
             case "kinds":
                 return pa.schema([*SYSTEM_FIELDS, *columns])
             case "row ids":
-                return pa.schema([*columns, *ROW_FIELDS])
+                ids, numbers = ROW_FIELDS
+                return pa.schema([*columns, ids, numbers.with_nullable(self.may_lack_numbers)])
             case "none":
                 return columns
 
@@ -302,7 +305,7 @@ class _OpenFile:
         if self._files.system == "none":
             return 0, 0
         found = pc.min_max(rows.column(SEQUENCE))
-        least, greatest = found["min"].as_py(), found["max"].as_py()
+        least, greatest = found["min"].as_py() or 0, found["max"].as_py() or 0
         if self._sequences is not None:
             least, greatest = min(least, self._sequences[0]), max(greatest, self._sequences[1])
         return least, greatest

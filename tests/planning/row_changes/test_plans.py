@@ -36,7 +36,7 @@ def schema_of(options: str = "", keys: str = "k, p") -> TableSchema:
         ("'bucket' = '-1'", ChangeMethod.KINDS, ChangeMethod.KINDS),
         ("'ignore-delete' = 'true'", "ignores deletes", ChangeMethod.KINDS),
         ("'rowkind.field' = 't'", "takes the kind", "takes the kind"),
-        ("'merge-engine' = 'partial-update'", ChangeMethod.FILES, ChangeMethod.KINDS),
+        ("'merge-engine' = 'partial-update'", "takes no deletes without", ChangeMethod.KINDS),
         (
             "'merge-engine' = 'partial-update', 'partial-update.remove-record-on-delete' = 'true'",
             ChangeMethod.KINDS,
@@ -48,13 +48,13 @@ def schema_of(options: str = "", keys: str = "k, p") -> TableSchema:
             "sequence group",
             ChangeMethod.KINDS,
         ),
-        ("'merge-engine' = 'aggregation'", ChangeMethod.FILES, "can not support UPDATE"),
+        ("'merge-engine' = 'aggregation'", "remove-record-on-delete", "can not support UPDATE"),
         (
             "'merge-engine' = 'aggregation', 'aggregation.remove-record-on-delete' = 'true'",
             ChangeMethod.KINDS,
             "can not support UPDATE",
         ),
-        ("'merge-engine' = 'first-row'", ChangeMethod.FILES, "can not support UPDATE"),
+        ("'merge-engine' = 'first-row'", "takes no deletes", "can not support UPDATE"),
         ("'deletion-vectors.enabled' = 'true'", ChangeMethod.KINDS, ChangeMethod.KINDS),
     ],
 )

@@ -1,0 +1,191 @@
+"""DELETE and UPDATE of append tables: files with selected rows are written anew, or deletion
+vectors mark the rows and new ones are added."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from paimon_magics.coordinator.client.attempts import Attempts
+from paimon_magics.errors import UnknownNameError, UnsupportedStatementError
+from paimon_magics.planning.commits.requests import Append, CommitRequest, Transaction
+from paimon_magics.planning.reads.predicates import column_predicates
+from paimon_magics.planning.reads.views import ROW_ID
+from paimon_magics.planning.row_changes.assignments import assigned_paths
+from paimon_magics.planning.schemas.table_schema import Column
+from paimon_magics.session.connection import Connection
+from paimon_magics.session.outcome import Outcome
+from paimon_magics.session.parameters import bind
+from paimon_magics.session.provenance import provenance
+from paimon_magics.session.writes.row_selection import (
+    Changed,
+    changed_outcome,
+    new_values,
+    selected_rows,
+)
+from paimon_magics.session.writes.transactions import begun, committed
+from paimon_magics.spark.failures import translate
+from paimon_magics.spark.queries import cancellable
+from paimon_magics.spark.row_places import change_files, placed_rows
+from paimon_magics.spark.task_units import UnitResults
+from paimon_magics.statements.data_types import AtomicType
+from paimon_magics.statements.queries.used_columns import used_names
+from paimon_magics.statements.row_changes import RowChange, Update
+from paimon_magics.tables.manifests.live_files import ManifestCache
+from paimon_magics.tables.row_changes.plan import AppendChange, plan_append_change
+from paimon_magics.tables.row_changes.rewriting import FILE_COLUMN, PLACE_COLUMN, ChangedFile
+from paimon_magics.tables.snapshots.latest import read_snapshot
+from paimon_magics.tables.table import Table
+from paimon_magics.tables.writing.commit_messages import write_message
+
+if TYPE_CHECKING:
+    from paimon_magics.spark.handles import DataFrame
+
+__all__ = ["PreparedAppendChange", "prepare_append_change", "run_append_change"]
+
+_PLACES = (
+    Column(0, FILE_COLUMN, AtomicType("INT")),
+    Column(0, PLACE_COLUMN, AtomicType("BIGINT")),
+)
+_ROW_ID = Column(0, ROW_ID, AtomicType("BIGINT"))
+
+
+@dataclass(frozen=True)
+class PreparedAppendChange:
+    """A planned change of an append table: the places of the selected rows, with their new values.
+    `plan` is None for a table without snapshots. `assigned` is None for a DELETE."""
+
+    table: Table
+    base_snapshot_id: int
+    plan: AppendChange | None
+    selected: DataFrame
+    assigned: frozenset[str] | None
+
+
+def prepare_append_change(
+    connection: Connection,
+    change: RowChange,
+    parameters: Mapping[str, object],
+    table: Table,
+    base_snapshot_id: int,
+) -> PreparedAppendChange:
+    """Plan the change on a snapshot; nothing runs."""
+    plan = _plan(connection, change, parameters, table, base_snapshot_id)
+    schema = table.schema
+    paths = assigned_paths(change, schema) if isinstance(change, Update) else ()
+    assigned = None
+    if isinstance(change, Update):
+        assigned = frozenset(path.column.name for path in paths)
+    marks = schema.deletion_vectors_enabled
+    written: tuple[Column, ...] = ()
+    more: tuple[Column, ...] = ()
+    if assigned is not None:
+        written = tuple(one for one in schema.columns if marks or one.name in assigned)
+        if schema.row_tracking_enabled:
+            _check_stays(table, plan, assigned)
+            more = (_ROW_ID,) if marks else ()
+    names = used_names(change.text, change.selection.query)
+
+    def selected(every: bool) -> DataFrame:
+        needed = {one.name for one in written}
+        columns = [
+            one
+            for one in schema.columns
+            if every or names is None or one.name in needed or one.name.lower() in names
+        ]
+        units = () if plan is None else plan.units
+        reader = None if plan is None else plan.reader(with_row_ids=bool(more))
+        frame = placed_rows(connection.spark, reader, units, columns, more, connection.slots)
+        return selected_rows(connection, change, parameters, table, base_snapshot_id, frame)
+
+    try:
+        rows = selected(False)
+    except UnknownNameError:
+        rows = selected(True)  # then Spark's error can suggest the column that was meant
+    values = new_values(connection, change, rows, [*_PLACES, *more, *written], paths)
+    return PreparedAppendChange(table, base_snapshot_id, plan, values, assigned)
+
+
+def _plan(
+    connection: Connection,
+    change: RowChange,
+    parameters: Mapping[str, object],
+    table: Table,
+    base_snapshot_id: int,
+) -> AppendChange | None:
+    if not base_snapshot_id:
+        return None
+    query = change.selection.query
+    bound = bind(query.parameters, parameters, change.text, connection.zone)
+    filters = [
+        one
+        for reference in query.references
+        if reference.range.start == change.selection.target_position
+        for one in reference.filters
+    ]
+    return plan_append_change(
+        table,
+        read_snapshot(table.paimon, base_snapshot_id),
+        column_predicates(filters, table.schema.columns, bound),
+        connection.manifests(table.location, lambda: ManifestCache(table.paimon)),
+    )
+
+
+def _check_stays(table: Table, plan: AppendChange | None, assigned: frozenset[str]) -> None:
+    if plan is not None and plan.moves_rows(assigned):
+        raise UnsupportedStatementError(
+            f"Rows of `{table.name}` have ids ('row-tracking.enabled' = 'true'); moving them to "
+            "another partition or bucket by UPDATE is not offered yet.",
+            hint="DELETE the rows and INSERT them anew: they get new ids then.",
+        )
+
+
+def run_append_change(
+    connection: Connection, change: RowChange, prepared: PreparedAppendChange, attempts: Attempts
+) -> Outcome:
+    """Change the rows, in one transaction."""
+    table, plan = prepared.table, prepared.plan
+    if plan is None or not plan.units:
+        return changed_outcome(change, table, None, None, Changed(0, 0, 0, 0))
+    transaction = begun(connection, table.name, prepared.base_snapshot_id, attempts)
+    try:
+        job = _run_job(connection, prepared, plan, transaction)
+        messages = plan.messages(job.results, transaction, prepared.assigned)
+        new = [file for message in messages for file in message.new_files]
+        rows = sum(one.changed for one in job.results)
+        changed = Changed(
+            rows,
+            sum(file.row_count for file in new),
+            len(new),
+            sum(int(file.file_size) for file in new),
+            files_rewritten=None if plan.marks else len(job.results),
+            vectors_written=len(job.results) if plan.marks else None,
+        )
+        properties = provenance(
+            change.text, connection.spark.version, rows=rows, files=changed.files_written
+        )
+        bodies = tuple(write_message(table.paimon, message) for message in messages)
+    except BaseException as error:
+        connection.committer.abort(transaction)
+        if isinstance(error, Exception):
+            raise translate(error, statement=change.text) from error
+        raise
+    request = CommitRequest(transaction, Append(), bodies, properties)
+    receipt = committed(connection, request)
+    if job.repeated_attempts:
+        connection.committer.sweep(request)
+    return changed_outcome(change, table, receipt.snapshot_id, receipt.commit_kind, changed)
+
+
+def _run_job(
+    connection: Connection,
+    prepared: PreparedAppendChange,
+    plan: AppendChange,
+    transaction: Transaction,
+) -> UnitResults[ChangedFile]:
+    changes = plan.changes(
+        transaction, prepared.assigned, slots=connection.slots, settings=connection.settings
+    )
+    with cancellable(connection.spark):
+        return change_files(connection.spark, prepared.selected, changes, connection.slots)

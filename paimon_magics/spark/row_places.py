@@ -1,0 +1,155 @@
+"""Frames of an append table's rows with their places, and the job that changes rows by those."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as spark_types
+
+from paimon_magics.columnar.merging import PLACE
+from paimon_magics.errors import sent_to_driver
+from paimon_magics.planning.compaction.shares import balanced
+from paimon_magics.planning.schemas.table_schema import Column
+from paimon_magics.spark.arrow_stages import map_in_arrow
+from paimon_magics.spark.task_reports import Reporter, reports_folder
+from paimon_magics.spark.task_units import UnitResults
+from paimon_magics.spark.transfer import small_batches
+from paimon_magics.spark.types import spark_schema
+from paimon_magics.statements.data_types import AtomicType, contains_type
+from paimon_magics.tables.compaction.append_units import AppendUnit
+from paimon_magics.tables.reading.data_files import FileReader
+from paimon_magics.tables.row_changes.rewriting import (
+    FILE_COLUMN,
+    PLACE_COLUMN,
+    ChangedFile,
+    FileChanges,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["change_files", "placed_rows"]
+
+_TASKS_PER_SLOT = 3
+_SYSTEM = (Column(0, FILE_COLUMN, AtomicType("INT")), Column(0, PLACE_COLUMN, AtomicType("BIGINT")))
+_RESULT = spark_types.StructType(
+    [
+        spark_types.StructField("result", spark_types.BinaryType()),
+        spark_types.StructField("attempt", spark_types.IntegerType()),
+    ]
+)
+
+
+def placed_rows(
+    spark: SparkSession,
+    reader: FileReader | None,
+    units: Sequence[AppendUnit],
+    columns: Sequence[Column],
+    more: Sequence[Column],
+    slots: int,
+) -> DataFrame:
+    """The rows of the units' files, each of one file: `columns` and, of what the reader adds, the
+    columns `more`; then FILE_COLUMN and PLACE_COLUMN. Nothing runs yet. Without units no reader is
+    needed."""
+    shown = [*columns, *more, *_SYSTEM]
+    if reader is None or not units:
+        return spark.createDataFrame([], schema=spark_schema(shown))
+    by_name = {one.name: one for one in reader.wanted}
+    wanted = tuple(by_name[column.name] for column in columns)
+    groups = balanced(units, lambda unit: unit.size_bytes, slots * _TASKS_PER_SLOT)
+    work = _PlacedTasks(
+        replace(reader, wanted=wanted, first_place=0),
+        groups,
+        tuple(one.name for one in shown[:-2]),
+        frozenset(one.name for one in columns if contains_type(one.type, "VARIANT")),
+        reports_folder(),
+    )
+    return spark.range(0, len(groups), 1, len(groups)).mapInArrow(work, spark_schema(shown))
+
+
+def change_files(
+    spark: SparkSession, selected: DataFrame, changes: FileChanges, slots: int
+) -> UnitResults[ChangedFile]:
+    """Run the job that changes the files of the selected rows: `selected` has FILE_COLUMN,
+    PLACE_COLUMN and the new values. One task owns each file. Raises what Spark raises; the caller
+    must then remove every file of the job."""
+    tasks = max(1, min(len(changes.units), slots * _TASKS_PER_SLOT))
+    owner = F.pmod(F.col(FILE_COLUMN), F.lit(tasks)).cast("int")
+    placed = selected.repartitionById(tasks, owner).sortWithinPartitions(FILE_COLUMN, PLACE_COLUMN)
+    with small_batches(spark, selected.schema):
+        rows = map_in_arrow(placed, _ChangeTasks(changes, reports_folder()), _RESULT).collect()
+    # Safe to unpickle: made by our own tasks a moment ago, and sent by Spark.
+    found = tuple(pickle.loads(bytes(row["result"])) for row in rows)
+    speculates = (spark.conf.get("spark.speculation", "false") or "false") == "true"
+    return UnitResults(found, speculates or any(row["attempt"] > 0 for row in rows))
+
+
+@dataclass(frozen=True)
+class _PlacedTasks:
+    """Runs in the task. The row that it is given is the number of a group of files to read."""
+
+    reader: FileReader
+    groups: tuple[tuple[AppendUnit, ...], ...]
+    names: tuple[str, ...]
+    variants: frozenset[str]
+    reports: str
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from paimon_magics.spark.python_workers import keep_modules
+        from paimon_magics.tables.reading.spark_batches import spark_batches
+
+        reporter = Reporter(self.reports, writes=False)
+        with sent_to_driver():
+            for batch in batches:
+                for number in batch.column(0).to_pylist():
+                    rows = self._rows(self.groups[number], reporter)
+                    yield from spark_batches(rows, self.reader.batch_rows, self.variants)
+        reporter.end()
+        keep_modules()
+
+    def _rows(self, units: Sequence[AppendUnit], reporter: Reporter) -> Iterator[pa.RecordBatch]:
+        import numpy as np
+        import pyarrow as pa
+
+        names = [*self.names, FILE_COLUMN, PLACE_COLUMN]
+        for unit in units:
+            (file,) = unit.files
+            for rows in self.reader.batches(file):
+                reporter.add(rows.num_rows, 0)
+                number = pa.array(np.full(rows.num_rows, unit.number, dtype=np.int32))
+                arrays = [*(rows.column(name) for name in self.names), number, rows.column(PLACE)]
+                yield pa.RecordBatch.from_arrays(arrays, names=names)
+            reporter.add(0, file.size_bytes)
+
+
+@dataclass(frozen=True)
+class _ChangeTasks:
+    """Runs in the task: changes the files whose selected rows it is given."""
+
+    changes: FileChanges
+    reports: str
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+        from pyspark import TaskContext
+
+        from paimon_magics.spark.python_workers import keep_modules
+
+        context = TaskContext.get()
+        assert context is not None
+        reporter = Reporter(self.reports, writes=True)
+        with sent_to_driver():
+            for result in self.changes(batches, reporter.add):
+                yield pa.RecordBatch.from_pydict(
+                    {
+                        "result": pa.array([pickle.dumps(result)], pa.binary()),
+                        "attempt": pa.array([context.attemptNumber()], pa.int32()),
+                    }
+                )
+        reporter.end()
+        keep_modules()

@@ -1,0 +1,224 @@
+"""Which files of an append table a statement may change, and the messages of its commit.
+
+    plan = plan_append_change(table, snapshot, predicates, manifests)
+    changes = plan.changes(transaction, assigned, slots=2, settings=settings)
+    results = …  # of `changes`, in tasks that own whole files
+    messages = plan.messages(results, transaction)
+
+Sources: `DeleteFromPaimonTableCommand`, `UpdatePaimonTableCommand` of Paimon's connector,
+`AppendDeleteFileMaintainer`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pypaimon.write.commit_message import CommitMessage
+
+from paimon_magics.columnar.roaring import numbers_at
+from paimon_magics.errors import TableDamagedError
+from paimon_magics.planning.commits.requests import Transaction
+from paimon_magics.planning.reads.predicates import ColumnPredicate
+from paimon_magics.planning.reads.views import RowView, ViewKind
+from paimon_magics.settings import Settings
+from paimon_magics.tables.compaction.append_messages import meta_of_row_file
+from paimon_magics.tables.compaction.append_plan import row_files, stored_files_of
+from paimon_magics.tables.compaction.append_units import AppendUnit
+from paimon_magics.tables.compaction.append_vectors import put_marks
+from paimon_magics.tables.compaction.planning import folder_of
+from paimon_magics.tables.manifests.live_files import ManifestCache, live_files
+from paimon_magics.tables.manifests.partition_values import partition_values
+from paimon_magics.tables.reading.table_files import whole_rows_reader
+from paimon_magics.tables.row_changes.rewriting import ChangedFile, FileChanges
+from paimon_magics.tables.schema.history import TableSchemas
+from paimon_magics.tables.schema.types import arrow_schema
+from paimon_magics.tables.splits.file_pruning import FilePruning
+from paimon_magics.tables.splits.stored_files import schema_ids, stores_elsewhere
+from paimon_magics.tables.table import Table
+from paimon_magics.tables.writing.commit_messages import read_messages
+from paimon_magics.tables.writing.data_file_metas import stored_metas
+from paimon_magics.tables.writing.float_bounds import mend_messages
+from paimon_magics.tables.writing.sequence_numbers import number_files, number_rows
+from paimon_magics.tables.writing.table_write import write_spec
+
+__all__ = ["AppendChange", "plan_append_change"]
+
+
+@dataclass(frozen=True)
+class AppendChange:
+    """The files of `snapshot`, pypaimon's, that can have selected rows: `files` are their entries
+    (MANIFEST_ENTRIES), `units` the same as tasks read them. With `marks` rows are deleted by
+    deletion vectors."""
+
+    table: Table
+    snapshot: Any
+    files: pa.Table
+    units: tuple[AppendUnit, ...]
+    marks: bool
+
+    def changes(
+        self,
+        transaction: Transaction,
+        assigned: Collection[str] | None,
+        *,
+        slots: int,
+        settings: Settings,
+    ) -> FileChanges:
+        """What changes the files for the transaction; `assigned` are the columns that get new
+        values, None for a DELETE."""
+        schema = self.table.schema
+        tracks_rows = schema.row_tracking_enabled
+        reader = replace(self.reader(with_row_ids=tracks_rows), first_place=0)
+        exact = arrow_schema(schema)
+        columns = None
+        if assigned is not None:
+            kept = [one for one in exact if self.marks or one.name in assigned]
+            columns = pa.schema(kept).serialize().to_pybytes()
+        moves = self.moves_rows(assigned)
+        if tracks_rows:
+            output: Any = row_files(self.table, transaction, keeps_numbers=False)
+        else:
+            output = write_spec(
+                self.table, transaction, overwrite=False, slots=slots, settings=settings,
+                gives_buckets=not moves,
+            )  # fmt: skip
+            if not moves:
+                output = replace(output, bucket_rule=None)
+        has_buckets = schema.bucket_mode != "BUCKET_UNAWARE" and not moves
+        return FileChanges(self.units, reader, output, columns, self.marks, has_buckets)
+
+    def moves_rows(self, assigned: Collection[str] | None) -> bool:
+        """Whether rows may go to another partition or bucket."""
+        schema = self.table.schema
+        homes = {*schema.partition_keys}
+        if schema.bucket_mode != "BUCKET_UNAWARE":
+            homes |= set(schema.bucket_keys)
+        return not homes.isdisjoint(assigned or ())
+
+    def reader(self, *, with_row_ids: bool = False) -> Any:
+        """A reader of whole rows of the files."""
+        return whole_rows_reader(
+            self.table,
+            schema_ids(self.files),
+            stores_elsewhere(self.files),
+            with_row_ids=with_row_ids,
+        )
+
+    def messages(
+        self,
+        results: Sequence[ChangedFile],
+        transaction: Transaction,
+        assigned: Collection[str] | None,
+    ) -> list[CommitMessage]:
+        """The commit messages, one for each partition and bucket. Writes index files.
+
+        Raises TableDamagedError for files that have other rows than they must.
+        """
+        table = self.table
+        results = sorted(results, key=lambda one: one.number)
+        touched = self.files.take(pa.array([one.number for one in results], pa.int64()))
+        partitions, of_files = partition_values(table.paimon, touched)
+        metas = stored_metas(table.paimon, touched)
+        totals: list[int | None] = [None] * len(metas)
+        if table.schema.bucket_mode != "BUCKET_UNAWARE":
+            totals = touched["total_buckets"].to_pylist()
+        found: dict[tuple[Any, ...], CommitMessage] = {}
+        marked: dict[tuple[tuple[Any, ...], int], dict[str, Any]] = {}
+
+        def message_of(partition: tuple[Any, ...], bucket: int, total: int | None) -> CommitMessage:
+            key = (*partition, bucket)
+            if key not in found:
+                found[key] = CommitMessage(partition, bucket, [], total_buckets=total)
+            return found[key]
+
+        moves = self.moves_rows(assigned)
+        for result, at, meta, total in zip(results, of_files, metas, totals, strict=True):
+            unit = self.units[result.number]
+            home = partitions[int(at)]
+            if self.marks:
+                places = numbers_at(result.places or b"", 0)[0]
+                marked.setdefault((home, unit.bucket), {})[meta.file_name] = places
+                message_of(home, unit.bucket, total)
+            else:
+                message_of(home, unit.bucket, total).deleted_files.append(meta)
+            new = self._new_files(result, home, unit.bucket)
+            rows = sum(file.row_count for _, _, files in new for file in files)
+            self._check(result, rows, deletes=assigned is None)
+            for partition, bucket, files in new:
+                if not table.schema.row_tracking_enabled and not moves and not self.marks:
+                    number_files(files, meta.min_sequence_number)
+                message_of(partition, bucket, total).new_files += files
+        messages = list(found.values())
+        if moves or self.marks:
+            number_rows(table, messages, int(self.snapshot.id))
+        if marked:
+            put_marks(table, self.snapshot, transaction, messages, marked)
+        return messages
+
+    def _new_files(
+        self, result: ChangedFile, home: tuple[Any, ...], bucket: int
+    ) -> list[tuple[tuple[Any, ...], int, list[Any]]]:
+        """The metadata of the files that a task wrote, by partition and bucket."""
+        table = self.table
+        if result.written is None:
+            found = [(home, bucket, [meta_of_row_file(table, file) for file in result.files])]
+        else:
+            messages = list(read_messages(table.paimon, result.written.messages))
+            mend_messages(table, messages, result.written.odd_floats)
+            found = [(tuple(one.partition), one.bucket, one.new_files) for one in messages]
+        if table.schema.row_tracking_enabled:
+            for _, _, files in found:
+                for file in files:  # numbers of 0 become the snapshot's when it is committed
+                    file.min_sequence_number = file.max_sequence_number = 0
+        return found
+
+    def _check(self, result: ChangedFile, rows: int, *, deletes: bool) -> None:
+        """Raise TableDamagedError if a task wrote other rows of a file than it must."""
+        (file,) = self.units[result.number].files
+        if self.marks:
+            expected = 0 if deletes else result.changed
+        elif file.deletions is not None:
+            return  # a reader has counted its rows
+        else:
+            expected = file.rows - (result.changed if deletes else 0)
+        if rows != expected:
+            raise TableDamagedError(
+                f"A task wrote {rows:,} rows of the file {file.path} of `{self.table.name}`, and "
+                f"{expected:,} were expected; nothing was committed.",
+                hint="Run the statement again, and report this with the table's definition.",
+            )
+
+
+def plan_append_change(
+    table: Table,
+    snapshot: Any,
+    predicates: Sequence[ColumnPredicate],
+    manifests: ManifestCache,
+) -> AppendChange:
+    """Plan a change of rows that meet `predicates` (and other conditions) on `snapshot`,
+    pypaimon's."""
+    schema = table.schema
+    columns = TableSchemas(table.paimon).columns
+    pruning = FilePruning(columns, schema, RowView(ViewKind.TABLE, False), predicates)
+    files = pruning.seen(live_files(manifests, snapshot)).combine_chunks()
+    order = np.lexsort((
+        np.asarray(files["min_sequence_number"]),
+        np.asarray(files["bucket"]),
+        np.asarray(files["partition"].combine_chunks().dictionary_encode().indices),
+    ))  # fmt: skip
+    files = files.take(pa.array(order)).combine_chunks()
+    stored = stored_files_of(table, files, manifests.deletions(snapshot.index_manifest))
+    tracks_rows = schema.row_tracking_enabled
+    units = tuple(
+        AppendUnit(
+            number, bucket, (file,), folder_of(table, files.slice(number, 1)) if tracks_rows else ""
+        )
+        for number, (file, bucket) in enumerate(
+            zip(stored, files["bucket"].to_pylist(), strict=True)
+        )
+    )
+    return AppendChange(table, snapshot, files, units, schema.deletion_vectors_enabled)
