@@ -316,7 +316,9 @@ def _check_failed(message: str) -> InvalidValueError:
 
 def _proposal(wanted: str, proposal: str) -> str:
     """A hint with the likely column among those that Spark proposes, or that texts need quotes."""
-    names = [name.strip() for name in proposal.split(",") if name.strip()]
+    # Columns of ours, such as the places of rows, are nobody's to name.
+    listed = (name.strip() for name in proposal.split(","))
+    names = [name for name in listed if name and "__paimon_magics_" not in name]
     last = {name.rpartition("`.`")[2].strip("`"): name for name in reversed(names)}
     meant = likely_meant(wanted.rpartition("`.`")[2].strip("`"), last)
     if meant:
