@@ -71,6 +71,10 @@ def options_not_applied(schema: TableSchema) -> tuple[str, ...]:
         for key, idle in _NOT_APPLIED.items()
         if (schema.stored_option(key) or idle).lower() != idle
     }
+    if schema.flag("clustering.incremental") and not schema.flag(
+        "clustering.incremental.optimize-write"
+    ):
+        found.discard("clustering.columns")  # as in Paimon only compactions sort by them
     return tuple(sorted(found))
 
 

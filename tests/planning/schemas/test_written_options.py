@@ -19,6 +19,8 @@ from paimon_magics.statements.statement import TableName
 
 NAME = TableName("t", "shop")
 
+COLUMNS = "clustering.columns"
+
 
 def schema(**options: str) -> TableSchema:
     stored = {key.replace("__", ".").replace("_", "-"): value for key, value in options.items()}
@@ -112,3 +114,15 @@ def test_tables_with_blobs_are_refused_by_name() -> None:
     columns = (*schema().columns, Column(9, "picture", AtomicType("BLOB")))
     with pytest.raises(UnsupportedStatementError, match="BLOB"):
         check_writable(NAME, TableSchema(columns=columns, options=()))
+
+
+@pytest.mark.parametrize(("writes_sorted", "told"), [("false", ()), ("true", (COLUMNS,))])
+def test_columns_that_compactions_sort_by_are_not_told_of(
+    writes_sorted: str, told: tuple[str, ...]
+) -> None:
+    options = (
+        (COLUMNS, "v"),
+        ("clustering.incremental", "true"),
+        ("clustering.incremental.optimize-write", writes_sorted),
+    )
+    assert options_not_applied(TableSchema(schema().columns, options=options)) == told

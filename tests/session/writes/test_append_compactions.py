@@ -119,5 +119,14 @@ def test_a_clustered_table_is_sorted_by_its_own_columns(session: paimon_magics.S
     session.run("INSERT INTO t VALUES (0, 'c')")
     session.run("CALL sys.compact(table => 't', compact_strategy => 'full')")
     assert rows(session, levels) == [(2, 4)]
+    session.run(
+        "CREATE TABLE b (k INT, v STRING) TBLPROPERTIES ('clustering.incremental' = 'true', "
+        "'clustering.columns' = 'k', 'num-sorted-run.compaction-trigger' = '2', 'bucket' = '1', "
+        "'bucket-key' = 'v', 'bucket-append-ordered' = 'false')"
+    )
+    for values in ("(3, 'a'), (1, 'a')", "(2, 'b')"):
+        session.run(f"INSERT INTO b VALUES {values}")
+    assert rows(session, levels.replace("`t$", "`b$")) == [(2, 3)], "its writer compacts"
+    assert rows(session, "SELECT k FROM b") == [(1,), (2,), (3,)]
     with pytest.raises(InvalidValueError, match="incremental clustering"):
         session.run("CALL sys.compact(table => 't', order_strategy => 'order', order_by => 'v')")
