@@ -58,6 +58,18 @@ STATEMENTS = (
         ("[WITH …] UPDATE t [[AS] alias] SET column = value, … [WHERE condition]",),
     ),
     StatementHelp(
+        "MERGE INTO",
+        "update, delete and insert rows by what a source has",
+        (
+            "[WITH …] MERGE INTO t [AS t] USING source | (query) [AS s] ON condition",
+            "WHEN MATCHED [AND condition] THEN UPDATE SET column = value, … | UPDATE SET * | "
+            "DELETE",
+            "WHEN NOT MATCHED [BY TARGET] [AND condition] THEN INSERT (column, …) VALUES (…) | "
+            "INSERT *",
+            "WHEN NOT MATCHED BY SOURCE [AND condition] THEN UPDATE SET column = value, … | DELETE",
+        ),
+    ),
+    StatementHelp(
         "CREATE TABLE",
         "make a table, empty or from a query",
         (
@@ -140,7 +152,6 @@ STATEMENTS = (
 """The statements that are offered. Anything else goes to Spark, if it names no Paimon table."""
 
 REFUSED = (
-    "MERGE INTO",
     "COPY INTO",
     "ANALYZE TABLE",
     "SHOW BRANCHES",

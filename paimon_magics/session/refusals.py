@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from paimon_magics.errors import UnsupportedStatementError
-from paimon_magics.planning.schemas.alternatives import INSTEAD, merge_alternative
-from paimon_magics.session.connection import Connection
-from paimon_magics.statements.grammar.merge_parts import read_merge
+from paimon_magics.planning.schemas.alternatives import INSTEAD
 from paimon_magics.statements.statement import Refused
 
 __all__ = ["instead_of", "refused"]
@@ -13,14 +11,9 @@ __all__ = ["instead_of", "refused"]
 _LISTED = "%paimon help lists what is offered."
 
 
-def refused(connection: Connection, statement: Refused) -> UnsupportedStatementError:
-    """Return the error for `statement`. Raises UnknownNameError if its table does not exist."""
+def refused(statement: Refused) -> UnsupportedStatementError:
+    """Return the error for `statement`."""
     name, hint = statement.name, instead_of(statement.kind)
-    change = read_merge(statement.text)
-    if change is not None and name is not None:
-        table = connection.load(name, statement.text, _place(statement, str(name)))
-        if name.system_table is None:
-            hint = merge_alternative(change, table.schema)
     if "BRANCH" in statement.kind:
         hint = (
             "Use CALL sys.create_branch, sys.rename_branch, sys.delete_branch or sys.fast_forward; "
@@ -39,7 +32,3 @@ def instead_of(kind: str) -> str:
     """The alternative to a statement of this kind, found by its first words."""
     found = [words for words in INSTEAD if kind.startswith(words)]
     return INSTEAD[max(found, key=len)] if found else _LISTED
-
-
-def _place(statement: Refused, name: str) -> int:
-    return max(statement.text.find(name), 0)

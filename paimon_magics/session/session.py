@@ -18,7 +18,6 @@ from paimon_magics.errors import (
 from paimon_magics.planning.reads.row_filters import limited_sql
 from paimon_magics.planning.reports.view_queries import HISTORY_IN_SQL, history_sql
 from paimon_magics.session.connection import Connection
-from paimon_magics.session.open_session import OpenSession
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.planned_work import note_reads, reads_of
 from paimon_magics.session.queries.follow import SnapshotChanges, follow
@@ -28,6 +27,7 @@ from paimon_magics.session.reports.administration import Administration
 from paimon_magics.session.reports.health import Health, Helper, tables_of
 from paimon_magics.session.reports.layout import Layout, layout_of
 from paimon_magics.session.reports.surface import Reporting
+from paimon_magics.session.row_changing import RowChanging
 from paimon_magics.session.statements.cells import (
     check_confirmed,
     dry_run_of,
@@ -67,7 +67,7 @@ _OTHER_WORDS = {
     **dict.fromkeys(("create_table", "createDataFrame"), "write(frame, name, create=True)"),
     **dict.fromkeys(("tables", "list_tables", "show_tables"), "run('SHOW TABLES')"),
     **dict.fromkeys(("snapshots", "log"), "history(name)"),
-    **dict.fromkeys(("delete", "update", "merge"), "run(text)"),
+    **dict.fromkeys(("delete", "update"), "run(text)"),
     **dict.fromkeys(("stop", "disconnect", "shutdown"), "close()"),
     "commit": "run(text), whose statements are committed by themselves",
 }
@@ -75,7 +75,7 @@ _OTHER_WORDS = {
 
 @short_errors
 @knows_other_words(_OTHER_WORDS)
-class Session(OpenSession):
+class Session(RowChanging):
     """Runs statements on one warehouse. Made by `connect`.
 
     Several threads may use one session, each with its own frames. They share the current database,

@@ -34,7 +34,7 @@ from paimon_magics.statements.data_types import (
 )
 from paimon_magics.statements.queries.query_text import with_markers_apart
 
-__all__ = ["CHECK_FAILED", "partition_values", "project", "type_text"]
+__all__ = ["CHECK_FAILED", "ansi_casts", "partition_values", "project", "stored", "type_text"]
 
 CHECK_FAILED = "paimon-magics:"
 """The prefix of the messages that our own checks raise inside Spark."""
@@ -67,7 +67,7 @@ def project(
         if isinstance(source, FromInput)
     }
     frame = frame.toDF(*(targets[position] for position in range(len(names))))
-    with _ansi(spark):
+    with ansi_casts(spark):
         casts: list[_Cast] = []
         for column, source in zip(columns, sources, strict=True):
             if only not in (None, column.name):
@@ -93,6 +93,16 @@ def project(
             raise
 
 
+def stored(frame: DataFrame, column: Column, value: SparkColumn) -> SparkColumn:
+    """A value over `frame` as a column of the table stores it, with the checks of `project`.
+
+    Raises InvalidValueError for a type that can't be cast at all. Call it within `ansi_casts`.
+    """
+    cast = _Cast(column, _cast(value, column, plain=False), value, column.name)
+    _check_cast(frame, cast)
+    return _checked(cast.stored, column.type, f"column `{column.name}`")
+
+
 @dataclass(frozen=True)
 class _Cast:
     """A column of the table: the cast value to store, the value before the cast, and the name of
@@ -115,7 +125,7 @@ def partition_values(
     """
     if not items:
         return {}
-    with _ansi(spark):
+    with ansi_casts(spark):
         # Each constant is cast to its column's type first: '01' for an INT column is 1.
         named = ", ".join(f"({sql}) AS c{position}" for position, (_, sql) in enumerate(items))
         # FROM a local relation, which Spark folds: a SELECT without FROM runs as a job.
@@ -307,7 +317,7 @@ def type_text(data_type: DataType) -> str:
 
 
 @contextmanager
-def _ansi(spark: SparkSession) -> Iterator[None]:
+def ansi_casts(spark: SparkSession) -> Iterator[None]:
     """Casts that are built in the body are ANSI casts."""
     before = spark.conf.get(_ANSI, "true") or "true"
     if before == "true":

@@ -26,6 +26,7 @@ from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.statements.queries.query_text import merging_places, parameter_ranges
 from paimon_magics.statements.queries.rewriting import (
     Replacement,
+    RewrittenText,
     cuts_of,
     replacements_for,
     rewrite,
@@ -48,7 +49,9 @@ _PY4J_ON_INTERRUPT = (
 _OnTag = Callable[[str], object]
 
 __all__ = [
+    "binding_replacements",
     "cancellable",
+    "frame_of_text",
     "has_own_catalog",
     "is_temporary_view",
     "kind_in_spark",
@@ -72,15 +75,36 @@ def query_frame(
     positions in `statement`.
     """
     replacements = [*cuts_of(query), *more]
-    if parameters:
-        replacements += [(TextRange(at, at), " ") for at in _blanks(statement, query)]
+    replacements += binding_replacements(spark, statement, query, parameters)
     for reference, view in views:
         replacements += replacements_for(reference, view)
+    return frame_of_text(
+        spark, statement, rewrite(statement, query.range, replacements), parameters
+    )
+
+
+def binding_replacements(
+    spark: SparkSession, statement: str, query: QueryText, parameters: Mapping[str, object]
+) -> list[Replacement]:
+    """What is replaced in the query's text so that Spark binds `parameters` with their values."""
+    if not parameters:
+        return []
+    replacements: list[Replacement] = [(TextRange(at, at), " ") for at in _blanks(statement, query)]
     twice = _that_come_twice(spark, parameters)
     for place, name in parameter_ranges(statement) if twice else ():
         if name in twice and _is_kept(place.start, query):
             replacements.append((place, twice[name]))
-    text = rewrite(statement, query.range, replacements)
+    return replacements
+
+
+def frame_of_text(
+    spark: SparkSession, statement: str, text: RewrittenText, parameters: Mapping[str, object]
+) -> DataFrame:
+    """The frame of a query made of pieces of `statement`, with `binding_replacements` made.
+
+    Raises our errors, with positions in `statement`.
+    """
+    twice = _that_come_twice(spark, parameters)
     arguments = {name: value for name, value in parameters.items() if name not in twice}
     try:
         return spark.sql(text.text, args=arguments or None)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from paimon_magics.statements.merge_into import MergeInto
 from paimon_magics.statements.row_changes import Delete, Update
 from paimon_magics.statements.statement import (
     CreateDatabase,
@@ -52,6 +53,7 @@ Statement = (
     | Insert
     | Delete
     | Update
+    | MergeInto
     | TruncateTable
     | CreateTable
     | DropTable

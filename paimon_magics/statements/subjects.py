@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from paimon_magics.statements.kinds import Explain, Statement
+from paimon_magics.statements.merge_into import MergeInto
 from paimon_magics.statements.row_changes import Delete, Update
 from paimon_magics.statements.statement import (
     CreateDatabase,
@@ -59,7 +60,7 @@ def subject_of(statement: Statement) -> Subject:
     match statement:
         case Query(query=query) | CreateTemporaryView(query=query):
             return Subject(query=query)
-        case Insert(target=name, source=query):
+        case Insert(target=name, source=query) | MergeInto(target=name, source=query):
             return Subject(name, query)
         case Delete(target=name, selection=selection) | Update(target=name, selection=selection):
             return Subject(name, selection.query)

@@ -348,10 +348,10 @@ CASES: list[Case] = [
     # ---- recognised, and not offered
     (
         "MERGE",
-        "MERGE INTO users USING orders ON true WHEN MATCHED THEN DELETE",
+        "MERGE WITH SCHEMA EVOLUTION INTO users USING orders ON true WHEN MATCHED THEN DELETE",
         UnsupportedStatementError,
         ("MERGE", "users"),
-        "%paimon help merge",
+        "ADD COLUMNS",
         "MERGE",
     ),
     (

@@ -1,26 +1,12 @@
 """Statements to write instead of those that are not offered: hints of errors, and topics of
 `%paimon help`.
-
-`merge_alternative` writes such a statement for the user's own table and condition. It has the same
-effect: an INSERT where the rows have a primary key, else an INSERT OVERWRITE of the table.
 """
 
 from __future__ import annotations
 
-from paimon_magics.planning.schemas.table_schema import TableSchema
-from paimon_magics.statements.clauses.names import spelled
-from paimon_magics.statements.grammar.merge_parts import Merge
-
-__all__ = ["COMING", "INSTEAD", "merge_alternative"]
-
-_ANEW = "This does the same, but rewrites the table: "
-_SAME = "This does the same: "
+__all__ = ["COMING", "INSTEAD"]
 
 COMING: dict[str, str] = {
-    "MERGE": "MERGE INTO comes in a later version. Today:\n"
-    "    INSERT INTO t BY NAME SELECT * FROM source    -- t has a primary key\n"
-    "    INSERT OVERWRITE t SELECT * FROM t LEFT ANTI JOIN source ON t.id = source.id "
-    "UNION ALL SELECT * FROM source",
     "UPSERT": "INSERT INTO a table with a primary key is an upsert: a row replaces the one of the "
     "same key.\n"
     "    CREATE TABLE t (id INT, v STRING) TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '1')\n"
@@ -38,7 +24,8 @@ COMING: dict[str, str] = {
 
 INSTEAD: dict[str, str] = {
     "DELETE": "Write DELETE FROM t WHERE condition.",
-    "MERGE": "%paimon help merge shows what works today.",
+    "MERGE WITH SCHEMA EVOLUTION": "Add the columns first, by ALTER TABLE t ADD COLUMNS (…), "
+    "and leave out WITH SCHEMA EVOLUTION.",
     "REPLACE": "INSERT INTO replaces the rows of the same key, if the table has a primary key.",
     "COPY": "Read the files in the statement: INSERT INTO t SELECT * FROM csv.`path`.",
     "LOAD": "Read the files in the statement: INSERT INTO t SELECT * FROM csv.`path`.",
@@ -85,24 +72,3 @@ INSTEAD: dict[str, str] = {
     "IDENTIFIER": "Write the name. In Python, session.table(name) takes it from a variable.",
 }
 """Hints by the beginning of the statement that is not offered; the longest match counts."""
-
-
-def merge_alternative(change: Merge, schema: TableSchema) -> str:
-    """Return a sentence with the statement that does the same to a table of this schema."""
-    source = _rows(change.source, change.source_alias)
-    if not change.is_upsert:
-        return "%paimon help merge shows what works today."
-    if schema.primary_keys and schema.option("merge-engine") == "deduplicate":
-        return (
-            "This does the same, where the condition compares the primary key: INSERT INTO "
-            f"{change.target} BY NAME SELECT * FROM {source}"
-        )
-    rows = _rows(change.target, change.alias)
-    columns = ", ".join(spelled(column) for column in schema.column_names)
-    kept = f"SELECT {columns} FROM {rows} LEFT ANTI JOIN {source} ON {change.condition}"
-    given = f"SELECT {columns} FROM {source}"
-    return f"{_ANEW}INSERT OVERWRITE {change.target} {kept} UNION ALL {given}"
-
-
-def _rows(table: str, alias: str) -> str:
-    return f"{table} AS {spelled(alias)}" if alias else table

@@ -25,6 +25,7 @@ from paimon_magics.session.statements.ddl import (
 )
 from paimon_magics.session.statements.explain import explained, explanation
 from paimon_magics.session.statements.handler import Handler
+from paimon_magics.session.statements.merging import merge_handler
 from paimon_magics.session.statements.queries import query_handler, view_handler
 from paimon_magics.session.statements.row_changes import row_change_handler
 from paimon_magics.session.statements.rows import insert_handler, truncate_handler
@@ -35,6 +36,7 @@ from paimon_magics.session.statements.tags_and_branches import (
 )
 from paimon_magics.session.writes.ordering import in_order
 from paimon_magics.statements.kinds import Explain, Statement
+from paimon_magics.statements.merge_into import MergeInto
 from paimon_magics.statements.row_changes import Delete, Update
 from paimon_magics.statements.statement import (
     CreateDatabase,
@@ -97,6 +99,8 @@ def handler_of(
             return insert_handler(connection, statement, parameters, wait)
         case Delete() | Update():
             return row_change_handler(connection, statement, parameters)
+        case MergeInto():
+            return merge_handler(connection, statement, parameters)
         case TruncateTable():
             return truncate_handler(connection, statement, parameters)
         case CreateTemporaryView():
@@ -134,7 +138,7 @@ def handler_of(
             inner = handler_of(connection, statement.inner, parameters)
             return _explain_handler(connection, statement, inner)
         case Refused():
-            return _refused_handler(connection, statement)
+            return _refused_handler(statement)
         case PassThrough():
             return _spark_handler(connection, statement, parameters)
         case _:
@@ -149,9 +153,9 @@ def _explain_handler(connection: Connection, statement: Explain, inner: Handler)
     return Handler(run=run, dry_run=None, explain=None, preview=None, unconfirmed=None)
 
 
-def _refused_handler(connection: Connection, statement: Refused) -> Handler:
+def _refused_handler(statement: Refused) -> Handler:
     def refuse() -> Never:
-        raise refused(connection, statement)
+        raise refused(statement)
 
     return Handler(run=refuse, dry_run=refuse, explain=None, preview=None, unconfirmed=None)
 

@@ -226,7 +226,7 @@ def transact(
         if isinstance(error, Exception):
             raise translate(error, statement=statement) from error
         raise
-    request = CommitRequest(transaction, change, written.messages, properties)
+    request = CommitRequest(transaction, change, written.messages, properties, prepared.read_set)
     receipt = committed(connection, request)
     if job.repeated_attempts:
         connection.committer.sweep(request)

@@ -11,6 +11,7 @@ from paimon_magics.errors import (
     InvalidValueError,
     PaimonMagicsError,
 )
+from paimon_magics.planning.commits.read_sets import ReadSet
 from paimon_magics.planning.commits.requests import (
     Append,
     InsertChange,
@@ -68,7 +69,8 @@ class PreparedInsert:
     `base_snapshot_id` is the table's latest snapshot before planning, 0 for none. `column(only=…)`
     makes the frame of that column alone. `again` plans the same statement on the table's then
     current state. `check` raises InvalidValueError for rows that storing would change. With
-    `has_kinds` the frame has a last column of the rows' kinds.
+    `has_kinds` the frame has a last column of the rows' kinds. `read_set` is what the rows were
+    made of, if they change others.
     """
 
     table: Table
@@ -79,6 +81,7 @@ class PreparedInsert:
     again: Callable[[], PreparedInsert]
     check: Callable[[], None]
     has_kinds: bool = False
+    read_set: ReadSet | None = None
 
 
 def prepare_insert(

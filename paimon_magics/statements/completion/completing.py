@@ -242,7 +242,8 @@ class _Place:
         if target is not None and self.first in ("DESCRIBE", "DESC"):
             return (Columns((Seen("", target),)),)
         if target is not None and following is not None:
-            return (Keywords(following),)
+            columns = self._columns(self._scope()) if "ON" in said else ()
+            return (*columns, *(() if self.qualifiers else (Keywords(following),)))
         return (Keywords(words.following(said)),)
 
     def _altering(self, target: TableName) -> tuple[Want, ...]:
@@ -267,7 +268,7 @@ class _Place:
         return said[1:]
 
     def _wants_table(self) -> bool:
-        if self.last == "TABLE":
+        if self.last == "TABLE" or [self.first, self.last] == ["MERGE", "USING"]:
             return self.first != "CREATE"
         if self.said[-2:] == ["IF", "EXISTS"]:
             return "TABLE" in self.said

@@ -82,8 +82,11 @@ def relations_of(items: Sequence[Item], outer: Sequence[Seen] = ()) -> tuple[See
     while index < len(items):
         item = items[index]
         index += 1
-        if _is(item, {"FROM", "JOIN", "INTO", "UPDATE", "OVERWRITE", "TABLE"}) or (
-            in_list and _text(item) == ","
+        is_source = _is(item, {"USING"}) and not _is_column_list(items[index : index + 1])
+        if (
+            is_source
+            or _is(item, {"FROM", "JOIN", "INTO", "UPDATE", "OVERWRITE", "TABLE"})
+            or (in_list and _text(item) == ",")
         ):
             while index < len(items) and _is(items[index], {"TABLE", "LATERAL", "INTO"}):
                 index += 1
@@ -94,6 +97,11 @@ def relations_of(items: Sequence[Item], outer: Sequence[Seen] = ()) -> tuple[See
         elif _is(item, _ENDS_LIST | {"SELECT", "VALUES", "SET"}):
             in_list = False
     return tuple(found)
+
+
+def _is_column_list(items: Sequence[Item]) -> bool:
+    """Whether JOIN … USING goes on so, and not MERGE INTO … USING."""
+    return any(isinstance(item, Group) and not _is_query(item) for item in items)
 
 
 def common_tables(items: Sequence[Item]) -> tuple[Seen, ...]:

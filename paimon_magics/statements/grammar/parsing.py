@@ -19,6 +19,7 @@ from paimon_magics.statements.grammar import tables as tables
 from paimon_magics.statements.grammar.alter_table import read_alter_table
 from paimon_magics.statements.grammar.calls import read_call, read_show_tags
 from paimon_magics.statements.grammar.inserts import read_insert
+from paimon_magics.statements.grammar.merges import read_merge
 from paimon_magics.statements.grammar.row_changes import read_delete, read_update
 from paimon_magics.statements.grammar.spark_passthrough import pass_through
 from paimon_magics.statements.kinds import Explain, Statement
@@ -45,7 +46,6 @@ _KEYWORDS_NEAR = sorted(
     | word_set("TRUNCATE REPLACE DELETE UPDATE MERGE CALL ANALYZE CACHE SET RESET REFRESH FROM")
 )
 _REFUSED: tuple[tuple[str, ...], ...] = (
-    ("MERGE", "INTO"),
     ("COPY", "INTO"),
     ("CREATE", "INDEX"),
     ("DROP", "INDEX"),
@@ -141,7 +141,8 @@ def _with(cursor: Cursor, offset: int) -> Statement:
             read = read_delete if token.upper == "DELETE" else read_update
             return read(cursor, offset, with_index=with_index)
         if token.upper == "MERGE" and before == ")":
-            raise RefusedHere(token.upper)
+            with_index, cursor.index = cursor.index, index + 1
+            return read_merge(cursor, offset, with_index=with_index)
         index = cursor.brackets.get(index, index) + 1
     return _query(cursor, offset)
 
@@ -327,6 +328,7 @@ _READERS: tuple[tuple[tuple[str, ...], Reader], ...] = (
     (("INSERT",), _insert),
     (("DELETE",), read_delete),
     (("UPDATE",), read_update),
+    (("MERGE",), read_merge),
     (("CREATE",), _create),
     (("REPLACE", "TABLE"), _replace),
     (("DROP",), _drop),

@@ -13,7 +13,14 @@ from dataclasses import dataclass
 from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.statements.statement import QueryText, TableReference, TextRange
 
-__all__ = ["Replacement", "RewrittenText", "cuts_of", "replacements_for", "rewrite"]
+__all__ = [
+    "Replacement",
+    "RewrittenText",
+    "cuts_of",
+    "joined_text",
+    "replacements_for",
+    "rewrite",
+]
 
 Replacement = tuple[TextRange, str]
 
@@ -65,6 +72,32 @@ def rewrite(text: str, range: TextRange, replacements: Sequence[Replacement]) ->
         place = target.end
     add(text[place : range.end], place, False)
     pieces.append((length, range.end, True))
+    return RewrittenText("".join(result), tuple(pieces))
+
+
+def joined_text(parts: Sequence[str | RewrittenText]) -> RewrittenText:
+    """Return one text of the parts. A position in a part that is a plain text, which the user did
+    not write, gives the beginning of the user's text after it, or the end of the last one."""
+    result: list[str] = []
+    pieces: list[tuple[int, int, bool]] = []
+    length = waiting = 0
+    for part in parts:
+        if isinstance(part, str):
+            pieces.append((length, -1, True))
+            waiting += 1
+        else:
+            first = part._pieces[0][1]
+            for index in range(len(pieces) - waiting, len(pieces)):
+                pieces[index] = (pieces[index][0], first, True)
+            waiting = 0
+            pieces += [(length + start, at, is_new) for start, at, is_new in part._pieces[:-1]]
+        text = part if isinstance(part, str) else part.text
+        result.append(text)
+        length += len(text)
+    last = next((p._pieces[-1][1] for p in reversed(parts) if isinstance(p, RewrittenText)), 0)
+    for index in range(len(pieces) - waiting, len(pieces)):
+        pieces[index] = (pieces[index][0], last, True)
+    pieces.append((length, last, True))
     return RewrittenText("".join(result), tuple(pieces))
 
 

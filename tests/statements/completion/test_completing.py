@@ -71,6 +71,8 @@ def wanted(text: str, kind: type) -> list[Want]:
             (Columns((Seen("", None, ("a", "b c")),)),),
         ),
         ("INSERT |", "", ()),
+        ("MERGE INTO |", "", (Tables(None), Databases())),
+        ("MERGE INTO t USING sh|", "sh", (Tables(None), Databases())),
         ("SELECT * FROM a JOIN t VERSION AS OF '|", "", (Versions(T),)),
         ("ALTER TABLE t DELETE TAG |", "", (Versions(T, snapshots=False),)),
         ("ALTER TABLE shop.orders DROP COLUMN |", "", (Columns((Seen("", ORDERS),)),)),
@@ -105,6 +107,11 @@ def test_what_may_come_is_found(text: str, typed: str, wants: tuple[Want, ...]) 
         ("INSERT INTO t SELECT | FROM shop.orders", (Seen("orders", ORDERS),)),
         ("SELECT 1 FROM t UNION SELECT | FROM shop.orders", (Seen("orders", ORDERS),)),
         ("FROM t SELECT |", (Seen("t", T),)),
+        ("MERGE INTO t USING shop.orders o ON |", (Seen("t", T), Seen("o", ORDERS))),
+        (
+            "MERGE INTO t USING (SELECT 1 AS a) o ON t.a = o.a WHEN MATCHED THEN UPDATE SET v = |",
+            (Seen("t", T), Seen("o", None, ("a",))),
+        ),
         ("SELECT (SELECT max(a) FROM t WHERE t.k = o.|) FROM shop.orders o", (Seen("o", ORDERS),)),
         (
             "WITH a AS (SELECT id, x + 1 AS y FROM t) SELECT | FROM a",

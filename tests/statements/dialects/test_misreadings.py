@@ -7,7 +7,6 @@ import pytest
 from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.statements.dialects.idioms import IDIOMS
 from paimon_magics.statements.dialects.misreadings import misread
-from paimon_magics.statements.grammar.merge_parts import Merge, read_merge
 from paimon_magics.statements.grammar.parsing import parse_cell
 
 # Where Spark stopped to read is marked with `|`.
@@ -223,22 +222,3 @@ def test_every_idiom_can_be_said() -> None:
         texts = [part for part in idiom.pattern.split(" ") if part not in ("^", "!")]
         said = idiom.message.format(*texts), idiom.hint.format(*texts, name="x")
         assert all(one.endswith((".", "?", "`)", '")')) for one in said), said
-
-
-@pytest.mark.parametrize(
-    ("text", "change"),
-    [
-        (
-            "MERGE INTO t USING (SELECT 1 AS a) s ON t.a = s.a "
-            "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *",
-            Merge("t", "", "(SELECT 1 AS a)", "s", "t.a = s.a", True),
-        ),
-        (
-            "MERGE INTO t AS x USING b.s AS y ON x.a = y.a WHEN MATCHED THEN DELETE",
-            Merge("t", "x", "b.s", "y", "x.a = y.a", False),
-        ),
-        ("MERGE INTO t USING", None),
-    ],
-)
-def test_a_merge_is_read_into_its_parts(text: str, change: object) -> None:
-    assert read_merge(text) == change

@@ -1,0 +1,233 @@
+"""The query that joins both sides of a MERGE and decides, row by row, what is done.
+
+The user's own texts stand in it; only around them is SQL of ours. Each kind of clause is evaluated
+where just those columns have names that its rows have: both sides for MATCHED, the source alone for
+NOT MATCHED, the target alone for NOT MATCHED BY SOURCE. So a bare name means what it means in
+Spark's MERGE. A value is computed only for the rows that its clause decides about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from paimon_magics.planning.row_changes.merges import (
+    ByField,
+    FromText,
+    Kept,
+    MergePlan,
+    PlannedClause,
+)
+from paimon_magics.statements.clauses.names import quoted
+from paimon_magics.statements.merge_into import MatchKind, MergeInto
+from paimon_magics.statements.queries.rewriting import (
+    Replacement,
+    RewrittenText,
+    joined_text,
+    rewrite,
+)
+from paimon_magics.statements.queries.used_columns import used_names
+from paimon_magics.statements.statement import TextRange
+
+__all__ = [
+    "CLAUSE_COLUMN",
+    "SOURCE_MARK",
+    "TARGET_MARK",
+    "merge_query",
+    "needed_columns",
+    "source_name",
+    "target_name",
+    "value_name",
+]
+
+_PREFIX = "__paimon_magics_"
+TARGET_MARK = f"{_PREFIX}target"
+"""The column that the target's view has besides its own: true in each row."""
+SOURCE_MARK = f"{_PREFIX}source"
+"""The same of the source's view."""
+CLAUSE_COLUMN = f"{_PREFIX}clause"
+"""The number of the clause that decides about a row, NULL for none."""
+
+_PLACES: tuple[tuple[MatchKind, str], ...] = (
+    ("MATCHED", "both"),
+    ("NOT MATCHED BY SOURCE", "left"),
+    ("NOT MATCHED", "right"),
+)
+
+_Part = str | RewrittenText
+
+
+def target_name(position: int) -> str:
+    """The name that the target's column has in the query's result."""
+    return f"{_PREFIX}t{position}"
+
+
+def source_name(position: int) -> str:
+    """The name that the source's column has in the query's result."""
+    return f"{_PREFIX}s{position}"
+
+
+def value_name(clause: int, column: int, field: int = 0) -> str:
+    """The name of the value that a clause gives a column, or the `field`-th field of it."""
+    return f"{_PREFIX}v{clause}_{column}_{field}"
+
+
+def merge_query(
+    merge: MergeInto,
+    plan: MergePlan,
+    views: tuple[str, str],
+    target_columns: Mapping[int, str],
+    replacements: Sequence[Replacement],
+) -> RewrittenText:
+    """Return the query over `views`, those of the target and the source with their marks.
+
+    `target_columns` are the table's in the target's view, by their positions in the table. The
+    result has `target_name(…)`, `source_name(…)`, `value_name(…)` for values from texts, and
+    `CLAUSE_COLUMN`. `replacements` are those inside the clauses.
+    """
+    return _Query(merge, plan, target_columns, tuple(replacements)).text(views)
+
+
+def needed_columns(merge: MergeInto, plan: MergePlan, names: Sequence[str]) -> tuple[int, ...]:
+    """The positions of the target's columns that a MERGE reads, at least one: those that keep their
+    value in a changed row, and those that a text may name."""
+    used = used_names(merge.text, merge.within)
+    found = set()
+    for at, name in enumerate(names):
+        keeps = any(
+            not clause.values or isinstance(clause.values[at], Kept | ByField)
+            for clause in plan.clauses
+        )
+        if keeps or used is None or name.lower() in used:
+            found.add(at)
+    return tuple(sorted(found)) or (0,)
+
+
+class _Query:
+    def __init__(
+        self,
+        merge: MergeInto,
+        plan: MergePlan,
+        target_columns: Mapping[int, str],
+        replacements: tuple[Replacement, ...],
+    ) -> None:
+        self.merge = merge
+        self.plan = plan
+        self.target = {target_name(at): name for at, name in target_columns.items()}
+        self.source = {source_name(at): name for at, name in enumerate(plan.source_columns)}
+        self.replacements = (
+            *replacements,
+            *((place, quoted(alias)) for place, alias in merge.qualifiers),
+        )
+
+    def text(self, views: tuple[str, str]) -> RewrittenText:
+        inner, names = self.joined(views)
+        for kind, _ in _PLACES[1:]:
+            if self.plan.numbered(kind):
+                inner, names = self.alone(kind, inner, names)
+        numbers = [quoted(_number(kind)) for kind, _ in _PLACES if self.plan.numbered(kind)]
+        chosen = f"coalesce({', '.join(numbers)})"
+        kept = ", ".join(quoted(name) for name in names if name not in _NUMBERS)
+        return joined_text(
+            [
+                f"SELECT {kept}, {chosen} AS {quoted(CLAUSE_COLUMN)} FROM (",
+                *inner,
+                f") WHERE {chosen} IS NOT NULL",
+            ]
+        )
+
+    def joined(self, views: tuple[str, str]) -> tuple[list[_Part], list[str]]:
+        """The join, with the MATCHED clauses decided; its parts and the names of its columns."""
+        left, right = quoted(self.merge.target_alias), quoted(self.merge.source_alias)
+        join = self.plan.join
+        columns: dict[str, str] = {}
+        if join != "RIGHT ANTI":
+            columns |= {new: f"{left}.{quoted(old)}" for new, old in self.target.items()}
+            columns[TARGET_MARK] = f"{left}.{quoted(TARGET_MARK)}"
+        if join != "LEFT ANTI":
+            columns |= {new: f"{right}.{quoted(old)}" for new, old in self.source.items()}
+            columns[SOURCE_MARK] = f"{right}.{quoted(SOURCE_MARK)}"
+        listed = ", ".join(f"{text} AS {quoted(name)}" for name, text in columns.items())
+        names = list(columns)
+        parts: list[_Part] = [f"SELECT {listed}"]
+        if self.plan.numbered("MATCHED"):
+            both = f"{left}.{quoted(TARGET_MARK)} AND {right}.{quoted(SOURCE_MARK)}"
+            parts += self.decided("MATCHED", both, names)
+        tables = [f"{quoted(views[0])} AS {left}", f"{quoted(views[1])} AS {right}"]
+        if join == "RIGHT ANTI":
+            tables.reverse()
+        word = "LEFT ANTI" if join == "RIGHT ANTI" else join
+        parts.append(f" FROM {tables[0]} {word} JOIN {tables[1]} ON (")
+        return [*parts, self.users(self.merge.condition), ")"], names
+
+    def alone(
+        self, kind: MatchKind, inner: list[_Part], names: list[str]
+    ) -> tuple[list[_Part], list[str]]:
+        """The rows of `inner` with the clauses decided that see one side only."""
+        if kind == "NOT MATCHED":
+            own, alias, mark, other = (
+                self.source, self.merge.source_alias, SOURCE_MARK, TARGET_MARK,
+            )  # fmt: skip
+        else:
+            own, alias, mark, other = (
+                self.target, self.merge.target_alias, TARGET_MARK, SOURCE_MARK,
+            )  # fmt: skip
+        shown = ", ".join(f"{quoted(new)} AS {quoted(old)}" for new, old in own.items())
+        # An anti join has the rows of one side only, and no mark of the other.
+        missing = f"{quoted(other)} IS NULL" if other in names else "true"
+        carried = ", ".join(map(quoted, names))
+        parts: list[_Part] = [f"SELECT {carried}"]
+        names = list(names)
+        parts += self.decided(kind, f"{quoted(mark)} AND {missing}", names)
+        rows = f" FROM (SELECT {carried}, {shown} FROM ("
+        return [*parts, rows, *inner, f")) AS {quoted(alias)}"], names
+
+    def decided(self, kind: MatchKind, rows: str, names: list[str]) -> list[_Part]:
+        """The columns with the number of the deciding clause of a kind and the values of its
+        clauses, each after a comma; their names are added to `names`."""
+        number = _number(kind)
+        names.append(number)
+        clauses = self.plan.numbered(kind)
+        parts: list[_Part] = [f", CASE WHEN {rows} THEN CASE"]
+        for at, clause in clauses:
+            if clause.condition is None:
+                parts.append(f" WHEN true THEN {at}")
+            else:
+                parts += [" WHEN (", self.users(clause.condition), f") THEN {at}"]
+        parts.append(f" END END AS {quoted(number)}")
+        for at, clause in clauses:
+            for name, range in _texts(at, clause):
+                parts += [
+                    f", CASE WHEN {quoted(number)} = {at} THEN (",
+                    self.users(range),
+                    f") END AS {quoted(name)}",
+                ]
+                names.append(name)
+        return parts
+
+    def users(self, range: TextRange) -> RewrittenText:
+        """A text of the user's, with what is replaced inside it."""
+        inside = [
+            one for one in self.replacements
+            if range.start <= one[0].start and one[0].end <= range.end
+        ]  # fmt: skip
+        return rewrite(self.merge.text, range, inside)
+
+
+def _number(kind: MatchKind) -> str:
+    return f"{CLAUSE_COLUMN}_{dict(_PLACES)[kind]}"
+
+
+_NUMBERS = frozenset(_number(kind) for kind, _ in _PLACES)
+
+
+def _texts(number: int, clause: PlannedClause) -> list[tuple[str, TextRange]]:
+    found = []
+    for at, value in enumerate(clause.values):
+        match value:
+            case FromText(range=range):
+                found.append((value_name(number, at), range))
+            case ByField(fields=fields):
+                for field, (_, one) in enumerate(fields):
+                    if isinstance(one, FromText):
+                        found.append((value_name(number, at, field), one.range))
+    return found

@@ -1,0 +1,163 @@
+"""`session.merge(frame, "t", on=…)`: a MERGE INTO that is put together in Python.
+
+Conditions and values are SQL texts, in which the table is `t` and the frame `s`. What they make is
+one statement, `sql`, and running it is running that statement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Self
+
+from paimon_magics.boundary import short_errors
+from paimon_magics.errors import InvalidValueError, value_text
+from paimon_magics.session.python_frames import frame_kind, notes_on, spark_frame
+from paimon_magics.session.writes.merging import run_merge
+from paimon_magics.session.writes.ordering import Changed, in_order
+from paimon_magics.statements.clauses.names import quoted, table_text
+from paimon_magics.statements.grammar.parsing import parse_statement
+from paimon_magics.statements.merge_into import MergeInto
+from paimon_magics.statements.statement import TableName
+
+if TYPE_CHECKING:
+    from paimon_magics.session.connection import Connection
+    from paimon_magics.session.outcome import Outcome
+
+__all__ = ["MergeBuilder"]
+
+
+@short_errors
+class MergeBuilder:
+    """A MERGE of a frame into a table. Each `when_…` adds a clause and returns the builder; of the
+    clauses of one kind the first whose condition is true decides about a row. `run` runs it.
+
+    Conditions and values are texts of SQL: `{"amount": "t.amount + s.amount"}`. `parameters` of
+    `run` are the values of bind names in them.
+    """
+
+    def __init__(
+        self, connection: Connection, frame: object, name: TableName, on: str | Sequence[str]
+    ) -> None:
+        if frame_kind(frame) is None:
+            raise InvalidValueError(
+                f"{value_text(frame, begins=True)} is no frame that can be merged.",
+                hint="Give a DataFrame of Spark, pandas or polars, Arrow data, or a list of "
+                "dictionaries.",
+            )
+        self._connection = connection
+        self._frame = frame
+        self._name = name
+        self._on = _condition(on)
+        self._clauses: list[str] = []
+
+    def when_matched_update(
+        self, set: Mapping[str, str] | None = None, *, condition: str | None = None
+    ) -> Self:
+        """Update a target row that a source row matches. `set` are values by column; without it all
+        columns get those of the same names of the source."""
+        return self._add("MATCHED", condition, _update(set))
+
+    def when_matched_delete(self, *, condition: str | None = None) -> Self:
+        """Delete a target row that a source row matches."""
+        return self._add("MATCHED", condition, "DELETE")
+
+    def when_not_matched_insert(
+        self, values: Mapping[str, str] | None = None, *, condition: str | None = None
+    ) -> Self:
+        """Insert a source row that matches no target row. `values` are values by column; without it
+        all columns get those of the same names of the source."""
+        return self._add("NOT MATCHED", condition, _insert(values))
+
+    def when_not_matched_by_source_update(
+        self, set: Mapping[str, str], *, condition: str | None = None
+    ) -> Self:
+        """Update a target row that no source row matches."""
+        return self._add("NOT MATCHED BY SOURCE", condition, _update(set))
+
+    def when_not_matched_by_source_delete(self, *, condition: str | None = None) -> Self:
+        """Delete a target row that no source row matches."""
+        return self._add("NOT MATCHED BY SOURCE", condition, "DELETE")
+
+    @property
+    def sql(self) -> str:
+        """The statement, in which `frame` stands for the source."""
+        head = f"MERGE INTO {table_text(self._name)} AS t USING frame AS s ON {self._on}"
+        return "\n".join((head, *self._clauses))
+
+    def run(self, parameters: Mapping[str, object] | None = None) -> Outcome:
+        """Run the MERGE as one commit; return its outcome. Raises what MERGE INTO raises."""
+        merge = parse_statement(self.sql)
+        if not isinstance(merge, MergeInto):
+            raise InvalidValueError(
+                "A condition or value ends the statement that it belongs to.",
+                hint=f"The whole statement is: {self.sql}",
+            )
+        connection = self._connection
+        with connection.naming(None) as told:
+            source = spark_frame(connection.spark, self._frame)
+            full = connection.full_name(self._name)
+            with in_order(connection, Changed(lambda: (full,))):
+                outcome = run_merge(connection, merge, dict(parameters or {}), source)
+        outcome.query = ""
+        outcome.notes = (*outcome.notes, *notes_on(self._frame), *told)
+        return outcome
+
+    def __repr__(self) -> str:
+        return self.sql
+
+    def _add(self, kind: str, condition: str | None, action: str) -> Self:
+        more = "" if condition is None else f" AND ({_text(condition, 'A condition')})"
+        self._clauses.append(f"WHEN {kind}{more} THEN {action}")
+        return self
+
+
+def _condition(on: object) -> str:
+    """ON, of a condition, or of the names of columns that are equal on both sides."""
+    if isinstance(on, str):
+        is_name = on.replace("_", "a").isalnum()
+        return f"t.{quoted(on)} = s.{quoted(on)}" if is_name else f"({on})"
+    if isinstance(on, Sequence) and on and all(isinstance(name, str) for name in on):
+        return " AND ".join(f"t.{quoted(name)} = s.{quoted(name)}" for name in on)
+    raise InvalidValueError(
+        f"`on` is {value_text(on)}.",
+        hint="Give a condition, on='t.id = s.id', or the names of columns, on=['id', 'day'].",
+    )
+
+
+def _update(set: Mapping[str, str] | None) -> str:
+    if set is None:
+        return "UPDATE SET *"
+    given = _given(set)
+    return "UPDATE SET " + ", ".join(f"{column} = {value}" for column, value in given)
+
+
+def _insert(values: Mapping[str, str] | None) -> str:
+    if values is None:
+        return "INSERT *"
+    given = _given(values)
+    columns = ", ".join(column for column, _ in given)
+    return f"INSERT ({columns}) VALUES ({', '.join(value for _, value in given)})"
+
+
+def _given(values: object) -> list[tuple[str, str]]:
+    if not isinstance(values, Mapping) or not values:
+        raise InvalidValueError(
+            f"{value_text(values, begins=True)} are no values by column.",
+            hint="Give a dictionary: {'amount': 's.amount'}.",
+        )
+    found = []
+    for column, value in values.items():
+        text = _text(value, f"The value of `{column}`")
+        path = ".".join(quoted(part.strip("`")) for part in str(column).split("."))
+        found.append((path, text if text.strip().upper() == "DEFAULT" else f"({text})"))
+    return found
+
+
+def _text(value: object, what: str) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise InvalidValueError(
+            f"{what} is {value_text(value)}, not a text of SQL.",
+            hint='Write it as in a statement: "s.amount", "\'red\'", "0"; or bind it, '
+            '":limit", with run({"limit": 3}).',
+        )
+    return value

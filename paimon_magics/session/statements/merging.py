@@ -1,0 +1,59 @@
+"""The handler of MERGE INTO."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from paimon_magics.planning.row_changes.merges import PlannedClause
+from paimon_magics.session.connection import Connection
+from paimon_magics.session.statements.handler import Handler
+from paimon_magics.session.writes.merging import prepare_merge, run_merge
+from paimon_magics.session.writes.ordering import Changed
+from paimon_magics.session.writes.prepare import distribution
+from paimon_magics.statements.merge_into import MergeInto
+from paimon_magics.statements.subjects import subject_of
+
+__all__ = ["merge_handler"]
+
+_JOINS = {
+    "INNER": "the pairs of target and source rows that match",
+    "LEFT OUTER": "all target rows, with the source rows that match",
+    "RIGHT OUTER": "all source rows, with the target rows that match",
+    "FULL OUTER": "all rows of both sides",
+    "LEFT ANTI": "the target rows that no source row matches",
+    "RIGHT ANTI": "the source rows that match no target row",
+}
+
+
+def merge_handler(
+    connection: Connection, merge: MergeInto, parameters: Mapping[str, object]
+) -> Handler:
+    """MERGE INTO."""
+
+    def lines() -> list[str]:
+        prepared = prepare_merge(connection, merge, parameters)
+        insert = prepared.insert
+        return [
+            f"{insert.table.name}: rows of snapshot {insert.base_snapshot_id} are joined once with "
+            f"the source: {_JOINS[prepared.plan.join]}.",
+            *(_clause(merge, one) for one in prepared.plan.clauses),
+            f"Rows are changed by {prepared.method.value}.",
+            f"Distribution: {distribution(connection, insert)}.",
+        ]
+
+    return Handler(
+        run=lambda: run_merge(connection, merge, parameters),
+        dry_run=lambda: "Would run. " + " ".join(lines()),
+        explain=lambda mode: lines(),
+        preview=None,
+        unconfirmed=None,
+        changed=Changed(lambda: (merge.target,)),
+        needs=(merge.target, *subject_of(merge).sources),
+    )
+
+
+def _clause(merge: MergeInto, clause: PlannedClause) -> str:
+    condition = ""
+    if clause.condition is not None:
+        condition = f" AND {merge.text[clause.condition.start : clause.condition.end]}"
+    return f"{clause.kind}{condition}: {clause.effect}."

@@ -1,0 +1,351 @@
+"""MERGE INTO: one join of one snapshot with the source, and one commit that changes the rows.
+
+The source is computed once for each run: the changed rows are kept by Spark, in memory and on its
+disks, while they are counted and written. What happens when this process dies is as for an INSERT
+(`session/writes/insert.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from paimon_magics.coordinator.client.attempts import Attempts
+from paimon_magics.errors import (
+    InvalidValueError,
+    OutdatedPlanError,
+    PaimonMagicsError,
+    UnsupportedStatementError,
+)
+from paimon_magics.planning.commits.read_sets import Found, ReadSet, read_files, read_keys
+from paimon_magics.planning.commits.requests import Append, CommitReceipt
+from paimon_magics.planning.formatting import count_text
+from paimon_magics.planning.row_changes.engine_rules import (
+    ChangeMethod,
+    method_of_delete,
+    method_of_update,
+)
+from paimon_magics.planning.row_changes.merge_query import (
+    SOURCE_MARK,
+    TARGET_MARK,
+    merge_query,
+    needed_columns,
+)
+from paimon_magics.planning.row_changes.merges import MergePlan, inserts_keys_of_on, plan_merge
+from paimon_magics.planning.schemas.table_schema import TableSchema
+from paimon_magics.session.connection import Connection, located
+from paimon_magics.session.outcome import Outcome
+from paimon_magics.session.parameters import bind
+from paimon_magics.session.planned_work import Reads, note_reads, reads_of
+from paimon_magics.session.queries.frames import Selection, frame_of_query
+from paimon_magics.session.writes.exactness import check_policy
+from paimon_magics.session.writes.inline_compaction import compact_written
+from paimon_magics.session.writes.insert import opened, run_job, transact, write_notes
+from paimon_magics.session.writes.prepare import PreparedInsert
+from paimon_magics.spark.failures import translate
+from paimon_magics.spark.merging import (
+    MatchCounts,
+    changed_rows,
+    given_values,
+    marked,
+    match_counts,
+)
+from paimon_magics.spark.queries import binding_replacements, frame_of_text
+from paimon_magics.spark.writing import JobWritten
+from paimon_magics.statements.clauses.names import quoted, table_text
+from paimon_magics.statements.grammar.parsing import parse_statement
+from paimon_magics.statements.merge_into import DeleteAction, MergeInto
+from paimon_magics.statements.queries.determinism import random_part
+from paimon_magics.statements.queries.rewriting import replacements_for
+from paimon_magics.statements.statement import Query, TableReference
+from paimon_magics.tables.snapshots.latest import latest_snapshot_id
+from paimon_magics.tables.table import Table
+from paimon_magics.tables.writing.table_write import CompletedWrite
+from paimon_magics.tables.writing.write_spec import WriteSpec
+
+if TYPE_CHECKING:
+    from paimon_magics.spark.handles import DataFrame
+
+__all__ = ["PreparedMerge", "prepare_merge", "run_merge"]
+
+_TWICE = (
+    "The ON search condition of the MERGE statement matched a single row from the target table "
+    "with multiple rows of the source table, so that it would be updated or deleted more than once."
+)
+
+
+@dataclass(frozen=True)
+class PreparedMerge:
+    """A planned MERGE: what its clauses do, how the table's rows are changed, and the rows that are
+    written, with their kinds."""
+
+    plan: MergePlan
+    method: ChangeMethod
+    insert: PreparedInsert
+
+
+def run_merge(
+    connection: Connection,
+    merge: MergeInto,
+    parameters: Mapping[str, object],
+    source: DataFrame | None = None,
+) -> Outcome:
+    """Run a MERGE as one transaction; `source` takes the place of the statement's.
+
+    Raises errors of ours: for a statement that does not fit the table, before anything is written;
+    InvalidValueError for a target row that several source rows would change; JobError if the job
+    fails; CommitConflictError if the commit does.
+    """
+    prepared = prepare_merge(connection, merge, parameters, source)
+    attempts = Attempts(connection.settings.row_level_retries)
+    while True:
+        try:
+            outcome = _run_once(connection, merge, prepared, attempts)
+        except OutdatedPlanError as error:
+            attempts.next(error, may_run_again=random_part(merge.text) is None)
+            connection.tables.renew()
+            prepared = prepare_merge(connection, merge, parameters, source)
+        else:
+            outcome.notes = (*outcome.notes, *attempts.notes())
+            return outcome
+
+
+def prepare_merge(
+    connection: Connection,
+    merge: MergeInto,
+    parameters: Mapping[str, object],
+    source: DataFrame | None = None,
+) -> PreparedMerge:
+    """Plan a MERGE and check it against its table and source; nothing runs."""
+    table = connection.load(merge.target, merge.text, merge.target_position)
+    # Taken before the rows are selected: a later commit then counts as newer than the plan.
+    base = latest_snapshot_id(table)
+    method = _method(table, merge)
+    chosen = Selection(replace(table.name, system_table=None), base, -1, ())
+    given = source
+    try:
+        if given is None:
+            given = frame_of_query(
+                connection, merge.source_text, merge.source, parameters, selection=chosen
+            )
+        plan = plan_merge(merge, table.schema, given.columns)
+        rows, held = _changed_rows(connection, merge, plan, (table, given), chosen, parameters)
+    except PaimonMagicsError as error:
+        if error.statement == merge.source_text:
+            error.statement = merge.text
+        raise
+    is_keyed = table.schema.is_primary_key_table
+    if not is_keyed:
+        rows = rows.select(*(quoted(name) for name in table.schema.column_names))
+    insert = PreparedInsert(
+        table,
+        rows,
+        Append(),
+        base,
+        column=partial(_column, rows, held),
+        again=lambda: _again(connection, merge, parameters, source).insert,
+        check=lambda: None,
+        has_kinds=is_keyed,
+        read_set=_read_set(merge, plan, table.schema, base),
+    )
+    return PreparedMerge(plan, method, insert)
+
+
+def _column(rows: DataFrame, held: Sequence[DataFrame], only: str) -> DataFrame:
+    """One column of the rows. `held` are what they are made of: frames hold their snapshots."""
+    return rows.select(quoted(only))
+
+
+def _read_set(merge: MergeInto, plan: MergePlan, schema: TableSchema, base: int) -> ReadSet:
+    """What the commit is checked against. Rows that are inserted because nothing matched them must
+    have nothing that matches them still; where their keys are those of ON, the keys tell."""
+    found = Found(adds_missing=True) if "insert" in plan.effects else None
+    if not schema.is_primary_key_table:
+        return read_files(base, (), Found(adds_missing=True))
+    if inserts_keys_of_on(merge, plan, schema):
+        found = None
+    return read_keys(base, found)
+
+
+def _again(
+    connection: Connection,
+    merge: MergeInto,
+    parameters: Mapping[str, object],
+    source: DataFrame | None,
+) -> PreparedMerge:
+    connection.tables.renew()
+    return prepare_merge(connection, merge, parameters, source)
+
+
+def _method(table: Table, merge: MergeInto) -> ChangeMethod:
+    """How rows are changed. Raises UnsupportedStatementError where a clause can't be done."""
+    try:
+        method = method_of_update(table.name, table.schema)
+        changes = [clause for clause in merge.clauses if clause.kind != "NOT MATCHED"]
+        if changes and method is not ChangeMethod.KINDS:
+            raise UnsupportedStatementError(
+                f"MERGE INTO `{table.name}` that updates or deletes rows, by {method.value}, is "
+                "not offered yet.",
+                hint="Give the table a primary key, or write it anew: INSERT OVERWRITE.",
+            )
+        if any(isinstance(clause.action, DeleteAction) for clause in merge.clauses):
+            deletes = method_of_delete(table.name, table.schema)
+            if table.schema.is_primary_key_table and deletes is not ChangeMethod.KINDS:
+                raise UnsupportedStatementError(
+                    f"The rows of `{table.name}` can't be deleted: its merge engine is "
+                    f"{table.schema.merge_engine}.",
+                    hint="Set 'partial-update.remove-record-on-delete' = 'true', or leave out the "
+                    "DELETE clause.",
+                )
+    except PaimonMagicsError as error:
+        raise located(error, merge.text, merge.target_position) from None
+    return method
+
+
+def _changed_rows(
+    connection: Connection,
+    merge: MergeInto,
+    plan: MergePlan,
+    sides: tuple[Table, DataFrame],
+    chosen: Selection,
+    parameters: Mapping[str, object],
+) -> tuple[DataFrame, tuple[DataFrame, ...]]:
+    """The rows to write, with their kinds, in the table's columns and types; and the frames that
+    they are made of."""
+    table, source = sides
+    columns = table.schema.columns
+    needed = needed_columns(merge, plan, table.schema.column_names)
+    target = _target_rows(connection, table, chosen, [columns[at].name for at in needed])
+    bound = bind(merge.within.parameters, parameters, merge.text, connection.zone)
+    replaced = [*binding_replacements(connection.spark, merge.text, merge.within, bound)]
+    nested = [
+        (reference, _nested_frame(connection, merge, reference, chosen, parameters))
+        for reference in merge.within.references
+    ]
+    views = connection.views
+    try:
+        names = []
+        for reference, frame in nested:
+            names.append(views.pass_by(frame))
+            replaced += replacements_for(reference, names[-1])
+        left = views.pass_by(marked(target, TARGET_MARK))
+        right = views.pass_by(marked(source, SOURCE_MARK))
+        target_columns = {at: columns[at].name for at in needed}
+        text = merge_query(merge, plan, (left, right), target_columns, replaced)
+        joined = frame_of_text(connection.spark, merge.text, text, bound)
+        views.read_by(joined, {left, right, *names})
+    finally:
+        views.drop_passing()
+    try:
+        if connection.settings.store_assignment != "ansi":
+            given = given_values(plan, columns)
+            chosen_columns = joined.select(*(quoted(name) for name, _ in given))
+            check_policy(connection.spark, chosen_columns, [column for _, column in given])
+        rows = changed_rows(connection.spark, joined, plan, columns)
+    except Exception as error:
+        raise located(translate(error), merge.text, merge.target_position) from error
+    before, after = reads_of(target), reads_of(source)
+    note_reads(rows, Reads((*before.names, *after.names), (*before.planned, *after.planned)))
+    return rows, (target, source, *(frame for _, frame in nested))
+
+
+def _target_rows(
+    connection: Connection, table: Table, chosen: Selection, names: list[str]
+) -> DataFrame:
+    """Columns of the target's rows in the snapshot that is changed."""
+    listed = ", ".join(quoted(name) for name in names)
+    query = parse_statement(f"SELECT {listed} FROM {table_text(table.name)}")
+    assert isinstance(query, Query)
+    return frame_of_query(connection, query.text, query.query, {}, selection=chosen)
+
+
+def _nested_frame(
+    connection: Connection,
+    merge: MergeInto,
+    reference: TableReference,
+    chosen: Selection,
+    parameters: Mapping[str, object],
+) -> DataFrame:
+    """The rows of a table that a subquery in a value reads."""
+    place = reference.range
+    query = parse_statement(f"SELECT * FROM {merge.text[place.start : place.end]}")
+    assert isinstance(query, Query)
+    try:
+        return frame_of_query(connection, query.text, query.query, parameters, selection=chosen)
+    except PaimonMagicsError as error:
+        error.statement, error.position = merge.text, place.start
+        raise
+
+
+def _run_once(
+    connection: Connection, merge: MergeInto, prepared: PreparedMerge, attempts: Attempts
+) -> Outcome:
+    transaction, current = opened(connection, prepared.insert, attempts)
+    counted: list[MatchCounts] = []
+    if prepared.plan.only_inserts:
+        write = partial(run_job, connection, current)
+    else:
+        write = partial(_counted_write, connection, current, counted)
+    receipt, written = transact(connection, current, transaction, write, merge.text)
+    if not counted:
+        counted.append(MatchCounts(written.rows, 0, 0, 0))
+    outcome = _outcome(merge, current.table, receipt, written, counted[-1])
+    outcome.notes = write_notes(current.table, compacts=connection.settings.inline_compaction)
+    if receipt.snapshot_id is not None:
+        notes = compact_written(connection, current.table, written.buckets, merge.text)
+        outcome.notes = (*outcome.notes, *notes)
+    return outcome
+
+
+def _counted_write(
+    connection: Connection,
+    prepared: PreparedInsert,
+    counted: list[MatchCounts],
+    task: WriteSpec,
+) -> JobWritten:
+    """Count the changed rows, and write them if no row is changed twice."""
+    kept = replace(prepared, frame=prepared.frame.persist())
+    try:
+        counts = match_counts(kept.frame, prepared.table.schema.primary_keys)
+        counted.append(counts)
+        if counts.matches_max > 1:
+            raise InvalidValueError(
+                _TWICE,
+                hint="Nothing was written. Let the source have one row for each target row, or add "
+                "a condition to WHEN MATCHED that only one of them meets.",
+            )
+        return run_job(connection, kept, task)
+    finally:
+        kept.frame.unpersist()
+
+
+def _outcome(
+    merge: MergeInto,
+    table: Table,
+    receipt: CommitReceipt,
+    written: CompletedWrite,
+    counts: MatchCounts,
+) -> Outcome:
+    snapshot = (
+        f"snapshot {receipt.snapshot_id}" if receipt.snapshot_id is not None else "no new snapshot"
+    )
+    done = (
+        f"{count_text(counts.updated, 'row')} updated, {counts.deleted} deleted, "
+        f"{counts.inserted} inserted"
+    )
+    return Outcome(
+        statement=merge.text,
+        kind="MERGE INTO",
+        table=str(table.name),
+        snapshot_id=receipt.snapshot_id,
+        commit_kind=receipt.commit_kind,
+        rows_written=written.rows,
+        files_written=written.files,
+        bytes_written=written.size_bytes,
+        rows_updated=counts.updated,
+        rows_deleted=counts.deleted,
+        rows_inserted=counts.inserted,
+        message=f"MERGE INTO `{table.name}`: {done} ({snapshot}).",
+    )

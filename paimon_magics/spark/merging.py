@@ -1,0 +1,196 @@
+"""The rows that a MERGE writes, as expressions over the rows of its query."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from paimon_magics.columnar.merging import KIND
+from paimon_magics.planning.row_changes.merge_query import (
+    CLAUSE_COLUMN,
+    source_name,
+    target_name,
+    value_name,
+)
+from paimon_magics.planning.row_changes.merges import (
+    ByField,
+    Effect,
+    FromSource,
+    FromText,
+    Kept,
+    MergePlan,
+    ToDefault,
+    Value,
+)
+from paimon_magics.planning.schemas.table_schema import Column
+from paimon_magics.spark.casting import ansi_casts, stored
+from paimon_magics.spark.struct_names import with_fields_by_name
+from paimon_magics.spark.types import spark_type
+from paimon_magics.statements.clauses.names import quoted
+from paimon_magics.statements.data_types import DataType, RowType
+
+__all__ = ["KIND_NUMBERS", "MatchCounts", "changed_rows", "given_values", "marked", "match_counts"]
+
+KIND_NUMBERS: dict[Effect, int] = {"insert": 0, "update": 2, "delete": 3}
+"""Paimon's `RowKind` of the rows that each effect writes to a primary-key table."""
+
+
+def marked(frame: DataFrame, name: str) -> DataFrame:
+    """The frame with a column that is true in each row; after an outer join it is NULL where the
+    frame has no row."""
+    return frame.withColumn(name, F.lit(True))
+
+
+def given_values(plan: MergePlan, columns: Sequence[Column]) -> list[tuple[str, Column]]:
+    """The columns of the joined rows that are stored as they are, with those that store them."""
+    found: list[tuple[str, Column]] = []
+    for number, clause in enumerate(plan.clauses):
+        for at, value in enumerate(clause.values):
+            if isinstance(value, FromSource):
+                found.append((source_name(value.position), columns[at]))
+            elif isinstance(value, FromText):
+                found.append((value_name(number, at), columns[at]))
+    return found
+
+
+def changed_rows(
+    spark: SparkSession,
+    joined: DataFrame,
+    plan: MergePlan,
+    columns: Sequence[Column],
+) -> DataFrame:
+    """Return the changed rows: the target's `columns` with their new values (a deleted row's as
+    they are), and `KIND` with the kind of row that a primary-key table gets.
+
+    Values are cast and checked as those of an INSERT, but only in rows that get them. Raises
+    InvalidValueError for a value whose type can't be cast to its column's.
+    """
+    joined = _by_name(joined, plan, columns)
+    clause = F.col(quoted(CLAUSE_COLUMN))
+    with ansi_casts(spark):
+        chosen = []
+        for at, column in enumerate(columns):
+            named = F.col(quoted(target_name(at)))
+            kept = named if target_name(at) in joined.columns else None
+            values: dict[int, SparkColumn] = {}
+            for number, one in enumerate(plan.clauses):
+                value: Value = one.values[at] if one.values else Kept()
+                made = _made(joined, value, column, kept, (number, at))
+                if made is not None:
+                    values[number] = made
+            chosen.append(_chosen(clause, values, kept, column).alias(column.name))
+    kinds = {n: F.lit(KIND_NUMBERS[one.effect]) for n, one in enumerate(plan.clauses)}
+    kind = _case(clause, kinds, F.lit(None)).cast("tinyint").alias(KIND)
+    return joined.select(*chosen, kind)
+
+
+@dataclass(frozen=True, slots=True)
+class MatchCounts:
+    """How many rows are inserted, updated and deleted, and the most often that one row of the
+    target is."""
+
+    inserted: int
+    updated: int
+    deleted: int
+    matches_max: int
+
+
+def match_counts(changed: DataFrame, identity: Sequence[str]) -> MatchCounts:
+    """Count the changed rows by one job. `identity` are the columns that identify a target row."""
+    kind = F.col(KIND)
+    is_of_target = kind != KIND_NUMBERS["insert"]
+    each = changed.groupBy(*(F.col(quoted(name)) for name in identity)).agg(
+        *(F.count_if(kind == KIND_NUMBERS[effect]).alias(effect) for effect in _COUNTED),
+        F.count_if(is_of_target).alias(_MATCHES),
+    )
+    total = each.agg(*(F.sum(effect) for effect in _COUNTED), F.max(_MATCHES)).collect()[0]
+    return MatchCounts(*(int(count or 0) for count in total))
+
+
+_MATCHES = "matches"
+_COUNTED: tuple[Effect, ...] = ("insert", "update", "delete")
+
+
+def _by_name(joined: DataFrame, plan: MergePlan, columns: Sequence[Column]) -> DataFrame:
+    """The rows with the fields of the source's structs as the target has them, for `*`."""
+    sources = {source_name(at) for at in range(len(plan.source_columns))}
+    wanted = {name: one for name, one in given_values(plan, columns) if name in sources}
+    return with_fields_by_name(joined, [wanted.get(name) for name in joined.columns])
+
+
+def _made(
+    joined: DataFrame,
+    value: Value,
+    column: Column,
+    kept: SparkColumn | None,
+    place: tuple[int, int],
+) -> SparkColumn | None:
+    """The value that a clause gives a column; None for the one that the target has."""
+    match value:
+        case Kept():
+            return None
+        case FromSource(position=at):
+            given = F.col(quoted(source_name(at)))
+        case FromText():
+            given = F.col(quoted(value_name(*place)))
+        case ToDefault():
+            given = F.lit(None)
+        case ByField(fields=fields):
+            assert kept is not None
+            paths = [(path, field) for field, (path, _) in enumerate(fields)]
+            named = [
+                F.lit(None) if isinstance(one, ToDefault) else F.col(quoted(value_name(*place, at)))
+                for at, (_, one) in enumerate(fields)
+            ]
+            given = _with_fields(kept, column.type, paths, named)
+    return stored(joined, column, given)
+
+
+def _with_fields(
+    value: SparkColumn,
+    data_type: DataType,
+    paths: Sequence[tuple[tuple[str, ...], int]],
+    given: Sequence[SparkColumn],
+) -> SparkColumn:
+    """The STRUCT with given fields; one that is NULL becomes one of NULLs first, as in Spark."""
+    if not paths:
+        return value
+    fields, number = paths[0]
+    if not fields:
+        return given[number]
+    assert isinstance(data_type, RowType)
+    return F.struct(
+        *(
+            _with_fields(
+                value.getField(field.name),
+                field.type,
+                [(rest[1:], at) for rest, at in paths if rest[0] == field.name],
+                given,
+            ).alias(field.name)
+            for field in data_type.fields
+        )
+    )
+
+
+def _chosen(
+    clause: SparkColumn,
+    values: dict[int, SparkColumn],
+    kept: SparkColumn | None,
+    column: Column,
+) -> SparkColumn:
+    otherwise = F.lit(None).cast(spark_type(column.type)) if kept is None else kept
+    return _case(clause, values, otherwise)
+
+
+def _case(
+    clause: SparkColumn, values: dict[int, SparkColumn], otherwise: SparkColumn
+) -> SparkColumn:
+    chosen: SparkColumn | None = None
+    for number, value in values.items():
+        is_this = clause == number
+        chosen = F.when(is_this, value) if chosen is None else chosen.when(is_this, value)
+    return otherwise if chosen is None else chosen.otherwise(otherwise)

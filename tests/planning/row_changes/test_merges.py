@@ -1,0 +1,165 @@
+"""A MERGE's plan says what each clause does to each column, and refuses what would not be that."""
+
+from __future__ import annotations
+
+import pytest
+
+from paimon_magics.errors import PaimonMagicsError
+from paimon_magics.planning.row_changes.equated_columns import equated_columns
+from paimon_magics.planning.row_changes.merge_query import merge_query, needed_columns
+from paimon_magics.planning.row_changes.merges import (
+    ByField,
+    FromSource,
+    FromText,
+    Kept,
+    MergePlan,
+    ToDefault,
+    inserts_keys_of_on,
+    plan_merge,
+)
+from paimon_magics.planning.schemas.table_schema import Column, TableSchema
+from paimon_magics.statements.data_types import AtomicType, RowField, RowType
+from paimon_magics.statements.grammar.parsing import parse_statement
+from paimon_magics.statements.merge_into import MergeInto
+
+PLACE = RowType((RowField("hall", AtomicType("INT")), RowField("Shelf", AtomicType("STRING"))))
+SCHEMA = TableSchema(
+    (
+        Column(0, "id", AtomicType("INT", nullable=False)),
+        Column(1, "v", AtomicType("STRING")),
+        Column(2, "place", PLACE),
+    ),
+    primary_keys=("id",),
+)
+HEAD = "MERGE INTO shop.t USING s ON t.id = s.id "
+
+
+def parsed(text: str) -> MergeInto:
+    found = parse_statement(text)
+    assert isinstance(found, MergeInto)
+    return found
+
+
+def plan(clauses: str, source: tuple[str, ...] = ("place", "V", "id", "more")) -> MergePlan:
+    return plan_merge(parsed(HEAD + clauses), SCHEMA, source)
+
+
+def test_values_come_by_name_or_as_assigned() -> None:
+    found = plan(
+        "WHEN MATCHED AND s.more THEN UPDATE SET shop.t.V = s.v, place.shelf = 'a', "
+        "t.place.hall = DEFAULT WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT (id) "
+        "VALUES (s.id)"
+    )
+    some, whole, insert = (clause.values for clause in found.clauses)
+    assert whole == (FromSource(2), FromSource(1), FromSource(0))
+    assert some[0] == Kept()
+    assert isinstance(some[1], FromText)
+    assert isinstance(some[2], ByField)
+    assert [(path, type(value)) for path, value in some[2].fields] == [
+        (("Shelf",), FromText),
+        (("hall",), ToDefault),
+    ]
+    assert isinstance(insert[0], FromText)
+    assert insert[1:] == (ToDefault(), ToDefault())
+
+
+@pytest.mark.parametrize(
+    ("clauses", "join"),
+    [
+        ("WHEN MATCHED THEN DELETE", "INNER"),
+        ("WHEN NOT MATCHED THEN INSERT *", "RIGHT ANTI"),
+        ("WHEN NOT MATCHED BY SOURCE THEN DELETE", "LEFT ANTI"),
+        ("WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT *", "RIGHT OUTER"),
+        ("WHEN MATCHED THEN DELETE WHEN NOT MATCHED BY SOURCE THEN DELETE", "LEFT OUTER"),
+        ("WHEN NOT MATCHED THEN INSERT * WHEN NOT MATCHED BY SOURCE THEN DELETE", "FULL OUTER"),
+    ],
+)
+def test_the_join_finds_just_the_rows_of_the_clauses(clauses: str, join: str) -> None:
+    assert plan(clauses).join == join
+
+
+def test_only_columns_that_matter_are_read_of_the_target() -> None:
+    for clauses, expected in {
+        "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *": (0,),
+        "WHEN MATCHED AND t.v > 'a' THEN UPDATE SET *": (0, 1),
+        "WHEN MATCHED THEN UPDATE SET v = s.v": (0, 1, 2),
+        "WHEN MATCHED THEN DELETE": (0, 1, 2),
+    }.items():
+        merge = parsed(HEAD + clauses)
+        assert needed_columns(merge, plan(clauses), SCHEMA.column_names) == expected, clauses
+
+
+@pytest.mark.parametrize(
+    ("clauses", "said"),
+    [
+        ("WHEN MATCHED THEN UPDATE SET nope = 1", "no column `nope`"),
+        ("WHEN MATCHED THEN UPDATE SET place.nope = 1", "no field `nope`"),
+        ("WHEN MATCHED THEN UPDATE SET v.a = 1", "no field `a`"),
+        ("WHEN MATCHED THEN UPDATE SET v = 1, t.v = 2", "assigned twice"),
+        ("WHEN MATCHED THEN UPDATE SET place.hall = 1, place = NULL", "assigned twice"),
+        ("WHEN MATCHED THEN UPDATE SET id = s.id + 1", "primary key column `id`"),
+        ("WHEN MATCHED THEN UPDATE SET id = DEFAULT", "primary key column `id`"),
+        ("WHEN MATCHED THEN UPDATE SET id = s.more", "primary key column `id`"),
+        ("WHEN NOT MATCHED THEN INSERT (v) VALUES (s.v)", "`id` of `shop.t` is NOT NULL"),
+        ("WHEN NOT MATCHED THEN INSERT (id, place.hall) VALUES (1, 2)", "field of `place`"),
+    ],
+)
+def test_what_can_not_be_meant_is_refused_by_name(clauses: str, said: str) -> None:
+    with pytest.raises(PaimonMagicsError) as raised:
+        plan(clauses)
+    assert said in raised.value.message
+    assert raised.value.position is not None
+
+
+def test_a_star_needs_all_columns_of_the_target() -> None:
+    for action in ("MATCHED THEN UPDATE SET *", "NOT MATCHED THEN INSERT *"):
+        with pytest.raises(PaimonMagicsError, match="no `place`"):
+            plan(f"WHEN {action}", ("id", "v"))
+    with pytest.raises(PaimonMagicsError, match="two columns `ID`"):
+        plan("WHEN MATCHED THEN DELETE", ("id", "ID"))
+
+
+@pytest.mark.parametrize(
+    ("condition", "pairs"),
+    [
+        ("t.id = s.id", {("id", "id")}),
+        ("(s.`key` <=> shop.t.id AND t.v > 'a' AND f(t.v, 1) = s.v)", {("id", "key")}),
+        ("t.id = s.id OR t.v = s.v", set()),
+        ("NOT t.id = s.id", set()),
+        ("NOT (t.id = s.id)", set()),
+        ("t.id = s.id + 1", set()),
+        ("t.id BETWEEN s.id AND s.id", set()),
+    ],
+)
+def test_equal_columns_are_those_that_on_makes_equal(
+    condition: str, pairs: set[tuple[str, str]]
+) -> None:
+    merge = parsed(f"MERGE INTO shop.t USING s ON {condition} WHEN MATCHED THEN DELETE")
+    assert {(pair.target, pair.source) for pair in equated_columns(merge)} == pairs
+
+
+@pytest.mark.parametrize(
+    ("insert", "told"),
+    [
+        ("INSERT *", True),
+        ("INSERT (id) VALUES (s.`id`)", True),
+        ("INSERT (id) VALUES (s.id * 10)", False),
+        ("INSERT (id) VALUES (s.more)", False),
+    ],
+)
+def test_a_key_tells_of_a_row_that_was_not_found_if_on_looked_for_it(
+    insert: str, told: bool
+) -> None:
+    merge = parsed(f"{HEAD}WHEN NOT MATCHED THEN {insert}")
+    made = plan_merge(merge, SCHEMA, ("id", "v", "place", "more"))
+    assert inserts_keys_of_on(merge, made, SCHEMA) is told
+
+
+def test_positions_in_the_query_lead_back_to_the_users_text() -> None:
+    merge = parsed(HEAD + "WHEN MATCHED AND shop.t.v > 'a' THEN UPDATE SET v = concat(s.v, t.v)")
+    made = plan_merge(merge, SCHEMA, ("id", "v"))
+    query = merge_query(merge, made, ("left", "right"), {0: "id", 1: "v", 2: "place"}, ())
+    for text in ("concat(s.v", "t.id = s.id", "> 'a'"):
+        position = query.original_position(query.text.index(text))
+        assert merge.text[position:].startswith(text)
+    assert "`t`.v > 'a'" in query.text

@@ -1,0 +1,210 @@
+"""MERGE INTO changes the rows that its clauses decide about, by one commit, or nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from paimon_magics import Session
+from paimon_magics.errors import (
+    InvalidValueError,
+    PaimonMagicsError,
+    UnknownNameError,
+    UnsupportedStatementError,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+KEYED = {
+    "fixed": "'bucket' = '2'",
+    "dynamic": "'bucket' = '-1'",
+    "input": "'bucket' = '1', 'changelog-producer' = 'input'",
+    "partial": "'bucket' = '1', 'merge-engine' = 'partial-update', "
+    "'partial-update.remove-record-on-delete' = 'true'",
+}
+ROWS = "(1, 'a', 1), (2, 'b', 2), (3, 'c', NULL), (4, NULL, 4)"
+
+
+@pytest.fixture(scope="module")
+def shop(spark: SparkSession, module_session: Session) -> Session:
+    spark.sql(
+        "SELECT * FROM VALUES (1, 's1', 100), (2, 's2', NULL), (5, 's5', 500), (6, NULL, 600) "
+        "AS t(id, v, n)"
+    ).createOrReplaceTempView("news")
+    return module_session
+
+
+def made(session: Session, name: str, options: str) -> None:
+    session.run(
+        f"CREATE TABLE {name} (id INT, v STRING, n INT) TBLPROPERTIES ({options}); "
+        f"INSERT INTO {name} VALUES {ROWS}"
+    )
+
+
+def rows(session: Session, table: str) -> list[tuple[Any, ...]]:
+    found = session.run(f"SELECT * FROM {table} ORDER BY 1, 2").to_pylist()
+    return [tuple(row.values()) for row in found]
+
+
+@pytest.mark.parametrize("name", KEYED)
+def test_the_first_clause_whose_condition_is_true_decides(shop: Session, name: str) -> None:
+    made(shop, name, f"'primary-key' = 'id', {KEYED[name]}")
+    outcome = shop.run(
+        f"WITH s AS (SELECT id + 1 AS id, upper(v) AS v, n FROM news) MERGE INTO {name} t "
+        "USING (SELECT * FROM s WHERE id > :least) s ON t.id = s.id "
+        "WHEN MATCHED AND t.n < 3 THEN UPDATE SET v = concat(s.v, t.v), n = DEFAULT, id = s.id "
+        "WHEN MATCHED THEN DELETE "
+        "WHEN NOT MATCHED AND n > 500 THEN INSERT (id, v) VALUES (id, (SELECT max(v) FROM news)) "
+        "WHEN NOT MATCHED AND n > 900 THEN INSERT * "
+        "WHEN NOT MATCHED BY SOURCE AND n = 4 THEN UPDATE SET t.v = :word, n = n + 1",
+        {"least": 1, "word": "orphan"},
+    )
+    assert (outcome.rows_updated, outcome.rows_deleted, outcome.rows_inserted) == (2, 1, 1)
+    assert outcome.commit_kind == "APPEND"
+    kept = 2 if name == "partial" else None  # partial-update passes NULLs over
+    assert rows(shop, name) == [(1, "a", 1), (2, "S1b", kept), (4, "orphan", 5), (7, "s5", None)]
+
+
+def test_whole_rows_go_by_name(shop: Session) -> None:
+    made(shop, "whole", "'primary-key' = 'id', 'bucket' = '1'")
+    shop.run(
+        "MERGE INTO whole USING (SELECT n, 1 AS more, v, id FROM news) AS s ON whole.id = s.id "
+        "WHEN NOT MATCHED THEN INSERT * WHEN MATCHED THEN UPDATE SET *"
+    )
+    assert rows(shop, "whole") == [
+        (1, "s1", 100),
+        (2, "s2", None),
+        (3, "c", None),
+        (4, None, 4),
+        (5, "s5", 500),
+        (6, None, 600),
+    ]
+    same = shop.run(
+        "MERGE INTO whole t USING whole s ON t.id = s.id + 1 "
+        "WHEN MATCHED THEN UPDATE SET v = concat('after', s.id)"
+    )
+    assert same.rows_updated == 5
+    none = shop.run(
+        "MERGE INTO whole t USING (SELECT 99 AS id) s ON t.id = s.id WHEN MATCHED THEN DELETE"
+    )
+    assert (none.rows_deleted, none.snapshot_id) == (0, None)
+
+
+def test_a_row_that_two_source_rows_would_change_is_refused(shop: Session) -> None:
+    made(shop, "twice", "'primary-key' = 'id', 'bucket' = '1'")
+    source = "(SELECT * FROM VALUES (2, 'x'), (2, 'y') AS x(id, v)) s ON t.id = s.id"
+    before = rows(shop, "twice")
+    with pytest.raises(InvalidValueError, match="multiple rows of the source"):
+        shop.run(f"MERGE INTO twice t USING {source} WHEN MATCHED THEN UPDATE SET v = s.v")
+    with pytest.raises(InvalidValueError, match="multiple rows of the source"):
+        shop.run(
+            f"MERGE INTO twice t USING {source} WHEN MATCHED AND s.v = 'x' THEN UPDATE SET v = s.v "
+            "WHEN MATCHED THEN DELETE"
+        )
+    assert rows(shop, "twice") == before
+    # Paimon's connector looks at ON alone; here only one of the two rows changes anything.
+    shop.run(
+        f"MERGE INTO twice t USING {source} WHEN MATCHED AND s.v = 'x' THEN UPDATE SET v = s.v"
+    )
+    assert rows(shop, "twice")[1] == (2, "x", 2)
+
+
+WRONG = [
+    ("t USING news s ON t.id = s.id WHEN MATCHED THEN UPDATE SET nope = 1", "no column `nope`"),
+    ("t USING news s ON t.id = s.id WHEN MATCHED THEN UPDATE SET v = s.nope", "nope"),
+    ("t USING news s ON t.id = s.id WHEN NOT MATCHED THEN INSERT (id) VALUES (t.id)", "`t`.`id`"),
+    ("t USING (SELECT 1 AS id) s ON t.id = s.id WHEN NOT MATCHED THEN INSERT *", "no `v`"),
+    ("t USING news s ON t.id = s.id WHEN MATCHED THEN UPDATE SET id = s.id + 1", "primary key"),
+    ("t USING news s ON t.v = s.v WHEN MATCHED THEN UPDATE SET *", "primary key"),
+    ("t USING nope s ON t.id = s.id WHEN MATCHED THEN DELETE", "nope"),
+    ("t USING news s ON t.id = s.id WHEN MATCHED THEN UPDATE SET n = t.v", "'a'"),
+    (
+        "t USING news s ON t.id IN (SELECT id FROM news) WHEN MATCHED THEN DELETE",
+        "subquery in a condition",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "said"), WRONG)
+def test_a_wrong_merge_is_refused_before_anything_is_written(
+    shop: Session, text: str, said: str
+) -> None:
+    shop.run(
+        "CREATE TABLE IF NOT EXISTS wrong (id INT, v STRING, n INT) "
+        "TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '1')"
+    )
+    if not rows(shop, "wrong"):
+        shop.run("INSERT INTO wrong VALUES (1, 'a', 1)")
+    with pytest.raises(PaimonMagicsError) as raised:
+        shop.run(f"MERGE INTO wrong {text}")
+    assert said in str(raised.value)
+    assert rows(shop, "wrong") == [(1, "a", 1)]
+
+
+def test_a_table_whose_engine_can_not_do_it_is_refused_by_name(shop: Session) -> None:
+    for engine, more in {"aggregation": "", "first-row": "", "partial-update": ""}.items():
+        name = engine.replace("-", "_")
+        made(shop, name, f"'primary-key' = 'id', 'bucket' = '1', 'merge-engine' = '{engine}'{more}")
+        with pytest.raises(UnsupportedStatementError, match=engine):
+            shop.run(f"MERGE INTO {name} t USING news s ON t.id = s.id WHEN MATCHED THEN DELETE")
+
+
+def test_a_table_without_a_key_takes_a_merge_that_only_inserts(shop: Session) -> None:
+    shop.run(f"CREATE TABLE plain (id INT, v STRING, n INT); INSERT INTO plain VALUES {ROWS}")
+    text = "MERGE INTO plain t USING news s ON t.id = s.id WHEN NOT MATCHED AND n > 500 "
+    outcome = shop.run(text + "THEN INSERT (v, id) VALUES (concat('n', n), id)")
+    assert (outcome.rows_inserted, outcome.commit_kind) == (1, "APPEND")
+    assert rows(shop, "plain")[-1] == (6, "n600", None)
+    with pytest.raises(UnsupportedStatementError, match="updates or deletes rows"):
+        shop.run("MERGE INTO plain t USING news s ON t.id = s.id WHEN MATCHED THEN DELETE")
+
+
+def test_fields_of_structs_and_star_go_by_name(shop: Session) -> None:
+    shop.run(
+        "CREATE TABLE places (id INT, s STRUCT<a: INT, b: STRING>) "
+        "TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '1'); "
+        "INSERT INTO places VALUES (1, struct(1, 'x')), (2, NULL), (3, struct(3, 'z'))"
+    )
+    shop.run(
+        "MERGE INTO places t USING (SELECT id, named_struct('b', 'new', 'a', 0) AS s "
+        "FROM VALUES (1), (2), (3), (4) AS v(id)) x ON t.id = x.id "
+        "WHEN MATCHED AND t.id < 3 THEN UPDATE SET t.s.a = x.id * 10 "
+        "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+    )
+    assert rows(shop, "places") == [
+        (1, {"a": 10, "b": "x"}),
+        (2, {"a": 20, "b": None}),
+        (3, {"a": 0, "b": "new"}),
+        (4, {"a": 0, "b": "new"}),
+    ]
+
+
+def test_python_puts_a_merge_together(shop: Session) -> None:
+    made(shop, "built", "'primary-key' = 'id', 'bucket' = '1'")
+    frame = shop.spark.table("news")
+    builder = (
+        shop.merge(frame, "built", on="id")
+        .when_matched_update({"v": "concat(t.v, :end)", "n": "DEFAULT"}, condition="s.n > 1")
+        .when_matched_delete()
+        .when_not_matched_insert(condition="s.v IS NOT NULL")
+        .when_not_matched_by_source_update({"n": "0"}, condition="n IS NULL")
+        .when_not_matched_by_source_delete()
+    )
+    outcome = builder.run({"end": "!"})
+    assert (outcome.rows_updated, outcome.rows_deleted, outcome.rows_inserted) == (2, 2, 1)
+    assert rows(shop, "built") == [(1, "a!", None), (3, "c", 0), (5, "s5", 500)]
+    wrong: tuple[Any, ...] = ({"v": 5}, {}, {"v": ""})
+    for values in wrong:
+        with pytest.raises(InvalidValueError, match=r"SQL|by column"):
+            shop.merge(frame, "built", on=["id"]).when_matched_update(values)
+    with pytest.raises(InvalidValueError, match="no frame"):
+        shop.merge(5, "built", on="id")
+
+
+def test_a_name_without_a_table_is_told(shop: Session) -> None:
+    with pytest.raises(UnknownNameError, match="nowhere"):
+        shop.run("MERGE INTO nowhere t USING news s ON t.id = s.id WHEN MATCHED THEN DELETE")
