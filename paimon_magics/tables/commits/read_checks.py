@@ -103,6 +103,7 @@ class _ReadCheck:
             if is_changed or self._by_partition:
                 self._keys_stay(newer, entries)
             if is_changed:
+                self._none_are_marked(newer)
                 self._none_are_added(newer, entries)
             self._checked = snapshot_id
 
@@ -159,13 +160,13 @@ class _ReadCheck:
         return min(changed, default=None)
 
     def _marks(self, index_manifest: str | None) -> Mapping[str, Any]:
-        """For each file that was read and has a deletion vector what tells it from another. An
-        index file may be rewritten with the same vectors; since rows are never marked less, their
-        number tells."""
+        """What tells the deletion vector of each file that was read (of a table with keys, of each
+        file) from another. An index file may be rewritten with the same vectors; since rows are
+        never marked less, their number tells."""
         return {
             name: found if found.rows is None else found.rows
             for (_, _, name), found in self._manifests.deletions(index_manifest).items()
-            if self._read.files is None or name in self._files
+            if self._ours or self._read.files is None or name in self._files
         }
 
     def _keys_stay(self, newer: Any, entries: pa.Table) -> None:
@@ -176,6 +177,16 @@ class _ReadCheck:
             where = ", ".join(f"{key} = {value}" for key, value in partition.items())
             did = "wrote rows of the same keys" + (f" in the partition {where}" if where else "")
             raise self._outdated(newer, did)
+
+    def _none_are_marked(self, newer: Any) -> None:
+        """Raise OutdatedPlanError if a snapshot deleted rows of a table with keys by vectors: which
+        keys they have is not looked up."""
+        if not self._ours:
+            return
+        self._vectors = None  # compactions were passed over
+        changed = self._newly_marked(newer)
+        if changed is not None:
+            raise self._outdated(newer, f"deleted rows of the file {changed}")
 
     def _none_are_hidden(self) -> None:
         """Raise OutdatedPlanError for rows of the same keys that are in the snapshot that was read,

@@ -203,6 +203,20 @@ def test_rows_that_only_a_compaction_will_show_are_not_undone(tmp_path: Path) ->
         committed(table, written(table, rows_of(table, (1, "b"))), read_keys(4))
 
 
+def test_a_row_with_a_key_that_others_deleted_by_a_vector_is_not_brought_back(
+    tmp_path: Path,
+) -> None:
+    table = keyed(tmp_path, **{"deletion-vectors.enabled": "true"})
+    added(table, (1, "a"), (9, "a"))
+    committed(table, bodies(table, upgrade(table, 5)), change=Compact())
+    index = vectors(table, ((), 0), "index-1", *live_names(table))
+    own = written(table, rows_of(table, (1, "b")))
+    committed(table, bodies(table, [CommitMessage((), 0, [], index_adds=[index])]))
+    with pytest.raises(OutdatedPlanError, match=r"OVERWRITE by .* deleted rows of the file"):
+        committed(table, own, read_keys(2))
+    committed(table, own, read_keys(3))
+
+
 def test_rows_that_were_taken_away_are_not_brought_back(tmp_path: Path) -> None:
     table = keyed(tmp_path)
     added(table, (1, "a"))
