@@ -171,7 +171,8 @@ def run_append_change(
         if isinstance(error, Exception):
             raise translate(error, statement=change.text) from error
         raise
-    request = CommitRequest(transaction, Append(), bodies, properties)
+    read_set = plan.read_set(job.results)
+    request = CommitRequest(transaction, Append(), bodies, properties, read_set)
     receipt = committed(connection, request)
     if job.repeated_attempts:
         connection.committer.sweep(request)

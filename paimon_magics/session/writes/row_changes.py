@@ -12,6 +12,7 @@ from functools import partial
 
 from paimon_magics.coordinator.client.attempts import Attempts
 from paimon_magics.errors import OutdatedPlanError, PaimonMagicsError
+from paimon_magics.planning.commits.read_sets import read_keys
 from paimon_magics.planning.commits.requests import Append
 from paimon_magics.planning.row_changes.assignments import assigned_paths
 from paimon_magics.planning.row_changes.engine_rules import (
@@ -37,6 +38,7 @@ from paimon_magics.session.writes.row_selection import (
     selected_rows,
 )
 from paimon_magics.spark.row_changes import with_kind
+from paimon_magics.statements.queries.determinism import random_part
 from paimon_magics.statements.row_changes import Delete, RowChange, Update
 from paimon_magics.tables.snapshots.latest import latest_snapshot_id
 from paimon_magics.tables.table import Table
@@ -53,13 +55,13 @@ def run_row_change(
     connection: Connection, change: RowChange, parameters: Mapping[str, object]
 ) -> Outcome:
     """Run a DELETE or UPDATE as one transaction; plan and run it again if others have changed what
-    it read.
+    it read, where it then gives the same rows.
 
     Raises errors of ours: for a statement that does not fit the table, before anything is written;
     JobError or InvalidValueError if the job fails; CommitConflictError if the commit does.
     """
     prepared = prepare_row_change(connection, change, parameters)
-    attempts = Attempts(connection.settings.conflict_reruns_max)
+    attempts = Attempts(connection.settings.row_level_retries)
     while True:
         try:
             if isinstance(prepared, PreparedInsert):
@@ -67,7 +69,7 @@ def run_row_change(
             else:
                 outcome = run_append_change(connection, change, prepared, attempts)
         except OutdatedPlanError as error:
-            attempts.next(error, may_run_again=True)
+            attempts.next(error, may_run_again=random_part(change.text) is None)
             connection.tables.renew()
             prepared = prepare_row_change(connection, change, parameters)
         else:
@@ -124,6 +126,7 @@ def _prepare_keyed(
         again=again,
         check=lambda: None,
         has_kinds=True,
+        read_set=read_keys(base_snapshot_id),
     )
 
 

@@ -21,6 +21,7 @@ from pypaimon.write.commit_message import CommitMessage
 
 from paimon_magics.columnar.roaring import numbers_at
 from paimon_magics.errors import TableDamagedError
+from paimon_magics.planning.commits.read_sets import Found, ReadSet, read_files
 from paimon_magics.planning.commits.requests import Transaction
 from paimon_magics.planning.reads.predicates import ColumnPredicate
 from paimon_magics.planning.reads.views import RowView, ViewKind
@@ -52,13 +53,14 @@ __all__ = ["AppendChange", "plan_append_change"]
 class AppendChange:
     """The files of `snapshot`, pypaimon's, that can have selected rows: `files` are their entries
     (MANIFEST_ENTRIES), `units` the same as tasks read them. With `marks` rows are deleted by
-    deletion vectors."""
+    deletion vectors. Selected rows meet all `predicates`."""
 
     table: Table
     snapshot: Any
     files: pa.Table
     units: tuple[AppendUnit, ...]
     marks: bool
+    predicates: tuple[ColumnPredicate, ...] = ()
 
     def changes(
         self,
@@ -107,6 +109,14 @@ class AppendChange:
             stores_elsewhere(self.files),
             with_row_ids=with_row_ids,
         )
+
+    def read_set(self, results: Sequence[ChangedFile]) -> ReadSet:
+        """What the commit of the results is checked against."""
+        numbers = pa.array([one.number for one in results], pa.int64())
+        names = self.files["file_name"].take(numbers).to_pylist()
+        list_name = str(self.snapshot.delta_manifest_list)
+        found = Found(self.predicates)
+        return read_files(self.snapshot.id, names, found, manifest_list=list_name)
 
     def messages(
         self,
@@ -221,4 +231,5 @@ def plan_append_change(
             zip(stored, files["bucket"].to_pylist(), strict=True)
         )
     )
-    return AppendChange(table, snapshot, files, units, schema.deletion_vectors_enabled)
+    marks = schema.deletion_vectors_enabled
+    return AppendChange(table, snapshot, files, units, marks, tuple(predicates))
