@@ -14,7 +14,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -48,6 +48,7 @@ from paimon_magics.redaction import redacted
 from paimon_magics.settings import Settings
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
+from paimon_magics.tables.compaction.fullness import fullest_bucket
 from paimon_magics.tables.compaction.planning import CompactionScope
 from paimon_magics.tables.compaction.plans import Plan, planned, rewritten_here
 from paimon_magics.tables.compaction.postponed import PostponedRows, plan_postponed
@@ -133,7 +134,8 @@ class Compactor:
         if waiting is not None:
             return _seen(waiting.partition_bytes(), budget, ())
         plan = self.planned(table, _SCOPE)
-        return Seen() if plan is None else _seen(plan.unit_bytes(), budget, ())
+        seen = Seen() if plan is None else _seen(plan.unit_bytes(), budget, ())
+        return replace(seen, fullest=fullest_bucket(table, self._cache(table)))
 
     def compact(self, name: TableName, budget: Budget) -> CompactionAnswer:
         """Compact the smallest of what a table has above its triggers, within the budget. Rows that
@@ -159,6 +161,8 @@ class Compactor:
             return CompactionAnswer(_seen(plan.unit_bytes(), budget, ()), hindered=True)
         if engine.has_planned_anew:
             seen = self.look(name, budget)
+        else:
+            seen = replace(seen, fullest=fullest_bucket(table, self._cache(table)))
         return CompactionAnswer(seen, len(portion), done.rewritten_bytes)
 
     def _settle(self, waiting: PostponedRows, budget: Budget) -> CompactionAnswer:

@@ -67,13 +67,15 @@ class Pressure:
 @dataclass(frozen=True, slots=True)
 class Seen:
     """What a look at a table found: buckets above their triggers and the bytes to read for them,
-    the same for buckets that are too `large`, and why the table is `left` to others."""
+    the same for buckets that are too `large`, and why the table is `left` to others. `fullest` is
+    how many commits have filled the fullest bucket, at the most, since it was compacted."""
 
     buckets: int = 0
     read_bytes: int = 0
     large_buckets: int = 0
     large_bytes: int = 0
     left: str = ""
+    fullest: int = 0
 
 
 @dataclass(slots=True)
@@ -186,6 +188,8 @@ class Schedule:
         watched.failures = 0
         watched.problem = ""
         watched.seen = seen
+        # A bucket just below its trigger is above it after the next commit.
+        watched.commits = max(watched.commits, seen.fullest)
         if not seen.buckets:
             watched.since_ms = None
         elif watched.since_ms is None:

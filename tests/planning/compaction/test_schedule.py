@@ -132,6 +132,14 @@ def test_others_compactions_add_nothing() -> None:
     assert not schedule.has_work
 
 
+def test_a_table_with_a_bucket_just_below_its_trigger_is_looked_at_after_the_next_commit() -> None:
+    schedule = full("a")
+    look(schedule, "a", Seen(fullest=4), SETTLE_MS)
+    assert not schedule.has_work
+    schedule.committed("a", name("a"), FIVE, 200)
+    assert schedule.wait_ms(200) == SETTLE_MS
+
+
 def test_a_table_whose_option_was_changed_or_that_is_gone_is_forgotten() -> None:
     schedule = full("a", "b")
     schedule.committed("a", name("a"), Pressure(0), 1)
