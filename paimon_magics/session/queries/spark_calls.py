@@ -42,6 +42,7 @@ _INSTEAD = {
     "saveAsTable": _WRITE,
     "insertInto": _WRITE,
     "writeTo": _WRITE,
+    "mergeInto": "Write session.merge(frame, '{name}', on='t.id = s.id').when_….run().",
     "toTable": "Write each micro-batch by session.write in foreachBatch.",
     "listColumns": "Run DESCRIBE {name}, or ask session.table('{name}').schema.",
     "getTable": "Run DESCRIBE {name}.",
