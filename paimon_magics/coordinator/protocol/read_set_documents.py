@@ -53,6 +53,8 @@ def read_set_of(document: Any) -> ReadSet:
         if not all(isinstance(name, str) for name in files):
             raise InvalidValueError("The member `files` must be a list of texts.")
     found = member(document, "found", object)
+    if files is None and found is None:
+        raise InvalidValueError("Without `files` the member `found` must say what was looked for.")
     return ReadSet(
         snapshot_id=member(document, "snapshot_id", int),
         files=files,

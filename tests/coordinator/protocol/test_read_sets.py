@@ -52,7 +52,7 @@ _read_sets = st.builds(
 )
 
 
-@given(_read_sets)
+@given(_read_sets.filter(lambda read: read.files is not None or read.found is not None))
 def test_a_read_set_arrives_as_it_was_sent(read: ReadSet) -> None:
     asked = CommitRequest(_OPENED, Append(), (), (), read)
     sent = json.loads(json.dumps(request_document(asked)))
@@ -84,6 +84,7 @@ def _found(operator: str, values: list[Any]) -> dict[str, Any]:
     ("change", "told"),
     [
         ({"files": "abc"}, "`files` must be a list"),
+        ({"files": None, "found": None}, "`found` must say"),
         ({"files": [1]}, "`files` must be a list of texts"),
         ({"snapshot_id": "1"}, "`snapshot_id` must be a whole number"),
         ({"found": {"adds_missing": True}}, "`conditions` is missing"),
