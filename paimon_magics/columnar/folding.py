@@ -28,7 +28,7 @@ from paimon_magics.columnar.merging import (
 )
 from paimon_magics.errors import JobError
 
-__all__ = ["MergeRule", "SequenceGroup", "merge_rows"]
+__all__ = ["MergeRule", "SequenceGroup", "folds_rows", "merge_rows"]
 
 _INSERT, _DELETE = 0, 3
 _Ints = npt.NDArray[np.int64]
@@ -66,6 +66,13 @@ class MergeRule:
     looks_up: bool = False
 
 
+def folds_rows(rule: MergeRule) -> bool:
+    """Whether the rows of a key are merged one after the other, not all keys at once."""
+    if rule.engine == "partial-update":
+        return bool(rule.groups or rule.functions)
+    return rule.engine == "aggregation"
+
+
 def merge_rows(groups: Groups, rule: MergeRule) -> Iterator[pa.RecordBatch]:
     """One row for each key, or none. Raises JobError for rows that the engine can't merge."""
     if rule.looks_up:
@@ -75,7 +82,7 @@ def merge_rows(groups: Groups, rule: MergeRule) -> Iterator[pa.RecordBatch]:
             yield from _kept(groups, last_rows(groups, ignore_retracts=rule.ignore_deletes), rule)
         case "first-row":
             yield from _kept(groups, first_rows(groups), rule)
-        case "partial-update" if not rule.groups and not rule.functions:
+        case "partial-update" if not folds_rows(rule):
             yield _last_values(groups, rule)
         case "partial-update" | "aggregation":
             yield _folded(groups, rule)

@@ -25,7 +25,7 @@ from paimon_magics.planning.options.values import double_value
 from paimon_magics.planning.reads.float_bounds import MENDED_PREFIXES
 from paimon_magics.planning.reads.splits import Section
 from paimon_magics.planning.schemas.table_schema import TableSchema, column_list
-from paimon_magics.planning.writes.file_rules import changelog_file_rules, data_file_rules
+from paimon_magics.planning.writes.file_rules import data_file_rules
 from paimon_magics.tables.compaction.key_ranges import ALL_KEYS, KeyBounds, section_cuts
 from paimon_magics.tables.compaction.record_expiry import expired_files, record_expiry
 from paimon_magics.tables.compaction.rewriting import RewriteSpec, RewriteTask
@@ -44,8 +44,7 @@ from paimon_magics.tables.splits.stored_files import (
     stores_elsewhere,
 )
 from paimon_magics.tables.table import Table
-from paimon_magics.tables.writing.key_value_files import KeyValueFiles
-from paimon_magics.tables.writing.level_files import level_files, target_bytes
+from paimon_magics.tables.writing.level_files import changelog_files, level_files, target_bytes
 from paimon_magics.tables.writing.written_buckets import BucketKey
 
 __all__ = [
@@ -188,7 +187,7 @@ class CompactionPlan:
             files=self.reader,
             rule=merge_rule(schema),
             outputs={level: level_files(self.table, level) for level in levels},
-            changelogs={level: _changelogs(self.table, level) for level in levels},
+            changelogs={level: changelog_files(self.table, level) for level in levels},
             partitions=partition_schema(schema),
             stems=(
                 transaction.file_prefix + MENDED_PREFIXES["data-file.prefix"],
@@ -319,11 +318,6 @@ def files_of_scope(files: pa.Table, scope: CompactionScope) -> pa.Table:
     columns = (files[name].to_pylist() for name in ("partition", "bucket"))
     chosen = [key in buckets for key in zip(*columns, strict=True)]
     return files.filter(pa.array(chosen, pa.bool_()))
-
-
-def _changelogs(table: Table, level: int) -> KeyValueFiles:
-    rules = changelog_file_rules(table.schema, level)
-    return replace(level_files(table, level), rules=rules, is_changelog=True)
 
 
 def _unchanged_columns(schema: TableSchema) -> tuple[str, ...] | None:

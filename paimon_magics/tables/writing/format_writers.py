@@ -72,6 +72,7 @@ class _Parquet:
             ]
             if odd_floats
             else True,
+            write_page_index=True,
             store_schema=False,
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -9,7 +10,7 @@ import pyarrow as pa
 from paimon_magics.planning.options.values import memory_size_bytes
 from paimon_magics.planning.reads.float_bounds import floating_columns
 from paimon_magics.planning.schemas.table_schema import TableSchema
-from paimon_magics.planning.writes.file_rules import data_file_rules
+from paimon_magics.planning.writes.file_rules import changelog_file_rules, data_file_rules
 from paimon_magics.planning.writes.index_rules import file_indexes_of
 from paimon_magics.tables.schema.types import arrow_schema
 from paimon_magics.tables.stores.paths import local_path
@@ -19,7 +20,7 @@ from paimon_magics.tables.writing.new_file_sinks import FileCreation
 if TYPE_CHECKING:
     from paimon_magics.tables.table import Table
 
-__all__ = ["level_files", "target_bytes"]
+__all__ = ["changelog_files", "level_files", "target_bytes"]
 
 _TARGET_BYTES = 128 << 20  # Paimon's default of target-file-size for tables with a primary key
 _FIELD_ID = b"PARQUET:field_id"
@@ -45,6 +46,12 @@ def level_files(table: Table, level: int) -> KeyValueFiles:
         level=level,
         indexes=file_indexes_of(schema),
     )
+
+
+def changelog_files(table: Table, level: int) -> KeyValueFiles:
+    """How changelog files beside data files of a level are written. Raises as `level_files`."""
+    rules = changelog_file_rules(table.schema, level)
+    return replace(level_files(table, level), rules=rules, is_changelog=True)
 
 
 def target_bytes(schema: TableSchema) -> int:

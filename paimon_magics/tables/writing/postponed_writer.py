@@ -10,20 +10,19 @@ from __future__ import annotations
 import pickle
 import uuid
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from paimon_magics.columnar.merging import KIND, SEQUENCE
-from paimon_magics.planning.reads.views import KIND_NAMES
 from paimon_magics.planning.schemas.format_rules import fits_format
 from paimon_magics.planning.writes.file_rules import NO_STATISTICS, data_file_rules
 from paimon_magics.tables.pypaimon_internals import store_options
 from paimon_magics.tables.writing.bucket_assignment import Partition, values_at
 from paimon_magics.tables.writing.key_value_files import KeyValueFiles, KeyValueFileWriter
 from paimon_magics.tables.writing.level_files import level_files
+from paimon_magics.tables.writing.row_kinds import KindRule, kind_rule
 
 if TYPE_CHECKING:
     from paimon_magics.tables.table import Table
@@ -39,16 +38,14 @@ _WRITER = "-w-"
 @dataclass(frozen=True, slots=True)
 class PostponedTable:
     """How to write one table in a task. `body` is a pickle of pypaimon's table. `prefix` begins the
-    names of files. `rowkind_field` has the kinds of rows, if any column has; kinds in `dropped` are
-    not written."""
+    names of files."""
 
     name: str
     body: bytes
     files: KeyValueFiles
     partition_keys: tuple[str, ...]
     prefix: str
-    rowkind_field: str | None
-    dropped: frozenset[int]
+    kinds: KindRule
     io_options: tuple[tuple[str, str], ...]
 
     def __repr__(self) -> str:
@@ -80,15 +77,9 @@ class PostponedWriter:
     def write(self, rows: pa.RecordBatch, bucket: int | None) -> None:
         """Write rows of one partition. Raises ValueError for rows that the table can't take."""
         del bucket  # they wait for it
-        kinds = self._kinds(rows)
-        if self._table.dropped:
-            kept = ~np.isin(kinds, sorted(self._table.dropped))
-            rows, kinds = rows.filter(pa.array(kept)), kinds[kept]
+        rows, kinds = self._table.kinds.applied(rows)
         if not rows.num_rows:
             return
-        for field in rows.schema:
-            if not field.nullable and rows.column(field.name).null_count:
-                raise ValueError(f"column `{field.name}` is NOT NULL, and a row has NULL in it")
         keys = [rows.column(key) for key in self._table.partition_keys]
         partition = values_at(keys, 0) if keys else ()
         numbers = np.arange(self._rows, self._rows + rows.num_rows, dtype=np.int64)
@@ -132,17 +123,6 @@ class PostponedWriter:
             self._open[partition] = KeyValueFileWriter(self._table.files, folder, self._stem)
         return self._open[partition]
 
-    def _kinds(self, rows: pa.RecordBatch) -> Any:
-        field = self._table.rowkind_field
-        if field is None:
-            return np.zeros(rows.num_rows, dtype=np.int8)
-        texts = rows.column(field)
-        kinds = pc.index_in(texts, pa.array(KIND_NAMES, texts.type))
-        if kinds.null_count:
-            wrong = texts.filter(kinds.is_null())[0].as_py()
-            raise ValueError(f"column `{field}` has {wrong!r}, which is no row kind")
-        return np.asarray(kinds).astype(np.int8)
-
 
 def postponed_table(table: Table, file_prefix: str) -> PostponedTable:
     """The description of `table` for writers whose files' names begin with `file_prefix`.
@@ -157,19 +137,13 @@ def postponed_table(table: Table, file_prefix: str) -> PostponedTable:
         format=file_format,
         statistics=dict.fromkeys(schema.column_names, NO_STATISTICS),
     )
-    dropped = set()
-    if schema.flag("ignore-delete"):
-        dropped |= {KIND_NAMES.index("-U"), KIND_NAMES.index("-D")}
-    if schema.flag("ignore-update-before"):
-        dropped.add(KIND_NAMES.index("-U"))
     return PostponedTable(
         name=str(table.name),
         body=pickle.dumps(table.paimon),
         files=replace(level_files(table, 0), rules=rules, indexes=None),
         partition_keys=schema.partition_keys,
         prefix=f"{file_prefix}data-",
-        rowkind_field=schema.rowkind_field,
-        dropped=frozenset(dropped),
+        kinds=kind_rule(schema),
         io_options=tuple(sorted((store_options(table.paimon) or {}).items())),
     )
 

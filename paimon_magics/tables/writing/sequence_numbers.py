@@ -1,28 +1,28 @@
-"""The sequence numbers of the rows of append tables, in the metadata of new files.
+"""The sequence numbers that the rows of a bucket have, and those of append tables in new files.
 
-The native writer leaves them all at 0. Where rows have buckets, readers and compactions order the
-files of a bucket by them, so that they must count on from those that the bucket has
-(`AppendOnlyWriter`, with the number that `FileSystemWriteRestore` finds). Without buckets each
-writer counts from 0.
+The native writer leaves those of append tables at 0. Where rows have buckets, readers and
+compactions order rows of a key, and the files of a bucket, by them, so that they must count on from
+those that the bucket has (`MergeTreeWriter`, `AppendOnlyWriter`, with the number that
+`FileSystemWriteRestore` finds). Without buckets each writer counts from 0.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
+from pypaimon.table.row.generic_row import GenericRow
 from pypaimon.write.commit_message import CommitMessage
 
 from paimon_magics.tables.manifests.live_files import ManifestCache, live_files
-from paimon_magics.tables.manifests.partition_values import partition_values
 from paimon_magics.tables.snapshots.latest import read_snapshot
 from paimon_magics.tables.table import Table
+from paimon_magics.tables.writing.stored_rows import packed_row
 
-__all__ = ["number_files", "number_rows"]
+__all__ = ["Bucket", "next_numbers", "number_files", "number_rows", "partition_row"]
 
-_Bucket = tuple[object, ...]  # the partition's values, then the bucket
+Bucket = tuple[bytes, int]
+"""The partition as a serialised `BinaryRow`, and the bucket."""
 
 
 def number_rows(table: Table, messages: Sequence[CommitMessage], base_snapshot_id: int) -> bool:
@@ -32,14 +32,16 @@ def number_rows(table: Table, messages: Sequence[CommitMessage], base_snapshot_i
     schema = table.schema
     if schema.is_primary_key_table or schema.row_tracking_enabled or not messages:
         return False
-    next_numbers: dict[_Bucket, int] = {}
-    if schema.bucket_mode == "HASH_FIXED":
-        next_numbers = dict(_next_numbers(table, messages, base_snapshot_id))
+    if schema.bucket_mode != "HASH_FIXED":
+        for message in messages:
+            number_files(message.new_files, 0)
+        return True
+    paimon = table.paimon
+    snapshot = read_snapshot(paimon, base_snapshot_id) if base_snapshot_id else None
+    numbers = next_numbers(paimon, snapshot)
     for message in messages:
-        bucket = (*message.partition, message.bucket)
-        number = number_files(message.new_files, next_numbers.get(bucket, 0))
-        if schema.bucket_mode == "HASH_FIXED":
-            next_numbers[bucket] = number
+        bucket = (partition_row(paimon, message.partition), message.bucket)
+        numbers[bucket] = number_files(message.new_files, numbers.get(bucket, 0))
     return True
 
 
@@ -52,21 +54,23 @@ def number_files(files: Sequence[Any], number: int) -> int:
     return number
 
 
-def _next_numbers(
-    table: Table, messages: Sequence[CommitMessage], snapshot_id: int
-) -> Mapping[_Bucket, int]:
-    """The next sequence number of each bucket that has files, for the buckets in messages."""
-    snapshot = read_snapshot(table.paimon, snapshot_id) if snapshot_id else None
+def next_numbers(paimon: Any, snapshot: Any) -> dict[Bucket, int]:
+    """The next sequence number of each bucket that has files in a snapshot (None for none), by
+    partition, a serialised `BinaryRow`, and bucket. `paimon` is pypaimon's table. Reads all
+    manifests of the snapshot."""
     if snapshot is None:
         return {}
-    files = live_files(ManifestCache(table.paimon), snapshot)
+    files = live_files(ManifestCache(paimon), snapshot)
     files = files.select(["partition", "bucket", "max_sequence_number"])
     latest = files.group_by(["partition", "bucket"]).aggregate([("max_sequence_number", "max")])
-    buckets = pa.array({message.bucket for message in messages}, latest["bucket"].type)
-    latest = latest.filter(pc.is_in(latest["bucket"], value_set=buckets))
-    partitions, of_files = partition_values(table.paimon, latest)
-    columns = (latest["bucket"].to_pylist(), latest["max_sequence_number_max"].to_pylist())
+    names = ["partition", "bucket", "max_sequence_number_max"]
     return {
-        (*partitions[at], bucket): number + 1
-        for at, bucket, number in zip(of_files, *columns, strict=True)
+        (partition, bucket): number + 1
+        for partition, bucket, number in zip(*(latest[n].to_pylist() for n in names), strict=True)
     }
+
+
+def partition_row(paimon: Any, partition: Sequence[Any]) -> bytes:
+    """The serialised `BinaryRow` of a partition's values."""
+    fields = paimon.partition_keys_fields
+    return packed_row(GenericRow(list(partition), fields) if fields else None)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from paimon_magics.columnar.folding import folds_rows
 from paimon_magics.columnar.merging import KIND
 from paimon_magics.planning.commits.requests import Transaction
 from paimon_magics.planning.reads.float_bounds import (
@@ -31,10 +32,15 @@ from paimon_magics.tables.writing.bucket_counts import (
     put_bucket_counts,
 )
 from paimon_magics.tables.writing.commit_messages import read_messages, write_message
-from paimon_magics.tables.writing.dynamic_buckets import dynamic_buckets, put_index_files
+from paimon_magics.tables.writing.dynamic_buckets import (
+    DynamicBuckets,
+    dynamic_buckets,
+    put_index_files,
+)
 from paimon_magics.tables.writing.file_conversion import file_conversion
 from paimon_magics.tables.writing.file_indexes import file_index_rules
 from paimon_magics.tables.writing.float_bounds import FloatColumns, float_columns, mend_messages
+from paimon_magics.tables.writing.flush_writer import flush_table
 from paimon_magics.tables.writing.native_writer import (
     buffer_options,
     given_bucket_options,
@@ -46,7 +52,7 @@ from paimon_magics.tables.writing.sequence_numbers import number_rows
 from paimon_magics.tables.writing.write_spec import WriteSpec, Written
 from paimon_magics.tables.writing.written_buckets import BucketKey, written_buckets
 
-__all__ = ["CompletedWrite", "completed", "write_spec"]
+__all__ = ["CompletedWrite", "completed", "flushes_itself", "write_spec"]
 
 _PREFIXES = {"data-file.prefix": "data-", "changelog-file.prefix": "changelog-"}
 _ARITHMETIC = ("sum", "product")  # inf - inf and inf * 0 are NaN
@@ -68,9 +74,13 @@ def write_spec(
     table_schema = table.schema
     if table_schema.postpones_buckets:
         return _postponed_spec(table, transaction, overwrite=overwrite)
+    buckets = _buckets(table, transaction, overwrite=overwrite, slots=slots)
     schema = arrow_schema(table_schema)
     if gives_kinds:
         schema = schema.append(pa.field(KIND, pa.int8(), nullable=False))
+    if flushes_itself(table_schema):
+        return _flush_spec(table, transaction, schema, buckets, overwrite=overwrite)
+    rule, dynamic = buckets
     conversion = file_conversion(table)
     is_native = table_schema.is_primary_key_table or table_schema.file_format == "parquet"
     prefixes = MENDED_PREFIXES if is_native else _PREFIXES
@@ -80,22 +90,13 @@ def write_spec(
     }
     if table_schema.is_primary_key_table:
         options |= buffer_options(table_schema, slots) | _native_formats(table_schema)
-    base_snapshot_id = 0 if overwrite else transaction.base_snapshot_id
-    rule, dynamic = None, None
-    match table_schema.bucket_mode:
-        case "HASH_FIXED":
-            function = (table_schema.option("bucket-function.type") or "default").lower()
-            rule = BucketRule(table_schema.bucket_keys, table_schema.bucket, function)
-            if gives_buckets or _is_rescaled(table):
-                options |= given_bucket_options()
-        case "POSTPONE_MODE":
-            default = int(table_schema.option("postpone.default-bucket-num") or 1)
-            counts = tuple(bucket_counts(table, base_snapshot_id).items())
-            rule = BucketRule(table_schema.bucket_keys, default, by_partition=counts)
-            options |= given_bucket_options()
-        case "HASH_DYNAMIC":
-            dynamic = dynamic_buckets(table, transaction.file_prefix, base_snapshot_id, slots)
-            options |= given_bucket_options()
+    mode = table_schema.bucket_mode
+    if (
+        mode in ("POSTPONE_MODE", "HASH_DYNAMIC")
+        or (mode == "HASH_FIXED" and gives_buckets)
+        or _is_rescaled(table)
+    ):
+        options |= given_bucket_options()
     return WriteSpec(
         table=(native_table(table, options) if is_native else python_table(table, options)),
         commit_user=transaction.commit_user,
@@ -106,11 +107,60 @@ def write_spec(
         attempts_folder=transaction.attempts_folder,
         dynamic_buckets=dynamic,
         single_writer_rows_max=(
-            settings.cross_partition_rows_max if table_schema.bucket_mode == "KEY_DYNAMIC" else None
+            settings.cross_partition_rows_max if mode == "KEY_DYNAMIC" else None
         ),
         float_columns=_float_columns(table) if is_native else None,
         file_indexes=file_index_rules(table),
         conversion=conversion,
+    )
+
+
+def flushes_itself(schema: TableSchema) -> bool:
+    """Whether rows are written by `flush_writer`: those of primary-key tables, but not where keys
+    can move between partitions, and not where rows of a key are folded one after the other, in
+    which the native writer is faster."""
+    if not schema.is_primary_key_table or schema.bucket_mode == "KEY_DYNAMIC":
+        return False
+    return not folds_rows(merge_rule(schema))
+
+
+def _buckets(
+    table: Table, transaction: Transaction, *, overwrite: bool, slots: int
+) -> tuple[BucketRule | None, DynamicBuckets | None]:
+    """How rows get their buckets; both are None where they have none, or the writer finds them."""
+    schema = table.schema
+    base_snapshot_id = 0 if overwrite else transaction.base_snapshot_id
+    match schema.bucket_mode:
+        case "HASH_FIXED":
+            function = (schema.option("bucket-function.type") or "default").lower()
+            return BucketRule(schema.bucket_keys, schema.bucket, function), None
+        case "POSTPONE_MODE":
+            default = int(schema.option("postpone.default-bucket-num") or 1)
+            counts = tuple(bucket_counts(table, base_snapshot_id).items())
+            return BucketRule(schema.bucket_keys, default, by_partition=counts), None
+        case "HASH_DYNAMIC":
+            prefix = transaction.file_prefix
+            return None, dynamic_buckets(table, prefix, base_snapshot_id, slots)
+    return None, None
+
+
+def _flush_spec(
+    table: Table,
+    transaction: Transaction,
+    rows: pa.Schema,
+    buckets: tuple[BucketRule | None, DynamicBuckets | None],
+    *,
+    overwrite: bool,
+) -> WriteSpec:
+    return WriteSpec(
+        table=flush_table(table, transaction.file_prefix),
+        commit_user=transaction.commit_user,
+        schema=rows.serialize().to_pybytes(),
+        partition_keys=table.schema.partition_keys,
+        bucket_rule=buckets[0],
+        overwrite=overwrite,
+        attempts_folder=transaction.attempts_folder,
+        dynamic_buckets=buckets[1],
     )
 
 

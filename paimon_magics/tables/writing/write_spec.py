@@ -17,6 +17,7 @@ from paimon_magics.tables.writing.dynamic_buckets import (
 from paimon_magics.tables.writing.file_conversion import FileConversion
 from paimon_magics.tables.writing.file_indexes import FileIndexRules
 from paimon_magics.tables.writing.float_bounds import FloatColumns
+from paimon_magics.tables.writing.flush_writer import FlushTable
 from paimon_magics.tables.writing.native_writer import NativeTable
 from paimon_magics.tables.writing.postponed_writer import PostponedTable
 from paimon_magics.tables.writing.python_writer import PythonTable
@@ -39,7 +40,7 @@ class WriteSpec:
     not matter lie in `common_bucket`.
     """
 
-    table: NativeTable | PythonTable | PostponedTable
+    table: NativeTable | PythonTable | PostponedTable | FlushTable
     commit_user: str
     schema: bytes
     partition_keys: tuple[str, ...]

@@ -27,6 +27,7 @@ from paimon_magics.tables.writing.dynamic_buckets import (
     IndexWritten,
 )
 from paimon_magics.tables.writing.float_bounds import OddFloats
+from paimon_magics.tables.writing.flush_writer import FlushWriter
 from paimon_magics.tables.writing.native_writer import NativeTable, NativeWriter
 from paimon_magics.tables.writing.parquet_dictionaries import repeats_values
 from paimon_magics.tables.writing.postponed_writer import PostponedWriter
@@ -47,6 +48,8 @@ GROUP_SHIFT = 53
 
 GROUP_BITS = 10
 """The number of bits of a group's number: the rest of a positive LONG."""
+
+_EngineWriter = NativeWriter | PythonWriter | PostponedWriter | FlushWriter
 
 _BATCH_ROWS = 131_072
 _BATCH_BYTES = 16 * 2**20
@@ -191,7 +194,7 @@ class _Writer:
         self._table = task.table
         if running is not None:
             self._table = self._table.with_file_prefix(f"{running.id}-")
-        self._writers: list[NativeWriter | PythonWriter | PostponedWriter] = []
+        self._writers: list[_EngineWriter] = []
         self._group: int | None = None
         self._open: set[Partition] = set()
         self._open_bytes = 0
@@ -244,7 +247,7 @@ class _Writer:
         if self._writers:
             self._writers[-1].close()
 
-    def _begun(self) -> NativeWriter | PythonWriter | PostponedWriter:
+    def _begun(self) -> _EngineWriter:
         return self._table.writer(self._task.commit_user, overwrite=self._task.overwrite)
 
 

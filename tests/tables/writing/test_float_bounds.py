@@ -182,8 +182,20 @@ def test_other_readers_leave_no_rows_out(tmp_path: Path) -> None:
             assert found.num_rows == whole.filter(filtered).num_rows
 
 
-def test_manifests_have_no_bounds_of_floating_point_columns(tmp_path: Path) -> None:
-    (message,) = write(create(tmp_path, {"bucket": "1"}, ["k"]), [ROW, (NAN, 2.0, 2.0, 2.0, [], 2)])
+def test_manifests_have_the_bounds_of_floating_point_columns_that_are_right(
+    tmp_path: Path,
+) -> None:
+    (message,) = write(create(tmp_path, {"bucket": "1"}, ["k"]), [ROW, (NAN, 2.0, -0.0, 2.0, [], 2)])
+    (file,) = message.new_files
+    assert told(file.value_stats, file.value_stats_cols or FIELDS.names) == {"g", "a.b", "i"}
+    assert not told(file.key_stats, ["k"])
+
+
+def test_manifests_of_the_native_writer_have_no_bounds_of_floating_point_columns(
+    tmp_path: Path,
+) -> None:
+    options = {"bucket": "1", "merge-engine": "aggregation"}
+    (message,) = write(create(tmp_path, options, ["k"]), [ROW, (NAN, 2.0, 2.0, 2.0, [], 2)])
     (file,) = message.new_files
     assert file.value_stats_cols == ["i"]
     assert not told(file.key_stats, ["k"])

@@ -1,0 +1,57 @@
+"""The kinds of rows that are written to a primary-key table, and rows that it does not take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from paimon_magics.planning.reads.views import KIND_NAMES
+from paimon_magics.planning.schemas.table_schema import TableSchema
+
+__all__ = ["KindRule", "kind_rule"]
+
+
+@dataclass(frozen=True, slots=True)
+class KindRule:
+    """How a row's kind is found. The column `field` has it, if any does, else each row is a +I.
+    Rows of the kinds `dropped` are not written. Sources: `RowKindGenerator`, `RowKindFilter`."""
+
+    field: str | None
+    dropped: frozenset[int] = frozenset()
+
+    def applied(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, npt.NDArray[np.int8]]:
+        """The rows to write, with their kinds. Raises ValueError for a kind that there is not, and
+        for NULL in a column that is NOT NULL."""
+        kinds = self._kinds(rows)
+        if self.dropped:
+            kept = ~np.isin(kinds, sorted(self.dropped))
+            if not kept.all():
+                rows, kinds = rows.filter(pa.array(kept)), kinds[kept]
+        for one in rows.schema:
+            if not one.nullable and rows.column(one.name).null_count:
+                raise ValueError(f"column `{one.name}` is NOT NULL, and a row has NULL in it")
+        return rows, kinds
+
+    def _kinds(self, rows: pa.RecordBatch) -> npt.NDArray[np.int8]:
+        if self.field is None:
+            return np.zeros(rows.num_rows, dtype=np.int8)
+        texts = rows.column(self.field)
+        kinds = pc.index_in(texts, pa.array(KIND_NAMES, texts.type))
+        if kinds.null_count:
+            wrong = texts.filter(kinds.is_null())[0].as_py()
+            raise ValueError(f"column `{self.field}` has {wrong!r}, which is no row kind")
+        return np.asarray(kinds).astype(np.int8)
+
+
+def kind_rule(schema: TableSchema) -> KindRule:
+    """The rule of a table: `rowkind.field`, `ignore-delete`, `ignore-update-before`."""
+    dropped = set()
+    if schema.flag("ignore-delete"):
+        dropped |= {KIND_NAMES.index("-U"), KIND_NAMES.index("-D")}
+    if schema.flag("ignore-update-before"):
+        dropped.add(KIND_NAMES.index("-U"))
+    return KindRule(schema.rowkind_field, frozenset(dropped))
