@@ -49,7 +49,7 @@ def write(folder: str, rows: int) -> int:
     from paimon_magics.statements.statement import TableName
     from paimon_magics.tables.catalog.catalog import Catalog
     from paimon_magics.tables.writing.bucket_assignment import BucketRule
-    from paimon_magics.tables.writing.native_writer import buffer_options, native_table
+    from paimon_magics.tables.writing.flush_writer import flush_table
     from paimon_magics.tables.writing.write_spec import WriteSpec
     from paimon_magics.tables.writing.writer import write_batches
 
@@ -59,7 +59,7 @@ def write(folder: str, rows: int) -> int:
     pypaimon.create_table("default.t", schema, False)
     table = Catalog.open({"warehouse": folder}).load(TableName("t", "default"))
     task = WriteSpec(
-        table=native_table(table, buffer_options(table.schema, slots=1)),
+        table=flush_table(table, "pm-benchmark-"),
         commit_user="benchmark",
         schema=SCHEMA.serialize().to_pybytes(),
         partition_keys=(),

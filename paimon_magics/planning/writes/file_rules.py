@@ -44,12 +44,14 @@ KEY_STATISTICS = Statistics(length=_KEYS_LENGTH)
 
 @dataclass(frozen=True, slots=True)
 class FileRules:
-    """How a file is written. `statistics` are those of the table's columns, by name."""
+    """How a file is written. `statistics` are those of the table's columns, by name. `dictionaries`
+    tells whether Parquet columns have dictionaries; None leaves that to the writer."""
 
     format: str
     compression: str
     zstd_level: int
     statistics: Mapping[str, Statistics]
+    dictionaries: bool | None = None
 
 
 def data_file_rules(schema: TableSchema, level: int) -> FileRules:
@@ -62,6 +64,7 @@ def data_file_rules(schema: TableSchema, level: int) -> FileRules:
         or _text(schema, "file.compression"),
         zstd_level=_number(schema, "file.compression.zstd-level"),
         statistics=_statistics(schema, mode or _text(schema, "metadata.stats-mode")),
+        dictionaries=_flag(schema, "parquet.enable.dictionary"),
     )
 
 
@@ -75,6 +78,7 @@ def changelog_file_rules(schema: TableSchema, level: int) -> FileRules:
         compression=schema.option("changelog-file.compression") or data.compression,
         zstd_level=data.zstd_level,
         statistics=data.statistics if mode is None else _statistics(schema, mode),
+        dictionaries=data.dictionaries,
     )
 
 
@@ -133,3 +137,8 @@ def _text(schema: TableSchema, key: str) -> str:
 
 def _number(schema: TableSchema, key: str) -> int:
     return integer_value(key, _text(schema, key))
+
+
+def _flag(schema: TableSchema, key: str) -> bool | None:
+    given = schema.stored_option(key)
+    return None if given is None else given.strip().lower() == "true"

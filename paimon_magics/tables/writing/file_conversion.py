@@ -1,8 +1,8 @@
 """Writes finished Parquet files of the native writer again, in the format that the table asks for.
 
-The native writer merges and numbers the rows of primary-key tables, and knows Parquet only (for
-changelog files Avro, too). The order of rows, keys, bounds and sequence numbers stay, so that only
-the name and the size of a file change in its message.
+Of primary-key tables that the native writer writes (`table_write.flushes_itself`): it knows Parquet
+only (for changelog files Avro, too). The order of rows, keys, bounds and sequence numbers stay, so
+that only the name and the size of a file change in its message.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ class FlushTable:
 
 class FlushWriter:
     """Writes rows of given buckets, with the interface of `NativeWriter`; rows of one bucket keep
-    their order."""
+    their order. After `messages` it takes rows of other buckets."""
 
     def __init__(self, table: FlushTable, *, overwrite: bool) -> None:
         self._table = table
@@ -84,7 +84,7 @@ class FlushWriter:
         self._buckets: dict[tuple[Partition, int], _Bucket] = {}
         self._next_numbers: Mapping[tuple[bytes, int], int] | None = None
         self._size_bytes = 0
-        self._is_done = False
+        self._told: list[_Bucket] = []
 
     def write(self, rows: pa.RecordBatch, bucket: int | None) -> None:
         """Write rows of one partition and `bucket`. Raises ValueError for rows that the table can't
@@ -104,7 +104,7 @@ class FlushWriter:
             largest.flush()
 
     def messages(self) -> list[bytes]:
-        """Finish and return the commit messages; nothing may be written after."""
+        """Finish all files, and return the commit messages of those that no message has yet."""
         from pypaimon.write.commit_message import CommitMessage
 
         from paimon_magics.tables.writing.commit_messages import write_message
@@ -119,18 +119,20 @@ class FlushWriter:
             )
             message = CommitMessage(partition, number, data, changelog_files=changelog)
             found.append(write_message(self._paimon, message))
-        self._is_done = True
+        self._told += self._buckets.values()
+        self._buckets.clear()
+        self._size_bytes = 0
         return found
 
     def abort(self) -> None:
         """Delete all files; their messages must not be committed."""
-        for bucket in self._buckets.values():
+        for bucket in (*self._told, *self._buckets.values()):
             bucket.abort()
 
     def close(self) -> None:
         """Close the writer, and delete files that are in no returned message."""
-        if not self._is_done:
-            self.abort()
+        for bucket in self._buckets.values():
+            bucket.abort()
 
     def _begun(self, partition: Partition, bucket: int) -> _Bucket:
         from pypaimon.utils.file_store_path_factory import canonical_data_file_path

@@ -66,7 +66,9 @@ class _Parquet:
             schema,
             compression=codec,
             compression_level=rules.zstd_level if codec in _LEVELLED else None,
-            use_dictionary=repeating_columns(rows),
+            use_dictionary=repeating_columns(rows)
+            if rules.dictionaries is None
+            else rules.dictionaries,
             write_statistics=[
                 path for one in schema if one.name not in odd_floats for path in _leaves(one)
             ]

@@ -132,7 +132,8 @@ class KeyValueFileWriter:
                 self._roll()
 
     def finish(self) -> tuple[NewFile, ...]:
-        """Finish the last file and return all files that were written, in the order of keys."""
+        """Finish the open file and return all files that were written so far. Rows that are written
+        after it begin a new file, with any keys."""
         self._roll()
         return tuple(self._finished)
 

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from paimon_magics.columnar.merging import KIND
 from paimon_magics.planning.reads.views import KIND_NAMES
 from paimon_magics.planning.schemas.table_schema import TableSchema
 
@@ -17,16 +18,19 @@ __all__ = ["KindRule", "kind_rule"]
 
 @dataclass(frozen=True, slots=True)
 class KindRule:
-    """How a row's kind is found. The column `field` has it, if any does, else each row is a +I.
-    Rows of the kinds `dropped` are not written. Sources: `RowKindGenerator`, `RowKindFilter`."""
+    """How a row's kind is found. It comes in the column KIND beside those of the table, or the
+    column `field` of the table has it, else each row is a +I. Rows of the kinds `dropped` are not
+    written. Sources: `RowKindGenerator`, `RowKindFilter`."""
 
     field: str | None
     dropped: frozenset[int] = frozenset()
 
     def applied(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, npt.NDArray[np.int8]]:
-        """The rows to write, with their kinds. Raises ValueError for a kind that there is not, and
-        for NULL in a column that is NOT NULL."""
+        """The rows to write, without KIND, and their kinds. Raises ValueError for a kind that there
+        is not, and for NULL in a column that is NOT NULL."""
         kinds = self._kinds(rows)
+        if KIND in rows.schema.names:
+            rows = rows.drop_columns([KIND])
         if self.dropped:
             kept = ~np.isin(kinds, sorted(self.dropped))
             if not kept.all():
@@ -37,6 +41,8 @@ class KindRule:
         return rows, kinds
 
     def _kinds(self, rows: pa.RecordBatch) -> npt.NDArray[np.int8]:
+        if KIND in rows.schema.names:
+            return np.asarray(rows.column(KIND)).astype(np.int8, copy=False)
         if self.field is None:
             return np.zeros(rows.num_rows, dtype=np.int8)
         texts = rows.column(self.field)

@@ -186,7 +186,8 @@ class _Writer:
 
     Each open partition takes memory until the engine's writer is finished. If partitions arrive
     group by group, it is finished and begun anew between two groups, after `_OPEN_PARTITIONS_MAX`
-    partitions or `_OPEN_BYTES_MAX` bytes; no earlier partition comes back.
+    partitions or `_OPEN_BYTES_MAX` bytes; no earlier partition comes back. A FlushWriter finishes
+    its files and goes on, so that it reads the sequence numbers of all buckets once.
     """
 
     def __init__(self, task: WriteSpec, running: Attempt | None) -> None:
@@ -214,8 +215,9 @@ class _Writer:
         if group != self._group:
             if len(self._open) >= _OPEN_PARTITIONS_MAX or self._open_bytes >= _OPEN_BYTES_MAX:
                 self._messages += self._writers[-1].messages()
-                self._writers[-1].close()
-                self._writers.append(self._begun())
+                if not isinstance(self._writers[-1], FlushWriter):
+                    self._writers[-1].close()
+                    self._writers.append(self._begun())
                 self._open.clear()
                 self._open_bytes = 0
             self._group = group

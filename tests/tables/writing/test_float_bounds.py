@@ -185,7 +185,9 @@ def test_other_readers_leave_no_rows_out(tmp_path: Path) -> None:
 def test_manifests_have_the_bounds_of_floating_point_columns_that_are_right(
     tmp_path: Path,
 ) -> None:
-    (message,) = write(create(tmp_path, {"bucket": "1"}, ["k"]), [ROW, (NAN, 2.0, -0.0, 2.0, [], 2)])
+    (message,) = write(
+        create(tmp_path, {"bucket": "1"}, ["k"]), [ROW, (NAN, 2.0, -0.0, 2.0, [], 2)]
+    )
     (file,) = message.new_files
     assert told(file.value_stats, file.value_stats_cols or FIELDS.names) == {"g", "a.b", "i"}
     assert not told(file.key_stats, ["k"])

@@ -123,6 +123,18 @@ def test_the_native_writer_writes_the_same_rows(engine: str, tmp_path: Path) -> 
         assert found[0] and found[0] == found[1], f"{engine}, seed {seed}"
 
 
+def test_kinds_may_come_beside_the_columns(tmp_path: Path) -> None:
+    table = table_of(tmp_path, "", keys="k")
+    rows = random_rows(table, 1, 3)
+    rows = rows.set_column(0, rows.schema.field(0), pa.array([1, 2, 3], pa.int64()))
+    writer = flush_table(table, "pm-flushed-").writer("somebody", overwrite=False)
+    writer.write(rows.append_column(KIND, pa.array([3, 0, 2], pa.int8())), 0)
+    [message] = read_messages(table.paimon, writer.messages())
+    [found] = stored(table, message, message.new_files)
+    assert [row[1:3] for row in found] == [(3, 1), (0, 2), (2, 3)]
+    assert message.new_files[0].delete_row_count == 1
+
+
 def commit_rows(table: Table, rows: pa.RecordBatch, *, overwrite: bool = False) -> Any:
     """Write and commit rows as a statement does; return the message of the only bucket."""
     committer = committer_of(catalog_of(table))
