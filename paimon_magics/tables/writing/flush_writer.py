@@ -80,7 +80,6 @@ class FlushWriter:
         self._table = table
         self._paimon = pickle.loads(table.body)  # made by `flush_table`, for this job
         self._overwrite = overwrite
-        self._identity = uuid.uuid4()
         self._buckets: dict[tuple[Partition, int], _Bucket] = {}
         self._next_numbers: Mapping[tuple[bytes, int], int] | None = None
         self._size_bytes = 0
@@ -139,7 +138,8 @@ class FlushWriter:
 
         path = canonical_data_file_path(self._paimon, partition, bucket, "file")
         folder = str(path).rpartition("/")[0]
-        data, changelog = (f"{prefix}{self._identity}" for prefix in self._table.prefixes)
+        identity = uuid.uuid4()  # names are told apart without their folders
+        data, changelog = (f"{prefix}{identity}" for prefix in self._table.prefixes)
         table = self._table
         return _Bucket(
             table.rule,

@@ -171,6 +171,7 @@ def test_a_full_buffer_becomes_files_of_its_own(tmp_path: Path) -> None:
     large, small = (message.new_files for message in messages)
     assert 1 < len(large) < 12 and size_bytes > 2 * 100 * 1024
     assert len(small) == 1
+    assert len({file.file_name for file in [*large, *small]}) == len(large) + 1
     ranges = [(file.min_sequence_number, file.max_sequence_number) for file in large]
     assert ranges == sorted(ranges) and ranges[-1][1] == 5_999
     latest = {row[2:4]: row[0] for rows in stored(table, messages[0], large) for row in rows}
