@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from paimon_magics.errors import UnconfirmedError
+from paimon_magics.errors import UnconfirmedError, UnsupportedStatementError
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.statements.confirmation import SEE_PREVIEW, taken_away
@@ -13,6 +13,7 @@ from paimon_magics.session.writes.ordering import Changed
 from paimon_magics.session.writes.partition_deletes import delete_partitions, deleted_partitions
 from paimon_magics.session.writes.partitions import PartitionSpec
 from paimon_magics.session.writes.prepare import PreparedInsert, distribution
+from paimon_magics.session.writes.replaced import Replaced, rows_taken
 from paimon_magics.session.writes.row_changes import prepare_row_change, run_row_change
 from paimon_magics.session.writes.row_selection import kind_of
 from paimon_magics.statements.row_changes import Delete, RowChange
@@ -59,11 +60,25 @@ def row_change_handler(
         how = "get deletion vectors" if prepared.plan and prepared.plan.marks else "are rewritten"
         return [*lines, f"{files} files can have such rows; those that have {how}."]
 
+    def preview() -> Replaced:
+        specs = partitions()
+        if specs is None:
+            raise UnsupportedStatementError(
+                f"The rows that {kind_of(change)} changes are not previewed yet.",
+                hint="SELECT with the same condition shows them; --explain shows how many files "
+                "can have such rows.",
+                statement=change.text,
+                position=0,
+            )
+        whole = specs == ((),)
+        sizes = sizes_of_replaced(table(), specs=() if whole else specs) if specs else ()
+        return Replaced(table(), sizes)
+
     return Handler(
         run=run,
         dry_run=lambda: "Would run. " + " ".join(lines()),
         explain=lambda mode: lines(),
-        preview=None,
+        preview=preview,
         unconfirmed=lambda mode: _unconfirmed(change, table()),
         changed=Changed(lambda: (change.target,)),
         needs=(change.target, *subject_of(change).sources),
@@ -73,5 +88,15 @@ def row_change_handler(
 def _unconfirmed(change: RowChange, table: Table) -> UnconfirmedError | None:
     if change.selection.condition is not None:
         return None
+    kind = kind_of(change)
     sizes = sizes_of_replaced(table, specs=())
-    return taken_away(change, f"{kind_of(change)} `{table.name}` without WHERE", sizes, SEE_PREVIEW)
+    if isinstance(change, Delete):
+        return taken_away(change, f"DELETE `{table.name}` without WHERE", sizes, SEE_PREVIEW)
+    if not sizes:
+        return None
+    return UnconfirmedError(
+        f"{kind} `{table.name}` without WHERE changes {rows_taken(sizes)}.",
+        hint="To run it, begin the cell with %%paimon --yes.",
+        statement=change.text,
+        position=0,
+    )
