@@ -66,10 +66,10 @@ CHANGES = {
         "MERGE INTO {table} t USING source s ON t.k = s.k "
         "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *",
         lambda session, table: (
-            session.merge(session.spark.table("source"), table, on="target.k = source.k")
-            .when_matched_update_all()
-            .when_not_matched_insert_all()
-            .execute()
+            session.merge(session.spark.table("source"), table, on="t.k = s.k")
+            .when_matched_update()
+            .when_not_matched_insert()
+            .run()
         ),
     ),
     "DELETE of one key": Change(

@@ -164,7 +164,7 @@ function statementRunner(model) {
     isRunning = true;
     mark();
     ended.replaceChildren();
-    progress("runs when the kernel is free; the notebook's stop button stops it", -1);
+    progress("waits for the kernel", -1);
     model.send({ ask: "run", statement, turn });
   }
 
