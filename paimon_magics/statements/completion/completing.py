@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from paimon_magics.statements.clauses.names import table_name_of
 from paimon_magics.statements.completion import words as words
+from paimon_magics.statements.completion.row_changes import Names, place_in_change
 from paimon_magics.statements.completion.scopes import (
     Seen,
     common_tables,
@@ -29,6 +30,7 @@ from paimon_magics.statements.completion.tokens_around import (
     path_to_cursor,
     tokens_after,
     tokens_before,
+    unquoted,
     word_of,
     words_of,
 )
@@ -51,15 +53,13 @@ from paimon_magics.statements.completion.wants import (
     Times,
     Versions,
     Want,
+    in_quotes,
 )
 from paimon_magics.statements.lexing.keywords import QUERY_WORDS, word_set
 from paimon_magics.statements.lexing.tokens import IDENTIFIER_KINDS, Token, tokenize
 from paimon_magics.statements.statement import TableName
 
-__all__ = [
-    "expected_at",
-]
-
+__all__ = ["expected_at"]
 
 _WORD_AT_END = re.compile(r"[\w$]*\Z")
 _QUALIFIERS_AT_END = re.compile(r"(?:(?:`(?:[^`]|``)*`|[\w$]+)\.)*\Z")
@@ -79,7 +79,7 @@ def expected_at(text: str, cursor: int) -> Expected:
         written = text[: start - len(quote)]
         qualified = _QUALIFIERS_AT_END.search(written)
         assert qualified is not None
-        qualifiers = tuple(map(_unquoted, _PART.findall(qualified[0])))
+        qualifiers = tuple(map(unquoted, _PART.findall(qualified[0])))
         before = written[: qualified.start()]
         tokens = tokenize(before)
         if "$" in typed:
@@ -92,19 +92,8 @@ def expected_at(text: str, cursor: int) -> Expected:
     place = _Place((*tokens, marker, *tokens_after(text[cursor:], quote)), qualifiers, bool(quote))
     wants = place.wants()
     if quote:
-        wants = tuple(_quoted(want) for want in wants if _is_quotable(want, quote))
+        wants = in_quotes(wants, quote)
     return Expected(start, typed, wants, quote)
-
-
-def _is_quotable(want: Want, quote: str) -> bool:
-    """Whether it may be written in this quote: column names only in back-quotes."""
-    if isinstance(want, Columns | Fields):
-        return quote == "`"
-    return not isinstance(want, Keywords | Functions)
-
-
-def _quoted(want: Want) -> Want:
-    return Columns(want.relations) if isinstance(want, Columns) else want
 
 
 class _Place:
@@ -169,6 +158,8 @@ class _Place:
         is_top = len(self.levels) == 2
         if is_top and self.first == "INSERT" and not set(said) & {"SELECT", "VALUES", "FROM"}:
             return (Columns((Seen("", target),)),) if target is not None else ()
+        if is_top and self.first == "MERGE" and last == "INSERT":
+            return (Columns(self._scope()[:1]),)
         if is_top and self.first == "INSERT" and "VALUES" in said and "SELECT" not in said:
             return ()
         if is_top and self.first in ("CREATE", "ALTER") and not set(said) & {"AS", "SELECT"}:
@@ -221,11 +212,11 @@ class _Place:
         if self.qualifiers and said[-1:] != ["CALL"] and self._wants_table():
             return self._tables()
         match said:
-            case ["USE"] | ["USE", "DATABASE"] | [("DROP" | "DESCRIBE" | "DESC"), "DATABASE"]:
-                return (Databases(),)
-            case ["DROP", "DATABASE", "IF", "EXISTS"]:
-                return (Databases(),)
-            case ["SHOW", "TABLES", "IN" | "FROM"]:
+            case (
+                (["USE"] | ["USE", "DATABASE"] | [("DROP" | "DESCRIBE" | "DESC"), "DATABASE"])
+                | ["DROP", "DATABASE", "IF", "EXISTS"]
+                | ["SHOW", "TABLES", "IN" | "FROM"]
+            ):
                 return (Databases(),)
             case ["CALL"]:
                 return (Procedures(bool(self.qualifiers)),)
@@ -242,9 +233,21 @@ class _Place:
         if target is not None and self.first in ("DESCRIBE", "DESC"):
             return (Columns((Seen("", target),)),)
         if target is not None and following is not None:
-            columns = self._columns(self._scope()) if "ON" in said else ()
-            return (*columns, *(() if self.qualifiers else (Keywords(following),)))
+            return () if self.qualifiers else (Keywords(following),)
+        if len(said) > 1 and self.first in ("DELETE", "UPDATE", "MERGE"):
+            return self._changing()
         return (Keywords(words.following(said)),)
+
+    def _changing(self) -> tuple[Want, ...]:
+        place, scope = place_in_change(self.said), self._scope()
+        if place.names is Names.TARGET:
+            return (self._qualified(scope) if self.qualifiers else Columns(scope[:1]),)
+        columns = self._columns(scope) if place.names is Names.ALL else []
+        if self.qualifiers:
+            return tuple(columns)
+        if columns and (column := self._compared()) is not None:
+            columns.insert(0, PartitionValues(scope, column))
+        return (*columns, Keywords(place.keywords))
 
     def _altering(self, target: TableName) -> tuple[Want, ...]:
         columns = Columns((Seen("", target),))
@@ -274,7 +277,8 @@ class _Place:
             return "TABLE" in self.said
         if self.last in ("INTO", "OVERWRITE", "PARTITIONS", "TBLPROPERTIES", "TAGS", "BRANCHES"):
             return len(self.said) < 4
-        if self.said in (["DESCRIBE"], ["DESC"]) or self.said[-1:] == ["EXTENDED"]:
+        whole = (["DESCRIBE"], ["DESC"], ["UPDATE"], ["DELETE", "FROM"])
+        if self.said in whole or self.last == "EXTENDED":
             return True
         return self.said[:2] == ["SHOW", "COLUMNS"] and self.last in ("IN", "FROM")
 
@@ -394,7 +398,3 @@ class _Place:
             return (Tables(self.qualifiers[-1]),)
         common = [seen.alias for items, _ in self.levels for seen in common_tables(items)]
         return (Tables(None, tuple(common)), Databases())
-
-
-def _unquoted(part: str) -> str:
-    return part[1:-1].replace("``", "`") if part.startswith("`") else part

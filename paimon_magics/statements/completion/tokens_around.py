@@ -23,6 +23,7 @@ __all__ = [
     "path_to_cursor",
     "tokens_after",
     "tokens_before",
+    "unquoted",
     "word_of",
     "words_of",
 ]
@@ -125,3 +126,8 @@ def word_of(item: Item) -> str:
 def kind_of(item: Item) -> str:
     """The kind of a token; "" for brackets."""
     return item.kind if isinstance(item, Token) else ""
+
+
+def unquoted(part: str) -> str:
+    """A part of a name without its back-quotes."""
+    return part[1:-1].replace("``", "`") if part.startswith("`") else part

@@ -30,6 +30,7 @@ __all__ = [
     "Times",
     "Versions",
     "Want",
+    "in_quotes",
 ]
 
 
@@ -179,3 +180,13 @@ class Expected:
     typed: str
     wants: tuple[Want, ...] = ()
     quote: str = ""
+
+
+def in_quotes(wants: tuple[Want, ...], quote: str) -> tuple[Want, ...]:
+    """Those that may be written in this quote: column names only in back-quotes."""
+    unquoted = (Keywords, Functions) if quote == "`" else (Keywords, Functions, Columns, Fields)
+    return tuple(
+        Columns(want.relations) if isinstance(want, Columns) else want
+        for want in wants
+        if not isinstance(want, unquoted)
+    )

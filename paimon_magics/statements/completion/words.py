@@ -15,6 +15,7 @@ __all__ = [
     "BEFORE_OPERANDS",
     "CLAUSES",
     "FUNCTIONS",
+    "OPERATORS",
     "STATEMENTS",
     "TABLE_FUNCTIONS",
     "TIME_FUNCTIONS",
@@ -33,10 +34,10 @@ TIME_FUNCTIONS = (
 """Expressions for the time of TIMESTAMP AS OF."""
 
 STATEMENTS = (
-    "SELECT", "WITH", "INSERT INTO", "INSERT OVERWRITE", "MERGE INTO", "CREATE TABLE",
-    "CREATE DATABASE", "CREATE OR REPLACE TEMPORARY VIEW", "ALTER TABLE", "DROP TABLE",
-    "DROP DATABASE", "TRUNCATE TABLE", "DESCRIBE", "SHOW", "USE", "CALL", "EXPLAIN", "SET",
-    "VALUES", "FROM",
+    "SELECT", "WITH", "INSERT INTO", "INSERT OVERWRITE", "DELETE FROM", "UPDATE", "MERGE INTO",
+    "CREATE TABLE", "CREATE DATABASE", "CREATE OR REPLACE TEMPORARY VIEW", "ALTER TABLE",
+    "DROP TABLE", "DROP DATABASE", "TRUNCATE TABLE", "DESCRIBE", "SHOW", "USE", "CALL", "EXPLAIN",
+    "SET", "VALUES", "FROM",
 )  # fmt: skip
 """The beginnings of statements."""
 
@@ -79,33 +80,30 @@ BEFORE_OPERANDS = word_set(
 """Words that are followed by an operand."""
 
 _QUERY_ENDS = ("GROUP BY", "ORDER BY", "HAVING", "LIMIT", "UNION ALL", "EXCEPT", "INTERSECT")
-_OPERATORS = ("AND", "OR", "NOT", "IN", "BETWEEN", "LIKE", "IS NULL", "IS NOT NULL", "EXISTS")
+OPERATORS = ("AND", "OR", "NOT", "IN", "BETWEEN", "LIKE", "IS NULL", "IS NOT NULL", "EXISTS")
+"""What may follow an operand of a condition."""
+
 _IN_CLAUSE = {
-    "SELECT": ("FROM", "AS", "DISTINCT", "CASE WHEN", "THEN", "ELSE", "END", "OVER", *_OPERATORS),
+    "SELECT": ("FROM", "AS", "DISTINCT", "CASE WHEN", "THEN", "ELSE", "END", "OVER", *OPERATORS),
     "FROM": (
         "WHERE", "JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL OUTER JOIN", "CROSS JOIN",
         "LEFT SEMI JOIN", "LEFT ANTI JOIN", "ON", "USING", "AS", "VERSION AS OF",
         "TIMESTAMP AS OF", "LATERAL VIEW", "TABLESAMPLE", "SELECT", *_QUERY_ENDS,
     ),
-    "WHERE": (*_OPERATORS, *_QUERY_ENDS),
-    "ON": (*_OPERATORS, "WHERE", "JOIN", "LEFT JOIN", *_QUERY_ENDS),
+    "WHERE": (*OPERATORS, *_QUERY_ENDS),
+    "ON": (*OPERATORS, "WHERE", "JOIN", "LEFT JOIN", *_QUERY_ENDS),
     "USING": ("WHERE", "JOIN", "LEFT JOIN", *_QUERY_ENDS),
     "GROUP": ("BY", "ALL", "HAVING", "ORDER BY", "LIMIT", "UNION ALL"),
-    "HAVING": (*_OPERATORS, "ORDER BY", "LIMIT", "UNION ALL"),
+    "HAVING": (*OPERATORS, "ORDER BY", "LIMIT", "UNION ALL"),
     "ORDER": ("BY", "ASC", "DESC", "NULLS FIRST", "NULLS LAST", "LIMIT"),
     "SORT": ("BY", "ASC", "DESC", "LIMIT"),
     "LIMIT": ("OFFSET", "ALL"),
-    "QUALIFY": (*_OPERATORS, "ORDER BY", "LIMIT"),
+    "QUALIFY": (*OPERATORS, "ORDER BY", "LIMIT"),
 }  # fmt: skip
 _IN_CLAUSE["JOIN"] = _IN_CLAUSE["FROM"]
 
 AFTER_TABLE = {
     "INSERT": ("VALUES", "SELECT", "PARTITION (", "BY NAME", "WITH", "TABLE"),
-    "MERGE": (
-        "USING", "ON", "AND", "OR", "NOT", "WHEN MATCHED", "WHEN NOT MATCHED",
-        "WHEN NOT MATCHED BY SOURCE", "THEN", "UPDATE SET", "UPDATE SET *", "DELETE", "INSERT *",
-        "INSERT (", "VALUES (",
-    ),
     "TRUNCATE": ("PARTITION (",),
     "DROP": ("PURGE",),
     "CREATE": (
@@ -116,6 +114,7 @@ AFTER_TABLE = {
 
 _FOLLOWING: dict[tuple[str, ...], tuple[str, ...]] = {
     ("INSERT",): ("INTO", "OVERWRITE"),
+    ("DELETE",): ("FROM",),
     ("MERGE",): ("INTO",),
     ("CREATE",): ("TABLE", "DATABASE", "OR REPLACE TEMPORARY VIEW", "TEMPORARY VIEW"),
     ("CREATE", "TABLE"): ("IF NOT EXISTS",),

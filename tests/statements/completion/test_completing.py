@@ -24,10 +24,14 @@ from paimon_magics.statements.completion.wants import (
     Versions,
     Want,
 )
+from paimon_magics.statements.completion.words import OPERATORS
 from paimon_magics.statements.statement import TableName
 
 T = TableName("t")
 ORDERS = TableName("orders", "shop")
+A_TABLE = (Tables(None), Databases())
+MERGE = "MERGE INTO t USING s ON t.id = s.id"
+WHENS = ("WHEN MATCHED", "WHEN NOT MATCHED", "WHEN NOT MATCHED BY SOURCE")
 
 
 def at(text: str) -> Expected:
@@ -72,6 +76,18 @@ def wanted(text: str, kind: type) -> list[Want]:
         ),
         ("INSERT |", "", ()),
         ("MERGE INTO |", "", (Tables(None), Databases())),
+        (f"{MERGE} WHEN NOT MATCHED THEN INSERT (id, |", "", (Columns((Seen("t", T),)),)),
+        (f"{MERGE} WHEN MATCHED THEN UPDATE SET |", "", (Columns((Seen("t", T),)),)),
+        (f"{MERGE} WHEN MATCHED THEN UPDATE SET v = s.v, |", "", (Columns((Seen("t", T),)),)),
+        ("DELETE FROM |", "", (Tables(None), Databases())),
+        ("DELETE FROM shop.or|", "or", (Tables("shop"),)),
+        ("DELETE FROM shop.orders o WHERE o.|", "", (Columns((Seen("o", ORDERS),)),)),
+        ("DELETE FROM t WHERE id IN (SELECT 1 FROM |", "", A_TABLE),
+        ("UPDATE |", "", (Tables(None), Databases())),
+        ("UPDATE shop.or|", "or", (Tables("shop"),)),
+        ("UPDATE t SET |", "", (Columns((Seen("t", T),)),)),
+        ("UPDATE t SET a = greatest(b, 1), c| WHERE d", "c", (Columns((Seen("t", T),)),)),
+        ("UPDATE t SET s.|", "", (Fields((Seen("t", T),), ("s",)),)),
         ("MERGE INTO t USING sh|", "sh", (Tables(None), Databases())),
         ("SELECT * FROM a JOIN t VERSION AS OF '|", "", (Versions(T),)),
         ("ALTER TABLE t DELETE TAG |", "", (Versions(T, snapshots=False),)),
@@ -107,6 +123,11 @@ def test_what_may_come_is_found(text: str, typed: str, wants: tuple[Want, ...]) 
         ("INSERT INTO t SELECT | FROM shop.orders", (Seen("orders", ORDERS),)),
         ("SELECT 1 FROM t UNION SELECT | FROM shop.orders", (Seen("orders", ORDERS),)),
         ("FROM t SELECT |", (Seen("t", T),)),
+        ("DELETE FROM t WHERE |", (Seen("t", T),)),
+        ("UPDATE shop.orders SET a = 1, b = |", (Seen("orders", ORDERS),)),
+        ("UPDATE t SET a = 1 WHERE b = 2 AND |", (Seen("t", T),)),
+        ("DELETE FROM t WHERE EXISTS (SELECT 1 FROM shop.orders o WHERE o.|", (Seen("o", ORDERS),)),
+        (f"{MERGE} WHEN MATCHED AND |", (Seen("t", T), Seen("s", TableName("s")))),
         ("MERGE INTO t USING shop.orders o ON |", (Seen("t", T), Seen("o", ORDERS))),
         (
             "MERGE INTO t USING (SELECT 1 AS a) o ON t.a = o.a WHEN MATCHED THEN UPDATE SET v = |",
@@ -171,6 +192,37 @@ def test_keywords_are_those_of_the_place(text: str, offered: str, not_offered: s
     assert not_offered not in found
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("DELETE |", ("FROM",)),
+        ("DELETE FROM shop.orders |", ("AS", "WHERE")),
+        ("DELETE FROM t WHERE id |", OPERATORS),
+        ("UPDATE shop.orders |", ("AS", "SET")),
+        ("UPDATE t SET a = 1 |", (*OPERATORS, "WHERE")),
+        ("MERGE INTO t |", ("AS", "USING")),
+        ("MERGE INTO t USING s AS x |", ("AS", "ON")),
+        (f"{MERGE} |", (*OPERATORS, *WHENS)),
+        (f"{MERGE} WHEN |", tuple(one.removeprefix("WHEN ") for one in WHENS)),
+        (f"{MERGE} WHEN MATCHED |", ("AND", "THEN")),
+        (f"{MERGE} WHEN NOT MATCHED |", ("AND", "THEN", "BY SOURCE")),
+        (f"{MERGE} WHEN NOT MATCHED AND s.id > 3 |", (*OPERATORS, "THEN")),
+        (f"{MERGE} WHEN NOT MATCHED THEN |", ("INSERT *", "INSERT (")),
+        (f"{MERGE} WHEN NOT MATCHED THEN INSERT (id) |", ("VALUES (",)),
+        (f"{MERGE} WHEN NOT MATCHED THEN INSERT (id) VALUES (s.id) |", WHENS),
+        (
+            f"{MERGE} WHEN NOT MATCHED BY SOURCE AND CASE WHEN t.a THEN 1 END = 1 THEN |",
+            ("UPDATE SET", "UPDATE SET *", "DELETE"),
+        ),
+        (f"{MERGE} WHEN MATCHED THEN UPDATE SET * |", WHENS),
+        (f"{MERGE} WHEN MATCHED THEN DELETE |", WHENS),
+    ],
+)
+def test_the_words_of_a_change_stand_in_their_places(text: str, words: tuple[str, ...]) -> None:
+    (keywords,) = wanted(text, Keywords)
+    assert keywords == Keywords(words)
+
+
 @pytest.mark.parametrize("text", ["SELECT * FROM t WHERE dt = |", "SELECT o.| FROM orders o"])
 def test_no_keyword_stands_where_only_a_value_or_a_column_can(text: str) -> None:
     assert wanted(text, Keywords) == []
@@ -180,7 +232,10 @@ def test_no_prefix_of_a_statement_is_refused() -> None:
     text = (
         "EXPLAIN WITH a AS (SELECT `x`, 'y' FROM s.t VERSION AS OF 'v') INSERT OVERWRITE u "
         "PARTITION (d = :d) SELECT a.*, [1], {f(x)} FROM a LEFT JOIN (b) ON a.x = b.x -- no\n"
-        "WHERE x IN (SELECT 1) AND y = \"z\" /* c */ ORDER BY 1; ALTER TABLE t SET ('a' = 'b'))"
+        "WHERE x IN (SELECT 1) AND y = \"z\" /* c */ ORDER BY 1; ALTER TABLE t SET ('a' = 'b')); "
+        "MERGE INTO a.t t USING (SELECT 1) s ON t.x = s.x WHEN NOT MATCHED BY SOURCE AND y THEN "
+        "UPDATE SET x.y = CASE WHEN z THEN 1 END, b = 2 WHEN NOT MATCHED THEN INSERT (a) VALUES "
+        "(s.a); UPDATE t SET `a` = (b), c = 'd' WHERE NOT e; DELETE FROM `s`.t AS u WHERE u.a = 1"
     )
     for cursor in range(len(text) + 1):
         for rest in (text[cursor:], "", ")", "'"):
