@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Self
 from paimon_magics.boundary import short_errors
 from paimon_magics.errors import InvalidValueError, value_text
 from paimon_magics.session.python_frames import frame_kind, notes_on, spark_frame
+from paimon_magics.session.sql_texts import sql_text, values_by_column
 from paimon_magics.session.writes.merging import run_merge
 from paimon_magics.session.writes.ordering import Changed, in_order
 from paimon_magics.statements.clauses.names import quoted, table_text
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from paimon_magics.session.outcome import Outcome
 
 __all__ = ["MergeBuilder"]
+
+_EXAMPLE = "s.amount"
 
 
 @short_errors
@@ -102,11 +105,15 @@ class MergeBuilder:
         outcome.notes = (*outcome.notes, *notes_on(self._frame), *told)
         return outcome
 
+    def execute(self, parameters: Mapping[str, object] | None = None) -> Outcome:
+        """Run the MERGE as one commit; return its outcome. Raises what MERGE INTO raises."""
+        return self.run(parameters)
+
     def __repr__(self) -> str:
         return self.sql
 
     def _add(self, kind: str, condition: str | None, action: str) -> Self:
-        more = "" if condition is None else f" AND ({_text(condition, 'A condition')})"
+        more = "" if condition is None else f" AND ({sql_text(condition, 'A condition', _EXAMPLE)})"
         self._clauses.append(f"WHEN {kind}{more} THEN {action}")
         return self
 
@@ -127,37 +134,13 @@ def _condition(on: object) -> str:
 def _update(set: Mapping[str, str] | None) -> str:
     if set is None:
         return "UPDATE SET *"
-    given = _given(set)
+    given = values_by_column(set, _EXAMPLE)
     return "UPDATE SET " + ", ".join(f"{column} = {value}" for column, value in given)
 
 
 def _insert(values: Mapping[str, str] | None) -> str:
     if values is None:
         return "INSERT *"
-    given = _given(values)
+    given = values_by_column(values, _EXAMPLE)
     columns = ", ".join(column for column, _ in given)
     return f"INSERT ({columns}) VALUES ({', '.join(value for _, value in given)})"
-
-
-def _given(values: object) -> list[tuple[str, str]]:
-    if not isinstance(values, Mapping) or not values:
-        raise InvalidValueError(
-            f"{value_text(values, begins=True)} are no values by column.",
-            hint="Give a dictionary: {'amount': 's.amount'}.",
-        )
-    found = []
-    for column, value in values.items():
-        text = _text(value, f"The value of `{column}`")
-        path = ".".join(quoted(part.strip("`")) for part in str(column).split("."))
-        found.append((path, text if text.strip().upper() == "DEFAULT" else f"({text})"))
-    return found
-
-
-def _text(value: object, what: str) -> str:
-    if not isinstance(value, str) or not value.strip():
-        raise InvalidValueError(
-            f"{what} is {value_text(value)}, not a text of SQL.",
-            hint='Write it as in a statement: "s.amount", "\'red\'", "0"; or bind it, '
-            '":limit", with run({"limit": 3}).',
-        )
-    return value

@@ -35,7 +35,6 @@ from paimon_magics.session.statements.cells import (
     may_take_away,
     preview_of,
 )
-from paimon_magics.session.statements.handlers import run_statement
 from paimon_magics.session.table_names import named
 from paimon_magics.session.writes.frames import WriteMode, write_frame_to
 from paimon_magics.session.writes.new_tables import WantedTable, option_text, write_to_new
@@ -48,9 +47,6 @@ from paimon_magics.settings import Wait
 from paimon_magics.spark.named_tables import answer_by, answer_no_longer
 from paimon_magics.statements.clauses.names import table_text, text_literal
 from paimon_magics.statements.grammar.parsing import parse_cell
-from paimon_magics.statements.statement import (
-    Query,
-)
 from paimon_magics.tables.snapshots.provenance import history
 
 if TYPE_CHECKING:
@@ -67,7 +63,6 @@ _OTHER_WORDS = {
     **dict.fromkeys(("create_table", "createDataFrame"), "write(frame, name, create=True)"),
     **dict.fromkeys(("tables", "list_tables", "show_tables"), "run('SHOW TABLES')"),
     **dict.fromkeys(("snapshots", "log"), "history(name)"),
-    **dict.fromkeys(("delete", "update"), "run(text)"),
     **dict.fromkeys(("stop", "disconnect", "shutdown"), "close()"),
     "commit": "run(text), whose statements are committed by themselves",
 }
@@ -125,24 +120,9 @@ class Session(RowChanging):
             with self._connection.naming(frames):
                 return dry_run_of(self._connection, text, statements, values)
         for statement in statements:
-            started = time.monotonic()
-            try:
-                with self._connection.naming(frames) as told:
-                    outcome = run_statement(
-                        self._connection,
-                        statement,
-                        values,
-                        include_buffer=include_buffer,
-                        wait=wait,
-                    )
-                outcome.notes = (*outcome.notes, *told)
-            except Exception as error:
-                self._check_spark(error)
-                raise
-            finally:
-                if self._known_names is not None and not isinstance(statement, Query):
-                    self._known_names.forget()
-            outcome.seconds = time.monotonic() - started
+            outcome = self._run_one(
+                statement, values, frames, include_buffer=include_buffer, wait=wait
+            )
         if limit is not None and outcome.dataframe is not None:
             outcome = _limited(outcome, limit)
         return outcome

@@ -46,6 +46,15 @@ MISTAKES: list[Mistake] = [
     (lambda s: s.write(IDS), "missing 1 required", "It takes frame, name, mode"),
     (lambda s: s.layout("items", 1, 2), "2 positional arguments but 4", "It takes name."),
     # ---- arguments
+    (lambda s: s.delete("items", None), "`where` of delete() is None", 'write "true"'),
+    (lambda s: s.delete("items", " "), "`where` of delete() is ", 'write "true"'),
+    (lambda s: s.delete("items"), "missing 1 required", "It takes name, where"),
+    (lambda s: s.delete("items", "idd = 1"), "`idd`", "Did you mean"),
+    (lambda s: s.update("items", {}, "id = 1"), "no values by column", "Give a dictionary"),
+    (lambda s: s.update("items", {"id": "2"}, None), "`where` of update() is None", '"true"'),
+    (lambda s: s.update("items", {"id": 2}, "id = 1"), "value of `id` is 2", "as in a statement"),
+    (lambda s: s.update("items", {"idd": "2"}, "id = 1"), "`idd`", "Did you mean"),
+    (lambda s: s.update("items", {"id": "2), item = ('x'"}, "true"), "ends the statement", "SET"),
     (lambda s: s.run(None), "`text` of run() is None", "help(Session.run)"),
     (lambda s: s.run("SELECT 1", limit=-1), "`limit` of run() is -1", "0 or more"),
     (

@@ -81,6 +81,7 @@ FAILING = {
         lambda s: asyncio.run(s.insert_async("nowhere", [(1,)])),
         UnknownNameError,
     ),
+    "delete": (lambda s: s.delete("nowhere", "true"), UnknownNameError),
     "table": (lambda s: s.table("nowhere"), UnknownNameError),
     "changes": (lambda s: list(s.changes("ids", from_snapshot=0)), InvalidValueError),
     "history": (lambda s: s.history("nowhere"), UnknownNameError),

@@ -129,7 +129,8 @@ OF_COORDINATORS = {"Reporting.queue", *(
 """Looked at below, through a coordinator."""
 
 MESSAGES = {
-    *(f"Session.{name}" for name in ("write", "insert", "insert_async", "flush", "compact")),
+    *(f"Session.{name}" for name in ("write", "insert", "insert_async", "delete", "update",
+                                    "flush", "compact")),
     *(f"Administration.{name}" for name in ("status", "retry", "discard", "reopen", "abort",
                                             "pause", "resume", "drain", "pause_compactions",
                                             "resume_compactions")),

@@ -197,6 +197,8 @@ def test_python_puts_a_merge_together(shop: Session) -> None:
     outcome = builder.run({"end": "!"})
     assert (outcome.rows_updated, outcome.rows_deleted, outcome.rows_inserted) == (2, 2, 1)
     assert rows(shop, "built") == [(1, "a!", None), (3, "c", 0), (5, "s5", 500)]
+    again = shop.merge(frame.limit(0), "built", on="id").when_matched_delete().execute()
+    assert (again.rows_deleted, again.snapshot_id) == (0, None)
     wrong: tuple[Any, ...] = ({"v": 5}, {}, {"v": ""})
     for values in wrong:
         with pytest.raises(InvalidValueError, match=r"SQL|by column"):

@@ -138,6 +138,27 @@ def test_conditions_on_partitions_remove_them_by_metadata(shop: Session) -> None
     assert rows(shop, "days", "id") == []
 
 
+def test_python_deletes_and_updates(shop: Session) -> None:
+    shop.run(
+        "CREATE TABLE `by hand` (k INT NOT NULL, `a b` STRING, s STRUCT<x: INT>, n INT DEFAULT 7, "
+        "PRIMARY KEY (k) NOT ENFORCED) TBLPROPERTIES ('bucket' = '1');"
+        "INSERT INTO `by hand` SELECT id, 'v', struct(1), 1 FROM range(4)"
+    )
+    updated = shop.update(
+        "`by hand`",
+        {"a b": "concat(`a b`, :end)", "s.x": "k * 10", "n": "DEFAULT"},
+        "k = (SELECT max(i) FROM df)",
+        {"end": "!"},
+        frames={"df": shop.spark.sql("SELECT 2 AS i")},
+    )
+    assert (updated.kind, updated.rows_updated) == ("UPDATE", 1)
+    deleted = shop.delete("`by hand`", "k = 0 OR k > :k", {"k": 2})
+    assert (deleted.kind, deleted.rows_deleted) == ("DELETE", 2)
+    assert rows(shop, "`by hand`") == [(1, "v", {"x": 1}, 1), (2, "v!", {"x": 20}, 7)]
+    assert shop.delete("`by hand`", "true").snapshot_id is not None
+    assert rows(shop, "`by hand`") == []
+
+
 def test_wrong_statements_write_nothing(shop: Session) -> None:
     shop.run(
         "CREATE TABLE checked (k INT NOT NULL, v INT NOT NULL, c VARCHAR(2), "
