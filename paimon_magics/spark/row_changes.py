@@ -15,7 +15,7 @@ from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.statements.data_types import DataType, RowType
 from paimon_magics.statements.row_changes import VALUE_PREFIX
 
-__all__ = ["with_assigned", "with_kind"]
+__all__ = ["row_counts", "with_assigned", "with_kind"]
 
 
 def with_assigned(
@@ -34,6 +34,13 @@ def with_assigned(
             for column in columns
         )
     )
+
+
+def row_counts(frame: DataFrame, by: str | None) -> tuple[int, int]:
+    """How many rows there are, and how many values of the column `by` they have; by one job."""
+    values = F.lit(0) if by is None else F.count_distinct(F.col(quoted(by)))
+    (row,) = frame.agg(F.count(F.lit(1)).alias("rows"), values.alias("values")).collect()
+    return int(row["rows"]), int(row["values"])
 
 
 def with_kind(frame: DataFrame, kind: int) -> DataFrame:

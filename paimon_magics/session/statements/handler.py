@@ -9,6 +9,7 @@ from paimon_magics.errors import UnconfirmedError
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.writes.ordering import NOTHING_CHANGED, Changed
 from paimon_magics.session.writes.replaced import Replaced
+from paimon_magics.session.writes.row_previews import ChangedRows
 from paimon_magics.statements.statement import TableName
 
 __all__ = ["Handler"]
@@ -23,7 +24,7 @@ class Handler:
     - `dry_run` plans and checks it and returns a sentence; without it nothing can be checked.
     - `explain` returns a line for each decision, and Spark's plan in the given EXPLAIN mode;
       without it the sentence of `dry_run` is the explanation.
-    - `preview` returns what the statement would take away, for kinds that can take rows away.
+    - `preview` returns what the statement would take away or change, for kinds that can do so.
     - `unconfirmed` returns the error that asks for a confirmation, None if not much would be lost;
       its argument is Spark's partitionOverwriteMode in lower case.
 
@@ -34,7 +35,7 @@ class Handler:
     run: Callable[[], Outcome]
     dry_run: Callable[[], str] | None
     explain: Callable[[str], list[str]] | None
-    preview: Callable[[], Replaced] | None
+    preview: Callable[[], Replaced | ChangedRows] | None
     unconfirmed: Callable[[str], UnconfirmedError | None] | None
     changed: Changed = NOTHING_CHANGED
     needs: tuple[TableName, ...] = ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from paimon_magics.errors import UnconfirmedError, UnsupportedStatementError
+from paimon_magics.errors import UnconfirmedError
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.statements.confirmation import SEE_PREVIEW, taken_away
@@ -15,6 +15,7 @@ from paimon_magics.session.writes.partitions import PartitionSpec
 from paimon_magics.session.writes.prepare import PreparedInsert, distribution
 from paimon_magics.session.writes.replaced import Replaced, rows_taken
 from paimon_magics.session.writes.row_changes import prepare_row_change, run_row_change
+from paimon_magics.session.writes.row_previews import ChangedRows, preview_rows
 from paimon_magics.session.writes.row_selection import kind_of
 from paimon_magics.statements.row_changes import Delete, RowChange
 from paimon_magics.statements.subjects import subject_of
@@ -60,16 +61,10 @@ def row_change_handler(
         how = "get deletion vectors" if prepared.plan and prepared.plan.marks else "are rewritten"
         return [*lines, f"{files} files can have such rows; those that have {how}."]
 
-    def preview() -> Replaced:
+    def preview() -> Replaced | ChangedRows:
         specs = partitions()
         if specs is None:
-            raise UnsupportedStatementError(
-                f"The rows that {kind_of(change)} changes are not previewed yet.",
-                hint="SELECT with the same condition shows them; --explain shows how many files "
-                "can have such rows.",
-                statement=change.text,
-                position=0,
-            )
+            return preview_rows(connection, change, parameters)
         whole = specs == ((),)
         sizes = sizes_of_replaced(table(), specs=() if whole else specs) if specs else ()
         return Replaced(table(), sizes)
@@ -96,7 +91,8 @@ def _unconfirmed(change: RowChange, table: Table) -> UnconfirmedError | None:
         return None
     return UnconfirmedError(
         f"{kind} `{table.name}` without WHERE changes {rows_taken(sizes)}.",
-        hint="To run it, begin the cell with %%paimon --yes.",
+        hint="To run it, begin the cell with %%paimon --yes. %%paimon --preview shows some rows, "
+        "before and after.",
         statement=change.text,
         position=0,
     )

@@ -138,6 +138,47 @@ def test_conditions_on_partitions_remove_them_by_metadata(shop: Session) -> None
     assert rows(shop, "days", "id") == []
 
 
+def test_a_preview_shows_rows_before_and_after_and_writes_nothing(shop: Session) -> None:
+    columns = "(k INT NOT NULL, v STRING, s STRUCT<a: INT>"
+    made = {
+        "seen_keyed": (", PRIMARY KEY (k) NOT ENFORCED) TBLPROPERTIES ('bucket' = '1')", "added"),
+        "seen_files": (") TBLPROPERTIES ('write-only' = 'true')", "2 files would be written anew"),
+        "seen_marked": (
+            ") TBLPROPERTIES ('deletion-vectors.enabled' = 'true')",
+            "2 files would get deletion vectors",
+        ),
+    }
+    for table, (definition, told) in made.items():
+        shop.run(
+            f"CREATE TABLE {table} {columns}{definition};"
+            f"INSERT INTO {table} SELECT id, 'a', struct(id) FROM range(30);"
+            f"INSERT INTO {table} SELECT id, 'b', NULL FROM range(30, 33)"
+        )
+        snapshots = f"SELECT count(*) AS n FROM {table}$snapshots"
+        before = (rows(shop, table), shop.run(snapshots).to_pylist())
+        update = f"UPDATE {table} SET v = concat(v, :end), s.a = k * 10 WHERE k % 30 = 1"
+        seen = shop.preview(update, {"end": "!"})
+        found = seen.to_pylist()
+        assert {(one["rowkind"], one["k"], one["v"], str(one["s"])) for one in found} == {
+            ("-U", 1, "a", "{'a': 1}"),
+            ("+U", 1, "a!", "{'a': 10}"),
+            ("-U", 31, "b", "None"),
+            ("+U", 31, "b!", "{'a': 310}"),
+        }
+        assert [one["rowkind"] for one in found] == ["-U", "+U"] * 2
+        assert seen.notes[0].startswith(f"`default.{table}`: 2 rows would be updated")
+        assert told in seen.notes[0]
+        gone = shop.preview(f"DELETE FROM {table} WHERE k > 5 AND v IS NOT NULL")
+        assert [one["rowkind"] for one in gone.to_pylist()] == ["-D"] * 10
+        assert "27 rows would be deleted" in gone.notes[0]
+        assert shop.preview(f"{update} AND k > 50", {"end": ""}).to_arrow().num_rows == 0
+        both = shop.preview(f"{update}; TRUNCATE TABLE {table}", {"end": ""})
+        assert len(both.notes) == 2 and both.to_arrow().num_rows == 1
+        with pytest.raises(UnknownNameError, match="`w`"):
+            shop.preview(f"UPDATE {table} SET v = w")
+        assert (rows(shop, table), shop.run(snapshots).to_pylist()) == before
+
+
 def test_python_deletes_and_updates(shop: Session) -> None:
     shop.run(
         "CREATE TABLE `by hand` (k INT NOT NULL, `a b` STRING, s STRUCT<x: INT>, n INT DEFAULT 7, "
