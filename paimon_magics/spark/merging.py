@@ -62,9 +62,11 @@ def changed_rows(
     joined: DataFrame,
     plan: MergePlan,
     columns: Sequence[Column],
+    more: Sequence[str] = (),
 ) -> DataFrame:
     """Return the changed rows: the target's `columns` with their new values (a deleted row's as
-    they are), and `KIND` with the kind of row that a primary-key table gets.
+    they are), and `KIND` with the kind of row that a primary-key table gets; then the columns
+    `more` that the target's view has after its own, NULL in inserted rows.
 
     Values are cast and checked as those of an INSERT, but only in rows that get them. Raises
     InvalidValueError for a value whose type can't be cast to its column's.
@@ -85,7 +87,10 @@ def changed_rows(
             chosen.append(_chosen(clause, values, kept, column).alias(column.name))
     kinds = {n: F.lit(KIND_NUMBERS[one.effect]) for n, one in enumerate(plan.clauses)}
     kind = _case(clause, kinds, F.lit(None)).cast("tinyint").alias(KIND)
-    return joined.select(*chosen, kind)
+    others = [
+        F.col(quoted(target_name(at))).alias(name) for at, name in enumerate(more, len(columns))
+    ]
+    return joined.select(*chosen, kind, *others)
 
 
 @dataclass(frozen=True, slots=True)

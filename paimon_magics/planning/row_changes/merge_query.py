@@ -8,7 +8,7 @@ Spark's MERGE. A value is computed only for the rows that its clause decides abo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from paimon_magics.planning.row_changes.merges import (
     ByField,
@@ -87,15 +87,22 @@ def merge_query(
     return _Query(merge, plan, target_columns, tuple(replacements)).text(views)
 
 
-def needed_columns(merge: MergeInto, plan: MergePlan, names: Sequence[str]) -> tuple[int, ...]:
+def needed_columns(
+    merge: MergeInto,
+    plan: MergePlan,
+    names: Sequence[str],
+    updated: Collection[str] | None = None,
+) -> tuple[int, ...]:
     """The positions of the target's columns that a MERGE reads, at least one: those that keep their
-    value in a changed row, and those that a text may name."""
+    value in a changed row, and those that a text may name. Where the places of rows are known,
+    deleted ones need no values, and updated ones those of the columns `updated`."""
     used = used_names(merge.text, merge.within)
     found = set()
     for at, name in enumerate(names):
         keeps = any(
             not clause.values or isinstance(clause.values[at], Kept | ByField)
             for clause in plan.clauses
+            if updated is None or (clause.effect == "update" and name in updated)
         )
         if keeps or used is None or name.lower() in used:
             found.add(at)

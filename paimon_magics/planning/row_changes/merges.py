@@ -43,6 +43,7 @@ __all__ = [
     "PlannedClause",
     "ToDefault",
     "Value",
+    "assigned_columns",
     "inserts_keys_of_on",
     "plan_merge",
 ]
@@ -152,6 +153,24 @@ def inserts_keys_of_on(merge: MergeInto, plan: MergePlan, schema: TableSchema) -
         if clause.effect == "insert"
         for column, value in zip(schema.columns, clause.values, strict=True)
         if column.name in schema.primary_keys
+    )
+
+
+def assigned_columns(
+    merge: MergeInto, plan: MergePlan, schema: TableSchema
+) -> frozenset[str] | None:
+    """The columns to which an UPDATE clause gives another value than their own; None where no row
+    is updated."""
+    if "update" not in plan.effects:
+        return None
+    columns = _Columns(merge, schema, plan.source_columns)
+    return frozenset(
+        column.name
+        for clause in plan.clauses
+        if clause.effect == "update"
+        for column, value in zip(schema.columns, clause.values, strict=True)
+        if not isinstance(value, Kept)
+        and not (isinstance(value, FromText) and columns.is_own(column, value.range))
     )
 
 

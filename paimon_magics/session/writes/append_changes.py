@@ -42,7 +42,12 @@ from paimon_magics.tables.writing.commit_messages import write_message
 if TYPE_CHECKING:
     from paimon_magics.spark.handles import DataFrame
 
-__all__ = ["PreparedAppendChange", "prepare_append_change", "run_append_change"]
+__all__ = [
+    "PreparedAppendChange",
+    "check_stays",
+    "prepare_append_change",
+    "run_append_change",
+]
 
 _PLACES = (
     Column(0, FILE_COLUMN, AtomicType("INT")),
@@ -83,7 +88,7 @@ def prepare_append_change(
     if assigned is not None:
         written = tuple(one for one in schema.columns if marks or one.name in assigned)
         if schema.row_tracking_enabled:
-            _check_stays(table, plan, assigned)
+            check_stays(table, plan, assigned)
             more = (_ROW_ID,) if marks else ()
     names = used_names(change.text, change.selection.query)
 
@@ -132,7 +137,8 @@ def _plan(
     )
 
 
-def _check_stays(table: Table, plan: AppendChange | None, assigned: frozenset[str]) -> None:
+def check_stays(table: Table, plan: AppendChange | None, assigned: frozenset[str]) -> None:
+    """Raise UnsupportedStatementError if rows with ids could go to another partition or bucket."""
     if plan is not None and plan.moves_rows(assigned):
         raise UnsupportedStatementError(
             f"Rows of `{table.name}` have ids ('row-tracking.enabled' = 'true'); moving them to "

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from paimon_magics.coordinator.client.attempts import Attempts
 from paimon_magics.errors import (
-    InvalidValueError,
     OutdatedPlanError,
     PaimonMagicsError,
     UnsupportedStatementError,
@@ -43,14 +42,20 @@ from paimon_magics.session.queries.frames import Selection, frame_of_query
 from paimon_magics.session.writes.exactness import check_policy
 from paimon_magics.session.writes.inline_compaction import compact_written
 from paimon_magics.session.writes.insert import opened, run_job, transact, write_notes
+from paimon_magics.session.writes.merge_places import (
+    MergePlaces,
+    counted_rows,
+    merge_places,
+    run_place_merge,
+)
 from paimon_magics.session.writes.prepare import PreparedInsert
+from paimon_magics.session.writes.row_selection import Changed
 from paimon_magics.spark.failures import translate
 from paimon_magics.spark.merging import (
     MatchCounts,
     changed_rows,
     given_values,
     marked,
-    match_counts,
 )
 from paimon_magics.spark.queries import binding_replacements, frame_of_text
 from paimon_magics.spark.writing import JobWritten
@@ -62,7 +67,6 @@ from paimon_magics.statements.queries.rewriting import replacements_for
 from paimon_magics.statements.statement import Query, TableReference
 from paimon_magics.tables.snapshots.latest import latest_snapshot_id
 from paimon_magics.tables.table import Table
-from paimon_magics.tables.writing.table_write import CompletedWrite
 from paimon_magics.tables.writing.write_spec import WriteSpec
 
 if TYPE_CHECKING:
@@ -70,20 +74,16 @@ if TYPE_CHECKING:
 
 __all__ = ["PreparedMerge", "prepare_merge", "run_merge"]
 
-_TWICE = (
-    "The ON search condition of the MERGE statement matched a single row from the target table "
-    "with multiple rows of the source table, so that it would be updated or deleted more than once."
-)
-
 
 @dataclass(frozen=True)
 class PreparedMerge:
     """A planned MERGE: what its clauses do, how the table's rows are changed, and the rows that are
-    written, with their kinds."""
+    written, with their kinds. `places` are set where rows without keys change."""
 
     plan: MergePlan
     method: ChangeMethod
     insert: PreparedInsert
+    places: MergePlaces | None = None
 
 
 def run_merge(
@@ -131,13 +131,17 @@ def prepare_merge(
                 connection, merge.source_text, merge.source, parameters, selection=chosen
             )
         plan = plan_merge(merge, table.schema, given.columns)
-        rows, held = _changed_rows(connection, merge, plan, (table, given), chosen, parameters)
+        places = None
+        if not table.schema.is_primary_key_table and not plan.only_inserts:
+            places = merge_places(connection, merge, plan, table, base)
+        sides = _Sides(table, given, places)
+        rows, held = _changed_rows(connection, merge, plan, sides, chosen, parameters)
     except PaimonMagicsError as error:
         if error.statement == merge.source_text:
             error.statement = merge.text
         raise
     is_keyed = table.schema.is_primary_key_table
-    if not is_keyed:
+    if not is_keyed and places is None:
         rows = rows.select(*(quoted(name) for name in table.schema.column_names))
     insert = PreparedInsert(
         table,
@@ -150,7 +154,7 @@ def prepare_merge(
         has_kinds=is_keyed,
         read_set=_read_set(merge, plan, table.schema, base),
     )
-    return PreparedMerge(plan, method, insert)
+    return PreparedMerge(plan, method, insert, places)
 
 
 def _column(rows: DataFrame, held: Sequence[DataFrame], only: str) -> DataFrame:
@@ -183,13 +187,6 @@ def _method(table: Table, merge: MergeInto) -> ChangeMethod:
     """How rows are changed. Raises UnsupportedStatementError where a clause can't be done."""
     try:
         method = method_of_update(table.name, table.schema)
-        changes = [clause for clause in merge.clauses if clause.kind != "NOT MATCHED"]
-        if changes and method is not ChangeMethod.KINDS:
-            raise UnsupportedStatementError(
-                f"MERGE INTO `{table.name}` that updates or deletes rows, by {method.value}, is "
-                "not offered yet.",
-                hint="Give the table a primary key, or write it anew: INSERT OVERWRITE.",
-            )
         if any(isinstance(clause.action, DeleteAction) for clause in merge.clauses):
             deletes = method_of_delete(table.name, table.schema)
             if table.schema.is_primary_key_table and deletes is not ChangeMethod.KINDS:
@@ -204,20 +201,33 @@ def _method(table: Table, merge: MergeInto) -> ChangeMethod:
     return method
 
 
+@dataclass(frozen=True)
+class _Sides:
+    """The two sides of the join; with `places` the target's rows have those."""
+
+    table: Table
+    source: DataFrame
+    places: MergePlaces | None
+
+
 def _changed_rows(
     connection: Connection,
     merge: MergeInto,
     plan: MergePlan,
-    sides: tuple[Table, DataFrame],
+    sides: _Sides,
     chosen: Selection,
     parameters: Mapping[str, object],
 ) -> tuple[DataFrame, tuple[DataFrame, ...]]:
     """The rows to write, with their kinds, in the table's columns and types; and the frames that
     they are made of."""
-    table, source = sides
+    table, source, places = sides.table, sides.source, sides.places
     columns = table.schema.columns
-    needed = needed_columns(merge, plan, table.schema.column_names)
-    target = _target_rows(connection, table, chosen, [columns[at].name for at in needed])
+    more = () if places is None else places.more
+    if places is None:
+        needed = needed_columns(merge, plan, table.schema.column_names)
+        target = _target_rows(connection, table, chosen, [columns[at].name for at in needed])
+    else:
+        needed, target = places.needed, places.frame
     bound = bind(merge.within.parameters, parameters, merge.text, connection.zone)
     replaced = [*binding_replacements(connection.spark, merge.text, merge.within, bound)]
     nested = [
@@ -233,6 +243,7 @@ def _changed_rows(
         left = views.pass_by(marked(target, TARGET_MARK))
         right = views.pass_by(marked(source, SOURCE_MARK))
         target_columns = {at: columns[at].name for at in needed}
+        target_columns |= dict(enumerate(more, len(columns)))
         text = merge_query(merge, plan, (left, right), target_columns, replaced)
         joined = frame_of_text(connection.spark, merge.text, text, bound)
         views.read_by(joined, {left, right, *names})
@@ -243,7 +254,7 @@ def _changed_rows(
             given = given_values(plan, columns)
             chosen_columns = joined.select(*(quoted(name) for name, _ in given))
             check_policy(connection.spark, chosen_columns, [column for _, column in given])
-        rows = changed_rows(connection.spark, joined, plan, columns)
+        rows = changed_rows(connection.spark, joined, plan, columns, more)
     except Exception as error:
         raise located(translate(error), merge.text, merge.target_position) from error
     before, after = reads_of(target), reads_of(source)
@@ -282,6 +293,8 @@ def _nested_frame(
 def _run_once(
     connection: Connection, merge: MergeInto, prepared: PreparedMerge, attempts: Attempts
 ) -> Outcome:
+    if prepared.places is not None:
+        return _run_by_places(connection, merge, prepared, prepared.places, attempts)
     transaction, current = opened(connection, prepared.insert, attempts)
     counted: list[MatchCounts] = []
     if prepared.plan.only_inserts:
@@ -291,10 +304,28 @@ def _run_once(
     receipt, written = transact(connection, current, transaction, write, merge.text)
     if not counted:
         counted.append(MatchCounts(written.rows, 0, 0, 0))
-    outcome = _outcome(merge, current.table, receipt, written, counted[-1])
+    changed = Changed(written.rows, written.rows, written.files, written.size_bytes)
+    outcome = _outcome(merge, current.table, receipt, changed, counted[-1])
     outcome.notes = write_notes(current.table, compacts=connection.settings.inline_compaction)
     if receipt.snapshot_id is not None:
         notes = compact_written(connection, current.table, written.buckets, merge.text)
+        outcome.notes = (*outcome.notes, *notes)
+    return outcome
+
+
+def _run_by_places(
+    connection: Connection,
+    merge: MergeInto,
+    prepared: PreparedMerge,
+    places: MergePlaces,
+    attempts: Attempts,
+) -> Outcome:
+    insert = prepared.insert
+    merged = run_place_merge(connection, merge, prepared.plan, insert, places, attempts)
+    outcome = _outcome(merge, insert.table, merged.receipt, merged.changed, merged.counts)
+    outcome.notes = write_notes(insert.table, compacts=connection.settings.inline_compaction)
+    if merged.receipt.snapshot_id is not None and merged.buckets:
+        notes = compact_written(connection, insert.table, merged.buckets, merge.text)
         outcome.notes = (*outcome.notes, *notes)
     return outcome
 
@@ -308,14 +339,7 @@ def _counted_write(
     """Count the changed rows, and write them if no row is changed twice."""
     kept = replace(prepared, frame=prepared.frame.persist())
     try:
-        counts = match_counts(kept.frame, prepared.table.schema.primary_keys)
-        counted.append(counts)
-        if counts.matches_max > 1:
-            raise InvalidValueError(
-                _TWICE,
-                hint="Nothing was written. Let the source have one row for each target row, or add "
-                "a condition to WHEN MATCHED that only one of them meets.",
-            )
+        counted.append(counted_rows(kept.frame, prepared.table.schema.primary_keys))
         return run_job(connection, kept, task)
     finally:
         kept.frame.unpersist()
@@ -325,7 +349,7 @@ def _outcome(
     merge: MergeInto,
     table: Table,
     receipt: CommitReceipt,
-    written: CompletedWrite,
+    changed: Changed,
     counts: MatchCounts,
 ) -> Outcome:
     snapshot = (
@@ -341,11 +365,13 @@ def _outcome(
         table=str(table.name),
         snapshot_id=receipt.snapshot_id,
         commit_kind=receipt.commit_kind,
-        rows_written=written.rows,
-        files_written=written.files,
-        bytes_written=written.size_bytes,
+        rows_written=changed.rows_written,
+        files_written=changed.files_written,
+        bytes_written=changed.bytes_written,
         rows_updated=counts.updated,
         rows_deleted=counts.deleted,
         rows_inserted=counts.inserted,
-        message=f"MERGE INTO `{table.name}`: {done} ({snapshot}).",
+        files_rewritten=changed.files_rewritten,
+        vectors_written=changed.vectors_written,
+        message=f"MERGE INTO `{table.name}`: {done}{changed.how} ({snapshot}).",
     )

@@ -82,6 +82,15 @@ class Changed:
     files_rewritten: int | None = None
     vectors_written: int | None = None
 
+    @property
+    def how(self) -> str:
+        """The end of a sentence: which files were rewritten, or how many vectors written."""
+        if self.files_rewritten:
+            return f", {count_text(self.files_rewritten, 'file')} rewritten"
+        if self.vectors_written:
+            return f", {count_text(self.vectors_written, 'deletion vector')} written"
+        return ""
+
 
 def changed_outcome(
     change: RowChange,
@@ -94,11 +103,7 @@ def changed_outcome(
     kind = kind_of(change)
     snapshot = f"snapshot {snapshot_id}" if snapshot_id is not None else "no new snapshot"
     deletes = isinstance(change, Delete)
-    how = ""
-    if changed.files_rewritten:
-        how = f", {count_text(changed.files_rewritten, 'file')} rewritten"
-    if changed.vectors_written:
-        how = f", {count_text(changed.vectors_written, 'deletion vector')} written"
+    how = changed.how
     done = f"{count_text(changed.rows, 'row')} {'deleted' if deletes else 'updated'}"
     return Outcome(
         statement=change.text,

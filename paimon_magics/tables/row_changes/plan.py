@@ -110,12 +110,13 @@ class AppendChange:
             with_row_ids=with_row_ids,
         )
 
-    def read_set(self, results: Sequence[ChangedFile]) -> ReadSet:
-        """What the commit of the results is checked against."""
+    def read_set(self, results: Sequence[ChangedFile], *, adds_missing: bool = False) -> ReadSet:
+        """What the commit of the results is checked against; with `adds_missing` rows are added
+        for what was not found."""
         numbers = pa.array([one.number for one in results], pa.int64())
         names = self.files["file_name"].take(numbers).to_pylist()
         list_name = str(self.snapshot.delta_manifest_list)
-        found = Found(self.predicates)
+        found = Found(self.predicates, adds_missing)
         return read_files(self.snapshot.id, names, found, manifest_list=list_name)
 
     def messages(
@@ -123,8 +124,10 @@ class AppendChange:
         results: Sequence[ChangedFile],
         transaction: Transaction,
         assigned: Collection[str] | None,
+        added: Sequence[CommitMessage] = (),
     ) -> list[CommitMessage]:
-        """The commit messages, one for each partition and bucket. Writes index files.
+        """The commit messages, one for each partition and bucket, and after them `added`, those of
+        rows that are new. Writes index files.
 
         Raises TableDamagedError for files that have other rows than they must.
         """
@@ -157,17 +160,17 @@ class AppendChange:
                 message_of(home, unit.bucket, total).deleted_files.append(meta)
             new = self._new_files(result, home, unit.bucket)
             rows = sum(file.row_count for _, _, files in new for file in files)
-            self._check(result, rows, deletes=assigned is None)
+            self._check(result, rows)
             for partition, bucket, files in new:
                 if not table.schema.row_tracking_enabled and not moves and not self.marks:
                     number_files(files, meta.min_sequence_number)
                 message_of(partition, bucket, total).new_files += files
         messages = list(found.values())
-        if moves or self.marks:
-            number_rows(table, messages, int(self.snapshot.id))
+        numbered = [*(messages if moves or self.marks else ()), *added]
+        number_rows(table, numbered, int(self.snapshot.id))
         if marked:
             put_marks(table, self.snapshot, transaction, messages, marked)
-        return messages
+        return [*messages, *added]
 
     def _new_files(
         self, result: ChangedFile, home: tuple[Any, ...], bucket: int
@@ -186,15 +189,15 @@ class AppendChange:
                     file.min_sequence_number = file.max_sequence_number = 0
         return found
 
-    def _check(self, result: ChangedFile, rows: int, *, deletes: bool) -> None:
+    def _check(self, result: ChangedFile, rows: int) -> None:
         """Raise TableDamagedError if a task wrote other rows of a file than it must."""
         (file,) = self.units[result.number].files
         if self.marks:
-            expected = 0 if deletes else result.changed
+            expected = result.changed - result.deleted
         elif file.deletions is not None:
             return  # a reader has counted its rows
         else:
-            expected = file.rows - (result.changed if deletes else 0)
+            expected = file.rows - result.deleted
         if rows != expected:
             raise TableDamagedError(
                 f"A task wrote {rows:,} rows of the file {file.path} of `{self.table.name}`, and "

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from paimon_magics.columnar.merging import PLACE, SEQUENCE
+from paimon_magics.columnar.merging import KIND, PLACE, SEQUENCE
 from paimon_magics.columnar.roaring import roaring_bitmap
 from paimon_magics.planning.reads.views import ROW_ID
 from paimon_magics.tables.compaction.append_units import AppendUnit
@@ -34,18 +34,20 @@ PLACE_COLUMN = "__paimon_magics_place"
 """The number of a selected row in its file (BIGINT)."""
 
 _BUCKET = "__paimon_magics_bucket"
+_DELETED = 3  # `RowKind.DELETE`
 
 Told = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
 class ChangedFile:
-    """What became of the file `number`: `changed` of its rows were changed. `written` or `files`
-    are the new files with its rows, and `places` the changed places as a roaring bitmap, where a
-    deletion vector marks them."""
+    """What became of the file `number`: `changed` of its rows were changed, and of these `deleted`
+    were deleted. `written` or `files` are the new files with its rows, and `places` the changed
+    places as a roaring bitmap, where a deletion vector marks them."""
 
     number: int
     changed: int
+    deleted: int
     written: Written | None = None
     files: tuple[NewFile, ...] = ()
     places: bytes | None = None
@@ -56,7 +58,8 @@ class FileChanges:
     """Changes the files of `units`, each of one file: small and picklable.
 
     `assigned` is the serialised schema of the columns that get new values; where it is None, the
-    selected rows are deleted. With `marks` files stay, their places are marked, and `assigned` has
+    selected rows are deleted. Rows that have a column `KIND` are deleted where it says so. With
+    `marks` files stay, their places are marked, and `assigned` has
     all columns. With `has_buckets` rows stay in the bucket of their file.
     """
 
@@ -73,16 +76,17 @@ class FileChanges:
         rows = _Rows(batches, told)
         while (number := rows.file()) is not None:
             unit = self.units[number]
-            changes = _Changes(rows, number)
+            changes = _Changes(rows, number, deletes=self.assigned is None)
             new = self._marked(changes) if self.marks else self._rewritten(unit, changes)
             if self.marks and self.assigned is None:
                 for _ in new:
                     pass
-                yield ChangedFile(number, changes.count, places=changes.bitmap())
+                count = changes.count
+                yield ChangedFile(number, count, changes.deleted, places=changes.bitmap())
                 continue
             written, files = self._written(unit, new)
             places = changes.bitmap() if self.marks else None
-            yield ChangedFile(number, changes.count, written, files, places)
+            yield ChangedFile(number, changes.count, changes.deleted, written, files, places)
 
     def _written(
         self, unit: AppendUnit, rows: Iterator[pa.RecordBatch]
@@ -100,8 +104,9 @@ class FileChanges:
     def _marked(self, changes: _Changes) -> Iterator[pa.RecordBatch]:
         """The changed rows as new ones; their places are kept."""
         schema = None if self.assigned is None else self._schema()
-        for rows in changes.all():
-            if schema is None:
+        for rows, deleted in changes.all():
+            rows = rows.filter(pa.array(~deleted))
+            if schema is None or not rows.num_rows:
                 continue
             new = conform(rows, schema)
             if isinstance(self.output, RowFiles):
@@ -116,14 +121,15 @@ class FileChanges:
             place = batch.schema.get_field_index(PLACE)
             places = np.asarray(batch.column(place))
             batch = batch.remove_column(place)
-            for rows in changes.until(int(places[-1]) + 1):
+            for rows, deleted in changes.until(int(places[-1]) + 1):
                 at = np.searchsorted(places, np.asarray(rows.column(PLACE_COLUMN)))
-                if schema is None:
+                if schema is not None and not deleted.all():
+                    new = conform(rows.filter(pa.array(~deleted)), schema)
+                    batch = _replaced(batch, new, at[~deleted])
+                if deleted.any():
                     kept = np.ones(len(places), dtype=bool)
-                    kept[at] = False
+                    kept[at[deleted]] = False
                     batch, places = batch.filter(pa.array(kept)), places[kept]
-                else:
-                    batch = _replaced(batch, conform(rows, schema), at)
             if batch.num_rows:
                 yield batch
 
@@ -138,7 +144,7 @@ def _replaced(
     """The batch with the columns of `new` in the rows `at`. A changed row has no sequence number:
     it gets the snapshot's."""
     chosen = np.arange(batch.num_rows, dtype=np.int64)
-    chosen[at] = batch.num_rows + np.arange(new.num_rows, dtype=np.int64)
+    chosen[at] = batch.num_rows + np.arange(len(at), dtype=np.int64)
     indices = pa.array(chosen)
     arrays, fields = [], []
     for field, column in zip(batch.schema, batch.columns, strict=True):
@@ -146,7 +152,7 @@ def _replaced(
             values = new.column(field.name)
             column = pa.concat_arrays([column, values.cast(column.type)]).take(indices)
         elif field.name == SEQUENCE:
-            none = pa.nulls(new.num_rows, column.type)
+            none = pa.nulls(len(at), column.type)
             column = pa.concat_arrays([column, none]).take(indices)
             field = field.with_nullable(True)
         arrays.append(column)
@@ -191,26 +197,32 @@ class _Rows:
 
 
 class _Changes:
-    """The selected rows of one file. A row comes once, whatever a subquery finds for it."""
+    """The selected rows of one file. A row comes once, whatever a subquery finds for it. Each batch
+    comes with which of its rows are deleted: all with `deletes`."""
 
-    def __init__(self, rows: _Rows, file: int) -> None:
+    def __init__(self, rows: _Rows, file: int, *, deletes: bool) -> None:
         self._rows = rows
         self._file = file
+        self._deletes = deletes
         self._places: list[npt.NDArray[np.int64]] = []
         self.count = 0
+        self.deleted = 0
 
-    def until(self, stop: int) -> Iterator[pa.RecordBatch]:
+    def until(self, stop: int | None) -> Iterator[tuple[pa.RecordBatch, npt.NDArray[np.bool_]]]:
         """The rows below the place `stop` that have not come yet."""
         while (rows := self._rows.take(self._file, stop)) is not None:
+            deleted = np.full(rows.num_rows, self._deletes)
+            if KIND in rows.schema.names:
+                deleted |= np.asarray(rows.column(KIND)) == _DELETED
             self.count += rows.num_rows
-            yield rows
+            self.deleted += int(deleted.sum())
+            yield rows, deleted
 
-    def all(self) -> Iterator[pa.RecordBatch]:
+    def all(self) -> Iterator[tuple[pa.RecordBatch, npt.NDArray[np.bool_]]]:
         """All rows; their places are kept."""
-        while (rows := self._rows.take(self._file, None)) is not None:
-            self.count += rows.num_rows
+        for rows, deleted in self.until(None):
             self._places.append(np.asarray(rows.column(PLACE_COLUMN)).astype(np.int64))
-            yield rows
+            yield rows, deleted
 
     def bitmap(self) -> bytes:
         """The kept places."""

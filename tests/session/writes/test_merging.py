@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,6 +14,7 @@ from paimon_magics.errors import (
     UnknownNameError,
     UnsupportedStatementError,
 )
+from tests.session.writes.held_writes import run_while
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -153,14 +155,96 @@ def test_a_table_whose_engine_can_not_do_it_is_refused_by_name(shop: Session) ->
             shop.run(f"MERGE INTO {name} t USING news s ON t.id = s.id WHEN MATCHED THEN DELETE")
 
 
-def test_a_table_without_a_key_takes_a_merge_that_only_inserts(shop: Session) -> None:
-    shop.run(f"CREATE TABLE plain (id INT, v STRING, n INT); INSERT INTO plain VALUES {ROWS}")
-    text = "MERGE INTO plain t USING news s ON t.id = s.id WHEN NOT MATCHED AND n > 500 "
-    outcome = shop.run(text + "THEN INSERT (v, id) VALUES (concat('n', n), id)")
-    assert (outcome.rows_inserted, outcome.commit_kind) == (1, "APPEND")
-    assert rows(shop, "plain")[-1] == (6, "n600", None)
-    with pytest.raises(UnsupportedStatementError, match="updates or deletes rows"):
-        shop.run("MERGE INTO plain t USING news s ON t.id = s.id WHEN MATCHED THEN DELETE")
+APPENDS = {
+    "plain": "",
+    "bucketed": "'bucket' = '2', 'bucket-key' = 'id'",
+    "numbered": "'row-tracking.enabled' = 'true'",
+    "marked": "'bucket' = '1', 'bucket-key' = 'id', 'deletion-vectors.enabled' = 'true'",
+    "marked_numbers": "'row-tracking.enabled' = 'true', 'deletion-vectors.enabled' = 'true'",
+}
+
+
+@pytest.mark.parametrize("name", APPENDS)
+def test_rows_without_keys_are_changed_and_added_by_one_commit(shop: Session, name: str) -> None:
+    options = APPENDS[name]
+    marks, tracks = "deletion" in options, "tracking" in options
+    made(shop, name, ", ".join(filter(None, (options, "'write-only' = 'true'"))))
+    shop.run(f"INSERT INTO {name} VALUES (8, 'h', 8), (8, 'i', 8)")
+    ids = f"SELECT id, _ROW_ID AS r FROM {name}"
+    before = {row["id"]: row["r"] for row in shop.run(ids).to_pylist()} if tracks else {}
+    untouched = names_of_files(shop, name, "max_value_stats LIKE '%8%'")
+    outcome = shop.run(
+        f"MERGE INTO {name} t USING news s ON t.id = s.id "
+        "WHEN MATCHED AND s.n = 100 THEN UPDATE SET n = t.n + s.n, id = t.id "
+        "WHEN MATCHED THEN DELETE WHEN NOT MATCHED AND v IS NOT NULL THEN INSERT * "
+        "WHEN NOT MATCHED BY SOURCE AND n = 4 THEN UPDATE SET v = 'orphan' "
+        "WHEN NOT MATCHED BY SOURCE AND n IS NULL THEN DELETE"
+    )
+    assert (outcome.rows_updated, outcome.rows_deleted, outcome.rows_inserted) == (2, 2, 1)
+    assert outcome.commit_kind == "OVERWRITE"
+    assert (outcome.files_rewritten is None, outcome.vectors_written is None) == (marks, not marks)
+    expected = [(1, "a", 101), (4, "orphan", 4), (5, "s5", 500), (8, "h", 8), (8, "i", 8)]
+    assert rows(shop, name) == expected
+    assert untouched <= names_of_files(shop, name)
+    assert len(shop.run(f"SELECT * FROM `{name}$snapshots`").to_pylist()) == 3
+    if tracks:
+        after = {row["id"]: row["r"] for row in shop.run(ids).to_pylist()}
+        assert {key: after[key] for key in (1, 4, 8)} == {key: before[key] for key in (1, 4, 8)}
+        assert after[5] > max(before.values())
+    # A row that two source rows would change: nothing happens.
+    with pytest.raises(InvalidValueError, match="multiple rows of the source"):
+        shop.run(
+            f"MERGE INTO {name} t USING (SELECT * FROM VALUES (1, 'x'), (1, 'y') AS x(id, v)) s "
+            "ON t.id = s.id WHEN MATCHED THEN UPDATE SET v = s.v "
+            "WHEN NOT MATCHED BY SOURCE THEN DELETE"
+        )
+    assert rows(shop, name) == expected
+    # One source row may change many rows, and all columns of them.
+    shop.run(
+        f"MERGE INTO {name} t USING (SELECT 8 AS id, 'all' AS v, 0 AS n) s ON t.id = s.id "
+        "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED BY SOURCE THEN DELETE"
+    )
+    assert rows(shop, name) == [(8, "all", 0), (8, "all", 0)]
+
+
+def names_of_files(session: Session, table: str, condition: str = "true") -> set[str]:
+    found = session.run(f"SELECT file_path FROM `{table}$files` WHERE {condition}").to_pylist()
+    return {row["file_path"] for row in found}
+
+
+def test_rows_without_keys_go_to_the_partition_that_they_are_given(shop: Session) -> None:
+    shop.run(
+        "CREATE TABLE moved (id INT, v STRING NOT NULL, p STRING) PARTITIONED BY (p); "
+        "INSERT INTO moved VALUES (1, 'a', 'x'), (2, 'b', 'x'), (3, 'c', 'y')"
+    )
+    shop.run(
+        "MERGE INTO moved t USING (SELECT * FROM VALUES (2, 'B', 'z'), (9, 'i', 'y') AS x(id, v, p)) s "
+        "ON t.id = s.id WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+    )
+    expected = [(1, "a", "x"), (2, "B", "z"), (3, "c", "y"), (9, "i", "y")]
+    assert rows(shop, "moved") == expected
+    with pytest.raises(PaimonMagicsError, match=r"(?i)null"):
+        shop.run(
+            "MERGE INTO moved t USING (SELECT 1 AS id) s ON t.id = s.id "
+            "WHEN MATCHED THEN UPDATE SET v = NULL"
+        )
+    assert rows(shop, "moved") == expected
+
+
+def test_of_two_merges_that_add_a_missing_row_one_finds_that_of_the_other(
+    shop: Session, tmp_path: Path
+) -> None:
+    shop.run("CREATE TABLE once (id INT, v STRING); INSERT INTO once VALUES (1, 'a')")
+    merge = "MERGE INTO once t USING (SELECT {} AS id, '{}' AS v) s ON t.id = s.id "
+    adds = "WHEN NOT MATCHED THEN INSERT *"
+    second = run_while(
+        lambda: shop.run(merge.format("7", "first") + adds),
+        shop,
+        merge.format("held(CAST(7 AS INT))", "second") + adds,
+        tmp_path,
+    )
+    assert second.rows_inserted == 0
+    assert rows(shop, "once") == [(1, "a"), (7, "first")]
 
 
 def test_fields_of_structs_and_star_go_by_name(shop: Session) -> None:

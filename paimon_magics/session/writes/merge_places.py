@@ -1,0 +1,252 @@
+"""MERGE on append tables: the rows that it changes are found with their places, files that have
+such rows are written anew or get deletion vectors, and new rows are added, all by one commit.
+
+The changed rows are kept by Spark while they are counted and written: the source is computed once.
+What happens when this process dies is as for an INSERT (`session/writes/insert.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from paimon_magics.columnar.merging import KIND
+from paimon_magics.coordinator.client.attempts import Attempts
+from paimon_magics.errors import InvalidValueError
+from paimon_magics.planning.commits.read_sets import Found, ReadSet, read_files
+from paimon_magics.planning.commits.requests import (
+    Append,
+    CommitReceipt,
+    CommitRequest,
+    Transaction,
+)
+from paimon_magics.planning.reads.views import ROW_ID
+from paimon_magics.planning.row_changes.merge_query import needed_columns
+from paimon_magics.planning.row_changes.merges import MergePlan, assigned_columns
+from paimon_magics.planning.schemas.table_schema import Column
+from paimon_magics.session.connection import Connection
+from paimon_magics.session.provenance import provenance
+from paimon_magics.session.writes.append_changes import check_stays
+from paimon_magics.session.writes.insert import run_job
+from paimon_magics.session.writes.prepare import PreparedInsert
+from paimon_magics.session.writes.row_selection import Changed
+from paimon_magics.session.writes.transactions import begun, committed
+from paimon_magics.spark.failures import translate
+from paimon_magics.spark.merging import KIND_NUMBERS, MatchCounts, match_counts
+from paimon_magics.spark.queries import cancellable
+from paimon_magics.spark.row_places import change_files, placed_rows
+from paimon_magics.spark.writing import JobWritten
+from paimon_magics.statements.clauses.names import quoted
+from paimon_magics.statements.data_types import AtomicType
+from paimon_magics.statements.merge_into import MergeInto
+from paimon_magics.tables.manifests.live_files import ManifestCache
+from paimon_magics.tables.row_changes.plan import AppendChange, plan_append_change
+from paimon_magics.tables.row_changes.rewriting import FILE_COLUMN, PLACE_COLUMN, ChangedFile
+from paimon_magics.tables.snapshots.latest import read_snapshot
+from paimon_magics.tables.table import Table
+from paimon_magics.tables.writing.commit_messages import read_messages, write_message
+from paimon_magics.tables.writing.table_write import CompletedWrite, completed, write_spec
+from paimon_magics.tables.writing.written_buckets import BucketKey
+
+if TYPE_CHECKING:
+    from paimon_magics.spark.handles import DataFrame
+
+__all__ = ["MergePlaces", "MergedRows", "counted_rows", "merge_places", "run_place_merge"]
+
+_TWICE = (
+    "The ON search condition of the MERGE statement matched a single row from the target table "
+    "with multiple rows of the source table, so that it would be updated or deleted more than once."
+)
+_BROADCAST_MAX_BYTES = 10 * 2**20  # Spark's own default for files
+
+
+@dataclass(frozen=True)
+class MergePlaces:
+    """The target's rows with their places, as `frame`: the table's columns at the positions
+    `needed`, and the columns `more` of places and row ids. `plan` is None for a table without
+    snapshots. `updated` are the columns that get new values, None where no row is updated."""
+
+    plan: AppendChange | None
+    updated: frozenset[str] | None
+    needed: tuple[int, ...]
+    more: tuple[str, ...]
+    frame: DataFrame
+
+
+@dataclass(frozen=True)
+class MergedRows:
+    """What a MERGE did: the rows by what became of them, what was written for that, and the buckets
+    of inserted rows."""
+
+    receipt: CommitReceipt
+    counts: MatchCounts
+    changed: Changed
+    buckets: frozenset[BucketKey]
+
+
+def merge_places(
+    connection: Connection, merge: MergeInto, plan: MergePlan, table: Table, base: int
+) -> MergePlaces:
+    """The rows of an append table's snapshot `base` (0 for none) that a MERGE may change. Nothing
+    runs. Raises UnsupportedStatementError for rows that have to stay where they are."""
+    schema = table.schema
+    files = None
+    if base:
+        manifests = connection.manifests(table.location, lambda: ManifestCache(table.paimon))
+        files = plan_append_change(table, read_snapshot(table.paimon, base), (), manifests)
+    updated = assigned_columns(merge, plan, schema)
+    marks = schema.deletion_vectors_enabled
+    more: tuple[Column, ...] = ()
+    if schema.row_tracking_enabled and updated is not None:
+        check_stays(table, files, updated)
+        more = (Column(0, ROW_ID, AtomicType("BIGINT")),) if marks else ()
+    written = schema.column_names if marks else tuple(updated or ())
+    needed = needed_columns(merge, plan, schema.column_names, written)
+    frame = placed_rows(
+        connection.spark,
+        None if files is None else files.reader(with_row_ids=bool(more)),
+        () if files is None else files.units,
+        [schema.columns[at] for at in needed],
+        more,
+        connection.slots,
+    )
+    if files is not None and sum(one.size_bytes for one in files.units) > _BROADCAST_MAX_BYTES:
+        # Spark does not know how large rows of tasks are; it would collect them on the driver.
+        frame = frame.hint("merge")
+    names = (*(one.name for one in more), FILE_COLUMN, PLACE_COLUMN)
+    return MergePlaces(files, updated, needed, names, frame)
+
+
+def counted_rows(changed: DataFrame, identity: Sequence[str]) -> MatchCounts:
+    """Count the changed rows. `identity` are the columns that identify a row of the target. Raises
+    InvalidValueError for a row that several source rows would change."""
+    counts = match_counts(changed, identity)
+    if counts.matches_max > 1:
+        raise InvalidValueError(
+            _TWICE,
+            hint="Nothing was written. Let the source have one row for each target row, or add "
+            "a condition to WHEN MATCHED that only one of them meets.",
+        )
+    return counts
+
+
+def run_place_merge(
+    connection: Connection,
+    merge: MergeInto,
+    plan: MergePlan,
+    prepared: PreparedInsert,
+    places: MergePlaces,
+    attempts: Attempts,
+) -> MergedRows:
+    """Change and add the rows `prepared.frame`, in one transaction. Raises as `run_merge`."""
+    table = prepared.table
+    transaction = begun(connection, table.name, prepared.base_snapshot_id, attempts)
+    kept = prepared.frame.persist()
+    try:
+        with cancellable(connection.spark):
+            counts = counted_rows(kept, (FILE_COLUMN, PLACE_COLUMN))
+            results, repeated = _changed(connection, kept, places, counts, transaction)
+            added, job = _added(connection, replace(prepared, frame=kept), counts, transaction)
+        bodies, changed = _bodies(table, places, results, added, transaction)
+        rows = counts.updated + counts.deleted + counts.inserted
+        properties = provenance(
+            merge.text, connection.spark.version, rows=rows, files=changed.files_written
+        )
+    except BaseException as error:
+        connection.committer.abort(transaction)
+        if isinstance(error, Exception):
+            raise translate(error, statement=merge.text) from error
+        raise
+    finally:
+        kept.unpersist()
+    adds = "insert" in plan.effects
+    read_set = _read_set(places, results, adds_missing=adds)
+    request = CommitRequest(transaction, Append(), bodies, properties, read_set)
+    receipt = committed(connection, request)
+    if repeated or (job is not None and job.repeated_attempts):
+        connection.committer.sweep(request)
+    buckets = frozenset[BucketKey]() if added is None else added.buckets
+    return MergedRows(receipt, counts, changed, buckets)
+
+
+def _changed(
+    connection: Connection,
+    rows: DataFrame,
+    places: MergePlaces,
+    counts: MatchCounts,
+    transaction: Transaction,
+) -> tuple[tuple[ChangedFile, ...], bool]:
+    """Change the files of updated and deleted rows; also whether a task may have run twice."""
+    if places.plan is None or not counts.updated + counts.deleted:
+        return (), False
+    changes = places.plan.changes(
+        transaction, places.updated, slots=connection.slots, settings=connection.settings
+    )
+    names = places.plan.table.schema.column_names if places.plan.marks else places.updated or ()
+    taken = (*(names if places.updated is not None else ()), KIND, *places.more)
+    selected = rows.where(f"{quoted(FILE_COLUMN)} IS NOT NULL")
+    selected = selected.select(*(quoted(name) for name in taken))
+    job = change_files(connection.spark, selected, changes, connection.slots)
+    return job.results, job.repeated_attempts
+
+
+def _added(
+    connection: Connection,
+    prepared: PreparedInsert,
+    counts: MatchCounts,
+    transaction: Transaction,
+) -> tuple[CompletedWrite | None, JobWritten | None]:
+    """Write the inserted rows, if there are any."""
+    if not counts.inserted:
+        return None, None
+    table = prepared.table
+    rows = prepared.frame.where(f"{quoted(KIND)} = {KIND_NUMBERS['insert']}")
+    rows = rows.select(*(quoted(name) for name in table.schema.column_names))
+    new = replace(prepared, frame=rows, column=partial(_column, rows))
+    task = write_spec(
+        table, transaction, overwrite=False, slots=connection.slots, settings=connection.settings
+    )
+    job = run_job(connection, new, task)
+    return completed(table, task, job.written, transaction.base_snapshot_id), job
+
+
+def _column(rows: DataFrame, only: str) -> DataFrame:
+    return rows.select(quoted(only))
+
+
+def _bodies(
+    table: Table,
+    places: MergePlaces,
+    results: Sequence[ChangedFile],
+    added: CompletedWrite | None,
+    transaction: Transaction,
+) -> tuple[tuple[bytes, ...], Changed]:
+    """The messages of the commit, and what was written."""
+    bodies = () if added is None else added.messages
+    messages = list(read_messages(table.paimon, bodies))
+    marks = False
+    if places.plan is not None and results:
+        marks = places.plan.marks
+        messages = places.plan.messages(results, transaction, places.updated, messages)
+        bodies = tuple(write_message(table.paimon, message) for message in messages)
+    new = [file for message in messages for file in message.new_files]
+    changed = Changed(
+        sum(one.changed for one in results),
+        sum(file.row_count for file in new),
+        len(new),
+        sum(int(file.file_size) for file in new),
+        files_rewritten=None if marks else len(results),
+        vectors_written=len(results) if marks else None,
+    )
+    return bodies, changed
+
+
+def _read_set(
+    places: MergePlaces, results: Sequence[ChangedFile], *, adds_missing: bool
+) -> ReadSet:
+    """What the commit is checked against: all rows of the table were looked at."""
+    if places.plan is None:
+        return read_files(0, (), Found(adds_missing=adds_missing))
+    return places.plan.read_set(results, adds_missing=adds_missing)
