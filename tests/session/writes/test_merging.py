@@ -218,8 +218,9 @@ def test_rows_without_keys_go_to_the_partition_that_they_are_given(shop: Session
         "INSERT INTO moved VALUES (1, 'a', 'x'), (2, 'b', 'x'), (3, 'c', 'y')"
     )
     shop.run(
-        "MERGE INTO moved t USING (SELECT * FROM VALUES (2, 'B', 'z'), (9, 'i', 'y') AS x(id, v, p)) s "
-        "ON t.id = s.id WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+        "WITH s AS (SELECT * FROM VALUES (2, 'B', 'z'), (9, 'i', 'y') AS x(id, v, p)) "
+        "MERGE INTO moved t USING s ON t.id = s.id "
+        "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
     )
     expected = [(1, "a", "x"), (2, "B", "z"), (3, "c", "y"), (9, "i", "y")]
     assert rows(shop, "moved") == expected
