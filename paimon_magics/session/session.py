@@ -150,7 +150,7 @@ class Session(RowChanging):
         frames: Mapping[str, object] | None = None,
     ) -> Outcome:
         """Return what the statements of `text` would take away, a row for each partition; for a
-        DELETE or UPDATE of rows, at most 10 of them, before and after. Writes nothing.
+        DELETE, UPDATE or MERGE of rows, at most 10 of them. Writes nothing.
 
         For these, INSERT OVERWRITE, TRUNCATE, DROP PARTITION and DROP TABLE; raises
         UnsupportedStatementError for others.

@@ -17,7 +17,6 @@ from paimon_magics.session.statements.handlers import handler_of
 from paimon_magics.session.writes.replaced import Replaced, rows_taken
 from paimon_magics.session.writes.row_previews import ChangedRows
 from paimon_magics.statements.kinds import Explain, Statement
-from paimon_magics.statements.merge_into import MergeInto
 from paimon_magics.statements.statement import PassThrough
 from paimon_magics.tables.manifests.partitions import partition_name
 
@@ -66,11 +65,12 @@ def preview_of(
     parameters: Mapping[str, object],
 ) -> Outcome:
     """Return a row for each partition that the statements would take rows from; of each statement,
-    the largest first. For a single DELETE or UPDATE return some of the rows that it would change.
+    the largest first. For a single DELETE, UPDATE or MERGE return some of the rows that it would
+    change.
 
     Writes nothing. The outcome has no SQL: running the statement would do what is only shown here.
-    Only a dynamic overwrite runs its query, to find the partitions that it writes, and a DELETE or
-    UPDATE the query of its rows.
+    Only a dynamic overwrite runs its query, to find the partitions that it writes, and a DELETE,
+    UPDATE or MERGE the query of its rows.
 
     Raises UnsupportedStatementError for kinds of statement that take nothing away (a query, a
     definition), and what planning the statement raises.
@@ -122,17 +122,10 @@ def _replaced(
     preview = handler_of(connection, statement, parameters).preview
     if preview is not None:
         return preview()
-    if isinstance(statement, MergeInto):
-        raise UnsupportedStatementError(
-            "The rows that MERGE INTO changes are not previewed yet.",
-            hint="--explain shows the join, the clauses and how rows are written.",
-            statement=statement.text,
-            position=0,
-        )
     raise UnsupportedStatementError(
         f"`{statement.text.split()[0].upper()}` removes no rows, so there is nothing to preview.",
-        hint="--preview is for INSERT OVERWRITE, DELETE, UPDATE, TRUNCATE, DROP PARTITION and DROP "
-        "TABLE; --explain shows how any other statement would run.",
+        hint="--preview is for INSERT OVERWRITE, DELETE, UPDATE, MERGE INTO, TRUNCATE, "
+        "DROP PARTITION and DROP TABLE; --explain shows how any other statement would run.",
         statement=statement.text,
         position=0,
     )

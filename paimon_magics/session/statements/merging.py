@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from paimon_magics.planning.row_changes.merges import PlannedClause
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.statements.handler import Handler
-from paimon_magics.session.writes.merging import prepare_merge, run_merge
+from paimon_magics.session.writes.merge_previews import preview_merge
+from paimon_magics.session.writes.merging import PreparedMerge, prepare_merge, run_merge
 from paimon_magics.session.writes.ordering import Changed
 from paimon_magics.session.writes.prepare import distribution
 from paimon_magics.statements.merge_into import MergeInto
@@ -37,7 +38,7 @@ def merge_handler(
             f"{insert.table.name}: rows of snapshot {insert.base_snapshot_id} are joined once with "
             f"the source: {_JOINS[prepared.plan.join]}.",
             *(_clause(merge, one) for one in prepared.plan.clauses),
-            f"Rows are changed by {prepared.method.value}.",
+            _written(prepared),
             f"Distribution: {distribution(connection, insert)}.",
         ]
 
@@ -45,11 +46,19 @@ def merge_handler(
         run=lambda: run_merge(connection, merge, parameters),
         dry_run=lambda: "Would run. " + " ".join(lines()),
         explain=lambda mode: lines(),
-        preview=None,
+        preview=lambda: preview_merge(connection, merge, parameters),
         unconfirmed=None,
         changed=Changed(lambda: (merge.target,)),
         needs=(merge.target, *subject_of(merge).sources),
     )
+
+
+def _written(prepared: PreparedMerge) -> str:
+    if prepared.plan.only_inserts:
+        return "The rows are added; no file changes."
+    if prepared.places is None:
+        return "The changed rows are written with their kinds, and merged by key."
+    return f"Rows are changed by {prepared.method.value}; inserted ones are added."
 
 
 def _clause(merge: MergeInto, clause: PlannedClause) -> str:

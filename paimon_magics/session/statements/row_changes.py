@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from paimon_magics.errors import UnconfirmedError
+from paimon_magics.planning.formatting import count_text
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.statements.confirmation import SEE_PREVIEW, taken_away
@@ -47,7 +48,7 @@ def row_change_handler(
     def lines() -> list[str]:
         specs = partitions()
         if specs is not None:
-            what = "all rows" if specs == ((),) else f"{len(specs)} partitions"
+            what = "all rows" if specs == ((),) else count_text(len(specs), "partition")
             return [f"{table().name}: {what} removed by metadata; no file is read."]
         prepared = prepare_row_change(connection, change, parameters)
         lines = [f"{table().name}: rows of snapshot {prepared.base_snapshot_id} are selected."]
@@ -58,8 +59,9 @@ def row_change_handler(
                 f"Distribution: {distribution(connection, prepared)}.",
             ]
         files = 0 if prepared.plan is None else len(prepared.plan.units)
-        how = "get deletion vectors" if prepared.plan and prepared.plan.marks else "are rewritten"
-        return [*lines, f"{files} files can have such rows; those that have {how}."]
+        marks = prepared.plan is not None and prepared.plan.marks
+        how = "get deletion vectors" if marks else "are written anew"
+        return [*lines, f"{count_text(files, 'file')} can have such rows; those that have {how}."]
 
     def preview() -> Replaced | ChangedRows:
         specs = partitions()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.row_changes.assignments import assigned_paths
+from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.writes.prepare import PreparedInsert
 from paimon_magics.session.writes.row_changes import PreparedChange, prepare_row_change
@@ -28,9 +29,18 @@ from paimon_magics.tables.table import Table
 if TYPE_CHECKING:
     from paimon_magics.spark.handles import DataFrame
 
-__all__ = ["ChangedRows", "preview_rows"]
+__all__ = [
+    "ROWS_MAX",
+    "ChangedRows",
+    "files_told",
+    "preview_rows",
+    "shown_columns",
+    "with_kinds",
+]
 
-_ROWS_MAX = 10
+ROWS_MAX = 10
+"""How many rows a preview shows."""
+
 _KIND = "rowkind"
 
 
@@ -65,14 +75,26 @@ def preview_rows(
 def _numbers(change: RowChange, prepared: PreparedChange) -> str:
     done = "updated" if isinstance(change, Update) else "deleted"
     if isinstance(prepared, PreparedInsert):
-        rows, _ = row_counts(prepared.frame, None)
-        return f"{count_text(rows, 'row')} would be {done}, by rows that are added; no file goes."
-    rows, files = 0, 0
-    if prepared.plan is not None and prepared.plan.units:
+        rows, files = row_counts(prepared.frame, None)[0], 0
+    elif prepared.plan is not None and prepared.plan.units:
         rows, files = row_counts(prepared.selected, FILE_COLUMN)
-    marks = prepared.table.schema.deletion_vectors_enabled
+    else:
+        rows, files = 0, 0
+    return f"{count_text(rows, 'row')} would be {done}; {files_told(prepared.table, files)}"
+
+
+def files_told(table: Table, files: int) -> str:
+    """What becomes of the `files` that have changed rows."""
+    if table.schema.is_primary_key_table:
+        return "their new state would be written as rows of a kind, merged by key."
+    marks = table.schema.deletion_vectors_enabled
     how = "get deletion vectors" if marks else "be written anew"
-    return f"{count_text(rows, 'row')} would be {done}; {count_text(files, 'file')} would {how}."
+    return f"{count_text(files, 'file')} would {how}."
+
+
+def shown_columns(columns: Sequence[Column]) -> list[Column]:
+    """The columns that a preview shows: a VARIANT can't be fetched."""
+    return [one for one in columns if not contains_type(one.type, "VARIANT")]
 
 
 def _sample(
@@ -84,29 +106,30 @@ def _sample(
     """Rows that the statement selects, and what becomes of them. Values are those of this run: the
     statement itself may get others from `rand()`. Columns with a VARIANT are left out."""
     table = prepared.table
-    columns = [one for one in table.schema.columns if not contains_type(one.type, "VARIANT")]
+    columns = shown_columns(table.schema.columns)
     names = [one.name for one in columns]
     paths = assigned_paths(change, table.schema) if isinstance(change, Update) else ()
     shown = [path for path in paths if path.column in columns]
     given = [f"{VALUE_PREFIX}{path.number}" for path in shown]
     selected = selected_rows(connection, change, parameters, table, prepared.base_snapshot_id)
-    rows = fetched(_of(selected, [*names, *given]).limit(_ROWS_MAX))
+    rows = fetched(_of(selected, [*names, *given]).limit(ROWS_MAX))
     before = rows.select(names)
     if not isinstance(change, Update):
-        return _with_kinds(before, ["-D"] * before.num_rows)
+        return with_kinds(before, ["-D"] * before.num_rows)
     again = frame_of_rows(connection.spark, rows)
     values = new_values(connection, change, again, columns, shown)
     after = fetched(values).cast(before.schema) if rows.num_rows else before
     pairs = [at + side for at in range(rows.num_rows) for side in (0, rows.num_rows)]
     both = pa.concat_tables([before, after]).take(pa.array(pairs, pa.int64()))
-    return _with_kinds(both, ["-U", "+U"] * rows.num_rows)
+    return with_kinds(both, ["-U", "+U"] * rows.num_rows)
 
 
 def _of(frame: DataFrame, names: list[str]) -> DataFrame:
     return frame.select(*(quoted(name) for name in names))
 
 
-def _with_kinds(rows: pa.Table, kinds: list[str]) -> pa.Table:
+def with_kinds(rows: pa.Table, kinds: list[str]) -> pa.Table:
+    """The rows with their kinds as the first column."""
     name = _KIND
     while name in rows.column_names:
         name = f"_{name}"

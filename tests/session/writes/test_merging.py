@@ -268,6 +268,38 @@ def test_fields_of_structs_and_star_go_by_name(shop: Session) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("table", "options", "told"),
+    [
+        ("seen_keyed", "'primary-key' = 'id', 'bucket' = '1'", "merged by key"),
+        ("seen_files", "'write-only' = 'true'", "1 file would be written anew"),
+        ("seen_marked", "'deletion-vectors.enabled' = 'true'", "1 file would get deletion vectors"),
+    ],
+)
+def test_a_preview_counts_and_writes_nothing(
+    shop: Session, table: str, options: str, told: str
+) -> None:
+    made(shop, table, options)
+    on = f"MERGE INTO {table} t USING news s ON t.id = s.id"
+    seen = shop.preview(
+        f"{on} WHEN MATCHED AND t.id = 1 THEN UPDATE SET v = s.v, n = :n WHEN MATCHED THEN DELETE "
+        "WHEN NOT MATCHED AND s.v IS NOT NULL THEN INSERT *",
+        {"n": 7},
+    )
+    assert "1 row would be updated, 1 deleted, 1 inserted" in seen.notes[0]
+    assert told in seen.notes[0]
+    found = {one["rowkind"]: (one["v"], one["n"]) for one in seen.to_pylist()}
+    assert found == {"+U": ("s1", 7), "+I": ("s5", 500), "-D": ("b", 2)}
+    only = shop.preview(f"{on} WHEN NOT MATCHED THEN INSERT *")
+    assert [one["rowkind"] for one in only.to_pylist()] == ["+I"] * 2
+    with pytest.raises(InvalidValueError, match="matched a single row"):
+        shop.preview(
+            f"MERGE INTO {table} t USING news s ON t.id < 3 WHEN MATCHED THEN UPDATE SET n = s.n"
+        )
+    assert rows(shop, table) == [(1, "a", 1), (2, "b", 2), (3, "c", None), (4, None, 4)]
+    assert shop.run(f"SELECT count(*) AS n FROM {table}$snapshots").to_pylist() == [{"n": 1}]
+
+
 def test_python_puts_a_merge_together(shop: Session) -> None:
     made(shop, "built", "'primary-key' = 'id', 'bucket' = '1'")
     frame = shop.spark.table("news")

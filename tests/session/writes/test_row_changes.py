@@ -141,7 +141,10 @@ def test_conditions_on_partitions_remove_them_by_metadata(shop: Session) -> None
 def test_a_preview_shows_rows_before_and_after_and_writes_nothing(shop: Session) -> None:
     columns = "(k INT NOT NULL, v STRING, s STRUCT<a: INT>"
     made = {
-        "seen_keyed": (", PRIMARY KEY (k) NOT ENFORCED) TBLPROPERTIES ('bucket' = '1')", "added"),
+        "seen_keyed": (
+            ", PRIMARY KEY (k) NOT ENFORCED) TBLPROPERTIES ('bucket' = '1')",
+            "merged by key",
+        ),
         "seen_files": (") TBLPROPERTIES ('write-only' = 'true')", "2 files would be written anew"),
         "seen_marked": (
             ") TBLPROPERTIES ('deletion-vectors.enabled' = 'true')",
