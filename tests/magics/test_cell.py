@@ -277,7 +277,7 @@ FAILING = [
     ("SELECT 'open", StatementSyntaxError),
     ("SELECT raise_error('no') FROM orders", JobError),
     (
-        "MERGE INTO orders USING orders o ON true WHEN MATCHED THEN DELETE",
+        "MERGE WITH SCHEMA EVOLUTION INTO orders USING orders o ON true WHEN MATCHED THEN DELETE",
         UnsupportedStatementError,
     ),
     ("INSERT INTO orders VALUES ('x', 'y', 'z')", InvalidValueError),
