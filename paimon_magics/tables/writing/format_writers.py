@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from paimon_magics.errors import UnsupportedStatementError
 from paimon_magics.planning.writes.file_rules import FileRules
 from paimon_magics.tables.writing.parquet_dictionaries import repeating_columns
+from paimon_magics.tables.writing.required_parts import with_required_parts
 
 __all__ = ["FORMAT_WRITERS", "FormatWriter", "check_orc_times", "open_format_writer"]
 
@@ -61,14 +62,18 @@ class _Parquet:
 
         codec = _PARQUET_CODECS.get(rules.compression.lower(), rules.compression.lower())
         schema = rows.schema
+        dictionaries = repeating_columns(rows) if rules.dictionaries is None else rules.dictionaries
+        if dictionaries is True and odd_floats:
+            dictionaries = [path for one in schema for path in _leaves(one)]
+        if isinstance(dictionaries, list):
+            # Java looks for a value in a dictionary, and there takes -0.0 for less than 0.0.
+            dictionaries = [one for one in dictionaries if one.split(".")[0] not in odd_floats]
         self._writer = pq.ParquetWriter(
             sink,
             schema,
             compression=codec,
             compression_level=rules.zstd_level if codec in _LEVELLED else None,
-            use_dictionary=repeating_columns(rows)
-            if rules.dictionaries is None
-            else rules.dictionaries,
+            use_dictionary=dictionaries,
             write_statistics=[
                 path for one in schema if one.name not in odd_floats for path in _leaves(one)
             ]
@@ -79,7 +84,7 @@ class _Parquet:
         )
 
     def write(self, rows: pa.Table) -> None:
-        self._writer.write_table(rows, row_group_size=rows.num_rows)
+        self._writer.write_table(with_required_parts(rows), row_group_size=rows.num_rows)
 
     def close(self) -> None:
         self._writer.close()

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import paimon_magics
 from paimon_magics import Session
 from paimon_magics.errors import (
     InvalidValueError,
-    OutdatedPlanError,
     UnknownNameError,
     UnsupportedStatementError,
 )
-from tests.session.writes.held_writes import run_while
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -220,41 +216,3 @@ def test_wrong_statements_write_nothing(shop: Session) -> None:
             shop.run(statement)
     assert rows(shop, "checked") == [(1, 1, "a")]
     assert shop.run("SELECT count(*) AS n FROM checked$snapshots").to_pylist() == [{"n": 1}]
-
-
-@pytest.mark.parametrize(
-    ("keys", "told"),
-    [
-        (", PRIMARY KEY (k) NOT ENFORCED) TBLPROPERTIES ('bucket' = '1')", "of the same keys"),
-        (") TBLPROPERTIES ('write-only' = 'true')", "replaced the file"),
-        (") TBLPROPERTIES ('deletion-vectors.enabled' = 'true')", "deleted rows of the file"),
-    ],
-    ids=["keys", "files", "vectors"],
-)
-def test_no_update_of_a_row_is_lost(
-    session: Session, warehouse: Path, tmp_path: Path, keys: str, told: str
-) -> None:
-    session.run(
-        f"CREATE TABLE counted (k INT NOT NULL, n INT{keys};"
-        "INSERT INTO counted VALUES (1, 0), (2, 0)"
-    )
-    with paimon_magics.connect(warehouse, spark=session.spark) as other:
-
-        def updated(set_to: str, key: int, meanwhile: str) -> Any:
-            text = f"UPDATE counted SET n = {set_to} WHERE k = {key}"
-            return run_while(lambda: session.run(meanwhile), other, text, tmp_path)
-
-        add_ten = "UPDATE counted SET n = n + 10 WHERE k = 1"
-        outcome = updated("held(n) + 1", 1, add_ten)
-        assert told in str(outcome.notes)
-        assert rows(session, "counted") == [(1, 11), (2, 0)]
-        outcome = updated("held(n) + 1", 2, add_ten)
-        assert "PRIMARY" not in keys or not outcome.notes  # another key, but not another file
-        assert rows(session, "counted") == [(1, 21), (2, 1)]
-        # What is not the same in each run is not run again by itself.
-        error = updated("held(n) + int(rand())", 1, add_ten)
-        assert isinstance(error, OutdatedPlanError)
-        assert rows(session, "counted") == [(1, 31), (2, 1)]
-        # What was taken away meanwhile stays away.
-        assert updated("held(n) + 1", 2, "TRUNCATE TABLE counted").rows_updated == 0
-        assert rows(session, "counted") == []
