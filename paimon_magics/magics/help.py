@@ -196,7 +196,7 @@ def help_text(topic: str = "") -> str:
     option = CORE_OPTIONS.get(wanted.lower()) or OWN_OPTIONS.get(wanted.lower())
     if option is not None:
         return _option(option)
-    meant = likely_meant(wanted, topics()) or likely_meant(wanted, [*CORE_OPTIONS, *OWN_OPTIONS])
+    meant = likely_meant(wanted, [*topics(), *CORE_OPTIONS, *OWN_OPTIONS])
     hint = meant or nearest(wanted, topics(), what="topics")
     raise UnknownNameError(f"There is no help about `{topic}`.", hint=hint)
 

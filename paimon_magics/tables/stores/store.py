@@ -191,7 +191,15 @@ class LocalStore:
 
     def make_folder(self, folder: str) -> None:
         """See `Store.make_folder`."""
-        os.makedirs(_local(folder), exist_ok=True)
+        path = _local(folder)
+        while True:
+            try:
+                os.makedirs(path, exist_ok=True)
+            except FileExistsError:
+                if os.path.exists(path) and not os.path.isdir(path):
+                    raise
+                continue  # it was there, and somebody has removed it before one could look
+            return
 
     def remove_if_empty(self, folder: str) -> bool:
         """See `Store.remove_if_empty`."""
