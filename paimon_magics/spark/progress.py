@@ -28,6 +28,7 @@ from paimon_magics.planning.jobs.progress import Pace, Progress, StageProgress, 
 from paimon_magics.planning.jobs.stage_rows import RowCounts, StageRows
 from paimon_magics.spark.listening import Listener, listen, listener
 from paimon_magics.spark.running_rows import RunningRows
+from paimon_magics.spark.stopping import raise_if_stopped
 from paimon_magics.spark.task_reports import TaskCounts, heard, is_alone, read_reports
 
 __all__ = ["WorkKnown", "doing", "is_connect", "watched"]
@@ -69,7 +70,9 @@ def watched(spark: SparkSession, tag: str, work: WorkKnown | None = None) -> Ite
 
 def doing(what: str | Callable[[], str]) -> AbstractContextManager[None]:
     """Tell the listener, if there is one, what Spark or the session does in the body, such as
-    `Spark is starting`. A function is called anew each time."""
+    `Spark is starting`. A function is called anew each time. Raises KeyboardInterrupt, before the
+    body begins, if somebody has asked to stop this thread."""
+    raise_if_stopped()
     return _told(lambda: _Doing((lambda: what) if isinstance(what, str) else what))
 
 

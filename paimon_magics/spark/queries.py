@@ -9,7 +9,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from types import FrameType
 from typing import Literal
@@ -21,6 +21,7 @@ from paimon_magics.columnar.time_zones import is_ambiguous, rules_of
 from paimon_magics.errors import JobError
 from paimon_magics.spark.failures import translate
 from paimon_magics.spark.progress import WorkKnown, is_connect, watched
+from paimon_magics.spark.stopping import stop_of_thread
 from paimon_magics.spark.time_zones import session_zone
 from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.statements.queries.query_text import merging_places, parameter_ranges
@@ -189,15 +190,15 @@ def has_own_catalog(spark: SparkSession, name: str | None) -> bool:
 @contextmanager
 def cancellable(spark: SparkSession, work: WorkKnown | None = None) -> Iterator[None]:
     """End the Spark jobs that start in the body with it: any exception cancels what still runs, and
-    an interrupt cancels it at once. The thread's listener, if any, hears of their progress, with
-    the amount of work that `work` returns."""
+    an interrupt, or the `Stop` of this thread, cancels it at once. The thread's listener, if any,
+    hears of their progress, with the amount of work that `work` returns."""
     tag = f"paimon-magics-{uuid.uuid4()}"
     add, cancel, remove = _tags(spark)
     add(tag)
     stopped = threading.Event()
     try:
         with (
-            _cancelled_at_interrupt(partial(cancel, tag), stopped, is_connect(spark)),
+            _cancelled_when_stopped(partial(cancel, tag), stopped, is_connect(spark)),
             watched(spark, tag, work),
         ):
             yield
@@ -237,14 +238,46 @@ def _told(tell: Callable[[], object], tries: int) -> None:
 
 
 @contextmanager
-def _cancelled_at_interrupt(
+def _cancelled_when_stopped(
     cancel: Callable[[], object], stopped: threading.Event, connect: bool
 ) -> Iterator[None]:
-    """On an interrupt in the body, set `stopped` and call `cancel` repeatedly until the body ends.
+    """On an interrupt or the thread's `Stop` in the body, set `stopped` and call `cancel`
+    repeatedly until the body ends.
 
     The exception alone is not enough: PySpark, fetching rows, waits for the end of the job before
     it lets the exception through. One call is not enough: the job may begin just after it. Another
     thread calls, since the interrupted one may be in the middle of a call to the JVM.
+    """
+    over = threading.Event()
+
+    def cancel_on() -> None:
+        while not over.is_set():
+            with suppress(Exception):
+                cancel()
+            over.wait(_CANCEL_SECONDS)
+
+    def begin() -> None:
+        stopped.set()
+        for logger in _PY4J_LOGGERS:
+            logger.addFilter(_is_no_interrupt)
+        threading.Thread(target=cancel_on, daemon=True).start()
+
+    stop = stop_of_thread()
+    try:
+        with (
+            _at_interrupt(begin, stopped, connect),
+            nullcontext() if stop is None else stop.heard_by(begin),
+        ):
+            yield
+    finally:
+        over.set()
+
+
+@contextmanager
+def _at_interrupt(
+    begin: Callable[[], object], stopped: threading.Event, connect: bool
+) -> Iterator[None]:
+    """Call `begin` on the first interrupt in the body, which only the main thread gets.
 
     On Spark Connect an interrupt within grpc does not raise there. It could raise just after a lock
     of the channel was taken (in `threading.Condition.__enter__`), and the lock would be held for
@@ -255,20 +288,10 @@ def _cancelled_at_interrupt(
     if threading.current_thread() is not threading.main_thread() or not callable(before):
         yield
         return
-    over = threading.Event()
-
-    def cancel_on() -> None:
-        while not over.is_set():
-            with suppress(Exception):
-                cancel()
-            over.wait(_CANCEL_SECONDS)
 
     def handle(number: int, frame: FrameType | None) -> None:
         if not stopped.is_set():
-            stopped.set()
-            for logger in _PY4J_LOGGERS:
-                logger.addFilter(_is_no_interrupt)
-            threading.Thread(target=cancel_on, daemon=True).start()
+            begin()
             if connect and _is_within_grpc(frame):
                 return
         before(number, frame)
@@ -277,7 +300,6 @@ def _cancelled_at_interrupt(
     try:
         yield
     finally:
-        over.set()
         signal.signal(signal.SIGINT, before)
 
 

@@ -8,7 +8,9 @@ it reads the layout of its table anew.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
+from contextvars import copy_context
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +25,7 @@ from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.reports.health import Finding, worst
 from paimon_magics.session.reports.health import rules_text, sizes_chart, sizes_of, sizes_sql
 from paimon_magics.spark.listening import listen, listener
+from paimon_magics.spark.stopping import Stop, stoppable
 from paimon_widgets.assets import script, style, with_widget
 from paimon_widgets.charts import chart_svg
 from paimon_widgets.health_page import MARKS, health_html
@@ -53,6 +56,8 @@ class HealthView(anywidget.AnyWidget):
 
     def __init__(self, health: Health) -> None:
         self._turn = 0
+        self._stop: Stop | None = None  # of the statement that runs
+        self._starting = threading.Lock()
         self._show(health)
         self._place = self._order[0]
         super().__init__(first=self._state())
@@ -92,7 +97,8 @@ class HealthView(anywidget.AnyWidget):
     def answer(self, question: Any) -> dict[str, Any] | None:
         """Answer a browser's question: {"ask": "tables" | "partitions", "find": TEXT}, or
         {"ask": "table", "table": N}, {"ask": "partition", "partition": NAME}, {"ask": "run",
-        "statement": TEXT, "turn": N}. None for an invalid question."""
+        "statement": TEXT, "turn": N}, {"ask": "stop"}. None for an invalid question, and for one
+        that has no answer of its own."""
         if not isinstance(question, dict):
             return None
         find = question.get("find", "")
@@ -109,23 +115,29 @@ class HealthView(anywidget.AnyWidget):
                 return self._partition(question.get("partition"))
             case "run":
                 return self._run(question.get("statement"), question.get("turn"))
+            case "stop" if self._stop is not None:
+                self._stop.ask()
         return None
 
     def _run(self, statement: Any, turn: Any) -> dict[str, Any] | None:
         """Run a statement that is offered for what is chosen. Each answer begins a new turn, so
-        that a second click, which waited for the first one, runs nothing."""
+        that a second click runs nothing."""
         helper = self.health_shown.helper
         name, partition = self.selected
         offered = {one.statement for one in self._findings(partition)} - {""}
-        if helper is None or turn != self._turn or statement not in offered:
-            return None
-        self._turn += 1
+        with self._starting:
+            if helper is None or turn != self._turn or statement not in offered:
+                return None
+            self._turn += 1
+            place, stop = self._place, Stop()
+            self._stop = stop
         answer: dict[str, Any] = {"of": "ran"}
         before = listener()
         listen(self._told)
         try:
-            answer["outcome"] = str(helper.run(statement))
-            self._replace(helper.look(name))
+            with stoppable(stop):
+                answer["outcome"] = str(helper.run(statement))
+            self._replace(place, helper.look(name))
         except KeyboardInterrupt:
             answer["problem"] = _STOPPED
         except PaimonMagicsError as error:
@@ -134,12 +146,15 @@ class HealthView(anywidget.AnyWidget):
             answer["problem"] = f"{type(error).__name__}: {error}"
         finally:
             listen(before)
+            self._stop = None
+        # What is chosen now, which may be another table than that of the statement.
+        _, partition = self.selected
         self.first = self._state()
         return {**answer, **self.first, "part": self._partition(partition)}
 
-    def _replace(self, layout: Layout) -> None:
+    def _replace(self, place: int, layout: Layout) -> None:
         layouts = list(self.health_shown.layouts)
-        layouts[self._place] = layout
+        layouts[place] = layout
         self._show(replace(self.health_shown, layouts=tuple(layouts)))
 
     def _told(self, progress: Progress | None) -> None:
@@ -202,6 +217,15 @@ class HealthView(anywidget.AnyWidget):
         }
 
     def _asked(self, _: Any, question: Any, __: Any) -> None:
+        """Answer. A statement runs in a thread of its own, so that the view can be asked for other
+        things meanwhile, and to stop it."""
+        if isinstance(question, dict) and question.get("ask") == "run":
+            run = copy_context().run
+            threading.Thread(target=run, args=(self._send_answer, question), daemon=True).start()
+        else:
+            self._send_answer(question)
+
+    def _send_answer(self, question: Any) -> None:
         answer = self.answer(question)
         if answer is not None:
             self.send(answer)

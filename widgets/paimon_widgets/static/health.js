@@ -138,7 +138,13 @@ function statementRunner(model) {
   const bar = element("progress", "", { max: "1" });
   const line = element("span");
   const running = element("div", "", { class: "running" });
-  running.append(bar, line);
+  const stop = element("button", "Stop", { type: "button", title: "stop the statement" });
+  stop.addEventListener("click", () => {
+    if (stop.getAttribute("aria-disabled") === "true") return;
+    stop.setAttribute("aria-disabled", "true");
+    model.send({ ask: "stop" });
+  });
+  running.append(bar, line, stop);
   running.hidden = true;
   const ended = element("div", "", { role: "status", "aria-live": "polite", tabindex: "-1" });
   const box = element("div");
@@ -163,6 +169,7 @@ function statementRunner(model) {
     if (isRunning) return;
     isRunning = true;
     mark();
+    stop.setAttribute("aria-disabled", "false");
     ended.replaceChildren();
     progress("waits for the kernel", -1);
     model.send({ ask: "run", statement, turn });

@@ -1,0 +1,77 @@
+"""How another thread stops what a thread runs, as an interrupt stops what the main thread runs.
+
+A view's button runs a statement in a thread of its own, which no signal reaches. That thread makes
+its `Stop` known by `stoppable`; Spark jobs and waits of the thread ask for it. Loads no Spark.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+__all__ = ["Stop", "raise_if_stopped", "stop_of_thread", "stoppable"]
+
+
+class Stop:
+    """A request to stop, which any thread may make once."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._is_asked = False
+        self._calls: list[Callable[[], object]] = []
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether somebody has asked to stop."""
+        return self._is_asked
+
+    def ask(self) -> None:
+        """Ask to stop: the jobs that run are cancelled now, and nothing new is begun."""
+        with self._lock:
+            self._is_asked = True
+            calls = tuple(self._calls)
+        for call in calls:
+            call()
+
+    @contextmanager
+    def heard_by(self, call: Callable[[], object]) -> Iterator[None]:
+        """Call `call`, from the asking thread, when somebody asks to stop during the body.
+
+        Raises KeyboardInterrupt if somebody has asked before.
+        """
+        with self._lock:
+            if self._is_asked:
+                raise KeyboardInterrupt
+            self._calls.append(call)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._calls.remove(call)
+
+
+_stop: ContextVar[Stop | None] = ContextVar("paimon_magics_stop", default=None)
+
+
+@contextmanager
+def stoppable(stop: Stop) -> Iterator[None]:
+    """`stop` ends what the body runs in this thread, by a KeyboardInterrupt."""
+    token = _stop.set(stop)
+    try:
+        yield
+    finally:
+        _stop.reset(token)
+
+
+def stop_of_thread() -> Stop | None:
+    """What stops this thread, or None where only an interrupt does."""
+    return _stop.get()
+
+
+def raise_if_stopped() -> None:
+    """Raise KeyboardInterrupt if somebody has asked to stop this thread."""
+    stop = _stop.get()
+    if stop is not None and stop.is_asked:
+        raise KeyboardInterrupt
