@@ -22,13 +22,10 @@ from paimon_magics.spark.transfer import small_batches
 from paimon_magics.spark.types import spark_schema
 from paimon_magics.statements.data_types import AtomicType, contains_type
 from paimon_magics.tables.compaction.append_units import AppendUnit
-from paimon_magics.tables.reading.data_files import FileReader
-from paimon_magics.tables.row_changes.rewriting import (
-    FILE_COLUMN,
-    PLACE_COLUMN,
-    ChangedFile,
-    FileChanges,
-)
+from paimon_magics.tables.row_changes.column_changes import ColumnChanges
+from paimon_magics.tables.row_changes.placed_files import PlacedFiles
+from paimon_magics.tables.row_changes.rewriting import ChangedFile, FileChanges
+from paimon_magics.tables.row_changes.selected_rows import FILE_COLUMN, PLACE_COLUMN
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -47,23 +44,20 @@ _RESULT = spark_types.StructType(
 
 def placed_rows(
     spark: SparkSession,
-    reader: FileReader | None,
-    units: Sequence[AppendUnit],
+    files: PlacedFiles | None,
     columns: Sequence[Column],
     more: Sequence[Column],
     slots: int,
 ) -> DataFrame:
-    """The rows of the units' files, each of one file: `columns` and, of what the reader adds, the
-    columns `more`; then FILE_COLUMN and PLACE_COLUMN. Nothing runs yet. Without units no reader is
-    needed."""
+    """The rows of the files, None for none: `columns` and, of what the reader adds, the columns
+    `more`; then FILE_COLUMN, the number of a row's unit, and PLACE_COLUMN. Nothing runs yet."""
     shown = [*columns, *more, *_SYSTEM]
-    if reader is None or not units:
+    if files is None or not files.units:
         return spark.createDataFrame([], schema=spark_schema(shown))
-    by_name = {one.name: one for one in reader.wanted}
-    wanted = tuple(by_name[column.name] for column in columns)
-    groups = balanced(units, lambda unit: unit.size_bytes, slots * _TASKS_PER_SLOT)
+    groups = balanced(files.units, lambda unit: unit.size_bytes, slots * _TASKS_PER_SLOT)
+    chosen = files.only([one.name for one in columns])
     work = _PlacedTasks(
-        replace(reader, wanted=wanted, first_place=0),
+        replace(chosen, units=()),
         groups,
         tuple(one.name for one in shown[:-2]),
         frozenset(one.name for one in columns if contains_type(one.type, "VARIANT")),
@@ -73,7 +67,7 @@ def placed_rows(
 
 
 def change_files(
-    spark: SparkSession, selected: DataFrame, changes: FileChanges, slots: int
+    spark: SparkSession, selected: DataFrame, changes: FileChanges | ColumnChanges, slots: int
 ) -> UnitResults[ChangedFile]:
     """Run the job that changes the files of the selected rows: `selected` has FILE_COLUMN,
     PLACE_COLUMN and the new values. One task owns each file. Raises what Spark raises; the caller
@@ -93,7 +87,7 @@ def change_files(
 class _PlacedTasks:
     """Runs in the task. The row that it is given is the number of a group of files to read."""
 
-    reader: FileReader
+    files: PlacedFiles
     groups: tuple[tuple[AppendUnit, ...], ...]
     names: tuple[str, ...]
     variants: frozenset[str]
@@ -108,7 +102,7 @@ class _PlacedTasks:
             for batch in batches:
                 for number in batch.column(0).to_pylist():
                     rows = self._rows(self.groups[number], reporter)
-                    yield from spark_batches(rows, self.reader.batch_rows, self.variants)
+                    yield from spark_batches(rows, self.files.reader.batch_rows, self.variants)
         reporter.end()
         keep_modules()
 
@@ -118,20 +112,19 @@ class _PlacedTasks:
 
         names = [*self.names, FILE_COLUMN, PLACE_COLUMN]
         for unit in units:
-            (file,) = unit.files
-            for rows in self.reader.batches(file):
+            for rows in self.files.rows(unit):
                 reporter.add(rows.num_rows, 0)
                 number = pa.array(np.full(rows.num_rows, unit.number, dtype=np.int32))
                 arrays = [*(rows.column(name) for name in self.names), number, rows.column(PLACE)]
                 yield pa.RecordBatch.from_arrays(arrays, names=names)
-            reporter.add(0, file.size_bytes)
+            reporter.add(0, unit.size_bytes)
 
 
 @dataclass(frozen=True)
 class _ChangeTasks:
     """Runs in the task: changes the files whose selected rows it is given."""
 
-    changes: FileChanges
+    changes: FileChanges | ColumnChanges
     reports: str
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -89,7 +89,9 @@ def update_some(lake: Lake, noise: random.Random) -> None:
         values: list[Any] = [noise.randrange(1000) for _ in chosen]
         if column == "v":
             values = [f"new {value}" for value in values]
-        noise.choice([lake.update, lake.update_here])(chosen, {column: values})
+        noise.choice([lake.update, lake.update_here, lake.change])(chosen, {column: values})
+    if lake.table.schema.deletion_vectors_enabled:
+        lake.change([], {}, deleted=sorted(noise.sample(ids, k=len(ids) // 4)))
 
 
 def files_of(lake: Lake) -> list[tuple[Any, ...]]:

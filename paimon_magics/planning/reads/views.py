@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -16,6 +16,7 @@ __all__ = [
     "SEQUENCE_NUMBER",
     "RowView",
     "ViewKind",
+    "row_id_columns",
     "shown_columns",
     "shown_kind",
     "view_named",
@@ -72,6 +73,15 @@ def shown_kind(
         return kind
     has_own = not set(schema.column_names).isdisjoint(ROW_ID_COLUMNS)
     return kind if has_own else ViewKind.ROW_TRACKING
+
+
+def row_id_columns(schema: TableSchema, names: Collection[str] | None) -> tuple[Column, ...]:
+    """The columns of ids and sequence numbers that a table shows to a statement which uses `names`
+    (in lower case; None for any name)."""
+    if shown_kind(schema, None, names_row_ids=True) is not ViewKind.ROW_TRACKING:
+        return ()
+    both = (_ROW_ID, _SEQUENCE)
+    return tuple(one for one in both if names is None or one.name.lower() in names)
 
 
 def shown_columns(columns: Iterable[Column], view: RowView) -> tuple[Column, ...]:

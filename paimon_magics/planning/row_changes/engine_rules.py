@@ -14,7 +14,7 @@ from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.planning.writes.inserts import check_writable
 from paimon_magics.statements.statement import TableName
 
-__all__ = ["ChangeMethod", "method_of_delete", "method_of_update"]
+__all__ = ["ChangeMethod", "adds_changed_rows", "method_of_delete", "method_of_update"]
 
 _UPDATABLE = ("deduplicate", "partial-update")
 
@@ -25,17 +25,27 @@ class ChangeMethod(Enum):
     - KINDS: rows with the kind -D or +U are written, and merged by key.
     - VECTORS: the places of rows are marked in deletion vectors; new rows are added.
     - FILES: files that have such rows are written anew.
+    - COLUMNS: new values are files of their columns beside the others (data evolution).
     """
 
     KINDS = "rows of a kind"
     VECTORS = "deletion vectors"
     FILES = "files written anew"
+    COLUMNS = "files of columns"
 
 
 def method_of_delete(name: TableName, schema: TableSchema) -> ChangeMethod:
     """How rows are deleted. Raises UnsupportedStatementError for a table where that is not
     possible."""
     check_writable(name, schema)
+    if schema.data_evolution_enabled and not schema.deletion_vectors_enabled:
+        # `PaimonDeleteTable`: rows have their ids by their places in files.
+        raise UnsupportedStatementError(
+            f"Table `{name}` has 'data-evolution.enabled' = 'true': its rows can only be deleted "
+            "with deletion vectors.",
+            hint=f"ALTER TABLE {name} SET TBLPROPERTIES ('deletion-vectors.modifiable' = 'true'), "
+            "then ('deletion-vectors.enabled' = 'true'). Or delete whole partitions.",
+        )
     if not schema.is_primary_key_table:
         return _method_of_append(name, schema)
     engine = schema.merge_engine
@@ -74,6 +84,8 @@ def method_of_update(name: TableName, schema: TableSchema) -> ChangeMethod:
     """How rows are updated. Raises UnsupportedStatementError for a table where that is not
     possible."""
     check_writable(name, schema)
+    if schema.data_evolution_enabled:
+        return ChangeMethod.COLUMNS
     if not schema.is_primary_key_table:
         return _method_of_append(name, schema)
     if schema.merge_engine not in _UPDATABLE:
@@ -86,13 +98,13 @@ def method_of_update(name: TableName, schema: TableSchema) -> ChangeMethod:
     return ChangeMethod.KINDS
 
 
+def adds_changed_rows(schema: TableSchema) -> bool:
+    """Whether an UPDATE of a table without a primary key adds its rows as whole ones, and marks
+    the old ones in deletion vectors."""
+    return schema.deletion_vectors_enabled and not schema.data_evolution_enabled
+
+
 def _method_of_append(name: TableName, schema: TableSchema) -> ChangeMethod:
-    if schema.data_evolution_enabled:
-        raise UnsupportedStatementError(
-            f"Table `{name}` has 'data-evolution.enabled' = 'true'; DELETE and UPDATE on such "
-            "tables are not offered yet.",
-            hint="Change it with another engine.",
-        )
     return ChangeMethod.VECTORS if schema.deletion_vectors_enabled else ChangeMethod.FILES
 
 

@@ -58,7 +58,7 @@ class Selection:
 
     All references to `table` read its snapshot `snapshot_id` (0 for none). The one that begins at
     `position` has all columns, or is `frame` if that is given. `replacements` make a query of the
-    statement's text.
+    statement's text. With `shows_row_ids` tables that track rows have the ids as columns.
     """
 
     table: TableName
@@ -66,6 +66,7 @@ class Selection:
     position: int
     replacements: tuple[Replacement, ...]
     frame: DataFrame | None = None
+    shows_row_ids: bool = False
 
 
 def frame_of_query(
@@ -153,6 +154,8 @@ class _Reading:
         """What the reference reads."""
         found = relation_of(self.connection, reference, self.statement, self.bound, self.names)
         chosen = self.selection
+        if chosen is not None and chosen.shows_row_ids and isinstance(found, Relation):
+            found = replace(found, names_row_ids=True)
         if chosen is None or not isinstance(found, Relation) or found.name != chosen.table:
             return found
         if not found.options:

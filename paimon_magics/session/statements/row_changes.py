@@ -58,10 +58,15 @@ def row_change_handler(
                 "They are written as changes, and merged by key.",
                 f"Distribution: {distribution(connection, prepared)}.",
             ]
-        files = 0 if prepared.plan is None else len(prepared.plan.units)
-        marks = prepared.plan is not None and prepared.plan.marks
-        how = "get deletion vectors" if marks else "are written anew"
-        return [*lines, f"{count_text(files, 'file')} can have such rows; those that have {how}."]
+        units = 0 if prepared.plan is None else len(prepared.plan.units)
+        schema = prepared.table.schema
+        what, how = "file", "are written anew"
+        if schema.data_evolution_enabled:
+            what = "row range"
+            how = "get deletion vectors" if prepared.assigned is None else "get files of columns"
+        elif schema.deletion_vectors_enabled:
+            how = "get deletion vectors"
+        return [*lines, f"{count_text(units, what)} can have such rows; those that have {how}."]
 
     def preview() -> Replaced | ChangedRows:
         specs = partitions()

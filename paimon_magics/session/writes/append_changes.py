@@ -11,8 +11,9 @@ from paimon_magics.coordinator.client.attempts import Attempts
 from paimon_magics.errors import UnknownNameError, UnsupportedStatementError
 from paimon_magics.planning.commits.requests import Append, CommitRequest, Transaction
 from paimon_magics.planning.reads.predicates import column_predicates
-from paimon_magics.planning.reads.views import ROW_ID
+from paimon_magics.planning.reads.views import ROW_ID, row_id_columns
 from paimon_magics.planning.row_changes.assignments import assigned_paths
+from paimon_magics.planning.row_changes.engine_rules import adds_changed_rows
 from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.outcome import Outcome
@@ -33,8 +34,10 @@ from paimon_magics.statements.data_types import AtomicType
 from paimon_magics.statements.queries.used_columns import used_names
 from paimon_magics.statements.row_changes import RowChange, Update
 from paimon_magics.tables.manifests.live_files import ManifestCache
-from paimon_magics.tables.row_changes.plan import AppendChange, plan_append_change
-from paimon_magics.tables.row_changes.rewriting import FILE_COLUMN, PLACE_COLUMN, ChangedFile
+from paimon_magics.tables.row_changes.plan import AppendChange
+from paimon_magics.tables.row_changes.rewriting import ChangedFile
+from paimon_magics.tables.row_changes.selected_rows import FILE_COLUMN, PLACE_COLUMN
+from paimon_magics.tables.row_changes.table_changes import TableChange, plan_table_change
 from paimon_magics.tables.snapshots.latest import read_snapshot
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.commit_messages import write_message
@@ -63,7 +66,7 @@ class PreparedAppendChange:
 
     table: Table
     base_snapshot_id: int
-    plan: AppendChange | None
+    plan: TableChange | None
     selected: DataFrame
     assigned: frozenset[str] | None
 
@@ -82,15 +85,17 @@ def prepare_append_change(
     assigned = None
     if isinstance(change, Update):
         assigned = frozenset(path.column.name for path in paths)
-    marks = schema.deletion_vectors_enabled
     written: tuple[Column, ...] = ()
     more: tuple[Column, ...] = ()
     if assigned is not None:
-        written = tuple(one for one in schema.columns if marks or one.name in assigned)
+        adds = adds_changed_rows(schema)
+        written = tuple(one for one in schema.columns if adds or one.name in assigned)
         if schema.row_tracking_enabled:
             check_stays(table, plan, assigned)
-            more = (_ROW_ID,) if marks else ()
+            more = (_ROW_ID,) if adds else ()
     names = used_names(change.text, change.selection.query)
+    ids = row_id_columns(schema, names)
+    ids = (*ids, *(one for one in more if one.name not in [known.name for known in ids]))
 
     def selected(every: bool) -> DataFrame:
         needed = {one.name for one in written}
@@ -99,9 +104,8 @@ def prepare_append_change(
             for one in schema.columns
             if every or names is None or one.name in needed or one.name.lower() in names
         ]
-        units = () if plan is None else plan.units
-        reader = None if plan is None else plan.reader(with_row_ids=bool(more))
-        frame = placed_rows(connection.spark, reader, units, columns, more, connection.slots)
+        files = None if plan is None else plan.placed_files()
+        frame = placed_rows(connection.spark, files, columns, ids, connection.slots)
         return selected_rows(connection, change, parameters, table, base_snapshot_id, frame)
 
     try:
@@ -118,7 +122,7 @@ def _plan(
     parameters: Mapping[str, object],
     table: Table,
     base_snapshot_id: int,
-) -> AppendChange | None:
+) -> TableChange | None:
     if not base_snapshot_id:
         return None
     query = change.selection.query
@@ -129,7 +133,7 @@ def _plan(
         if reference.range.start == change.selection.target_position
         for one in reference.filters
     ]
-    return plan_append_change(
+    return plan_table_change(
         table,
         read_snapshot(table.paimon, base_snapshot_id),
         column_predicates(filters, table.schema.columns, bound),
@@ -137,9 +141,19 @@ def _plan(
     )
 
 
-def check_stays(table: Table, plan: AppendChange | None, assigned: frozenset[str]) -> None:
+def check_stays(table: Table, plan: TableChange | None, assigned: frozenset[str]) -> None:
     """Raise UnsupportedStatementError if rows with ids could go to another partition or bucket."""
-    if plan is not None and plan.moves_rows(assigned):
+    schema = table.schema
+    moved = [key for key in schema.partition_keys if key in assigned]
+    if schema.data_evolution_enabled:
+        if moved:
+            raise UnsupportedStatementError(
+                f"`{moved[0]}` is a partition column of `{table.name}`, which has "
+                "'data-evolution.enabled' = 'true': rows stay in the files that they are in.",
+                hint="DELETE the rows and INSERT them anew: they get new ids then.",
+            )
+        return
+    if isinstance(plan, AppendChange) and plan.moves_rows(assigned):
         raise UnsupportedStatementError(
             f"Rows of `{table.name}` have ids ('row-tracking.enabled' = 'true'); moving them to "
             "another partition or bucket by UPDATE is not offered yet.",
@@ -165,8 +179,7 @@ def run_append_change(
             sum(file.row_count for file in new),
             len(new),
             sum(int(file.file_size) for file in new),
-            files_rewritten=None if plan.marks else len(job.results),
-            vectors_written=len(job.results) if plan.marks else None,
+            *plan.file_counts(job.results),
         )
         properties = provenance(
             change.text, connection.spark.version, rows=rows, files=changed.files_written
@@ -188,7 +201,7 @@ def run_append_change(
 def _run_job(
     connection: Connection,
     prepared: PreparedAppendChange,
-    plan: AppendChange,
+    plan: TableChange,
     transaction: Transaction,
 ) -> UnitResults[ChangedFile]:
     changes = plan.changes(

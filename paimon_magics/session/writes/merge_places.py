@@ -22,7 +22,8 @@ from paimon_magics.planning.commits.requests import (
     CommitRequest,
     Transaction,
 )
-from paimon_magics.planning.reads.views import ROW_ID
+from paimon_magics.planning.reads.views import ROW_ID, row_id_columns
+from paimon_magics.planning.row_changes.engine_rules import adds_changed_rows
 from paimon_magics.planning.row_changes.merge_query import needed_columns
 from paimon_magics.planning.row_changes.merges import MergePlan, assigned_columns
 from paimon_magics.planning.schemas.table_schema import Column
@@ -41,9 +42,11 @@ from paimon_magics.spark.writing import JobWritten
 from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.statements.data_types import AtomicType
 from paimon_magics.statements.merge_into import MergeInto
+from paimon_magics.statements.queries.used_columns import used_names
 from paimon_magics.tables.manifests.live_files import ManifestCache
-from paimon_magics.tables.row_changes.plan import AppendChange, plan_append_change
-from paimon_magics.tables.row_changes.rewriting import FILE_COLUMN, PLACE_COLUMN, ChangedFile
+from paimon_magics.tables.row_changes.rewriting import ChangedFile
+from paimon_magics.tables.row_changes.selected_rows import FILE_COLUMN, PLACE_COLUMN
+from paimon_magics.tables.row_changes.table_changes import TableChange, plan_table_change
 from paimon_magics.tables.snapshots.latest import read_snapshot
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.commit_messages import read_messages, write_message
@@ -68,7 +71,7 @@ class MergePlaces:
     `needed`, and the columns `more` of places and row ids. `plan` is None for a table without
     snapshots. `updated` are the columns that get new values, None where no row is updated."""
 
-    plan: AppendChange | None
+    plan: TableChange | None
     updated: frozenset[str] | None
     needed: tuple[int, ...]
     more: tuple[str, ...]
@@ -95,19 +98,20 @@ def merge_places(
     files = None
     if base:
         manifests = connection.manifests(table.location, lambda: ManifestCache(table.paimon))
-        files = plan_append_change(table, read_snapshot(table.paimon, base), (), manifests)
+        files = plan_table_change(table, read_snapshot(table.paimon, base), (), manifests)
     updated = assigned_columns(merge, plan, schema)
-    marks = schema.deletion_vectors_enabled
+    adds = adds_changed_rows(schema)
     more: tuple[Column, ...] = ()
     if schema.row_tracking_enabled and updated is not None:
         check_stays(table, files, updated)
-        more = (Column(0, ROW_ID, AtomicType("BIGINT")),) if marks else ()
-    written = schema.column_names if marks else tuple(updated or ())
+        more = (Column(0, ROW_ID, AtomicType("BIGINT")),) if adds else ()
+    written = schema.column_names if adds else tuple(updated or ())
+    ids = row_id_columns(schema, used_names(merge.text, merge.within))
+    more = (*ids, *(one for one in more if one.name not in [known.name for known in ids]))
     needed = needed_columns(merge, plan, schema.column_names, written)
     frame = placed_rows(
         connection.spark,
-        None if files is None else files.reader(with_row_ids=bool(more)),
-        () if files is None else files.units,
+        None if files is None else files.placed_files(),
         [schema.columns[at] for at in needed],
         more,
         connection.slots,
@@ -184,7 +188,8 @@ def _changed(
     changes = places.plan.changes(
         transaction, places.updated, slots=connection.slots, settings=connection.settings
     )
-    names = places.plan.table.schema.column_names if places.plan.marks else places.updated or ()
+    schema = places.plan.table.schema
+    names = schema.column_names if adds_changed_rows(schema) else places.updated or ()
     taken = (*(names if places.updated is not None else ()), KIND, *places.more)
     selected = rows.where(f"{quoted(FILE_COLUMN)} IS NOT NULL")
     selected = selected.select(*(quoted(name) for name in taken))
@@ -226,9 +231,10 @@ def _bodies(
     """The messages of the commit, and what was written."""
     bodies = () if added is None else added.messages
     messages = list(read_messages(table.paimon, bodies))
-    marks = False
+    counts: tuple[int | None, int | None] = (0, None)
+    if places.plan is not None:
+        counts = places.plan.file_counts(results)
     if places.plan is not None and results:
-        marks = places.plan.marks
         messages = places.plan.messages(results, transaction, places.updated, messages)
         bodies = tuple(write_message(table.paimon, message) for message in messages)
     new = [file for message in messages for file in message.new_files]
@@ -237,8 +243,7 @@ def _bodies(
         sum(file.row_count for file in new),
         len(new),
         sum(int(file.file_size) for file in new),
-        files_rewritten=None if marks else len(results),
-        vectors_written=len(results) if marks else None,
+        *counts,
     )
     return bodies, changed
 

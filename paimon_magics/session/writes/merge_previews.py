@@ -27,7 +27,7 @@ from paimon_magics.spark.queries import cancellable
 from paimon_magics.spark.row_changes import row_counts
 from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.statements.merge_into import MergeInto
-from paimon_magics.tables.row_changes.rewriting import FILE_COLUMN, PLACE_COLUMN
+from paimon_magics.tables.row_changes.selected_rows import FILE_COLUMN, PLACE_COLUMN
 
 if TYPE_CHECKING:
     from paimon_magics.spark.handles import DataFrame

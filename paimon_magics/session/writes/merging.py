@@ -21,6 +21,7 @@ from paimon_magics.errors import (
 from paimon_magics.planning.commits.read_sets import Found, ReadSet, read_files, read_keys
 from paimon_magics.planning.commits.requests import Append, CommitReceipt
 from paimon_magics.planning.formatting import count_text
+from paimon_magics.planning.reads.views import row_id_columns
 from paimon_magics.planning.row_changes.engine_rules import (
     ChangeMethod,
     method_of_delete,
@@ -64,6 +65,8 @@ from paimon_magics.statements.grammar.parsing import parse_statement
 from paimon_magics.statements.merge_into import DeleteAction, MergeInto
 from paimon_magics.statements.queries.determinism import random_part
 from paimon_magics.statements.queries.rewriting import replacements_for
+from paimon_magics.statements.queries.row_ids import names_row_ids
+from paimon_magics.statements.queries.used_columns import used_names
 from paimon_magics.statements.statement import Query, TableReference
 from paimon_magics.tables.snapshots.latest import latest_snapshot_id
 from paimon_magics.tables.table import Table
@@ -123,7 +126,9 @@ def prepare_merge(
     # Taken before the rows are selected: a later commit then counts as newer than the plan.
     base = latest_snapshot_id(table)
     method = _method(table, merge)
-    chosen = Selection(replace(table.name, system_table=None), base, -1, ())
+    shows_ids = names_row_ids(merge.text[merge.within.range.start :])
+    name = replace(table.name, system_table=None)
+    chosen = Selection(name, base, -1, (), shows_row_ids=shows_ids)
     given = source
     try:
         if given is None:
@@ -225,7 +230,9 @@ def _changed_rows(
     more = () if places is None else places.more
     if places is None:
         needed = needed_columns(merge, plan, table.schema.column_names)
-        target = _target_rows(connection, table, chosen, [columns[at].name for at in needed])
+        ids = row_id_columns(table.schema, used_names(merge.text, merge.within))
+        names = [columns[at].name for at in needed] + [one.name for one in ids]
+        target = _target_rows(connection, table, chosen, names)
     else:
         needed, target = places.needed, places.frame
     bound = bind(merge.within.parameters, parameters, merge.text, connection.zone)

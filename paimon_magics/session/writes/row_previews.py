@@ -23,7 +23,7 @@ from paimon_magics.spark.rows import frame_of_rows
 from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.statements.data_types import contains_type
 from paimon_magics.statements.row_changes import VALUE_PREFIX, RowChange, Update
-from paimon_magics.tables.row_changes.rewriting import FILE_COLUMN
+from paimon_magics.tables.row_changes.selected_rows import FILE_COLUMN
 from paimon_magics.tables.table import Table
 
 if TYPE_CHECKING:
@@ -87,6 +87,10 @@ def files_told(table: Table, files: int) -> str:
     """What becomes of the `files` that have changed rows."""
     if table.schema.is_primary_key_table:
         return "their new state would be written as rows of a kind, merged by key."
+    if table.schema.data_evolution_enabled:
+        return (
+            f"{count_text(files, 'range')} of rows would get files of the new values, or vectors."
+        )
     marks = table.schema.deletion_vectors_enabled
     how = "get deletion vectors" if marks else "be written anew"
     return f"{count_text(files, 'file')} would {how}."

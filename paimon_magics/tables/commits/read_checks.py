@@ -271,10 +271,17 @@ class _ReadCheck:
         if found is None:
             return
         has_read = newer.commit_kind == "OVERWRITE" or READ_SNAPSHOT in (newer.properties or {})
+        added = undeleted(entries)
+        did = "added rows that may be among those that it looked for"
         if not (found.adds_missing or has_read):
-            return
-        if may_be_found(self._table, undeleted(entries), found.conditions).num_rows:
-            raise self._outdated(newer, "added rows that may be among those that it looked for")
+            if not self._table.schema.data_evolution_enabled or not self._read.snapshot_id:
+                return
+            # New values of columns are added files, whose rows were there before.
+            next_row_id = self._snapshot(self._read.snapshot_id).next_row_id
+            added = added.filter(pc.less(added["first_row_id"], next_row_id or 0))
+            did = "wrote new values into rows that may be among those that it looked for"
+        if may_be_found(self._table, added, found.conditions).num_rows:
+            raise self._outdated(newer, did)
 
     def _place(self, values: tuple[Any, ...], bucket: int) -> _Place:
         """Where rows of one key are: in one bucket, or while they wait for it in one partition."""

@@ -34,6 +34,7 @@ from paimon_magics.tables.compaction.planning import folder_of
 from paimon_magics.tables.manifests.live_files import ManifestCache, live_files
 from paimon_magics.tables.manifests.partition_values import partition_values
 from paimon_magics.tables.reading.table_files import whole_rows_reader
+from paimon_magics.tables.row_changes.placed_files import PlacedFiles
 from paimon_magics.tables.row_changes.rewriting import ChangedFile, FileChanges
 from paimon_magics.tables.schema.history import TableSchemas
 from paimon_magics.tables.schema.types import arrow_schema
@@ -100,6 +101,15 @@ class AppendChange:
         if schema.bucket_mode != "BUCKET_UNAWARE":
             homes |= set(schema.bucket_keys)
         return not homes.isdisjoint(assigned or ())
+
+    def placed_files(self) -> PlacedFiles:
+        """The rows of the files, with ids where they have some."""
+        reader = self.reader(with_row_ids=self.table.schema.row_tracking_enabled)
+        return PlacedFiles(reader, self.units)
+
+    def file_counts(self, results: Sequence[ChangedFile]) -> tuple[int | None, int | None]:
+        """How many files were written anew, and how many vectors: one of both is None."""
+        return (None, len(results)) if self.marks else (len(results), None)
 
     def reader(self, *, with_row_ids: bool = False) -> Any:
         """A reader of whole rows of the files."""

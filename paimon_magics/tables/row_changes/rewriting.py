@@ -8,35 +8,32 @@ tasks load it. Memory is bounded by a batch of a file, and for a vector by the p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from paimon_magics.columnar.merging import KIND, PLACE, SEQUENCE
-from paimon_magics.columnar.roaring import roaring_bitmap
+from paimon_magics.columnar.merging import PLACE, SEQUENCE
 from paimon_magics.planning.reads.views import ROW_ID
 from paimon_magics.tables.compaction.append_units import AppendUnit
 from paimon_magics.tables.compaction.row_files import RowFiles
 from paimon_magics.tables.reading.data_files import FileReader
+from paimon_magics.tables.row_changes.selected_rows import (
+    PLACE_COLUMN,
+    FileRows,
+    SelectedRows,
+    Told,
+)
 from paimon_magics.tables.schema.arrow_casting import conform
 from paimon_magics.tables.writing.new_files import NewFile
 from paimon_magics.tables.writing.write_spec import WriteSpec, Written
 from paimon_magics.tables.writing.writer import write_batches
 
-__all__ = ["FILE_COLUMN", "PLACE_COLUMN", "ChangedFile", "FileChanges"]
-
-FILE_COLUMN = "__paimon_magics_file"
-"""The number of the file that a selected row is in (INT)."""
-PLACE_COLUMN = "__paimon_magics_place"
-"""The number of a selected row in its file (BIGINT)."""
+__all__ = ["ChangedFile", "FileChanges"]
 
 _BUCKET = "__paimon_magics_bucket"
-_DELETED = 3  # `RowKind.DELETE`
-
-Told = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +70,10 @@ class FileChanges:
     def __call__(self, batches: Iterable[pa.RecordBatch], told: Told) -> Iterator[ChangedFile]:
         """Change the files that the rows are in. `told` gets the rows as they come. Raises
         TableDamagedError for a file that can't be read, and what `write_batches` raises."""
-        rows = _Rows(batches, told)
+        rows = SelectedRows(batches, told)
         while (number := rows.file()) is not None:
             unit = self.units[number]
-            changes = _Changes(rows, number, deletes=self.assigned is None)
+            changes = FileRows(rows, number, deletes=self.assigned is None)
             new = self._marked(changes) if self.marks else self._rewritten(unit, changes)
             if self.marks and self.assigned is None:
                 for _ in new:
@@ -101,7 +98,7 @@ class FileChanges:
         )
         return write_batches(self.output, bucketed, bucket_column=_BUCKET), ()
 
-    def _marked(self, changes: _Changes) -> Iterator[pa.RecordBatch]:
+    def _marked(self, changes: FileRows) -> Iterator[pa.RecordBatch]:
         """The changed rows as new ones; their places are kept."""
         schema = None if self.assigned is None else self._schema()
         for rows, deleted in changes.all():
@@ -114,7 +111,7 @@ class FileChanges:
                 new = new.append_column(SEQUENCE, pa.nulls(len(rows), pa.int64()))
             yield new
 
-    def _rewritten(self, unit: AppendUnit, changes: _Changes) -> Iterator[pa.RecordBatch]:
+    def _rewritten(self, unit: AppendUnit, changes: FileRows) -> Iterator[pa.RecordBatch]:
         """The rows of the file with the changes."""
         schema = None if self.assigned is None else self._schema()
         for batch in self.reader.batches(unit.files[0]):
@@ -158,73 +155,3 @@ def _replaced(
         arrays.append(column)
         fields.append(field)
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
-
-
-class _Rows:
-    """The selected rows of a task, of one file after the other, with ascending places."""
-
-    def __init__(self, batches: Iterable[pa.RecordBatch], told: Told) -> None:
-        self._batches = iter(batches)
-        self._told = told
-        self._rest: pa.RecordBatch | None = None
-
-    def _fill(self) -> pa.RecordBatch | None:
-        while self._rest is None or not self._rest.num_rows:
-            self._rest = next(self._batches, None)
-            if self._rest is None:
-                return None
-            self._told(self._rest.num_rows, 0)
-        return self._rest
-
-    def file(self) -> int | None:
-        """The file of the next row; None where there is none."""
-        rest = self._fill()
-        return None if rest is None else int(rest.column(FILE_COLUMN)[0].as_py())
-
-    def take(self, file: int, stop: int | None) -> pa.RecordBatch | None:
-        """The next rows of the file below the place `stop`; None where there are none."""
-        rest = self._fill()
-        if rest is None:
-            return None
-        fits = np.asarray(rest.column(FILE_COLUMN)) == file
-        if stop is not None:
-            fits &= np.asarray(rest.column(PLACE_COLUMN)) < stop
-        count = len(fits) if fits.all() else int(np.argmin(fits))
-        if not count:
-            return None
-        self._rest = rest.slice(count)
-        return rest.slice(0, count)
-
-
-class _Changes:
-    """The selected rows of one file. A row comes once, whatever a subquery finds for it. Each batch
-    comes with which of its rows are deleted: all with `deletes`."""
-
-    def __init__(self, rows: _Rows, file: int, *, deletes: bool) -> None:
-        self._rows = rows
-        self._file = file
-        self._deletes = deletes
-        self._places: list[npt.NDArray[np.int64]] = []
-        self.count = 0
-        self.deleted = 0
-
-    def until(self, stop: int | None) -> Iterator[tuple[pa.RecordBatch, npt.NDArray[np.bool_]]]:
-        """The rows below the place `stop` that have not come yet."""
-        while (rows := self._rows.take(self._file, stop)) is not None:
-            deleted = np.full(rows.num_rows, self._deletes)
-            if KIND in rows.schema.names:
-                deleted |= np.asarray(rows.column(KIND)) == _DELETED
-            self.count += rows.num_rows
-            self.deleted += int(deleted.sum())
-            yield rows, deleted
-
-    def all(self) -> Iterator[tuple[pa.RecordBatch, npt.NDArray[np.bool_]]]:
-        """All rows; their places are kept."""
-        for rows, deleted in self.until(None):
-            self._places.append(np.asarray(rows.column(PLACE_COLUMN)).astype(np.int64))
-            yield rows, deleted
-
-    def bitmap(self) -> bytes:
-        """The kept places."""
-        none = np.zeros(0, dtype=np.int64)
-        return roaring_bitmap(np.concatenate(self._places) if self._places else none)

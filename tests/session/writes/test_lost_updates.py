@@ -26,8 +26,12 @@ def rows(session: Session, table: str) -> list[tuple[Any, ...]]:
         (", PRIMARY KEY (k) NOT ENFORCED) TBLPROPERTIES ('bucket' = '1')", "of the same keys"),
         (") TBLPROPERTIES ('write-only' = 'true')", "replaced the file"),
         (") TBLPROPERTIES ('deletion-vectors.enabled' = 'true')", "deleted rows of the file"),
+        (
+            ") TBLPROPERTIES ('row-tracking.enabled' = 'true', 'data-evolution.enabled' = 'true')",
+            "rows that may be among those",
+        ),
     ],
-    ids=["keys", "files", "vectors"],
+    ids=["keys", "files", "vectors", "columns"],
 )
 def test_no_update_of_a_row_is_lost(
     session: Session, warehouse: Path, tmp_path: Path, keys: str, told: str

@@ -161,6 +161,8 @@ APPENDS = {
     "numbered": "'row-tracking.enabled' = 'true'",
     "marked": "'bucket' = '1', 'bucket-key' = 'id', 'deletion-vectors.enabled' = 'true'",
     "marked_numbers": "'row-tracking.enabled' = 'true', 'deletion-vectors.enabled' = 'true'",
+    "evolving": "'row-tracking.enabled' = 'true', 'data-evolution.enabled' = 'true', "
+    "'deletion-vectors.enabled' = 'true'",
 }
 
 

@@ -75,6 +75,8 @@ APPENDS = {
     "marked_buckets": "'bucket' = '1', 'bucket-key' = 'k', 'deletion-vectors.enabled' = 'true'",
     "numbered": "'row-tracking.enabled' = 'true'",
     "marked_numbers": "'row-tracking.enabled' = 'true', 'deletion-vectors.enabled' = 'true'",
+    "evolving": "'row-tracking.enabled' = 'true', 'data-evolution.enabled' = 'true', "
+    "'deletion-vectors.enabled' = 'true'",
 }
 
 
@@ -110,13 +112,57 @@ def test_rows_without_keys_are_changed_in_their_files(shop: Session, name: str) 
     if tracks:
         kept = {row["k"]: row["id"] for row in shop.run(ids).to_pylist()}
         assert kept == {k: before[k] for k in expected}
-        with pytest.raises(UnsupportedStatementError, match="have ids"):
+        told = "partition column" if "evolution" in options else "have ids"
+        with pytest.raises(UnsupportedStatementError, match=told):
             shop.run(f"UPDATE {name} SET p = 'p9' WHERE k = 12")
         return
     shop.run(f"UPDATE {name} SET p = 'p9' WHERE k = 12; DELETE FROM {name} WHERE k IN (0, 12)")
     del expected[0], expected[12]
     assert rows(shop, name) == list(expected.values())
     assert shop.run(f"DELETE FROM {name} WHERE k > 100").snapshot_id is None
+
+
+def test_new_values_of_columns_are_files_of_these_columns(shop: Session) -> None:
+    shop.run(
+        "CREATE TABLE wide (k INT, v STRING, w STRING, n BIGINT) TBLPROPERTIES "
+        "('row-tracking.enabled' = 'true', 'data-evolution.enabled' = 'true');"
+        "INSERT INTO wide SELECT id, concat('v', id), 'w', id FROM range(0, 4, 1, 1);"
+        "INSERT INTO wide SELECT id, concat('v', id), 'w', id FROM range(4, 8, 1, 1)"
+    )
+    before = {row["file_path"] for row in shop.run("SELECT * FROM `wide$files`").to_pylist()}
+    outcome = shop.run("UPDATE wide SET n = n * 10, v = concat(v, w) WHERE k IN (1, 2)")
+    assert (outcome.rows_updated, outcome.files_written, outcome.files_rewritten) == (2, 1, None)
+    assert outcome.commit_kind == "APPEND"
+    files = shop.run("SELECT file_path, write_cols, first_row_id FROM `wide$files`").to_pylist()
+    added = [row for row in files if row["file_path"] not in before]
+    assert len(files) == len(before) + 1
+    assert [(row["write_cols"], row["first_row_id"]) for row in added] == [(["v", "n"], 0)]
+    shop.run("UPDATE wide SET w = (SELECT max(k) FROM wide) WHERE v LIKE '%w' OR _ROW_ID = 7")
+    merged = shop.run(
+        "MERGE INTO wide t USING (SELECT 2 AS k, 7 AS n UNION ALL SELECT 9, 9) s ON t.k = s.k "
+        "WHEN MATCHED THEN UPDATE SET n = s.n WHEN NOT MATCHED THEN INSERT (k, n) VALUES (k, n) "
+        "WHEN NOT MATCHED BY SOURCE AND t.k = 7 THEN UPDATE SET v = NULL"
+    )
+    assert (merged.rows_updated, merged.rows_inserted, merged.rows_deleted) == (2, 1, 0)
+    found = shop.run("SELECT *, _ROW_ID AS r FROM wide ORDER BY k").to_pylist()
+    assert [tuple(row.values()) for row in found] == [
+        (0, "v0", "w", 0, 0),
+        (1, "v1w", "7", 10, 1),
+        (2, "v2w", "7", 7, 2),
+        *((k, f"v{k}", "w", k, k) for k in (3, 4, 5, 6)),
+        (7, None, "7", 7, 7),
+        (9, None, None, 9, 8),
+    ]
+    with pytest.raises(UnsupportedStatementError, match="only be deleted with deletion vectors"):
+        shop.run("DELETE FROM wide WHERE k = 1")
+    with pytest.raises(UnsupportedStatementError, match="only be deleted with deletion vectors"):
+        shop.run("MERGE INTO wide t USING (SELECT 1 AS k) s ON t.k = s.k WHEN MATCHED THEN DELETE")
+    shop.run(
+        "ALTER TABLE wide SET TBLPROPERTIES ('deletion-vectors.modifiable' = 'true');"
+        "ALTER TABLE wide SET TBLPROPERTIES ('deletion-vectors.enabled' = 'true');"
+        "DELETE FROM wide WHERE k BETWEEN 1 AND 7"
+    )
+    assert [row["k"] for row in shop.run("SELECT k FROM wide ORDER BY k").to_pylist()] == [0, 9]
 
 
 def test_conditions_on_partitions_remove_them_by_metadata(shop: Session) -> None:

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pypaimon.write.commit_message import CommitMessage
 
+from paimon_magics.columnar.merging import KIND
 from paimon_magics.coordinator.client.in_process import InProcessCommitter
 from paimon_magics.planning.commits.requests import (
     Append,
@@ -37,6 +38,8 @@ from paimon_magics.tables.manifests.live_files import ManifestCache, live_files
 from paimon_magics.tables.reading.data_read import ReadRequest, plan_data_read
 from paimon_magics.tables.reading.evolving_files import updated_rows
 from paimon_magics.tables.reading.table_files import updated_columns_reader, whole_rows_reader
+from paimon_magics.tables.row_changes.evolving_plan import plan_evolving_change
+from paimon_magics.tables.row_changes.selected_rows import FILE_COLUMN, PLACE_COLUMN
 from paimon_magics.tables.schema.types import arrow_schema
 from paimon_magics.tables.splits.planning import StoredState
 from paimon_magics.tables.splits.row_ranges import row_ranges
@@ -178,6 +181,32 @@ class Lake:
         transaction, messages = written
         bodies = tuple(write_message(self.table.paimon, message) for message in messages)
         self.committer.commit(CommitRequest(transaction, Append(), bodies))
+
+    def change(
+        self,
+        row_ids: Sequence[int],
+        columns: Mapping[str, Sequence[Any]],
+        deleted: Sequence[int] = (),
+    ) -> None:
+        """As `update_here`, as a statement's tasks do it; rows with the ids `deleted` go."""
+        table = self.table
+        snapshot = table.paimon.snapshot_manager().get_latest_snapshot()
+        transaction = self.committer.begin(TABLE)
+        plan = plan_evolving_change(table, snapshot, (), ManifestCache(table.paimon))
+        firsts = [one.first_row_id for one in plan.ranges]
+        ids = np.array([*row_ids, *deleted], np.int64)
+        files = np.searchsorted(firsts, ids, side="right") - 1
+        rows = self.updates([*row_ids, *deleted], {
+            name: [*cells, *[None] * len(deleted)] for name, cells in columns.items()
+        })  # fmt: skip
+        rows = rows.append_column(FILE_COLUMN, pa.array(files.astype(np.int32)))
+        rows = rows.append_column(PLACE_COLUMN, pa.array(ids - np.take(firsts, files)))
+        kinds = [2] * len(row_ids) + [3] * len(deleted)
+        rows = rows.append_column(KIND, pa.array(kinds, pa.int8())).sort_by("_ROW_ID")
+        changes = plan.changes(transaction, set(columns), slots=1, settings=SETTINGS)
+        tasks = pickle.loads(pickle.dumps(changes))
+        results = list(tasks(rows.to_batches(max_chunksize=3), lambda rows, size_bytes: None))
+        self.commit_update((transaction, plan.messages(results, transaction, set(columns))))
 
     def vectors(self) -> dict[str, int | None]:
         """The number of deleted rows of each data file that has a deletion vector."""

@@ -85,6 +85,31 @@ def test_deleted_rows_stay_deleted(warehouse: Path) -> None:
     assert by_pypaimon(lake) == lake.rows()
 
 
+def test_a_statement_updates_and_deletes_rows_at_once(warehouse: Path) -> None:
+    options = ", 'deletion-vectors.enabled' = 'true'"
+    lake = Lake.of(warehouse, EVOLVING.format(options))
+    for first in (0, 5, 10):
+        part = "x" if first else "y"
+        lake.append(*[(k, "old", 0.0, part) for k in range(first, first + 5)])
+    before = lake.files("file_name")
+    lake.change([1, 3, 8], {"v": ["1", "3", "8"], "d": [1.0, 3.0, 8.0]}, deleted=[2, 9, 10])
+    lake.change([], {}, deleted=[0])
+    changed = {1: ("1", 1.0), 3: ("3", 3.0), 8: ("8", 8.0)}
+    expected = [
+        (k, *changed.get(k, ("old", 0.0)), "x" if k > 4 else "y")
+        for k in range(15)
+        if k not in (0, 2, 9, 10)
+    ]
+    assert sorted(lake.rows()) == expected
+    assert by_pypaimon(lake) == expected
+    # The rows from 10 on only lose one: no file of columns is written for them.
+    added = [one for one in lake.files("file_name", "first_row_id") if one[:1] not in before]
+    assert sorted(first for _, first in added) == [0, 5]
+    assert sorted(lake.vectors().values(), key=int) == [1, 1, 2]
+    assert lake.compact() is not None
+    assert sorted(lake.rows()) == expected
+
+
 def test_the_same_column_is_not_written_by_two(lake: Lake) -> None:
     one, other = lake.written_columns([0], {"v": ["1"]}), lake.written_columns([1], {"v": ["2"]})
     column = lake.written_columns([0], {"k": [100]})

@@ -1,0 +1,177 @@
+"""Which rows of a data-evolution table a statement may change, and the messages of its commit.
+
+Used as `AppendChange` is. Files stay: new values of columns are files of these columns beside them,
+and deleted rows are marked in the vector of the oldest file of their range. So a row keeps its id.
+Sources: `MergeIntoPaimonDataEvolutionTable`, `UpdatePaimonDataEvolutionTableCommand`,
+`PaimonRowLevelCommand.dataEvolutionDeletionTargets`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pypaimon.write.commit_message import CommitMessage
+
+from paimon_magics.columnar.roaring import numbers_at
+from paimon_magics.errors import UnsupportedStatementError
+from paimon_magics.planning.commits.read_sets import Found, ReadSet, read_files
+from paimon_magics.planning.commits.requests import Transaction
+from paimon_magics.planning.reads.predicates import ColumnPredicate
+from paimon_magics.planning.reads.row_ranges import RowRange
+from paimon_magics.planning.reads.views import RowView, ViewKind
+from paimon_magics.settings import Settings
+from paimon_magics.tables.compaction.append_units import AppendUnit
+from paimon_magics.tables.compaction.append_vectors import put_marks
+from paimon_magics.tables.manifests.live_files import ManifestCache, live_files
+from paimon_magics.tables.reading.evolving_files import anchor_of
+from paimon_magics.tables.reading.table_files import updated_columns_reader
+from paimon_magics.tables.row_changes.column_changes import ColumnChanges
+from paimon_magics.tables.row_changes.placed_files import PlacedFiles
+from paimon_magics.tables.row_changes.rewriting import ChangedFile
+from paimon_magics.tables.schema.history import TableSchemas
+from paimon_magics.tables.schema.types import arrow_schema
+from paimon_magics.tables.splits.file_pruning import FilePruning
+from paimon_magics.tables.splits.row_ranges import ranges_of
+from paimon_magics.tables.table import Table
+from paimon_magics.tables.writing.columns_files import (
+    ColumnsWrite,
+    WrittenColumns,
+    columns_messages,
+    columns_write,
+    stored_columns,
+)
+
+__all__ = ["EvolvingChange", "plan_evolving_change"]
+
+
+@dataclass(frozen=True)
+class EvolvingChange:
+    """The `ranges` of rows of `snapshot`, pypaimon's, that can have selected rows, in the order of
+    their ids, and `units`, the same as tasks read them. Selected rows meet all `predicates`."""
+
+    table: Table
+    snapshot: Any
+    ranges: tuple[RowRange, ...]
+    units: tuple[AppendUnit, ...]
+    predicates: tuple[ColumnPredicate, ...] = ()
+
+    def changes(
+        self,
+        transaction: Transaction,
+        assigned: Collection[str] | None,
+        *,
+        slots: int,
+        settings: Settings,
+    ) -> ColumnChanges:
+        """What changes the rows for the transaction; `assigned` are the columns that get new
+        values, None for a DELETE."""
+        if not assigned:
+            return ColumnChanges(self.units, deletes=assigned is None)
+        columns = pa.schema(
+            [one for one in arrow_schema(self.table.schema) if one.name in assigned]
+        )
+        write = self._write(transaction, assigned)
+        return ColumnChanges(
+            self.units,
+            deletes=False,
+            write=write,
+            reader=updated_columns_reader(self.table, write.ranges, assigned),
+            assigned=columns.serialize().to_pybytes(),
+        )
+
+    def _write(self, transaction: Transaction, columns: Collection[str]) -> ColumnsWrite:
+        # A file has the deleted rows of its range, too: ids are counted by places.
+        ranges = [
+            replace(one, files=tuple(replace(file, deletions=None) for file in one.files))
+            for one in self.ranges
+        ]
+        return columns_write(self.table, transaction, columns, ranges)
+
+    def placed_files(self) -> PlacedFiles:
+        """The rows of the ranges, with the columns that data files have."""
+        columns = stored_columns(self.table.schema)
+        reader = updated_columns_reader(self.table, self.ranges, columns)
+        return PlacedFiles(reader, self.units, evolves=True)
+
+    def file_counts(self, results: Sequence[ChangedFile]) -> tuple[int | None, int | None]:
+        """How many files were written anew, None where files stay, and how many vectors were."""
+        vectors = sum(1 for one in results if one.deleted)
+        return None, vectors if self.table.schema.deletion_vectors_enabled else None
+
+    def read_set(self, results: Sequence[ChangedFile], *, adds_missing: bool = False) -> ReadSet:
+        """What the commit of the results is checked against; with `adds_missing` rows are added
+        for what was not found."""
+        names = [
+            file.path.rpartition("/")[2]
+            for one in results
+            for file in self.ranges[one.number].files
+        ]
+        list_name = str(self.snapshot.delta_manifest_list)
+        found = Found(self.predicates, adds_missing)
+        return read_files(self.snapshot.id, names, found, manifest_list=list_name)
+
+    def messages(
+        self,
+        results: Sequence[ChangedFile],
+        transaction: Transaction,
+        assigned: Collection[str] | None,
+        added: Sequence[CommitMessage] = (),
+    ) -> list[CommitMessage]:
+        """The commit messages, one for each partition, and after them `added`, those of rows that
+        are new. Writes index files.
+
+        Raises TableDamagedError if two tasks wrote the same rows.
+        """
+        table, snapshot_id = self.table, int(self.snapshot.id)
+        results = sorted(results, key=lambda one: one.number)
+        messages: list[CommitMessage] = []
+        if assigned:
+            written = [
+                WrittenColumns(self.ranges[one.number].first_row_id, file)
+                for one in results
+                for file in one.files
+            ]
+            write = self._write(transaction, assigned)
+            messages = columns_messages(table, write, written, snapshot_id)
+        marked: dict[tuple[tuple[Any, ...], int], dict[str, Any]] = {}
+        for one in results:
+            if one.places is not None:
+                range_ = self.ranges[one.number]
+                anchor = anchor_of(range_.files).path.rpartition("/")[2]
+                marks = marked.setdefault((range_.partition, 0), {})
+                marks[anchor] = numbers_at(one.places, 0)[0]
+        known = {tuple(message.partition) for message in messages}
+        messages += [
+            CommitMessage(partition, bucket, [], check_from_snapshot=snapshot_id)
+            for partition, bucket in marked
+            if partition not in known
+        ]
+        if marked:
+            put_marks(table, self.snapshot, transaction, messages, marked)
+        return [*messages, *added]
+
+
+def plan_evolving_change(
+    table: Table,
+    snapshot: Any,
+    predicates: Sequence[ColumnPredicate],
+    manifests: ManifestCache,
+) -> EvolvingChange:
+    """Plan a change of rows that meet `predicates` (and other conditions) on `snapshot`,
+    pypaimon's. Raises UnsupportedStatementError for a table with rows that have no ids."""
+    columns = TableSchemas(table.paimon).columns
+    pruning = FilePruning(columns, table.schema, RowView(ViewKind.TABLE, False), predicates)
+    files = pruning.seen(live_files(manifests, snapshot))
+    if pc.any(pc.is_null(files["first_row_id"])).as_py():
+        raise UnsupportedStatementError(
+            f"`{table.name}` has files whose rows have no ids, so that single columns of them "
+            "can't be written.",
+            hint="INSERT OVERWRITE … SELECT writes the table anew: all rows get ids then.",
+        )
+    ranges = ranges_of(table, files, manifests.deletions(snapshot.index_manifest))
+    units = tuple(AppendUnit(number, 0, one.files) for number, one in enumerate(ranges))
+    return EvolvingChange(table, snapshot, ranges, units, tuple(predicates))

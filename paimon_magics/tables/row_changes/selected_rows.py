@@ -1,0 +1,100 @@
+"""The rows that a statement selects, as a Spark task gets them: file by file, by ascending places.
+
+Light to import, because Spark's tasks load it. Memory is bounded by a batch, and the places that
+are kept of a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from paimon_magics.columnar.merging import KIND
+from paimon_magics.columnar.roaring import roaring_bitmap
+
+__all__ = ["FILE_COLUMN", "PLACE_COLUMN", "FileRows", "SelectedRows", "Told"]
+
+FILE_COLUMN = "__paimon_magics_file"
+"""The number of the file that a selected row is in (INT)."""
+PLACE_COLUMN = "__paimon_magics_place"
+"""The number of a selected row in its file (BIGINT)."""
+
+_DELETED = 3  # `RowKind.DELETE`
+
+Told = Callable[[int, int], None]
+
+
+class SelectedRows:
+    """The selected rows of a task, of one file after the other, with ascending places."""
+
+    def __init__(self, batches: Iterable[pa.RecordBatch], told: Told) -> None:
+        self._batches = iter(batches)
+        self._told = told
+        self._rest: pa.RecordBatch | None = None
+
+    def _fill(self) -> pa.RecordBatch | None:
+        while self._rest is None or not self._rest.num_rows:
+            self._rest = next(self._batches, None)
+            if self._rest is None:
+                return None
+            self._told(self._rest.num_rows, 0)
+        return self._rest
+
+    def file(self) -> int | None:
+        """The file of the next row; None where there is none."""
+        rest = self._fill()
+        return None if rest is None else int(rest.column(FILE_COLUMN)[0].as_py())
+
+    def take(self, file: int, stop: int | None) -> pa.RecordBatch | None:
+        """The next rows of the file below the place `stop`; None where there are none."""
+        rest = self._fill()
+        if rest is None:
+            return None
+        fits = np.asarray(rest.column(FILE_COLUMN)) == file
+        if stop is not None:
+            fits &= np.asarray(rest.column(PLACE_COLUMN)) < stop
+        count = len(fits) if fits.all() else int(np.argmin(fits))
+        if not count:
+            return None
+        self._rest = rest.slice(count)
+        return rest.slice(0, count)
+
+
+class FileRows:
+    """The selected rows of one file. A row comes once, whatever a subquery finds for it. Each batch
+    comes with which of its rows are deleted: all with `deletes`."""
+
+    def __init__(self, rows: SelectedRows, file: int, *, deletes: bool) -> None:
+        self._rows = rows
+        self._file = file
+        self._deletes = deletes
+        self._places: list[npt.NDArray[np.int64]] = []
+        self.count = 0
+        self.deleted = 0
+
+    def until(self, stop: int | None) -> Iterator[tuple[pa.RecordBatch, npt.NDArray[np.bool_]]]:
+        """The rows below the place `stop` that have not come yet."""
+        while (rows := self._rows.take(self._file, stop)) is not None:
+            deleted = np.full(rows.num_rows, self._deletes)
+            if KIND in rows.schema.names:
+                deleted |= np.asarray(rows.column(KIND)) == _DELETED
+            self.count += rows.num_rows
+            self.deleted += int(deleted.sum())
+            yield rows, deleted
+
+    def all(
+        self, *, deleted_only: bool = False
+    ) -> Iterator[tuple[pa.RecordBatch, npt.NDArray[np.bool_]]]:
+        """All rows; their places are kept, or those of deleted ones."""
+        for rows, deleted in self.until(None):
+            places = np.asarray(rows.column(PLACE_COLUMN)).astype(np.int64)
+            self._places.append(places[deleted] if deleted_only else places)
+            yield rows, deleted
+
+    def bitmap(self) -> bytes:
+        """The kept places."""
+        none = np.zeros(0, dtype=np.int64)
+        return roaring_bitmap(np.concatenate(self._places) if self._places else none)

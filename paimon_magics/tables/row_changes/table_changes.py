@@ -1,0 +1,29 @@
+"""How the rows of a table without a primary key change: by whole files, or column by column."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from paimon_magics.planning.reads.predicates import ColumnPredicate
+from paimon_magics.tables.manifests.live_files import ManifestCache
+from paimon_magics.tables.row_changes.evolving_plan import EvolvingChange, plan_evolving_change
+from paimon_magics.tables.row_changes.plan import AppendChange, plan_append_change
+from paimon_magics.tables.table import Table
+
+__all__ = ["TableChange", "plan_table_change"]
+
+TableChange = AppendChange | EvolvingChange
+"""A planned change of the rows of a table without a primary key."""
+
+
+def plan_table_change(
+    table: Table,
+    snapshot: Any,
+    predicates: Sequence[ColumnPredicate],
+    manifests: ManifestCache,
+) -> TableChange:
+    """Plan a change of rows that meet `predicates` (and other conditions) on `snapshot`,
+    pypaimon's. Raises UnsupportedStatementError for rows that can't be changed so."""
+    plan = plan_evolving_change if table.schema.data_evolution_enabled else plan_append_change
+    return plan(table, snapshot, predicates, manifests)
