@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Self
 
 from paimon_magics.boundary import short_errors
 from paimon_magics.errors import InvalidValueError, value_text
+from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.python_frames import frame_kind, notes_on, spark_frame
 from paimon_magics.session.sql_texts import sql_text, values_by_column
+from paimon_magics.session.writes.merge_previews import preview_merge
 from paimon_magics.session.writes.merging import run_merge
 from paimon_magics.session.writes.ordering import Changed, in_order
 from paimon_magics.statements.clauses.names import quoted, table_text
@@ -22,7 +24,6 @@ from paimon_magics.statements.statement import TableName
 
 if TYPE_CHECKING:
     from paimon_magics.session.connection import Connection
-    from paimon_magics.session.outcome import Outcome
 
 __all__ = ["MergeBuilder"]
 
@@ -32,7 +33,8 @@ _EXAMPLE = "s.amount"
 @short_errors
 class MergeBuilder:
     """A MERGE of a frame into a table. Each `when_…` adds a clause and returns the builder; of the
-    clauses of one kind the first whose condition is true decides about a row. `run` runs it.
+    clauses of one kind the first whose condition is true decides about a row. `run` runs it,
+    `preview` shows what it would change.
 
     Conditions and values are texts of SQL: `{"amount": "t.amount + s.amount"}`. `parameters` of
     `run` are the values of bind names in them.
@@ -89,13 +91,7 @@ class MergeBuilder:
 
     def run(self, parameters: Mapping[str, object] | None = None) -> Outcome:
         """Run the MERGE as one commit; return its outcome. Raises what MERGE INTO raises."""
-        merge = parse_statement(self.sql)
-        if not isinstance(merge, MergeInto):
-            raise InvalidValueError(
-                "A condition or value ends the statement that it belongs to.",
-                hint=f"The whole statement is: {self.sql}",
-            )
-        connection = self._connection
+        merge, connection = self._statement(), self._connection
         with connection.naming(None) as told:
             source = spark_frame(connection.spark, self._frame)
             full = connection.full_name(self._name)
@@ -109,8 +105,28 @@ class MergeBuilder:
         """Run the MERGE as one commit; return its outcome. Raises what MERGE INTO raises."""
         return self.run(parameters)
 
+    def preview(self, parameters: Mapping[str, object] | None = None) -> Outcome:
+        """Return at most 10 of the rows that the MERGE would change, with their kinds, and the
+        numbers as a note. Writes nothing. Raises what running it raises before it writes."""
+        merge, connection = self._statement(), self._connection
+        with connection.naming(None) as told:
+            source = spark_frame(connection.spark, self._frame)
+            found = preview_merge(connection, merge, dict(parameters or {}), source)
+        outcome = Outcome.of_rows(connection.spark, self.sql, "preview", found.sample, query="")
+        outcome.notes = (found.line, *notes_on(self._frame), *told)
+        return outcome
+
     def __repr__(self) -> str:
         return self.sql
+
+    def _statement(self) -> MergeInto:
+        merge = parse_statement(self.sql)
+        if isinstance(merge, MergeInto):
+            return merge
+        raise InvalidValueError(
+            "A condition or value ends the statement that it belongs to.",
+            hint=f"The whole statement is: {self.sql}",
+        )
 
     def _add(self, kind: str, condition: str | None, action: str) -> Self:
         more = "" if condition is None else f" AND ({sql_text(condition, 'A condition', _EXAMPLE)})"

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from paimon_magics.planning.reads.predicates import ColumnPredicate
 
-__all__ = ["FILES_MAX", "Found", "ReadSet", "read_files", "read_keys"]
+__all__ = ["FILES_MAX", "Found", "ReadSet", "read_files", "read_keys", "read_rows"]
 
 FILES_MAX = 20_000
 """Names of files in a read set: some 2 MB of a commit request. With more of them, all files that
@@ -80,6 +80,11 @@ def read_files(
         found=_bounded(found),
         manifest_list=manifest_list,
     )
+
+
+def read_rows(snapshot_id: int, found: Found) -> ReadSet:
+    """What a statement has read that adds rows made of others, and leaves those as they are."""
+    return ReadSet(snapshot_id, files=None, found=_bounded(found))
 
 
 def _bounded(found: Found | None) -> Found | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from paimon_magics.errors import UnconfirmedError
 from paimon_magics.planning.row_changes.merges import PlannedClause
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.statements.handler import Handler
@@ -11,8 +12,10 @@ from paimon_magics.session.writes.merge_previews import preview_merge
 from paimon_magics.session.writes.merging import PreparedMerge, prepare_merge, run_merge
 from paimon_magics.session.writes.ordering import Changed
 from paimon_magics.session.writes.prepare import distribution
-from paimon_magics.statements.merge_into import MergeInto
+from paimon_magics.session.writes.replaced import rows_taken
+from paimon_magics.statements.merge_into import DeleteAction, MergeInto
 from paimon_magics.statements.subjects import subject_of
+from paimon_magics.tables.commits.replaced_partitions import sizes_of_replaced
 
 __all__ = ["merge_handler"]
 
@@ -47,9 +50,28 @@ def merge_handler(
         dry_run=lambda: "Would run. " + " ".join(lines()),
         explain=lambda mode: lines(),
         preview=lambda: preview_merge(connection, merge, parameters),
-        unconfirmed=None,
+        unconfirmed=lambda mode: _unconfirmed(connection, merge),
         changed=Changed(lambda: (merge.target,)),
         needs=(merge.target, *subject_of(merge).sources),
+    )
+
+
+def _unconfirmed(connection: Connection, merge: MergeInto) -> UnconfirmedError | None:
+    """The question before all rows go that the source does not have: an empty source takes all."""
+    clauses = merge.of_kind("NOT MATCHED BY SOURCE")
+    if not any(isinstance(one.action, DeleteAction) and one.condition is None for one in clauses):
+        return None
+    table = connection.load(merge.target, merge.text, merge.target_position)
+    sizes = sizes_of_replaced(table, specs=())
+    if not sizes:
+        return None
+    return UnconfirmedError(
+        "MERGE with WHEN NOT MATCHED BY SOURCE THEN DELETE takes away each row of "
+        f"`{table.name}` that the source does not have; the table has {rows_taken(sizes)}.",
+        hint="To run it, begin the cell with %%paimon --yes. %%paimon --preview counts the rows. "
+        "WHEN NOT MATCHED BY SOURCE AND a condition THEN DELETE does not ask.",
+        statement=merge.text,
+        position=0,
     )
 
 

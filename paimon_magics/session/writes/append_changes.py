@@ -34,7 +34,6 @@ from paimon_magics.statements.data_types import AtomicType
 from paimon_magics.statements.queries.used_columns import used_names
 from paimon_magics.statements.row_changes import RowChange, Update
 from paimon_magics.tables.manifests.live_files import ManifestCache
-from paimon_magics.tables.row_changes.plan import AppendChange
 from paimon_magics.tables.row_changes.rewriting import ChangedFile
 from paimon_magics.tables.row_changes.selected_rows import FILE_COLUMN, PLACE_COLUMN
 from paimon_magics.tables.row_changes.table_changes import TableChange, plan_table_change
@@ -90,9 +89,9 @@ def prepare_append_change(
     if assigned is not None:
         adds = adds_changed_rows(schema)
         written = tuple(one for one in schema.columns if adds or one.name in assigned)
-        if schema.row_tracking_enabled:
-            check_stays(table, plan, assigned)
-            more = (_ROW_ID,) if adds else ()
+        check_stays(table, assigned)
+        if schema.row_tracking_enabled and adds:
+            more = (_ROW_ID,)
     names = used_names(change.text, change.selection.query)
     ids = row_id_columns(schema, names)
     ids = (*ids, *(one for one in more if one.name not in [known.name for known in ids]))
@@ -141,23 +140,17 @@ def _plan(
     )
 
 
-def check_stays(table: Table, plan: TableChange | None, assigned: frozenset[str]) -> None:
-    """Raise UnsupportedStatementError if rows with ids could go to another partition or bucket."""
+def check_stays(table: Table, assigned: frozenset[str]) -> None:
+    """Raise UnsupportedStatementError if rows of a data-evolution table could go to another
+    partition: they have their ids by their places (`PaimonUpdateTable`)."""
     schema = table.schema
     moved = [key for key in schema.partition_keys if key in assigned]
-    if schema.data_evolution_enabled:
-        if moved:
-            raise UnsupportedStatementError(
-                f"`{moved[0]}` is a partition column of `{table.name}`, which has "
-                "'data-evolution.enabled' = 'true': rows stay in the files that they are in.",
-                hint="DELETE the rows and INSERT them anew: they get new ids then.",
-            )
-        return
-    if isinstance(plan, AppendChange) and plan.moves_rows(assigned):
+    if schema.data_evolution_enabled and moved:
         raise UnsupportedStatementError(
-            f"Rows of `{table.name}` have ids ('row-tracking.enabled' = 'true'); moving them to "
-            "another partition or bucket by UPDATE is not offered yet.",
-            hint="DELETE the rows and INSERT them anew: they get new ids then.",
+            f"`{moved[0]}` is a partition column of `{table.name}`, which has "
+            "'data-evolution.enabled' = 'true': rows stay in the files that they are in.",
+            hint="DELETE the rows and INSERT them anew: they get new ids then. A MERGE names the "
+            "columns in UPDATE SET instead of `*`.",
         )
 
 

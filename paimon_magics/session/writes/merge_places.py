@@ -102,9 +102,10 @@ def merge_places(
     updated = assigned_columns(merge, plan, schema)
     adds = adds_changed_rows(schema)
     more: tuple[Column, ...] = ()
-    if schema.row_tracking_enabled and updated is not None:
-        check_stays(table, files, updated)
-        more = (Column(0, ROW_ID, AtomicType("BIGINT")),) if adds else ()
+    if updated is not None:
+        check_stays(table, updated)
+        if schema.row_tracking_enabled and adds:
+            more = (Column(0, ROW_ID, AtomicType("BIGINT")),)
     written = schema.column_names if adds else tuple(updated or ())
     ids = row_id_columns(schema, used_names(merge.text, merge.within))
     more = (*ids, *(one for one in more if one.name not in [known.name for known in ids]))

@@ -36,14 +36,18 @@ __all__ = ["preview_merge"]
 
 
 def preview_merge(
-    connection: Connection, merge: MergeInto, parameters: Mapping[str, object]
+    connection: Connection,
+    merge: MergeInto,
+    parameters: Mapping[str, object],
+    source: DataFrame | None = None,
 ) -> ChangedRows:
     """Join as the MERGE would, once, and count what becomes of the rows; nothing is written.
+    `source` takes the place of the statement's.
 
     Raises what running the statement raises before it writes, InvalidValueError for a row that
     several source rows would change included.
     """
-    prepared = prepare_merge(connection, merge, parameters)
+    prepared = prepare_merge(connection, merge, parameters, source)
     table = prepared.insert.table
     kept = prepared.insert.frame.persist()
     try:

@@ -34,6 +34,7 @@ from paimon_magics.session.parameters import bind
 from paimon_magics.session.planned_work import note_reads, reads_of
 from paimon_magics.session.queries.frames import frame_of_query
 from paimon_magics.session.writes.exactness import check_exact, check_policy
+from paimon_magics.session.writes.own_reads import own_read_set
 from paimon_magics.spark.casting import partition_values, project
 from paimon_magics.spark.failures import translate
 from paimon_magics.spark.fetching import fetched
@@ -70,7 +71,7 @@ class PreparedInsert:
     makes the frame of that column alone. `again` plans the same statement on the table's then
     current state. `check` raises InvalidValueError for rows that storing would change. With
     `has_kinds` the frame has a last column of the rows' kinds. `read_set` is what the rows were
-    made of, if they change others.
+    made of, if they are made of rows of the table.
     """
 
     table: Table
@@ -143,6 +144,9 @@ def prepare_insert(
             own_rows=own_rows,
         ),
         check=_exactness(connection, frame, taken, is_given=own_rows or insert.source.is_values),
+        read_set=None
+        if given is not None
+        else own_read_set(connection, insert, table, base_snapshot_id, bound),
     )
 
 

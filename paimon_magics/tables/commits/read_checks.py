@@ -84,6 +84,9 @@ class _ReadCheck:
             place = self._place(tuple(message.partition), message.bucket)
             self._ours.setdefault(place, []).extend((message, one) for one in message.new_files)
         self._files = frozenset(read.files or ())
+        self._adds_only = not any(
+            one.deleted_files or one.index_adds or one.index_deletes for one in messages
+        )
         self._vectors: Mapping[str, Any] | None = None
         self._hidden_by = rows_hidden_by(table.schema)
         self._knows_hidden = self._hidden_by is None or not self._ours
@@ -130,6 +133,9 @@ class _ReadCheck:
         read = self._read
         if read.files == ():
             return
+        if self._adds_only and newer.commit_kind == "COMPACT":
+            self._vectors = None
+            return  # the rows that were read are still there, in other files
         deletes = entries.filter(pc.equal(entries["kind"], DELETE))
         if read.files is None:
             assert read.found is not None  # the constructors see to it

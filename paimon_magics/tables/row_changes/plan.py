@@ -34,6 +34,7 @@ from paimon_magics.tables.compaction.planning import folder_of
 from paimon_magics.tables.manifests.live_files import ManifestCache, live_files
 from paimon_magics.tables.manifests.partition_values import partition_values
 from paimon_magics.tables.reading.table_files import whole_rows_reader
+from paimon_magics.tables.row_changes.moving_files import moving_row_files
 from paimon_magics.tables.row_changes.placed_files import PlacedFiles
 from paimon_magics.tables.row_changes.rewriting import ChangedFile, FileChanges
 from paimon_magics.tables.schema.history import TableSchemas
@@ -84,6 +85,8 @@ class AppendChange:
         moves = self.moves_rows(assigned)
         if tracks_rows:
             output: Any = row_files(self.table, transaction, keeps_numbers=False)
+            if moves:
+                output = moving_row_files(self.table, output)
         else:
             output = write_spec(
                 self.table, transaction, overwrite=False, slots=slots, settings=settings,
@@ -189,6 +192,8 @@ class AppendChange:
         table = self.table
         if result.written is None:
             found = [(home, bucket, [meta_of_row_file(table, file) for file in result.files])]
+            for one in result.moved:
+                found.append((one.partition, bucket, [meta_of_row_file(table, one.file)]))
         else:
             messages = list(read_messages(table.paimon, result.written.messages))
             mend_messages(table, messages, result.written.odd_floats)

@@ -20,6 +20,7 @@ from paimon_magics.planning.reads.views import ROW_ID
 from paimon_magics.tables.compaction.append_units import AppendUnit
 from paimon_magics.tables.compaction.row_files import RowFiles
 from paimon_magics.tables.reading.data_files import FileReader
+from paimon_magics.tables.row_changes.moving_files import MovedFile, MovingRowFiles
 from paimon_magics.tables.row_changes.selected_rows import (
     PLACE_COLUMN,
     FileRows,
@@ -40,13 +41,15 @@ _BUCKET = "__paimon_magics_bucket"
 class ChangedFile:
     """What became of the file `number`: `changed` of its rows were changed, and of these `deleted`
     were deleted. `written` or `files` are the new files with its rows, and `places` the changed
-    places as a roaring bitmap, where a deletion vector marks them."""
+    places as a roaring bitmap, where a deletion vector marks them. `moved` are new files of rows
+    with ids that may be in other partitions."""
 
     number: int
     changed: int
     deleted: int
     written: Written | None = None
     files: tuple[NewFile, ...] = ()
+    moved: tuple[MovedFile, ...] = ()
     places: bytes | None = None
 
 
@@ -62,7 +65,7 @@ class FileChanges:
 
     units: tuple[AppendUnit, ...]
     reader: FileReader
-    output: WriteSpec | RowFiles
+    output: WriteSpec | RowFiles | MovingRowFiles
     assigned: bytes | None
     marks: bool
     has_buckets: bool
@@ -81,22 +84,25 @@ class FileChanges:
                 count = changes.count
                 yield ChangedFile(number, count, changes.deleted, places=changes.bitmap())
                 continue
-            written, files = self._written(unit, new)
+            written = self._written(unit, new)
             places = changes.bitmap() if self.marks else None
-            yield ChangedFile(number, changes.count, changes.deleted, written, files, places)
+            yield ChangedFile(number, changes.count, changes.deleted, *written, places=places)
 
     def _written(
         self, unit: AppendUnit, rows: Iterator[pa.RecordBatch]
-    ) -> tuple[Written | None, tuple[NewFile, ...]]:
-        if isinstance(self.output, RowFiles):
-            return None, self.output.write(unit, rows)
+    ) -> tuple[Written | None, tuple[NewFile, ...], tuple[MovedFile, ...]]:
+        output = self.output
+        if isinstance(output, RowFiles):
+            return None, output.write(unit, rows), ()
+        if isinstance(output, MovingRowFiles):
+            return None, (), output.write(unit, rows)
         if not self.has_buckets:
-            return write_batches(self.output, rows), ()
+            return write_batches(output, rows), (), ()
         bucketed = (
             one.append_column(_BUCKET, pa.array(np.full(len(one), unit.bucket, dtype=np.int32)))
             for one in rows
         )
-        return write_batches(self.output, bucketed, bucket_column=_BUCKET), ()
+        return write_batches(output, bucketed, bucket_column=_BUCKET), (), ()
 
     def _marked(self, changes: FileRows) -> Iterator[pa.RecordBatch]:
         """The changed rows as new ones; their places are kept."""
@@ -106,7 +112,7 @@ class FileChanges:
             if schema is None or not rows.num_rows:
                 continue
             new = conform(rows, schema)
-            if isinstance(self.output, RowFiles):
+            if isinstance(self.output, RowFiles | MovingRowFiles):
                 new = new.append_column(ROW_ID, rows.column(ROW_ID).cast(pa.int64()))
                 new = new.append_column(SEQUENCE, pa.nulls(len(rows), pa.int64()))
             yield new

@@ -53,6 +53,12 @@ def test_no_update_of_a_row_is_lost(
         outcome = updated("held(n) + 1", 2, add_ten)
         assert "PRIMARY" not in keys or not outcome.notes  # another key, but not another file
         assert rows(session, "counted") == [(1, 21), (2, 1)]
+        if "PRIMARY" in keys:
+            insert = "INSERT INTO counted SELECT k, held(n) + 5 FROM counted WHERE k = 1"
+            done = run_while(lambda: session.run(add_ten), other, insert, tmp_path)
+            assert told in str(done.notes)
+            assert rows(session, "counted") == [(1, 36), (2, 1)]
+            session.run("UPDATE counted SET n = 21 WHERE k = 1")
         # What is not the same in each run is not run again by itself.
         error = updated("held(n) + int(rand())", 1, add_ten)
         assert isinstance(error, OutdatedPlanError)

@@ -11,6 +11,7 @@ from paimon_magics import Session
 from paimon_magics.errors import (
     InvalidValueError,
     PaimonMagicsError,
+    UnconfirmedError,
     UnknownNameError,
     UnsupportedStatementError,
 )
@@ -313,6 +314,9 @@ def test_python_puts_a_merge_together(shop: Session) -> None:
         .when_not_matched_by_source_update({"n": "0"}, condition="n IS NULL")
         .when_not_matched_by_source_delete()
     )
+    seen = builder.preview({"end": "!"})
+    assert "2 rows would be updated, 2 deleted, 1 inserted" in seen.notes[0]
+    assert sorted(one["rowkind"] for one in seen.to_pylist()) == ["+I", "+U", "+U", "-D", "-D"]
     outcome = builder.run({"end": "!"})
     assert (outcome.rows_updated, outcome.rows_deleted, outcome.rows_inserted) == (2, 2, 1)
     assert rows(shop, "built") == [(1, "a!", None), (3, "c", 0), (5, "s5", 500)]
@@ -324,6 +328,15 @@ def test_python_puts_a_merge_together(shop: Session) -> None:
             shop.merge(frame, "built", on=["id"]).when_matched_update(values)
     with pytest.raises(InvalidValueError, match="no frame"):
         shop.merge(5, "built", on="id")
+
+
+def test_rows_that_the_source_does_not_have_are_asked_about(shop: Session) -> None:
+    made(shop, "asked", "'bucket' = '1', 'bucket-key' = 'id'")
+    merge = "MERGE INTO asked t USING news s ON t.id = s.id WHEN MATCHED THEN DELETE "
+    with pytest.raises(UnconfirmedError, match="the table has 4 rows in 1 file"):
+        shop.check_confirmed(merge + "WHEN NOT MATCHED BY SOURCE THEN DELETE")
+    shop.check_confirmed(merge + "WHEN NOT MATCHED BY SOURCE AND n = 4 THEN DELETE")
+    shop.check_confirmed(merge)
 
 
 def test_a_name_without_a_table_is_told(shop: Session) -> None:

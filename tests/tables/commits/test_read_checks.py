@@ -15,7 +15,13 @@ import pytest
 from pypaimon.write.commit_message import CommitMessage
 
 from paimon_magics.errors import CommitConflictError, InvalidValueError, OutdatedPlanError
-from paimon_magics.planning.commits.read_sets import Found, ReadSet, read_files, read_keys
+from paimon_magics.planning.commits.read_sets import (
+    Found,
+    ReadSet,
+    read_files,
+    read_keys,
+    read_rows,
+)
 from paimon_magics.planning.commits.requests import (
     Append,
     Change,
@@ -314,6 +320,24 @@ def test_a_statement_that_names_no_files_has_read_all_that_it_looked_for(tmp_pat
     with pytest.raises(OutdatedPlanError, match="replaced"):
         committed(table, ours, everything)
     committed(table, ours, replace(everything, found=Found(of("k", "=", 1))))
+
+
+def test_rows_that_are_made_of_others_meet_only_those_who_change_these(tmp_path: Path) -> None:
+    table = made(tmp_path, "k INT, v STRING")
+    added(table, (1, "a"), (2, "b"))
+    added(table, (10, "c"))
+    [one, other] = live_names(table)
+    read = read_rows(2, Found(of("k", "<", 5)))
+    added(table, (3, "blind"))
+    committed(table, one_file(table, other), read_files(3, [other], Found(of("k", "=", 10))))
+    added(table, (4, "made of 1"), read=read)
+    kept = [(1, "a"), (2, "b"), (3, "blind"), (4, "made of 1")]
+    committed(table, bodies(table, rewrite(table, rows_of(table, *kept), 0)), change=Compact())
+    added(table, (6, "made of 1"), read=replace(read, snapshot_id=5))
+    [one, other] = live_names(table)
+    committed(table, one_file(table, one, (1, "x")), read_files(7, [one], Found(of("k", "=", 1))))
+    with pytest.raises(OutdatedPlanError, match=f"replaced the file {one}, which it has read"):
+        added(table, (7, "made of 1"), read=replace(read, snapshot_id=7))
 
 
 def test_more_rows_that_are_deleted_of_a_file_are_noticed_and_moved_vectors_are_not(
