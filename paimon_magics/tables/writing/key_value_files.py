@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import calendar
 import contextlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_magics.columnar.binary_row_encoding import encode_row, encode_values
+from paimon_magics.columnar.binlog import UPDATE_BEFORE
 from paimon_magics.columnar.merging import KIND, SEQUENCE, is_retract
 from paimon_magics.columnar.odd_floats import odd_float_columns
 from paimon_magics.columnar.value_bounds import BoundsCollector
@@ -128,7 +129,7 @@ class KeyValueFileWriter:
             if self._open is None:
                 self._open = self._begun(odd)
             self._open.add(part, odd)
-            if self._open.is_full() and not self._files.is_single:
+            if self._open.is_full() and not (self._files.is_single or _ends_within_update(part)):
                 self._roll()
 
     def finish(self) -> tuple[NewFile, ...]:
@@ -145,13 +146,18 @@ class KeyValueFileWriter:
         for path in self._created:
             self._files.creation.delete(path)
 
-    def _parts(self, rows: pa.RecordBatch) -> Iterable[pa.RecordBatch]:
-        """The rows in pieces small enough for the size of files to be kept."""
+    def _parts(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """The rows in pieces small enough for the size of files to be kept. The two rows of an
+        update stay together: `$binlog` packs the rows of each file."""
         bytes_max = max(self._files.target_bytes // 4, 1)
-        if rows.nbytes <= bytes_max:
-            return [rows]
-        count = max(1, rows.num_rows * bytes_max // rows.nbytes)
-        return [rows.slice(start, count) for start in range(0, rows.num_rows, count)]
+        count = max(1, rows.num_rows * bytes_max // max(rows.nbytes, 1))
+        start = 0
+        while start < rows.num_rows:
+            part = rows.slice(start, count)
+            if _ends_within_update(part):
+                part = rows.slice(start, count + 1)
+            yield part
+            start += part.num_rows
 
     def _begun(self, odd: set[str]) -> _OpenFile:
         name = f"{self._stem}-{self._count}.{self._files.rules.format}"
@@ -170,6 +176,13 @@ class KeyValueFileWriter:
         if self._open is not None:
             self._finished.append(self._open.finish())
             self._open = None
+
+
+def _ends_within_update(rows: pa.RecordBatch) -> bool:
+    """Whether the last row is the first one, -U, of an update."""
+    if KIND not in rows.schema.names:
+        return False
+    return bool(rows.column(KIND)[-1].as_py() == UPDATE_BEFORE)
 
 
 class _OpenFile:

@@ -101,6 +101,20 @@ def test_files_end_at_about_the_target_size(tmp_path: Path) -> None:
     assert len({file.name for file in written}) == len(written)
 
 
+@pytest.mark.parametrize("first", [0, 1])
+def test_the_two_rows_of_an_update_are_in_one_file(tmp_path: Path, first: int) -> None:
+    writer = KeyValueFileWriter(files(target_bytes=3_000), str(tmp_path), "changelog")
+    for start in range(first, 4_000, 500):
+        batch = rows(start, 500)
+        kinds = pa.array(((np.arange(start, start + 500) - first) % 2 + 1).astype(np.int8))
+        writer.write(batch.set_column(batch.schema.get_field_index(KIND), KIND, kinds))
+    written = writer.finish()
+    assert len(written) > 3
+    for file in written:
+        kinds = pq.read_table(tmp_path / file.name).column(KIND)
+        assert (kinds[0].as_py(), kinds[-1].as_py()) == (1, 2)
+
+
 @pytest.mark.parametrize("odd", [float("nan"), -0.0])
 def test_odd_floats_have_no_bounds_in_the_footer(tmp_path: Path, odd: float) -> None:
     writer = KeyValueFileWriter(files(), str(tmp_path), "data")
