@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from paimon_magics.spark.rows import frame_of_rows
@@ -14,7 +14,10 @@ from paimon_magics.statements.clauses.names import quoted
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["rows_with_keys", "with_rows", "without_keys"]
+__all__ = ["last_rows", "rows_with_keys", "with_rows", "without_keys"]
+
+_ORDER = "__paimon_magics_order"
+_NUMBER = "__paimon_magics_number"
 
 
 def with_rows(spark: SparkSession, frame: DataFrame, rows: pa.Table) -> DataFrame:
@@ -41,3 +44,16 @@ def _joined(spark: SparkSession, frame: DataFrame, keys: pa.Table, how: str) -> 
     names: Sequence[str] = keys.schema.names
     given = F.broadcast(frame_of_rows(spark, keys).distinct())
     return frame.join(given, list(names), how).select(*(frame[quoted(c)] for c in frame.columns))
+
+
+def last_rows(
+    frame: DataFrame, keys: Sequence[str], sequence: Sequence[str], *, ascending: bool
+) -> DataFrame:
+    """Of the rows that are equal in the columns `keys` (NULL equals NULL) the one with the greatest
+    `sequence`, without `ascending` with the least, and of those the last. NULL is less than all."""
+    numbered = frame.withColumn(_ORDER, F.monotonically_increasing_id())
+    columns = [F.col(quoted(name)) for name in sequence]
+    order = [one.desc() if ascending else one.asc() for one in columns]
+    window = Window.partitionBy(*(F.col(quoted(key)) for key in keys))
+    number = F.row_number().over(window.orderBy(*order, F.col(_ORDER).desc()))
+    return numbered.withColumn(_NUMBER, number).where(F.col(_NUMBER) == 1).drop(_ORDER, _NUMBER)

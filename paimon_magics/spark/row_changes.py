@@ -11,11 +11,15 @@ from pyspark.sql import functions as F
 from paimon_magics.columnar.merging import KIND
 from paimon_magics.planning.row_changes.assignments import AssignedPath
 from paimon_magics.planning.schemas.table_schema import Column
+from paimon_magics.planning.writes.distributions import BUCKET_COLUMN
 from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.statements.data_types import DataType, RowType
 from paimon_magics.statements.row_changes import VALUE_PREFIX
+from paimon_magics.tables.row_changes.selected_rows import FILE_COLUMN
 
-__all__ = ["row_counts", "with_assigned", "with_kind"]
+__all__ = ["as_inserted", "row_counts", "with_assigned", "with_buckets", "with_kind"]
+
+_DELETED = 3  # `RowKind.DELETE`
 
 
 def with_assigned(
@@ -46,6 +50,26 @@ def row_counts(frame: DataFrame, by: str | None) -> tuple[int, int]:
 def with_kind(frame: DataFrame, kind: int) -> DataFrame:
     """The rows with a column of their kind, Paimon's number."""
     return frame.withColumn(KIND, F.lit(kind).cast("tinyint"))
+
+
+def as_inserted(frame: DataFrame, kind_field: str | None) -> DataFrame:
+    """The rows without the column of their kinds. A deleted one gets -D in the table's column
+    `kind_field`, where it has one; the others keep what they have in it."""
+    if kind_field is not None:
+        field = F.col(quoted(kind_field))
+        is_deleted = F.col(KIND) == F.lit(_DELETED)
+        frame = frame.withColumn(kind_field, F.when(is_deleted, F.lit("-D")).otherwise(field))
+    return frame.drop(KIND)
+
+
+def with_buckets(frame: DataFrame, places: DataFrame, names: Sequence[str]) -> DataFrame:
+    """The rows with a last column BUCKET_COLUMN, the bucket of the row of `places` that has the
+    same values of the columns `names`. In `places` FILE_COLUMN has the buckets."""
+    own = [f"{BUCKET_COLUMN}_{at}" for at in range(len(names))]
+    known = [F.col(quoted(name)).alias(to) for name, to in zip(names, own, strict=True)]
+    located = places.select(*known, F.col(FILE_COLUMN).alias(BUCKET_COLUMN)).distinct()
+    same = [F.col(quoted(name)).eqNullSafe(F.col(to)) for name, to in zip(names, own, strict=True)]
+    return frame.join(located, same, "inner").drop(*own)
 
 
 def _assigned(

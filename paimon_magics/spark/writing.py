@@ -17,7 +17,14 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as spark_types
 
 from paimon_magics.errors import sent_to_driver
-from paimon_magics.planning.writes.distributions import Distribution, Gathered, InPlace, OneWriter
+from paimon_magics.planning.writes.distributions import (
+    BUCKET_COLUMN,
+    ByGivenBucket,
+    Distribution,
+    Gathered,
+    InPlace,
+    OneWriter,
+)
 from paimon_magics.spark.arrow_stages import map_in_arrow
 from paimon_magics.spark.row_hashes import row_hash
 from paimon_magics.spark.task_reports import Reporter, reports_folder
@@ -159,7 +166,11 @@ def _place(
             frame = frame.withColumn(_ORDER, F.monotonically_increasing_id())
             order = order.bitwiseOR(_ordinal(F.col(_ORDER)))
         frame = frame.withColumn(_ORDER, order)
-    routed = _to_owners(_with_owners(frame, task), spread, slots)
+    if isinstance(distribution, ByGivenBucket):
+        owned = frame.withColumnRenamed(BUCKET_COLUMN, _OWNER)
+    else:
+        owned = _with_owners(frame, task)
+    routed = _to_owners(owned, spread, slots)
     dynamic = task.dynamic_buckets
     bucket_column: str | None = _OWNER if dynamic is None else None
     if dynamic is not None and dynamic.index:

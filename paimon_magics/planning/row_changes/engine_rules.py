@@ -7,6 +7,7 @@ the statement is refused.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from enum import Enum
 
 from paimon_magics.errors import UnsupportedStatementError
@@ -14,7 +15,13 @@ from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.planning.writes.inserts import check_writable
 from paimon_magics.statements.statement import TableName
 
-__all__ = ["ChangeMethod", "adds_changed_rows", "method_of_delete", "method_of_update"]
+__all__ = [
+    "ChangeMethod",
+    "adds_changed_rows",
+    "check_moves",
+    "method_of_delete",
+    "method_of_update",
+]
 
 _UPDATABLE = ("deduplicate", "partial-update")
 
@@ -22,7 +29,7 @@ _UPDATABLE = ("deduplicate", "partial-update")
 class ChangeMethod(Enum):
     """How the rows of a table are changed.
 
-    - KINDS: rows with the kind -D or +U are written, and merged by key.
+    - KINDS: rows of the kinds -D or +U are written, and merged by key.
     - VECTORS: the places of rows are marked in deletion vectors; new rows are added.
     - FILES: files that have such rows are written anew.
     - COLUMNS: new values are files of their columns beside the others (data evolution).
@@ -48,8 +55,9 @@ def method_of_delete(name: TableName, schema: TableSchema) -> ChangeMethod:
         )
     if not schema.is_primary_key_table:
         return _method_of_append(name, schema)
-    engine = schema.merge_engine
-    _check_keyed(name, schema, "DELETE")
+    if not _takes_deletes(name, schema):
+        return _method_of_merged(name, schema)
+    _check_kinds(name, schema, "DELETE")
     if schema.flag("ignore-delete"):
         raise UnsupportedStatementError(
             f"Table `{name}` ignores deletes ('ignore-delete' = 'true'): DELETE would change "
@@ -57,27 +65,7 @@ def method_of_delete(name: TableName, schema: TableSchema) -> ChangeMethod:
             hint=f"Set the option to 'false' first: ALTER TABLE {name} SET TBLPROPERTIES "
             "('ignore-delete' = 'false').",
         )
-    on_group = "partial-update.remove-record-on-sequence-group"
-    if engine == "partial-update" and schema.stored_option(on_group) is not None:
-        raise UnsupportedStatementError(
-            f"Table `{name}` removes a row only when a sequence group is greater ('{on_group}'): "
-            "DELETE, which leaves the sequences as they are, would change nothing.",
-            hint="Insert a row of the kind -D with a greater sequence, by an engine that writes "
-            "changelogs.",
-        )
-    if engine == "deduplicate":
-        return ChangeMethod.KINDS
-    if engine != "first-row" and schema.flag(f"{engine}.remove-record-on-delete"):
-        return ChangeMethod.KINDS
-    raise UnsupportedStatementError(
-        f"Table `{name}` has the merge engine {engine}, which takes no deletes"
-        + (
-            f" without '{engine}.remove-record-on-delete' = 'true'."
-            if engine != "first-row"
-            else "."
-        ),
-        hint="INSERT OVERWRITE … SELECT the rows that stay.",
-    )
+    return ChangeMethod.KINDS
 
 
 def method_of_update(name: TableName, schema: TableSchema) -> ChangeMethod:
@@ -94,7 +82,7 @@ def method_of_update(name: TableName, schema: TableSchema) -> ChangeMethod:
             "UPDATE; currently only deduplicate and partial-update can.",
             hint="INSERT INTO merges rows in by their keys, as the engine does.",
         )
-    _check_keyed(name, schema, "UPDATE")
+    _check_kinds(name, schema, "UPDATE")
     return ChangeMethod.KINDS
 
 
@@ -104,28 +92,68 @@ def adds_changed_rows(schema: TableSchema) -> bool:
     return schema.deletion_vectors_enabled and not schema.data_evolution_enabled
 
 
+def check_moves(name: TableName, schema: TableSchema, assigned: Collection[str] | None) -> None:
+    """Raise UnsupportedStatementError if the columns `assigned` could move rows to another
+    partition that the merge engine keeps in theirs (`UseOldExistingProcessor`)."""
+    moved = sorted(set(schema.partition_keys).intersection(assigned or ()))
+    if moved and schema.merge_engine == "partial-update":
+        raise UnsupportedStatementError(
+            f"UPDATE can't move rows of `{name}` to another partition: with the merge engine "
+            f"partial-update a row stays in the partition of its key, whatever `{moved[0]}` it is "
+            "given.",
+            hint="DELETE the rows, and INSERT them anew.",
+        )
+
+
+def _takes_deletes(name: TableName, schema: TableSchema) -> bool:
+    """Whether a row of the kind -D removes that of its key
+    (`PrimaryKeyTableUtils.validatePKUpsertDeletable`)."""
+    engine = schema.merge_engine
+    on_group = "partial-update.remove-record-on-sequence-group"
+    if engine == "partial-update" and schema.stored_option(on_group) is not None:
+        raise UnsupportedStatementError(
+            f"Table `{name}` removes a row only when a sequence group is greater ('{on_group}'): "
+            "DELETE, which leaves the sequences as they are, would change nothing.",
+            hint="Insert a row of the kind -D with a greater sequence, by an engine that writes "
+            "changelogs.",
+        )
+    if engine == "deduplicate":
+        return True
+    return engine != "first-row" and schema.flag(f"{engine}.remove-record-on-delete")
+
+
+def _method_of_merged(name: TableName, schema: TableSchema) -> ChangeMethod:
+    """How rows are deleted that the merge engine can't delete: in their files, where those need no
+    merge."""
+    engine = schema.merge_engine
+    option = f"{engine}.remove-record-on-delete"
+    if schema.changelog_producer != "none":
+        more = "" if engine == "first-row" else f" Or set '{option}' = 'true'."
+        raise UnsupportedStatementError(
+            f"Table `{name}` has the merge engine {engine}, which takes no deletes: its rows could "
+            "only be removed from its files, and the changelog ('changelog-producer' = "
+            f"'{schema.changelog_producer}') would not tell so. Readers of it would keep them.",
+            hint="INSERT OVERWRITE … SELECT the rows that stay." + more,
+        )
+    if schema.flag("sequence.snapshot-ordering"):
+        raise UnsupportedStatementError(
+            f"Table `{name}` has the merge engine {engine}, which takes no deletes, and orders "
+            "rows by their snapshots ('sequence.snapshot-ordering' = 'true'): files written anew "
+            "would count as newer.",
+            hint="INSERT OVERWRITE … SELECT the rows that stay.",
+        )
+    return ChangeMethod.VECTORS if schema.deletion_vectors_enabled else ChangeMethod.FILES
+
+
 def _method_of_append(name: TableName, schema: TableSchema) -> ChangeMethod:
     return ChangeMethod.VECTORS if schema.deletion_vectors_enabled else ChangeMethod.FILES
 
 
-def _check_keyed(name: TableName, schema: TableSchema, verb: str) -> None:
+def _check_kinds(name: TableName, schema: TableSchema, verb: str) -> None:
     field = schema.rowkind_field
-    if field is not None:
+    if field is not None and schema.bucket_mode == "KEY_DYNAMIC":
         raise UnsupportedStatementError(
-            f"Table `{name}` takes the kind of a row from its column `{field}` "
-            f"('rowkind.field'): {verb} can't give it another one.",
+            f"The keys of table `{name}` can move between partitions, and its column `{field}` has "
+            f"the kinds of rows ('rowkind.field'): {verb} on such tables is not offered.",
             hint=f"INSERT INTO {name} rows that have the wanted kind in `{field}`.",
-        )
-    if schema.postpones_buckets:
-        raise UnsupportedStatementError(
-            f"Table `{name}` puts rows into their buckets later ('postpone.batch-write-fixed-"
-            f"bucket' = 'false'); {verb} on such tables is not offered yet.",
-            hint="Set 'postpone.batch-write-fixed-bucket' to 'true'.",
-        )
-    if schema.bucket_mode == "KEY_DYNAMIC":
-        raise UnsupportedStatementError(
-            f"The keys of table `{name}` can move between partitions; {verb} on such tables is "
-            "not offered yet.",
-            hint="Give the table a primary key that has the partition columns, or a number of "
-            "buckets.",
         )

@@ -19,6 +19,7 @@ from paimon_magics.errors import (
     nearest,
 )
 from paimon_magics.planning.row_changes.equated_columns import ColumnPair, equated_columns
+from paimon_magics.planning.row_changes.merge_joins import Join, join_of
 from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.statements.data_types import RowType
 from paimon_magics.statements.merge_into import (
@@ -37,7 +38,6 @@ __all__ = [
     "Effect",
     "FromSource",
     "FromText",
-    "Join",
     "Kept",
     "MergePlan",
     "PlannedClause",
@@ -49,9 +49,6 @@ __all__ = [
 ]
 
 Effect = Literal["update", "delete", "insert"]
-Join = Literal["INNER", "LEFT OUTER", "RIGHT OUTER", "FULL OUTER", "LEFT ANTI", "RIGHT ANTI"]
-"""How the target, on the left, is joined with the source; `RIGHT ANTI` are the source rows alone
-that match no target row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,16 +127,23 @@ class MergePlan:
         return tuple((n, clause) for n, clause in enumerate(self.clauses) if clause.kind == kind)
 
 
-def plan_merge(merge: MergeInto, schema: TableSchema, source_columns: Sequence[str]) -> MergePlan:
-    """Return what `merge` does to a table of this schema.
+def plan_merge(
+    merge: MergeInto,
+    schema: TableSchema,
+    source_columns: Sequence[str],
+    *,
+    fills_missing: bool = False,
+) -> MergePlan:
+    """Return what `merge` does to a table of this schema. With `fills_missing` columns that the
+    source lacks stay as they are in UPDATE SET *, and get their default in INSERT *.
 
     Raises UnknownNameError for a column that the table has not, InvalidValueError for a column that
     is assigned twice or has no value, UnsupportedStatementError for an assigned primary key.
     """
     _check_unique(merge, source_columns)
-    columns = _Columns(merge, schema, tuple(source_columns))
+    columns = _Columns(merge, schema, tuple(source_columns), fills_missing)
     clauses = tuple(columns.planned(clause) for clause in merge.clauses)
-    return MergePlan(clauses, _join({clause.kind for clause in clauses}), tuple(source_columns))
+    return MergePlan(clauses, join_of({clause.kind for clause in clauses}), tuple(source_columns))
 
 
 def inserts_keys_of_on(merge: MergeInto, plan: MergePlan, schema: TableSchema) -> bool:
@@ -174,22 +178,6 @@ def assigned_columns(
     )
 
 
-def _join(kinds: set[MatchKind]) -> Join:
-    match ("MATCHED" in kinds, "NOT MATCHED" in kinds, "NOT MATCHED BY SOURCE" in kinds):
-        case (_, True, True):
-            return "FULL OUTER"
-        case (True, True, False):
-            return "RIGHT OUTER"
-        case (False, True, False):
-            return "RIGHT ANTI"
-        case (True, False, True):
-            return "LEFT OUTER"
-        case (False, False, True):
-            return "LEFT ANTI"
-        case _:
-            return "INNER"
-
-
 def _check_unique(merge: MergeInto, source_columns: Sequence[str]) -> None:
     names = [name.lower() for name in source_columns]
     for position, name in enumerate(names):
@@ -209,6 +197,7 @@ class _Columns:
     merge: MergeInto
     schema: TableSchema
     source_columns: tuple[str, ...]
+    fills_missing: bool = False
 
     def planned(self, clause: MergeClause) -> PlannedClause:
         action = clause.action
@@ -216,12 +205,13 @@ class _Columns:
             case DeleteAction():
                 return PlannedClause(clause.kind, clause.condition, "delete", ())
             case UpdateAction(assignments=None):
-                values = self.by_name(clause, "UPDATE SET *")
+                values = self.by_name(clause, "UPDATE SET *", Kept())
                 for column, value in zip(self.schema.columns, values, strict=True):
                     self.check_key(column, value, clause.position)
                 return PlannedClause(clause.kind, clause.condition, "update", values)
             case InsertAction(assignments=None):
-                values = self.by_name(clause, "INSERT *")
+                values = self.by_name(clause, "INSERT *", ToDefault())
+                self.check_given(clause, values)
                 return PlannedClause(clause.kind, clause.condition, "insert", values)
             case UpdateAction(assignments=assignments):
                 values = self.assigned(assignments or (), Kept())
@@ -231,20 +221,23 @@ class _Columns:
                 self.check_given(clause, values)
                 return PlannedClause(clause.kind, clause.condition, "insert", values)
 
-    def by_name(self, clause: MergeClause, what: str) -> tuple[Value, ...]:
-        """The source's columns of the same names; those that the table lacks are not used."""
+    def by_name(self, clause: MergeClause, what: str, others: Value) -> tuple[Value, ...]:
+        """The source's columns of the same names; those that the table lacks are not used. A
+        missing one gets the value `others`, if that is allowed."""
         positions = {name.lower(): at for at, name in enumerate(self.source_columns)}
         missing = [one for one in self.schema.column_names if one.lower() not in positions]
-        if missing:
+        if missing and not self.fills_missing:
             raise InvalidValueError(
                 f"{what} takes a value for each column of `{self.merge.target}`, but the source "
                 f"has no `{missing[0]}`.",
                 hint=f"The source has {_listed(self.source_columns)}. Name the columns that are "
-                "written instead of `*`, or add the missing ones to the source.",
+                "written instead of `*`, add the missing ones to the source, or SET "
+                "`spark.paimon.write.merge-schema` = true.",
                 statement=self.merge.text,
                 position=clause.position,
             )
-        return tuple(FromSource(positions[one.lower()]) for one in self.schema.column_names)
+        found = (positions.get(one.lower()) for one in self.schema.column_names)
+        return tuple(others if at is None else FromSource(at) for at in found)
 
     def assigned(self, assignments: Sequence[Assignment], others: Value) -> tuple[Value, ...]:
         """The value of each column; `others` is that of a column without an assignment."""
@@ -331,7 +324,7 @@ class _Columns:
 
     def check_key(self, column: Column, value: Value | None, position: int) -> None:
         """Raise UnsupportedStatementError if an UPDATE could change a row's primary key."""
-        if column.name not in self.schema.primary_keys:
+        if column.name not in self.schema.primary_keys or isinstance(value, Kept):
             return
         if isinstance(value, FromText) and self.is_own(column, value.range):
             return

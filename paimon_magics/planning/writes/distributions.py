@@ -13,14 +13,19 @@ from dataclasses import dataclass
 from paimon_magics.planning.schemas.table_schema import TableSchema
 
 __all__ = [
+    "BUCKET_COLUMN",
     "ByAssigner",
     "ByBucket",
+    "ByGivenBucket",
     "Distribution",
     "Gathered",
     "InPlace",
     "OneWriter",
     "distribution_of",
 ]
+
+BUCKET_COLUMN = "__paimon_magics_bucket"
+"""The column in which rows bring their buckets with them."""
 
 # The least size of a file that is written without a shuffle, by Spark's estimate of rows in memory.
 _IN_PLACE_FILE_BYTES_MIN = 4 * 2**20
@@ -56,6 +61,14 @@ class ByBucket:
     def __str__(self) -> str:
         buckets = "bucket" if self.buckets is None else f"of the {self.buckets} buckets"
         return f"one task owns each {buckets} of a partition, hashed by {', '.join(self.keys)}"
+
+
+@dataclass(frozen=True, slots=True)
+class ByGivenBucket:
+    """One task owns each bucket of a partition; the rows bring their buckets in BUCKET_COLUMN."""
+
+    def __str__(self) -> str:
+        return "one task owns each bucket of a partition, the one that the row's key is in"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +113,7 @@ class InPlace:
         return f"the tasks of the query write their rows themselves, {self.writers} at most"
 
 
-Distribution = OneWriter | ByBucket | ByAssigner | Gathered | InPlace
+Distribution = OneWriter | ByBucket | ByGivenBucket | ByAssigner | Gathered | InPlace
 
 
 def distribution_of(

@@ -30,6 +30,7 @@ __all__ = [
     "Source",
     "check_adds_rows",
     "check_writable",
+    "level_zero_hidden_by",
     "match_columns",
     "rows_hidden_by",
     "static_partition_columns",
@@ -167,15 +168,15 @@ def check_writable(name: TableName, schema: TableSchema, *, writes_blobs: bool =
 
 def check_adds_rows(name: TableName, schema: TableSchema) -> None:
     """Raise UnsupportedStatementError for a table that is not written, or to which rows can't just
-    be added: with 'upsert-key' an INSERT INTO is a MERGE (`RewriteUpsertTable` of Paimon)."""
+    be added, as small inserts do: with 'upsert-key' an INSERT INTO is a MERGE
+    (`RewriteUpsertTable` of Paimon)."""
     check_writable(name, schema)
     keys = schema.stored_option("upsert-key")
     if keys and not schema.is_primary_key_table:
         raise UnsupportedStatementError(
-            f"Table `{name}` has 'upsert-key' = '{keys}': INSERT INTO replaces the rows that are "
-            "equal in these columns, which is not offered yet. Adding the rows would leave both.",
-            hint=f"INSERT OVERWRITE {name} writes the table anew. Or unset that option, or insert "
-            "with another engine.",
+            f"Table `{name}` has 'upsert-key' = '{keys}': an insert replaces the rows that are "
+            "equal in these columns, which small inserts can't do. Adding them would leave both.",
+            hint=f"INSERT INTO {name} by a session, which merges the rows in.",
         )
 
 
@@ -219,6 +220,12 @@ def rows_hidden_by(schema: TableSchema) -> str | None:
         return None
     if schema.postpones_buckets:
         return "'postpone.batch-write-fixed-bucket' = 'false'"
+    return level_zero_hidden_by(schema)
+
+
+def level_zero_hidden_by(schema: TableSchema) -> str | None:
+    """The option, as text, of a primary-key table that hides files of level 0; None if they are
+    read."""
     if schema.merge_engine == "first-row":
         return "'merge-engine' = 'first-row'"
     if schema.deletion_vectors_enabled and not schema.flag("deletion-vectors.merge-on-read"):

@@ -15,7 +15,7 @@ from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.schemas.alterations import plan_alter_table
 from paimon_magics.planning.schemas.rules import check_stated
 from paimon_magics.planning.schemas.table_schema import plan_create_table
-from paimon_magics.planning.writes.inserts import check_adds_rows
+from paimon_magics.planning.writes.inserts import check_writable
 from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.queries.frames import frame_of_query
@@ -28,7 +28,6 @@ from paimon_magics.session.statements.confirmation import (
 )
 from paimon_magics.session.statements.handler import Handler
 from paimon_magics.session.writes.first_rows import filled
-from paimon_magics.session.writes.insert import run_insert
 from paimon_magics.session.writes.ordering import Changed
 from paimon_magics.session.writes.partitions import (
     PartitionSpec,
@@ -39,6 +38,7 @@ from paimon_magics.session.writes.partitions import (
 )
 from paimon_magics.session.writes.replaced import Replaced
 from paimon_magics.session.writes.type_changes import harm_told
+from paimon_magics.session.writes.upserts import run_insert
 from paimon_magics.spark.queries import known_to_spark
 from paimon_magics.spark.types import columns_of
 from paimon_magics.statements.statement import (
@@ -165,7 +165,7 @@ def _create_table(
         schema = plan_create_table(statement, query_columns)
         check_stated(schema)
         if statement.query is not None:
-            check_adds_rows(name, schema)
+            check_writable(name, schema)
         created = connection.catalog.create_table(
             name, schema, if_not_exists=statement.if_not_exists
         )

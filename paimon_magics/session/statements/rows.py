@@ -122,7 +122,10 @@ def _insert_lines(
 def _replaced(change: InsertChange, schema: TableSchema) -> str:
     match change:
         case Append():
-            return "rows are merged in by key" if schema.is_primary_key_table else "rows are added"
+            if schema.is_primary_key_table:
+                return "rows are merged in by key"
+            keys = schema.stored_option("upsert-key")
+            return f"rows are merged in by {keys}, as MERGE does" if keys else "rows are added"
         case OverwriteTouched():
             return "the partitions that receive rows are replaced"
         case OverwritePartitions(specs=()):

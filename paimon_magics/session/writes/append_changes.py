@@ -1,5 +1,6 @@
 """DELETE and UPDATE of append tables: files with selected rows are written anew, or deletion
-vectors mark the rows and new ones are added."""
+vectors mark the rows and new ones are added. DELETE of primary-key tables whose merge engine takes
+no deletes is done so, too."""
 
 from __future__ import annotations
 
@@ -10,19 +11,19 @@ from typing import TYPE_CHECKING
 from paimon_magics.coordinator.client.attempts import Attempts
 from paimon_magics.errors import UnknownNameError, UnsupportedStatementError
 from paimon_magics.planning.commits.requests import Append, CommitRequest, Transaction
-from paimon_magics.planning.reads.predicates import column_predicates
 from paimon_magics.planning.reads.views import ROW_ID, row_id_columns
 from paimon_magics.planning.row_changes.assignments import assigned_paths
 from paimon_magics.planning.row_changes.engine_rules import adds_changed_rows
 from paimon_magics.planning.schemas.table_schema import Column
-from paimon_magics.session.connection import Connection
+from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.outcome import Outcome
-from paimon_magics.session.parameters import bind
 from paimon_magics.session.provenance import provenance
+from paimon_magics.session.writes.keyed_rows import check_seen
 from paimon_magics.session.writes.row_selection import (
     Changed,
     changed_outcome,
     new_values,
+    predicates_of,
     selected_rows,
 )
 from paimon_magics.session.writes.transactions import begun, committed
@@ -124,20 +125,19 @@ def _plan(
 ) -> TableChange | None:
     if not base_snapshot_id:
         return None
-    query = change.selection.query
-    bound = bind(query.parameters, parameters, change.text, connection.zone)
-    filters = [
-        one
-        for reference in query.references
-        if reference.range.start == change.selection.target_position
-        for one in reference.filters
-    ]
-    return plan_table_change(
-        table,
-        read_snapshot(table.paimon, base_snapshot_id),
-        column_predicates(filters, table.schema.columns, bound),
-        connection.manifests(table.location, lambda: ManifestCache(table.paimon)),
+    predicates = predicates_of(connection, change, parameters, table)
+    check_seen(
+        connection, table, base_snapshot_id, predicates, (change.text, change.target_position)
     )
+    try:
+        return plan_table_change(
+            table,
+            read_snapshot(table.paimon, base_snapshot_id),
+            predicates,
+            connection.manifests(table.location, lambda: ManifestCache(table.paimon)),
+        )
+    except UnsupportedStatementError as error:
+        raise located(error, change.text, change.target_position) from None
 
 
 def check_stays(table: Table, assigned: frozenset[str]) -> None:

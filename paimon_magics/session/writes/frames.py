@@ -8,7 +8,7 @@ from paimon_magics.errors import InvalidValueError, PaimonMagicsError, nearest
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.python_frames import frame_kind, notes_on, spark_frame
-from paimon_magics.session.writes.insert import run_insert
+from paimon_magics.session.writes.upserts import run_insert
 from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.statements.grammar.parsing import parse_statement
 from paimon_magics.statements.statement import Insert, TableName

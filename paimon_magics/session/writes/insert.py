@@ -11,9 +11,8 @@ effect. Any other failure before the commit removes the statement's files.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
 from paimon_magics.coordinator.client.attempts import Attempts
 from paimon_magics.errors import (
@@ -39,12 +38,11 @@ from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.planned_work import work_of
 from paimon_magics.session.provenance import provenance
 from paimon_magics.session.writes.inline_compaction import compact_written
-from paimon_magics.session.writes.merged_schemas import merge_columns
+from paimon_magics.session.writes.keyed_rows import without_kinds
 from paimon_magics.session.writes.prepare import (
     PreparedInsert,
     distribution,
     fetched_values,
-    prepare_insert,
 )
 from paimon_magics.session.writes.transactions import begun, committed
 from paimon_magics.spark.failures import translate
@@ -56,12 +54,8 @@ from paimon_magics.tables.writing.table_write import CompletedWrite, completed, 
 from paimon_magics.tables.writing.write_spec import WriteSpec
 from paimon_magics.tables.writing.writer import write_batches
 
-if TYPE_CHECKING:
-    from paimon_magics.spark.handles import DataFrame
-
 __all__ = [
     "opened",
-    "run_insert",
     "run_job",
     "run_prepared",
     "transact",
@@ -69,35 +63,9 @@ __all__ = [
 ]
 
 
-def run_insert(
-    connection: Connection,
-    insert: Insert,
-    parameters: Mapping[str, object],
-    *,
-    frame: DataFrame | None = None,
-    mode: str | None = None,
-    own_rows: bool = False,
-) -> Outcome:
-    """Run an INSERT as one transaction.
-
-    `frame`, if given, replaces the statement's source; `own_rows` says that a program gave its
-    rows. `mode`, static or dynamic, replaces Spark's partitionOverwriteMode.
-
-    Raises errors of ours: for a statement that does not fit the table, before anything is written;
-    JobError or InvalidValueError if the job fails; CommitConflictError if the commit does.
-    """
-    merged = merge_columns(connection, insert, parameters, frame)
-    prepared = prepare_insert(
-        connection, insert, parameters, frame=frame, mode=mode, own_rows=own_rows
-    )
-    outcome = run_prepared(connection, insert, prepared)
-    outcome.notes = (*merged, *outcome.notes)
-    return outcome
-
-
 def run_prepared(connection: Connection, insert: Insert, prepared: PreparedInsert) -> Outcome:
     """Write and commit a planned INSERT; plan and run it again if another commit came first. Each
-    run computes the source again. See `run_insert`."""
+    run computes the source again. See `upserts.run_insert`."""
     attempts = Attempts(connection.settings.conflict_reruns_max)
     while True:
         try:
@@ -162,6 +130,7 @@ def _writing(
 
 def run_job(connection: Connection, prepared: PreparedInsert, task: WriteSpec) -> JobWritten:
     """Run the job that writes the planned rows."""
+    prepared = without_kinds(prepared)
     schema = prepared.table.schema
     # Rows with kinds are changes of rows that were read: each key comes once.
     is_ordered = schema.is_primary_key_table and not schema.sequence_fields
@@ -210,6 +179,7 @@ def transact(
             slots=connection.slots,
             settings=connection.settings,
             gives_kinds=prepared.has_kinds,
+            gives_buckets=prepared.has_buckets,
         )
         work = work_of(prepared.frame, partial(distribution, connection, prepared))
         with cancellable(connection.spark, work):

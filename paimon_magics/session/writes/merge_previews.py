@@ -58,9 +58,10 @@ def preview_merge(
         raise located(translate(error), merge.text, merge.target_position) from error
     finally:
         kept.unpersist()
+    told = files_told(table, files, by_kinds=table.schema.is_primary_key_table)
     line = (
         f"`{table.name}`: {count_text(counts.updated, 'row')} would be updated, {counts.deleted} "
-        f"deleted, {counts.inserted} inserted; {files_told(table, files)}"
+        f"deleted, {counts.inserted} inserted; {told}"
     )
     return ChangedRows(table, line, sample)
 

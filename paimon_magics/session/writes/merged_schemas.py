@@ -1,4 +1,5 @@
-"""`write.merge-schema`: before an INSERT BY NAME its table gets the columns that the query has.
+"""`write.merge-schema`: before an INSERT BY NAME or a MERGE its table gets the columns that the
+query or the source has.
 
 Asked for as with Paimon's connector, by Spark's configuration: `spark.paimon.write.merge-schema`,
 with `.type-widening` and `.explicit-cast` behind it. The schema is changed first, by a
@@ -11,12 +12,14 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from paimon_magics.errors import InvalidTableError, InvalidValueError, PaimonMagicsError
+from paimon_magics.planning.row_changes.merges import plan_merge
 from paimon_magics.planning.schemas.alterations import plan_alteration
 from paimon_magics.planning.schemas.merged_columns import MergeRules, merged_columns
 from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.queries.frames import frame_of_query
 from paimon_magics.session.writes.type_changes import harm_told
 from paimon_magics.spark.types import columns_of
+from paimon_magics.statements.merge_into import DeleteAction, MergeInto
 from paimon_magics.statements.statement import Insert
 from paimon_magics.statements.table_changes import AddColumn, RetypeColumn
 from paimon_magics.statements.types.type_text import to_spark_sql
@@ -25,7 +28,7 @@ from paimon_magics.tables.table import Table
 if TYPE_CHECKING:
     from paimon_magics.spark.handles import DataFrame
 
-__all__ = ["columns_told", "merge_columns", "merge_rules"]
+__all__ = ["columns_told", "merge_columns", "merge_columns_of_source", "merge_rules"]
 
 _OPTION = "spark.paimon.write.merge-schema"
 # Another writer may change the table at the same time, and even add the same column.
@@ -70,8 +73,48 @@ def merge_columns(
         return ()
     if frame is None:
         frame = frame_of_query(connection, insert.text, insert.source, parameters)
+    return _merged(connection, insert, frame, rules, None)
+
+
+def merge_columns_of_source(
+    connection: Connection, merge: MergeInto, source: DataFrame
+) -> tuple[str, ...]:
+    """Change the columns of a MERGE's table, if asked for, so that it takes all columns that
+    UPDATE SET * or INSERT * write, or that others name (`MergeSchemaEvolutionHelper`). Return and
+    raise as `merge_columns`."""
+    rules = merge_rules(connection)
+    if rules is None:
+        return ()
+    names = _written_names(merge)
+    return () if names == frozenset() else _merged(connection, merge, source, rules, names)
+
+
+def _written_names(merge: MergeInto) -> frozenset[str] | None:
+    """The columns that a MERGE writes by their names, in lower case; None for all of the source."""
+    names: set[str] = set()
+    for clause in merge.clauses:
+        if isinstance(clause.action, DeleteAction):
+            continue
+        if clause.action.assignments is None:
+            return None
+        for one in clause.action.assignments:
+            path = [part.lower() for part in one.path]
+            is_qualified = len(path) > 1 and path[0] == merge.target_alias.lower()
+            names.add(path[1] if is_qualified else path[0])
+    return frozenset(names)
+
+
+def _merged(
+    connection: Connection,
+    statement: Insert | MergeInto,
+    frame: DataFrame,
+    rules: MergeRules,
+    names: frozenset[str] | None,
+) -> tuple[str, ...]:
+    """Change the columns of the statement's table for those of `frame`; of `names`, in lower case,
+    if given, for those that the table lacks."""
     for attempt in range(_ATTEMPTS):
-        table, changes = _changes(connection, insert, frame, rules)
+        table, changes = _changes(connection, statement, frame, rules, names)
         if not changes:
             return ()
         harm = harm_told(connection, table, changes)
@@ -81,21 +124,32 @@ def merge_columns(
         except InvalidTableError as error:
             now = connection.catalog.load(table.name).schema.schema_id
             if now == table.schema.schema_id or attempt == _ATTEMPTS - 1:
-                raise located(error, insert.text, insert.target_position) from None
+                raise located(error, statement.text, statement.target_position) from None
             continue  # planned again on the schema of another writer
         return (*_told(changes), *(() if harm is None else harm.notes))
     raise AssertionError("the last attempt returns or raises")
 
 
 def _changes(
-    connection: Connection, insert: Insert, frame: DataFrame, rules: MergeRules
+    connection: Connection,
+    statement: Insert | MergeInto,
+    frame: DataFrame,
+    rules: MergeRules,
+    names: frozenset[str] | None = None,
 ) -> tuple[Table, _Changes]:
-    table = connection.load(insert.target, insert.text, insert.target_position)
+    text, position = statement.text, statement.target_position
+    table = connection.load(statement.target, text, position)
+    given = columns_of(frame.schema)
+    if names is not None:
+        lacking = names.difference(name.lower() for name in table.schema.column_names)
+        given = tuple(one for one in given if one.name.lower() in lacking)
     try:
-        changes = merged_columns(table.schema, columns_of(frame.schema), rules)
-        plan_alteration(table.schema, changes)
+        changes = merged_columns(table.schema, given, rules)
+        after = plan_alteration(table.schema, changes).schema
     except PaimonMagicsError as error:
-        raise located(error, insert.text, insert.target_position) from None
+        raise located(error, text, position) from None
+    if isinstance(statement, MergeInto):  # a wrong clause fails before the table is changed
+        plan_merge(statement, after, frame.columns, fills_missing=True)
     return table, changes
 
 

@@ -7,7 +7,7 @@ disks, while they are counted and written. What happens when this process dies i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -16,17 +16,12 @@ from paimon_magics.coordinator.client.attempts import Attempts
 from paimon_magics.errors import (
     OutdatedPlanError,
     PaimonMagicsError,
-    UnsupportedStatementError,
 )
 from paimon_magics.planning.commits.read_sets import Found, ReadSet, read_files, read_keys
 from paimon_magics.planning.commits.requests import Append, CommitReceipt
 from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.reads.views import row_id_columns
-from paimon_magics.planning.row_changes.engine_rules import (
-    ChangeMethod,
-    method_of_delete,
-    method_of_update,
-)
+from paimon_magics.planning.row_changes.engine_rules import ChangeMethod
 from paimon_magics.planning.row_changes.merge_query import (
     SOURCE_MARK,
     TARGET_MARK,
@@ -43,12 +38,15 @@ from paimon_magics.session.queries.frames import Selection, frame_of_query
 from paimon_magics.session.writes.exactness import check_policy
 from paimon_magics.session.writes.inline_compaction import compact_written
 from paimon_magics.session.writes.insert import opened, run_job, transact, write_notes
+from paimon_magics.session.writes.keyed_rows import keyed_rows
+from paimon_magics.session.writes.merge_checks import check_target, method_of_merge
 from paimon_magics.session.writes.merge_places import (
     MergePlaces,
     counted_rows,
     merge_places,
     run_place_merge,
 )
+from paimon_magics.session.writes.merged_schemas import merge_columns_of_source, merge_rules
 from paimon_magics.session.writes.prepare import PreparedInsert
 from paimon_magics.session.writes.row_selection import Changed
 from paimon_magics.spark.failures import translate
@@ -62,7 +60,7 @@ from paimon_magics.spark.queries import binding_replacements, frame_of_text
 from paimon_magics.spark.writing import JobWritten
 from paimon_magics.statements.clauses.names import quoted, table_text
 from paimon_magics.statements.grammar.parsing import parse_statement
-from paimon_magics.statements.merge_into import DeleteAction, MergeInto
+from paimon_magics.statements.merge_into import MergeInto
 from paimon_magics.statements.queries.determinism import random_part
 from paimon_magics.statements.queries.rewriting import replacements_for
 from paimon_magics.statements.queries.row_ids import names_row_ids
@@ -81,11 +79,13 @@ __all__ = ["PreparedMerge", "prepare_merge", "run_merge"]
 @dataclass(frozen=True)
 class PreparedMerge:
     """A planned MERGE: what its clauses do, how the table's rows are changed, and the rows that are
-    written, with their kinds. `places` are set where rows without keys change."""
+    written, with their kinds. `held` are the frames that they are made of, which hold their
+    snapshots. `places` are set where rows without keys change."""
 
     plan: MergePlan
     method: ChangeMethod
     insert: PreparedInsert
+    held: tuple[DataFrame, ...]
     places: MergePlaces | None = None
 
 
@@ -101,6 +101,7 @@ def run_merge(
     InvalidValueError for a target row that several source rows would change; JobError if the job
     fails; CommitConflictError if the commit does.
     """
+    merged = _merged_columns(connection, merge, parameters, source)
     prepared = prepare_merge(connection, merge, parameters, source)
     attempts = Attempts(connection.settings.row_level_retries)
     while True:
@@ -111,8 +112,43 @@ def run_merge(
             connection.tables.renew()
             prepared = prepare_merge(connection, merge, parameters, source)
         else:
-            outcome.notes = (*outcome.notes, *attempts.notes())
+            outcome.notes = (*merged, *outcome.notes, *attempts.notes())
             return outcome
+
+
+def _merged_columns(
+    connection: Connection,
+    merge: MergeInto,
+    parameters: Mapping[str, object],
+    source: DataFrame | None,
+) -> tuple[str, ...]:
+    """Give the table the source's columns, if `write.merge-schema` asks for that; return notes."""
+    if merge_rules(connection) is None:
+        return ()
+    table = connection.load(merge.target, merge.text, merge.target_position)
+    method_of_merge(table, merge)
+    chosen = Selection(replace(table.name, system_table=None), latest_snapshot_id(table), -1, ())
+    given = _source(connection, merge, parameters, chosen, source)
+    return merge_columns_of_source(connection, merge, given)
+
+
+def _source(
+    connection: Connection,
+    merge: MergeInto,
+    parameters: Mapping[str, object],
+    chosen: Selection,
+    source: DataFrame | None,
+) -> DataFrame:
+    if source is not None:
+        return source
+    try:
+        return frame_of_query(
+            connection, merge.source_text, merge.source, parameters, selection=chosen
+        )
+    except PaimonMagicsError as error:
+        if error.statement == merge.source_text:
+            error.statement = merge.text
+        raise
 
 
 def prepare_merge(
@@ -125,17 +161,15 @@ def prepare_merge(
     table = connection.load(merge.target, merge.text, merge.target_position)
     # Taken before the rows are selected: a later commit then counts as newer than the plan.
     base = latest_snapshot_id(table)
-    method = _method(table, merge)
+    method = method_of_merge(table, merge)
     shows_ids = names_row_ids(merge.text[merge.within.range.start :])
     name = replace(table.name, system_table=None)
     chosen = Selection(name, base, -1, (), shows_row_ids=shows_ids)
-    given = source
     try:
-        if given is None:
-            given = frame_of_query(
-                connection, merge.source_text, merge.source, parameters, selection=chosen
-            )
-        plan = plan_merge(merge, table.schema, given.columns)
+        given = _source(connection, merge, parameters, chosen, source)
+        fills = merge_rules(connection) is not None
+        plan = plan_merge(merge, table.schema, given.columns, fills_missing=fills)
+        check_target(connection, merge, plan, table, base)
         places = None
         if not table.schema.is_primary_key_table and not plan.only_inserts:
             places = merge_places(connection, merge, plan, table, base)
@@ -148,22 +182,22 @@ def prepare_merge(
     is_keyed = table.schema.is_primary_key_table
     if not is_keyed and places is None:
         rows = rows.select(*(quoted(name) for name in table.schema.column_names))
-    insert = PreparedInsert(
-        table,
-        rows,
-        Append(),
-        base,
-        column=partial(_column, rows, held),
-        again=lambda: _again(connection, merge, parameters, source).insert,
-        check=lambda: None,
-        has_kinds=is_keyed,
-        read_set=_read_set(merge, plan, table.schema, base),
-    )
-    return PreparedMerge(plan, method, insert, places)
+
+    def again() -> PreparedInsert:
+        return _again(connection, merge, parameters, source).insert
+
+    read_set = _read_set(merge, plan, table.schema, base)
+    if is_keyed:
+        insert = keyed_rows(table, rows, base, again=again, read_set=read_set)
+    else:
+        column = partial(_column, rows)
+        insert = PreparedInsert(
+            table, rows, Append(), base, column, again, check=lambda: None, read_set=read_set
+        )
+    return PreparedMerge(plan, method, insert, held, places)
 
 
-def _column(rows: DataFrame, held: Sequence[DataFrame], only: str) -> DataFrame:
-    """One column of the rows. `held` are what they are made of: frames hold their snapshots."""
+def _column(rows: DataFrame, only: str) -> DataFrame:
     return rows.select(quoted(only))
 
 
@@ -186,24 +220,6 @@ def _again(
 ) -> PreparedMerge:
     connection.tables.renew()
     return prepare_merge(connection, merge, parameters, source)
-
-
-def _method(table: Table, merge: MergeInto) -> ChangeMethod:
-    """How rows are changed. Raises UnsupportedStatementError where a clause can't be done."""
-    try:
-        method = method_of_update(table.name, table.schema)
-        if any(isinstance(clause.action, DeleteAction) for clause in merge.clauses):
-            deletes = method_of_delete(table.name, table.schema)
-            if table.schema.is_primary_key_table and deletes is not ChangeMethod.KINDS:
-                raise UnsupportedStatementError(
-                    f"The rows of `{table.name}` can't be deleted: its merge engine is "
-                    f"{table.schema.merge_engine}.",
-                    hint="Set 'partial-update.remove-record-on-delete' = 'true', or leave out the "
-                    "DELETE clause.",
-                )
-    except PaimonMagicsError as error:
-        raise located(error, merge.text, merge.target_position) from None
-    return method
 
 
 @dataclass(frozen=True)

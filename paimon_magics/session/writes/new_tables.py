@@ -14,7 +14,7 @@ from paimon_magics.errors import (
 )
 from paimon_magics.planning.schemas.rules import check_schema
 from paimon_magics.planning.schemas.table_schema import TableSchema, plan_create_table
-from paimon_magics.planning.writes.inserts import check_adds_rows
+from paimon_magics.planning.writes.inserts import check_writable
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.python_frames import (
@@ -91,7 +91,7 @@ def write_to_new(
         )
     schema = plan_create_table(_statement(full, wanted), columns)
     check_schema(schema)
-    check_adds_rows(full, schema)
+    check_writable(full, schema)
     connection.catalog.create_table(full, schema)
     outcome = filled(connection, full, lambda: write_frame_to(connection, given, full, "append"))
     outcome.notes = (*outcome.notes, *notes)

@@ -19,12 +19,15 @@ from paimon_magics.planning.commits.requests import (
     OverwriteTouched,
 )
 from paimon_magics.planning.schemas.table_schema import Column, TableSchema
-from paimon_magics.planning.writes.distributions import Distribution, distribution_of
+from paimon_magics.planning.writes.distributions import (
+    ByGivenBucket,
+    Distribution,
+    distribution_of,
+)
 from paimon_magics.planning.writes.inserts import (
     Constant,
     FromInput,
     Source,
-    check_adds_rows,
     check_writable,
     match_columns,
     static_partition_columns,
@@ -70,8 +73,9 @@ class PreparedInsert:
     `base_snapshot_id` is the table's latest snapshot before planning, 0 for none. `column(only=…)`
     makes the frame of that column alone. `again` plans the same statement on the table's then
     current state. `check` raises InvalidValueError for rows that storing would change. With
-    `has_kinds` the frame has a last column of the rows' kinds. `read_set` is what the rows were
-    made of, if they are made of rows of the table.
+    `has_kinds` the frame has a column of the rows' kinds behind the table's, with `has_buckets` one
+    of their buckets, too. `read_set` is what the rows were made of, if they are made of rows of the
+    table.
     """
 
     table: Table
@@ -82,6 +86,7 @@ class PreparedInsert:
     again: Callable[[], PreparedInsert]
     check: Callable[[], None]
     has_kinds: bool = False
+    has_buckets: bool = False
     read_set: ReadSet | None = None
 
 
@@ -102,7 +107,6 @@ def prepare_insert(
     try:
         check_writable(table.name, schema)
         if not insert.overwrite:
-            check_adds_rows(table.name, schema)
             check_cross_partition_size(table, connection.settings.cross_partition_rows_max)
     except PaimonMagicsError as error:
         raise located(error, insert.text, insert.target_position) from None
@@ -193,6 +197,8 @@ def _exactness(
 def distribution(connection: Connection, prepared: PreparedInsert) -> Distribution:
     """Return how the rows are distributed to the writing tasks. Runs no job."""
     schema = prepared.table.schema
+    if prepared.has_buckets:
+        return ByGivenBucket()
     partitions = partitions_max(prepared.table, prepared.base_snapshot_id)
     estimated = None
     if schema.bucket_mode == "BUCKET_UNAWARE":

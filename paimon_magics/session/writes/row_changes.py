@@ -13,10 +13,10 @@ from functools import partial
 from paimon_magics.coordinator.client.attempts import Attempts
 from paimon_magics.errors import OutdatedPlanError, PaimonMagicsError
 from paimon_magics.planning.commits.read_sets import read_keys
-from paimon_magics.planning.commits.requests import Append
 from paimon_magics.planning.row_changes.assignments import assigned_paths
 from paimon_magics.planning.row_changes.engine_rules import (
     ChangeMethod,
+    check_moves,
     method_of_delete,
     method_of_update,
 )
@@ -30,11 +30,13 @@ from paimon_magics.session.writes.append_changes import (
 )
 from paimon_magics.session.writes.inline_compaction import compact_written
 from paimon_magics.session.writes.insert import opened, run_job, transact, write_notes
+from paimon_magics.session.writes.keyed_rows import check_seen, keyed_rows, with_key_buckets
 from paimon_magics.session.writes.prepare import PreparedInsert
 from paimon_magics.session.writes.row_selection import (
     Changed,
     changed_outcome,
     new_values,
+    predicates_of,
     selected_rows,
 )
 from paimon_magics.spark.row_changes import with_kind
@@ -105,10 +107,23 @@ def _prepare_keyed(
 ) -> PreparedInsert:
     """The rows to write, with their kinds, in the table's columns and types."""
     columns = table.schema.columns
+    deletes = isinstance(change, Delete)
     paths = assigned_paths(change, table.schema) if isinstance(change, Update) else ()
+    if paths:
+        try:
+            check_moves(table.name, table.schema, {path.column.name for path in paths})
+        except PaimonMagicsError as error:
+            raise located(error, change.text, change.target_position) from None
+    predicates = predicates_of(connection, change, parameters, table)
+    check_seen(
+        connection, table, base_snapshot_id, predicates, (change.text, change.target_position)
+    )
     selected = selected_rows(connection, change, parameters, table, base_snapshot_id)
     rows = new_values(connection, change, selected, columns, paths)
-    frame = with_kind(rows, _DELETE if isinstance(change, Delete) else _UPDATE_AFTER)
+    frame = with_kind(rows, _DELETE if deletes else _UPDATE_AFTER)
+    moves = table.schema.bucket_mode == "KEY_DYNAMIC"
+    if moves and deletes:
+        frame = with_key_buckets(connection, table, frame, base_snapshot_id, predicates)
     note_reads(frame, reads_of(selected))
 
     def again() -> PreparedInsert:
@@ -117,16 +132,13 @@ def _prepare_keyed(
         assert isinstance(prepared, PreparedInsert)  # a table keeps its primary key
         return prepared
 
-    return PreparedInsert(
+    return keyed_rows(
         table,
         frame,
-        Append(),
         base_snapshot_id,
-        column=lambda only: frame.select(only),
         again=again,
-        check=lambda: None,
-        has_kinds=True,
         read_set=read_keys(base_snapshot_id),
+        has_buckets=moves and deletes,
     )
 
 

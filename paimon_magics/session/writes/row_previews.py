@@ -80,12 +80,14 @@ def _numbers(change: RowChange, prepared: PreparedChange) -> str:
         rows, files = row_counts(prepared.selected, FILE_COLUMN)
     else:
         rows, files = 0, 0
-    return f"{count_text(rows, 'row')} would be {done}; {files_told(prepared.table, files)}"
+    by_kinds = isinstance(prepared, PreparedInsert)
+    told = files_told(prepared.table, files, by_kinds=by_kinds)
+    return f"{count_text(rows, 'row')} would be {done}; {told}"
 
 
-def files_told(table: Table, files: int) -> str:
-    """What becomes of the `files` that have changed rows."""
-    if table.schema.is_primary_key_table:
+def files_told(table: Table, files: int, *, by_kinds: bool) -> str:
+    """What becomes of the `files` that have changed rows; `by_kinds` rows of a kind are written."""
+    if by_kinds:
         return "their new state would be written as rows of a kind, merged by key."
     if table.schema.data_evolution_enabled:
         return (

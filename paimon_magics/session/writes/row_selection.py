@@ -7,11 +7,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from paimon_magics.planning.formatting import count_text
+from paimon_magics.planning.reads.predicates import ColumnPredicate, column_predicates
 from paimon_magics.planning.row_changes.assignments import AssignedPath
 from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.planning.writes.inserts import FromInput
 from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.outcome import Outcome
+from paimon_magics.session.parameters import bind
 from paimon_magics.session.queries.frames import Selection, frame_of_query
 from paimon_magics.session.writes.exactness import check_policy
 from paimon_magics.spark.casting import project
@@ -23,7 +25,14 @@ from paimon_magics.tables.table import Table
 if TYPE_CHECKING:
     from paimon_magics.spark.handles import DataFrame
 
-__all__ = ["Changed", "changed_outcome", "kind_of", "new_values", "selected_rows"]
+__all__ = [
+    "Changed",
+    "changed_outcome",
+    "kind_of",
+    "new_values",
+    "predicates_of",
+    "selected_rows",
+]
 
 
 def kind_of(change: RowChange) -> str:
@@ -50,6 +59,21 @@ def selected_rows(
         frame,
     )
     return frame_of_query(connection, change.text, chosen.query, parameters, selection=selection)
+
+
+def predicates_of(
+    connection: Connection, change: RowChange, parameters: Mapping[str, object], table: Table
+) -> tuple[ColumnPredicate, ...]:
+    """Conditions on columns that all selected rows meet; there may be others."""
+    query = change.selection.query
+    bound = bind(query.parameters, parameters, change.text, connection.zone)
+    filters = [
+        one
+        for reference in query.references
+        if reference.range.start == change.selection.target_position
+        for one in reference.filters
+    ]
+    return tuple(column_predicates(filters, table.schema.columns, bound))
 
 
 def new_values(

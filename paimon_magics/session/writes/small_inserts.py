@@ -16,10 +16,10 @@ from paimon_magics.planning.writes.inserts import rows_hidden_by, takes_small_in
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.writes.frames import write_frame_to
-from paimon_magics.session.writes.insert import run_prepared
 from paimon_magics.session.writes.insert_input import given_table
 from paimon_magics.session.writes.merged_schemas import merge_columns
 from paimon_magics.session.writes.prepare import fetched_values, prepare_insert
+from paimon_magics.session.writes.upserts import run_planned
 from paimon_magics.settings import WAITS
 from paimon_magics.statements.statement import (
     Insert,
@@ -114,7 +114,7 @@ def run_insert_statement(
     prepared = prepare_insert(connection, insert, parameters)
     inserts = None if insert.overwrite else _taker(connection, prepared.table)
     if inserts is None or not insert.source.is_values:
-        outcome = run_prepared(connection, insert, prepared)
+        outcome = run_planned(connection, insert, prepared)
         asked = insert.source.is_values and not insert.overwrite
         if asked and prepared.table.schema.flag("auto_batch_load"):
             outcome.notes = (*outcome.notes, _at_once(connection, prepared.table))
@@ -187,6 +187,8 @@ def _why_not(connection: Connection, table: Table) -> str:
     hidden = rows_hidden_by(table.schema)
     if hidden is not None and not table.schema.write_only:
         return f"the rows of `{table.name}` are seen after a compaction ({hidden})."
+    if table.schema.flag("auto_batch_load") and not table.schema.is_primary_key_table:
+        return f"an insert into `{table.name}` replaces rows of the same key ('upsert-key')."
     if table.schema.flag("auto_batch_load"):
         return f"the keys of `{table.name}` can move between partitions."
     return f"the option 'auto_batch_load' of `{table.name}` is not true."

@@ -69,7 +69,7 @@ def read_query(
     parameters = bind_parameters(cursor, cuts)
     _refuse_functions(cursor)
     inner = _without(cursor, cuts)
-    found = _relations(inner, end)
+    found = _relations(inner, end, is_change=target is not None)
     if target is not None:
         found.setdefault(target, TreeRelation(cursor.tokens[target].start))
     relations = [
@@ -210,14 +210,14 @@ def _refuse_functions(cursor: Cursor) -> None:
             raise RefusedHere("IDENTIFIER(…) as a name")
 
 
-def _relations(cursor: Cursor, end: int) -> dict[int, TreeRelation]:
+def _relations(cursor: Cursor, end: int, *, is_change: bool) -> dict[int, TreeRelation]:
     """Map the token index of each relation to what sqlglot's tree says about its rows.
 
     The relations are found by a scan if the tree can't be trusted; nothing is known of their rows
-    then.
+    then. With `is_change` it is a DELETE or UPDATE, which names a table in any case.
     """
     tokens = cursor.tokens[cursor.index : cursor.stop]
-    if not any(t.upper in _NAMES_RELATIONS for t in tokens):
+    if not is_change and not any(t.upper in _NAMES_RELATIONS for t in tokens):
         return {}  # no tree for a long list of VALUES
     if not any(t.upper in ("TABLE", "|>") for t in tokens):
         start = tokens[0].start

@@ -23,7 +23,7 @@ from paimon_magics.errors import InvalidValueError, OutdatedPlanError
 from paimon_magics.planning.commits.read_sets import ReadSet
 from paimon_magics.planning.commits.requests import CommitRequest
 from paimon_magics.planning.reads.splits import StoredFile
-from paimon_magics.planning.writes.inserts import rows_hidden_by
+from paimon_magics.planning.writes.inserts import level_zero_hidden_by
 from paimon_magics.tables.commits.common_keys import have_common_key
 from paimon_magics.tables.commits.found_rows import may_be_found
 from paimon_magics.tables.manifests.file_kinds import ADD, DELETE
@@ -88,8 +88,9 @@ class _ReadCheck:
             one.deleted_files or one.index_adds or one.index_deletes for one in messages
         )
         self._vectors: Mapping[str, Any] | None = None
-        self._hidden_by = rows_hidden_by(table.schema)
-        self._knows_hidden = self._hidden_by is None or not self._ours
+        self._hidden_by = level_zero_hidden_by(table.schema)
+        hides = self._by_partition or self._hidden_by is not None
+        self._knows_hidden = not (hides and self._ours)
 
     def check(self, latest: Any) -> None:
         """See `read_check`."""
@@ -200,11 +201,15 @@ class _ReadCheck:
         if not self._read.snapshot_id:
             return
         files = live_files(self._manifests, self._snapshot(self._read.snapshot_id))
-        if self._place_with_common_key(files.filter(pc.equal(files["level"], 0))) is None:
+        waits = pc.less(files["bucket"], 0)
+        if self._hidden_by is not None:
+            waits = pc.or_(waits, pc.equal(files["level"], 0))
+        if self._place_with_common_key(files.filter(waits)) is None:
             return
+        hidden_by = self._hidden_by or "'bucket' = '-2'"
         raise OutdatedPlanError(
             f"Rows of the same keys were added to `{self._table.name}` that this statement could "
-            f"not see: they appear after the next compaction ({self._hidden_by}).",
+            f"not see: they appear after the next compaction ({hidden_by}).",
             hint=f"Nothing was written. CALL sys.compact(table => '{self._table.name}'), then run "
             "the statement again.",
         )

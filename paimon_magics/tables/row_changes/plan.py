@@ -151,7 +151,7 @@ class AppendChange:
         metas = stored_metas(table.paimon, touched)
         totals: list[int | None] = [None] * len(metas)
         if table.schema.bucket_mode != "BUCKET_UNAWARE":
-            totals = touched["total_buckets"].to_pylist()
+            totals = [one if one > 0 else None for one in touched["total_buckets"].to_pylist()]
         found: dict[tuple[Any, ...], CommitMessage] = {}
         marked: dict[tuple[tuple[Any, ...], int], dict[str, Any]] = {}
 
@@ -175,8 +175,8 @@ class AppendChange:
             rows = sum(file.row_count for _, _, files in new for file in files)
             self._check(result, rows)
             for partition, bucket, files in new:
-                if not table.schema.row_tracking_enabled and not moves and not self.marks:
-                    number_files(files, meta.min_sequence_number)
+                if not moves and not self.marks:
+                    self._number(files, meta)
                 message_of(partition, bucket, total).new_files += files
         messages = list(found.values())
         numbered = [*(messages if moves or self.marks else ()), *added]
@@ -203,6 +203,11 @@ class AppendChange:
                 for file in files:  # numbers of 0 become the snapshot's when it is committed
                     file.min_sequence_number = file.max_sequence_number = 0
         return found
+
+    def _number(self, files: Sequence[Any], before: Any) -> None:
+        """Give the rows of files that take the place of the file `before` its numbers."""
+        if not self.table.schema.row_tracking_enabled:
+            number_files(files, before.min_sequence_number)
 
     def _check(self, result: ChangedFile, rows: int) -> None:
         """Raise TableDamagedError if a task wrote other rows of a file than it must."""

@@ -8,7 +8,7 @@ tasks load it. Memory is bounded by a batch of a file, and for a vector by the p
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,7 +32,7 @@ from paimon_magics.tables.writing.new_files import NewFile
 from paimon_magics.tables.writing.write_spec import WriteSpec, Written
 from paimon_magics.tables.writing.writer import write_batches
 
-__all__ = ["ChangedFile", "FileChanges"]
+__all__ = ["ChangedFile", "FileChanges", "FilesByLevel"]
 
 _BUCKET = "__paimon_magics_bucket"
 
@@ -54,6 +54,17 @@ class ChangedFile:
 
 
 @dataclass(frozen=True)
+class FilesByLevel:
+    """How files of a primary-key table are written, by their level."""
+
+    outputs: Mapping[int, RowFiles]
+
+    def write(self, unit: AppendUnit, batches: Iterable[pa.RecordBatch]) -> tuple[NewFile, ...]:
+        """See `RowFiles.write`."""
+        return self.outputs[unit.output_level].write(unit, batches)
+
+
+@dataclass(frozen=True)
 class FileChanges:
     """Changes the files of `units`, each of one file: small and picklable.
 
@@ -65,7 +76,7 @@ class FileChanges:
 
     units: tuple[AppendUnit, ...]
     reader: FileReader
-    output: WriteSpec | RowFiles | MovingRowFiles
+    output: WriteSpec | RowFiles | MovingRowFiles | FilesByLevel
     assigned: bytes | None
     marks: bool
     has_buckets: bool
@@ -92,7 +103,7 @@ class FileChanges:
         self, unit: AppendUnit, rows: Iterator[pa.RecordBatch]
     ) -> tuple[Written | None, tuple[NewFile, ...], tuple[MovedFile, ...]]:
         output = self.output
-        if isinstance(output, RowFiles):
+        if isinstance(output, RowFiles | FilesByLevel):
             return None, output.write(unit, rows), ()
         if isinstance(output, MovingRowFiles):
             return None, (), output.write(unit, rows)

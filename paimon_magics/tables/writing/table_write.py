@@ -69,8 +69,9 @@ def write_spec(
     gives_kinds: bool = False,
 ) -> WriteSpec:
     """The specification for the writers of the transaction, of which `slots` run at once. With
-    `gives_buckets` the rows of a table with fixed buckets come with theirs, with `gives_kinds` the
-    rows of a primary-key table have a last column of their kinds."""
+    `gives_buckets` the rows of a table with fixed buckets come with theirs, and so do those of keys
+    that can move between partitions; with `gives_kinds` the rows of a primary-key table have a last
+    column of their kinds."""
     table_schema = table.schema
     if table_schema.postpones_buckets:
         return _postponed_spec(table, transaction, overwrite=overwrite)
@@ -78,7 +79,8 @@ def write_spec(
     schema = arrow_schema(table_schema)
     if gives_kinds:
         schema = schema.append(pa.field(KIND, pa.int8(), nullable=False))
-    if flushes_itself(table_schema):
+    is_placed = gives_buckets and table_schema.bucket_mode == "KEY_DYNAMIC"
+    if flushes_itself(table_schema) or is_placed:
         return _flush_spec(table, transaction, schema, buckets, overwrite=overwrite)
     rule, dynamic = buckets
     conversion = file_conversion(table)

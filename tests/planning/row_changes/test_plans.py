@@ -8,6 +8,7 @@ from paimon_magics.errors import InvalidValueError, UnknownNameError, Unsupporte
 from paimon_magics.planning.row_changes.assignments import assigned_paths
 from paimon_magics.planning.row_changes.engine_rules import (
     ChangeMethod,
+    check_moves,
     method_of_delete,
     method_of_update,
 )
@@ -35,8 +36,19 @@ def schema_of(options: str = "", keys: str = "k, p") -> TableSchema:
         ("'bucket' = '1'", ChangeMethod.KINDS, ChangeMethod.KINDS),
         ("'bucket' = '-1'", ChangeMethod.KINDS, ChangeMethod.KINDS),
         ("'ignore-delete' = 'true'", "ignores deletes", ChangeMethod.KINDS),
-        ("'rowkind.field' = 't'", "takes the kind", "takes the kind"),
-        ("'merge-engine' = 'partial-update'", "takes no deletes without", ChangeMethod.KINDS),
+        ("'rowkind.field' = 't'", ChangeMethod.KINDS, ChangeMethod.KINDS),
+        ("'merge-engine' = 'partial-update'", ChangeMethod.FILES, ChangeMethod.KINDS),
+        (
+            "'merge-engine' = 'partial-update', 'ignore-delete' = 'true', "
+            "'partial-update.remove-record-on-delete' = 'true'",
+            "ignores deletes",
+            ChangeMethod.KINDS,
+        ),
+        (
+            "'merge-engine' = 'partial-update', 'changelog-producer' = 'lookup'",
+            "the changelog",
+            ChangeMethod.KINDS,
+        ),
         (
             "'merge-engine' = 'partial-update', 'partial-update.remove-record-on-delete' = 'true'",
             ChangeMethod.KINDS,
@@ -48,13 +60,27 @@ def schema_of(options: str = "", keys: str = "k, p") -> TableSchema:
             "sequence group",
             ChangeMethod.KINDS,
         ),
-        ("'merge-engine' = 'aggregation'", "remove-record-on-delete", "can not support UPDATE"),
+        ("'merge-engine' = 'aggregation'", ChangeMethod.FILES, "can not support UPDATE"),
+        (
+            "'merge-engine' = 'aggregation', 'deletion-vectors.enabled' = 'true'",
+            ChangeMethod.VECTORS,
+            "can not support UPDATE",
+        ),
+        (
+            "'merge-engine' = 'aggregation', 'sequence.snapshot-ordering' = 'true'",
+            "orders rows",
+            "can not support UPDATE",
+        ),
         (
             "'merge-engine' = 'aggregation', 'aggregation.remove-record-on-delete' = 'true'",
             ChangeMethod.KINDS,
             "can not support UPDATE",
         ),
-        ("'merge-engine' = 'first-row'", "takes no deletes", "can not support UPDATE"),
+        (
+            "'merge-engine' = 'first-row', 'ignore-delete' = 'true'",
+            ChangeMethod.FILES,
+            "can not support UPDATE",
+        ),
         ("'deletion-vectors.enabled' = 'true'", ChangeMethod.KINDS, ChangeMethod.KINDS),
     ],
 )
@@ -76,9 +102,19 @@ def test_tables_without_keys_are_changed_by_vectors_or_files() -> None:
     assert method_of_update(T, vectors) is ChangeMethod.VECTORS
 
 
-def test_a_key_that_moves_between_partitions_is_refused() -> None:
+def test_a_key_that_moves_between_partitions_has_no_kind_in_a_column() -> None:
+    moving = schema_of("'bucket' = '-1'", keys="k")
+    assert method_of_delete(T, moving) is method_of_update(T, moving) is ChangeMethod.KINDS
     with pytest.raises(UnsupportedStatementError, match="move between partitions"):
-        method_of_delete(T, schema_of("'bucket' = '-1'", keys="k"))
+        method_of_delete(T, schema_of("'bucket' = '-1', 'rowkind.field' = 't'", keys="k"))
+
+
+def test_partly_updated_rows_are_not_moved_between_partitions() -> None:
+    partial = schema_of("'bucket' = '-1', 'merge-engine' = 'partial-update'", keys="k")
+    check_moves(T, partial, {"a"})
+    check_moves(T, schema_of("'bucket' = '-1'", keys="k"), {"p"})
+    with pytest.raises(UnsupportedStatementError, match="whatever `p` it is given"):
+        check_moves(T, partial, {"a", "p"})
 
 
 def paths(text: str) -> list[tuple[str, tuple[str, ...], int]]:

@@ -99,9 +99,9 @@ def test_an_option_that_only_helps_is_told_of(key: str, value: str, is_told: boo
     assert bool(options_not_applied(table)) == is_told
 
 
-def test_rows_are_not_just_added_where_a_key_replaces_them() -> None:
+def test_small_inserts_do_not_just_add_rows_where_a_key_replaces_them() -> None:
     table = schema(upsert_key="k")
-    check_writable(NAME, table)  # overwrites and compactions know all rows
+    check_writable(NAME, table)
     check_adds_rows(NAME, schema())
     with pytest.raises(UnsupportedStatementError, match=r"`shop.t` has 'upsert-key' = 'k'"):
         check_adds_rows(NAME, table)

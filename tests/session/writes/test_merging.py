@@ -342,3 +342,58 @@ def test_rows_that_the_source_does_not_have_are_asked_about(shop: Session) -> No
 def test_a_name_without_a_table_is_told(shop: Session) -> None:
     with pytest.raises(UnknownNameError, match="nowhere"):
         shop.run("MERGE INTO nowhere t USING news s ON t.id = s.id WHEN MATCHED THEN DELETE")
+
+
+def test_a_merge_gives_its_table_the_columns_that_it_lacks(shop: Session) -> None:
+    shop.run(
+        "CREATE TABLE growing (k INT NOT NULL, v STRING, d INT DEFAULT 7, PRIMARY KEY (k) NOT "
+        "ENFORCED) TBLPROPERTIES ('bucket' = '1'); INSERT INTO growing VALUES (1, 'a', 1);"
+        "SET `spark.paimon.write.merge-schema` = true"
+    )
+    source = "(SELECT 1 AS k, 'b' AS v, 5 AS n UNION ALL SELECT 2, 'c', NULL)"
+    try:
+        with pytest.raises(UnknownNameError, match="no column `w`"):
+            shop.run(
+                f"MERGE INTO growing t USING {source} s ON t.k = s.k "
+                "WHEN MATCHED THEN UPDATE SET w = 1 WHEN NOT MATCHED THEN INSERT *"
+            )
+        assert "n" not in shop.run("SELECT * FROM growing").to_arrow().column_names
+        done = shop.run(
+            f"MERGE INTO growing t USING {source} s ON t.k = s.k "
+            "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+        )
+        assert "Columns added: n INT." in done.notes
+        shop.run(
+            "MERGE INTO growing t USING (SELECT 2 AS k, 'x' AS v, 'e' AS m, 0 AS d) s "
+            "ON t.k = s.k WHEN MATCHED THEN UPDATE SET t.m = s.m"
+        )
+    finally:
+        shop.run("SET `spark.paimon.write.merge-schema` = false")
+    assert rows(shop, "growing") == [(1, "b", 1, 5, None), (2, "c", 7, None, "e")]
+
+
+@pytest.mark.parametrize("marks", [False, True])
+def test_rows_of_an_upsert_key_replace_each_other(shop: Session, marks: bool) -> None:
+    name = f"prices_{marks}".lower()
+    shop.run(
+        f"CREATE TABLE {name} (a INT, b STRING, at INT, v STRING DEFAULT 'd') TBLPROPERTIES "
+        f"('upsert-key' = 'a,b', 'deletion-vectors.enabled' = '{str(marks).lower()}')"
+    )
+    first = shop.run(
+        f"INSERT INTO {name} (a, b, at) VALUES (1, 'x', 1), (1, NULL, 1), (2, 'x', 9), (1, 'x', 5)"
+    )
+    assert (first.kind, first.rows_inserted) == ("INSERT INTO", 3)
+    shop.run(f"ALTER TABLE {name} SET TBLPROPERTIES ('sequence.field' = 'at')")
+    second = shop.run(
+        f"INSERT INTO {name} SELECT a, b, at, v FROM VALUES (1, NULL, 1, 'same'), (2, 'x', 8, "
+        "'older'), (1, 'x', 7, 'newer'), (1, 'x', 6, 'between'), (3, NULL, NULL, 'new') "
+        "AS s (a, b, at, v)"
+    )
+    assert (second.rows_updated, second.rows_inserted) == (2, 1)
+    shop.write([{"a": 3, "b": None, "at": None, "v": "again"}], name)
+    with pytest.raises(UnsupportedStatementError, match="reads the table that it writes"):
+        shop.run(f"INSERT INTO {name} SELECT a + 1, b, at, v FROM {name}")
+    found = shop.run(f"SELECT * FROM {name} ORDER BY a, b").to_pylist()
+    assert [tuple(row.values()) for row in found] == [
+        (1, None, 1, "same"), (1, "x", 7, "newer"), (2, "x", 9, "d"), (3, None, None, "again"),
+    ]  # fmt: skip

@@ -26,6 +26,7 @@ KEYED = {
     "partial": "'bucket' = '1', 'merge-engine' = 'partial-update', "
     "'partial-update.remove-record-on-delete' = 'true'",
     "postponed": "'bucket' = '-2'",
+    "waiting": "'bucket' = '-2', 'postpone.batch-write-fixed-bucket' = 'false'",
 }
 
 
@@ -48,6 +49,8 @@ def test_rows_with_keys_are_changed_by_rows_of_a_kind(shop: Session, name: str) 
         f"INSERT INTO {name} SELECT id, if(id = 5, NULL, concat('v', id)), "
         "if(id = 4, NULL, struct(id, 'b')), 1 FROM range(6)"
     )
+    if name == "waiting":
+        shop.run("CALL sys.compact(table => 'waiting')")
     deleted = shop.run(f"DELETE FROM {name} AS x WHERE x.v > 'v1' AND k IN (SELECT id FROM gone)")
     assert (deleted.rows_deleted, deleted.commit_kind) == (1, "APPEND")
     updated = shop.run(
@@ -65,6 +68,130 @@ def test_rows_with_keys_are_changed_by_rows_of_a_kind(shop: Session, name: str) 
     ]
     nothing = shop.run(f"DELETE FROM {name} WHERE k > 100 AND v IS NULL")
     assert (nothing.rows_deleted, nothing.snapshot_id) == (0, None)
+
+
+UNDELETING = {
+    "first": "'bucket' = '-1', 'merge-engine' = 'first-row'",
+    "sums": "'bucket' = '1', 'merge-engine' = 'aggregation', 'fields.n.aggregate-function' = 'sum',"
+    "'write-only' = 'true'",
+    "partly": "'bucket' = '1', 'merge-engine' = 'partial-update', 'file.format' = 'avro'",
+    "marked_sums": "'bucket' = '1', 'merge-engine' = 'aggregation', "
+    "'fields.n.aggregate-function' = 'sum', 'deletion-vectors.enabled' = 'true'",
+}
+
+
+@pytest.mark.parametrize("name", UNDELETING)
+def test_engines_that_take_no_deletes_lose_rows_from_their_files(shop: Session, name: str) -> None:
+    shop.run(
+        f"CREATE TABLE {name} (k INT NOT NULL, n INT, p STRING NOT NULL, "
+        "PRIMARY KEY (k, p) NOT ENFORCED) PARTITIONED BY (p) "
+        f"TBLPROPERTIES ({UNDELETING[name]});"
+        f"INSERT INTO {name} SELECT id, id * 10, concat('p', id % 2) FROM range(10);"
+        f"CALL sys.compact(table => '{name}')"
+    )
+    levels = f"SELECT level, sum(record_count) AS n FROM {name}$files GROUP BY level"
+    before = shop.run(levels).to_pylist()
+    deleted = shop.run(f"DELETE FROM {name} WHERE n IN (20, 40) OR k = 9")
+    assert (deleted.rows_deleted, deleted.commit_kind) == (3, "OVERWRITE")
+    touched = (deleted.files_rewritten, deleted.vectors_written)
+    assert touched == ((None, 2) if name.startswith("marked") else (2, None))
+    kept = [k for k in range(9) if k not in (2, 4)]
+    assert rows(shop, name) == [(k, k * 10, f"p{k % 2}") for k in kept]
+    after = shop.run(levels).to_pylist()
+    assert [one["level"] for one in after] == [one["level"] for one in before]
+    # A deleted key begins anew.
+    shop.run(f"INSERT INTO {name} VALUES (2, 7, 'p0'), (1, 5, 'p1')")
+    if name == "sums":
+        with pytest.raises(UnsupportedStatementError, match="merged by key") as caught:
+            shop.run(f"DELETE FROM {name} WHERE n = 7")
+        assert "sys.compact" in (caught.value.hint or "")
+    shop.run(f"CALL sys.compact(table => '{name}')")
+    merged = {"first": 10, "sums": 15, "partly": 5, "marked_sums": 15}[name]
+    expected = {k: k * 10 for k in kept} | {1: merged, 2: 7}
+    assert rows(shop, name) == [(k, expected[k], f"p{k % 2}") for k in sorted(expected)]
+    shop.run(f"DELETE FROM {name} WHERE n >= 0")
+    assert rows(shop, name) == []
+
+
+def test_rows_whose_keys_move_between_partitions_are_changed(shop: Session) -> None:
+    shop.run(
+        "CREATE TABLE moving (k INT NOT NULL, v STRING, p STRING, PRIMARY KEY (k) NOT ENFORCED) "
+        "PARTITIONED BY (p) TBLPROPERTIES ('bucket' = '-1', 'changelog-producer' = 'input');"
+        "INSERT INTO moving SELECT id, concat('v', id), if(id = 3, NULL, concat('p', id % 2)) "
+        "FROM range(6)"
+    )
+    moved = shop.run("UPDATE moving SET p = 'q', v = upper(v) WHERE k IN (1, 2)")
+    assert (moved.rows_updated, moved.commit_kind) == (2, "APPEND")
+    shop.run("UPDATE moving SET p = 'p1' WHERE k = 1; UPDATE moving SET v = 'x' WHERE p = 'q'")
+    expected = {
+        0: (0, "v0", "p0"), 1: (1, "V1", "p1"), 2: (2, "x", "q"), 3: (3, "v3", None),
+        4: (4, "v4", "p0"), 5: (5, "v5", "p1"),
+    }  # fmt: skip
+    assert rows(shop, "moving") == list(expected.values())
+    deleted = shop.run("DELETE FROM moving WHERE k IN (1, 3) OR v = 'v4'")
+    assert (deleted.rows_deleted, deleted.commit_kind) == (3, "APPEND")
+    merged = shop.run(
+        "MERGE INTO moving t USING (SELECT 5 AS k, 'm' AS v, 'p0' AS p UNION ALL SELECT 1, 'n', "
+        "'q') s ON t.k = s.k WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+    )
+    assert (merged.rows_updated, merged.rows_inserted) == (1, 1)
+    assert rows(shop, "moving") == [expected[0], (1, "n", "q"), expected[2], (5, "m", "p0")]
+    with pytest.raises(UnsupportedStatementError, match="move between partitions"):
+        shop.run(
+            "MERGE INTO moving t USING (SELECT 5 AS k) s ON t.k = s.k WHEN MATCHED THEN DELETE"
+        )
+
+
+def test_a_partly_updated_row_stays_in_the_partition_of_its_key(shop: Session) -> None:
+    shop.run(
+        "CREATE TABLE staying (k INT NOT NULL, v STRING, p STRING, PRIMARY KEY (k) NOT ENFORCED) "
+        "PARTITIONED BY (p) TBLPROPERTIES ('bucket' = '-1', 'merge-engine' = 'partial-update');"
+        "INSERT INTO staying VALUES (1, 'a', 'p'), (2, 'b', 'q');"
+        "UPDATE staying SET v = 'c' WHERE k = 2"
+    )
+    assert rows(shop, "staying") == [(1, "a", "p"), (2, "c", "q")]
+    with pytest.raises(UnsupportedStatementError, match="stays in the partition"):
+        shop.run("UPDATE staying SET p = 'r' WHERE k = 1")
+
+
+def test_the_kinds_of_rows_can_be_in_a_column(shop: Session) -> None:
+    shop.run(
+        "CREATE TABLE told (k INT NOT NULL, v STRING, rk STRING, PRIMARY KEY (k) NOT ENFORCED) "
+        "TBLPROPERTIES ('bucket' = '1', 'rowkind.field' = 'rk');"
+        "INSERT INTO told SELECT id, concat('v', id), '+I' FROM range(5)"
+    )
+    assert shop.run("DELETE FROM told WHERE v = 'v1'").rows_deleted == 1
+    assert shop.run("UPDATE told SET v = 'u', rk = '+U' WHERE k = 2").rows_updated == 1
+    shop.run(
+        "MERGE INTO told t USING (SELECT 3 AS k UNION ALL SELECT 4 UNION ALL SELECT 7) s "
+        "ON t.k = s.k WHEN MATCHED AND t.k = 3 THEN DELETE WHEN MATCHED THEN UPDATE SET v = 'm' "
+        "WHEN NOT MATCHED THEN INSERT (k, v, rk) VALUES (s.k, 'n', '+I')"
+    )
+    assert rows(shop, "told") == [
+        (0, "v0", "+I"), (2, "u", "+U"), (4, "m", "+I"), (7, "n", "+I"),
+    ]  # fmt: skip
+
+
+def test_rows_that_wait_for_their_buckets_are_refused_by_name(shop: Session) -> None:
+    shop.run(
+        "CREATE TABLE late (k INT NOT NULL, v STRING, p STRING NOT NULL, PRIMARY KEY (k, p) NOT "
+        "ENFORCED) PARTITIONED BY (p) TBLPROPERTIES ('bucket' = '-2', "
+        "'postpone.batch-write-fixed-bucket' = 'false');"
+        "INSERT INTO late VALUES (1, 'a', 'x'), (2, 'b', 'y');"
+        "CALL sys.compact(table => 'late');"
+        "INSERT INTO late VALUES (1, 'c', 'x')"
+    )
+    for statement in (
+        "DELETE FROM late WHERE v = 'a'",
+        "UPDATE late SET v = 'u' WHERE p <> 'y'",
+        "MERGE INTO late t USING (SELECT 1 AS k) s ON t.k = s.k WHEN MATCHED THEN DELETE",
+    ):
+        with pytest.raises(UnsupportedStatementError, match=r"1 row of .* still wait") as caught:
+            shop.run(statement)
+        assert "sys.compact" in (caught.value.hint or "")
+    assert shop.run("UPDATE late SET v = 'u' WHERE p = 'y' AND v = 'b'").rows_updated == 1
+    shop.run("CALL sys.compact(table => 'late'); UPDATE late SET v = 'w' WHERE p = 'x'")
+    assert rows(shop, "late") == [(1, "w", "x"), (2, "u", "y")]
 
 
 APPENDS = {

@@ -60,10 +60,11 @@ def test_the_target_is_a_reference_like_those_of_subqueries() -> None:
     assert subject_of(update).sources == (TableName("t", "shop"), TableName("u"))
 
 
-def test_conditions_on_the_target_are_filters_of_its_read() -> None:
-    delete = parse_statement("DELETE FROM t AS x WHERE x.a = 1 AND b > 2 AND c + 1 = 3")
-    assert isinstance(delete, Delete)
-    (target,) = delete.selection.query.references
+@pytest.mark.parametrize("verb", ["DELETE FROM t AS x", "UPDATE t AS x SET x.d = x.e + 1"])
+def test_conditions_on_the_target_are_filters_of_its_read(verb: str) -> None:
+    change = parse_statement(f"{verb} WHERE x.a = 1 AND b > 2 AND c + 1 = 3")
+    assert isinstance(change, Delete | Update)
+    (target,) = change.selection.query.references
     assert [(one.column, one.operator) for one in target.filters] == [("a", "="), ("b", ">")]
 
 

@@ -1,0 +1,132 @@
+"""The rows that DELETE, UPDATE and MERGE write into a primary-key table, as the table takes them.
+
+Rows of most tables come with their kinds. Where a column has the kinds (`rowkind.field`), a deleted
+row gets -D in it. Where keys can move between partitions, changed rows are written as those of an
+INSERT, whose writer knows where each key is, and takes it away from its old partition; deleted rows
+come with the buckets that their keys are in. Rows of postponed tables go into their buckets at
+once, since nothing may wait there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from paimon_magics.columnar.merging import KIND
+from paimon_magics.errors import UnsupportedStatementError
+from paimon_magics.planning.commits.read_sets import ReadSet
+from paimon_magics.planning.commits.requests import Append
+from paimon_magics.planning.reads.predicates import ColumnPredicate
+from paimon_magics.planning.schemas.table_schema import TableSchema
+from paimon_magics.session.connection import Connection, located
+from paimon_magics.session.writes.prepare import PreparedInsert
+from paimon_magics.spark.row_changes import as_inserted, with_buckets
+from paimon_magics.spark.row_places import placed_rows
+from paimon_magics.statements.clauses.names import quoted
+from paimon_magics.tables.manifests.live_files import ManifestCache
+from paimon_magics.tables.row_changes.stored_keys import check_none_wait, key_files
+from paimon_magics.tables.snapshots.latest import read_snapshot
+from paimon_magics.tables.table import Table
+
+if TYPE_CHECKING:
+    from paimon_magics.spark.handles import DataFrame
+
+__all__ = ["check_seen", "keyed_rows", "with_key_buckets", "without_kinds"]
+
+_AT_ONCE = ("postpone.batch-write-fixed-bucket", "true")
+
+
+def _written_at_once(table: Table) -> Table:
+    """The table whose rows get their buckets when they are written."""
+    if not table.schema.postpones_buckets:
+        return table
+    options = tuple({**dict(table.schema.options), **dict([_AT_ONCE])}.items())
+    return replace(table, schema=replace(table.schema, options=options))
+
+
+def check_seen(
+    connection: Connection,
+    table: Table,
+    base_snapshot_id: int,
+    predicates: Sequence[ColumnPredicate],
+    place: tuple[str, int],
+) -> None:
+    """Raise UnsupportedStatementError if rows of the snapshot wait for their buckets that meet
+    `predicates`. `place` is the statement's text and the position of the table's name in it."""
+    if not base_snapshot_id or table.schema.bucket_mode != "POSTPONE_MODE":
+        return
+    snapshot = read_snapshot(table.paimon, base_snapshot_id)
+    manifests = connection.manifests(table.location, lambda: ManifestCache(table.paimon))
+    try:
+        check_none_wait(table, snapshot, predicates, manifests)
+    except UnsupportedStatementError as error:
+        raise located(error, *place) from None
+
+
+def keyed_rows(
+    table: Table,
+    rows: DataFrame,
+    base_snapshot_id: int,
+    *,
+    again: Callable[[], PreparedInsert],
+    read_set: ReadSet,
+    has_buckets: bool = False,
+) -> PreparedInsert:
+    """The write of `rows` with their kinds (column KIND) that were made of those of a snapshot.
+    With `has_buckets` the rows have a column of their buckets, too. Where the writer does not take
+    kinds beside the table's columns, `without_kinds` makes the rows that it takes."""
+    table = _written_at_once(table)
+    return PreparedInsert(
+        table,
+        rows,
+        Append(),
+        base_snapshot_id,
+        column=partial(_column, rows),
+        again=again,
+        check=lambda: None,
+        has_kinds=has_buckets or _takes_kinds(table.schema),
+        has_buckets=has_buckets,
+        read_set=read_set,
+    )
+
+
+def without_kinds(prepared: PreparedInsert) -> PreparedInsert:
+    """The write with rows as the writer takes them: without a column KIND, where that is not for
+    it."""
+    if prepared.has_kinds or KIND not in prepared.frame.columns:
+        return prepared
+    field = prepared.table.schema.rowkind_field
+    return replace(prepared, frame=as_inserted(prepared.frame, field))
+
+
+def with_key_buckets(
+    connection: Connection,
+    table: Table,
+    rows: DataFrame,
+    base_snapshot_id: int,
+    predicates: Sequence[ColumnPredicate],
+) -> DataFrame:
+    """The rows of a snapshot with a column of the buckets that their keys are in. A row whose key
+    was in other buckets of its partition before comes once for each: it is gone there already."""
+    schema = table.schema
+    names = [
+        one for one in schema.columns if one.name in (*schema.primary_keys, *schema.partition_keys)
+    ]
+    files = None
+    if base_snapshot_id:
+        snapshot = read_snapshot(table.paimon, base_snapshot_id)
+        manifests = connection.manifests(table.location, lambda: ManifestCache(table.paimon))
+        files = key_files(table, snapshot, predicates, manifests)
+    places = placed_rows(connection.spark, files, names, (), connection.slots)
+    return with_buckets(rows, places, [one.name for one in names])
+
+
+def _takes_kinds(schema: TableSchema) -> bool:
+    """Whether the writer takes kinds beside the table's columns."""
+    return schema.rowkind_field is None and schema.bucket_mode != "KEY_DYNAMIC"
+
+
+def _column(rows: DataFrame, only: str) -> DataFrame:
+    return rows.select(quoted(only))

@@ -1,0 +1,56 @@
+"""Which tables a MERGE may change, by its clauses."""
+
+from __future__ import annotations
+
+from paimon_magics.errors import PaimonMagicsError, UnsupportedStatementError
+from paimon_magics.planning.row_changes.engine_rules import (
+    ChangeMethod,
+    check_moves,
+    method_of_delete,
+    method_of_update,
+)
+from paimon_magics.planning.row_changes.merges import MergePlan, assigned_columns
+from paimon_magics.session.connection import Connection, located
+from paimon_magics.session.writes.keyed_rows import check_seen
+from paimon_magics.statements.merge_into import DeleteAction, MergeInto
+from paimon_magics.tables.table import Table
+
+__all__ = ["check_target", "method_of_merge"]
+
+
+def method_of_merge(table: Table, merge: MergeInto) -> ChangeMethod:
+    """How rows are changed. Raises UnsupportedStatementError where a clause can't be done."""
+    try:
+        method = method_of_update(table.name, table.schema)
+        if any(isinstance(clause.action, DeleteAction) for clause in merge.clauses):
+            deletes = method_of_delete(table.name, table.schema)
+            if table.schema.is_primary_key_table and deletes is not ChangeMethod.KINDS:
+                raise UnsupportedStatementError(
+                    f"The rows of `{table.name}` can't be deleted: its merge engine is "
+                    f"{table.schema.merge_engine}.",
+                    hint="Set 'partial-update.remove-record-on-delete' = 'true', or leave out the "
+                    "DELETE clause.",
+                )
+    except PaimonMagicsError as error:
+        raise located(error, merge.text, merge.target_position) from None
+    return method
+
+
+def check_target(
+    connection: Connection, merge: MergeInto, plan: MergePlan, table: Table, base: int
+) -> None:
+    """Raise UnsupportedStatementError for what can't be done to rows of a table with keys."""
+    schema = table.schema
+    if not schema.is_primary_key_table:
+        return
+    try:
+        check_moves(table.name, schema, assigned_columns(merge, plan, schema))
+        if schema.bucket_mode == "KEY_DYNAMIC" and "delete" in plan.effects:
+            raise UnsupportedStatementError(
+                f"The keys of table `{table.name}` can move between partitions; one MERGE can't "
+                "delete rows of it and write others.",
+                hint="DELETE those rows by a statement of its own, before or after the MERGE.",
+            )
+    except PaimonMagicsError as error:
+        raise located(error, merge.text, merge.target_position) from None
+    check_seen(connection, table, base, (), (merge.text, merge.target_position))

@@ -1,0 +1,173 @@
+"""Deletes rows of a primary-key table from its files, where its merge engine takes no rows of the
+kind -D: files that have such rows are written anew, or deletion vectors mark the rows.
+
+A file may be changed so only if its rows need no merge: no other file that is read has their keys.
+A file that is written anew keeps its level, and its rows their kinds and sequence numbers. Paimon's
+connector puts them on level 0 as new rows: with `first-row` they can't be seen then until the next
+compaction. Sources: `DeleteFromPaimonTableCommand`, `PaimonRowLevelCommand.findTouchedFiles`,
+`MergeTreeSplitGenerator`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from paimon_magics.columnar.merging import KIND, SEQUENCE
+from paimon_magics.errors import UnsupportedStatementError
+from paimon_magics.planning.commits.read_sets import ReadSet
+from paimon_magics.planning.commits.requests import Transaction
+from paimon_magics.planning.formatting import count_text
+from paimon_magics.planning.reads.float_bounds import MENDED_PREFIXES
+from paimon_magics.planning.reads.predicates import ColumnPredicate
+from paimon_magics.planning.reads.splits import StoredFile
+from paimon_magics.planning.reads.views import RowView, ViewKind
+from paimon_magics.planning.writes.inserts import level_zero_hidden_by
+from paimon_magics.settings import Settings
+from paimon_magics.tables.compaction.append_plan import stored_files_of
+from paimon_magics.tables.compaction.append_units import AppendUnit
+from paimon_magics.tables.compaction.planning import folder_of
+from paimon_magics.tables.compaction.row_files import RowFiles
+from paimon_magics.tables.manifests.live_files import ManifestCache, live_files
+from paimon_magics.tables.pypaimon_internals import store_options
+from paimon_magics.tables.reading.table_files import whole_rows_reader
+from paimon_magics.tables.row_changes.plan import AppendChange
+from paimon_magics.tables.row_changes.rewriting import ChangedFile, FileChanges, FilesByLevel
+from paimon_magics.tables.schema.history import TableSchemas
+from paimon_magics.tables.splits.bucket_splits import KeyRanks, sections_of
+from paimon_magics.tables.splits.file_pruning import FilePruning
+from paimon_magics.tables.splits.stored_files import by_bucket, schema_ids, stores_elsewhere
+from paimon_magics.tables.table import Table
+from paimon_magics.tables.writing.data_file_metas import meta_of_new_file
+from paimon_magics.tables.writing.level_files import level_files
+
+__all__ = ["KeyedChange", "plan_keyed_change"]
+
+
+@dataclass(frozen=True)
+class KeyedChange(AppendChange):
+    """As `AppendChange`, of a table with a primary key. Rows are deleted only."""
+
+    def changes(
+        self,
+        transaction: Transaction,
+        assigned: Collection[str] | None,
+        *,
+        slots: int,
+        settings: Settings,
+    ) -> FileChanges:
+        """What deletes rows of the files for the transaction."""
+        assert assigned is None  # an UPDATE writes rows of a kind
+        reader = replace(
+            whole_rows_reader(
+                self.table,
+                schema_ids(self.files),
+                stores_elsewhere(self.files),
+                system=(SEQUENCE, KIND),
+            ),
+            first_place=0,
+        )
+        levels = {unit.output_level for unit in self.units}
+        output = FilesByLevel({level: self._files(transaction, level) for level in levels})
+        return FileChanges(self.units, reader, output, None, self.marks, has_buckets=True)
+
+    def read_set(self, results: Sequence[ChangedFile], *, adds_missing: bool = False) -> ReadSet:
+        """What the commit is checked against: the files. Rows that others add to these keys
+        meanwhile count as added after the rows were deleted."""
+        read = super().read_set(results)
+        # Too many files to be named: those that conditions allow are checked.
+        return read if read.files is None else replace(read, found=None)
+
+    def _files(self, transaction: Transaction, level: int) -> RowFiles:
+        return RowFiles(
+            files=level_files(self.table, level),
+            partition_keys=self.table.schema.partition_keys,
+            stem=transaction.file_prefix + MENDED_PREFIXES["data-file.prefix"],
+            attempts_folder=transaction.attempts_folder,
+            io_options=tuple(sorted((store_options(self.table.paimon) or {}).items())),
+        )
+
+    def _new_files(
+        self, result: ChangedFile, home: tuple[Any, ...], bucket: int
+    ) -> list[tuple[tuple[Any, ...], int, list[Any]]]:
+        metas = [meta_of_new_file(self.table.paimon, file) for file in result.files]
+        return [(home, bucket, metas)] if metas else []
+
+    def _number(self, files: Sequence[Any], before: Any) -> None:
+        """Rows keep their numbers."""
+
+
+def plan_keyed_change(
+    table: Table,
+    snapshot: Any,
+    predicates: Sequence[ColumnPredicate],
+    manifests: ManifestCache,
+) -> KeyedChange:
+    """Plan to delete rows that meet `predicates` (and other conditions) on `snapshot`, pypaimon's.
+
+    Raises UnsupportedStatementError for files that can have such rows, and that need a compaction
+    before: rows of one key are in several of them, or are not seen yet.
+    """
+    schema = table.schema
+    columns = TableSchemas(table.paimon).columns
+    pruning = FilePruning(columns, schema, RowView(ViewKind.TABLE, False), predicates)
+    files, groups = by_bucket(pruning.seen(live_files(manifests, snapshot)))
+    stored = stored_files_of(table, files, manifests.deletions(snapshot.index_manifest))
+    hidden_by = level_zero_hidden_by(schema)
+    waiting = pc.sum(pc.equal(files["level"], 0)).as_py() or 0
+    if hidden_by is not None and waiting:
+        raise _uncompacted(
+            table,
+            f"Rows of {count_text(waiting, 'file')} of `{table.name}` appear after the next "
+            f"compaction ({hidden_by}): DELETE can't see them yet, and they would stay.",
+        )
+    overlapping = _merged_files(table, files, groups, stored)
+    if overlapping:
+        raise _uncompacted(
+            table,
+            f"`{table.name}` has {count_text(overlapping, 'file')} whose rows have to be merged by "
+            f"key. Its merge engine ({schema.merge_engine}) takes no deletes, so that DELETE "
+            "removes rows from files, each of which must have the only row of its keys.",
+        )
+    units = tuple(
+        AppendUnit(number, bucket, (file,), folder_of(table, files.slice(number, 1)), file.level)
+        for number, (file, bucket) in enumerate(
+            zip(stored, files["bucket"].to_pylist(), strict=True)
+        )
+    )
+    marks = schema.deletion_vectors_enabled
+    return KeyedChange(table, snapshot, files, units, marks, tuple(predicates))
+
+
+def _merged_files(
+    table: Table, files: pa.Table, groups: Sequence[range], stored: Sequence[StoredFile]
+) -> int:
+    """How many files have rows that may not be those of their keys: files that share keys with
+    others, and files with deletes."""
+    schema = table.schema
+    once = schema.deletion_vectors_enabled or schema.merge_engine == "first-row"
+    ranks = KeyRanks(files, schema)
+    count = 0
+    for group in groups:
+        members = stored[group.start : group.stop]
+        levels = {file.level for file in members}
+        deletes = any(file.deleted_rows for file in members)
+        if 0 not in levels and not deletes and (once or len(levels) == 1):
+            continue
+        for section in sections_of(members, ranks, group):
+            of_section = [file for run in section for file in run]
+            if len(of_section) > 1 or of_section[0].deleted_rows:
+                count += len(of_section)
+    return count
+
+
+def _uncompacted(table: Table, message: str) -> UnsupportedStatementError:
+    return UnsupportedStatementError(
+        message,
+        hint=f"Nothing was written. CALL sys.compact(table => '{table.name}'), then run the "
+        "statement again.",
+    )
