@@ -17,6 +17,8 @@ __all__ = ["STEPS", "reach"]
 
 STEPS = (
     "begin.stored",  # the transaction is stored, its client has no answer yet
+    "statement.begun",  # a statement has its transaction, and has written nothing
+    "statement.written",  # its files are written, no commit is requested
     "attempt.noted",  # a task has noted where it will write, and has written nothing
     "attempt.written",  # a task has written its files, and reported nothing
     "compaction.claimed",  # a compaction has its buckets, nothing is rewritten

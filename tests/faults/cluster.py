@@ -27,8 +27,11 @@ class Cluster:
     """A driver with its executors, one driver at a time. `bury` ends the processes that a killed
     driver has left."""
 
-    def __init__(self, folder: Path, coordinator: Process) -> None:
+    def __init__(
+        self, folder: Path, coordinator: Process, master: str = "local-cluster[2,1,1024]"
+    ) -> None:
         self._folder = folder
+        self._master = master
         self._coordinator = coordinator
         self._driver: subprocess.Popen[str] | None = None
         self._fault = folder / "fault"
@@ -59,7 +62,13 @@ class Cluster:
         }
         with (self._folder / "driver.log").open("a") as log:
             self._driver = subprocess.Popen(
-                [sys.executable, "-m", "tests.faults.statement_driver", str(self._folder)],
+                [
+                    sys.executable,
+                    "-m",
+                    "tests.faults.statement_driver",
+                    str(self._folder),
+                    self._master,
+                ],
                 cwd=ROOT,
                 env={**os.environ, **environment},
                 stdin=subprocess.PIPE,

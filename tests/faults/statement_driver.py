@@ -1,4 +1,4 @@
-"""A session in a process of its own, whose executors are processes, too.
+"""A session in a process of its own, whose executors may be processes, too.
 
 Each line of its input is a statement, as a JSON string. Each line of its output is a JSON object:
 `{"snapshot": …}`, or `{"error": type, "message": …}`. Its SQL has the function `killing`.
@@ -12,8 +12,6 @@ import signal
 import sys
 import time
 from pathlib import Path
-
-MASTER = "local-cluster[2,1,1024]"
 
 
 def killing(number: int, at: int) -> str:
@@ -31,7 +29,7 @@ def killing(number: int, at: int) -> str:
     return "new"
 
 
-def main(folder: str) -> None:
+def main(folder: str, master: str) -> None:
     from pyspark.sql import SparkSession
 
     import paimon_magics
@@ -40,7 +38,7 @@ def main(folder: str) -> None:
     # Compactions are jobs, however small.
     compaction._IN_PROCESS_BYTES_MAX = compaction._APPENDS_IN_PROCESS_BYTES_MAX = 0
     spark = (
-        SparkSession.builder.master(MASTER)
+        SparkSession.builder.master(master)
         .config("spark.ui.enabled", "false")
         .config("spark.driver.memory", "1g")
         .config("spark.sql.shuffle.partitions", "2")
@@ -69,4 +67,4 @@ def main(folder: str) -> None:
 if __name__ == "__main__":
     from tests.faults.statement_driver import main as imported_main
 
-    imported_main(sys.argv[1])
+    imported_main(*sys.argv[1:])

@@ -30,6 +30,7 @@ from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from tests.coordinator.process import TABLE, Process, create_table, read, write
 from tests.faults.appending import committer_of
+from tests.faults.changed_rows import merged
 from tests.sampling import sampled
 from tests.tables.reachability import unreachable
 
@@ -45,6 +46,13 @@ TABLES = {
         "CREATE TABLE t (k INT NOT NULL, v STRING) "
         f"TBLPROPERTIES ('primary-key' = 'k', 'bucket' = '2', {MERGING})",
         Append(),
+    ),
+    # A MERGE: files are written anew, or a deletion vector marks a row; and rows are added.
+    "rewritten files": (f"CREATE TABLE t (k INT, v STRING) TBLPROPERTIES ({MERGING})", None),
+    "marked rows": (
+        "CREATE TABLE t (k INT, v STRING) "
+        f"TBLPROPERTIES ('deletion-vectors.enabled' = 'true', {MERGING})",
+        None,
     ),
 }
 COMMIT_STEPS = (
@@ -62,6 +70,8 @@ EXPECTED = {
     "append": [(1, "new"), (1, "old"), (2, "old"), (3, "new")],
     "overwrite": [(1, "new"), (3, "new")],
     "primary key": [(1, "new"), (2, "old"), (3, "new")],
+    "rewritten files": [(1, "new"), (2, "old"), (3, "new")],
+    "marked rows": [(1, "new"), (2, "old"), (3, "new")],
 }
 
 
@@ -78,7 +88,7 @@ def matrix() -> list[object]:
     return [
         pytest.param(
             *(step, kind, action),
-            marks=[pytest.mark.soak] if (i + j + k) % 3 or i % 3 == k else [],
+            marks=[pytest.mark.soak] if (i + j + k) % 5 or i % 3 == k else [],
         )
         for i, step in enumerate(COMMIT_STEPS)
         for j, kind in enumerate(TABLES)
@@ -302,9 +312,12 @@ def test_what_a_cut_off_commit_wrote_goes_when_it_is_refused_later(process: Proc
 
 
 def begun(
-    client: RemoteCoordinator, catalog: Catalog, change: Change, name: TableName = TABLE
+    client: RemoteCoordinator, catalog: Catalog, change: Change | None, name: TableName = TABLE
 ) -> tuple[Transaction, CommitRequest]:
+    """The new rows, written by a transaction; merged by `k` where `change` is None."""
     transaction = client.begin(name)
+    if change is None:
+        return transaction, merged(catalog, transaction, (0, 0), NEW[0], NEW[1:])
     messages = write(catalog, transaction, NEW, overwrite=not isinstance(change, Append))
     return transaction, CommitRequest(transaction, change, messages)
 

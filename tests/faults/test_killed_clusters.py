@@ -42,6 +42,8 @@ TABLES = {
     "TBLPROPERTIES ('primary-key' = 'p,k', 'bucket' = '2')",
     "dynamic": f"CREATE TABLE dynamic ({COLUMNS}) PARTITIONED BY (p) "
     "TBLPROPERTIES ('primary-key' = 'p,k', 'dynamic-bucket.target-row-num' = '200')",
+    "vectored": f"CREATE TABLE vectored ({COLUMNS}) "
+    "TBLPROPERTIES ('deletion-vectors.enabled' = 'true')",
 }
 
 LEVELED = f"({COLUMNS}) TBLPROPERTIES ('primary-key' = 'k', 'bucket' = '2', 'write-only' = 'true', "
@@ -51,6 +53,10 @@ COMPACTED = {
     "first_rows": f"CREATE TABLE first_rows {LEVELED}'merge-engine' = 'first-row')",
     "packed": f"CREATE TABLE packed ({COLUMNS}) TBLPROPERTIES ('compaction.min.file-num' = '2')",
 }
+INLINED = (
+    f"CREATE TABLE inlined ({COLUMNS}) TBLPROPERTIES ('primary-key' = 'k', 'bucket' = '2', "
+    "'changelog-producer' = 'lookup')"
+)
 COMPACTION_FAULTS = {
     "looked_up": "compaction.written=kill",
     "marked": "attempt.noted=kill",
@@ -87,7 +93,7 @@ def cluster(folder: Path, coordinator: Process) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="module")
 def catalog(folder: Path) -> Catalog:
-    for sql in (*TABLES.values(), *COMPACTED.values(), f"CREATE TABLE plain ({COLUMNS})"):
+    for sql in (*TABLES.values(), *COMPACTED.values(), INLINED, f"CREATE TABLE plain ({COLUMNS})"):
         found = create_table(folder / "warehouse", sql)
     return found
 
@@ -169,6 +175,36 @@ def test_a_driver_that_dies_in_a_compaction_leaves_the_table_to_others(
         assert content(catalog, name) == expected, name
 
 
+@pytest.mark.soak
+@pytest.mark.parametrize(
+    "step", ["compaction.claimed", "compaction.written", "compaction.rewritten"]
+)
+def test_the_rows_of_an_insert_outlive_the_compaction_after_it(
+    cluster: Cluster, coordinator: Process, catalog: Catalog, step: str
+) -> None:
+    """The driver, or an executor, dies while the buckets are compacted that an INSERT has written:
+    its rows are there, once."""
+    if not cluster.is_started():
+        cluster.start()
+    expected = filled(cluster, "inlined")
+    cluster.arm(f"{step}=kill")
+    insert = "INSERT INTO inlined SELECT id, 'more', id % 3 FROM range(250, 400, 1, 2)"
+    if step != "compaction.written":  # which an executor reaches
+        with pytest.raises(DriverDiedError):
+            cluster.run(insert)
+        cluster.bury()
+        wait_until(lambda: settled(coordinator), 120)
+        cluster.start()
+    else:
+        answer = cluster.run(insert)
+        assert "snapshot" in answer and not cluster.is_armed(), answer
+    expected -= Counter({row: 1 for row in expected if row[0] >= 250})
+    expected += Counter((k, "more", k % 3) for k in range(250, 400))
+    wait_until(lambda: nothing_is_left(catalog, "inlined"))
+    assert "snapshot" in cluster.run("CALL sys.compact('inlined')")
+    assert content(catalog, "inlined") == expected
+
+
 def filled(cluster: Cluster, name: str) -> Counter[Row]:
     """Fill a table by three statements, and return the rows once they are compacted."""
     assert "error" not in cluster.run(f"TRUNCATE TABLE {name}")
@@ -198,17 +234,95 @@ class Model:
         rows = Counter((k, value, k % 3) for k in range(first, last))
         source = f"SELECT id, '{value}', id % 3 FROM range({first}, {last}, 1, 4)"
         before = self.tables[name]
+        if chance.random() < 0.6:
+            kind = chance.choice(["DELETE", "UPDATE", "MERGE"])
+            return name, *changing(name, kind, first, last, value, before)
         if name == "overwritten" and chance.random() < 0.6:
             p = chance.randrange(3)
             kept = Counter(row for row in before if row[2] != p)
             text = f"INSERT OVERWRITE {name} PARTITION (p = {p}) SELECT id, '{value}' "
             text += f"FROM range({first}, {last}, 1, 4)"
             return name, text, kept + Counter((k, value, p) for k in range(first, last))
-        if name == "appended":
+        if name in ("appended", "vectored"):
             return name, f"INSERT INTO {name} {source}", before + rows
         keys = {(k, p) for k, _, p in rows}
         kept = Counter(row for row in before if (row[0], row[2]) not in keys)
         return name, f"INSERT INTO {name} {source}", kept + rows
+
+
+def changing(
+    name: str, kind: str, first: int, last: int, value: str, before: Counter[Row]
+) -> tuple[str, Counter[Row]]:
+    """A DELETE, UPDATE or MERGE of the keys in a range; and the table after it."""
+    within = f"k >= {first} AND k < {last}"
+
+    def chosen(k: int) -> bool:
+        return first <= k < last
+
+    match kind:
+        case "DELETE":
+            text = f"DELETE FROM {name} WHERE {within} AND v IS NOT NULL"
+            return text, Counter({row: n for row, n in before.items() if not chosen(row[0])})
+        case "UPDATE":
+            text = f"UPDATE {name} SET v = '{value}' WHERE {within}"
+            found = Counter[Row]()
+            for (k, v, p), n in before.items():
+                found[k, value if chosen(k) else v, p] += n
+            return text, found
+    text = (
+        f"MERGE INTO {name} t USING (SELECT id AS k, '{value}' AS v, id % 3 AS p "
+        f"FROM range({first}, {last}, 1, 4)) s ON t.k = s.k AND t.p = s.p "
+        "WHEN MATCHED AND t.k % 5 = 0 THEN DELETE WHEN MATCHED THEN UPDATE SET v = s.v "
+        "WHEN NOT MATCHED THEN INSERT *"
+    )
+    found = Counter({(k, value, k % 3): 1 for k in range(first, last)})
+    for (k, _, p), _ in before.items():
+        if chosen(k) and p == k % 3:
+            del found[k, value, p]
+    for (k, v, p), n in before.items():
+        if not (chosen(k) and p == k % 3):
+            found[k, v, p] += n
+        elif k % 5:
+            found[k, value, p] += n
+    return text, found
+
+
+CHANGED = ("appended", "upserted", "dynamic", "vectored")
+FAULTS = (
+    *(f"{step}={action}" for step in STEPS for action in ("kill", "raise")),
+    "statement.begun=kill",
+    "statement.written=kill",
+)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("name", CHANGED)
+def test_a_statement_that_changes_rows_happens_once_or_not_at_all(
+    cluster: Cluster, coordinator: Process, catalog: Catalog, name: str, fault: str
+) -> None:
+    """A task that fails or dies is run again. A driver that dies leaves the rows as they were."""
+    if not cluster.is_started():
+        cluster.start()
+    for number, kind in enumerate(("MERGE", "UPDATE", "DELETE")):
+        source = f"SELECT id, 'old{number}', id % 3 FROM range(0, 3000, 1, 4)"
+        assert "snapshot" in cluster.run(f"TRUNCATE TABLE {name}")
+        assert "snapshot" in cluster.run(f"INSERT INTO {name} {source}")
+        before = Counter((k, f"old{number}", k % 3) for k in range(3000))
+        text, after = changing(name, kind, 2000, 4000, "new", before)
+        cluster.arm(fault)
+        if fault.startswith("statement"):
+            with pytest.raises(DriverDiedError):
+                cluster.run(text)
+            cluster.bury()
+            wait_until(lambda: settled(coordinator), 120)
+            assert content(catalog, name) == before, kind
+            wait_until(lambda: nothing_is_left(catalog, name), 60)
+            cluster.start()
+        answer = cluster.run(text)
+        assert "snapshot" in answer and not cluster.is_armed(), (kind, answer)
+        assert content(catalog, name) == after, kind
+        wait_until(lambda: nothing_is_left(catalog, name), 60)
 
 
 VICTIMS = {"nobody": 4, "executor": 3, "driver": 2, "jvm": 1}

@@ -13,6 +13,7 @@ from paimon_magics.errors import (
     SetupError,
     UnknownOutcomeError,
 )
+from paimon_magics.faults import reach
 from paimon_magics.planning.commits.requests import (
     CommitReceipt,
     CommitRequest,
@@ -44,11 +45,13 @@ def begun(
             table, base, engine, attempts.waits, compacts=compacts
         )
     attempts.opened()
+    reach("statement.begun")
     return transaction
 
 
 def committed(connection: Connection, request: CommitRequest) -> CommitReceipt:
     """Commit. A transaction that is certainly not committed is aborted and its files removed."""
+    reach("statement.written")
     return _ended(connection, request, lambda: connection.committer.commit(request))
 
 
