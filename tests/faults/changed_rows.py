@@ -10,8 +10,8 @@ from paimon_magics.planning.commits.requests import Append, CommitRequest, Trans
 from paimon_magics.settings import Settings
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.manifests.live_files import ManifestCache
-from paimon_magics.tables.row_changes.plan import plan_append_change
-from paimon_magics.tables.row_changes.rewriting import FILE_COLUMN, PLACE_COLUMN
+from paimon_magics.tables.row_changes.selected_rows import FILE_COLUMN, PLACE_COLUMN
+from paimon_magics.tables.row_changes.table_changes import plan_table_change
 from paimon_magics.tables.schema.types import arrow_schema
 from paimon_magics.tables.snapshots.latest import read_snapshot
 from paimon_magics.tables.writing.commit_messages import read_messages, write_message
@@ -29,7 +29,7 @@ def merged(
     Files are written; nothing is committed."""
     table = catalog.load(transaction.table)
     snapshot = read_snapshot(table.paimon, transaction.base_snapshot_id)
-    plan = plan_append_change(table, snapshot, (), ManifestCache(table.paimon))
+    plan = plan_table_change(table, snapshot, (), ManifestCache(table.paimon))
     schema = arrow_schema(table.schema)
     changes = plan.changes(transaction, schema.names, slots=1, settings=Settings())
     batch = pa.RecordBatch.from_pylist([dict(row)], schema=schema)

@@ -47,11 +47,17 @@ TABLES = {
         f"TBLPROPERTIES ('primary-key' = 'k', 'bucket' = '2', {MERGING})",
         Append(),
     ),
-    # A MERGE: files are written anew, or a deletion vector marks a row; and rows are added.
+    # A MERGE: files are written anew, a deletion vector marks a row, or a file has new values of
+    # columns; and rows are added.
     "rewritten files": (f"CREATE TABLE t (k INT, v STRING) TBLPROPERTIES ({MERGING})", None),
     "marked rows": (
         "CREATE TABLE t (k INT, v STRING) "
         f"TBLPROPERTIES ('deletion-vectors.enabled' = 'true', {MERGING})",
+        None,
+    ),
+    "written columns": (
+        "CREATE TABLE t (k INT, v STRING) TBLPROPERTIES ('row-tracking.enabled' = 'true', "
+        f"'data-evolution.enabled' = 'true', {MERGING})",
         None,
     ),
 }
@@ -72,6 +78,7 @@ EXPECTED = {
     "primary key": [(1, "new"), (2, "old"), (3, "new")],
     "rewritten files": [(1, "new"), (2, "old"), (3, "new")],
     "marked rows": [(1, "new"), (2, "old"), (3, "new")],
+    "written columns": [(1, "new"), (2, "old"), (3, "new")],
 }
 
 
@@ -88,7 +95,7 @@ def matrix() -> list[object]:
     return [
         pytest.param(
             *(step, kind, action),
-            marks=[pytest.mark.soak] if (i + j + k) % 5 or i % 3 == k else [],
+            marks=[pytest.mark.soak] if (i + j + k) % 6 or i % 3 == k else [],
         )
         for i, step in enumerate(COMMIT_STEPS)
         for j, kind in enumerate(TABLES)

@@ -22,8 +22,8 @@ from paimon_magics.tables.compaction.planning import CompactionScope
 from paimon_magics.tables.compaction.plans import planned
 from paimon_magics.tables.compaction.rewriting import rewrite_all
 from paimon_magics.tables.manifests.live_files import ManifestCache
-from paimon_magics.tables.row_changes.plan import plan_append_change
-from paimon_magics.tables.row_changes.rewriting import FILE_COLUMN, PLACE_COLUMN
+from paimon_magics.tables.row_changes.selected_rows import FILE_COLUMN, PLACE_COLUMN
+from paimon_magics.tables.row_changes.table_changes import plan_table_change
 from paimon_magics.tables.schema.types import arrow_schema
 from paimon_magics.tables.snapshots.latest import latest_snapshot
 from paimon_magics.tables.writing.commit_messages import write_message
@@ -41,7 +41,7 @@ COMPACTED = {
     "packed": "'compaction.min.file-num' = '2'",
     "with vectors": "'compaction.min.file-num' = '2', 'deletion-vectors.enabled' = 'true'",
     "with row ids": "'compaction.min.file-num' = '2', 'row-tracking.enabled' = 'true'",
-    "evolving": "'compaction.min.file-num' = '2', 'row-tracking.enabled' = 'true', "
+    "columns": "'compaction.min.file-num' = '2', 'row-tracking.enabled' = 'true', "
     "'data-evolution.enabled' = 'true'",
     "sorted": "'write-only' = 'true'",
 }
@@ -49,6 +49,7 @@ CHANGED = {
     "files": "'write-only' = 'true'",
     "vectors": "'deletion-vectors.enabled' = 'true'",
     "files with row ids": "'row-tracking.enabled' = 'true'",
+    "columns": "'row-tracking.enabled' = 'true', 'data-evolution.enabled' = 'true'",
     "vectors and row ids": "'row-tracking.enabled' = 'true', 'deletion-vectors.enabled' = 'true'",
 }
 IN_SOAK = (
@@ -103,7 +104,7 @@ def test_one_attempt_of_a_change_counts(tmp_path: Path, name: str) -> None:
     lake = lake_of(tmp_path, CHANGED[name])
     table = lake.table
     snapshot = latest_snapshot(table.paimon)
-    plan = plan_append_change(table, snapshot, (), ManifestCache(table.paimon))
+    plan = plan_table_change(table, snapshot, (), ManifestCache(table.paimon))
     transaction = lake.committer.begin(TABLE)
     schema = arrow_schema(table.schema)
     changes = plan.changes(transaction, schema.names, slots=1, settings=Settings())

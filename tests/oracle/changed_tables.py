@@ -59,6 +59,10 @@ class ChangedTable:
         return "row-tracking.enabled" in self.options
 
     @property
+    def evolves(self) -> bool:
+        return "data-evolution.enabled" in self.options
+
+    @property
     def producer(self) -> str:
         return self.options.get("changelog-producer", "none")
 
@@ -222,6 +226,8 @@ def _append(chance: Chance, table: ChangedTable) -> None:
     elif how == "tracked":
         options["row-tracking.enabled"] = "true"
         table.columns.append(Column("u", "int", "BIGINT", True))
+        if chance.random() < 0.5:
+            options["data-evolution.enabled"] = "true"
     if chance.random() < 0.5:
         options["deletion-vectors.enabled"] = "true"
         if chance.random() < 0.3:

@@ -84,7 +84,9 @@ def merge(chance: Chance, table: ChangedTable) -> Step:
     if made.deletes and refused:
         return Step(made.sql, table.model, error=UnsupportedStatementError, told=refused)
     if moves(table, made.assigned):
-        return Step(made.sql, table.model, error=UnsupportedStatementError, told="have ids")
+        return Step(
+            made.sql, table.model, error=UnsupportedStatementError, told="is a partition column"
+        )
     after = table.model.copy()
     try:
         counts = after.merge(made.source, made.on, pair, made.clauses)

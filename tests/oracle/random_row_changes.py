@@ -79,6 +79,8 @@ def delete(chance: Chance, table: ChangedTable) -> Step:
 
 def refusal_of_delete(table: ChangedTable) -> str:
     """What the refusal of a DELETE says; '' where it is allowed."""
+    if table.evolves and "deletion-vectors.enabled" not in table.options:
+        return "can only be deleted"
     if table.engine in ("append", "deduplicate"):
         return ""
     removes = table.options.get(f"{table.engine}.remove-record-on-delete") == "true"
@@ -94,14 +96,14 @@ def update(chance: Chance, table: ChangedTable) -> Step:
     if table.engine == "aggregation":
         return Step(sql, table.model, error=UnsupportedStatementError, told="can not support")
     if moves(table, assigned):
-        return Step(sql, table.model, error=UnsupportedStatementError, told="have ids")
+        return Step(sql, table.model, error=UnsupportedStatementError, told="is a partition column")
     after = table.model.copy()
     return Step(sql, after, after.update(where.of, values))
 
 
 def moves(table: ChangedTable, assigned: Collection[str]) -> bool:
-    """Whether rows with ids could go to another partition, which is refused."""
-    return table.tracks_rows and bool(table.model.rows) and "p" in assigned
+    """Whether rows could leave the places that say their ids, which is refused."""
+    return table.evolves and "p" in assigned
 
 
 def _target(chance: Chance, table: ChangedTable) -> tuple[str, Scope]:

@@ -262,7 +262,7 @@ def test_rows_are_what_a_model_says(
     tmp_path: Path,
     seed: int,
 ) -> None:
-    run(seed, tmp_path, spark, java_paimon, java_compact, 6)
+    run(seed, tmp_path, spark, java_paimon, java_compact, 5)
 
 
 @pytest.mark.soak
