@@ -132,21 +132,14 @@ def prepare_insert(
         raise _place(translate(error), insert) from error
     change = change_of(connection, insert, schema, constants, mode)
     note_reads(projected, reads_of(frame))
+    again = partial(_prepare_again, connection, insert, parameters)
     return PreparedInsert(
         table,
         projected,
         change,
         base_snapshot_id,
         column=projection,
-        again=partial(
-            _prepare_again,
-            connection,
-            insert,
-            parameters,
-            frame=given,
-            mode=mode,
-            own_rows=own_rows,
-        ),
+        again=partial(again, frame=given, mode=mode, own_rows=own_rows),
         check=_exactness(connection, frame, taken, is_given=own_rows or insert.source.is_values),
         read_set=None
         if given is not None
