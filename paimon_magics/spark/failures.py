@@ -61,10 +61,14 @@ _HINTS = {
     "INVALID_INLINE_TABLE": "Each row is in brackets, and all rows have the same columns: "
     "VALUES (1, 'tea'), (2, 'milk').",
     "NUM_COLUMNS_MISMATCH": "Name the columns on both sides instead of `*`.",
+    "SCALAR_SUBQUERY_TOO_MANY_ROWS": "Let the subquery give one row: by max(column) or another "
+    "aggregate, or by a condition.",
     "INVALID_LIMIT_LIKE_EXPRESSION": "Write a whole number that is not negative.",
 }
 _SQLSTATE = re.compile(r"\s*SQLSTATE: \w+")
-_CONDITION = re.compile(r"^\[[A-Z0-9_.]+\]\s*")
+_CONDITION = re.compile(r"^\[([A-Z0-9_.]+)\]\s*")
+# How py4j begins the text of an exception that PySpark has no class for.
+_PY4J_CALL = re.compile(r"^An error occurred while calling [\w.]+\.\s*: [\w.$]+: ")
 # How Spark writes numbers of types that are not INT: 300L, 5.5BD.
 _TYPED_NUMBER = re.compile(r"(-?[\d.]+(?:E-?\d+)?)(?:BD|[LSYDF])")
 _CAST_OF_COLUMN = re.compile(r"CAST\(`((?:[^`]|``)*)` AS ")
@@ -128,7 +132,8 @@ def translate(
     if is_analysis:
         message, hint = _advised(message)
         return StatementError(message, hint=_HINTS.get(kind) or hint or _CORRECT, **place)
-    return JobError(f"The Spark job failed: {_cause(error, message)}")
+    hint = _HINTS.get(kind, "") if kind else _hint_of_text(error)
+    return JobError(f"The Spark job failed: {_cause(error, message)}", hint=hint)
 
 
 def _wrong_name(
@@ -293,9 +298,16 @@ def _message(error: BaseException) -> str:
     """The first sentence of Spark's message: no condition, no plan, no trace."""
     text = str(error).strip() or type(error).__name__
     head = re.split(r"\n(?:== |JVM stacktrace|\s+at )|;\n|; line \d+ pos \d+", text, maxsplit=1)[0]
-    head = _SQLSTATE.sub("", _CONDITION.sub("", head.strip()))
+    head = _PY4J_CALL.sub("", head.strip())
+    head = _SQLSTATE.sub("", _CONDITION.sub("", head))
     head = _CHATTER.sub("", _PLACE.sub("", head))
     return " ".join(head.split())
+
+
+def _hint_of_text(error: BaseException) -> str:
+    """The hint for the condition that the text of an exception of py4j's begins with."""
+    found = _CONDITION.match(_PY4J_CALL.sub("", str(error).strip()))
+    return _HINTS.get(found[1].split(".")[0], "") if found else ""
 
 
 def _cause(error: BaseException, message: str) -> str:

@@ -10,13 +10,14 @@ from paimon_magics import Session
 from paimon_magics.errors import (
     InvalidTableError,
     InvalidValueError,
+    JobError,
     PaimonMagicsError,
     StatementError,
     StatementSyntaxError,
     UnknownNameError,
     UnsupportedStatementError,
 )
-from tests.session.evidence import nothing_happens
+from tests.session.evidence import files, nothing_happens
 
 pytestmark = pytest.mark.spark
 
@@ -476,6 +477,20 @@ def test_a_query_that_fails_names_the_expression_and_writes_nothing(
     assert "written" not in error.text() and "ansi.enabled" not in error.text()
     if place is not None:
         assert error.statement == query and query[error.position :].startswith(place), error.text()
+
+
+def test_a_subquery_of_several_rows_is_told_in_words(shop: Session, warehouse: Path) -> None:
+    before = files(warehouse)
+    for sql in (
+        "SELECT (SELECT id FROM range(2))",
+        "UPDATE orders SET id = (SELECT id FROM range(2))",
+    ):
+        with pytest.raises(JobError) as caught:
+            shop.run(sql).to_arrow()
+        said = caught.value.message
+        assert said.startswith("The Spark job failed: More than one row returned by a subquery")
+        assert "max(column)" in caught.value.hint
+    assert files(warehouse) == before
 
 
 # What newcomers write that is right SQL and nothing of this table's, or of this engine's.
