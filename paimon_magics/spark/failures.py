@@ -69,6 +69,8 @@ _SQLSTATE = re.compile(r"\s*SQLSTATE: \w+")
 _CONDITION = re.compile(r"^\[([A-Z0-9_.]+)\]\s*")
 # How py4j begins the text of an exception that PySpark has no class for.
 _PY4J_CALL = re.compile(r"^An error occurred while calling [\w.]+\.\s*: [\w.$]+: ")
+# What waits for a thread of Spark's says nothing; the cause does.
+_WAITED = re.compile(r"^Exception thrown in awaitResult: .*?\nCaused by: [\w.$]+: ", re.DOTALL)
 # How Spark writes numbers of types that are not INT: 300L, 5.5BD.
 _TYPED_NUMBER = re.compile(r"(-?[\d.]+(?:E-?\d+)?)(?:BD|[LSYDF])")
 _CAST_OF_COLUMN = re.compile(r"CAST\(`((?:[^`]|``)*)` AS ")
@@ -294,19 +296,23 @@ def _is_analysis(error: BaseException) -> bool:
     return any(base.__name__ == "AnalysisException" for base in type(error).__mro__)
 
 
+def _text(error: BaseException) -> str:
+    """Spark's own text, without what py4j and its threads put before it."""
+    return _WAITED.sub("", _PY4J_CALL.sub("", str(error).strip()))
+
+
 def _message(error: BaseException) -> str:
     """The first sentence of Spark's message: no condition, no plan, no trace."""
-    text = str(error).strip() or type(error).__name__
+    text = _text(error) or type(error).__name__
     head = re.split(r"\n(?:== |JVM stacktrace|\s+at )|;\n|; line \d+ pos \d+", text, maxsplit=1)[0]
-    head = _PY4J_CALL.sub("", head.strip())
-    head = _SQLSTATE.sub("", _CONDITION.sub("", head))
+    head = _SQLSTATE.sub("", _CONDITION.sub("", head.strip()))
     head = _CHATTER.sub("", _PLACE.sub("", head))
     return " ".join(head.split())
 
 
 def _hint_of_text(error: BaseException) -> str:
     """The hint for the condition that the text of an exception of py4j's begins with."""
-    found = _CONDITION.match(_PY4J_CALL.sub("", str(error).strip()))
+    found = _CONDITION.match(_text(error))
     return _HINTS.get(found[1].split(".")[0], "") if found else ""
 
 
