@@ -1,4 +1,4 @@
-"""Decides whether values between two bounds, of a file or a row group, can meet a condition.
+"""Decides whether values, or values between two bounds of a file or row group, meet a condition.
 
 Light to import, since Spark's tasks load it.
 """
@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from paimon_magics.planning.reads.predicates import ColumnPredicate
 
-__all__ = ["may_match"]
+__all__ = ["can_have", "matching", "may_match"]
 
 _Bools = npt.NDArray[np.bool_]
 
@@ -41,6 +41,26 @@ def may_match(
         case operator:
             found = _compared(operator, one.values[0], least, greatest)
     return found & ~all_null
+
+
+def can_have(one: ColumnPredicate, data_type: pa.DataType) -> bool:
+    """Whether a column of that type can have the values of the condition."""
+    try:
+        pa.array(one.values, data_type)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+        return False
+    return True
+
+
+def matching(one: ColumnPredicate, values: pa.Array) -> _Bools:
+    """Marks the values that meet the condition. Where the column's type can't have a value of the
+    condition all are marked: a caller that needs to know evaluates the condition itself."""
+    if not can_have(one, values.type):
+        return np.ones(len(values), dtype=bool)
+    if one.operator == "in":
+        return np.asarray(pc.is_in(values, value_set=pa.array(one.values, values.type)))
+    nulls = np.asarray(values.is_null())
+    return may_match(one, values, values, nulls, nulls)
 
 
 def _compared(operator: str, value: object, least: pa.Array, greatest: pa.Array) -> _Bools:

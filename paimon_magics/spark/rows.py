@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from paimon_magics.planning.schemas.table_schema import Column
+from paimon_magics.spark.types import spark_schema
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["frame_of_rows", "frame_without_rows"]
+__all__ = ["frame_of_batch", "frame_of_rows", "frame_without_rows"]
 
 
 def frame_of_rows(spark: SparkSession, rows: pa.Table) -> DataFrame:
@@ -27,6 +31,19 @@ def frame_of_rows(spark: SparkSession, rows: pa.Table) -> DataFrame:
     return spark.createDataFrame(
         rows, schema=from_arrow_schema(rows.schema, prefer_timestamp_ntz=True)
     )
+
+
+def frame_of_batch(
+    spark: SparkSession, batch: pa.RecordBatch, columns: Sequence[Column]
+) -> DataFrame:
+    """A frame of rows as they were read of a table with `columns`, with the types that the table
+    has in Spark. The batch may be empty."""
+    import pyarrow as pa
+
+    from paimon_magics.tables.reading.spark_batches import spark_batches
+
+    found = pa.Table.from_batches(spark_batches(iter([batch]), 1))
+    return spark.createDataFrame(found, schema=spark_schema(columns))
 
 
 def frame_without_rows(spark: SparkSession) -> DataFrame:

@@ -12,12 +12,13 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
+from math import prod
 
 from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.statements.data_types import AtomicType
 from paimon_magics.statements.statement import ColumnFilter, FilterValue
 
-__all__ = ["ColumnPredicate", "column_predicates"]
+__all__ = ["ColumnPredicate", "column_predicates", "few_values"]
 
 PredicateValue = int | str | bool | Decimal | datetime.date
 
@@ -48,6 +49,23 @@ def column_predicates(
             kept = tuple(value for value in values if value is not None)
             found.append(ColumnPredicate(named[0].name, one.operator, kept))
     return tuple(found)
+
+
+def few_values(
+    predicates: Iterable[ColumnPredicate], columns: Sequence[str], most: int
+) -> tuple[tuple[PredicateValue, ...], ...] | None:
+    """The values that the conditions leave for each of `columns`; None where they leave a column
+    any value, or allow more than `most` combinations."""
+    given: dict[str, tuple[PredicateValue, ...]] = {}
+    for one in predicates:
+        if one.operator in ("=", "in"):
+            values = tuple(dict.fromkeys(one.values))
+            known = given.get(one.column)
+            given[one.column] = values if known is None or len(values) < len(known) else known
+    if not set(columns) <= set(given):
+        return None
+    found = tuple(given[column] for column in columns)
+    return found if prod(map(len, found)) <= most else None
 
 
 _INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")

@@ -18,6 +18,7 @@ from paimon_magics.session.writes.replaced import Replaced, rows_taken
 from paimon_magics.session.writes.row_changes import prepare_row_change, run_row_change
 from paimon_magics.session.writes.row_previews import ChangedRows, preview_rows
 from paimon_magics.session.writes.row_selection import kind_of
+from paimon_magics.session.writes.rows_by_key import PreparedKeys
 from paimon_magics.statements.row_changes import Delete, RowChange
 from paimon_magics.statements.subjects import subject_of
 from paimon_magics.tables.commits.replaced_partitions import sizes_of_replaced
@@ -52,6 +53,11 @@ def row_change_handler(
             return [f"{table().name}: {what} removed by metadata; no file is read."]
         prepared = prepare_row_change(connection, change, parameters)
         lines = [f"{table().name}: rows of snapshot {prepared.base_snapshot_id} are selected."]
+        if isinstance(prepared, PreparedKeys):
+            return [
+                *lines,
+                "They have few keys: they are read and written in this process, without a job.",
+            ]
         if isinstance(prepared, PreparedInsert):
             return [
                 *lines,

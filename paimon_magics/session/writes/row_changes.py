@@ -1,8 +1,8 @@
 """DELETE and UPDATE: one commit that changes the rows that they select.
 
 The selected rows are those of one snapshot. The condition and the values are evaluated once for
-each row, by Spark, in the job that writes. What happens when this process dies is as for an INSERT
-(`session/writes/insert.py`).
+each row, by Spark, in the job that writes; those of few keys in this process (`rows_by_key`). What
+happens when this process dies is as for an INSERT (`session/writes/insert.py`).
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from paimon_magics.session.writes.row_selection import (
     predicates_of,
     selected_rows,
 )
+from paimon_magics.session.writes.rows_by_key import PreparedKeys, commit_by_key, prepare_by_key
 from paimon_magics.spark.row_changes import with_kind
 from paimon_magics.statements.queries.determinism import random_part
 from paimon_magics.statements.row_changes import Delete, RowChange, Update
@@ -49,7 +50,7 @@ __all__ = ["PreparedChange", "prepare_row_change", "run_row_change"]
 
 _UPDATE_AFTER, _DELETE = 2, 3
 
-PreparedChange = PreparedInsert | PreparedAppendChange
+PreparedChange = PreparedInsert | PreparedAppendChange | PreparedKeys
 """A planned DELETE or UPDATE: rows of a kind that are written, or places in files."""
 
 
@@ -66,7 +67,7 @@ def run_row_change(
     attempts = Attempts(connection.settings.row_level_retries)
     while True:
         try:
-            if isinstance(prepared, PreparedInsert):
+            if isinstance(prepared, PreparedInsert | PreparedKeys):
                 outcome = _run_keyed(connection, change, prepared, attempts)
             else:
                 outcome = run_append_change(connection, change, prepared, attempts)
@@ -94,7 +95,8 @@ def prepare_row_change(
     except PaimonMagicsError as error:
         raise located(error, change.text, change.target_position) from None
     if method is ChangeMethod.KINDS:
-        return _prepare_keyed(connection, change, parameters, table, base_snapshot_id)
+        few = prepare_by_key(connection, change, parameters, table, base_snapshot_id)
+        return few or _prepare_keyed(connection, change, parameters, table, base_snapshot_id)
     return prepare_append_change(connection, change, parameters, table, base_snapshot_id)
 
 
@@ -128,9 +130,9 @@ def _prepare_keyed(
 
     def again() -> PreparedInsert:
         connection.tables.renew()
-        prepared = prepare_row_change(connection, change, parameters)
-        assert isinstance(prepared, PreparedInsert)  # a table keeps its primary key
-        return prepared
+        newer = connection.load(change.target, change.text, change.target_position)
+        newer_id = latest_snapshot_id(newer)
+        return _prepare_keyed(connection, change, parameters, newer, newer_id)
 
     return keyed_rows(
         table,
@@ -143,17 +145,26 @@ def _prepare_keyed(
 
 
 def _run_keyed(
-    connection: Connection, change: RowChange, prepared: PreparedInsert, attempts: Attempts
+    connection: Connection,
+    change: RowChange,
+    prepared: PreparedInsert | PreparedKeys,
+    attempts: Attempts,
 ) -> Outcome:
-    transaction, current = opened(connection, prepared, attempts)
-    write = partial(run_job, connection, current)
-    receipt, written = transact(connection, current, transaction, write, change.text)
+    table = prepared.table
+    if isinstance(prepared, PreparedKeys):
+        done = commit_by_key(connection, change, prepared, attempts)
+        if done is None:
+            return changed_outcome(change, table, None, None, Changed(0, 0, 0, 0))
+        receipt, written = done
+    else:
+        transaction, current = opened(connection, prepared, attempts)
+        table = current.table
+        write = partial(run_job, connection, current)
+        receipt, written = transact(connection, current, transaction, write, change.text)
     changed = Changed(written.rows, written.rows, written.files, written.size_bytes)
-    outcome = changed_outcome(
-        change, current.table, receipt.snapshot_id, receipt.commit_kind, changed
-    )
-    outcome.notes = write_notes(current.table, compacts=connection.settings.inline_compaction)
+    outcome = changed_outcome(change, table, receipt.snapshot_id, receipt.commit_kind, changed)
+    outcome.notes = write_notes(table, compacts=connection.settings.inline_compaction)
     if receipt.snapshot_id is not None:
-        notes = compact_written(connection, current.table, written.buckets, change.text)
+        notes = compact_written(connection, table, written.buckets, change.text)
         outcome.notes = (*outcome.notes, *notes)
     return outcome

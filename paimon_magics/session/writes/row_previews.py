@@ -15,6 +15,7 @@ from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.writes.prepare import PreparedInsert
 from paimon_magics.session.writes.row_changes import PreparedChange, prepare_row_change
 from paimon_magics.session.writes.row_selection import new_values, selected_rows
+from paimon_magics.session.writes.rows_by_key import PreparedKeys
 from paimon_magics.spark.failures import translate
 from paimon_magics.spark.fetching import fetched
 from paimon_magics.spark.queries import cancellable
@@ -74,7 +75,9 @@ def preview_rows(
 
 def _numbers(change: RowChange, prepared: PreparedChange) -> str:
     done = "updated" if isinstance(change, Update) else "deleted"
-    if isinstance(prepared, PreparedInsert):
+    if isinstance(prepared, PreparedKeys):
+        rows, files = prepared.rows().num_rows, 0
+    elif isinstance(prepared, PreparedInsert):
         rows, files = row_counts(prepared.frame, None)[0], 0
     elif prepared.plan is not None and prepared.plan.units:
         rows, files = row_counts(prepared.selected, FILE_COLUMN)

@@ -19,6 +19,7 @@ from paimon_magics.columnar.casts import UnreadableValueError
 from paimon_magics.columnar.deletion_vectors import deleted_rows
 from paimon_magics.columnar.fields import Field, evolved
 from paimon_magics.columnar.merging import KIND, PLACE, SEQUENCE
+from paimon_magics.columnar.value_ranges import matching
 from paimon_magics.errors import TableDamagedError, UnsupportedStatementError
 from paimon_magics.planning.reads.predicates import ColumnPredicate
 from paimon_magics.planning.reads.splits import Deletions, StoredFile
@@ -73,7 +74,8 @@ class FileReader:
     SEQUENCE and KIND to read from key-value files. `with_row_ids` adds ROW_ID and SEQUENCE of
     tables with row tracking. `first_place` adds PLACE: the rows' numbers in their file, plus
     `first_place`. Batches have at most `batch_rows` rows. `legacy_instants` is the option
-    `orc.timestamp-ltz.legacy.type`. Rows that don't meet the `conditions` may be left out.
+    `orc.timestamp-ltz.legacy.type`. Rows that don't meet the `conditions` may be left out; with
+    `leaves_out` all of them are that don't meet a condition on a wanted column.
     `table` is the table's name in SQL, for errors.
     """
 
@@ -87,6 +89,7 @@ class FileReader:
     first_place: int | None = None
     legacy_instants: bool = True
     conditions: tuple[tuple[Field, ColumnPredicate], ...] = ()
+    leaves_out: bool = False
 
     def holds(self, file: StoredFile, wanted: Field) -> bool:
         """Whether a file has a column, by the column's id."""
@@ -122,6 +125,8 @@ class FileReader:
                     kept[deleted[low:high] - start] = False
                     batch = batch.filter(pa.array(kept))
             start = stop
+            if self.leaves_out and batch.num_rows:
+                batch = self._meeting(batch)
             if batch.num_rows:
                 yield batch
         if start != file.rows:
@@ -130,6 +135,14 @@ class FileReader:
                 f"{file.rows}.",
                 hint=RESTORE,
             )
+
+    def _meeting(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows that meet the conditions on wanted columns."""
+        kept = np.ones(batch.num_rows, dtype=bool)
+        for wanted, predicate in self.conditions:
+            if wanted in self.wanted:
+                kept &= matching(predicate, batch.column(wanted.name))
+        return batch if kept.all() else batch.filter(pa.array(kept))
 
     def _deleted(self, deletions: Deletions) -> np.ndarray[Any, np.dtype[np.int64]]:
         length = deletions.length + _LENGTHS_AND_CHECKSUM_BYTES

@@ -33,11 +33,14 @@ _BLOCK_ROWS_MIN = 1024
 def takes_late(files: FileReader, rule: MergeRule, section: Section) -> bool:
     """Whether to merge a section by `merged_late`."""
     stored = [file for run in section for file in run]
+    # Where few rows are left by their keys, the values of all others would be read in vain.
+    worthwhile = files.leaves_out or (
+        len(section) > 1 and sum(file.size_bytes for file in stored) >= _LATE_BYTES_MIN
+    )
     return (
-        rule.engine in ("deduplicate", "first-row")
-        and len(section) > 1
+        worthwhile
+        and rule.engine in ("deduplicate", "first-row")
         and all(file.format == "parquet" for file in stored)
-        and sum(file.size_bytes for file in stored) >= _LATE_BYTES_MIN
         and any(one.name not in _deciding(rule) for one in files.wanted)
     )
 

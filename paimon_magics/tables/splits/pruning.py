@@ -8,6 +8,7 @@ meet a condition may hide one that does. Rules: `AppendOnlyFileStoreScan`, `KeyV
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import product
 
 import numpy as np
 import numpy.typing as npt
@@ -17,13 +18,16 @@ import pyarrow.compute as pc
 from paimon_magics.columnar.binary_rows import decode_rows
 from paimon_magics.columnar.bucket_hash import default_bucket
 from paimon_magics.columnar.value_ranges import may_match
-from paimon_magics.planning.reads.predicates import ColumnPredicate
+from paimon_magics.planning.reads.predicates import ColumnPredicate, few_values
 from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.tables.schema.types import arrow_type
 
 __all__ = ["in_buckets", "in_key_ranges", "in_partitions", "in_value_ranges"]
 
 _Bools = npt.NDArray[np.bool_]
+
+_KEYS_MAX = 1000
+"""Keys whose buckets are computed; of more, all buckets are read."""
 
 
 def in_partitions(
@@ -48,26 +52,29 @@ def in_partitions(
 def in_buckets(
     files: pa.Table, schema: TableSchema, predicates: Sequence[ColumnPredicate]
 ) -> _Bools:
-    """Files of the bucket that the conditions on the bucket keys name. All files unless each
-    bucket key has one value, the buckets are fixed and `bucket-function.type` is default."""
+    """Files of the buckets that the conditions on the bucket keys name. All files unless each
+    bucket key has one value or few, the buckets are fixed and `bucket-function.type` is default."""
     keys = schema.bucket_keys
-    given = {one.column: one for one in predicates if one.operator == "=" and len(one.values) == 1}
     function = (schema.option("bucket-function.type") or "default").lower()
-    if schema.bucket <= 0 or not keys or function != "default" or not set(keys) <= set(given):
+    if schema.bucket <= 0 or not keys or function != "default":
+        return _all(files)
+    given = few_values(predicates, keys, _KEYS_MAX)
+    if given is None:
         return _all(files)
     try:
         columns = [
-            pa.array([given[key].values[0]], arrow_type(schema.column(key).type)) for key in keys
+            pa.array(values, arrow_type(schema.column(key).type))
+            for key, values in zip(keys, zip(*product(*given), strict=True), strict=True)
         ]
-    except (pa.ArrowInvalid, OverflowError):
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
         return _all(files)  # a value that the type can't have
     totals = np.asarray(files["total_buckets"])
     bucket = np.asarray(files["bucket"])
     kept = np.ones(files.num_rows, dtype=bool)
     for total in np.unique(totals):
         if total > 0:
-            (expected,) = default_bucket(columns, int(total))
-            kept &= (totals != total) | (bucket == expected)
+            expected = default_bucket(columns, int(total))
+            kept &= (totals != total) | np.isin(bucket, expected)
     return kept
 
 

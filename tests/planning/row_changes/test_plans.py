@@ -12,10 +12,11 @@ from paimon_magics.planning.row_changes.engine_rules import (
     method_of_delete,
     method_of_update,
 )
+from paimon_magics.planning.row_changes.key_conditions import key_filters
 from paimon_magics.planning.row_changes.partition_conditions import may_select_partitions
 from paimon_magics.planning.schemas.table_schema import TableSchema, plan_create_table
 from paimon_magics.statements.grammar.parsing import parse_statement
-from paimon_magics.statements.row_changes import Update
+from paimon_magics.statements.row_changes import Delete, Update
 from paimon_magics.statements.statement import CreateTable, TableName
 
 T = TableName("t", "shop")
@@ -166,3 +167,46 @@ def test_wrong_assignments_are_named_with_their_place(
 )
 def test_conditions_on_partitions_use_nothing_of_a_row(condition: str, expected: bool) -> None:
     assert may_select_partitions(condition, {"a", "k"}) is expected
+
+
+@pytest.mark.parametrize(
+    ("condition", "found"),
+    [
+        ("k = 6 AND P == 'p0'", "k = 6, p = p0"),
+        ("t.k IN (1, -2) and `p` = :day", "k in 1 -2, p = day"),
+        ("p = 'ä -- no comment' /* one */", "p = ä -- no comment"),
+        # Whatever is more than that is Spark's to evaluate.
+        ("k = 6 OR p = 'p0'", None),
+        ("NOT k = 6", None),
+        ("(k = 6)", None),
+        ("k = 6 AND a = 1", None),
+        ("k = 6 + 1", None),
+        ("6 = k", None),
+        ("k = 6.0", None),
+        ("k = 6L", None),
+        ("k = -'6'", None),
+        ("k = NULL", None),
+        ("k IN (6, NULL)", None),
+        ("k IN (SELECT 6)", None),
+        ("k <=> 6", None),
+        ("x.k = 6", None),
+        ("p = 'a''b'", None),
+        (r"p = 'a\n'", None),
+        ("p = 'a' 'b'", None),
+        ("p = r'a'", None),
+        ("p = X'61'", None),
+        ("p = 'a' COLLATE UNICODE_CI", None),
+        ("p = lower('a')", None),
+    ],
+)
+def test_a_condition_that_only_compares_keys_is_read_as_such(
+    condition: str, found: str | None
+) -> None:
+    delete = parse_statement(f"DELETE FROM shop.t WHERE {condition}")
+    assert isinstance(delete, Delete)
+    filters = key_filters(delete, ("k", "p"))
+    if filters is None:
+        assert found is None
+        return
+    told = (" ".join((f.column, f.operator, *(v.text for v in f.values))) for f in filters)
+    assert ", ".join(told) == found

@@ -12,6 +12,7 @@ from paimon_magics.errors import (
     UnknownNameError,
     UnsupportedStatementError,
 )
+from tests.session.evidence import jobs
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -398,3 +399,47 @@ def test_wrong_statements_write_nothing(shop: Session) -> None:
             shop.run(statement)
     assert rows(shop, "checked") == [(1, 1, "a")]
     assert shop.run("SELECT count(*) AS n FROM checked$snapshots").to_pylist() == [{"n": 1}]
+
+
+BY_KEY = {
+    **KEYED,
+    "sequence": "'bucket' = '3', 'sequence.field' = 'at', 'write-only' = 'true'",
+    "avro": "'bucket' = '1', 'file.format' = 'avro', 'write-only' = 'true'",
+}
+
+
+@pytest.mark.parametrize("name", BY_KEY)
+def test_rows_are_found_by_their_keys_without_a_job(shop: Session, name: str) -> None:
+    table = f"{name}_by_key"
+    shop.run(
+        f"CREATE TABLE {table} (p STRING NOT NULL, k BIGINT NOT NULL, v STRING, at TIMESTAMP_LTZ, "
+        "t DATE, PRIMARY KEY (p, k) NOT ENFORCED) PARTITIONED BY (p) "
+        f"TBLPROPERTIES ({BY_KEY[name]});"
+        f"INSERT INTO {table} SELECT concat('p', id % 2), id, if(id = 5, NULL, concat('v', id)), "
+        "timestamp_seconds(id), DATE '1500-01-01' FROM range(20);"
+        # Rows that were replaced are found as they are now, and those that were deleted are not.
+        f"INSERT INTO {table} VALUES ('p0', 4, 'new', TIMESTAMP '2026-03-29 01:30:00.123456', "
+        f"DATE '2024-02-28'); DELETE FROM {table} WHERE v = 'v6'"
+    )
+    whole = f"SELECT p, k, v, CAST(at AS STRING) AS at, CAST(t AS STRING) AS t FROM {table}"
+    expected = {row["k"]: row for row in shop.run(whole).to_pylist()}
+    before = jobs(shop.spark)
+    deleted = shop.run(f"DELETE FROM {table} AS x WHERE x.p = 'p0' AND :k = k", {"k": 8})
+    assert (deleted.rows_deleted, deleted.rows_written, deleted.commit_kind) == (1, 1, "APPEND")
+    for missing in ("k = 6 AND p = 'p0'", "k = 400 AND p = 'p1'", "k = 3 AND p = 'p7'"):
+        nothing = shop.run(f"UPDATE {table} SET v = 'x' WHERE {missing}")
+        assert (nothing.rows_updated, nothing.snapshot_id) == (0, None)
+    # Where the rest of the condition is NULL or FALSE, the row stays.
+    updated = shop.run(
+        f"UPDATE {table} SET v = upper(concat(v, :end)), t = t + INTERVAL 1 DAY "
+        "WHERE k IN (1, 4, 5, 11) AND p IN ('p0', 'p1') AND v <> 'v11'",
+        {"end": "!"},
+    )
+    assert updated.rows_updated == 2
+    assert jobs(shop.spark) - before == set()
+    del expected[8]
+    expected[1] |= {"v": "V1!", "t": "1500-01-02"}
+    expected[4] |= {"v": "NEW!", "t": "2024-02-29"}
+    found = {row["k"]: row for row in shop.run(whole).to_pylist()}
+    assert found == expected
+    assert len(found) == 18

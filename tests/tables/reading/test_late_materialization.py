@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,11 @@ from pypaimon import Schema
 
 from paimon_magics.errors import TableDamagedError
 from paimon_magics.planning.reads.views import ViewKind
-from paimon_magics.statements.statement import TableName
+from paimon_magics.statements.statement import ColumnFilter, FilterValue, TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.reading import late_materialization
 from paimon_magics.tables.reading.data_read import DataRead, ReadRequest, plan_data_read
+from paimon_magics.tables.reading.few_rows import few_rows
 from paimon_magics.tables.table import Table
 
 FIELDS = pa.schema(
@@ -57,6 +59,10 @@ def written(catalog: Catalog, options: dict[str, str], runs: list[np.ndarray[Any
     return catalog.load(TableName("t", "default"))
 
 
+def whole_rows(read: DataRead) -> list[dict[str, Any]]:
+    return [row for batch in read.rows() for row in batch.to_pylist()]
+
+
 def rows_of(read: DataRead) -> list[str]:
     assert read.planned.splits
     return sorted(str(row) for batch in read.rows() for row in batch.to_pylist())
@@ -90,6 +96,38 @@ def test_rows_are_those_of_a_merge_that_reads_all_at_once(
         assert late == (columns != ["k"])
         assert rows_of(read) == at_once
         monkeypatch.undo()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"rowkind.field": "op"},
+        {"rowkind.field": "op", "sequence.field": "n", "file.format": "orc"},
+        {"rowkind.field": "op", "merge-engine": "partial-update", "ignore-delete": "true"},
+        {"merge-engine": "first-row", "batch-scan-mode": "full"},
+    ],
+    ids=str,
+)
+def test_few_rows_are_those_of_a_merge_with_the_wanted_keys(
+    tmp_path: Path, options: dict[str, str]
+) -> None:
+    random = np.random.default_rng(5)
+    runs = [random.permutation(ROWS)[: ROWS // part] for part in (1, 2, 10, 50)]
+    table = written(Catalog.open({"warehouse": str(tmp_path)}), options, runs)
+    every = {row["k"]: row for row in whole_rows(plan_data_read(table, ReadRequest()))}
+    wanted = [int(key) for key in random.permutation(ROWS + 50)[:60]]
+    condition = ColumnFilter("k", "in", tuple(FilterValue("number", str(key)) for key in wanted))
+    value = ColumnFilter("s", "=", (FilterValue("string", "0: 7"),))  # is left to the caller
+    read = plan_data_read(table, ReadRequest(filters=(condition, value)), batch_rows=500)
+    found = few_rows(read, 60)
+    assert found is not None
+    rows = sorted(found.to_pylist(), key=itemgetter("k"))
+    assert rows == [every[key] for key in sorted(wanted) if key in every]
+    assert few_rows(read, 10) is None
+    one = ColumnFilter("k", "=", (FilterValue("number", str(ROWS + 1)),))
+    nothing = few_rows(plan_data_read(table, ReadRequest(filters=(one,))), 1)
+    assert nothing is not None and nothing.num_rows == 0
+    assert nothing.schema.names == FIELDS.names
 
 
 def test_values_of_rows_that_were_overwritten_are_not_read(

@@ -1,0 +1,296 @@
+"""A DELETE or UPDATE of few keys, run in this process.
+
+A condition that fixes every key column needs few rows of few files: reading them takes some
+milliseconds, where a Spark job takes hundreds. Spark evaluates the condition and the assigned
+values over a local relation of the rows, which it does without a job; all other values are written
+as they were read. A DELETE whose condition only compares key columns needs no evaluation.
+
+What happens when this process dies is as for an INSERT (`session/writes/insert.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from paimon_magics.columnar.merging import KIND
+from paimon_magics.columnar.value_ranges import can_have, matching
+from paimon_magics.coordinator.client.attempts import Attempts
+from paimon_magics.errors import OutdatedPlanError, UnknownNameError
+from paimon_magics.planning.commits.read_sets import read_keys
+from paimon_magics.planning.commits.requests import (
+    Append,
+    CommitReceipt,
+    CommitRequest,
+    Transaction,
+)
+from paimon_magics.planning.reads.predicates import column_predicates, few_values
+from paimon_magics.planning.row_changes.assignments import AssignedPath, assigned_paths
+from paimon_magics.planning.row_changes.key_conditions import key_filters
+from paimon_magics.planning.schemas.table_schema import Column
+from paimon_magics.planning.writes.inserts import takes_one_at_a_time
+from paimon_magics.session.connection import Connection
+from paimon_magics.session.parameters import bind
+from paimon_magics.session.provenance import provenance
+from paimon_magics.session.queries.held_snapshots import HeldSnapshots
+from paimon_magics.session.writes.row_selection import new_values, selected_rows
+from paimon_magics.session.writes.transactions import begun, committed
+from paimon_magics.spark.failures import translate
+from paimon_magics.spark.fetching import fetched
+from paimon_magics.spark.queries import cancellable
+from paimon_magics.spark.rows import frame_of_batch
+from paimon_magics.statements.data_types import AtomicType
+from paimon_magics.statements.queries.used_columns import used_names
+from paimon_magics.statements.row_changes import Delete, RowChange, Update
+from paimon_magics.tables.manifests.live_files import ManifestCache
+from paimon_magics.tables.reading.data_read import ReadRequest, plan_data_read
+from paimon_magics.tables.reading.few_rows import few_rows, read_bytes
+from paimon_magics.tables.snapshots.latest import read_snapshot
+from paimon_magics.tables.snapshots.targets import TableState
+from paimon_magics.tables.table import Table
+from paimon_magics.tables.writing.table_write import CompletedWrite, completed, write_spec
+from paimon_magics.tables.writing.writer import write_batches
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from paimon_magics.spark.handles import DataFrame
+
+__all__ = ["PreparedKeys", "commit_by_key", "prepare_by_key"]
+
+_UPDATE_AFTER, _DELETE = 2, 3
+_KEYS_MAX = 1000
+_READ_BYTES_MAX = 256 << 20
+"""The size of the files that can hold the keys, which one core may have to read."""
+_NUMBER = Column(0, "__paimon_magics_number", AtomicType("BIGINT"))
+
+
+@dataclass(frozen=True)
+class PreparedKeys:
+    """A planned DELETE or UPDATE of few keys. `rows` evaluates the statement: it returns the rows
+    to write, in the table's columns, with their kinds in the last one. `again` plans it on the
+    table's then current state, None where that has to be done otherwise."""
+
+    table: Table
+    base_snapshot_id: int
+    rows: Callable[[], pa.Table]
+    again: Callable[[int], PreparedKeys | None]
+
+
+def prepare_by_key(
+    connection: Connection,
+    change: RowChange,
+    parameters: Mapping[str, object],
+    table: Table,
+    snapshot_id: int,
+) -> PreparedKeys | None:
+    """Plan a change of the rows of a snapshot, and read those with the keys that the condition
+    names. None if it does not fix the whole key, or if more has to be read than is worth it.
+
+    Raises TableDamagedError for files that can't be read, and what planning the statement raises.
+    """
+    if table.schema.has_type("VARIANT"):  # its values have no form outside of Spark's tasks
+        return None
+    found = _found(connection, change, parameters, table, snapshot_id)
+    if found is None:
+        return None
+
+    def again(newer_id: int) -> PreparedKeys | None:
+        return prepare_by_key(connection, change, parameters, table, newer_id)
+
+    exact = None
+    if isinstance(change, Delete):
+        exact = _selected_by_key(connection, change, parameters, table, found)
+    if exact is not None:
+        return PreparedKeys(table, snapshot_id, lambda: _with_kind(exact, _DELETE), again)
+    paths = assigned_paths(change, table.schema) if isinstance(change, Update) else ()
+    values = _values(connection, change, parameters, table, snapshot_id, found, paths)
+    kind = _DELETE if isinstance(change, Delete) else _UPDATE_AFTER
+    return PreparedKeys(
+        table,
+        snapshot_id,
+        lambda: _with_kind(_changed(found, _fetched(connection, change, values)), kind),
+        again,
+    )
+
+
+def _found(
+    connection: Connection,
+    change: RowChange,
+    parameters: Mapping[str, object],
+    table: Table,
+    snapshot_id: int,
+) -> pa.Table | None:
+    """All columns of the rows that the condition may select."""
+    query = change.selection.query
+    filters = tuple(
+        one
+        for reference in query.references
+        if reference.range.start == change.selection.target_position
+        for one in reference.filters
+    )
+    bound = bind(query.parameters, parameters, change.text, connection.zone)
+    predicates = column_predicates(filters, table.schema.columns, bound)
+    if few_values(predicates, table.schema.primary_keys, _KEYS_MAX) is None:
+        return None
+    snapshot = read_snapshot(table.paimon, snapshot_id) if snapshot_id else None
+    held = HeldSnapshots(connection.committer)
+    if snapshot is None or not held.hold(table.name, snapshot_id):
+        return None
+    try:
+        read = plan_data_read(
+            table,
+            ReadRequest(zone=connection.zone, filters=filters, bound=bound),
+            target=TableState(snapshot),
+            manifests=connection.manifests(table.location, lambda: ManifestCache(table.paimon)),
+            batch_rows=connection.settings.batch_rows,
+        )
+        return few_rows(read, _KEYS_MAX) if read_bytes(read) <= _READ_BYTES_MAX else None
+    finally:
+        held.release()
+
+
+def _selected_by_key(
+    connection: Connection,
+    delete: Delete,
+    parameters: Mapping[str, object],
+    table: Table,
+    found: pa.Table,
+) -> pa.Table | None:
+    """The rows among `found` that the condition selects; None if it is Spark's to evaluate."""
+    import pyarrow as pa
+
+    filters = key_filters(delete, table.schema.primary_keys)
+    if filters is None:
+        return None
+    query = delete.selection.query
+    bound = bind(query.parameters, parameters, delete.text, connection.zone)
+    predicates = column_predicates(filters, table.schema.columns, bound)
+    types = {one.name: one.type for one in found.schema}
+    can_tell = all(can_have(one, types[one.column]) for one in predicates)
+    if len(predicates) != len(filters) or not can_tell:
+        return None
+    for one in predicates:
+        if found.num_rows:
+            (values,) = found.column(one.column).chunks
+            found = found.filter(pa.array(matching(one, values))).combine_chunks()
+    return found
+
+
+def _values(
+    connection: Connection,
+    change: RowChange,
+    parameters: Mapping[str, object],
+    table: Table,
+    snapshot_id: int,
+    found: pa.Table,
+    paths: Sequence[AssignedPath],
+) -> DataFrame:
+    """The numbers of the rows that are selected, with the values of the assigned columns."""
+    assigned = {path.column.name for path in paths}
+    names = used_names(change.text, change.selection.query)
+
+    def selected(every: bool) -> DataFrame:
+        columns = [
+            one
+            for one in table.schema.columns
+            if every or names is None or one.name in assigned or one.name.lower() in names
+        ]
+        frame = frame_of_batch(connection.spark, _numbered(found, columns), [*columns, _NUMBER])
+        return selected_rows(connection, change, parameters, table, snapshot_id, frame)
+
+    try:
+        rows = selected(False)
+    except UnknownNameError:
+        rows = selected(True)  # then Spark's error can suggest the column that was meant
+    written = [one for one in table.schema.columns if one.name in assigned]
+    return new_values(connection, change, rows, [_NUMBER, *written], paths)
+
+
+def _numbered(found: pa.Table, columns: Sequence[Column]) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    arrays = [found.column(one.name).combine_chunks() for one in columns]
+    numbers = pa.array(range(found.num_rows), pa.int64())
+    names = [*(one.name for one in columns), _NUMBER.name]
+    return pa.RecordBatch.from_arrays([*arrays, numbers], names=names)
+
+
+def _fetched(connection: Connection, change: RowChange, values: DataFrame) -> pa.Table:
+    try:
+        with cancellable(connection.spark):  # a subquery runs jobs
+            return fetched(values)
+    except Exception as error:
+        raise translate(error, statement=change.text) from error
+
+
+def _changed(found: pa.Table, values: pa.Table) -> pa.Table:
+    """The rows of `found` that `values` has the numbers of, with the other columns of `values`."""
+    rows = found.take(values.column(_NUMBER.name))
+    for name in values.column_names:
+        if name != _NUMBER.name:
+            rows = rows.set_column(rows.column_names.index(name), name, values.column(name))
+    return rows
+
+
+def _with_kind(rows: pa.Table, kind: int) -> pa.Table:
+    import pyarrow as pa
+
+    return rows.append_column(KIND, pa.array([kind] * rows.num_rows, pa.int8()))
+
+
+def commit_by_key(
+    connection: Connection, change: RowChange, prepared: PreparedKeys, attempts: Attempts
+) -> tuple[CommitReceipt, CompletedWrite] | None:
+    """Write the rows and commit them, in one transaction. None where no row is selected.
+
+    Raises OutdatedPlanError if others have changed the rows meanwhile.
+    """
+    rows = prepared.rows()
+    if not rows.num_rows:
+        return None
+    table, base = prepared.table, prepared.base_snapshot_id
+    in_turn = takes_one_at_a_time(table.schema)
+    transaction = begun(connection, table.name, None if in_turn else base, attempts)
+    try:
+        base = transaction.base_snapshot_id
+        if base != prepared.base_snapshot_id:
+            rows = _rows_on(prepared, base)
+        written = _written(connection, table, rows, transaction)
+    except BaseException as error:
+        connection.committer.abort(transaction)
+        if isinstance(error, Exception):
+            raise translate(error, statement=change.text) from error
+        raise
+    properties = provenance(
+        change.text, connection.spark.version, rows=written.rows, files=written.files
+    )
+    request = CommitRequest(transaction, Append(), written.messages, properties, read_keys(base))
+    return committed(connection, request), written
+
+
+def _rows_on(prepared: PreparedKeys, snapshot_id: int) -> pa.Table:
+    """The rows to write, of the snapshot that is there when the statement's turn has come."""
+    again = prepared.again(snapshot_id)
+    if again is None:
+        raise OutdatedPlanError(
+            f"`{prepared.table.name}` was changed while this statement waited for its turn.",
+            hint="Nothing was written. Run the statement again.",
+        )
+    return again.rows()
+
+
+def _written(
+    connection: Connection, table: Table, rows: pa.Table, transaction: Transaction
+) -> CompletedWrite:
+    task = write_spec(
+        table,
+        transaction,
+        overwrite=False,
+        slots=connection.slots,
+        settings=connection.settings,
+        gives_kinds=True,
+    )
+    written = write_batches(task, rows.to_batches())
+    return completed(table, task, written, transaction.base_snapshot_id)
