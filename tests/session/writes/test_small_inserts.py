@@ -451,6 +451,27 @@ def test_a_job_upserts_what_was_acknowledged_before_it_and_not_what_comes_meanwh
     assert found("SELECT id, name FROM keyed") == {1: last, 2: "job"}
 
 
+def test_changes_of_rows_keep_their_place_among_inserts(events: Session) -> None:
+    events.run(
+        "CREATE TABLE kept (id BIGINT NOT NULL, n INT, PRIMARY KEY (id) NOT ENFORCED) "
+        f"TBLPROPERTIES ('bucket' = '2', 'auto_batch_load' = 'true', {SLOW})"
+    )
+    # What was acknowledged a moment before is found, and what comes after is not touched.
+    events.insert("kept", [(1, 1), (2, 2), (3, 3)])
+    assert events.run("DELETE FROM kept WHERE id = 1").rows_deleted == 1
+    events.insert("kept", [(1, 10), (4, 4)])
+    assert events.update("kept", {"n": "n + 1"}, "id IN (1, 2)").rows_updated == 2
+    events.insert("kept", [(2, 20)])
+    merged = events.merge(pa.table({"id": [2, 4, 5]}), "kept", on="id")
+    merged.when_matched_delete(condition="t.n < 20").when_not_matched_insert(
+        {"id": "id", "n": "0"}
+    ).run()
+    events.insert("kept", [(4, 40)])
+    assert events.delete("kept", "id = 5").rows_deleted == 1
+    events.flush("kept")
+    assert rows(events, "SELECT * FROM kept ORDER BY id") == [(1, 11), (2, 20), (3, 3), (4, 40)]
+
+
 def test_no_rows_are_an_insert_of_none(events: Session) -> None:
     assert "0 rows acknowledged" in str(events.insert("events", []))
 
