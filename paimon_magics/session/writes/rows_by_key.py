@@ -90,7 +90,8 @@ def prepare_by_key(
 
     Raises TableDamagedError for files that can't be read, and what planning the statement raises.
     """
-    if table.schema.has_type("VARIANT"):  # its values have no form outside of Spark's tasks
+    # Values of VARIANT have no form outside of Spark's tasks.
+    if table.schema.has_type("VARIANT") or table.schema.bucket_mode == "KEY_DYNAMIC":
         return None
     found = _found(connection, change, parameters, table, snapshot_id)
     if found is None:
@@ -258,14 +259,14 @@ def commit_by_key(
         if base != prepared.base_snapshot_id:
             rows = _rows_on(prepared, base)
         written = _written(connection, table, rows, transaction)
+        properties = provenance(
+            change.text, connection.spark.version, rows=written.rows, files=written.files
+        )
     except BaseException as error:
         connection.committer.abort(transaction)
         if isinstance(error, Exception):
             raise translate(error, statement=change.text) from error
         raise
-    properties = provenance(
-        change.text, connection.spark.version, rows=written.rows, files=written.files
-    )
     request = CommitRequest(transaction, Append(), written.messages, properties, read_keys(base))
     return committed(connection, request), written
 

@@ -130,14 +130,18 @@ def test_files_are_left_out(tmp_path: Path) -> None:
     ]:
         table = catalog.load(TableName(name, "default"))
         assert rows(table, ViewKind.TABLE, filters, {})[2] == expected, (name, filters)
-    point = [
-        ColumnFilter("p", "=", (FilterValue("string", "a"),)),
-        ColumnFilter("k", "=", (FilterValue("number", "5"),)),
-    ]
     table = catalog.load(TableName("fixed", "default"))
-    found, _, files = rows(table, ViewKind.TABLE, point, {})
-    assert [row["v"] for row in found if row["k"] == 5] == ["5"]
-    assert files == 1, "one bucket of one partition, and of its files the one with the key"
+    for operator in ("=", "in"):
+        point = [
+            ColumnFilter("p", "in", (FilterValue("string", "a"),)),
+            ColumnFilter("k", operator, (FilterValue("number", "5"),)),
+        ]
+        found, _, files = rows(table, ViewKind.TABLE, point, {})
+        assert [row["v"] for row in found if row["k"] == 5] == ["5"]
+        assert files == 1, "one bucket of one partition, and of its files the one with the key"
+    keys = tuple(FilterValue("number", str(key)) for key in range(100))
+    found, _, files = rows(table, ViewKind.TABLE, [point[0], ColumnFilter("k", "in", keys)], {})
+    assert len(found) > 10
 
 
 def _written(catalog: Catalog, name: str, keys: list[str], options: dict[str, str]) -> None:
