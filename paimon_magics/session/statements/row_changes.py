@@ -15,7 +15,11 @@ from paimon_magics.session.writes.partition_deletes import delete_partitions, de
 from paimon_magics.session.writes.partitions import PartitionSpec
 from paimon_magics.session.writes.prepare import PreparedInsert, distribution
 from paimon_magics.session.writes.replaced import Replaced, rows_taken
-from paimon_magics.session.writes.row_changes import prepare_row_change, run_row_change
+from paimon_magics.session.writes.row_changes import (
+    PreparedChange,
+    prepare_row_change,
+    run_row_change,
+)
 from paimon_magics.session.writes.row_previews import ChangedRows, preview_rows
 from paimon_magics.session.writes.row_selection import kind_of
 from paimon_magics.session.writes.rows_by_key import PreparedKeys
@@ -52,27 +56,8 @@ def row_change_handler(
             what = "all rows" if specs == ((),) else count_text(len(specs), "partition")
             return [f"{table().name}: {what} removed by metadata; no file is read."]
         prepared = prepare_row_change(connection, change, parameters)
-        lines = [f"{table().name}: rows of snapshot {prepared.base_snapshot_id} are selected."]
-        if isinstance(prepared, PreparedKeys):
-            return [
-                *lines,
-                "They have few keys: they are read and written in this process, without a job.",
-            ]
-        if isinstance(prepared, PreparedInsert):
-            return [
-                *lines,
-                "They are written as changes, and merged by key.",
-                f"Distribution: {distribution(connection, prepared)}.",
-            ]
-        units = 0 if prepared.plan is None else len(prepared.plan.units)
-        schema = prepared.table.schema
-        what, how = "file", "are written anew"
-        if schema.data_evolution_enabled:
-            what = "row range"
-            how = "get deletion vectors" if prepared.assigned is None else "get files of columns"
-        elif schema.deletion_vectors_enabled:
-            how = "get deletion vectors"
-        return [*lines, f"{count_text(units, what)} can have such rows; those that have {how}."]
+        selected = f"{table().name}: rows of snapshot {prepared.base_snapshot_id} are selected."
+        return [selected, *_how(connection, prepared)]
 
     def preview() -> Replaced | ChangedRows:
         specs = partitions()
@@ -91,6 +76,26 @@ def row_change_handler(
         changed=Changed(lambda: (change.target,)),
         needs=(change.target, *subject_of(change).sources),
     )
+
+
+def _how(connection: Connection, prepared: PreparedChange) -> list[str]:
+    """How the selected rows are changed."""
+    if isinstance(prepared, PreparedKeys):
+        return ["They have few keys: they are read and written in this process, without a job."]
+    if isinstance(prepared, PreparedInsert):
+        return [
+            "They are written as changes, and merged by key.",
+            f"Distribution: {distribution(connection, prepared)}.",
+        ]
+    units = 0 if prepared.plan is None else len(prepared.plan.units)
+    schema = prepared.table.schema
+    what, how = "file", "are written anew"
+    if schema.data_evolution_enabled:
+        what = "row range"
+        how = "get deletion vectors" if prepared.assigned is None else "get files of columns"
+    elif schema.deletion_vectors_enabled:
+        how = "get deletion vectors"
+    return [f"{count_text(units, what)} can have such rows; those that have {how}."]
 
 
 def _unconfirmed(change: RowChange, table: Table) -> UnconfirmedError | None:
