@@ -28,13 +28,13 @@ from paimon_magics.planning.commits.requests import (
 from paimon_magics.planning.reads.predicates import column_predicates, few_values
 from paimon_magics.planning.row_changes.assignments import AssignedPath, assigned_paths
 from paimon_magics.planning.row_changes.key_conditions import key_filters
-from paimon_magics.planning.schemas.table_schema import Column
+from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.planning.writes.inserts import takes_one_at_a_time
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.parameters import bind
 from paimon_magics.session.provenance import provenance
 from paimon_magics.session.queries.held_snapshots import HeldSnapshots
-from paimon_magics.session.writes.row_selection import new_values, selected_rows
+from paimon_magics.session.writes.row_selection import new_values, predicates_of, selected_rows
 from paimon_magics.session.writes.transactions import begun, committed
 from paimon_magics.spark.failures import translate
 from paimon_magics.spark.fetching import fetched
@@ -90,8 +90,10 @@ def prepare_by_key(
 
     Raises TableDamagedError for files that can't be read, and what planning the statement raises.
     """
-    # Values of VARIANT have no form outside of Spark's tasks.
-    if table.schema.has_type("VARIANT") or table.schema.bucket_mode == "KEY_DYNAMIC":
+    if not _is_plain(table.schema):
+        return None
+    predicates = predicates_of(connection, change, parameters, table)
+    if few_values(predicates, table.schema.primary_keys, _KEYS_MAX) is None:
         return None
     found = _found(connection, change, parameters, table, snapshot_id)
     if found is None:
@@ -116,6 +118,18 @@ def prepare_by_key(
     )
 
 
+def _is_plain(schema: TableSchema) -> bool:
+    """Whether rows of a kind are written as they come. VARIANT has no form outside of Spark's
+    tasks; a column with the kinds, keys that move between partitions, and rows that wait for their
+    bucket need more than that."""
+    return (
+        schema.bucket_mode in ("HASH_FIXED", "HASH_DYNAMIC")
+        and schema.rowkind_field is None
+        and set(schema.partition_keys) <= set(schema.primary_keys)
+        and not schema.has_type("VARIANT")
+    )
+
+
 def _found(
     connection: Connection,
     change: RowChange,
@@ -132,9 +146,6 @@ def _found(
         for one in reference.filters
     )
     bound = bind(query.parameters, parameters, change.text, connection.zone)
-    predicates = column_predicates(filters, table.schema.columns, bound)
-    if few_values(predicates, table.schema.primary_keys, _KEYS_MAX) is None:
-        return None
     snapshot = read_snapshot(table.paimon, snapshot_id) if snapshot_id else None
     held = HeldSnapshots(connection.committer)
     if snapshot is None or not held.hold(table.name, snapshot_id):
