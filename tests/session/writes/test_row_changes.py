@@ -402,7 +402,8 @@ def test_wrong_statements_write_nothing(shop: Session) -> None:
 
 
 BY_KEY = {
-    **{name: KEYED[name] for name in ("fixed", "dynamic", "vectors", "orc", "partial")},
+    **{name: KEYED[name] for name in ("fixed", "dynamic", "vectors", "partial")},
+    "orc": f"{KEYED['orc']}, 'orc.timestamp-ltz.legacy.type' = 'false'",
     "sequence": "'bucket' = '3', 'sequence.field' = 'at', 'write-only' = 'true'",
     "avro": "'bucket' = '1', 'file.format' = 'avro', 'write-only' = 'true'",
 }
