@@ -55,7 +55,7 @@ def method_of_delete(name: TableName, schema: TableSchema) -> ChangeMethod:
         )
     if not schema.is_primary_key_table:
         return _method_of_append(name, schema)
-    if not _takes_deletes(name, schema):
+    if not _takes_deletes(schema):
         return _method_of_merged(name, schema)
     _check_kinds(name, schema, "DELETE")
     if schema.flag("ignore-delete"):
@@ -105,18 +105,12 @@ def check_moves(name: TableName, schema: TableSchema, assigned: Collection[str] 
         )
 
 
-def _takes_deletes(name: TableName, schema: TableSchema) -> bool:
-    """Whether a row of the kind -D removes that of its key
-    (`PrimaryKeyTableUtils.validatePKUpsertDeletable`)."""
+def _takes_deletes(schema: TableSchema) -> bool:
+    """Whether a row of the kind -D removes that of its key. With
+    `partial-update.remove-record-on-sequence-group` a sequence has to say so: Paimon 2.0 takes such
+    a DELETE and changes nothing (`PrimaryKeyTableUtils.validatePKUpsertDeletable`), later versions
+    write the files anew, too."""
     engine = schema.merge_engine
-    on_group = "partial-update.remove-record-on-sequence-group"
-    if engine == "partial-update" and schema.stored_option(on_group) is not None:
-        raise UnsupportedStatementError(
-            f"Table `{name}` removes a row only when a sequence group is greater ('{on_group}'): "
-            "DELETE, which leaves the sequences as they are, would change nothing.",
-            hint="Insert a row of the kind -D with a greater sequence, by an engine that writes "
-            "changelogs.",
-        )
     if engine == "deduplicate":
         return True
     return engine != "first-row" and schema.flag(f"{engine}.remove-record-on-delete")
@@ -128,7 +122,9 @@ def _method_of_merged(name: TableName, schema: TableSchema) -> ChangeMethod:
     engine = schema.merge_engine
     option = f"{engine}.remove-record-on-delete"
     if schema.changelog_producer != "none":
-        more = "" if engine == "first-row" else f" Or set '{option}' = 'true'."
+        has_groups = any(key.endswith(".sequence-group") for key, _ in schema.options)
+        may_take = engine != "first-row" and not has_groups
+        more = f" Or set '{option}' = 'true'." if may_take else ""
         raise UnsupportedStatementError(
             f"Table `{name}` has the merge engine {engine}, which takes no deletes: its rows could "
             "only be removed from its files, and the changelog ('changelog-producer' = "

@@ -119,6 +119,15 @@ def test_a_star_needs_all_columns_of_the_target() -> None:
         plan("WHEN MATCHED THEN DELETE", ("id", "ID"))
 
 
+def test_columns_that_the_source_lacks_can_be_left_to_the_table() -> None:
+    merge = parsed(f"{HEAD}WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *")
+    update, insert = plan_merge(merge, SCHEMA, ("id", "place"), fills_missing=True).clauses
+    assert update.values == (FromSource(0), Kept(), FromSource(1))
+    assert insert.values == (FromSource(0), ToDefault(), FromSource(1))
+    with pytest.raises(PaimonMagicsError, match=r"`id` of `shop.t` is NOT NULL"):
+        plan_merge(merge, SCHEMA, ("v", "place"), fills_missing=True)
+
+
 @pytest.mark.parametrize(
     ("condition", "pairs"),
     [

@@ -58,7 +58,7 @@ def schema_of(options: str = "", keys: str = "k, p") -> TableSchema:
         (
             "'merge-engine' = 'partial-update', 'fields.a.sequence-group' = 't', "
             "'partial-update.remove-record-on-sequence-group' = 'a'",
-            "sequence group",
+            ChangeMethod.FILES,
             ChangeMethod.KINDS,
         ),
         ("'merge-engine' = 'aggregation'", ChangeMethod.FILES, "can not support UPDATE"),
