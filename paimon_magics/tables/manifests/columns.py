@@ -83,6 +83,9 @@ MANIFEST_FILES = pa.schema(
         ("max_row_id", pa.int64()),
     ]
 )
+# What the objects of a cached table take beside its values. Most tables are small: the manifest of
+# one commit has 500 bytes of values and takes 35 KB.
+_TABLE_BYTES = 40_000
 _NESTED = {"key": "_KEY_STATS", "value": "_VALUE_STATS", "partition": "_PARTITION_STATS"}
 
 
@@ -95,7 +98,7 @@ class ManifestColumns:
 
     def __init__(self, read_bytes: Callable[[str], bytes], kept_bytes_max: int) -> None:
         self._read_bytes = read_bytes
-        self._cache = ReadCache[pa.Table](kept_bytes_max)
+        self._cache = ReadCache[pa.Table](kept_bytes_max, _TABLE_BYTES)
 
     def files(self, manifest_list: str) -> pa.Table:
         """The manifests in a manifest list; columns as in MANIFEST_FILES. Raises TableDamagedError
