@@ -17,7 +17,7 @@ from tests.conformance.outcomes import Outcome
 __all__ = ["python_outcomes"]
 
 _TESTS = "pypaimon/tests/rest"
-_PACKAGES = ("pytest~=7.0", "parameterized", "pylance>=0.20,<1", "ray~=2.50.0")
+_PACKAGES = ("pytest~=7.0", "parameterized", "duckdb~=1.3", "pylance>=0.20,<1", "ray~=2.50.0")
 _LEFT_OUT = f"{_TESTS}/test_exponential_retry_strategy.py::TestExponentialRetryStrategy"
 """Its second test needs a network in which no other machine answers for one that isn't there."""
 _MINUTES_MAX = 40
