@@ -20,6 +20,7 @@ from paimon_magics.session.pandas_frames import pandas_frame
 from paimon_magics.session.planned_work import work_of
 from paimon_magics.session.rendering import render_html, render_text
 from paimon_magics.spark.failures import translate
+from paimon_magics.spark.nullable_fields import with_nullable_fields
 from paimon_magics.spark.queries import cancellable
 from paimon_magics.spark.rows import frame_of_rows
 from paimon_magics.spark.time_zones import session_zone
@@ -199,7 +200,7 @@ class Outcome:
         frame = self._rows()
         try:
             with cancellable(frame.sparkSession, work_of(frame)):
-                found = fetch(with_json_texts(frame))
+                found = fetch(with_nullable_fields(with_json_texts(frame)))
         except Exception as error:
             raise translate(error, statement=self.statement) from error
         return in_zone(found, self.zone) if isinstance(found, pa.Table) else found

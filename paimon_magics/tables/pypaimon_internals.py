@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from paimon_magics.columnar.whole_arrays import whole_structs
+
 __all__ = [
     "catalog_options",
     "changed_schema",
@@ -21,6 +23,7 @@ __all__ = [
     "store_options",
     "sync_table_properties",
     "with_commit_user",
+    "write_whole_structs",
 ]
 
 
@@ -112,3 +115,14 @@ def innermost_file_io(file_io: Any) -> Any:
 def replace_innermost_file_io(file_io: Any, inner: Any) -> None:
     """Let a CachingFileIO read through another FileIO."""
     file_io._delegate = inner
+
+
+def write_whole_structs(paimon: Any) -> None:
+    """Let the ORC files of a table, which is used for nothing else, be written right where a column
+    holds STRUCTs (`columnar.whole_arrays`)."""
+    write = paimon.file_io.write_orc
+
+    def write_whole(path: str, data: Any, *args: Any, **options: Any) -> None:
+        write(path, whole_structs(data), *args, **options)
+
+    paimon.file_io.write_orc = write_whole

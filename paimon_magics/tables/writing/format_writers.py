@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from paimon_magics.columnar.whole_arrays import whole_structs
 from paimon_magics.errors import UnsupportedStatementError
 from paimon_magics.planning.writes.file_rules import FileRules
 from paimon_magics.tables.writing.parquet_dictionaries import repeating_columns
@@ -114,7 +115,7 @@ class _Orc:
 
     def write(self, rows: pa.Table) -> None:
         check_orc_times(rows)
-        self._writer.write(_without_times_of_day(rows))
+        self._writer.write(whole_structs(_without_times_of_day(rows)))
 
     def close(self) -> None:
         self._writer.close()

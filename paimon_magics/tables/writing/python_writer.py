@@ -18,6 +18,7 @@ from paimon_magics.tables.pypaimon_internals import (
     store_options,
     take_buckets_below,
     with_commit_user,
+    write_whole_structs,
 )
 from paimon_magics.tables.writing.format_writers import check_orc_times
 
@@ -69,6 +70,8 @@ class PythonWriter:
         self._writer = builder.new_write()
         numbers_from_zero(self._writer)
         self._is_orc = table.options.file_format() == "orc"
+        if self._is_orc:
+            write_whole_structs(table)
         self._messages: list[Any] | None = None
 
     def write(self, rows: pa.RecordBatch, bucket: int | None) -> None:
