@@ -151,9 +151,9 @@ soak: $(STAMP)  ## what takes long: every crash, long races of writers, on S3 to
 	@$(BIN)/python -m pytest -m soak tests $(PYTEST_ARGS)
 	@PAIMON_MAGICS_TEST_SOAK=1 $(BIN)/python -m pytest tests/faults/test_commits_on_s3.py -k append \
 	  -m "soak or not soak"
-	@PAIMON_MAGICS_EXAMPLES=100 $(BIN)/python -m pytest tests/oracle/test_filters_in_java.py \
+	@PAIMON_MAGICS_EXAMPLES=100 $(BIN)/python -m pytest --timeout=0 tests/oracle/test_filters_in_java.py \
 	  tests/oracle/test_file_indexes_in_java.py
-	@PAIMON_MAGICS_EXAMPLES=300 $(BIN)/python -m pytest tests/columnar/test_compaction.py
+	@PAIMON_MAGICS_EXAMPLES=300 $(BIN)/python -m pytest --timeout=0 tests/columnar/test_compaction.py
 	@! command -v go >/dev/null || $(MAKE) --no-print-directory soak-minio
 
 .PHONY: soak-minio

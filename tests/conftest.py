@@ -53,9 +53,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Sort the files, and deselect tests marked `soak` unless `-m` names that mark."""
+    """Sort the files, and deselect tests marked `soak` unless `-m` names that mark; then no test
+    has a limit of time."""
     dearest_first(items, recorded_seconds())
     if "soak" in config.option.markexpr:
+        for item in items:
+            item.add_marker(pytest.mark.timeout(0))
         return
     left_out = [item for item in items if item.get_closest_marker("soak")]
     if left_out:
