@@ -14,6 +14,7 @@ from paimon_magics.errors import (
 )
 from paimon_magics.magics.options import split_words
 from paimon_magics.magics.verb import Verb, one_name
+from paimon_magics.planning.formatting import count_text
 
 if TYPE_CHECKING:
     from paimon_magics.magics.configuration import PaimonMagics
@@ -62,7 +63,7 @@ def _coordinator(magics: PaimonMagics, argument: str) -> object:
 
 
 def _print_waiting(count: int) -> None:
-    print(f"Waiting for {count:,} pending {'commit' if count == 1 else 'commits'} …")
+    print(f"Waiting for {count_text(count, 'pending commit')} …")
 
 
 def _seconds(text: str) -> float:

@@ -135,7 +135,7 @@ def _footer(page: pyarrow.Table, rows_max: int, kept: int | None) -> str:
         count = "the first row" if rows_max == 1 else f"the first {rows_max} rows"
         count += "; more follow"
     else:
-        count = "1 row" if found == 1 else f"{found} rows"
+        count = count_text(found, "row")
     return "; ".join([count, *zones_text(page.schema)])
 
 

@@ -18,6 +18,7 @@ from paimon_magics.coordinator.protocol.documents import origin_of, table_docume
 from paimon_magics.coordinator.protocol.members import member
 from paimon_magics.errors import SetupError, UnknownNameError
 from paimon_magics.origin import user_name
+from paimon_magics.planning.formatting import count_text
 from paimon_magics.statements.statement import TableName
 
 __all__ = [
@@ -143,7 +144,7 @@ class Administration:
             store=found.get("store", {}),
             store_trouble=found.get("store_trouble", ""),
             waiting=tuple(
-                f"{one['rows']:,} rows of `{one['table']}`: {one['why']}"
+                f"{count_text(one['rows'], 'row')} of `{one['table']}`: {one['why']}"
                 for one in found.get("waiting", ())
             ),
         )

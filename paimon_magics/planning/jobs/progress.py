@@ -321,7 +321,9 @@ class Progress:
         if fetched:
             to_fetch = count_text(self._to_fetch, "row") if self.current else None
             parts.append(
-                f"{fetched:,} of {to_fetch} fetched" if to_fetch else f"{fetched:,} rows fetched"
+                f"{fetched:,} of {to_fetch} fetched"
+                if to_fetch
+                else f"{count_text(fetched, 'row')} fetched"
             )
         if written:
             parts.append(f"{count_text(written, 'row')} written")

@@ -18,6 +18,7 @@ from paimon_magics.errors import (
     UnsupportedStatementError,
     nearest,
 )
+from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.schemas.format_rules import check_file_format
 from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.planning.schemas.written_options import check_written_options
@@ -238,8 +239,8 @@ def _by_position(
 ) -> dict[str, int]:
     if len(input_names) != len(columns):
         raise InvalidValueError(
-            f"`{insert.target}` takes {_count(len(columns))}{_besides(static)} but the statement "
-            f"gives {len(input_names)}.",
+            f"`{insert.target}` takes {count_text(len(columns), 'column')}{_besides(static)} but "
+            f"the statement gives {len(input_names)}.",
             hint=f"The columns are {_listed(column.name for column in columns)}. Name those that "
             "you write in a column list, or use BY NAME.",
             statement=insert.text,
@@ -256,7 +257,7 @@ def _by_list(
     _check_unique(insert, names)
     if len(names) != len(input_names):
         raise InvalidValueError(
-            f"The column list names {_count(len(names))}, but the statement gives "
+            f"The column list names {count_text(len(names), 'column')}, but the statement gives "
             f"{len(input_names)}.",
             hint=f"The list is {_listed(names)}.",
             statement=insert.text,
@@ -307,10 +308,6 @@ def _check_unique(insert: Insert, names: Sequence[str]) -> None:
 def _find(text: str, name: str, start: int) -> int:
     position = text.lower().find(name.lower(), start)
     return position if position >= 0 else start
-
-
-def _count(number: int) -> str:
-    return "1 column" if number == 1 else f"{number} columns"
 
 
 def _besides(static: dict[str, str]) -> str:

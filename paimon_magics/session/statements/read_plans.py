@@ -54,7 +54,7 @@ def query_lines(
         shown = " → ".join(
             f"{one.step}: {_files(one.files)} of {count_text(one.buckets, 'bucket')}"
             + ("" if one.partitions is None else f" in {count_text(one.partitions, 'partition')}")
-            + f", {one.size_bytes:,} bytes"
+            + f", {count_text(one.size_bytes, 'byte')}"
             for one in found.pruning_steps
         )
         lines += [f"  {shown}"] if shown else []

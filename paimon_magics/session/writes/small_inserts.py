@@ -12,6 +12,7 @@ from typing import Any
 
 from paimon_magics.coordinator.client.small_inserts import InsertReceipt, SmallInserts
 from paimon_magics.errors import InvalidValueError, nearest
+from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.writes.inserts import rows_hidden_by, takes_small_inserts
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.outcome import Outcome
@@ -207,7 +208,6 @@ def _loaded(connection: Connection, name: TableName) -> Table:
 def _outcome(
     name: TableName, receipt: InsertReceipt, snapshot_id: int | None, *, visible: bool
 ) -> Outcome:
-    rows = "1 row" if receipt.rows == 1 else f"{receipt.rows:,} rows"
     is_visible = visible or receipt.mode != "async_mode"
     again = " before, under this label" if receipt.duplicate else ""
     where = f"visible in snapshot {snapshot_id}" if snapshot_id is not None else "visible"
@@ -223,6 +223,7 @@ def _outcome(
         table=str(name),
         snapshot_id=snapshot_id if is_visible else None,
         rows_written=receipt.rows,
-        message=f"INSERT INTO `{name}`: {rows} acknowledged{again} (record {receipt.lsn}), {told}.",
+        message=f"INSERT INTO `{name}`: {count_text(receipt.rows, 'row')} acknowledged{again} "
+        f"(record {receipt.lsn}), {told}.",
         notes=notes,
     )

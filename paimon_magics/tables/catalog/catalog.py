@@ -30,6 +30,7 @@ from paimon_magics.errors import (
     UnsupportedStatementError,
     nearest,
 )
+from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.schemas.alterations import plan_alteration
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.statements.statement import TableName
@@ -89,8 +90,8 @@ class Catalog(Databases):
         if tables and not cascade:
             shown = ", ".join(f"`{table}`" for table in tables[:5])
             raise StatementError(
-                f"The database `{database}` is not empty: it has {len(tables)} "
-                f"table{'s' if len(tables) > 1 else ''} ({shown}{', …' if tables[5:] else ''}).",
+                f"The database `{database}` is not empty: it has "
+                f"{count_text(len(tables), 'table')} ({shown}{', …' if tables[5:] else ''}).",
                 hint="Drop its tables first, or use DROP DATABASE … CASCADE.",
             )
         for table in tables if self.metastore != "rest" else ():

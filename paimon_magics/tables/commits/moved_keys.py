@@ -21,6 +21,7 @@ from pypaimon.utils.file_store_path_factory import canonical_data_file_path
 from pypaimon.write.commit_message import CommitMessage
 
 from paimon_magics.columnar.bucket_hash import binary_row_hash
+from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.reads.splits import StoredFile
 from paimon_magics.tables.manifests.hash_indexes import Bucket, HashIndexes, StaleIndexError
 from paimon_magics.tables.manifests.partition_values import partition_values
@@ -67,9 +68,10 @@ def check_key_buckets(
             lost = len(found) if known is None else int(np.count_nonzero(~np.isin(found, known)))
             if lost:
                 raise StaleIndexError(
-                    f"This commit puts {lost:,} rows into bucket {bucket} of `{table.name}` whose "
-                    "keys are in another bucket now: they were moved there for a streaming job "
-                    "after this writer read the index. They would be in the table twice.",
+                    f"This commit puts {count_text(lost, 'row')} into bucket {bucket} of "
+                    f"`{table.name}` whose keys are in another bucket now: they were moved there "
+                    "for a streaming job after this writer read the index. They would be in the "
+                    "table twice.",
                     hint="Start this job again: it then reads the index as it is now.",
                 )
 

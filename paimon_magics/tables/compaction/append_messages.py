@@ -18,6 +18,7 @@ import pyarrow as pa
 from pypaimon.write.commit_message import CommitMessage
 
 from paimon_magics.errors import TableDamagedError
+from paimon_magics.planning.formatting import count_text
 from paimon_magics.tables.compaction.append_rewriting import RewrittenUnit
 from paimon_magics.tables.compaction.append_units import AppendUnit
 from paimon_magics.tables.manifests.file_kinds import APPENDED, COMPACTED
@@ -73,8 +74,8 @@ def _written_files(table: Table, unit: AppendUnit, results: Sequence[RewrittenUn
     rows = sum(file.row_count for file in files)
     if not results or rows != _rows_left(table, unit, results):
         raise TableDamagedError(
-            f"A compaction of `{table.name}` read {unit.rows:,} rows of {len(unit.files):,} files "
-            f"and wrote {rows:,}; nothing was committed.",
+            f"A compaction of `{table.name}` read {count_text(unit.rows, 'row')} of "
+            f"{count_text(len(unit.files), 'file')} and wrote {rows:,}; nothing was committed.",
             hint="Run the statement again, and report this with the table's definition.",
         )
     if not table.schema.row_tracking_enabled:

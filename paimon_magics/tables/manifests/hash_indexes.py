@@ -24,6 +24,7 @@ from pypaimon.table.bucket_mode import BucketMode
 
 from paimon_magics.columnar.hash_index import decode_hashes
 from paimon_magics.errors import CommitConflictError
+from paimon_magics.planning.formatting import count_text
 from paimon_magics.tables.manifests.read_cache import ReadCache
 from paimon_magics.tables.table import StoredTable, Table
 
@@ -212,9 +213,9 @@ def _stale(
     first = misplaced[0]
     where = _of(table, (first.partition, first.bucket))
     return StaleIndexError(
-        f"This commit puts {len(first.hashes):,} keys into bucket {first.bucket}{where} "
-        f"that are in bucket {first.found_in}: another writer has added them since it began. "
-        "They would be in the table twice.",
+        f"This commit puts {count_text(len(first.hashes), 'key')} into bucket "
+        f"{first.bucket}{where} that are in bucket {first.found_in}: another writer has added them "
+        "since it began. They would be in the table twice.",
         hint=_HINT,
         misplaced=misplaced if may_move else (),
     )

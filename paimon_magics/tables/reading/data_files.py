@@ -21,6 +21,7 @@ from paimon_magics.columnar.fields import Field, evolved
 from paimon_magics.columnar.merging import KIND, PLACE, SEQUENCE
 from paimon_magics.columnar.value_ranges import matching
 from paimon_magics.errors import TableDamagedError, UnsupportedStatementError
+from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.reads.predicates import ColumnPredicate
 from paimon_magics.planning.reads.splits import Deletions, StoredFile
 from paimon_magics.planning.reads.views import ROW_ID
@@ -131,8 +132,8 @@ class FileReader:
                 yield batch
         if start != file.rows:
             raise TableDamagedError(
-                f"The data file {file.path} has {start} rows, but the table's metadata says "
-                f"{file.rows}.",
+                f"The data file {file.path} has {count_text(start, 'row')}, but the table's "
+                f"metadata says {file.rows:,}.",
                 hint=RESTORE,
             )
 

@@ -23,7 +23,7 @@ from paimon_magics.columnar.binary_rows import decode_rows
 from paimon_magics.columnar.fields import Field, can_evolve
 from paimon_magics.columnar.time_zones import UTC, clock_text, rules_of
 from paimon_magics.errors import PaimonMagicsError
-from paimon_magics.planning.formatting import shortened
+from paimon_magics.planning.formatting import count_text, shortened
 from paimon_magics.planning.reads.splits import StoredFile
 from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.statements.clauses.names import table_text
@@ -155,8 +155,8 @@ class _StoredColumn:
             tuple(self._changed),
             nulls,
             impossible,
-            f"{self._rows:,} of {total:,} rows in {self._opened:,} of "
-            f"{self._files.num_rows:,} files were looked at",
+            f"{self._rows:,} of {count_text(total, 'row')} in {self._opened:,} of "
+            f"{count_text(self._files.num_rows, 'file')} were looked at",
             tuple(self._closed),
         )
 

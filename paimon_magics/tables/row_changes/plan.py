@@ -23,6 +23,7 @@ from paimon_magics.columnar.roaring import numbers_at
 from paimon_magics.errors import TableDamagedError
 from paimon_magics.planning.commits.read_sets import Found, ReadSet, read_files
 from paimon_magics.planning.commits.requests import Transaction
+from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.reads.predicates import ColumnPredicate
 from paimon_magics.planning.reads.views import RowView, ViewKind
 from paimon_magics.settings import Settings
@@ -220,8 +221,8 @@ class AppendChange:
             expected = file.rows - result.deleted
         if rows != expected:
             raise TableDamagedError(
-                f"A task wrote {rows:,} rows of the file {file.path} of `{self.table.name}`, and "
-                f"{expected:,} were expected; nothing was committed.",
+                f"A task wrote {count_text(rows, 'row')} of the file {file.path} of "
+                f"`{self.table.name}`, and {expected:,} were expected; nothing was committed.",
                 hint="Run the statement again, and report this with the table's definition.",
             )
 

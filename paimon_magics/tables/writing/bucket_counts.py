@@ -15,6 +15,7 @@ from pypaimon.manifest.manifest_list_manager import ManifestListManager
 from pypaimon.write.commit_message import CommitMessage
 
 from paimon_magics.errors import CommitConflictError, OutdatedPlanError, UnsupportedStatementError
+from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.statements.clauses.names import table_text
 from paimon_magics.tables.manifests.file_kinds import ADD
@@ -143,8 +144,8 @@ def _check_count(
     where = ", ".join(f"{key} = {value}" for key, value in zip(keys, partition, strict=True))
     raise kind(
         (f"The partition {where} of `{table.name}`" if where else f"`{table.name}`")
-        + f" was written with {count} buckets, but these rows are for {own}: keys would appear "
-        "twice.",
+        + f" was written with {count_text(count, 'bucket')}, but these rows are for {own}: keys "
+        "would appear twice.",
         hint="Nothing was written. Run the statement again; if it fails again, the number was "
         "changed: write the rows into the new buckets first, by CALL sys.rescale(table => "
         f"'{table_text(table.name)}'), or set the option 'bucket' to the old number.",

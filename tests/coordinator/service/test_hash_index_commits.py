@@ -94,7 +94,7 @@ def test_a_commit_that_puts_a_key_into_another_bucket_is_refused(table: Table) -
     table.commit(first)
     with pytest.raises(Exception) as caught:
         table.commit(second)
-    assert "puts 1 keys into bucket 2 of the partition p = x" in told(caught)
+    assert "puts 1 key into bucket 2 of the partition p = x" in told(caught)
     assert "that are in bucket 1" in told(caught)
 
 

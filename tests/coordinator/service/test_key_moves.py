@@ -325,7 +325,7 @@ def test_a_writer_that_read_the_index_before_is_refused(lake: Lake) -> None:
     job.write(2, [(5, "job")])
     with pytest.raises(Exception) as caught:
         late.commit(stray)
-    assert "puts 1 rows into bucket 1" in told(caught) and "moved there" in told(caught)
+    assert "puts 1 row into bucket 1" in told(caught) and "moved there" in told(caught)
     fine.commit(kept)
     job.write(2, [(7, "job")])
     assert lake.rows() == [(5, "job"), (6, "fine"), (7, "job")]
