@@ -25,7 +25,7 @@ def lake(warehouse: Path, tmp_path: Path) -> Iterator[Lake]:
     coordinator = Coordinator(catalog, open_store(tmp_path / "state"), Settings())
     coordinator.start()
     with served({"warehouse": str(warehouse)}, coordinator=coordinator) as url:
-        yield Lake(CatalogFactory.create(client_options(url, warehouse)), warehouse)
+        yield Lake(CatalogFactory.create(client_options(url, warehouse)), warehouse, url)
     coordinator.stop()
 
 
@@ -52,3 +52,22 @@ def test_java_finds_each_key_once(lake: Lake, java_paimon: JavaPaimon, sequence:
         java_paimon.write(lake.warehouse, "default.t", [(k, f"z{round}", "x") for k in keys])
     rows = java_paimon.rows(lake.warehouse, "default.t")
     assert sorted(row[:2] for row in rows) == [(k, "zz") for k in keys] == lake.rows()
+
+
+def test_javas_batch_brings_no_key_that_a_streaming_job_could_never_write(
+    lake: Lake, java_paimon: JavaPaimon
+) -> None:
+    lake.create(**{"changelog-producer": "lookup"})
+    through = client_options(lake.url, lake.warehouse)
+    java_paimon.write(through, "default.t", [(5, "before", "x")])
+    job = Writer(lake.catalog)
+    job.write(1, [(1, "job")])
+    snapshots = lake.kinds()
+    with pytest.raises(Exception) as caught:
+        java_paimon.write(through, "default.t", [(5, "late", "x"), (6, "late", "x")])
+    assert "brings 1 new keys to buckets of `default.t`" in str(caught.value)
+    assert "in a table with 'changelog-producer' = 'lookup' keys stay" in str(caught.value)
+    assert lake.kinds() == snapshots
+    java_paimon.write(through, "default.t", [(5, "known", "x"), (1, "known", "x")])
+    job.write(1, [(6, "job")])
+    assert lake.rows() == [(1, "known"), (5, "known"), (6, "job")]

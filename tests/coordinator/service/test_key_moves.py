@@ -78,8 +78,8 @@ class Writer:
 class Lake:
     """A table with dynamic buckets behind a coordinator."""
 
-    def __init__(self, catalog: Any, warehouse: Path) -> None:
-        self.catalog, self.warehouse = catalog, warehouse
+    def __init__(self, catalog: Any, warehouse: Path, url: str) -> None:
+        self.catalog, self.warehouse, self.url = catalog, warehouse, url
 
     def create(self, **options: str) -> None:
         keyed = Schema.from_pyarrow_schema(
@@ -140,7 +140,7 @@ def lake(warehouse: Path, coordinator: Coordinator) -> Iterator[Lake]:
     with served({"warehouse": str(warehouse)}, coordinator=coordinator) as url:
         catalog = CatalogFactory.create(client_options(url, warehouse))
         catalog.create_database("default", True)
-        yield Lake(catalog, warehouse)
+        yield Lake(catalog, warehouse, url)
 
 
 @pytest.mark.parametrize("producer", ["none", "input"])
