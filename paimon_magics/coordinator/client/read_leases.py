@@ -12,7 +12,7 @@ import contextlib
 import threading
 import time
 import uuid
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 from typing import Any
 
@@ -41,6 +41,8 @@ class ReadLeases:
         self._holder = uuid.uuid4().hex
         self._held: Counter[tuple[TableName, int]] = Counter()
         self._taken: dict[tuple[TableName, int], float] = {}  # when last, in monotonic seconds
+        # Filled while Python collects garbage, maybe in a thread that has the guard.
+        self._given_up: deque[tuple[TableName, int]] = deque()
         self._guard = threading.Lock()
         self._sending = threading.Lock()
         self._wake = threading.Event()
@@ -71,12 +73,9 @@ class ReadLeases:
         return not is_gone
 
     def give_up(self, table: TableName, snapshot_id: int) -> None:
-        """Give up one lease of a snapshot. The coordinator learns of it with the next renewal."""
-        with self._guard:
-            self._held[table, snapshot_id] -= 1
-            if self._held[table, snapshot_id] <= 0:
-                del self._held[table, snapshot_id]
-                self._taken.pop((table, snapshot_id), None)
+        """Give up one lease of a snapshot. The coordinator learns of it with the next renewal.
+        Takes no lock, since finalizers call it."""
+        self._given_up.append((table, snapshot_id))
 
     def close(self) -> None:
         """Give up all leases."""
@@ -110,6 +109,12 @@ class ReadLeases:
         return {(table_of(one["table"]), int(one["snapshot_id"])) for one in answer["gone"]}
 
     def _wanted(self) -> list[tuple[TableName, int]]:
+        while self._given_up:
+            lease = self._given_up.popleft()
+            self._held[lease] -= 1
+            if self._held[lease] <= 0:
+                del self._held[lease]
+                self._taken.pop(lease, None)
         since = time.monotonic() - self._longest_seconds
         return [lease for lease, taken in self._taken.items() if taken > since]
 

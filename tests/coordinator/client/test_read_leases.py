@@ -1,0 +1,50 @@
+"""Leases are given up by finalizers, which run wherever Python collects garbage."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+import weakref
+from typing import Any
+
+from paimon_magics.coordinator.client.read_leases import ReadLeases
+from paimon_magics.statements.statement import TableName
+
+TABLE = TableName("t", "default")
+
+
+class Reader:
+    """Refers to itself, so that only a collection of garbage ends it."""
+
+    def __init__(self) -> None:
+        self.own = self
+
+
+class Collecting(TableName):
+    """Python collects garbage while this name is looked up."""
+
+    __slots__ = ()
+
+    def __hash__(self) -> int:
+        gc.collect()
+        return super().__hash__()
+
+
+def test_garbage_that_is_collected_while_a_lease_is_taken_gives_up_its_own() -> None:
+    sent: list[list[int]] = []
+
+    def post(document: Any) -> Any:
+        sent.append([one["snapshot_id"] for one in document["leases"]])
+        return {"expires_at_ms": int(time.time() * 1000) + 60_000, "gone": []}
+
+    leases = ReadLeases(post, 3_600_000)
+    leases.take(TABLE, 1)
+    weakref.finalize(Reader(), leases.give_up, TABLE, 1)
+    thread = threading.Thread(target=leases.take, args=(Collecting("u", "default"), 2), daemon=True)
+    thread.start()
+    thread.join(20)
+    assert not thread.is_alive()
+    leases.take(TABLE, 3)
+    assert sent == [[1], [2], [2, 3]]
+    leases.close()
