@@ -1,6 +1,6 @@
-"""How much work a statement is, from the plans of its reads and Spark's own estimates.
+"""What a frame reads, and how much work that is, from the plans of its reads and Spark's estimates.
 
-Computed when a job takes long enough for a progress display; runs no job.
+The work is computed when a job takes long enough for a progress display; that runs no job.
 """
 
 from __future__ import annotations
@@ -24,15 +24,17 @@ if TYPE_CHECKING:
     from paimon_magics.spark.handles import DataFrame
     from paimon_magics.tables.splits.planning import PlannedSplits
 
-__all__ = ["Reads", "note_reads", "reads_of", "work_of"]
+__all__ = ["Reads", "made_of", "note_reads", "reads_of", "work_of"]
 
 
 @dataclass(frozen=True, slots=True)
 class Reads:
-    """What a frame reads: the names in its query, and the plans of the Paimon tables."""
+    """What a frame reads: the names in its query, and the plans of the Paimon tables. `leases` keep
+    their snapshots: each ends when the last Reads that has it is gone."""
 
     names: tuple[str, ...] = ()
     planned: tuple[PlannedSplits, ...] = ()
+    leases: tuple[object, ...] = ()
 
 
 _reads: weakref.WeakKeyDictionary[DataFrame, Reads] = weakref.WeakKeyDictionary()
@@ -47,6 +49,20 @@ def note_reads(frame: DataFrame, reads: Reads) -> DataFrame:
 def reads_of(frame: DataFrame) -> Reads:
     """Return what `note_reads` noted for the frame, or empty Reads."""
     return _reads.get(frame, Reads())
+
+
+def made_of(frame: DataFrame, *sources: DataFrame) -> DataFrame:
+    """Note that a frame is made of others: it reads what they read, and keeps their snapshots, also
+    when they are gone. Returns the frame."""
+    reads = [reads_of(source) for source in sources]
+    return note_reads(
+        frame,
+        Reads(
+            tuple(name for one in reads for name in one.names),
+            tuple(plan for one in reads for plan in one.planned),
+            tuple(lease for one in reads for lease in one.leases),
+        ),
+    )
 
 
 def work_of(

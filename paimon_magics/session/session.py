@@ -19,7 +19,7 @@ from paimon_magics.planning.reads.row_filters import limited_sql
 from paimon_magics.planning.reports.view_queries import HISTORY_IN_SQL, history_sql
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.outcome import Outcome
-from paimon_magics.session.planned_work import note_reads, reads_of
+from paimon_magics.session.planned_work import made_of
 from paimon_magics.session.queries.follow import SnapshotChanges, follow
 from paimon_magics.session.queries.frames import frame_of_table
 from paimon_magics.session.queries.spark_calls import SparkCalls
@@ -368,7 +368,7 @@ def _limited(outcome: Outcome, limit: int) -> Outcome:
     return Outcome(
         outcome.statement,
         outcome.kind,
-        dataframe=note_reads(outcome.dataframe.limit(limit), reads_of(outcome.dataframe)),
+        dataframe=made_of(outcome.dataframe.limit(limit), outcome.dataframe),
         seconds=outcome.seconds,
         display_rows=max(outcome.display_rows, limit),
         notes=outcome.notes,

@@ -16,7 +16,6 @@ from paimon_magics.planning.reads.scans import ReadPlan
 from paimon_magics.planning.reads.views import ViewKind, shown_kind
 from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.parameters import bind
-from paimon_magics.session.planned_work import Reads, note_reads
 from paimon_magics.session.python_frames import spark_frame
 from paimon_magics.session.queries.buffered import frame_with_buffer
 from paimon_magics.session.queries.file_relations import FileRelation, frame_of_files
@@ -88,9 +87,8 @@ def frame_of_query(
             connection, statement, query, held, bound,
             include_buffer=include_buffer, selection=selection,
         )  # fmt: skip
-        held.release_with(frame)
         names = tuple(reference.name.object_name for reference in query.references)
-        return note_reads(frame, Reads(names, tuple(held.planned)))
+        return held.noted(frame, names, None if selection is None else selection.frame)
     finally:
         held.release()
         connection.views.drop_passing()
@@ -221,12 +219,10 @@ def frame_of_table(
         if include_buffer:
             found = _frame_with_buffer(connection, relation, held)
             if found is not None:
-                held.release_with(found)
-                return found
+                return held.noted(found)
         # The caller gets a new frame: the kept one stays for other queries.
         frame = _kept(connection, relation, held)[1].select("*")
-        held.release_with(frame)
-        return note_reads(frame, Reads((name.object_name,), tuple(held.planned)))
+        return held.noted(frame, (name.object_name,))
     finally:
         held.release()
 

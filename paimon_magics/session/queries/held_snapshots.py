@@ -1,7 +1,8 @@
-"""The snapshots that a query reads, kept from expiring for as long as its frame exists.
+"""The snapshots that a query reads, kept from expiring for as long as a frame of its rows exists.
 
 A frame is lazy: each request for its rows reads its files. So the leases that were taken while the
-frame was built last until the frame, and the Outcome that holds it, are gone.
+frame was built last until the frame, the frames that were made of it (`made_of`), and the Outcomes
+that hold them are gone.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import weakref
 from typing import TYPE_CHECKING
 
 from paimon_magics.coordinator.client.interface import CoordinatorClient
+from paimon_magics.session.planned_work import Reads, note_reads, reads_of
 from paimon_magics.statements.statement import TableName
 
 if TYPE_CHECKING:
@@ -17,6 +19,15 @@ if TYPE_CHECKING:
     from paimon_magics.tables.splits.planning import PlannedSplits
 
 __all__ = ["HeldSnapshots"]
+
+
+class _Leases:
+    """Leases that end when nothing refers to this object any more."""
+
+    def __init__(
+        self, committer: CoordinatorClient, held: tuple[tuple[TableName, int], ...]
+    ) -> None:
+        weakref.finalize(self, _release, committer, held)
 
 
 class HeldSnapshots:
@@ -37,10 +48,16 @@ class HeldSnapshots:
         self._held.append((table, snapshot_id))
         return True
 
-    def release_with(self, frame: DataFrame) -> None:
-        """Release all leases when the frame is garbage collected."""
-        weakref.finalize(frame, _release, self._committer, tuple(self._held))
-        self._held.clear()
+    def noted(
+        self, frame: DataFrame, names: tuple[str, ...] = (), target: DataFrame | None = None
+    ) -> DataFrame:
+        """Note that the frame reads what was planned here, under `names`: all leases are its now,
+        and those of the frame `target` as well. Returns the frame."""
+        leases: tuple[object, ...] = () if target is None else reads_of(target).leases
+        if self._held:
+            leases = (*leases, _Leases(self._committer, tuple(self._held)))
+            self._held.clear()
+        return note_reads(frame, Reads(names, tuple(self.planned), leases))
 
     def release(self) -> None:
         """Release all leases."""

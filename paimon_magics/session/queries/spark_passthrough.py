@@ -62,7 +62,7 @@ def pass_to_spark(
     try:
         with cancellable(connection.spark):  # Spark runs commands at once
             frame = frame_of_views(connection, statement.text, query, held, bound)
-        held.release_with(frame)
+        held.noted(frame)
     finally:
         held.release()
         connection.views.drop_passing()

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from paimon_magics.errors import OutdatedPlanError
 from paimon_magics.session.connection import Connection
-from paimon_magics.session.planned_work import Reads, note_reads
 from paimon_magics.session.queries.held_snapshots import HeldSnapshots
 from paimon_magics.session.queries.plans import plan_of
 from paimon_magics.spark.reading import read_frame
@@ -47,7 +46,7 @@ def frame_of_state(
         )
         plan = plan_of(connection, read)
         frame = read_frame(connection.spark, plan, read.schema.columns, read.reader)
-        held.release_with(frame)
-        return note_reads(frame, Reads((table.name.object_name,), (read.planned,)))
+        held.planned.append(read.planned)
+        return held.noted(frame, (table.name.object_name,))
     finally:
         held.release()

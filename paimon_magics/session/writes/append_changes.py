@@ -19,6 +19,7 @@ from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.provenance import provenance
 from paimon_magics.session.writes.keyed_rows import check_seen
+from paimon_magics.session.writes.placed_frames import placed_frame
 from paimon_magics.session.writes.row_selection import (
     Changed,
     changed_outcome,
@@ -29,7 +30,7 @@ from paimon_magics.session.writes.row_selection import (
 from paimon_magics.session.writes.transactions import begun, committed
 from paimon_magics.spark.failures import translate
 from paimon_magics.spark.queries import cancellable
-from paimon_magics.spark.row_places import change_files, placed_rows
+from paimon_magics.spark.row_places import change_files
 from paimon_magics.spark.task_units import UnitResults
 from paimon_magics.statements.data_types import AtomicType
 from paimon_magics.statements.queries.used_columns import used_names
@@ -105,7 +106,7 @@ def prepare_append_change(
             if every or names is None or one.name in needed or one.name.lower() in names
         ]
         files = None if plan is None else plan.placed_files()
-        frame = placed_rows(connection.spark, files, columns, ids, connection.slots)
+        frame = placed_frame(connection, table, base_snapshot_id, files, columns, ids)
         return selected_rows(connection, change, parameters, table, base_snapshot_id, frame)
 
     try:

@@ -21,9 +21,10 @@ from paimon_magics.planning.commits.requests import Append
 from paimon_magics.planning.reads.predicates import ColumnPredicate
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.session.connection import Connection, located
+from paimon_magics.session.planned_work import made_of
+from paimon_magics.session.writes.placed_frames import placed_frame
 from paimon_magics.session.writes.prepare import PreparedInsert
 from paimon_magics.spark.row_changes import as_inserted, with_buckets
-from paimon_magics.spark.row_places import placed_rows
 from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.tables.manifests.live_files import ManifestCache
 from paimon_magics.tables.row_changes.stored_keys import check_none_wait, key_files
@@ -119,8 +120,9 @@ def with_key_buckets(
         snapshot = read_snapshot(table.paimon, base_snapshot_id)
         manifests = connection.manifests(table.location, lambda: ManifestCache(table.paimon))
         files = key_files(table, snapshot, predicates, manifests)
-    places = placed_rows(connection.spark, files, names, (), connection.slots)
-    return with_buckets(rows, places, [one.name for one in names])
+    places = placed_frame(connection, table, base_snapshot_id, files, names)
+    located_rows = with_buckets(rows, places, [one.name for one in names])
+    return made_of(located_rows, rows, places)
 
 
 def _takes_kinds(schema: TableSchema) -> bool:

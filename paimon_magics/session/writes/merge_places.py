@@ -28,16 +28,18 @@ from paimon_magics.planning.row_changes.merge_query import needed_columns
 from paimon_magics.planning.row_changes.merges import MergePlan, assigned_columns
 from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.session.connection import Connection
+from paimon_magics.session.planned_work import made_of
 from paimon_magics.session.provenance import provenance
 from paimon_magics.session.writes.append_changes import check_stays
 from paimon_magics.session.writes.insert import run_job
+from paimon_magics.session.writes.placed_frames import placed_frame
 from paimon_magics.session.writes.prepare import PreparedInsert
 from paimon_magics.session.writes.row_selection import Changed
 from paimon_magics.session.writes.transactions import begun, committed
 from paimon_magics.spark.failures import translate
 from paimon_magics.spark.merging import KIND_NUMBERS, MatchCounts, match_counts
 from paimon_magics.spark.queries import cancellable
-from paimon_magics.spark.row_places import change_files, placed_rows
+from paimon_magics.spark.row_places import change_files
 from paimon_magics.spark.writing import JobWritten
 from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.statements.data_types import AtomicType
@@ -110,16 +112,12 @@ def merge_places(
     ids = row_id_columns(schema, used_names(merge.text, merge.within))
     more = (*ids, *(one for one in more if one.name not in [known.name for known in ids]))
     needed = needed_columns(merge, plan, schema.column_names, written)
-    frame = placed_rows(
-        connection.spark,
-        None if files is None else files.placed_files(),
-        [schema.columns[at] for at in needed],
-        more,
-        connection.slots,
-    )
+    columns = [schema.columns[at] for at in needed]
+    placed = None if files is None else files.placed_files()
+    frame = placed_frame(connection, table, base, placed, columns, more)
     if files is not None and sum(one.size_bytes for one in files.units) > _BROADCAST_MAX_BYTES:
         # Spark does not know how large rows of tasks are; it would collect them on the driver.
-        frame = frame.hint("merge")
+        frame = made_of(frame.hint("merge"), frame)
     names = (*(one.name for one in more), FILE_COLUMN, PLACE_COLUMN)
     return MergePlaces(files, updated, needed, names, frame)
 

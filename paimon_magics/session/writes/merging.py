@@ -33,7 +33,7 @@ from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.parameters import bind
-from paimon_magics.session.planned_work import Reads, note_reads, reads_of
+from paimon_magics.session.planned_work import made_of
 from paimon_magics.session.queries.frames import Selection, frame_of_query
 from paimon_magics.session.writes.exactness import check_policy
 from paimon_magics.session.writes.inline_compaction import compact_written
@@ -79,13 +79,11 @@ __all__ = ["PreparedMerge", "prepare_merge", "run_merge"]
 @dataclass(frozen=True)
 class PreparedMerge:
     """A planned MERGE: what its clauses do, how the table's rows are changed, and the rows that are
-    written, with their kinds. `held` are the frames that they are made of, which hold their
-    snapshots. `places` are set where rows without keys change."""
+    written, with their kinds. `places` are set where rows without keys change."""
 
     plan: MergePlan
     method: ChangeMethod
     insert: PreparedInsert
-    held: tuple[DataFrame, ...]
     places: MergePlaces | None = None
 
 
@@ -174,14 +172,14 @@ def prepare_merge(
         if not table.schema.is_primary_key_table and not plan.only_inserts:
             places = merge_places(connection, merge, plan, table, base)
         sides = _Sides(table, given, places)
-        rows, held = _changed_rows(connection, merge, plan, sides, chosen, parameters)
+        rows = _changed_rows(connection, merge, plan, sides, chosen, parameters)
     except PaimonMagicsError as error:
         if error.statement == merge.source_text:
             error.statement = merge.text
         raise
     is_keyed = table.schema.is_primary_key_table
     if not is_keyed and places is None:
-        rows = rows.select(*(quoted(name) for name in table.schema.column_names))
+        rows = made_of(rows.select(*map(quoted, table.schema.column_names)), rows)
 
     def again() -> PreparedInsert:
         return _again(connection, merge, parameters, source).insert
@@ -194,7 +192,7 @@ def prepare_merge(
         insert = PreparedInsert(
             table, rows, Append(), base, column, again, check=lambda: None, read_set=read_set
         )
-    return PreparedMerge(plan, method, insert, held, places)
+    return PreparedMerge(plan, method, insert, places)
 
 
 def _column(rows: DataFrame, only: str) -> DataFrame:
@@ -238,9 +236,8 @@ def _changed_rows(
     sides: _Sides,
     chosen: Selection,
     parameters: Mapping[str, object],
-) -> tuple[DataFrame, tuple[DataFrame, ...]]:
-    """The rows to write, with their kinds, in the table's columns and types; and the frames that
-    they are made of."""
+) -> DataFrame:
+    """The rows to write, with their kinds, in the table's columns and types."""
     table, source, places = sides.table, sides.source, sides.places
     columns = table.schema.columns
     more = () if places is None else places.more
@@ -280,9 +277,7 @@ def _changed_rows(
         rows = changed_rows(connection.spark, joined, plan, columns, more)
     except Exception as error:
         raise located(translate(error), merge.text, merge.target_position) from error
-    before, after = reads_of(target), reads_of(source)
-    note_reads(rows, Reads((*before.names, *after.names), (*before.planned, *after.planned)))
-    return rows, (target, source, *(frame for _, frame in nested))
+    return made_of(rows, target, source, *(frame for _, frame in nested))
 
 
 def _target_rows(

@@ -34,7 +34,7 @@ from paimon_magics.planning.writes.inserts import (
 )
 from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.parameters import bind
-from paimon_magics.session.planned_work import note_reads, reads_of
+from paimon_magics.session.planned_work import made_of
 from paimon_magics.session.queries.frames import frame_of_query
 from paimon_magics.session.writes.exactness import check_exact, check_policy
 from paimon_magics.session.writes.own_reads import own_read_set
@@ -125,13 +125,13 @@ def prepare_insert(
     taken = _taken_by(frame, schema, sources)
     try:
         if insert.by_name:
-            frame = with_fields_by_name(frame, taken)
+            frame = made_of(with_fields_by_name(frame, taken), frame)
         projection = partial(project, connection.spark, frame, schema.columns, sources, constants)
         projected = projection()
     except Exception as error:
         raise _place(translate(error), insert) from error
     change = change_of(connection, insert, schema, constants, mode)
-    note_reads(projected, reads_of(frame))
+    made_of(projected, frame)
     again = partial(_prepare_again, connection, insert, parameters)
     return PreparedInsert(
         table,

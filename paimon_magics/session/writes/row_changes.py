@@ -22,7 +22,7 @@ from paimon_magics.planning.row_changes.engine_rules import (
 )
 from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.outcome import Outcome
-from paimon_magics.session.planned_work import note_reads, reads_of
+from paimon_magics.session.planned_work import made_of
 from paimon_magics.session.writes.append_changes import (
     PreparedAppendChange,
     prepare_append_change,
@@ -122,11 +122,10 @@ def _prepare_keyed(
     )
     selected = selected_rows(connection, change, parameters, table, base_snapshot_id)
     rows = new_values(connection, change, selected, columns, paths)
-    frame = with_kind(rows, _DELETE if deletes else _UPDATE_AFTER)
+    frame = made_of(with_kind(rows, _DELETE if deletes else _UPDATE_AFTER), rows)
     moves = table.schema.bucket_mode == "KEY_DYNAMIC"
     if moves and deletes:
         frame = with_key_buckets(connection, table, frame, base_snapshot_id, predicates)
-    note_reads(frame, reads_of(selected))
 
     def again() -> PreparedInsert:
         connection.tables.renew()

@@ -14,6 +14,7 @@ from paimon_magics.planning.writes.inserts import FromInput
 from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.parameters import bind
+from paimon_magics.session.planned_work import made_of
 from paimon_magics.session.queries.frames import Selection, frame_of_query
 from paimon_magics.session.writes.exactness import check_policy
 from paimon_magics.spark.casting import project
@@ -90,7 +91,7 @@ def new_values(
         if connection.settings.store_assignment != "ansi":
             check_policy(connection.spark, assigned, columns)
         sources = [FromInput(position) for position in range(len(columns))]
-        return project(connection.spark, assigned, columns, sources, {})
+        return made_of(project(connection.spark, assigned, columns, sources, {}), selected)
     except Exception as error:
         raise located(translate(error), change.text, change.target_position) from error
 

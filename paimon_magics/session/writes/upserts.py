@@ -19,7 +19,7 @@ from paimon_magics.errors import PaimonMagicsError, UnsupportedStatementError
 from paimon_magics.planning.schemas.table_schema import TableSchema, column_list
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.outcome import Outcome
-from paimon_magics.session.planned_work import note_reads, reads_of
+from paimon_magics.session.planned_work import made_of
 from paimon_magics.session.writes.insert import run_prepared
 from paimon_magics.session.writes.merged_schemas import merge_columns
 from paimon_magics.session.writes.merging import run_merge
@@ -81,7 +81,7 @@ def run_planned(connection: Connection, insert: Insert, prepared: PreparedInsert
     sequence = schema.sequence_fields
     ascending = (schema.option("sequence.field.sort-order") or "ascending") != "descending"
     rows = last_rows(prepared.frame, keys, sequence, ascending=ascending)
-    note_reads(rows, reads_of(prepared.frame))
+    made_of(rows, prepared.frame)
     merge = parse_statement(_merge_text(prepared, keys, sequence, ascending=ascending))
     assert isinstance(merge, MergeInto)
     try:

@@ -33,7 +33,7 @@ from paimon_magics.spark.listening import listen
 from paimon_magics.statements.statement import TableName
 from tests.coordinator.process import TABLE, Process, data_files
 from tests.coordinator.rest_server import client_options
-from tests.session.writes.held_writes import write_while
+from tests.session.writes.held_writes import run_while, write_while
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -306,6 +306,57 @@ def test_what_an_outcome_reads_stays_until_it_is_released(
     time.sleep(1)
     overwritten(5, first=4)
     assert session.run("SELECT k FROM t").to_arrow()["k"].to_pylist() == [5]
+
+
+WRITES = {
+    "UPDATE of keys": "UPDATE keyed SET v = held(v) WHERE k IN (SELECT k FROM source)",
+    "UPDATE of a key": "UPDATE keyed SET v = held((SELECT max(v) FROM source)) WHERE k = 1",
+    "UPDATE of an append table": "UPDATE plain SET v = held(v) WHERE k IN (SELECT k FROM source)",
+    "INSERT BY NAME": "INSERT INTO plain BY NAME SELECT held(v) AS v, k FROM source",
+    "MERGE": "MERGE INTO keyed t USING source s ON t.k = s.k "
+    "WHEN MATCHED THEN UPDATE SET v = held(t.v + (SELECT max(v) FROM source))",
+    "DELETE of keys": "DELETE FROM keyed WHERE held(v) = v AND k IN (SELECT k FROM source)",
+}
+
+
+def test_what_a_statement_reads_stays_while_it_writes(
+    session: paimon_magics.Session, process: Process, tmp_path: Path
+) -> None:
+    process.kill()
+    process.options += ("--lease-ms=800", "--expire-every-ms=20")
+    process.start()
+    short = "'snapshot.num-retained.min' = '1', 'snapshot.time-retained' = '1 ms'"
+    session.run(
+        "CREATE TABLE keyed (k INT NOT NULL, v INT) "
+        "TBLPROPERTIES ('primary-key' = 'k', 'bucket' = '1'); INSERT INTO keyed VALUES (1, 1); "
+        "CREATE TABLE plain (k INT, v INT); INSERT INTO plain VALUES (1, 1); "
+        f"CREATE TABLE source (k INT, v INT) TBLPROPERTIES ({short}); "
+        "INSERT INTO source VALUES (1, 100)"
+    )
+    folder = process.warehouse / "default.db" / "source" / "snapshot"
+
+    def snapshots() -> list[int]:
+        return sorted(int(path.name[9:]) for path in folder.glob("snapshot-*"))
+
+    for name, statement in WRITES.items():
+        read = snapshots()[-1]
+        seen: list[int] = []
+
+        def overwritten(seen: list[int] = seen) -> None:
+            for _ in range(3):
+                session.run("INSERT OVERWRITE source VALUES (1, 100)")
+                time.sleep(0.6)
+            seen += snapshots()
+
+        outcome = run_while(overwritten, session, statement, tmp_path)
+        assert not isinstance(outcome, Exception) and outcome.snapshot_id, (name, outcome)
+        assert read in seen, name
+        deadline = time.monotonic() + 20
+        while read in snapshots() and time.monotonic() < deadline:
+            gc.collect()
+            session.run("INSERT OVERWRITE source VALUES (1, 100)")
+            time.sleep(0.3)
+        assert read not in snapshots(), name
 
 
 def test_with_nothing_said_a_coordinator_is_started_and_again_when_it_is_gone(
