@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from paimon_magics.statements.assignments import Assignment
 from paimon_magics.statements.statement import (
     QueryText,
     StatementText,
@@ -16,7 +17,6 @@ from paimon_magics.statements.statement import (
 )
 
 __all__ = [
-    "Assignment",
     "DeleteAction",
     "InsertAction",
     "MatchKind",
@@ -29,16 +29,6 @@ __all__ = [
 MatchKind = Literal["MATCHED", "NOT MATCHED", "NOT MATCHED BY SOURCE"]
 """Which rows a clause is about: pairs of a target and a source row, source rows without a target
 row, target rows without a source row."""
-
-
-@dataclass(frozen=True, slots=True)
-class Assignment:
-    """`path = value`. `path` are the parts of a column's name as written, with what qualifies it
-    and the fields of structs; `value` is None for the word DEFAULT."""
-
-    path: tuple[str, ...]
-    position: int
-    value: TextRange | None
 
 
 @dataclass(frozen=True, slots=True)

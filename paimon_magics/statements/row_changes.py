@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from paimon_magics.statements.assignments import Assignment
 from paimon_magics.statements.statement import QueryText, StatementText, TableName, TextRange
 
-__all__ = ["VALUE_PREFIX", "Assignment", "Delete", "RowChange", "RowSelection", "Update"]
+__all__ = ["VALUE_PREFIX", "Delete", "RowChange", "RowSelection", "Update"]
 
 VALUE_PREFIX = "__paimon_magics_value_"
 """Begins the names of the columns that a selection adds: one for each assignment, by its number."""
@@ -30,16 +31,6 @@ class RowSelection:
     target_position: int
     replacements: tuple[tuple[TextRange, str], ...]
     condition: TextRange | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Assignment:
-    """`path = value` of UPDATE. `path` are the parts of the name as written, which may begin with
-    the table's name or alias, and lead to a field of a STRUCT. `value` is the value's range."""
-
-    path: tuple[str, ...]
-    position: int
-    value: TextRange
 
 
 @dataclass(frozen=True, slots=True)

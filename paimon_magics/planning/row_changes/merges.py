@@ -14,16 +14,20 @@ from typing import Literal
 
 from paimon_magics.errors import (
     InvalidValueError,
-    UnknownNameError,
+    PaimonMagicsError,
     UnsupportedStatementError,
-    nearest,
+)
+from paimon_magics.planning.row_changes.column_paths import (
+    AssignedTable,
+    ColumnPath,
+    check_apart,
+    dotted_name,
 )
 from paimon_magics.planning.row_changes.equated_columns import ColumnPair, equated_columns
 from paimon_magics.planning.row_changes.merge_joins import Join, join_of
 from paimon_magics.planning.schemas.table_schema import Column, TableSchema
-from paimon_magics.statements.data_types import RowType
+from paimon_magics.statements.assignments import Assignment
 from paimon_magics.statements.merge_into import (
-    Assignment,
     DeleteAction,
     InsertAction,
     MatchKind,
@@ -45,6 +49,7 @@ __all__ = [
     "Value",
     "assigned_columns",
     "inserts_keys_of_on",
+    "merged_table",
     "plan_merge",
 ]
 
@@ -178,6 +183,13 @@ def assigned_columns(
     )
 
 
+def merged_table(merge: MergeInto, schema: TableSchema) -> AssignedTable:
+    """The table whose columns a MERGE assigns."""
+    alias = merge.target_alias
+    is_name = alias.lower() == merge.target.object_name.lower()
+    return AssignedTable(merge.target, None if is_name else alias, schema)
+
+
 def _check_unique(merge: MergeInto, source_columns: Sequence[str]) -> None:
     names = [name.lower() for name in source_columns]
     for position, name in enumerate(names):
@@ -198,6 +210,11 @@ class _Columns:
     schema: TableSchema
     source_columns: tuple[str, ...]
     fills_missing: bool = False
+
+    @property
+    def table(self) -> AssignedTable:
+        """The target, as it is named."""
+        return merged_table(self.merge, self.schema)
 
     def planned(self, clause: MergeClause) -> PlannedClause:
         action = clause.action
@@ -242,85 +259,33 @@ class _Columns:
     def assigned(self, assignments: Sequence[Assignment], others: Value) -> tuple[Value, ...]:
         """The value of each column; `others` is that of a column without an assignment."""
         values: dict[str, Value] = {}
+        known: list[ColumnPath] = []
         for one in assignments:
-            column, fields = self.meant(one)
-            value: FromText | ToDefault = ToDefault()
-            if one.value is not None:
-                value = FromText(one.value)
+            try:
+                path = self.table.path_of(one.path)
+                check_apart(known, path)
+            except PaimonMagicsError as error:
+                error.statement, error.position = self.merge.text, one.position
+                raise
+            known.append(path)
+            column, fields = path.column, path.fields
+            value = ToDefault() if one.value is None else FromText(one.value)
             if isinstance(others, Kept):
                 self.check_key(column, value if not fields else None, one.position)
-            before = values.get(column.name)
-            if not fields:
-                if before is not None:
-                    raise self.twice(column, one)
-                values[column.name] = value
-                continue
-            if not isinstance(others, Kept):
+            elif fields:
                 raise UnsupportedStatementError(
                     f"INSERT can't write a field of `{column.name}` alone.",
                     hint="Write the whole column: named_struct('field', value, …).",
                     statement=self.merge.text,
                     position=one.position,
                 )
-            if before is not None and not isinstance(before, ByField):
-                raise self.twice(column, one)
-            known = before.fields if isinstance(before, ByField) else ()
-            if any(_overlap(path, fields) for path, _ in known):
-                raise self.twice(column, one)
-            values[column.name] = ByField((*known, (fields, value)))
+            if fields:
+                before = values.get(column.name)
+                others_of = before.fields if isinstance(before, ByField) else ()
+                values[column.name] = ByField((*others_of, (fields, value)))
+            else:
+                values[column.name] = value
         return tuple(values.get(column.name, others) for column in self.schema.columns)
-
-    def meant(self, assignment: Assignment) -> tuple[Column, tuple[str, ...]]:
-        """The column that a path means, and the exact names of the fields that lead on. What names
-        the target may come first: `t.v`, `shop.t.v`."""
-        path = assignment.path
-        names = {column.name.lower(): column for column in self.schema.columns}
-        for length in self.qualifier_lengths(path):
-            column = names.get(path[length].lower())
-            if column is not None:
-                return column, self.fields(assignment, column, path[length + 1 :])
-        named = ".".join(path)
-        raise UnknownNameError(
-            f"`{self.merge.target}` has no column `{named}`.",
-            hint=nearest(path[-1], self.schema.column_names, what="columns"),
-            statement=self.merge.text,
-            position=assignment.position,
-        )
-
-    def qualifier_lengths(self, path: tuple[str, ...]) -> list[int]:
-        """How many parts at the beginning may name the target, the longest first; Spark prefers a
-        qualifier to a STRUCT's name."""
-        target = self.merge.target
-        written = [part for part in (target.catalog, target.database, target.object_name) if part]
-        lower = [part.lower() for part in path]
-        found = [0]
-        if len(path) > 1 and lower[0] == self.merge.target_alias.lower():
-            found.append(1)
-        for length in range(2, len(written) + 1):
-            if len(path) > length and lower[:length] == [one.lower() for one in written[-length:]]:
-                found.append(length)
-        return sorted(found, reverse=True)
-
-    def fields(
-        self, assignment: Assignment, column: Column, path: tuple[str, ...]
-    ) -> tuple[str, ...]:
-        found: list[str] = []
-        inside = column.type
-        for part in path:
-            options = inside.fields if isinstance(inside, RowType) else ()
-            field = next((one for one in options if one.name.lower() == part.lower()), None)
-            if field is None:
-                place = ".".join((column.name, *found))
-                hint = nearest(part, [one.name for one in options], what="fields")
-                raise UnknownNameError(
-                    f"`{place}` has no field `{part}`.",
-                    hint=hint if options else f"`{place}` is no STRUCT: assign it as a whole.",
-                    statement=self.merge.text,
-                    position=assignment.position,
-                )
-            found.append(field.name)
-            inside = field.type
-        return tuple(found)
 
     def check_key(self, column: Column, value: Value | None, position: int) -> None:
         """Raise UnsupportedStatementError if an UPDATE could change a row's primary key."""
@@ -347,18 +312,19 @@ class _Columns:
             case FromSource(position=at):
                 return ColumnPair(name, self.source_columns[at].lower())
             case FromText(range=text):
-                prefix = f"{self.merge.source_alias.lower()}."
-                return ColumnPair(name, self.plain(text).removeprefix(prefix))
+                *qualifier, source = dotted_name(self.written(text)) or ("",)
+                alias = self.merge.source_alias.lower()
+                if source and [one.lower() for one in qualifier] in ([], [alias]):
+                    return ColumnPair(name, source.lower())
         return None
 
     def is_own(self, column: Column, text: TextRange) -> bool:
         """Whether a value is the column itself."""
-        name = column.name.lower()
-        return self.plain(text) in (name, f"{self.merge.target_alias.lower()}.{name}")
+        return self.table.is_own(ColumnPath(column, ()), self.written(text))
 
-    def plain(self, text: TextRange) -> str:
-        """A value's text without quotes and brackets, in lower case."""
-        return self.merge.text[text.start : text.end].replace("`", "").strip("() ").lower()
+    def written(self, text: TextRange) -> str:
+        """A value as the user wrote it."""
+        return self.merge.text[text.start : text.end]
 
     def check_given(self, clause: MergeClause, values: Sequence[Value]) -> None:
         for column, value in zip(self.schema.columns, values, strict=True):
@@ -371,19 +337,6 @@ class _Columns:
                     statement=self.merge.text,
                     position=clause.position,
                 )
-
-    def twice(self, column: Column, assignment: Assignment) -> InvalidValueError:
-        return InvalidValueError(
-            f"Column `{column.name}` is assigned twice in one clause.",
-            hint="Assign each column once, or some fields of a STRUCT, but not both.",
-            statement=self.merge.text,
-            position=assignment.position,
-        )
-
-
-def _overlap(left: tuple[str, ...], right: tuple[str, ...]) -> bool:
-    length = min(len(left), len(right))
-    return left[:length] == right[:length]
 
 
 def _listed(names: Sequence[str]) -> str:

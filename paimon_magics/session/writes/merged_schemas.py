@@ -12,9 +12,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from paimon_magics.errors import InvalidTableError, InvalidValueError, PaimonMagicsError
-from paimon_magics.planning.row_changes.merges import plan_merge
+from paimon_magics.planning.row_changes.merges import merged_table, plan_merge
 from paimon_magics.planning.schemas.alterations import plan_alteration
 from paimon_magics.planning.schemas.merged_columns import MergeRules, merged_columns
+from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.queries.frames import frame_of_query
 from paimon_magics.session.writes.type_changes import harm_told
@@ -85,12 +86,14 @@ def merge_columns_of_source(
     rules = merge_rules(connection)
     if rules is None:
         return ()
-    names = _written_names(merge)
+    table = connection.load(merge.target, merge.text, merge.target_position)
+    names = _written_names(merge, table.schema)
     return () if names == frozenset() else _merged(connection, merge, source, rules, names)
 
 
-def _written_names(merge: MergeInto) -> frozenset[str] | None:
+def _written_names(merge: MergeInto, schema: TableSchema) -> frozenset[str] | None:
     """The columns that a MERGE writes by their names, in lower case; None for all of the source."""
+    table = merged_table(merge, schema)
     names: set[str] = set()
     for clause in merge.clauses:
         if isinstance(clause.action, DeleteAction):
@@ -98,9 +101,7 @@ def _written_names(merge: MergeInto) -> frozenset[str] | None:
         if clause.action.assignments is None:
             return None
         for one in clause.action.assignments:
-            path = [part.lower() for part in one.path]
-            is_qualified = len(path) > 1 and path[0] == merge.target_alias.lower()
-            names.add(path[1] if is_qualified else path[0])
+            names.add(table.unqualified(one.path)[0].lower())
     return frozenset(names)
 
 

@@ -11,7 +11,15 @@ from paimon_magics.statements.lexing.keywords import QUERY_WORDS
 from paimon_magics.statements.lexing.tokens import IDENTIFIER_KINDS
 from paimon_magics.statements.statement import TextRange
 
-__all__ = ["expression_until", "refuse_inside"]
+__all__ = ["column_path", "expression_until", "refuse_inside"]
+
+
+def column_path(cursor: Cursor) -> tuple[str, ...]:
+    """Read the name of what is assigned: its parts, with dots between them."""
+    parts = [cursor.identifier("a column's name")]
+    while cursor.accept("."):
+        parts.append(cursor.identifier("a name after the dot"))
+    return tuple(parts)
 
 
 def expression_until(cursor: Cursor, *ends: str, what: str) -> TextRange:

@@ -7,12 +7,16 @@ clauses may come in any order, and a source that is a table may have a time-trav
 from __future__ import annotations
 
 from paimon_magics.errors import StatementSyntaxError
+from paimon_magics.statements.assignments import Assignment
 from paimon_magics.statements.clauses.names import try_table_name
-from paimon_magics.statements.grammar.expressions import expression_until, refuse_inside
+from paimon_magics.statements.grammar.expressions import (
+    column_path,
+    expression_until,
+    refuse_inside,
+)
 from paimon_magics.statements.lexing.cursor import Cursor, RefusedHere
 from paimon_magics.statements.lexing.tokens import IDENTIFIER_KINDS, Token
 from paimon_magics.statements.merge_into import (
-    Assignment,
     DeleteAction,
     InsertAction,
     MatchKind,
@@ -212,7 +216,7 @@ def _action(cursor: Cursor, kind: MatchKind) -> MergeAction:
         return UpdateAction(None)
     assignments = []
     while True:
-        position, path = cursor.position, _path(cursor)
+        position, path = cursor.position, column_path(cursor)
         cursor.expect("=")
         assignments.append(Assignment(path, position, _value(cursor, ",", "WHEN")))
         if not cursor.accept(","):
@@ -227,7 +231,7 @@ def _insert(cursor: Cursor) -> InsertAction:
     columns: list[tuple[tuple[str, ...], int]] = []
     while True:
         position = cursor.position
-        columns.append((_path(cursor), position))
+        columns.append((column_path(cursor), position))
         if not cursor.accept(","):
             break
     cursor.expect(")")
@@ -252,13 +256,6 @@ def _insert(cursor: Cursor) -> InsertAction:
             for (path, position), value in zip(columns, values, strict=True)
         )
     )
-
-
-def _path(cursor: Cursor) -> tuple[str, ...]:
-    parts = [cursor.identifier("a column's name")]
-    while cursor.accept("."):
-        parts.append(cursor.identifier("a name after the dot"))
-    return tuple(parts)
 
 
 def _value(cursor: Cursor, *ends: str) -> TextRange | None:

@@ -8,7 +8,9 @@ can be taken for a clause of a query.
 from __future__ import annotations
 
 from paimon_magics.errors import StatementSyntaxError
+from paimon_magics.statements.assignments import Assignment
 from paimon_magics.statements.clauses.names import quoted, table_name
+from paimon_magics.statements.grammar.expressions import column_path
 from paimon_magics.statements.lexing.cursor import Cursor, RefusedHere
 from paimon_magics.statements.lexing.keywords import QUERY_WORDS, word_set
 from paimon_magics.statements.lexing.tokens import IDENTIFIER_KINDS
@@ -17,7 +19,6 @@ from paimon_magics.statements.queries.references import at_options, at_time_trav
 from paimon_magics.statements.queries.rewriting import Replacement
 from paimon_magics.statements.row_changes import (
     VALUE_PREFIX,
-    Assignment,
     Delete,
     RowSelection,
     Update,
@@ -93,9 +94,7 @@ def _target(cursor: Cursor, verb: str) -> tuple[TableName, int, str | None]:
 
 def _assignment(cursor: Cursor, number: int, replaced: list[Replacement]) -> Assignment:
     start = cursor.position
-    path = [cursor.identifier("a column's name")]
-    while cursor.accept("."):
-        path.append(cursor.identifier("a name after the dot"))
+    path = column_path(cursor)
     if cursor.at("["):
         cursor.fail_at(
             cursor.position,
@@ -113,9 +112,9 @@ def _assignment(cursor: Cursor, number: int, replaced: list[Replacement]) -> Ass
     if cursor.index == first + 1 and cursor.tokens[first].upper == "DEFAULT":
         # Paimon puts a column's default in place of NULL.
         replaced.append((value, f"(NULL{named}"))
-    else:
-        replaced += _in_brackets(value, named)
-    return Assignment(tuple(path), start, value)
+        return Assignment(path, start, None)
+    replaced += _in_brackets(value, named)
+    return Assignment(path, start, value)
 
 
 def _in_brackets(range: TextRange, closing: str = ")") -> list[Replacement]:
