@@ -62,7 +62,7 @@ AFTER, DURING = (35_000, 0.0), (9_000, 1.0)
         pytest.param("partitioned", *AFTER, marks=pytest.mark.cluster),
         pytest.param("partitioned", *DURING, marks=pytest.mark.soak),
         pytest.param("primary key", *AFTER, marks=pytest.mark.soak),
-        pytest.param("primary key", *DURING),
+        pytest.param("primary key", *DURING, marks=pytest.mark.soak),
         pytest.param("partitioned primary key", *DURING),
     ],
     indirect=["table"],

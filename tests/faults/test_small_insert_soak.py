@@ -94,7 +94,7 @@ class Simulated:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("hours", [0.2, pytest.param(24, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("hours", [0.1, pytest.param(24, marks=pytest.mark.soak)])
 def test_hours_of_single_rows_make_one_snapshot_an_interval_and_the_planned_files(
     tmp_path: Path, hours: float
 ) -> None:

@@ -32,7 +32,7 @@ from tests.oracle.java_reader import JavaPaimon
 
 pytestmark = [pytest.mark.spark, pytest.mark.java]
 
-CONDITIONS = int(os.environ.get("PAIMON_MAGICS_EXAMPLES", "8"))
+CONDITIONS = int(os.environ.get("PAIMON_MAGICS_EXAMPLES", "6"))
 FULL = "'metadata.stats-mode' = 'full'"
 NAN, INF = math.nan, math.inf
 

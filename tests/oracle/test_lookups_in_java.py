@@ -156,8 +156,9 @@ def test_what_a_compaction_gives_is_javas(
             one, other = (java_paimon.rows(folder, f"default.{name}") for folder in folders)
             assert sorted(one, key=repr) == sorted(other, key=repr), (step, name)
     assert compacted > 3
-    latest = ours.paimon.snapshot_manager().get_latest_snapshot().id
-    for snapshot_id in range(2, latest + 1):
+    for snapshot_id, (*_, changes) in enumerate(snapshots_of(ours), 1):
+        if changes is None:  # in either table: they were compared
+            continue
         one, other = (changes_of(java_paimon, folder, snapshot_id) for folder in folders)
         assert one == other, snapshot_id
     # Java goes on with what we wrote, and we with what Java did.

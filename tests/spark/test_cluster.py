@@ -20,8 +20,9 @@ ROOT = Path(__file__).parents[2]
 MASTER = "local-cluster[2,1,1024]"
 
 
-# An upsert, a statement that fails, a compaction, and where the tasks run.
-SOME = "statements_order or leaves_no_trace and append or compacted_by_a_job or test_cluster"
+# An upsert, a compaction, and where the tasks run. Of tasks that fail there `test_killed_clusters`
+# has a short run.
+SOME = "statements_order or compacted_by_a_job or test_cluster"
 
 
 @pytest.mark.spark

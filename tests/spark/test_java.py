@@ -288,9 +288,7 @@ try:
 
     frame = spark.read.parquet(path).mapInArrow(doubled, "id BIGINT, text STRING")
     rows, total = frame.selectExpr("count(*)", "sum(id)").first()
-    version = spark.sql(
-        "SELECT java_method('java.lang.System', 'getProperty', 'java.version')"
-    ).first()[0]
+    version = spark._jvm.java.lang.System.getProperty("java.version")
     print(rows, total, version.split(".")[0])
 finally:
     spark.stop()

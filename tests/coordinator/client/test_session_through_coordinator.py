@@ -79,7 +79,7 @@ def test_statements_run_as_without_one(session: paimon_magics.Session, process: 
 def test_statements_that_write_one_table_with_dynamic_buckets_take_turns(
     session: paimon_magics.Session,
 ) -> None:
-    threads, each = 4, 4
+    threads, each = 3, 3
     session.run("CREATE TABLE d (k INT NOT NULL, v INT) TBLPROPERTIES ('primary-key' = 'k')")
 
     def write(number: int) -> list[str]:

@@ -27,7 +27,10 @@ def dynamic(session: Session) -> Iterator[None]:
 
 
 @pytest.mark.java
-@pytest.mark.parametrize("partitioned", [False, pytest.param(True, marks=pytest.mark.cluster)])
+@pytest.mark.parametrize(
+    "partitioned",
+    [pytest.param(False, marks=pytest.mark.soak), pytest.param(True, marks=pytest.mark.cluster)],
+)
 def test_the_last_row_of_a_key_wins_in_the_statements_order(
     session: Session, java_paimon: JavaPaimon, warehouse: Path, partitioned: bool
 ) -> None:
@@ -189,10 +192,10 @@ def test_null_and_blank_partition_values_are_kept_apart(
     ("column", "value", "stored"),
     [
         ("DATE", "'2026-11-21'", "DATE'2026-11-21'"),
-        ("INT", "'007'", "7"),
+        pytest.param("INT", "'007'", "7", marks=pytest.mark.soak),
         ("BIGINT", "2 * 3", "6"),
-        ("BOOLEAN", "'true'", "true"),
-        ("STRING", "upper('x')", "'X'"),
+        pytest.param("BOOLEAN", "'true'", "true", marks=pytest.mark.soak),
+        pytest.param("STRING", "upper('x')", "'X'", marks=pytest.mark.soak),
         ("DECIMAL(5, 2)", "1.5", "1.50"),
     ],
 )
@@ -298,7 +301,7 @@ def test_a_table_that_can_not_be_written_yet_says_why(
         assert named in caught.value.message and caught.value.hint
 
 
-@pytest.mark.parametrize("more", ["", ", 'data-evolution.enabled' = 'true'"])
+@pytest.mark.parametrize("more", only_in_soak(["", ", 'data-evolution.enabled' = 'true'"], [""]))
 def test_rows_get_ids_that_stay(session: Session, more: str) -> None:
     session.run(f"CREATE TABLE t (k INT, v STRING) TBLPROPERTIES ({ROW_IDS}{more})")
     session.run("INSERT INTO t VALUES (1, 'a'), (2, 'b')")
@@ -321,7 +324,10 @@ def test_rows_get_ids_that_stay(session: Session, more: str) -> None:
     ("options", "expected"),
     [
         ("'merge-engine' = 'first-row'", [(1, "a"), (2, "b"), (3, "c")]),
-        ("'deletion-vectors.enabled' = 'true'", [(1, "a"), (2, "new"), (3, "c")]),
+        pytest.param(
+            *("'deletion-vectors.enabled' = 'true'", [(1, "a"), (2, "new"), (3, "c")]),
+            marks=pytest.mark.soak,
+        ),
         (
             "'deletion-vectors.enabled' = 'true', 'deletion-vectors.bitmap64' = 'true', "
             "'changelog-producer' = 'lookup'",

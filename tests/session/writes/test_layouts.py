@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from paimon_magics.errors import (
     UnsupportedStatementError,
 )
 from tests.oracle.java_reader import JavaPaimon
+from tests.sampling import only_in_soak
 from tests.session.rows import rows
 
 pytestmark = [pytest.mark.spark, pytest.mark.java]
@@ -39,14 +41,17 @@ VARIANTS = ("fixed buckets, mod", "few dynamic buckets")
 SHARED = {name: options for name, options in KEYED.items() if name != "postponed buckets"}
 
 
-def halved(layouts: dict[str, str], kept: int) -> list[Any]:
-    """Every layout once, whole or partitioned in turn; `make soak` also runs the other half."""
+def halved(layouts: dict[str, str], kept: int, left_out: Collection[str]) -> list[Any]:
+    """Every layout once, whole or partitioned in turn; `make soak` also runs the other half
+    and the layouts that are left out."""
     return [
         pytest.param(
             options,
             partitioned,
             id=f"{name}-{'partitioned' if partitioned else 'whole'}",
-            marks=[] if (number + partitioned) % 2 == kept else pytest.mark.soak,
+            marks=[pytest.mark.soak]
+            if (number + partitioned) % 2 != kept or name in left_out
+            else [],
         )
         for number, (name, options) in enumerate(layouts.items())
         for partitioned in (False, True)
@@ -81,7 +86,9 @@ def check(
     assert sorted(java.rows(warehouse, "default.t")) == sorted(expected.values())
 
 
-@pytest.mark.parametrize(("options", "partitioned"), halved(LAYOUTS, 0))
+@pytest.mark.parametrize(
+    ("options", "partitioned"), halved(LAYOUTS, 0, ["fixed buckets", "few dynamic buckets"])
+)
 def test_java_reads_every_layout_that_we_write(
     session: Session, java_paimon: JavaPaimon, warehouse: Path, options: str, partitioned: bool
 ) -> None:
@@ -94,7 +101,7 @@ def test_java_reads_every_layout_that_we_write(
     check(session, java_paimon, warehouse, expected)
 
 
-@pytest.mark.parametrize(("options", "partitioned"), halved(SHARED, 1))
+@pytest.mark.parametrize(("options", "partitioned"), halved(SHARED, 1, VARIANTS))
 def test_upserts_of_ours_and_javas_never_double_a_key(
     session: Session, java_paimon: JavaPaimon, warehouse: Path, options: str, partitioned: bool
 ) -> None:
@@ -110,13 +117,7 @@ def test_upserts_of_ours_and_javas_never_double_a_key(
     check(session, java_paimon, warehouse, expected)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        pytest.param(options, id=name, marks=[pytest.mark.soak] if name in VARIANTS else [])
-        for name, options in KEYED.items()
-    ],
-)
+@pytest.mark.parametrize("options", only_in_soak(KEYED, VARIANTS))
 def test_after_an_overwrite_keys_find_their_buckets_anew(
     session: Session, java_paimon: JavaPaimon, warehouse: Path, options: str
 ) -> None:

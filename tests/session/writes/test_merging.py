@@ -15,6 +15,7 @@ from paimon_magics.errors import (
     UnknownNameError,
     UnsupportedStatementError,
 )
+from tests.sampling import only_in_soak
 from tests.session.writes.held_writes import run_while
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def rows(session: Session, table: str) -> list[tuple[Any, ...]]:
     return [tuple(row.values()) for row in found]
 
 
-@pytest.mark.parametrize("name", KEYED)
+@pytest.mark.parametrize("name", only_in_soak([*KEYED], ["fixed", "input"]))
 def test_the_first_clause_whose_condition_is_true_decides(shop: Session, name: str) -> None:
     made(shop, name, f"'primary-key' = 'id', {KEYED[name]}")
     outcome = shop.run(
@@ -167,7 +168,9 @@ APPENDS = {
 }
 
 
-@pytest.mark.parametrize("name", APPENDS)
+@pytest.mark.parametrize(
+    "name", only_in_soak([*APPENDS], ["bucketed", "numbered", "marked_numbers"])
+)
 def test_rows_without_keys_are_changed_and_added_by_one_commit(shop: Session, name: str) -> None:
     options = APPENDS[name]
     marks, tracks = "deletion" in options, "tracking" in options
@@ -274,7 +277,10 @@ def test_fields_of_structs_and_star_go_by_name(shop: Session) -> None:
 @pytest.mark.parametrize(
     ("table", "options", "told"),
     [
-        ("seen_keyed", "'primary-key' = 'id', 'bucket' = '1'", "merged by key"),
+        pytest.param(
+            *("seen_keyed", "'primary-key' = 'id', 'bucket' = '1'", "merged by key"),
+            marks=pytest.mark.soak,
+        ),
         ("seen_files", "'write-only' = 'true'", "1 file would be written anew"),
         ("seen_marked", "'deletion-vectors.enabled' = 'true'", "1 file would get deletion vectors"),
     ],

@@ -44,8 +44,18 @@ def content(first: int, last: int, value: str) -> dict[int, tuple[int, str, str]
     return {k: (k, f"{value}{k}", "x" if k % 3 == 0 else "y") for k in range(first, last)}
 
 
+BY = {"here": False, "by a job": True}
+
+
 @pytest.mark.parametrize(
-    ("kind", "by_spark"), sampled(["", "lookup", "arrays"], {"here": False, "by a job": True})
+    ("kind", "by_spark"),
+    [
+        *sampled(["arrays", "lookup"], BY),
+        *(
+            pytest.param("", by, id=f"neither-{name}", marks=pytest.mark.soak)
+            for name, by in BY.items()
+        ),
+    ],
 )
 def test_rows_are_seen_once_they_have_their_buckets(
     session: Session,

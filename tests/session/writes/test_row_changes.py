@@ -12,6 +12,7 @@ from paimon_magics.errors import (
     UnknownNameError,
     UnsupportedStatementError,
 )
+from tests.sampling import only_in_soak
 from tests.session.evidence import jobs
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def rows(session: Session, table: str, order: str = "k") -> list[tuple[Any, ...]
     return [tuple(row.values()) for row in found]
 
 
-@pytest.mark.parametrize("name", KEYED)
+@pytest.mark.parametrize("name", only_in_soak([*KEYED], ["fixed", "orc", "postponed"]))
 def test_rows_with_keys_are_changed_by_rows_of_a_kind(shop: Session, name: str) -> None:
     shop.run(
         f"CREATE TABLE {name} (k INT NOT NULL, v STRING, s STRUCT<a: INT, b: STRING>, "
@@ -81,7 +82,7 @@ UNDELETING = {
 }
 
 
-@pytest.mark.parametrize("name", UNDELETING)
+@pytest.mark.parametrize("name", only_in_soak([*UNDELETING], ["partly"]))
 def test_engines_that_take_no_deletes_lose_rows_from_their_files(shop: Session, name: str) -> None:
     shop.run(
         f"CREATE TABLE {name} (k INT NOT NULL, n INT, p STRING NOT NULL, "
@@ -208,7 +209,9 @@ APPENDS = {
 }
 
 
-@pytest.mark.parametrize("name", APPENDS)
+@pytest.mark.parametrize(
+    "name", only_in_soak([*APPENDS], ["orc_files", "bucketed", "marked", "marked_numbers"])
+)
 def test_rows_without_keys_are_changed_in_their_files(shop: Session, name: str) -> None:
     options = APPENDS[name]
     tracks, marks = "tracking" in options, "deletion" in options
@@ -409,7 +412,7 @@ BY_KEY = {
 }
 
 
-@pytest.mark.parametrize("name", BY_KEY)
+@pytest.mark.parametrize("name", only_in_soak([*BY_KEY], ["fixed", "partial", "avro"]))
 def test_rows_are_found_by_their_keys_without_a_job(shop: Session, name: str) -> None:
     table = f"{name}_by_key"
     shop.run(

@@ -100,7 +100,9 @@ def check(session: Session, java: JavaPaimon, warehouse: Path, rows: list[tuple[
     assert sorted(java.rows(warehouse, "default.t"), key=repr) == expected
 
 
-IN_SOAK = ("add", "widen", "move", "default", "drop nested", "widen nested")
+IN_SOAK = (
+    "add", "add first", "widen", "move", "default", "drop nested", "rename nested", "widen nested"
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(
