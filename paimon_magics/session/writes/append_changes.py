@@ -4,31 +4,29 @@ no deletes is done so, too."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from paimon_magics.coordinator.client.attempts import Attempts
 from paimon_magics.errors import UnknownNameError, UnsupportedStatementError
-from paimon_magics.planning.commits.requests import Append, CommitRequest, Transaction
+from paimon_magics.planning.commits.requests import Transaction
 from paimon_magics.planning.reads.views import ROW_ID, row_id_columns
 from paimon_magics.planning.row_changes.assignments import assigned_paths
 from paimon_magics.planning.row_changes.engine_rules import adds_changed_rows
 from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.outcome import Outcome
-from paimon_magics.session.provenance import provenance
 from paimon_magics.session.writes.keyed_rows import check_seen
+from paimon_magics.session.writes.outcomes import NOTHING_WRITTEN, WrittenFiles
 from paimon_magics.session.writes.placed_frames import placed_frame
 from paimon_magics.session.writes.row_selection import (
-    Changed,
     changed_outcome,
     new_values,
     predicates_of,
     selected_rows,
 )
-from paimon_magics.session.writes.transactions import begun, committed
-from paimon_magics.spark.failures import translate
+from paimon_magics.session.writes.transactions import ToCommit, begun, transact
 from paimon_magics.spark.queries import cancellable
 from paimon_magics.spark.row_places import change_files
 from paimon_magics.spark.task_units import UnitResults
@@ -51,6 +49,7 @@ __all__ = [
     "check_stays",
     "prepare_append_change",
     "run_append_change",
+    "written_files",
 ]
 
 _PLACES = (
@@ -161,35 +160,39 @@ def run_append_change(
     """Change the rows, in one transaction."""
     table, plan = prepared.table, prepared.plan
     if plan is None or not plan.units:
-        return changed_outcome(change, table, None, None, Changed(0, 0, 0, 0))
+        return changed_outcome(change, table, None, 0, NOTHING_WRITTEN)
     transaction = begun(connection, table.name, prepared.base_snapshot_id, attempts)
-    try:
+
+    def write() -> tuple[ToCommit, tuple[int, WrittenFiles]]:
         job = _run_job(connection, prepared, plan, transaction)
         messages = plan.messages(job.results, transaction, prepared.assigned)
-        new = [file for message in messages for file in message.new_files]
         rows = sum(one.changed for one in job.results)
-        changed = Changed(
+        files = written_files(messages, *plan.file_counts(job.results))
+        found = ToCommit(
+            tuple(write_message(table.paimon, message) for message in messages),
             rows,
-            sum(file.row_count for file in new),
-            len(new),
-            sum(int(file.file_size) for file in new),
-            *plan.file_counts(job.results),
+            files.files,
+            read_set=plan.read_set(job.results),
+            repeated_attempts=job.repeated_attempts,
         )
-        properties = provenance(
-            change.text, connection.spark.version, rows=rows, files=changed.files_written
-        )
-        bodies = tuple(write_message(table.paimon, message) for message in messages)
-    except BaseException as error:
-        connection.committer.abort(transaction)
-        if isinstance(error, Exception):
-            raise translate(error, statement=change.text) from error
-        raise
-    read_set = plan.read_set(job.results)
-    request = CommitRequest(transaction, Append(), bodies, properties, read_set)
-    receipt = committed(connection, request)
-    if job.repeated_attempts:
-        connection.committer.sweep(request)
-    return changed_outcome(change, table, receipt.snapshot_id, receipt.commit_kind, changed)
+        return found, (rows, files)
+
+    receipt, (rows, files) = transact(connection, transaction, change.text, write)
+    return changed_outcome(change, table, receipt, rows, files)
+
+
+def written_files(
+    messages: Sequence[Any], rewritten: int | None, vectors: int | None
+) -> WrittenFiles:
+    """What the tasks of a change wrote, by its messages, pypaimon's."""
+    new = [file for message in messages for file in message.new_files]
+    return WrittenFiles(
+        sum(file.row_count for file in new),
+        len(new),
+        sum(int(file.file_size) for file in new),
+        rewritten,
+        vectors,
+    )
 
 
 def _run_job(

@@ -1,81 +1,60 @@
-"""INSERT: plan, write, commit; or leave the table as it was.
+"""INSERT: plan, write, commit; or leave the table as it was (`session/writes/transactions.py`).
 
 A statement that adds rows may find that another commit has made its plan outdated. Nothing is
 published then, and it is planned and run again (`run_prepared`). A statement that replaces rows is
 not run again: it would also replace rows that were written meanwhile.
-
-If this process dies before the commit, the table is unchanged and unreferenced files stay; during
-the commit, the committer settles it (`coordinator.client`); after it, the statement has taken
-effect. Any other failure before the commit removes the statement's files.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from paimon_magics.coordinator.client.attempts import Attempts
-from paimon_magics.errors import (
-    OutdatedPlanError,
-)
 from paimon_magics.planning.commits.requests import (
     Append,
     CommitReceipt,
-    CommitRequest,
     InsertChange,
     OverwriteTouched,
     Transaction,
 )
-from paimon_magics.planning.compaction.inline import compacts_inline
 from paimon_magics.planning.formatting import count_text
-from paimon_magics.planning.schemas.written_options import options_not_applied
-from paimon_magics.planning.writes.inserts import (
-    rows_hidden_by,
-    takes_one_at_a_time,
-)
+from paimon_magics.planning.writes.inserts import takes_one_at_a_time
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.planned_work import work_of
-from paimon_magics.session.provenance import provenance
-from paimon_magics.session.writes.inline_compaction import compact_written
 from paimon_magics.session.writes.keyed_rows import without_kinds
+from paimon_magics.session.writes.outcomes import finished, of_write, write_outcome
 from paimon_magics.session.writes.prepare import (
     PreparedInsert,
     distribution,
     fetched_values,
 )
-from paimon_magics.session.writes.transactions import begun, committed
-from paimon_magics.spark.failures import translate
+from paimon_magics.session.writes.transactions import ToCommit, begun, run_again, transact
 from paimon_magics.spark.queries import cancellable
 from paimon_magics.spark.writing import JobWritten, write_frame
 from paimon_magics.statements.statement import Insert
-from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.table_write import CompletedWrite, completed, write_spec
 from paimon_magics.tables.writing.write_spec import WriteSpec
 from paimon_magics.tables.writing.writer import write_batches
 
-__all__ = [
-    "opened",
-    "run_job",
-    "run_prepared",
-    "transact",
-    "write_notes",
-]
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["run_job", "run_prepared", "write_planned"]
 
 
 def run_prepared(connection: Connection, insert: Insert, prepared: PreparedInsert) -> Outcome:
     """Write and commit a planned INSERT; plan and run it again if another commit came first. Each
     run computes the source again. See `upserts.run_insert`."""
-    attempts = Attempts(connection.settings.conflict_reruns_max)
-    while True:
-        try:
-            outcome = _run_once(connection, insert, prepared, attempts)
-        except OutdatedPlanError as error:
-            attempts.next(error, may_run_again=_may_run_again(prepared.change))
-            prepared = prepared.again()
-        else:
-            outcome.notes = (*outcome.notes, *attempts.notes())
-            return outcome
+    return run_again(
+        prepared,
+        partial(_run_once, connection, insert),
+        lambda outdated: outdated.again(),
+        reruns_max=connection.settings.conflict_reruns_max,
+        may_run_again=lambda outdated: _may_run_again(outdated.change),
+    )
 
 
 def _may_run_again(change: InsertChange) -> bool:
@@ -90,42 +69,35 @@ def _may_run_again(change: InsertChange) -> bool:
 def _run_once(
     connection: Connection, insert: Insert, prepared: PreparedInsert, attempts: Attempts
 ) -> Outcome:
-    write = _writing(connection, insert, prepared)
-    transaction, current = opened(connection, prepared, attempts)
-    if current is not prepared:
-        try:
-            write = _writing(connection, insert, current)
-        except BaseException:
-            connection.committer.abort(transaction)
-            raise
-    receipt, written = transact(connection, current, transaction, write, insert.text)
-    outcome = _outcome(insert, current.table, receipt, written)
-    outcome.notes = write_notes(current.table, compacts=connection.settings.inline_compaction)
-    if receipt.snapshot_id is not None:
-        replaced = None if isinstance(current.change, Append) else receipt.snapshot_id
-        notes = compact_written(
-            connection, current.table, written.buckets, insert.text, overwritten=replaced
-        )
-        outcome.notes = (*outcome.notes, *notes)
-    return outcome
+    given = _given_rows(insert, prepared)
 
-
-def _writing(
-    connection: Connection, insert: Insert, prepared: PreparedInsert
-) -> Callable[[WriteSpec], JobWritten]:
-    table = prepared.table
-    prepared.check()
-    rows = None
-    if insert.source.is_values and not table.schema.has_type("VARIANT"):
-        # Spark folds a VALUES list: a value that does not fit fails here, before the transaction.
-        rows = fetched_values(prepared, insert.text)
-
-    def write(task: WriteSpec) -> JobWritten:
+    def write(current: PreparedInsert, task: WriteSpec) -> JobWritten:
+        rows = given if current is prepared else _given_rows(insert, current)
         if rows is not None:
             return JobWritten(write_batches(task, rows.to_batches()), repeated_attempts=False)
-        return run_job(connection, prepared, task)
+        return run_job(connection, current, task)
 
-    return write
+    current, receipt, written = write_planned(connection, prepared, attempts, insert.text, write)
+    outcome = write_outcome(
+        insert.text,
+        "INSERT OVERWRITE" if insert.overwrite else "INSERT INTO",
+        current.table,
+        receipt,
+        of_write(written),
+        f"{count_text(written.rows, 'row')} written",
+    )
+    overwrote = not isinstance(current.change, Append)
+    return finished(connection, outcome, current.table, written.buckets, overwrote=overwrote)
+
+
+def _given_rows(insert: Insert, prepared: PreparedInsert) -> pa.Table | None:
+    """The rows of a VALUES list; None for other sources. Raises InvalidValueError for rows that
+    storing would change."""
+    prepared.check()
+    if not insert.source.is_values or prepared.table.schema.has_type("VARIANT"):
+        return None
+    # Spark folds a VALUES list: a value that does not fit fails here, before the transaction.
+    return fetched_values(prepared, insert.text)
 
 
 def run_job(connection: Connection, prepared: PreparedInsert, task: WriteSpec) -> JobWritten:
@@ -144,102 +116,53 @@ def run_job(connection: Connection, prepared: PreparedInsert, task: WriteSpec) -
     )
 
 
-def opened(
-    connection: Connection, prepared: PreparedInsert, attempts: Attempts
-) -> tuple[Transaction, PreparedInsert]:
-    """Begin a transaction; return it and the plan for it. On a table that takes one transaction at
-    a time, an append is planned again when its turn comes. An overwrite keeps its plan: it replaces
-    what was there before."""
+def write_planned(
+    connection: Connection,
+    prepared: PreparedInsert,
+    attempts: Attempts,
+    statement: str,
+    write: Callable[[PreparedInsert, WriteSpec], JobWritten],
+) -> tuple[PreparedInsert, CommitReceipt, CompletedWrite]:
+    """Write planned rows by `write`, and commit them in one transaction. Return the plan that was
+    written: on a table that takes one transaction at a time, an append is planned again when its
+    turn comes. An overwrite keeps its plan: it replaces what was there before."""
     table, base = prepared.table, prepared.base_snapshot_id
     in_turn = takes_one_at_a_time(table.schema) and isinstance(prepared.change, Append)
     transaction = begun(connection, table.name, None if in_turn else base, attempts)
-    if transaction.base_snapshot_id == base:
-        return transaction, prepared
-    try:
-        return transaction, prepared.again()
-    except BaseException:
-        connection.committer.abort(transaction)
-        raise
+
+    def planned_and_written() -> tuple[ToCommit, tuple[PreparedInsert, CompletedWrite]]:
+        current = prepared if transaction.base_snapshot_id == base else prepared.again()
+        job, written = _written(connection, current, transaction, write)
+        found = ToCommit(
+            written.messages,
+            written.rows,
+            written.files,
+            current.change,
+            current.read_set,
+            job.repeated_attempts,
+        )
+        return found, (current, written)
+
+    receipt, (current, written) = transact(connection, transaction, statement, planned_and_written)
+    return current, receipt, written
 
 
-def transact(
+def _written(
     connection: Connection,
     prepared: PreparedInsert,
     transaction: Transaction,
-    write: Callable[[WriteSpec], JobWritten],
-    statement: str,
-) -> tuple[CommitReceipt, CompletedWrite]:
-    """Write the planned rows and commit them; abort the transaction if that fails."""
-    table, change = prepared.table, prepared.change
-    try:
-        task = write_spec(
-            table,
-            transaction,
-            overwrite=not isinstance(change, Append),
-            slots=connection.slots,
-            settings=connection.settings,
-            gives_kinds=prepared.has_kinds,
-            gives_buckets=prepared.has_buckets,
-        )
-        work = work_of(prepared.frame, partial(distribution, connection, prepared))
-        with cancellable(connection.spark, work):
-            job = write(task)
-        written = completed(table, task, job.written, transaction.base_snapshot_id)
-        properties = provenance(
-            statement,
-            connection.spark.version,
-            rows=written.rows,
-            files=written.files,
-        )
-    except BaseException as error:
-        connection.committer.abort(transaction)
-        if isinstance(error, Exception):
-            raise translate(error, statement=statement) from error
-        raise
-    request = CommitRequest(transaction, change, written.messages, properties, prepared.read_set)
-    receipt = committed(connection, request)
-    if job.repeated_attempts:
-        connection.committer.sweep(request)
-    return receipt, written
-
-
-def _outcome(
-    insert: Insert, table: Table, receipt: CommitReceipt, written: CompletedWrite
-) -> Outcome:
-    kind = "INSERT OVERWRITE" if insert.overwrite else "INSERT INTO"
-    snapshot = (
-        f"snapshot {receipt.snapshot_id}" if receipt.snapshot_id is not None else "no new snapshot"
+    write: Callable[[PreparedInsert, WriteSpec], JobWritten],
+) -> tuple[JobWritten, CompletedWrite]:
+    task = write_spec(
+        prepared.table,
+        transaction,
+        overwrite=not isinstance(prepared.change, Append),
+        slots=connection.slots,
+        settings=connection.settings,
+        gives_kinds=prepared.has_kinds,
+        gives_buckets=prepared.has_buckets,
     )
-    return Outcome(
-        statement=insert.text,
-        kind=kind,
-        table=str(table.name),
-        snapshot_id=receipt.snapshot_id,
-        commit_kind=receipt.commit_kind,
-        rows_written=written.rows,
-        files_written=written.files,
-        bytes_written=written.size_bytes,
-        message=f"{kind} `{table.name}`: {count_text(written.rows, 'row')} written ({snapshot}).",
-    )
-
-
-def write_notes(table: Table, *, compacts: bool) -> tuple[str, ...]:
-    """What the user of a written table may need to know."""
-    schema = table.schema
-    notes = []
-    compacted = compacts and compacts_inline(schema)
-    producer = schema.changelog_producer
-    if schema.is_primary_key_table and producer == "lookup" and not compacted:
-        notes.append("Changes appear in the changelog after the next compaction.")
-    if schema.is_primary_key_table and producer == "full-compaction":
-        notes.append("Changes appear in the changelog after the next full compaction.")
-    hidden = rows_hidden_by(schema)
-    if hidden is not None and not compacted:
-        notes.append(f"The rows appear after the next compaction ({hidden}).")
-    idle = options_not_applied(schema)
-    if idle:
-        shown = ", ".join(f"'{key}'" for key in idle)
-        notes.append(
-            f"Not applied here; other engines apply them when they compact or commit: {shown}."
-        )
-    return tuple(notes)
+    work = work_of(prepared.frame, partial(distribution, connection, prepared))
+    with cancellable(connection.spark, work):
+        job = write(prepared, task)
+    return job, completed(prepared.table, task, job.written, transaction.base_snapshot_id)

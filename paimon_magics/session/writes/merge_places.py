@@ -2,7 +2,7 @@
 such rows are written anew or get deletion vectors, and new rows are added, all by one commit.
 
 The changed rows are kept by Spark while they are counted and written: the source is computed once.
-What happens when this process dies is as for an INSERT (`session/writes/insert.py`).
+What happens when this process dies is said in `session/writes/transactions.py`.
 """
 
 from __future__ import annotations
@@ -16,12 +16,7 @@ from paimon_magics.columnar.merging import KIND
 from paimon_magics.coordinator.client.attempts import Attempts
 from paimon_magics.errors import InvalidValueError
 from paimon_magics.planning.commits.read_sets import Found, ReadSet, read_files
-from paimon_magics.planning.commits.requests import (
-    Append,
-    CommitReceipt,
-    CommitRequest,
-    Transaction,
-)
+from paimon_magics.planning.commits.requests import CommitReceipt, Transaction
 from paimon_magics.planning.reads.views import ROW_ID, row_id_columns
 from paimon_magics.planning.row_changes.engine_rules import adds_changed_rows
 from paimon_magics.planning.row_changes.merge_query import needed_columns
@@ -29,14 +24,12 @@ from paimon_magics.planning.row_changes.merges import MergePlan, assigned_column
 from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.planned_work import made_of
-from paimon_magics.session.provenance import provenance
-from paimon_magics.session.writes.append_changes import check_stays
+from paimon_magics.session.writes.append_changes import check_stays, written_files
 from paimon_magics.session.writes.insert import run_job
+from paimon_magics.session.writes.outcomes import WrittenFiles
 from paimon_magics.session.writes.placed_frames import placed_frame
 from paimon_magics.session.writes.prepare import PreparedInsert
-from paimon_magics.session.writes.row_selection import Changed
-from paimon_magics.session.writes.transactions import begun, committed
-from paimon_magics.spark.failures import translate
+from paimon_magics.session.writes.transactions import ToCommit, begun, transact
 from paimon_magics.spark.merging import KIND_NUMBERS, MatchCounts, match_counts
 from paimon_magics.spark.queries import cancellable
 from paimon_magics.spark.row_places import change_files
@@ -87,7 +80,7 @@ class MergedRows:
 
     receipt: CommitReceipt
     counts: MatchCounts
-    changed: Changed
+    files: WrittenFiles
     buckets: frozenset[BucketKey]
 
 
@@ -146,32 +139,29 @@ def run_place_merge(
     """Change and add the rows `prepared.frame`, in one transaction. Raises as `run_merge`."""
     table = prepared.table
     transaction = begun(connection, table.name, prepared.base_snapshot_id, attempts)
-    kept = prepared.frame.persist()
-    try:
-        with cancellable(connection.spark):
-            counts = counted_rows(kept, (FILE_COLUMN, PLACE_COLUMN))
-            results, repeated = _changed(connection, kept, places, counts, transaction)
-            added, job = _added(connection, replace(prepared, frame=kept), counts, transaction)
-        bodies, changed = _bodies(table, places, results, added, transaction)
-        rows = counts.updated + counts.deleted + counts.inserted
-        properties = provenance(
-            merge.text, connection.spark.version, rows=rows, files=changed.files_written
+
+    def write() -> tuple[ToCommit, tuple[MatchCounts, WrittenFiles, frozenset[BucketKey]]]:
+        kept = prepared.frame.persist()
+        try:
+            with cancellable(connection.spark):
+                counts = counted_rows(kept, (FILE_COLUMN, PLACE_COLUMN))
+                results, repeated = _changed(connection, kept, places, counts, transaction)
+                added, job = _added(connection, replace(prepared, frame=kept), counts, transaction)
+        finally:
+            kept.unpersist()
+        bodies, files = _bodies(table, places, results, added, transaction)
+        adds = "insert" in plan.effects
+        found = ToCommit(
+            bodies,
+            counts.updated + counts.deleted + counts.inserted,
+            files.files,
+            read_set=_read_set(places, results, adds_missing=adds),
+            repeated_attempts=repeated or (job is not None and job.repeated_attempts),
         )
-    except BaseException as error:
-        connection.committer.abort(transaction)
-        if isinstance(error, Exception):
-            raise translate(error, statement=merge.text) from error
-        raise
-    finally:
-        kept.unpersist()
-    adds = "insert" in plan.effects
-    read_set = _read_set(places, results, adds_missing=adds)
-    request = CommitRequest(transaction, Append(), bodies, properties, read_set)
-    receipt = committed(connection, request)
-    if repeated or (job is not None and job.repeated_attempts):
-        connection.committer.sweep(request)
-    buckets = frozenset[BucketKey]() if added is None else added.buckets
-    return MergedRows(receipt, counts, changed, buckets)
+        return found, (counts, files, frozenset() if added is None else added.buckets)
+
+    receipt, (counts, files, buckets) = transact(connection, transaction, merge.text, write)
+    return MergedRows(receipt, counts, files, buckets)
 
 
 def _changed(
@@ -226,7 +216,7 @@ def _bodies(
     results: Sequence[ChangedFile],
     added: CompletedWrite | None,
     transaction: Transaction,
-) -> tuple[tuple[bytes, ...], Changed]:
+) -> tuple[tuple[bytes, ...], WrittenFiles]:
     """The messages of the commit, and what was written."""
     bodies = () if added is None else added.messages
     messages = list(read_messages(table.paimon, bodies))
@@ -236,15 +226,7 @@ def _bodies(
     if places.plan is not None and results:
         messages = places.plan.messages(results, transaction, places.updated, messages)
         bodies = tuple(write_message(table.paimon, message) for message in messages)
-    new = [file for message in messages for file in message.new_files]
-    changed = Changed(
-        sum(one.changed for one in results),
-        sum(file.row_count for file in new),
-        len(new),
-        sum(int(file.file_size) for file in new),
-        *counts,
-    )
-    return bodies, changed
+    return bodies, written_files(messages, *counts)
 
 
 def _read_set(

@@ -60,8 +60,8 @@ def preview_merge(
         kept.unpersist()
     told = files_told(table, files, by_kinds=table.schema.is_primary_key_table)
     line = (
-        f"`{table.name}`: {count_text(counts.updated, 'row')} would be updated, {counts.deleted} "
-        f"deleted, {counts.inserted} inserted; {told}"
+        f"`{table.name}`: {count_text(counts.updated, 'row')} would be updated, {counts.deleted:,} "
+        f"deleted, {counts.inserted:,} inserted; {told}"
     )
     return ChangedRows(table, line, sample)
 

@@ -1,8 +1,8 @@
 """MERGE INTO: one join of one snapshot with the source, and one commit that changes the rows.
 
 The source is computed once for each run: the changed rows are kept by Spark, in memory and on its
-disks, while they are counted and written. What happens when this process dies is as for an INSERT
-(`session/writes/insert.py`).
+disks, while they are counted and written. What happens when this process dies is said in
+`session/writes/transactions.py`.
 """
 
 from __future__ import annotations
@@ -13,10 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from paimon_magics.coordinator.client.attempts import Attempts
-from paimon_magics.errors import (
-    OutdatedPlanError,
-    PaimonMagicsError,
-)
+from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.planning.commits.read_sets import Found, ReadSet, read_files, read_keys
 from paimon_magics.planning.commits.requests import Append, CommitReceipt
 from paimon_magics.planning.formatting import count_text
@@ -36,8 +33,7 @@ from paimon_magics.session.parameters import bind
 from paimon_magics.session.planned_work import made_of
 from paimon_magics.session.queries.frames import Selection, frame_of_query
 from paimon_magics.session.writes.exactness import check_policy
-from paimon_magics.session.writes.inline_compaction import compact_written
-from paimon_magics.session.writes.insert import opened, run_job, transact, write_notes
+from paimon_magics.session.writes.insert import run_job, write_planned
 from paimon_magics.session.writes.keyed_rows import keyed_rows
 from paimon_magics.session.writes.merge_checks import check_target, method_of_merge
 from paimon_magics.session.writes.merge_places import (
@@ -47,8 +43,14 @@ from paimon_magics.session.writes.merge_places import (
     run_place_merge,
 )
 from paimon_magics.session.writes.merged_schemas import merge_columns_of_source, merge_rules
+from paimon_magics.session.writes.outcomes import (
+    WrittenFiles,
+    finished,
+    of_write,
+    write_outcome,
+)
 from paimon_magics.session.writes.prepare import PreparedInsert
-from paimon_magics.session.writes.row_selection import Changed
+from paimon_magics.session.writes.transactions import run_again
 from paimon_magics.spark.failures import translate
 from paimon_magics.spark.merging import (
     MatchCounts,
@@ -100,18 +102,15 @@ def run_merge(
     fails; CommitConflictError if the commit does.
     """
     merged = _merged_columns(connection, merge, parameters, source)
-    prepared = prepare_merge(connection, merge, parameters, source)
-    attempts = Attempts(connection.settings.row_level_retries)
-    while True:
-        try:
-            outcome = _run_once(connection, merge, prepared, attempts)
-        except OutdatedPlanError as error:
-            attempts.next(error, may_run_again=random_part(merge.text) is None)
-            connection.tables.renew()
-            prepared = prepare_merge(connection, merge, parameters, source)
-        else:
-            outcome.notes = (*merged, *outcome.notes, *attempts.notes())
-            return outcome
+    outcome = run_again(
+        prepare_merge(connection, merge, parameters, source),
+        partial(_run_once, connection, merge),
+        lambda outdated: _again(connection, merge, parameters, source),
+        reruns_max=connection.settings.row_level_retries,
+        may_run_again=lambda outdated: random_part(merge.text) is None,
+    )
+    outcome.notes = (*merged, *outcome.notes)
+    return outcome
 
 
 def _merged_columns(
@@ -311,48 +310,24 @@ def _nested_frame(
 def _run_once(
     connection: Connection, merge: MergeInto, prepared: PreparedMerge, attempts: Attempts
 ) -> Outcome:
+    insert, plan = prepared.insert, prepared.plan
     if prepared.places is not None:
-        return _run_by_places(connection, merge, prepared, prepared.places, attempts)
-    transaction, current = opened(connection, prepared.insert, attempts)
+        merged = run_place_merge(connection, merge, plan, insert, prepared.places, attempts)
+        outcome = _outcome(merge, insert.table, merged.receipt, merged.files, merged.counts)
+        return finished(connection, outcome, insert.table, merged.buckets)
     counted: list[MatchCounts] = []
-    if prepared.plan.only_inserts:
-        write = partial(run_job, connection, current)
+    if plan.only_inserts:
+        write = partial(run_job, connection)
     else:
-        write = partial(_counted_write, connection, current, counted)
-    receipt, written = transact(connection, current, transaction, write, merge.text)
-    if not counted:
-        counted.append(MatchCounts(written.rows, 0, 0, 0))
-    changed = Changed(written.rows, written.rows, written.files, written.size_bytes)
-    outcome = _outcome(merge, current.table, receipt, changed, counted[-1])
-    outcome.notes = write_notes(current.table, compacts=connection.settings.inline_compaction)
-    if receipt.snapshot_id is not None:
-        notes = compact_written(connection, current.table, written.buckets, merge.text)
-        outcome.notes = (*outcome.notes, *notes)
-    return outcome
-
-
-def _run_by_places(
-    connection: Connection,
-    merge: MergeInto,
-    prepared: PreparedMerge,
-    places: MergePlaces,
-    attempts: Attempts,
-) -> Outcome:
-    insert = prepared.insert
-    merged = run_place_merge(connection, merge, prepared.plan, insert, places, attempts)
-    outcome = _outcome(merge, insert.table, merged.receipt, merged.changed, merged.counts)
-    outcome.notes = write_notes(insert.table, compacts=connection.settings.inline_compaction)
-    if merged.receipt.snapshot_id is not None and merged.buckets:
-        notes = compact_written(connection, insert.table, merged.buckets, merge.text)
-        outcome.notes = (*outcome.notes, *notes)
-    return outcome
+        write = partial(_counted_write, connection, counted)
+    current, receipt, written = write_planned(connection, insert, attempts, merge.text, write)
+    counts = counted[-1] if counted else MatchCounts(written.rows, 0, 0, 0)
+    outcome = _outcome(merge, current.table, receipt, of_write(written), counts)
+    return finished(connection, outcome, current.table, written.buckets)
 
 
 def _counted_write(
-    connection: Connection,
-    prepared: PreparedInsert,
-    counted: list[MatchCounts],
-    task: WriteSpec,
+    connection: Connection, counted: list[MatchCounts], prepared: PreparedInsert, task: WriteSpec
 ) -> JobWritten:
     """Count the changed rows, and write them if no row is changed twice."""
     kept = replace(prepared, frame=prepared.frame.persist())
@@ -367,29 +342,14 @@ def _outcome(
     merge: MergeInto,
     table: Table,
     receipt: CommitReceipt,
-    changed: Changed,
+    written: WrittenFiles,
     counts: MatchCounts,
 ) -> Outcome:
-    snapshot = (
-        f"snapshot {receipt.snapshot_id}" if receipt.snapshot_id is not None else "no new snapshot"
-    )
     done = (
-        f"{count_text(counts.updated, 'row')} updated, {counts.deleted} deleted, "
-        f"{counts.inserted} inserted"
+        f"{count_text(counts.updated, 'row')} updated, {counts.deleted:,} deleted, "
+        f"{counts.inserted:,} inserted"
     )
-    return Outcome(
-        statement=merge.text,
-        kind="MERGE INTO",
-        table=str(table.name),
-        snapshot_id=receipt.snapshot_id,
-        commit_kind=receipt.commit_kind,
-        rows_written=changed.rows_written,
-        files_written=changed.files_written,
-        bytes_written=changed.bytes_written,
-        rows_updated=counts.updated,
-        rows_deleted=counts.deleted,
-        rows_inserted=counts.inserted,
-        files_rewritten=changed.files_rewritten,
-        vectors_written=changed.vectors_written,
-        message=f"MERGE INTO `{table.name}`: {done}{changed.how} ({snapshot}).",
-    )
+    outcome = write_outcome(merge.text, "MERGE INTO", table, receipt, written, done)
+    outcome.rows_updated, outcome.rows_deleted = counts.updated, counts.deleted
+    outcome.rows_inserted = counts.inserted
+    return outcome

@@ -14,12 +14,13 @@ from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.planning.row_changes.partition_conditions import may_select_partitions
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.outcome import Outcome
+from paimon_magics.session.writes.outcomes import NOTHING_WRITTEN
 from paimon_magics.session.writes.partitions import (
     PartitionSpec,
     partition_texts,
     remove_partitions,
 )
-from paimon_magics.session.writes.row_selection import selected_rows
+from paimon_magics.session.writes.row_selection import changed_outcome, selected_rows
 from paimon_magics.spark.fetching import fetched
 from paimon_magics.spark.rows import frame_of_rows
 from paimon_magics.statements.row_changes import Delete
@@ -73,14 +74,6 @@ def delete_partitions(
 ) -> Outcome:
     """Remove the partitions of `deleted_partitions` by one commit; without any, commit nothing."""
     if not specs:
-        return Outcome(
-            statement=delete.text,
-            kind="DELETE",
-            table=str(table.name),
-            rows_written=0,
-            files_written=0,
-            rows_deleted=0,
-            message=f"DELETE `{table.name}`: 0 rows deleted (no new snapshot).",
-        )
+        return changed_outcome(delete, table, None, 0, NOTHING_WRITTEN)
     whole = specs == ((),)
     return remove_partitions(connection, table, delete.text, "DELETE", () if whole else specs)

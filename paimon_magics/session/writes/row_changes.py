@@ -2,7 +2,7 @@
 
 The selected rows are those of one snapshot. The condition and the values are evaluated once for
 each row, by Spark, in the job that writes; those of few keys in this process (`rows_by_key`). What
-happens when this process dies is as for an INSERT (`session/writes/insert.py`).
+happens when this process dies is said in `session/writes/transactions.py`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from paimon_magics.coordinator.client.attempts import Attempts
-from paimon_magics.errors import OutdatedPlanError, PaimonMagicsError
+from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.planning.commits.read_sets import read_keys
 from paimon_magics.planning.row_changes.assignments import assigned_paths
 from paimon_magics.planning.row_changes.engine_rules import (
@@ -28,18 +28,18 @@ from paimon_magics.session.writes.append_changes import (
     prepare_append_change,
     run_append_change,
 )
-from paimon_magics.session.writes.inline_compaction import compact_written
-from paimon_magics.session.writes.insert import opened, run_job, transact, write_notes
+from paimon_magics.session.writes.insert import run_job, write_planned
 from paimon_magics.session.writes.keyed_rows import check_seen, keyed_rows, with_key_buckets
+from paimon_magics.session.writes.outcomes import NOTHING_WRITTEN, finished, of_write
 from paimon_magics.session.writes.prepare import PreparedInsert
 from paimon_magics.session.writes.row_selection import (
-    Changed,
     changed_outcome,
     new_values,
     predicates_of,
     selected_rows,
 )
 from paimon_magics.session.writes.rows_by_key import PreparedKeys, commit_by_key, prepare_by_key
+from paimon_magics.session.writes.transactions import run_again
 from paimon_magics.spark.row_changes import with_kind
 from paimon_magics.statements.queries.determinism import random_part
 from paimon_magics.statements.row_changes import Delete, RowChange, Update
@@ -63,21 +63,18 @@ def run_row_change(
     Raises errors of ours: for a statement that does not fit the table, before anything is written;
     JobError or InvalidValueError if the job fails; CommitConflictError if the commit does.
     """
-    prepared = prepare_row_change(connection, change, parameters)
-    attempts = Attempts(connection.settings.row_level_retries)
-    while True:
-        try:
-            if isinstance(prepared, PreparedInsert | PreparedKeys):
-                outcome = _run_keyed(connection, change, prepared, attempts)
-            else:
-                outcome = run_append_change(connection, change, prepared, attempts)
-        except OutdatedPlanError as error:
-            attempts.next(error, may_run_again=random_part(change.text) is None)
-            connection.tables.renew()
-            prepared = prepare_row_change(connection, change, parameters)
-        else:
-            outcome.notes = (*outcome.notes, *attempts.notes())
-            return outcome
+
+    def again(outdated: PreparedChange) -> PreparedChange:
+        connection.tables.renew()
+        return prepare_row_change(connection, change, parameters)
+
+    return run_again(
+        prepare_row_change(connection, change, parameters),
+        partial(_run_once, connection, change),
+        again,
+        reruns_max=connection.settings.row_level_retries,
+        may_run_again=lambda outdated: random_part(change.text) is None,
+    )
 
 
 def prepare_row_change(
@@ -143,27 +140,22 @@ def _prepare_keyed(
     )
 
 
-def _run_keyed(
-    connection: Connection,
-    change: RowChange,
-    prepared: PreparedInsert | PreparedKeys,
-    attempts: Attempts,
+def _run_once(
+    connection: Connection, change: RowChange, prepared: PreparedChange, attempts: Attempts
 ) -> Outcome:
+    if isinstance(prepared, PreparedAppendChange):
+        return run_append_change(connection, change, prepared, attempts)
     table = prepared.table
     if isinstance(prepared, PreparedKeys):
         done = commit_by_key(connection, change, prepared, attempts)
         if done is None:
-            return changed_outcome(change, table, None, None, Changed(0, 0, 0, 0))
+            return changed_outcome(change, table, None, 0, NOTHING_WRITTEN)
         receipt, written = done
     else:
-        transaction, current = opened(connection, prepared, attempts)
+        write = partial(run_job, connection)
+        current, receipt, written = write_planned(
+            connection, prepared, attempts, change.text, write
+        )
         table = current.table
-        write = partial(run_job, connection, current)
-        receipt, written = transact(connection, current, transaction, write, change.text)
-    changed = Changed(written.rows, written.rows, written.files, written.size_bytes)
-    outcome = changed_outcome(change, table, receipt.snapshot_id, receipt.commit_kind, changed)
-    outcome.notes = write_notes(table, compacts=connection.settings.inline_compaction)
-    if receipt.snapshot_id is not None:
-        notes = compact_written(connection, table, written.buckets, change.text)
-        outcome.notes = (*outcome.notes, *notes)
-    return outcome
+    outcome = changed_outcome(change, table, receipt, written.rows, of_write(written))
+    return finished(connection, outcome, table, written.buckets)

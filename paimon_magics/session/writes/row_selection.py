@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from paimon_magics.planning.commits.requests import CommitReceipt
 from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.reads.predicates import ColumnPredicate, column_predicates
 from paimon_magics.planning.row_changes.assignments import AssignedPath
@@ -17,6 +18,7 @@ from paimon_magics.session.parameters import bind
 from paimon_magics.session.planned_work import made_of
 from paimon_magics.session.queries.frames import Selection, frame_of_query
 from paimon_magics.session.writes.exactness import check_policy
+from paimon_magics.session.writes.outcomes import WrittenFiles, write_outcome
 from paimon_magics.spark.casting import project
 from paimon_magics.spark.failures import translate
 from paimon_magics.spark.row_changes import with_assigned
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
     from paimon_magics.spark.handles import DataFrame
 
 __all__ = [
-    "Changed",
     "changed_outcome",
     "kind_of",
     "new_values",
@@ -96,52 +97,15 @@ def new_values(
         raise located(translate(error), change.text, change.target_position) from error
 
 
-@dataclass(frozen=True, slots=True)
-class Changed:
-    """What a statement changed: rows, and what was written for that."""
-
-    rows: int
-    rows_written: int
-    files_written: int
-    bytes_written: int
-    files_rewritten: int | None = None
-    vectors_written: int | None = None
-
-    @property
-    def how(self) -> str:
-        """The end of a sentence: which files were rewritten, or how many vectors written."""
-        if self.files_rewritten:
-            return f", {count_text(self.files_rewritten, 'file')} rewritten"
-        if self.vectors_written:
-            return f", {count_text(self.vectors_written, 'deletion vector')} written"
-        return ""
-
-
 def changed_outcome(
-    change: RowChange,
-    table: Table,
-    snapshot_id: int | None,
-    commit_kind: str | None,
-    changed: Changed,
+    change: RowChange, table: Table, receipt: CommitReceipt | None, rows: int, written: WrittenFiles
 ) -> Outcome:
-    """The outcome of a DELETE or UPDATE that looked at rows."""
-    kind = kind_of(change)
-    snapshot = f"snapshot {snapshot_id}" if snapshot_id is not None else "no new snapshot"
+    """The outcome of a DELETE or UPDATE that changed `rows`; None where it committed nothing."""
     deletes = isinstance(change, Delete)
-    how = changed.how
-    done = f"{count_text(changed.rows, 'row')} {'deleted' if deletes else 'updated'}"
-    return Outcome(
-        statement=change.text,
-        kind=kind,
-        table=str(table.name),
-        snapshot_id=snapshot_id,
-        commit_kind=commit_kind,
-        rows_written=changed.rows_written,
-        files_written=changed.files_written,
-        bytes_written=changed.bytes_written,
-        rows_deleted=changed.rows if deletes else None,
-        rows_updated=None if deletes else changed.rows,
-        files_rewritten=changed.files_rewritten,
-        vectors_written=changed.vectors_written,
-        message=f"{kind} `{table.name}`: {done}{how} ({snapshot}).",
-    )
+    done = f"{count_text(rows, 'row')} {'deleted' if deletes else 'updated'}"
+    outcome = write_outcome(change.text, kind_of(change), table, receipt, written, done)
+    if deletes:
+        outcome.rows_deleted = rows
+    else:
+        outcome.rows_updated = rows
+    return outcome

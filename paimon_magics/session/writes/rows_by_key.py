@@ -5,7 +5,7 @@ milliseconds, where a Spark job takes hundreds. Spark evaluates the condition an
 values over a local relation of the rows, which it does without a job; all other values are written
 as they were read. A DELETE whose condition only compares key columns needs no evaluation.
 
-What happens when this process dies is as for an INSERT (`session/writes/insert.py`).
+What happens when this process dies is said in `session/writes/transactions.py`.
 """
 
 from __future__ import annotations
@@ -19,12 +19,7 @@ from paimon_magics.columnar.value_ranges import can_have, matching
 from paimon_magics.coordinator.client.attempts import Attempts
 from paimon_magics.errors import OutdatedPlanError, UnknownNameError
 from paimon_magics.planning.commits.read_sets import read_keys
-from paimon_magics.planning.commits.requests import (
-    Append,
-    CommitReceipt,
-    CommitRequest,
-    Transaction,
-)
+from paimon_magics.planning.commits.requests import CommitReceipt, Transaction
 from paimon_magics.planning.reads.predicates import column_predicates, few_values
 from paimon_magics.planning.row_changes.assignments import AssignedPath, assigned_paths
 from paimon_magics.planning.row_changes.key_conditions import key_filters
@@ -32,10 +27,9 @@ from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.planning.writes.inserts import takes_one_at_a_time
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.parameters import bind
-from paimon_magics.session.provenance import provenance
 from paimon_magics.session.queries.held_snapshots import HeldSnapshots
 from paimon_magics.session.writes.row_selection import new_values, predicates_of, selected_rows
-from paimon_magics.session.writes.transactions import begun, committed
+from paimon_magics.session.writes.transactions import ToCommit, begun, transact
 from paimon_magics.spark.failures import translate
 from paimon_magics.spark.fetching import fetched
 from paimon_magics.spark.queries import cancellable
@@ -265,21 +259,15 @@ def commit_by_key(
     table, base = prepared.table, prepared.base_snapshot_id
     in_turn = takes_one_at_a_time(table.schema)
     transaction = begun(connection, table.name, None if in_turn else base, attempts)
-    try:
-        base = transaction.base_snapshot_id
-        if base != prepared.base_snapshot_id:
-            rows = _rows_on(prepared, base)
-        written = _written(connection, table, rows, transaction)
-        properties = provenance(
-            change.text, connection.spark.version, rows=written.rows, files=written.files
-        )
-    except BaseException as error:
-        connection.committer.abort(transaction)
-        if isinstance(error, Exception):
-            raise translate(error, statement=change.text) from error
-        raise
-    request = CommitRequest(transaction, Append(), written.messages, properties, read_keys(base))
-    return committed(connection, request), written
+    base = transaction.base_snapshot_id
+
+    def write() -> tuple[ToCommit, CompletedWrite]:
+        current = rows if base == prepared.base_snapshot_id else _rows_on(prepared, base)
+        written = _written(connection, table, current, transaction)
+        keys = read_keys(base)
+        return ToCommit(written.messages, written.rows, written.files, read_set=keys), written
+
+    return transact(connection, transaction, change.text, write)
 
 
 def _rows_on(prepared: PreparedKeys, snapshot_id: int) -> pa.Table:

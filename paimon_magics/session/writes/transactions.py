@@ -1,32 +1,83 @@
-"""A transaction of the committer: begun in turn, and committed to a definite answer."""
+"""A transaction of a statement: begun in turn, and committed to a definite answer or aborted; and
+the statement's runs, one after the other, until a plan is still right when it is committed.
+
+If this process dies before the commit, the table is unchanged and unreferenced files stay; during
+the commit, the committer settles it (`coordinator.client`); after it, the statement has taken
+effect. Any other failure before the commit removes the statement's files.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from paimon_magics.coordinator.client.attempts import Attempts
 from paimon_magics.coordinator.client.compactions import CompactionCommit, CompactionReceipt
 from paimon_magics.errors import (
+    OutdatedPlanError,
     PaimonMagicsError,
     SetupError,
     UnknownOutcomeError,
 )
 from paimon_magics.faults import reach
+from paimon_magics.planning.commits.read_sets import ReadSet
 from paimon_magics.planning.commits.requests import (
+    Append,
     CommitReceipt,
     CommitRequest,
+    InsertChange,
     Transaction,
 )
 from paimon_magics.session.connection import Connection
-from paimon_magics.session.provenance import engine_name
+from paimon_magics.session.outcome import Outcome
+from paimon_magics.session.provenance import engine_name, provenance
+from paimon_magics.spark.failures import translate
 from paimon_magics.spark.progress import doing
 from paimon_magics.statements.statement import TableName
 
-__all__ = ["begun", "committed", "committed_compaction"]
+__all__ = ["ToCommit", "begun", "committed", "committed_compaction", "run_again", "transact"]
 
 _Receipt = TypeVar("_Receipt")
+_Plan = TypeVar("_Plan")
+_Written = TypeVar("_Written")
+
+
+@dataclass(frozen=True, slots=True)
+class ToCommit:
+    """What a statement has written: the messages of its files, of which there are `files`. `rows`
+    is the number that the snapshot tells. `repeated_attempts` tells that a task may have run more
+    than once, so that files of an attempt that did not count may be left."""
+
+    messages: tuple[bytes, ...]
+    rows: int
+    files: int
+    change: InsertChange = field(default_factory=Append)
+    read_set: ReadSet | None = None
+    repeated_attempts: bool = False
+
+
+def run_again(
+    prepared: _Plan,
+    run: Callable[[_Plan, Attempts], Outcome],
+    again: Callable[[_Plan], _Plan],
+    *,
+    reruns_max: int,
+    may_run_again: Callable[[_Plan], bool],
+) -> Outcome:
+    """Run a planned statement; where another commit has made its plan outdated, plan it `again` and
+    run that. Raises OutdatedPlanError if it may not run again, or was outdated each time."""
+    attempts = Attempts(reruns_max)
+    while True:
+        try:
+            outcome = run(prepared, attempts)
+        except OutdatedPlanError as error:
+            attempts.next(error, may_run_again=may_run_again(prepared))
+            prepared = again(prepared)
+        else:
+            outcome.notes = (*outcome.notes, *attempts.notes())
+            return outcome
 
 
 def begun(
@@ -47,6 +98,34 @@ def begun(
     attempts.opened()
     reach("statement.begun")
     return transaction
+
+
+def transact(
+    connection: Connection,
+    transaction: Transaction,
+    statement: str,
+    write: Callable[[], tuple[ToCommit, _Written]],
+) -> tuple[CommitReceipt, _Written]:
+    """Write by `write`, which tells what to commit and what else the caller wants to know, and
+    commit that. If one of both fails, the transaction is aborted, and the files that were written
+    are removed. Raises errors of ours."""
+    try:
+        written, known = write()
+        properties = provenance(
+            statement, connection.spark.version, rows=written.rows, files=written.files
+        )
+    except BaseException as error:
+        connection.committer.abort(transaction)
+        if isinstance(error, Exception):
+            raise translate(error, statement=statement) from error
+        raise
+    request = CommitRequest(
+        transaction, written.change, written.messages, properties, written.read_set
+    )
+    receipt = committed(connection, request)
+    if written.repeated_attempts:
+        connection.committer.sweep(request)
+    return receipt, known
 
 
 def committed(connection: Connection, request: CommitRequest) -> CommitReceipt:
