@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["FlushTable", "FlushWriter", "buffer_bytes", "flush_table"]
 
 _BUFFER_BYTES = 128 * 2**20
+_BUFFER_BYTES_MAX = 2**30  # a flush puts a column together, and Arrow holds 2 GiB of texts at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +183,9 @@ class _Bucket:
 
     def add(self, rows: pa.RecordBatch, kinds: Any) -> int:
         """Take rows into the buffer; return their size in bytes."""
+        if rows.get_total_buffer_size() > 2 * rows.nbytes:
+            # A slice would keep the batch in memory that it was cut from.
+            rows = rows.take(pa.array(np.arange(rows.num_rows)))
         numbers = np.arange(self._number, self._number + rows.num_rows, dtype=np.int64)
         self._number += rows.num_rows
         rows = rows.append_column(SEQUENCE, pa.array(numbers))
@@ -217,9 +221,11 @@ class _Bucket:
 
 
 def buffer_bytes(schema: TableSchema) -> int:
-    """How much the buffers of one writer may hold together: `write-buffer-size`."""
+    """How much the buffers of one writer may hold together: `write-buffer-size`, 1 GiB at most."""
     given = schema.stored_option("write-buffer-size")
-    return _BUFFER_BYTES if given is None else memory_size_bytes("write-buffer-size", given)
+    if given is None:
+        return _BUFFER_BYTES
+    return min(memory_size_bytes("write-buffer-size", given), _BUFFER_BYTES_MAX)
 
 
 def flush_table(table: Table, file_prefix: str) -> FlushTable:

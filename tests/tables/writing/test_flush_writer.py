@@ -201,3 +201,30 @@ def test_rows_that_do_not_merge_leave_no_files(tmp_path: Path) -> None:
         writer.messages()
     writer.close()
     assert not list(Path(table.location).glob("bucket-*/*"))
+
+
+def test_a_few_rows_of_a_batch_do_not_keep_all_of_it_in_memory(tmp_path: Path) -> None:
+    table = table_of(tmp_path, "'write-buffer-size' = '2 mb'", keys="k", buckets=2)
+    count, few = 5_000, 50
+    size_bytes = 0
+    before = pa.total_allocated_bytes()
+    writer = flush_table(table, "pm-flushed-").writer("somebody", overwrite=False)
+    for number in range(40):
+        keys = range(number * count, (number + 1) * count)
+        rows = pa.RecordBatch.from_pylist(
+            [{"k": key, "t": "t", "b": "b" * 100} for key in keys],
+            schema=arrow_schema(table.schema),
+        )
+        size_bytes += rows.nbytes
+        writer.write(rows.slice(0, count - few), 0)
+        writer.write(rows.slice(count - few), 1)  # as rows that come sorted by bucket
+        del rows
+    held = pa.total_allocated_bytes() - before
+    writer.close()
+    assert size_bytes > 16 * 2**20 and held < 6 * 2**20, (size_bytes, held)
+
+
+def test_a_buffer_is_no_larger_than_arrow_can_put_together(tmp_path: Path) -> None:
+    for given, expected in {"64 mb": 64 * 2**20, "3 gb": 2**30}.items():
+        table = table_of(tmp_path / given[0], f"'write-buffer-size' = '{given}'")
+        assert flush_table(table, "pm-").buffer_bytes == expected
