@@ -222,9 +222,13 @@ class _Columns:
             case DeleteAction():
                 return PlannedClause(clause.kind, clause.condition, "delete", ())
             case UpdateAction(assignments=None):
-                values = self.by_name(clause, "UPDATE SET *", Kept())
-                for column, value in zip(self.schema.columns, values, strict=True):
+                given = self.by_name(clause, "UPDATE SET *", Kept())
+                for column, value in zip(self.schema.columns, given, strict=True):
                     self.check_key(column, value, clause.position)
+                values = tuple(
+                    Kept() if column.name in self.schema.primary_keys else value
+                    for column, value in zip(self.schema.columns, given, strict=True)
+                )
                 return PlannedClause(clause.kind, clause.condition, "update", values)
             case InsertAction(assignments=None):
                 values = self.by_name(clause, "INSERT *", ToDefault())
@@ -270,9 +274,10 @@ class _Columns:
             known.append(path)
             column, fields = path.column, path.fields
             value = ToDefault() if one.value is None else FromText(one.value)
-            if isinstance(others, Kept):
+            if isinstance(others, Kept) and column.name in self.schema.primary_keys:
                 self.check_key(column, value if not fields else None, one.position)
-            elif fields:
+                continue
+            if fields and not isinstance(others, Kept):
                 raise UnsupportedStatementError(
                     f"INSERT can't write a field of `{column.name}` alone.",
                     hint="Write the whole column: named_struct('field', value, …).",
@@ -288,7 +293,8 @@ class _Columns:
         return tuple(values.get(column.name, others) for column in self.schema.columns)
 
     def check_key(self, column: Column, value: Value | None, position: int) -> None:
-        """Raise UnsupportedStatementError if an UPDATE could change a row's primary key."""
+        """Raise UnsupportedStatementError if an UPDATE gives a row another primary key. One that is
+        equal to the row's own is not written either: `'01' = 1` is true, but 1 is another key."""
         if column.name not in self.schema.primary_keys or isinstance(value, Kept):
             return
         if isinstance(value, FromText) and self.is_own(column, value.range):

@@ -98,6 +98,20 @@ def test_whole_rows_go_by_name(shop: Session) -> None:
     assert (none.rows_deleted, none.snapshot_id) == (0, None)
 
 
+def test_a_row_is_updated_in_place_where_its_key_is_written_otherwise_in_the_source(
+    shop: Session,
+) -> None:
+    shop.run(
+        "CREATE TABLE texts (id STRING, v STRING) TBLPROPERTIES ('primary-key' = 'id', "
+        "'bucket' = '1'); INSERT INTO texts VALUES ('01', 'old'), ('2', 'old')"
+    )
+    shop.run(
+        "MERGE INTO texts t USING (SELECT 1 AS id, 'new' AS v) s ON t.id = s.id "
+        "WHEN MATCHED THEN UPDATE SET *"
+    )
+    assert rows(shop, "texts") == [("01", "new"), ("2", "old")]
+
+
 def test_a_row_that_two_source_rows_would_change_is_refused(shop: Session) -> None:
     made(shop, "twice", "'primary-key' = 'id', 'bucket' = '1'")
     source = "(SELECT * FROM VALUES (2, 'x'), (2, 'y') AS x(id, v)) s ON t.id = s.id"
