@@ -143,7 +143,12 @@ def _ended(
     connection: Connection, request: CommitRequest, commit: Callable[[], _Receipt]
 ) -> _Receipt:
     try:
-        with doing(lambda: connection.committer.delay() or "committing"):
+        telling = doing(lambda: connection.committer.delay() or "committing")
+    except KeyboardInterrupt:  # this thread was stopped before anything was asked of the committer
+        connection.committer.abort(request.transaction)
+        raise
+    try:
+        with telling:
             return _settled(request, commit)
     except UnknownOutcomeError:
         raise

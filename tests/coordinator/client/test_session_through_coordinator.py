@@ -17,6 +17,7 @@ import pytest
 from pypaimon import CatalogFactory
 
 import paimon_magics
+from paimon_magics.coordinator.client.attempts import Attempts
 from paimon_magics.coordinator.client.in_process import InProcessCommitter
 from paimon_magics.coordinator.core import WAITER_MS
 from paimon_magics.coordinator.ownership.state_folder import StateFolder
@@ -29,7 +30,9 @@ from paimon_magics.errors import (
 )
 from paimon_magics.planning.commits.requests import Waiting
 from paimon_magics.planning.jobs.progress import Progress
+from paimon_magics.session.writes.transactions import ToCommit, begun, transact
 from paimon_magics.spark.listening import listen
+from paimon_magics.spark.stopping import Stop, stoppable
 from paimon_magics.statements.statement import TableName
 from tests.coordinator.process import TABLE, Process, data_files
 from tests.coordinator.rest_server import client_options
@@ -210,6 +213,23 @@ def test_a_job_that_fails_leaves_nothing(session: paimon_magics.Session, process
     session.run("INSERT INTO t VALUES (2, 'b')")
     assert len(data_files(process.warehouse)) == len(before) + 1
     assert session.run("SELECT count(*) AS n FROM t").to_arrow()["n"].to_pylist() == [2]
+
+
+def test_who_is_stopped_just_before_the_commit_leaves_no_transaction_open(
+    session: paimon_magics.Session,
+) -> None:
+    session.run("CREATE TABLE t (k INT)")
+    connection = session._connection
+    transaction = begun(connection, TABLE, 0, Attempts(reruns_max=0))
+    stop = Stop()
+
+    def write() -> tuple[ToCommit, None]:
+        stop.ask()
+        return ToCommit((), rows=0, files=0), None
+
+    with pytest.raises(KeyboardInterrupt), stoppable(stop):
+        transact(connection, transaction, "INSERT INTO t VALUES (1)", write)
+    assert connection.committer.administration().status().pending_transactions == 0
 
 
 def test_a_statement_waits_for_a_coordinator_that_restarts_and_fails_clearly_when_it_stays_away(
