@@ -113,8 +113,12 @@ check: $(STAMP)  ## style, types and the ladder of imports: seconds
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 
-# Processes take whole files, in the order of tests/durations.json: the dearest first.
-SPREAD := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+# Processes take whole files, in the order of tests/durations.json: the dearest first. One that died
+# gets no successor, which would begin with the test that the first has died in.
+SPREAD := -n $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart=0
+# pytest-timeout ends a test by a signal, which a library's own code may never look at. Some minutes
+# later Python itself shows where all threads are and ends the process.
+BOUNDED := -o faulthandler_timeout=720 -o faulthandler_exit_on_timeout=true
 
 # What the tests' JVMs map in place of loading it: tests/backends/jvm.py says how it is made.
 CLASSES := build/spark-classes.jsa
@@ -128,7 +132,7 @@ test: $(STAMP)  ## every test and every notebook, and check beside them
 # mypy takes a minute in a clean clone, and one core: that much of the tests is done by then.
 .PHONY: all-tests
 all-tests: $(CLASSES)
-	@$(BIN)/python -m pytest $(SPREAD) --slowest-files=10 \
+	@$(BIN)/python -m pytest $(SPREAD) $(BOUNDED) --slowest-files=10 \
 	  --nbval --nbval-current-env --nbval-cell-timeout=600 \
 	  $(if $(NBVAL_CFG),--nbval-sanitize-with $(NBVAL_CFG)) $(wildcard tests notebooks) $(PYTEST_ARGS)
 

@@ -530,7 +530,7 @@ def commit_many(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("commits", [15, pytest.param(50, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("commits", [10, pytest.param(50, marks=pytest.mark.soak)])
 def test_eight_processes_with_many_commits_each_lose_and_double_nothing(
     process: Process, commits: int
 ) -> None:

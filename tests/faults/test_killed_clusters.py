@@ -119,10 +119,21 @@ def nothing_is_left(catalog: Catalog, name: str) -> bool:
     return unreachable(table) == set()
 
 
-def test_attempts_that_fail_or_die_do_not_count(cluster: Cluster, catalog: Catalog) -> None:
+ATTEMPTS = [f"{step}={action}" for step in STEPS for action in ("kill", "raise")]
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [
+        pytest.param([ATTEMPTS[0], ATTEMPTS[-1]], id="some"),
+        pytest.param(ATTEMPTS, id="all", marks=pytest.mark.soak),
+    ],
+)
+def test_attempts_that_fail_or_die_do_not_count(
+    cluster: Cluster, catalog: Catalog, faults: list[str]
+) -> None:
     """Spark runs their tasks again; the first attempts' files go."""
-    expected: dict[str, Counter[Row]] = {name: Counter() for name in (*TABLES, "plain")}
-    faults = [f"{step}={action}" for step in STEPS for action in ("kill", "raise")]
+    expected = {name: content(catalog, name) for name in (*TABLES, "plain")}
     for number, (name, fault) in enumerate(
         [*zip(cycle(TABLES), faults, strict=False), ("plain", "")]
     ):
@@ -395,7 +406,7 @@ def test_a_short_run_of_the_same(coordinator: Process, cluster: Cluster, catalog
     `test_killed_processes` has a short run."""
     seed = seed_of_run()
     chance = random.Random(seed)
-    victims = [*chance.sample(["nobody", "executor"], k=2), "jvm"]
+    victims = ["executor", "jvm"]
     happened = chaos(coordinator, cluster, catalog, chance, seed, victims)
     assert happened.total() == len(victims)
 

@@ -54,6 +54,12 @@ STOPPED = {
 }
 
 
+# What is the same on both: a kernel on Spark Connect does it in `make soak`.
+MOSTLY_CLASSIC = pytest.mark.parametrize(
+    "kernel", ["classic", pytest.param("Spark Connect", marks=pytest.mark.soak)], indirect=True
+)
+
+
 @pytest.fixture(scope="module", params=CONNECT)
 def kernel(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
@@ -137,9 +143,7 @@ def test_one_interrupt_stops_a_cell_and_leaves_nothing_of_it(kernel: Kernel, cod
     check_interrupted(kernel, code)
 
 
-@pytest.mark.parametrize(
-    "kernel", ["classic", pytest.param("Spark Connect", marks=pytest.mark.soak)], indirect=True
-)
+@MOSTLY_CLASSIC
 @pytest.mark.parametrize("code", [SELECT, WRITE], ids=["SELECT", "write"])
 def test_one_interrupt_stops_a_query_of_a_cell_and_a_call_that_writes(
     kernel: Kernel, code: str
@@ -237,6 +241,7 @@ def test_a_cell_asks_who_can_answer_before_it_takes_much_away(kernel: Kernel) ->
     kernel.run("%%paimon\nTRUNCATE TABLE days;\nDROP TABLE days")  # nothing is in it
 
 
+@MOSTLY_CLASSIC
 def test_who_runs_notebooks_without_looking_is_shown_no_progress(kernel: Kernel) -> None:
     slow = "%%paimon\nSELECT count(*) FROM slow"
     # Long enough to be told of; Spark Connect hands over more and smaller frames.
@@ -313,6 +318,7 @@ queries()
 more, [row.snapshot_id for row in lazy.collect()]"""
 
 
+@MOSTLY_CLASSIC
 def test_the_views_of_a_query_go_when_nothing_reads_them(kernel: Kernel) -> None:
     kernel.run("%%paimon\nCREATE TABLE IF NOT EXISTS t (id BIGINT, v STRING)")
     shown = kernel.run(QUERIES).displays[-1]["text/plain"]
@@ -334,5 +340,6 @@ session = paimon_magics.connect("lake", spark=spark)
 rows"""
 
 
+@MOSTLY_CLASSIC
 def test_a_frame_keeps_the_view_that_it_reads(kernel: Kernel) -> None:
     assert kernel.run(EVICTED).displays[-1]["text/plain"] == "[1]"

@@ -179,7 +179,13 @@ CLUSTERED = (
 )
 
 
-@pytest.mark.parametrize("more", ["", ", 'row-tracking.enabled' = 'true', 'num-levels' = '4'"])
+@pytest.mark.parametrize(
+    "more",
+    [
+        pytest.param("", marks=pytest.mark.soak),
+        ", 'row-tracking.enabled' = 'true', 'num-levels' = '4'",
+    ],
+)
 def test_clustering_picks_what_java_picks(
     java_paimon: JavaPaimon, spark: Any, warehouse: Path, more: str
 ) -> None:

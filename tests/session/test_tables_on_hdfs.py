@@ -11,6 +11,7 @@ import paimon_magics
 from paimon_magics import Session
 from paimon_magics.errors import JobError
 from paimon_magics.statements.statement import TableName
+from tests.sampling import only_in_soak
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,9 +49,8 @@ COMPACTED = {
 }
 
 
-@pytest.mark.parametrize(
-    "name", ["append", "dynamic", pytest.param("fixed", marks=pytest.mark.soak)]
-)
+# What the layouts do is the same on every store: the tests on S3 have more of them.
+@pytest.mark.parametrize("name", only_in_soak([*LAYOUTS], ["append", "fixed"]))
 def test_every_layout_is_written_replaced_and_read(session: Session, name: str) -> None:
     options = LAYOUTS[name]
     session.run(
@@ -98,9 +98,7 @@ def test_a_job_that_fails_leaves_nothing_in_any_format(session: Session, file_fo
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "name", ["looked_up", "packed", pytest.param("marked", marks=pytest.mark.soak)]
-)
+@pytest.mark.parametrize("name", only_in_soak([*COMPACTED], ["marked", "packed"]))
 def test_tables_are_compacted(session: Session, name: str) -> None:
     options = COMPACTED[name]
     session.run(f"CREATE TABLE {name} (k BIGINT NOT NULL, v STRING) TBLPROPERTIES ({options})")

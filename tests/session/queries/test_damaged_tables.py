@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 import paimon_magics
 from paimon_magics.errors import TableDamagedError
+from tests.sampling import sampled
 
 pytestmark = pytest.mark.spark
 
@@ -18,31 +19,38 @@ DELETIONS = "a2.s16"  # deletion vectors
 CHANGES = "a1.s05 WITH ('incremental-between' = '0,4')"
 
 
-@pytest.mark.parametrize("how", ["gone", "cut short", "empty"])
+DAMAGED = [
+    (APPEND, "bucket-*/data-*"),
+    (f"{APPEND}$audit_log", "bucket-*/data-*"),
+    (MERGED, "bucket-*/data-*"),
+    (f"{MERGED}$binlog", "bucket-*/data-*"),
+    (CHANGES, "bucket-*/changelog-*"),
+    (DELETIONS, "index/index-*"),
+    (DELETIONS, "manifest/index-manifest-*"),
+    (APPEND, "manifest/manifest-[0-9a-f]*"),
+    (f"{MERGED}$files", "manifest/manifest-[0-9a-f]*"),
+    (APPEND, "manifest/manifest-list-*"),
+    (f"{MERGED}$manifests", "manifest/manifest-list-*"),
+    (APPEND, "snapshot/snapshot-*"),
+    (f"{MERGED}$files", "snapshot/snapshot-*"),
+    (f"{MERGED} VERSION AS OF 1", "snapshot/snapshot-1"),
+    ("a2.s12", "schema/schema-0"),
+    (MERGED, "schema/schema-*"),
+]
+
+
 @pytest.mark.parametrize(
-    ("read", "pattern"),
-    [
-        (APPEND, "bucket-*/data-*"),
-        (f"{APPEND}$audit_log", "bucket-*/data-*"),
-        (MERGED, "bucket-*/data-*"),
-        (f"{MERGED}$binlog", "bucket-*/data-*"),
-        (CHANGES, "bucket-*/changelog-*"),
-        (DELETIONS, "index/index-*"),
-        (DELETIONS, "manifest/index-manifest-*"),
-        (APPEND, "manifest/manifest-[0-9a-f]*"),
-        (f"{MERGED}$files", "manifest/manifest-[0-9a-f]*"),
-        (APPEND, "manifest/manifest-list-*"),
-        (f"{MERGED}$manifests", "manifest/manifest-list-*"),
-        (APPEND, "snapshot/snapshot-*"),
-        (f"{MERGED}$files", "snapshot/snapshot-*"),
-        (f"{MERGED} VERSION AS OF 1", "snapshot/snapshot-1"),
-        ("a2.s12", "schema/schema-0"),
-        (MERGED, "schema/schema-*"),
-    ],
+    ("damaged", "how"),
+    sampled({" ".join(one): one for one in DAMAGED}, ["gone", "cut short", "empty"]),
 )
 def test_a_damaged_file_is_told_by_name(
-    spark: SparkSession, recorded_warehouse: Path, tmp_path: Path, read: str, pattern: str, how: str
+    spark: SparkSession,
+    recorded_warehouse: Path,
+    tmp_path: Path,
+    damaged: tuple[str, str],
+    how: str,
 ) -> None:
+    read, pattern = damaged
     database, name = read.partition(" ")[0].partition("$")[0].split(".")
     folder = tmp_path / f"{database}.db" / name
     shutil.copytree(recorded_warehouse / f"{database}.db" / name, folder)

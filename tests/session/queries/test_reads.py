@@ -24,7 +24,10 @@ def plan(session: Session, name: str = "t") -> ReadPlan:
 
 
 @pytest.mark.java
-@pytest.mark.parametrize("partitioned", [False, pytest.param(True, marks=pytest.mark.cluster)])
+@pytest.mark.parametrize(
+    "partitioned",
+    [pytest.param(False, marks=pytest.mark.soak), pytest.param(True, marks=pytest.mark.cluster)],
+)
 def test_the_merge_road_and_the_raw_road_read_the_same_rows(
     session: Session, java_paimon: JavaPaimon, warehouse: Path, partitioned: bool
 ) -> None:

@@ -6,7 +6,9 @@ import re
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
+import paimon_magics
 from paimon_magics import Session
 from paimon_magics.coordinator.client import settling
 from paimon_magics.errors import OutdatedPlanError
@@ -145,8 +147,13 @@ def test_an_overwrite_replaces_what_waits(session: Session) -> None:
 
 
 def test_rows_that_another_compaction_has_moved_are_not_moved_again(
-    session: Session, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, warehouse: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    with paimon_magics.connect(warehouse, spark=spark, conflict_reruns_max=1) as session:
+        check_not_moved_again(session, monkeypatch)
+
+
+def check_not_moved_again(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     create(session)
     write(session, 0, 9, "a")
     claim = settling._claim

@@ -50,7 +50,11 @@ def meanwhile(session: Session, tmp_path: Path) -> Meanwhile:
 
 
 @pytest.mark.parametrize(
-    ("key", "other"), [(DYNAMIC, "'p0', 1000"), (MOVING, "'p1', 1000")], ids=["dynamic", "moving"]
+    ("key", "other"),
+    [
+        pytest.param(DYNAMIC, "'p0', 1000", id="dynamic", marks=pytest.mark.soak),
+        pytest.param(MOVING, "'p1', 1000", id="moving"),
+    ],
 )
 def test_keys_that_came_meanwhile_are_found_by_the_next_run_and_never_doubled(
     session: Session,
