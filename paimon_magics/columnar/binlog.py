@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-__all__ = ["UPDATE_BEFORE", "pack_updates", "single_rows"]
+from paimon_magics.planning.reads.row_kinds import UPDATE_BEFORE
 
-UPDATE_BEFORE = 1  # Paimon's `RowKind`: +I 0, -U 1, +U 2, -D 3
+__all__ = ["pack_updates", "single_rows"]
 
 
 def single_rows(columns: Iterable[pa.Array], rows: int) -> list[pa.Array]:

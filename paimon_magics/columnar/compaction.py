@@ -30,10 +30,10 @@ from paimon_magics.columnar.merging import (
     last_places,
 )
 from paimon_magics.errors import JobError
+from paimon_magics.planning.reads.row_kinds import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 
 __all__ = ["Changelog", "Compacted", "CompactionRule", "compacted"]
 
-_INSERT, _UPDATE_BEFORE, _UPDATE_AFTER, _DELETE = range(4)
 _NO_LEVEL = np.iinfo(np.int16).max
 _Ints = npt.NDArray[np.int64]
 _Bools = npt.NDArray[np.bool_]
@@ -293,7 +293,7 @@ def _single_rows_change(groups: Groups, rule: MergeRule) -> _Bools:
     if rule.engine == "deduplicate":
         found: _Bools = is_retract(kinds)
         return found
-    found = kinds != _INSERT
+    found = kinds != INSERT
     if not single_values_stay(rule.functions.values()):
         found[:] = True
     for group in rule.groups:
@@ -329,10 +329,10 @@ def _changelog(
     rows = np.empty(total, dtype=np.int64)
     kinds = np.empty(total, dtype=np.int8)
     for marked, shift, source, kind in (
-        (inserted, 0, after, _INSERT),
-        (gone, 0, before, _DELETE),
-        (updated, 0, before, _UPDATE_BEFORE),
-        (updated, 1, after, _UPDATE_AFTER),
+        (inserted, 0, after, INSERT),
+        (gone, 0, before, DELETE),
+        (updated, 0, before, UPDATE_BEFORE),
+        (updated, 1, after, UPDATE_AFTER),
     ):
         rows[begin[marked] + shift] = source[marked]
         kinds[begin[marked] + shift] = kind

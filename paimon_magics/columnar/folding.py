@@ -27,10 +27,10 @@ from paimon_magics.columnar.merging import (
     last_rows,
 )
 from paimon_magics.errors import JobError
+from paimon_magics.planning.reads.row_kinds import DELETE, INSERT, UPDATE_BEFORE
 
 __all__ = ["MergeRule", "SequenceGroup", "folds_rows", "merge_rows"]
 
-_INSERT, _DELETE = 0, 3
 _Ints = npt.NDArray[np.int64]
 
 
@@ -104,12 +104,12 @@ def _last_values(groups: Groups, rule: MergeRule) -> pa.RecordBatch:
     alone = groups.alone
     since = groups.starts.copy()
     used = np.ones(len(kinds), dtype=bool)
-    result_kinds = np.where(alone, kinds[groups.starts], _INSERT).astype(np.int8)
+    result_kinds = np.where(alone, kinds[groups.starts], INSERT).astype(np.int8)
     last = groups.ends - 1
     if retracts.any():
         several = np.repeat(~alone, groups.ends - groups.starts)
         if rule.removes_on_delete:
-            deletes = kinds == _DELETE
+            deletes = kinds == DELETE
             places = np.maximum.accumulate(np.where(deletes, np.arange(len(kinds)), -1))[last]
             since = np.maximum(since, places)
         elif not rule.ignore_deletes and (retracts & several).any():
@@ -122,8 +122,8 @@ def _last_values(groups: Groups, rule: MergeRule) -> pa.RecordBatch:
         used = ~retracts
         used[since] = True
         added = np.add.reduceat(~retracts, groups.starts) > 0
-        removed = rule.removes_on_delete & (kinds[last] == _DELETE)
-        result_kinds = np.where(~alone & (removed | ~added), _DELETE, result_kinds).astype(np.int8)
+        removed = rule.removes_on_delete & (kinds[last] == DELETE)
+        result_kinds = np.where(~alone & (removed | ~added), DELETE, result_kinds).astype(np.int8)
     if rule.ignore_deletes and retracts.any():
         counted = np.maximum.accumulate(np.where(~retracts, np.arange(len(kinds)), -1))[last]
         last = np.where(counted >= groups.starts, counted, groups.ends - 1)
@@ -201,18 +201,18 @@ class _Aggregation:
             one.reset()
 
     def add(self, values: list[Any], kind: int) -> None:
-        self._deleted = self._rule.removes_on_delete and kind == _DELETE
+        self._deleted = self._rule.removes_on_delete and kind == DELETE
         if self._deleted:
             self._row = list(values)
             return
-        retracts = kind in (1, _DELETE)
+        retracts = kind in (UPDATE_BEFORE, DELETE)
         self._row = [
             one.retract(old, value) if retracts else one.agg(old, value)
             for one, old, value in zip(self._aggregators, self._row, values, strict=True)
         ]
 
     def result(self) -> tuple[list[Any], int]:
-        return self._row, _DELETE if self._deleted else _INSERT
+        return self._row, DELETE if self._deleted else INSERT
 
 
 def _function_of(name: str, rule: MergeRule) -> ColumnFunction:
@@ -258,7 +258,7 @@ class _PartialUpdate:
 
     def add(self, values: list[Any], kind: int) -> None:
         self._deleted = False
-        if kind in (1, _DELETE):
+        if kind in (UPDATE_BEFORE, DELETE):
             if not self._filled:
                 self._row = list(values)
                 self._filled = True
@@ -268,7 +268,7 @@ class _PartialUpdate:
                 self._retract(values, kind)
                 return
             if self._rule.removes_on_delete:
-                if kind == _DELETE:
+                if kind == DELETE:
                     self._deleted = True
                     self._row = list(values)
                 return
@@ -281,7 +281,7 @@ class _PartialUpdate:
         self._inserted = self._filled = True
 
     def result(self) -> tuple[list[Any], int]:
-        return self._row, _DELETE if self._deleted or not self._inserted else _INSERT
+        return self._row, DELETE if self._deleted or not self._inserted else INSERT
 
     def _update(self, values: list[Any]) -> None:
         done: set[int] = set()
@@ -320,7 +320,7 @@ class _PartialUpdate:
                 done.update(group)
             elif self._is_not_older(values, group):
                 if place in group:
-                    if kind == _DELETE and self._removing.intersection(group):
+                    if kind == DELETE and self._removing.intersection(group):
                         self._deleted = True
                         self._row = list(values)
                         return

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from paimon_magics.columnar.merging import KIND
+from paimon_magics.planning.reads.row_kinds import DELETE, INSERT, UPDATE_AFTER
 from paimon_magics.planning.row_changes.merge_query import (
     CLAUSE_COLUMN,
     source_name,
@@ -35,7 +36,11 @@ from paimon_magics.statements.data_types import DataType, RowType
 
 __all__ = ["KIND_NUMBERS", "MatchCounts", "changed_rows", "given_values", "marked", "match_counts"]
 
-KIND_NUMBERS: dict[Effect, int] = {"insert": 0, "update": 2, "delete": 3}
+KIND_NUMBERS: dict[Effect, int] = {
+    "insert": INSERT,
+    "update": UPDATE_AFTER,
+    "delete": DELETE,
+}
 """Paimon's `RowKind` of the rows that each effect writes to a primary-key table."""
 
 

@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from paimon_magics.columnar.merging import KIND
+from paimon_magics.planning.reads.row_kinds import DELETE
 from paimon_magics.planning.row_changes.assignments import AssignedPath
 from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.planning.writes.distributions import BUCKET_COLUMN
@@ -18,8 +19,6 @@ from paimon_magics.statements.row_changes import VALUE_PREFIX
 from paimon_magics.tables.row_changes.selected_rows import FILE_COLUMN
 
 __all__ = ["as_inserted", "row_counts", "with_assigned", "with_buckets", "with_kind"]
-
-_DELETED = 3  # `RowKind.DELETE`
 
 
 def with_assigned(
@@ -57,7 +56,7 @@ def as_inserted(frame: DataFrame, kind_field: str | None) -> DataFrame:
     `kind_field`, where it has one; the others keep what they have in it."""
     if kind_field is not None:
         field = F.col(quoted(kind_field))
-        is_deleted = F.col(KIND) == F.lit(_DELETED)
+        is_deleted = F.col(KIND) == F.lit(DELETE)
         frame = frame.withColumn(kind_field, F.when(is_deleted, F.lit("-D")).otherwise(field))
     return frame.drop(KIND)
 

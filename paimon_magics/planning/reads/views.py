@@ -11,7 +11,6 @@ from paimon_magics.statements.data_types import ArrayType, AtomicType, as_nullab
 from paimon_magics.statements.queries.row_ids import ROW_ID_COLUMNS
 
 __all__ = [
-    "KIND_NAMES",
     "ROW_ID",
     "SEQUENCE_NUMBER",
     "RowView",
@@ -22,8 +21,6 @@ __all__ = [
     "view_named",
 ]
 
-KIND_NAMES = ("+I", "-U", "+U", "-D")
-"""The names of row kinds in `$audit_log`, by their numbers in `RowKind`."""
 
 ROW_ID, SEQUENCE_NUMBER = ROW_ID_COLUMNS
 # Field ids as in `SpecialFields`.

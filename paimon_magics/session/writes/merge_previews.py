@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from paimon_magics.columnar.merging import KIND
 from paimon_magics.planning.formatting import count_text
-from paimon_magics.planning.reads.views import KIND_NAMES
+from paimon_magics.planning.reads.row_kinds import KIND_NAMES
 from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.writes.merge_places import counted_rows
 from paimon_magics.session.writes.merging import PreparedMerge, prepare_merge

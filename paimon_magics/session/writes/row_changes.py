@@ -13,6 +13,7 @@ from functools import partial
 from paimon_magics.coordinator.client.attempts import Attempts
 from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.planning.commits.read_sets import read_keys
+from paimon_magics.planning.reads.row_kinds import DELETE, UPDATE_AFTER
 from paimon_magics.planning.row_changes.assignments import assigned_paths
 from paimon_magics.planning.row_changes.engine_rules import (
     ChangeMethod,
@@ -48,7 +49,6 @@ from paimon_magics.tables.table import Table
 
 __all__ = ["PreparedChange", "prepare_row_change", "run_row_change"]
 
-_UPDATE_AFTER, _DELETE = 2, 3
 
 PreparedChange = PreparedInsert | PreparedAppendChange | PreparedKeys
 """A planned DELETE or UPDATE: rows of a kind that are written, or places in files."""
@@ -119,7 +119,7 @@ def _prepare_keyed(
     )
     selected = selected_rows(connection, change, parameters, table, base_snapshot_id)
     rows = new_values(connection, change, selected, columns, paths)
-    frame = made_of(with_kind(rows, _DELETE if deletes else _UPDATE_AFTER), rows)
+    frame = made_of(with_kind(rows, DELETE if deletes else UPDATE_AFTER), rows)
     moves = table.schema.bucket_mode == "KEY_DYNAMIC"
     if moves and deletes:
         frame = with_key_buckets(connection, table, frame, base_snapshot_id, predicates)

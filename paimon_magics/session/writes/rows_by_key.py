@@ -21,6 +21,7 @@ from paimon_magics.errors import OutdatedPlanError, UnknownNameError
 from paimon_magics.planning.commits.read_sets import read_keys
 from paimon_magics.planning.commits.requests import CommitReceipt, Transaction
 from paimon_magics.planning.reads.predicates import column_predicates, few_values
+from paimon_magics.planning.reads.row_kinds import DELETE, UPDATE_AFTER
 from paimon_magics.planning.row_changes.assignments import AssignedPath, assigned_paths
 from paimon_magics.planning.row_changes.key_conditions import key_filters
 from paimon_magics.planning.schemas.table_schema import Column, TableSchema
@@ -53,7 +54,6 @@ if TYPE_CHECKING:
 
 __all__ = ["PreparedKeys", "commit_by_key", "prepare_by_key"]
 
-_UPDATE_AFTER, _DELETE = 2, 3
 _KEYS_MAX = 1000
 _READ_BYTES_MAX = 256 << 20
 """The size of the files that can hold the keys, which one core may have to read."""
@@ -100,10 +100,10 @@ def prepare_by_key(
     if isinstance(change, Delete):
         exact = _selected_by_key(connection, change, parameters, table, found)
     if exact is not None:
-        return PreparedKeys(table, snapshot_id, lambda: _with_kind(exact, _DELETE), again)
+        return PreparedKeys(table, snapshot_id, lambda: _with_kind(exact, DELETE), again)
     paths = assigned_paths(change, table.schema) if isinstance(change, Update) else ()
     values = _values(connection, change, parameters, table, snapshot_id, found, paths)
-    kind = _DELETE if isinstance(change, Delete) else _UPDATE_AFTER
+    kind = DELETE if isinstance(change, Delete) else UPDATE_AFTER
     return PreparedKeys(
         table,
         snapshot_id,

@@ -32,6 +32,7 @@ from paimon_magics.columnar.merging import KIND, SEQUENCE
 from paimon_magics.faults import reach
 from paimon_magics.planning.commits.requests import Transaction
 from paimon_magics.planning.compaction.picks import Moment
+from paimon_magics.planning.reads import row_kinds
 from paimon_magics.tables.commits.index_union import hash_entries, write_index_file
 from paimon_magics.tables.compaction.key_ranges import ALL_KEYS
 from paimon_magics.tables.compaction.merged_sections import Marks, SectionReader
@@ -58,7 +59,6 @@ from paimon_magics.tables.writing.written_buckets import BucketKey, bucket_key
 __all__ = ["KeyMoves", "plan_key_moves"]
 
 _Hashes = npt.NDArray[np.int32]
-_DELETE = 3
 _TARGETS_MAX = 8  # so many files are open at a time; a bucket is read again for more
 
 
@@ -230,7 +230,7 @@ class _Move:
                     writer.write(_with(rows.filter(pa.array(goes)), SEQUENCE, number))
                     gone |= goes
             if gone.any():
-                deleted = _with(rows.filter(pa.array(gone)), KIND, _DELETE)
+                deleted = _with(rows.filter(pa.array(gone)), KIND, row_kinds.DELETE)
                 deletions.write(_with(deleted, SEQUENCE, last + 1))
 
     def files(self) -> Iterator[tuple[Bucket, list[Any]]]:

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from paimon_magics.columnar.folding import merge_rows
 from paimon_magics.columnar.merging import KIND, SEQUENCE, group_rows, is_retract
-from paimon_magics.planning.reads.views import KIND_NAMES
+from paimon_magics.planning.reads.row_kinds import KIND_NAMES
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.tables.schema.merge_options import merge_rule
 

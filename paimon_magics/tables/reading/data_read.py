@@ -18,9 +18,10 @@ from paimon_magics.columnar.merging import KIND, SEQUENCE
 from paimon_magics.errors import UnsupportedStatementError
 from paimon_magics.planning.reads.predicates import ColumnPredicate, column_predicates
 from paimon_magics.planning.reads.read_points import point_of_read, read_options
+from paimon_magics.planning.reads.row_kinds import KIND_NAMES
 from paimon_magics.planning.reads.splits import PlainSplit, StoredFile, TaskSplit
 from paimon_magics.planning.reads.stored_options import check_readable
-from paimon_magics.planning.reads.views import KIND_NAMES, ROW_ID, RowView, ViewKind
+from paimon_magics.planning.reads.views import ROW_ID, RowView, ViewKind
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.statements.clauses.names import table_text
 from paimon_magics.statements.statement import ColumnFilter

@@ -22,6 +22,7 @@ from paimon_magics.columnar.binlog import pack_updates, single_rows
 from paimon_magics.columnar.differences import same_rows
 from paimon_magics.columnar.folding import MergeRule, merge_rows
 from paimon_magics.columnar.merging import KIND, LEVEL, SEQUENCE, Groups, is_retract, merge_runs
+from paimon_magics.planning.reads.row_kinds import DELETE
 from paimon_magics.planning.reads.splits import (
     ColumnsSplit,
     DifferenceSplit,
@@ -38,7 +39,6 @@ from paimon_magics.tables.reading.late_materialization import block_rows, merged
 
 __all__ = ["SplitReader"]
 
-_DELETE = 3
 _BEFORE = "_BEFORE"
 
 
@@ -171,7 +171,7 @@ class SplitReader:
             before = np.asarray(batch.column(SEQUENCE)) == 0
             if before.any():
                 found = _kinds(batch).copy()
-                found[before] = _DELETE
+                found[before] = DELETE
                 place = batch.schema.get_field_index(KIND)
                 batch = batch.set_column(place, KIND, pa.array(found))
             yield batch

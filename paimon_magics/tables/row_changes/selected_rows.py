@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from paimon_magics.columnar.merging import KIND
 from paimon_magics.columnar.roaring import roaring_bitmap
+from paimon_magics.planning.reads.row_kinds import DELETE
 
 __all__ = ["FILE_COLUMN", "PLACE_COLUMN", "FileRows", "SelectedRows", "Told"]
 
@@ -22,7 +23,6 @@ FILE_COLUMN = "__paimon_magics_file"
 PLACE_COLUMN = "__paimon_magics_place"
 """The number of a selected row in its file (BIGINT)."""
 
-_DELETED = 3  # `RowKind.DELETE`
 
 Told = Callable[[int, int], None]
 
@@ -80,7 +80,7 @@ class FileRows:
         while (rows := self._rows.take(self._file, stop)) is not None:
             deleted = np.full(rows.num_rows, self._deletes)
             if KIND in rows.schema.names:
-                deleted |= np.asarray(rows.column(KIND)) == _DELETED
+                deleted |= np.asarray(rows.column(KIND)) == DELETE
             self.count += rows.num_rows
             self.deleted += int(deleted.sum())
             yield rows, deleted

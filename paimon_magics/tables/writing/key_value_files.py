@@ -23,10 +23,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_magics.columnar.binary_row_encoding import encode_row, encode_values
-from paimon_magics.columnar.binlog import UPDATE_BEFORE
 from paimon_magics.columnar.merging import KIND, SEQUENCE, is_retract
 from paimon_magics.columnar.odd_floats import odd_float_columns
 from paimon_magics.columnar.value_bounds import BoundsCollector
+from paimon_magics.planning.reads.row_kinds import UPDATE_BEFORE
 from paimon_magics.planning.reads.views import ROW_ID
 from paimon_magics.planning.writes.file_rules import KEY_STATISTICS, NO_STATISTICS, FileRules
 from paimon_magics.planning.writes.file_rules import Statistics as StatisticsRule

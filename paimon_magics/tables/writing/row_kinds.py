@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_magics.columnar.merging import KIND
-from paimon_magics.planning.reads.views import KIND_NAMES
+from paimon_magics.planning.reads.row_kinds import DELETE, KIND_NAMES, UPDATE_BEFORE
 from paimon_magics.planning.schemas.table_schema import TableSchema
 
 __all__ = ["KindRule", "kind_rule"]
@@ -57,7 +57,7 @@ def kind_rule(schema: TableSchema) -> KindRule:
     """The rule of a table: `rowkind.field`, `ignore-delete`, `ignore-update-before`."""
     dropped = set()
     if schema.flag("ignore-delete"):
-        dropped |= {KIND_NAMES.index("-U"), KIND_NAMES.index("-D")}
+        dropped |= {UPDATE_BEFORE, DELETE}
     if schema.flag("ignore-update-before"):
-        dropped.add(KIND_NAMES.index("-U"))
+        dropped.add(UPDATE_BEFORE)
     return KindRule(schema.rowkind_field, frozenset(dropped))
