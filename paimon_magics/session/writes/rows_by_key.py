@@ -94,7 +94,11 @@ def prepare_by_key(
         return None
 
     def again(newer_id: int) -> PreparedKeys | None:
-        return prepare_by_key(connection, change, parameters, table, newer_id)
+        connection.tables.renew()
+        newer = connection.load(change.target, change.text, change.target_position)
+        if newer.schema != table.schema:
+            return None  # rows without a new column's values would take those away
+        return prepare_by_key(connection, change, parameters, newer, newer_id)
 
     exact = None
     if isinstance(change, Delete):

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from paimon_magics.columnar.merging import PLACE, SEQUENCE
 from paimon_magics.planning.reads.views import ROW_ID
+from paimon_magics.planning.writes.distributions import BUCKET_COLUMN
 from paimon_magics.tables.compaction.append_units import AppendUnit
 from paimon_magics.tables.compaction.row_files import RowFiles
 from paimon_magics.tables.reading.data_files import FileReader
@@ -33,8 +34,6 @@ from paimon_magics.tables.writing.write_spec import WriteSpec, Written
 from paimon_magics.tables.writing.writer import write_batches
 
 __all__ = ["ChangedFile", "FileChanges", "FilesByLevel"]
-
-_BUCKET = "__paimon_magics_bucket"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +109,12 @@ class FileChanges:
         if not self.has_buckets:
             return write_batches(output, rows), (), ()
         bucketed = (
-            one.append_column(_BUCKET, pa.array(np.full(len(one), unit.bucket, dtype=np.int32)))
+            one.append_column(
+                BUCKET_COLUMN, pa.array(np.full(len(one), unit.bucket, dtype=np.int32))
+            )
             for one in rows
         )
-        return write_batches(output, bucketed, bucket_column=_BUCKET), (), ()
+        return write_batches(output, bucketed, bucket_column=BUCKET_COLUMN), (), ()
 
     def _marked(self, changes: FileRows) -> Iterator[pa.RecordBatch]:
         """The changed rows as new ones; their places are kept."""

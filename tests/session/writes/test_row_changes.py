@@ -7,11 +7,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from paimon_magics import Session
+from paimon_magics.coordinator.client.attempts import Attempts
 from paimon_magics.errors import (
     InvalidValueError,
+    OutdatedPlanError,
     UnknownNameError,
     UnsupportedStatementError,
 )
+from paimon_magics.session.writes.row_changes import prepare_row_change
+from paimon_magics.session.writes.rows_by_key import PreparedKeys, commit_by_key
+from paimon_magics.statements.grammar.parsing import parse_statement
+from paimon_magics.statements.row_changes import Update
 from tests.sampling import only_in_soak
 from tests.session.evidence import jobs
 
@@ -447,3 +453,23 @@ def test_rows_are_found_by_their_keys_without_a_job(shop: Session, name: str) ->
     found = {row["k"]: row for row in shop.run(whole).to_pylist()}
     assert found == expected
     assert len(found) == 18
+
+
+def test_a_row_that_was_read_keeps_columns_that_are_added_while_the_statement_waits(
+    shop: Session,
+) -> None:
+    shop.run(
+        "CREATE TABLE widened (k INT, v INT) TBLPROPERTIES ('primary-key' = 'k', 'bucket' = '-1');"
+        "INSERT INTO widened VALUES (1, 1)"
+    )
+    update = parse_statement("UPDATE widened SET v = 2 WHERE k = 1")
+    assert isinstance(update, Update)
+    prepared = prepare_row_change(shop._connection, update, {})
+    assert isinstance(prepared, PreparedKeys)
+    shop.run(
+        "ALTER TABLE widened ADD COLUMNS (added STRING); INSERT INTO widened VALUES (1, 1, 'new')"
+    )
+    with pytest.raises(OutdatedPlanError, match="waited for its turn"):
+        commit_by_key(shop._connection, update, prepared, Attempts(reruns_max=0))
+    shop.run(update.text)
+    assert rows(shop, "widened") == [(1, 2, "new")]
