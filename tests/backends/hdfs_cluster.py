@@ -34,7 +34,11 @@ def hdfs_cluster(folder: Path) -> Iterator[str]:
         lines = iter(process.stdout.readline, "")
         yield next(line.strip() for line in lines if line.startswith("hdfs://"))
     finally:
-        process.communicate("")
+        try:
+            process.communicate("", timeout=60)
+        except subprocess.TimeoutExpired:
+            process.kill()  # its JVM goes with it
+            process.wait(60)
 
 
 def _jar() -> str:

@@ -17,6 +17,7 @@ __all__ = ["IVY_SETTINGS", "fetched_jar", "fetched_jars"]
 IVY_SETTINGS = Path(__file__).parents[1] / "oracle" / "ivysettings.xml"
 """Ivy's settings for Maven's repository, without dependencies."""
 
+_FETCH_SECONDS = 500  # less than a test may take: it is told which jars were waited for
 _FETCH = """
 import sys
 from pyspark.sql import SparkSession
@@ -40,7 +41,7 @@ def fetched_jars(packages: Sequence[str]) -> list[str]:
         missing = [package for package in packages if not _jars(package)]
         if missing:
             command = [sys.executable, "-c", _FETCH, ",".join(missing), str(IVY_SETTINGS)]
-            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL, timeout=_FETCH_SECONDS)
     return [_jars(package)[0] for package in packages]
 
 

@@ -100,7 +100,11 @@ session.close(stop_spark=True)
 def test_values_too_large_for_a_batch_are_sent_again_as_spark_would(tmp_path: Path) -> None:
     # What an Arrow column may hold is cut from 2 GiB to 1 MiB: no batch of 1,024 rows fits.
     done = subprocess.run(
-        [sys.executable, "-c", LIMITED, str(tmp_path)], capture_output=True, text=True, check=False
+        [sys.executable, "-c", LIMITED, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
     )
     assert done.stdout.strip() == "[{'rows': 2000, 'length': 8192000}]", done.stderr[-2000:]
     files = list((tmp_path / "warehouse").glob("default.db/t/**/*.parquet"))

@@ -29,6 +29,7 @@ def test_a_session_without_a_coordinator_loads_no_web_server(tmp_path: Path) -> 
         capture_output=True,
         text=True,
         check=False,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr
     rows, modules = json.loads(done.stdout.splitlines()[-1])

@@ -63,6 +63,7 @@ def test_both_roads_read_tables_on_s3(spark: SparkSession, s3: S3Server, tmp_pat
         env={**os.environ, "SCRATCH": str(tmp_path)},
         stdout=subprocess.PIPE,
         check=True,
+        timeout=300,
     )
     scanned = json.loads(found.stdout.splitlines()[-1])
     assert [rows for _, rows in scanned] == [rows for _, rows in native]

@@ -22,7 +22,7 @@ def sizes(warehouse: Path) -> list[int]:
     ("options", "files"),
     [
         ("", PARTITIONS),
-        ("'primary-key' = 'k, p', 'bucket' = '1'", PARTITIONS),
+        pytest.param("'primary-key' = 'k, p', 'bucket' = '1'", PARTITIONS, marks=pytest.mark.soak),
         ("'primary-key' = 'k, p', 'bucket' = '2'", 2 * PARTITIONS),
     ],
     ids=["append", "one bucket", "two buckets"],

@@ -353,8 +353,11 @@ class TestTheBuffer:
     @pytest.mark.parametrize(
         ("options", "expected"),
         [
-            ("", [(1, 20, None), (2, 7, "b"), (3, 1, "c")]),
-            (", 'merge-engine' = 'partial-update'", [(1, 20, "a"), (2, 7, "b"), (3, 1, "c")]),
+            pytest.param("", [(1, 20, None), (2, 7, "b"), (3, 1, "c")], marks=pytest.mark.soak),
+            pytest.param(
+                *(", 'merge-engine' = 'partial-update'", [(1, 20, "a"), (2, 7, "b"), (3, 1, "c")]),
+                marks=pytest.mark.soak,
+            ),
             (
                 ", 'merge-engine' = 'aggregation', 'fields.n.aggregate-function' = 'sum'",
                 [(1, 31, "a"), (2, 7, "b"), (3, 1, "c")],
