@@ -69,10 +69,10 @@ def _may_run_again(change: InsertChange) -> bool:
 def _run_once(
     connection: Connection, insert: Insert, prepared: PreparedInsert, attempts: Attempts
 ) -> Outcome:
-    given = _given_rows(insert, prepared)
+    given = _known_rows(insert, prepared)
 
     def write(current: PreparedInsert, task: WriteSpec) -> JobWritten:
-        rows = given if current is prepared else _given_rows(insert, current)
+        rows = given if current is prepared else _known_rows(insert, current)
         if rows is not None:
             return JobWritten(write_batches(task, rows.to_batches()), repeated_attempts=False)
         return run_job(connection, current, task)
@@ -90,7 +90,7 @@ def _run_once(
     return finished(connection, outcome, current.table, written.buckets, overwrote=overwrote)
 
 
-def _given_rows(insert: Insert, prepared: PreparedInsert) -> pa.Table | None:
+def _known_rows(insert: Insert, prepared: PreparedInsert) -> pa.Table | None:
     """The rows of a VALUES list; None for other sources. Raises InvalidValueError for rows that
     storing would change."""
     prepared.check()
