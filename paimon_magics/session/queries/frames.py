@@ -88,7 +88,7 @@ def frame_of_query(
             include_buffer=include_buffer, selection=selection,
         )  # fmt: skip
         names = tuple(reference.name.object_name for reference in query.references)
-        return held.noted(frame, names, None if selection is None else selection.frame)
+        return held.noted(frame, names)
     finally:
         held.release()
         connection.views.drop_passing()
@@ -172,6 +172,7 @@ def _views(
     for reference in query.references:
         given_frame = reading.given(reference)
         if given_frame is not None:
+            held.hold_of(given_frame)
             views.append((reference, connection.views.pass_by(given_frame)))
             continue
         try:
@@ -192,6 +193,7 @@ def _views(
                     check_plain(reference)
                     if name not in frames:  # a self-join sends the frame once
                         frame = spark_frame(connection.spark, given)
+                        held.hold_of(frame)
                         frames[name] = connection.views.pass_by(frame)
                     view = frames[name]
                 case SparkOwn():

@@ -36,6 +36,7 @@ class HeldSnapshots:
     def __init__(self, committer: CoordinatorClient) -> None:
         self._committer = committer
         self._held: list[tuple[TableName, int]] = []
+        self._of_frames: tuple[object, ...] = ()
         self.planned: list[PlannedSplits] = []
         """The plans of the query's reads."""
 
@@ -48,12 +49,14 @@ class HeldSnapshots:
         self._held.append((table, snapshot_id))
         return True
 
-    def noted(
-        self, frame: DataFrame, names: tuple[str, ...] = (), target: DataFrame | None = None
-    ) -> DataFrame:
-        """Note that the frame reads what was planned here, under `names`: all leases are its now,
-        and those of the frame `target` as well. Returns the frame."""
-        leases: tuple[object, ...] = () if target is None else reads_of(target).leases
+    def hold_of(self, frame: DataFrame) -> None:
+        """Keep what a frame keeps that the query reads."""
+        self._of_frames += reads_of(frame).leases
+
+    def noted(self, frame: DataFrame, names: tuple[str, ...] = ()) -> DataFrame:
+        """Note that the frame reads what was planned here, under `names`: all leases are its now.
+        Returns the frame."""
+        leases = self._of_frames
         if self._held:
             leases = (*leases, _Leases(self._committer, tuple(self._held)))
             self._held.clear()

@@ -300,11 +300,18 @@ def test_what_an_outcome_reads_stays_until_it_is_released(
         "'snapshot.time-retained' = '1 ms'); INSERT INTO t VALUES (1)"
     )
     outcome = session.run("SELECT k FROM t")
+    session.run(
+        "CREATE TABLE u (k INT) TBLPROPERTIES ('snapshot.num-retained.min' = '1', "
+        "'snapshot.time-retained' = '1 ms'); INSERT INTO u VALUES (1)"
+    )
+    read = session.run("SELECT k FROM u")
+    outcome_of_frame = session.run("SELECT k FROM read", frames={"read": read}, limit=1)
+    del read
     session.run("CREATE TEMPORARY VIEW v AS SELECT k + 1 AS k FROM t")
     folder = process.warehouse / "default.db" / "t" / "snapshot"
 
     def overwritten(number: int, first: int) -> None:
-        session.run(f"INSERT OVERWRITE t VALUES ({number})")
+        session.run(f"INSERT OVERWRITE u VALUES ({number}); INSERT OVERWRITE t VALUES ({number})")
         for _ in range(100):
             if min(int(path.name[9:]) for path in folder.glob("snapshot-*")) >= first:
                 return
@@ -316,6 +323,8 @@ def test_what_an_outcome_reads_stays_until_it_is_released(
     time.sleep(2)
     assert (folder / "snapshot-1").exists()
     assert outcome.to_arrow()["k"].to_pylist() == [1]
+    gc.collect()
+    assert outcome_of_frame.to_arrow()["k"].to_pylist() == [1]
     assert session.run("SELECT k FROM v").to_arrow()["k"].to_pylist() == [2]
     outcome.release()
     with pytest.raises(StatementError, match="were released"):
