@@ -27,6 +27,7 @@ from paimon_magics.planning.row_changes.merges import (
     ToDefault,
     Value,
 )
+from paimon_magics.planning.schemas.column_paths import type_at
 from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.spark.casting import ansi_casts, stored
 from paimon_magics.spark.struct_names import with_fields_by_name
@@ -51,7 +52,8 @@ def marked(frame: DataFrame, name: str) -> DataFrame:
 
 
 def given_values(plan: MergePlan, columns: Sequence[Column]) -> list[tuple[str, Column]]:
-    """The columns of the joined rows that are stored as they are, with those that store them."""
+    """The columns of the joined rows that are stored as they are, with the columns or fields that
+    store them."""
     found: list[tuple[str, Column]] = []
     for number, clause in enumerate(plan.clauses):
         for at, value in enumerate(clause.values):
@@ -59,6 +61,12 @@ def given_values(plan: MergePlan, columns: Sequence[Column]) -> list[tuple[str, 
                 found.append((source_name(value.position), columns[at]))
             elif isinstance(value, FromText):
                 found.append((value_name(number, at), columns[at]))
+            elif isinstance(value, ByField):
+                for position, (fields, one) in enumerate(value.fields):
+                    path = (columns[at].name, *fields)
+                    if isinstance(one, FromText):
+                        field = Column(0, ".".join(path), type_at(columns, path))
+                        found.append((value_name(number, at, position), field))
     return found
 
 

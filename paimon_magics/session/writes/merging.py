@@ -271,8 +271,9 @@ def _changed_rows(
     try:
         if connection.settings.store_assignment != "ansi":
             given = given_values(plan, columns)
-            chosen_columns = joined.select(*(quoted(name) for name, _ in given))
-            check_policy(connection.spark, chosen_columns, [column for _, column in given])
+            values = joined.select(*(quoted(name) for name, _ in given))
+            stored = [column for _, column in given]
+            check_policy(connection.spark, values.toDF(*(one.name for one in stored)), stored)
         rows = changed_rows(connection.spark, joined, plan, columns, more)
     except Exception as error:
         raise located(translate(error), merge.text, merge.target_position) from error

@@ -417,3 +417,20 @@ def test_rows_of_an_upsert_key_replace_each_other(shop: Session, marks: bool) ->
     assert [tuple(row.values()) for row in found] == [
         (1, None, 1, "same"), (1, "x", 7, "newer"), (2, "x", 9, "d"), (3, None, None, "again"),
     ]  # fmt: skip
+
+
+def test_sparks_strict_policy_holds_for_columns_and_fields(shop: Session) -> None:
+    shop.run(
+        "CREATE TABLE strict (id INT, d DECIMAL(3, 2), s STRUCT<n: DECIMAL(3, 2)>) "
+        "TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '1')"
+    )
+    shop.spark.conf.set("spark.sql.storeAssignmentPolicy", "STRICT")
+    try:
+        for column in ("d", "s.n"):
+            with pytest.raises(InvalidValueError, match=rf"`{column}` is .* `{column}` is DECIMAL"):
+                shop.run(
+                    "MERGE INTO strict t USING news s ON t.id = s.id "
+                    f"WHEN MATCHED THEN UPDATE SET {column} = 1.239"
+                )
+    finally:
+        shop.spark.conf.unset("spark.sql.storeAssignmentPolicy")
