@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.planning.row_changes.partition_conditions import may_select_partitions
-from paimon_magics.session.connection import Connection
+from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.writes.outcomes import NOTHING_WRITTEN
 from paimon_magics.session.writes.partitions import (
@@ -21,7 +21,9 @@ from paimon_magics.session.writes.partitions import (
     remove_partitions,
 )
 from paimon_magics.session.writes.row_selection import changed_outcome, selected_rows
+from paimon_magics.spark.failures import translate
 from paimon_magics.spark.fetching import fetched
+from paimon_magics.spark.queries import cancellable
 from paimon_magics.spark.rows import frame_of_rows
 from paimon_magics.statements.row_changes import Delete
 from paimon_magics.tables.compaction.scopes import stored_partitions
@@ -58,9 +60,13 @@ def deleted_partitions(
         selected = selected_rows(
             connection, delete, parameters, table, latest_snapshot_id(table), frame
         )
-        found = fetched(selected.select(_NUMBER)).column(0).to_pylist()
     except PaimonMagicsError:
         return None  # it names other columns, or is wrong: then rows are looked at
+    try:
+        with cancellable(connection.spark):  # a subquery runs jobs
+            found = fetched(selected.select(_NUMBER)).column(0).to_pylist()
+    except Exception as error:
+        raise located(translate(error), delete.text, where.start) from error
     values = [column.to_pylist() for column in stored.values]
     return tuple(_spec(table, [column[number] for column in values]) for number in sorted(found))
 

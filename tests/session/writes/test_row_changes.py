@@ -11,6 +11,7 @@ from paimon_magics.coordinator.client.attempts import Attempts
 from paimon_magics.errors import (
     InvalidValueError,
     OutdatedPlanError,
+    PaimonMagicsError,
     UnknownNameError,
     UnsupportedStatementError,
 )
@@ -324,6 +325,19 @@ def test_conditions_on_partitions_remove_them_by_metadata(shop: Session) -> None
     assert shop.run("SELECT max(snapshot_id) AS n FROM days$snapshots").to_pylist() == before
     shop.run("DELETE FROM days")
     assert rows(shop, "days", "id") == []
+
+
+def test_a_condition_that_fails_for_a_partition_is_told_as_an_error_of_ours(shop: Session) -> None:
+    shop.run("CREATE TABLE named (id INT, p STRING) PARTITIONED BY (p)")
+    shop.run("INSERT INTO named VALUES (1, 'x')")
+    for statement in (
+        "DELETE FROM named WHERE CAST(p AS INT) = 1",
+        "CALL sys.compact(table => 'named', where => 'CAST(p AS INT) = 1')",
+    ):
+        with pytest.raises(PaimonMagicsError) as raised:
+            shop.run(statement)
+        assert "'x'" in raised.value.message, statement
+    assert rows(shop, "named", "id") == [(1, "x")]
 
 
 def test_a_preview_shows_rows_before_and_after_and_writes_nothing(shop: Session) -> None:
