@@ -47,8 +47,11 @@ __all__ = [
 FULL_TRACEBACKS = "PAIMON_FULL_TRACEBACKS"
 _OFF = ("", "0", "false", "no", "off")
 _ENTRY = "__paimon_magics_entry__"
-# Methods that Python and notebooks call by themselves, and that may run jobs.
-_SHOWN_BY = ("__repr__", "__str__", "_repr_html_", "__enter__", "__exit__")
+# Methods that Python, notebooks and other libraries call by themselves, and that may run jobs.
+_SHOWN_BY = (
+    *("__repr__", "__str__", "_repr_html_", "__enter__", "__exit__", "__next__"),
+    *("__arrow_c_schema__", "__arrow_c_stream__"),
+)
 _SHORT = (PaimonMagicsError, KeyboardInterrupt)
 _PLAIN: dict[str, tuple[tuple[type, ...], str]] = {
     "str": ((str,), "a text"),

@@ -59,6 +59,9 @@ class Connection:
     folders: OrderedDict[str, ManifestCache] = field(default_factory=OrderedDict)
     inserted: dict[TableName, tuple[float, Table]] = field(default_factory=dict)
     opened: OpenedStores = field(init=False)
+    streams: list[object] = field(default_factory=list)
+    """What keeps the temporary files of streams that queries have named, since a frame of such a
+    query may be read at any later time. They go with the connection."""
     _at_hand: _AtHand = field(default_factory=lambda: _AtHand(), repr=False)
     closed: bool = False
 

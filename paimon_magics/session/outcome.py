@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 from paimon_magics.boundary import knows_other_words, short_errors
 from paimon_magics.columnar.python_values import python_values
 from paimon_magics.columnar.time_zones import UTC, in_zone
-from paimon_magics.errors import StatementError
+from paimon_magics.errors import InvalidValueError, StatementError
+from paimon_magics.session.arrow_batches import ArrowBatches
 from paimon_magics.session.pandas_frames import pandas_frame
 from paimon_magics.session.planned_work import work_of
 from paimon_magics.session.rendering import render_html, render_text
@@ -27,6 +28,7 @@ from paimon_magics.spark.time_zones import session_zone
 from paimon_magics.spark.variants import with_json_texts
 
 if TYPE_CHECKING:
+    import duckdb
     import pandas
     import polars
     import pyarrow
@@ -40,6 +42,11 @@ _OTHER_WORDS = {
     **dict.fromkeys(("toPandas", "to_df", "df", "pandas", "fetch_df", "fetchdf"), "to_pandas()"),
     **dict.fromkeys(("toArrow", "arrow", "fetch_arrow_table"), "to_arrow()"),
     **dict.fromkeys(("pl", "polars"), "to_polars()"),
+    **dict.fromkeys(("duckdb", "relation", "to_relation"), "to_duckdb()"),
+    **dict.fromkeys(
+        ("to_batches", "to_reader", "to_arrow_reader", "fetch_record_batch", "record_batch"),
+        "to_arrow_batches()",
+    ),
     **dict.fromkeys(("collect", "fetchall", "fetch_all", "rows"), "to_arrow().to_pylist()"),
     **dict.fromkeys(
         ("show", "display", "head", "filter", "select", "columns", "write", "schema", "count"),
@@ -91,6 +98,7 @@ class Outcome:
     in_query: tuple[str, ...] | None = None
     zone: str = ""
     _page: Any = field(default=None, repr=False, compare=False)
+    _schema: Any = field(default=None, init=False, repr=False, compare=False)
     _is_released: bool = field(default=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -134,6 +142,31 @@ class Outcome:
         """All rows as an Arrow table in this process's memory; instants have the session's zone.
         Raises JobError and other errors of ours."""
         return self.fetched(lambda frame: frame.toArrow())
+
+    def to_arrow_batches(self) -> ArrowBatches:
+        """All rows as an iterator over Arrow batches, in their order and with the types of
+        `to_arrow`, without all of them in memory: Spark computes one partition after the other, and
+        keeps two. For a result that fits into memory `to_arrow` is faster, as all tasks run at
+        once. A Spark job begins with the first batch that is asked for. Closing the iterator
+        cancels it."""
+        return ArrowBatches(self._rows(), self._arrow_schema(), self.statement)
+
+    def to_duckdb(self, connection: duckdb.DuckDBPyConnection | None = None) -> Any:
+        """A DuckDB relation of all rows, on DuckDB's default connection or the given one.
+
+        The rows are streamed from Spark as DuckDB asks for them, and each query of the relation
+        runs the Spark query anew, on the same snapshots. So the relation can be queried as often as
+        wanted, and takes no memory; `relation.create("t")` keeps the rows in DuckDB. Raises
+        InvalidValueError if the package `duckdb` is missing.
+        """
+        self._rows()
+        try:
+            import duckdb
+        except ImportError as error:
+            raise InvalidValueError(
+                "The package `duckdb` is not installed.", hint="Install it with: pip install duckdb"
+            ) from error
+        return (connection or duckdb).from_arrow(self)
 
     def to_pandas(self) -> pandas.DataFrame:
         """All rows as a pandas DataFrame in this process's memory, with the nullable dtypes of
@@ -192,6 +225,14 @@ class Outcome:
         notes = "".join(f"<p>{html.escape(note)}</p>" for note in self.notes)
         return render_html(self.page(), self.display_rows) + notes
 
+    def __arrow_c_schema__(self) -> object:
+        return self._arrow_schema().__arrow_c_schema__()
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """All rows as a stream of `to_arrow_batches`, a new one at each call: Arrow's PyCapsule
+        interface, by which other libraries take an Outcome as it is."""
+        return self.to_arrow_batches().__arrow_c_stream__(requested_schema)
+
     def fetched(self, fetch: Callable[[DataFrame], Any]) -> Any:
         """Return what `fetch` makes of the frame; an interrupt cancels its jobs. A VARIANT becomes
         JSON text, and instants of an Arrow table get the session's zone. Raises errors of ours."""
@@ -204,6 +245,12 @@ class Outcome:
         except Exception as error:
             raise translate(error, statement=self.statement) from error
         return in_zone(found, self.zone) if isinstance(found, pa.Table) else found
+
+    def _arrow_schema(self) -> pyarrow.Schema:
+        """The schema of `to_arrow`."""
+        if self._schema is None:
+            self._schema = self.fetched(lambda frame: frame.limit(0).toArrow()).schema
+        return self._schema
 
     def _rows(self) -> DataFrame:
         if self._is_released:

@@ -1,18 +1,22 @@
 """Frames that Python holds: recognised by type, and converted to Spark's or Arrow's.
 
-Frames of this process go to Spark through Arrow, as a whole. No value loses anything on the way: a
-type without a counterpart in Spark becomes the next wider one, or is refused with its column.
+Frames of this process go to Spark through Arrow, as a whole; streams of Arrow data go batch by
+batch. No value loses anything on the way: a type without a counterpart in Spark becomes the next
+wider one, or is refused with its column.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from paimon_magics.errors import InvalidValueError, value_text
 from paimon_magics.planning.formatting import count_text, shortened
+from paimon_magics.session.given_streams import batches_of, opened_stream
+from paimon_magics.session.planned_work import Reads, note_reads
 from paimon_magics.spark.rows import frame_of_rows
+from paimon_magics.spark.spooled_rows import frame_of_stream
 from paimon_magics.statements.data_types import RowField
 
 if TYPE_CHECKING:
@@ -28,11 +32,12 @@ __all__ = [
     "notes_on",
     "paimon_columns",
     "spark_frame",
+    "stream_of",
 ]
 
 _HINT = (
-    "Give a DataFrame of Spark, pandas or polars, Arrow data, or a list of dictionaries with a key "
-    "for each column."
+    "Give a DataFrame of Spark, pandas or polars, Arrow data (whatever has `__arrow_c_stream__`), "
+    "or a list of dictionaries with a key for each column."
 )
 _FILE_HINT = (
     "A file is read by a query: CREATE TABLE t AS SELECT * FROM csv.`my.csv`, or "
@@ -65,7 +70,7 @@ def frame_kind(value: object) -> str | None:
     if module == "paimon_magics" and name == "Outcome":
         return "Outcome" if getattr(value, "dataframe", None) is not None else None
     if hasattr(type(value), "__arrow_c_stream__") and not name.endswith(("Series", "Array")):
-        return module  # DuckDB's relations, and other producers of Arrow data
+        return module.strip("_")  # DuckDB's relations, and other producers of Arrow data
     return None
 
 
@@ -95,7 +100,11 @@ def column_names(value: Any) -> Sequence[str]:
 
 def spark_frame(spark: SparkSession, value: Any) -> DataFrame:
     """Return the frame as a Spark DataFrame. Raises InvalidValueError for a value that is no frame,
-    for values or types without a counterpart in Spark, and for a frame of another session."""
+    for values or types without a counterpart in Spark, and for a frame of another session.
+
+    The rows of a stream may be in temporary files, which are there for as long as the frame, or
+    its `spooled_rows`.
+    """
     match frame_kind(value):
         case "Spark":
             found: DataFrame = value
@@ -104,7 +113,12 @@ def spark_frame(spark: SparkSession, value: Any) -> DataFrame:
         case "Outcome":
             found = value.dataframe
         case _:
-            return frame_of_rows(spark, _for_spark(arrow_of(value)))
+            reader = stream_of(value)
+            if reader is None:
+                return frame_of_rows(spark, _for_spark(arrow_of(value)))
+            schema = _for_spark(reader.schema.empty_table()).schema
+            frame, spooled = frame_of_stream(spark, schema, _batches_for_spark(reader))
+            return note_reads(frame, Reads(leases=(spooled,))) if spooled is not None else frame
     if type(found).__module__.startswith("pyspark.sql.connect") != type(
         spark
     ).__module__.startswith("pyspark.sql.connect"):
@@ -115,8 +129,33 @@ def spark_frame(spark: SparkSession, value: Any) -> DataFrame:
     return found
 
 
+def stream_of(value: Any) -> pa.RecordBatchReader | None:
+    """Return a reader of the rows of an Arrow producer that may hand them over one batch after the
+    other, as readers and DuckDB's relations do; None for other values. It can be read once.
+
+    Raises InvalidValueError if the producer fails, or has values without columns.
+    """
+    import pyarrow as pa
+
+    if isinstance(value, pa.RecordBatchReader):
+        return value
+    kind = frame_kind(value)
+    known = ("Spark", "pandas-on-Spark", "pandas", "polars", "Arrow", "Outcome")
+    if kind is None or kind in known:
+        return None
+    return opened_stream(value, kind)
+
+
+def _batches_for_spark(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa
+
+    for batch in batches_of(reader):
+        yield from _for_spark(pa.Table.from_batches([batch])).to_batches()
+
+
 def arrow_of(value: Any) -> pa.Table:
-    """Return the rows of a frame, not one of Spark's, as an Arrow table with its own types.
+    """Return the rows of a frame, neither one of Spark's nor a stream, as an Arrow table with its
+    own types.
 
     Raises InvalidValueError for a value that is no frame, and for a column whose values are of
     several types, which it names.
@@ -137,14 +176,13 @@ def arrow_of(value: Any) -> pa.Table:
         case "Arrow":
             if isinstance(value, pa.RecordBatch):
                 return pa.Table.from_batches([value])
-            return value if isinstance(value, pa.Table) else value.read_all()
-        case None | "Spark" | "pandas-on-Spark" | "Outcome":
+            assert isinstance(value, pa.Table)
+            return value
+        case _:
             raise InvalidValueError(
                 f"{value_text(value, begins=True)} can't be written.",
                 hint=_HINT if not isinstance(value, str) else _FILE_HINT,
             )
-        case _:
-            return pa.table(value)
 
 
 def _no_type(column: str, kind: str) -> InvalidValueError:
@@ -167,8 +205,8 @@ def notes_on(value: Any) -> tuple[str, ...]:
     )
 
 
-def paimon_columns(table: pa.Table) -> tuple[RowField, ...]:
-    """Return the columns of a Paimon table for these rows. Raises InvalidValueError."""
+def paimon_columns(schema: pa.Schema) -> tuple[RowField, ...]:
+    """Return the columns of a Paimon table for such rows. Raises InvalidValueError."""
     from paimon_magics.tables.schema.types import from_arrow_type
 
     return tuple(
@@ -176,7 +214,7 @@ def paimon_columns(table: pa.Table) -> tuple[RowField, ...]:
             field.name,
             from_arrow_type(_plain_type(field.type, field.name, times_as_numbers=False)),
         )
-        for field in table.schema
+        for field in schema
     )
 
 

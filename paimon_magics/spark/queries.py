@@ -51,6 +51,7 @@ _OnTag = Callable[[str], object]
 
 __all__ = [
     "binding_replacements",
+    "cancel_jobs",
     "cancellable",
     "frame_of_text",
     "has_own_catalog",
@@ -188,20 +189,27 @@ def has_own_catalog(spark: SparkSession, name: str | None) -> bool:
 
 
 @contextmanager
-def cancellable(spark: SparkSession, work: WorkKnown | None = None) -> Iterator[None]:
+def cancellable(
+    spark: SparkSession, work: WorkKnown | None = None, *, begun: str | None = None
+) -> Iterator[str]:
     """End the Spark jobs that start in the body with it: any exception cancels what still runs, and
     an interrupt, or the `Stop` of this thread, cancels it at once. The thread's listener, if any,
-    hears of their progress, with the amount of work that `work` returns."""
-    tag = f"paimon-magics-{uuid.uuid4()}"
+    hears of their progress, with the amount of work that `work` returns.
+
+    Yields the tag of the jobs. With `begun`, the tag of a body that has ended, the jobs are those
+    that go on since then, and nobody hears of their progress.
+    """
+    tag = begun or f"paimon-magics-{uuid.uuid4()}"
     add, cancel, remove = _tags(spark)
-    add(tag)
+    if begun is None:
+        add(tag)
     stopped = threading.Event()
     try:
         with (
             _cancelled_when_stopped(partial(cancel, tag), stopped, is_connect(spark)),
-            watched(spark, tag, work),
+            watched(spark, tag, work) if begun is None else nullcontext(),
         ):
-            yield
+            yield tag
         if stopped.is_set():  # within grpc, which went on
             raise KeyboardInterrupt
     except BaseException as error:
@@ -214,10 +222,16 @@ def cancellable(spark: SparkSession, work: WorkKnown | None = None) -> Iterator[
             raise JobError("The Spark job was cancelled.", hint="Nothing was committed.") from error
         raise
     finally:
-        _told(partial(remove, tag), _tries(spark, stopped))
+        if begun is None:
+            _told(partial(remove, tag), _tries(spark, stopped))
         if stopped.is_set():
             for logger in _PY4J_LOGGERS:
                 logger.removeFilter(_is_no_interrupt)
+
+
+def cancel_jobs(spark: SparkSession, tag: str) -> None:
+    """Cancel the jobs of a body of `cancellable` that still run, if Spark has not been stopped."""
+    _told(partial(_tags(spark)[1], tag), 1)
 
 
 def _tries(spark: SparkSession, stopped: threading.Event) -> int:

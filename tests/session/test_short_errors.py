@@ -25,6 +25,7 @@ from paimon_magics.errors import (
     UnknownNameError,
     sent_to_driver,
 )
+from paimon_magics.session.arrow_batches import ArrowBatches
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.reports.administration import Administration
 from paimon_magics.session.reports.health import Health
@@ -40,8 +41,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-PUBLIC = (Session, Outcome, Reporting, Administration, Report, Layout, Health)
-SHOWN_BY = ("__str__", "__repr__", "_repr_html_")
+PUBLIC = (Session, Outcome, ArrowBatches, Reporting, Administration, Report, Layout, Health)
+SHOWN_BY = ("__str__", "__repr__", "_repr_html_", "__next__", "__arrow_c_stream__")
 
 
 @pytest.mark.parametrize("public", PUBLIC, ids=lambda public: public.__name__)

@@ -15,6 +15,7 @@ from paimon_magics.planning.reads.read_points import AtSnapshot, Latest, point_o
 from paimon_magics.planning.reads.scans import ReadPlan
 from paimon_magics.planning.reads.views import ViewKind, shown_kind
 from paimon_magics.session.connection import Connection, located
+from paimon_magics.session.given_streams import spooled_rows
 from paimon_magics.session.parameters import bind
 from paimon_magics.session.python_frames import spark_frame
 from paimon_magics.session.queries.buffered import frame_with_buffer
@@ -194,6 +195,7 @@ def _views(
                     if name not in frames:  # a self-join sends the frame once
                         frame = spark_frame(connection.spark, given)
                         held.hold_of(frame)
+                        connection.streams.extend(spooled_rows(frame))
                         frames[name] = connection.views.pass_by(frame)
                     view = frames[name]
                 case SparkOwn():

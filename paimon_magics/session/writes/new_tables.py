@@ -23,6 +23,7 @@ from paimon_magics.session.python_frames import (
     notes_on,
     paimon_columns,
     spark_frame,
+    stream_of,
 )
 from paimon_magics.session.writes.first_rows import filled
 from paimon_magics.session.writes.frames import check_mode, write_frame_to
@@ -99,15 +100,15 @@ def write_to_new(
 
 
 def _read(connection: Connection, frame: Any) -> tuple[Any, tuple[RowField, ...], tuple[str, ...]]:
-    """Return the rows to write, their columns, and notes. A frame that can be read only once, such
-    as an Arrow stream, is read here into a table."""
+    """Return the rows to write, their columns, and notes. Of a stream only the columns are read."""
     if frame_kind(frame) in ("Spark", "pandas-on-Spark", "Outcome"):
         found = spark_frame(connection.spark, frame)
         return found, columns_of(found.schema), ()
-    rows = arrow_of(frame)
+    reader = stream_of(frame)
+    rows = reader if reader is not None else arrow_of(frame)
     empty = [field.name for field in rows.schema if str(field.type) == "null"]
     notes = tuple(f"Column `{name}` has no values; it became a STRING." for name in empty)
-    return rows, paimon_columns(rows), (*notes, *notes_on(frame))
+    return rows, paimon_columns(rows.schema), (*notes, *notes_on(frame))
 
 
 def _statement(name: TableName, wanted: WantedTable) -> CreateTable:

@@ -1,0 +1,118 @@
+"""Frames of a stream of Arrow batches, which may hold more than fits into memory.
+
+A few rows go to Spark as those of a table do (module `rows`): Spark's driver has them in memory. If
+there are more, and Spark's tasks run on this machine, they are written to temporary files, which
+the tasks read. Where tasks run elsewhere all rows go to Spark's driver.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import weakref
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from paimon_magics.columnar.time_zones import UTC, in_zone
+from paimon_magics.spark.python_workers import keep_modules
+from paimon_magics.spark.rows import frame_of_rows
+from paimon_magics.spark.sessions import runs_here
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["SpooledRows", "frame_of_stream"]
+
+_IN_MEMORY_BYTES_MAX = 32 << 20
+# Of Arrow data, before it is compressed; a task reads one file.
+_FILE_BYTES = 64 << 20
+
+
+class SpooledRows:
+    """A folder of temporary files, removed when nothing refers to this object any more, or when
+    Python ends."""
+
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="paimon-magics-rows-"))
+        weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
+
+
+def frame_of_stream(
+    spark: SparkSession, schema: pa.Schema, batches: Iterable[pa.RecordBatch]
+) -> tuple[DataFrame, SpooledRows | None]:
+    """Return a frame of the batches in their order, and the files that it reads, if there are any:
+    whoever uses the frame keeps them for as long. Batches have Spark's types, as those of
+    `frame_of_rows`.
+
+    Raises what reading the batches raises.
+    """
+    import pyarrow as pa
+
+    first, rest, size = [], iter(batches), 0
+    spools = runs_here(spark)
+    for batch in rest:
+        first.append(batch)
+        size += batch.nbytes
+        if spools and size > _IN_MEMORY_BYTES_MAX:
+            break
+    else:
+        return frame_of_rows(spark, pa.Table.from_batches(first, schema)), None
+    spooled = SpooledRows()
+    files = _write(spooled.folder, chain(_emptied(first), rest))
+    return _frame(spark, schema, files), spooled
+
+
+def _emptied(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    batches.reverse()
+    while batches:
+        yield batches.pop()
+
+
+def _write(folder: Path, batches: Iterator[pa.RecordBatch]) -> tuple[str, ...]:
+    import pyarrow as pa
+
+    files: list[str] = []
+    options = pa.ipc.IpcWriteOptions(compression="lz4")
+    for first in batches:
+        path = folder / f"{len(files):06}.arrow"
+        with (
+            pa.OSFile(str(path), "wb") as sink,
+            pa.ipc.new_stream(sink, first.schema, options=options) as writer,
+        ):
+            size = 0
+            for batch in chain([first], batches):
+                writer.write_batch(batch)
+                size += batch.nbytes
+                if size >= _FILE_BYTES:
+                    break
+        files.append(str(path))
+    return tuple(files)
+
+
+def _frame(spark: SparkSession, schema: pa.Schema, files: tuple[str, ...]) -> DataFrame:
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    numbers = spark.range(0, len(files), 1, len(files))
+    kinds = from_arrow_schema(schema, prefer_timestamp_ntz=True)
+    return numbers.mapInArrow(_ReadFiles(files), kinds)
+
+
+@dataclass(frozen=True)
+class _ReadFiles:
+    """Runs in the task. The row that it is given is the number of the file."""
+
+    files: tuple[str, ...]
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                with pa.OSFile(self.files[number]) as source, pa.ipc.open_stream(source) as reader:
+                    for rows in reader:
+                        yield from in_zone(pa.Table.from_batches([rows]), UTC).to_batches()
+        keep_modules()
