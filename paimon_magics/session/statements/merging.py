@@ -52,7 +52,11 @@ def merge_handler(
         preview=lambda: preview_merge(connection, merge, parameters),
         unconfirmed=lambda mode: _unconfirmed(connection, merge),
         changed=Changed(lambda: (merge.target,)),
-        needs=(merge.target, *subject_of(merge).sources),
+        needs=(
+            merge.target,
+            *subject_of(merge).sources,
+            *(reference.name for reference in merge.within.references),
+        ),
     )
 
 

@@ -434,3 +434,13 @@ def test_sparks_strict_policy_holds_for_columns_and_fields(shop: Session) -> Non
                 )
     finally:
         shop.spark.conf.unset("spark.sql.storeAssignmentPolicy")
+
+
+def test_a_table_that_only_a_value_reads_may_be_made_by_the_cell(shop: Session) -> None:
+    made(shop, "awaiting", "'primary-key' = 'id', 'bucket' = '1'")
+    planned = shop.run(
+        "CREATE TABLE coming (n INT); MERGE INTO awaiting t USING news s ON t.id = s.id "
+        "WHEN MATCHED THEN UPDATE SET n = (SELECT max(n) FROM coming)",
+        dry_run=True,
+    )
+    assert "would create `default.coming` first" in str(planned.message)
