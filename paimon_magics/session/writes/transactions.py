@@ -115,7 +115,7 @@ def transact(
             statement, connection.spark.version, rows=written.rows, files=written.files
         )
     except BaseException as error:
-        connection.committer.abort(transaction)
+        _abort(connection, transaction)
         if isinstance(error, Exception):
             raise translate(error, statement=statement) from error
         raise
@@ -124,7 +124,8 @@ def transact(
     )
     receipt = committed(connection, request)
     if written.repeated_attempts:
-        connection.committer.sweep(request)
+        with suppress(SetupError):  # the rows are committed, and stay so with files left over
+            connection.committer.sweep(request)
     return receipt, known
 
 
@@ -145,7 +146,7 @@ def _ended(
     try:
         telling = doing(lambda: connection.committer.delay() or "committing")
     except KeyboardInterrupt:  # this thread was stopped before anything was asked of the committer
-        connection.committer.abort(request.transaction)
+        _abort(connection, request.transaction)
         raise
     try:
         with telling:
@@ -153,9 +154,15 @@ def _ended(
     except UnknownOutcomeError:
         raise
     except PaimonMagicsError:  # certainly not committed
-        with suppress(SetupError):  # where no coordinator answers, its lease ends it
-            connection.committer.abort(request.transaction)
+        _abort(connection, request.transaction)
         raise
+
+
+def _abort(connection: Connection, transaction: Transaction) -> None:
+    """End a transaction. Where no coordinator answers its lease does that: the error on the way is
+    worth more than that one."""
+    with suppress(SetupError):
+        connection.committer.abort(transaction)
 
 
 def _settled(request: CommitRequest, commit: Callable[[], _Receipt]) -> _Receipt:

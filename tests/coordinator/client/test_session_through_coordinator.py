@@ -28,7 +28,7 @@ from paimon_magics.errors import (
     StatementError,
     UnsupportedStatementError,
 )
-from paimon_magics.planning.commits.requests import Waiting
+from paimon_magics.planning.commits.requests import CommitReceipt, CommitRequest, Waiting
 from paimon_magics.planning.jobs.progress import Progress
 from paimon_magics.session.writes.transactions import ToCommit, begun, transact
 from paimon_magics.spark.listening import listen
@@ -261,6 +261,39 @@ def test_a_statement_waits_for_a_coordinator_that_restarts_and_fails_clearly_whe
         impatient.run("INSERT INTO t VALUES (2)")
         rows = impatient.run("SELECT k FROM t ORDER BY k").to_arrow()
     assert rows["k"].to_pylist() == [1, 2]
+
+
+def test_a_statement_ends_as_it_went_when_the_coordinator_is_gone_that_would_clean_up(
+    process: Process, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with paimon_magics.connect(
+        coordinator=process.address, token=process.token(), spark=spark, coordinator_wait_ms=0
+    ) as session:
+        session.run("CREATE TABLE t (k INT)")
+        connection, attempts = session._connection, Attempts(reruns_max=0)
+        transaction = begun(connection, TABLE, 0, attempts)
+
+        def fails() -> tuple[ToCommit, None]:
+            process.kill()
+            raise InvalidValueError("The value does not fit.", hint="Give another one.")
+
+        with pytest.raises(InvalidValueError, match="does not fit"):
+            transact(connection, transaction, "INSERT INTO t VALUES (1)", fails)
+        process.start()
+        transaction = begun(connection, TABLE, 0, attempts)
+        commit = connection.committer.commit
+
+        def commit_and_kill(request: CommitRequest) -> CommitReceipt:
+            receipt = commit(request)
+            process.kill()
+            return receipt
+
+        monkeypatch.setattr(connection.committer, "commit", commit_and_kill)
+        written = ToCommit((), rows=0, files=0, repeated_attempts=True)
+        receipt, _ = transact(
+            connection, transaction, "INSERT INTO t VALUES (1)", lambda: (written, None)
+        )
+        assert receipt.snapshot_id is None
 
 
 def test_the_environment_names_the_coordinator_of_who_names_nothing(
