@@ -72,6 +72,7 @@ class MergeInto(StatementText):
     as the statement's in which all but the source (and the WITH before MERGE) is blank: positions
     in one are positions in the other. `within` has the bind names and the tables of subqueries
     between ON and the end; `qualifiers` are ranges there that must become the alias beside them.
+    `evolves_schema` is WITH SCHEMA EVOLUTION: the target gets the columns that the source has.
     """
 
     target: TableName
@@ -84,6 +85,7 @@ class MergeInto(StatementText):
     clauses: tuple[MergeClause, ...]
     within: QueryText
     qualifiers: tuple[tuple[TextRange, str], ...] = ()
+    evolves_schema: bool = False
 
     def of_kind(self, kind: MatchKind) -> tuple[MergeClause, ...]:
         """The clauses of one kind, in the order written."""

@@ -348,14 +348,6 @@ CASES: list[Case] = [
     ("misspelt verb", "SELCT * FROM orders", StatementSyntaxError, (), "", "SELCT"),
     # ---- recognised, and not offered
     (
-        "MERGE",
-        "MERGE WITH SCHEMA EVOLUTION INTO users USING orders ON true WHEN MATCHED THEN DELETE",
-        UnsupportedStatementError,
-        ("MERGE", "users"),
-        "ADD COLUMNS",
-        "MERGE",
-    ),
-    (
         "CALL",
         "CALL sys.purge_files(table => 'orders')",
         UnsupportedStatementError,

@@ -24,8 +24,6 @@ COMING: dict[str, str] = {
 
 INSTEAD: dict[str, str] = {
     "DELETE": "Write DELETE FROM t WHERE condition.",
-    "MERGE WITH SCHEMA EVOLUTION": "Add the columns first, by ALTER TABLE t ADD COLUMNS (…), "
-    "and leave out WITH SCHEMA EVOLUTION.",
     "REPLACE": "INSERT INTO replaces the rows of the same key, if the table has a primary key.",
     "COPY": "Read the files in the statement: INSERT INTO t SELECT * FROM csv.`path`.",
     "LOAD": "Read the files in the statement: INSERT INTO t SELECT * FROM csv.`path`.",

@@ -29,7 +29,7 @@ from paimon_magics.tables.table import Table
 if TYPE_CHECKING:
     from paimon_magics.spark.handles import DataFrame
 
-__all__ = ["columns_told", "merge_columns", "merge_columns_of_source", "merge_rules"]
+__all__ = ["columns_told", "merge_columns", "merge_columns_of_source", "merge_rules_of"]
 
 _OPTION = "spark.paimon.write.merge-schema"
 # Another writer may change the table at the same time, and even add the same column.
@@ -45,6 +45,15 @@ def merge_rules(connection: Connection) -> MergeRules | None:
         return None
     widens = _flag(connection, f"{_OPTION}.type-widening")
     return MergeRules(widens, widens and _flag(connection, f"{_OPTION}.explicit-cast"))
+
+
+def merge_rules_of(connection: Connection, merge: MergeInto) -> MergeRules | None:
+    """`merge_rules` of a MERGE. WITH SCHEMA EVOLUTION asks for them by itself, and for wider types,
+    as in Spark. Raises as `merge_rules`."""
+    asked = merge_rules(connection)
+    if not merge.evolves_schema:
+        return asked
+    return MergeRules(True, asked is not None and asked.casts_explicitly)
 
 
 def columns_told(
@@ -83,7 +92,7 @@ def merge_columns_of_source(
     """Change the columns of a MERGE's table, if asked for, so that it takes all columns that
     UPDATE SET * or INSERT * write, or that others name (`MergeSchemaEvolutionHelper`). Return and
     raise as `merge_columns`."""
-    rules = merge_rules(connection)
+    rules = merge_rules_of(connection, merge)
     if rules is None:
         return ()
     table = connection.load(merge.target, merge.text, merge.target_position)

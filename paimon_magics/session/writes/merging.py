@@ -42,7 +42,7 @@ from paimon_magics.session.writes.merge_places import (
     merge_places,
     run_place_merge,
 )
-from paimon_magics.session.writes.merged_schemas import merge_columns_of_source, merge_rules
+from paimon_magics.session.writes.merged_schemas import merge_columns_of_source, merge_rules_of
 from paimon_magics.session.writes.outcomes import (
     WrittenFiles,
     finished,
@@ -120,7 +120,7 @@ def _merged_columns(
     source: DataFrame | None,
 ) -> tuple[str, ...]:
     """Give the table the source's columns, if `write.merge-schema` asks for that; return notes."""
-    if merge_rules(connection) is None:
+    if merge_rules_of(connection, merge) is None:
         return ()
     table = connection.load(merge.target, merge.text, merge.target_position)
     method_of_merge(table, merge)
@@ -164,7 +164,7 @@ def prepare_merge(
     chosen = Selection(name, base, -1, (), shows_row_ids=shows_ids)
     try:
         given = _source(connection, merge, parameters, chosen, source)
-        fills = merge_rules(connection) is not None
+        fills = merge_rules_of(connection, merge) is not None
         plan = plan_merge(merge, table.schema, given.columns, fills_missing=fills)
         check_target(connection, merge, plan, table, base)
         places = None

@@ -14,7 +14,7 @@ from paimon_magics.statements.grammar.expressions import (
     expression_until,
     refuse_inside,
 )
-from paimon_magics.statements.lexing.cursor import Cursor, RefusedHere
+from paimon_magics.statements.lexing.cursor import Cursor
 from paimon_magics.statements.lexing.tokens import IDENTIFIER_KINDS, Token
 from paimon_magics.statements.merge_into import (
     DeleteAction,
@@ -39,11 +39,10 @@ _UNNAMED_SOURCE = "__paimon_source"
 def read_merge(cursor: Cursor, offset: int, *, with_index: int | None = None) -> MergeInto:
     """Read what follows MERGE. `with_index` is the index of a WITH token before MERGE.
 
-    Raises StatementSyntaxError, and RefusedHere for WITH SCHEMA EVOLUTION.
+    Raises StatementSyntaxError.
     """
     merge_index = cursor.index - 1
-    if cursor.accept("WITH", "SCHEMA", "EVOLUTION"):
-        raise RefusedHere("MERGE WITH SCHEMA EVOLUTION")
+    evolves_schema = cursor.accept("WITH", "SCHEMA", "EVOLUTION")
     cursor.expect("INTO")
     target = _relation(cursor, "the target of MERGE")
     name = _target_name(cursor, target)
@@ -80,6 +79,7 @@ def read_merge(cursor: Cursor, offset: int, *, with_index: int | None = None) ->
         clauses,
         within,
         qualifiers,
+        evolves_schema,
     )
 
 

@@ -390,6 +390,13 @@ def test_a_merge_gives_its_table_the_columns_that_it_lacks(shop: Session) -> Non
     finally:
         shop.run("SET `spark.paimon.write.merge-schema` = false")
     assert rows(shop, "growing") == [(1, "b", 1, 5, None), (2, "c", 7, None, "e")]
+    done = shop.run(
+        "MERGE WITH SCHEMA EVOLUTION INTO growing t USING (SELECT 1 AS k, 5000000000 AS n, 'w' AS "
+        "w) s ON t.k = s.k WHEN MATCHED THEN UPDATE SET *"
+    )
+    assert done.notes == ("Columns added: w STRING.", "Types changed: n BIGINT.")
+    found = shop.run("SELECT * FROM growing WHERE k = 1").to_pylist()
+    assert found == [{"k": 1, "v": "b", "d": 1, "n": 5000000000, "m": None, "w": "w"}]
 
 
 @pytest.mark.parametrize("marks", [False, True])

@@ -369,11 +369,6 @@ def test_with_in_front_of_an_insert_belongs_to_the_source():
 @pytest.mark.parametrize(
     ("text", "kind", "name"),
     [
-        (
-            "MERGE WITH SCHEMA EVOLUTION INTO db.t USING s ON a = b WHEN MATCHED THEN DELETE",
-            "MERGE WITH SCHEMA EVOLUTION",
-            DB_T,
-        ),
         ("DELETE FROM t WITH ('a' = 'b') WHERE x = 1", "DELETE … WITH options", T),
         ("COPY INTO db.t FROM '/x' FILE_FORMAT = (TYPE = CSV)", "COPY INTO", DB_T),
         ("ANALYZE TABLE db.t COMPUTE STATISTICS", "ANALYZE TABLE", DB_T),
