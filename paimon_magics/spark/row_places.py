@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql import types as spark_types
 
 from paimon_magics.columnar.merging import PLACE
 from paimon_magics.errors import sent_to_driver
@@ -17,8 +15,8 @@ from paimon_magics.planning.compaction.shares import balanced
 from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.spark.arrow_stages import map_in_arrow
 from paimon_magics.spark.task_reports import Reporter, reports_folder
-from paimon_magics.spark.task_units import UnitResults
-from paimon_magics.spark.transfer import small_batches
+from paimon_magics.spark.task_units import RESULT_SCHEMA, UnitResults, result_batch, unit_results
+from paimon_magics.spark.transfer import collected
 from paimon_magics.spark.types import spark_schema
 from paimon_magics.statements.data_types import AtomicType, contains_type
 from paimon_magics.tables.compaction.append_units import AppendUnit
@@ -34,12 +32,6 @@ __all__ = ["change_files", "placed_rows"]
 
 _TASKS_PER_SLOT = 3
 _SYSTEM = (Column(0, FILE_COLUMN, AtomicType("INT")), Column(0, PLACE_COLUMN, AtomicType("BIGINT")))
-_RESULT = spark_types.StructType(
-    [
-        spark_types.StructField("result", spark_types.BinaryType()),
-        spark_types.StructField("attempt", spark_types.IntegerType()),
-    ]
-)
 
 
 def placed_rows(
@@ -75,12 +67,11 @@ def change_files(
     tasks = max(1, min(len(changes.units), slots * _TASKS_PER_SLOT))
     owner = F.pmod(F.col(FILE_COLUMN), F.lit(tasks)).cast("int")
     placed = selected.repartitionById(tasks, owner).sortWithinPartitions(FILE_COLUMN, PLACE_COLUMN)
-    with small_batches(spark, selected.schema):
-        rows = map_in_arrow(placed, _ChangeTasks(changes, reports_folder()), _RESULT).collect()
-    # Safe to unpickle: made by our own tasks a moment ago, and sent by Spark.
-    found = tuple(pickle.loads(bytes(row["result"])) for row in rows)
-    speculates = (spark.conf.get("spark.speculation", "false") or "false") == "true"
-    return UnitResults(found, speculates or any(row["attempt"] > 0 for row in rows))
+    work = _ChangeTasks(changes, reports_folder())
+    rows, ran_twice = collected(
+        spark, selected.schema, lambda: map_in_arrow(placed, work, RESULT_SCHEMA)
+    )
+    return unit_results(spark, rows, repeated=ran_twice)
 
 
 @dataclass(frozen=True)
@@ -128,21 +119,11 @@ class _ChangeTasks:
     reports: str
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-        from pyspark import TaskContext
-
         from paimon_magics.spark.python_workers import keep_modules
 
-        context = TaskContext.get()
-        assert context is not None
         reporter = Reporter(self.reports, writes=True)
         with sent_to_driver():
             for result in self.changes(batches, reporter.add):
-                yield pa.RecordBatch.from_pydict(
-                    {
-                        "result": pa.array([pickle.dumps(result)], pa.binary()),
-                        "attempt": pa.array([context.attemptNumber()], pa.int32()),
-                    }
-                )
+                yield result_batch(result)
         reporter.end()
         keep_modules()

@@ -6,11 +6,11 @@ A unit reads and writes files by itself; no rows pass through the JVM.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession
 from pyspark.sql import types as spark_types
 
 from paimon_magics.errors import sent_to_driver
@@ -19,9 +19,16 @@ from paimon_magics.spark.task_reports import Reporter, reports_folder
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["TaskUnits", "UnitResults", "run_units"]
+__all__ = [
+    "RESULT_SCHEMA",
+    "TaskUnits",
+    "UnitResults",
+    "result_batch",
+    "run_units",
+    "unit_results",
+]
 
-_RESULT = spark_types.StructType(
+RESULT_SCHEMA = spark_types.StructType(
     [
         spark_types.StructField("result", spark_types.BinaryType()),
         spark_types.StructField("attempt", spark_types.IntegerType()),
@@ -58,11 +65,34 @@ def run_units(spark: SparkSession, units: TaskUnits[_T]) -> UnitResults[_T]:
     """Run each unit as a task. Raises what Spark raises."""
     frame = spark.range(0, units.count, 1, units.count)
     work = _UnitTasks(units, reports_folder())
-    rows = frame.mapInArrow(work, _RESULT).collect()
+    return unit_results(spark, frame.mapInArrow(work, RESULT_SCHEMA).collect())
+
+
+def unit_results(
+    spark: SparkSession, rows: Sequence[Row], *, repeated: bool = False
+) -> UnitResults[Any]:
+    """The results in the rows that tasks have returned as `result_batch`es. `repeated` tells that
+    some tasks have run before."""
     # Safe to unpickle: made by our own tasks a moment ago, and sent by Spark.
-    found = [pickle.loads(bytes(row["result"])) for row in rows]
+    found = tuple(pickle.loads(bytes(row["result"])) for row in rows)
     speculates = (spark.conf.get("spark.speculation", "false") or "false") == "true"
-    return UnitResults(tuple(found), speculates or any(row["attempt"] > 0 for row in rows))
+    repeats = repeated or speculates or any(row["attempt"] > 0 for row in rows)
+    return UnitResults(found, repeats)
+
+
+def result_batch(result: object) -> pa.RecordBatch:
+    """A row of RESULT_SCHEMA with the result of this task's work."""
+    import pyarrow as pa
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    assert context is not None
+    return pa.RecordBatch.from_pydict(
+        {
+            "result": pa.array([pickle.dumps(result)], pa.binary()),
+            "attempt": pa.array([context.attemptNumber()], pa.int32()),
+        }
+    )
 
 
 @dataclass(frozen=True)
@@ -73,23 +103,13 @@ class _UnitTasks(Generic[_T]):
     reports: str
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-        from pyspark import TaskContext
-
         from paimon_magics.spark.python_workers import keep_modules
 
-        context = TaskContext.get()
-        assert context is not None
         reporter = Reporter(self.reports, writes=False)
         with sent_to_driver():
             for batch in batches:
                 for number in batch.column(0).to_pylist():
                     result = self.units.run(number, reporter.add)
-                    yield pa.RecordBatch.from_pydict(
-                        {
-                            "result": pa.array([pickle.dumps(result)], pa.binary()),
-                            "attempt": pa.array([context.attemptNumber()], pa.int32()),
-                        }
-                    )
+                    yield result_batch(result)
         reporter.end()
         keep_modules()

@@ -7,15 +7,15 @@ every row, which costs as much as copying the row. Batches of few rows need no s
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from weakref import WeakKeyDictionary
 
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import types as spark_types
 
-__all__ = ["small_batches"]
+__all__ = ["collected", "small_batches"]
 
 _ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
@@ -54,6 +54,21 @@ def small_batches(spark: SparkSession, schema: spark_types.StructType) -> Iterat
                 _open[spark] = users - 1, before
             else:
                 _set(spark, before)
+
+
+def collected(
+    spark: SparkSession, schema: spark_types.StructType, frame: Callable[[], DataFrame]
+) -> tuple[list[Row], bool]:
+    """The rows that the tasks of a new `frame()` return, which get rows of `schema` in small
+    batches; and whether the job had to run twice, since one of those was too large."""
+    try:
+        with small_batches(spark, schema):
+            return frame().collect(), False
+    except Exception as error:
+        if not is_oversized(error):
+            raise
+        # In a new frame: one that has run keeps the size of its batches.
+        return frame().collect(), True
 
 
 def is_oversized(error: BaseException) -> bool:

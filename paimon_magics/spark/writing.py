@@ -28,7 +28,7 @@ from paimon_magics.planning.writes.distributions import (
 from paimon_magics.spark.arrow_stages import map_in_arrow
 from paimon_magics.spark.row_hashes import row_hash
 from paimon_magics.spark.task_reports import Reporter, reports_folder
-from paimon_magics.spark.transfer import is_oversized, small_batches
+from paimon_magics.spark.transfer import collected
 from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.tables.writing.write_spec import WriteSpec, Written
 from paimon_magics.tables.writing.writer import (
@@ -128,14 +128,7 @@ def _run(
         _ORDER if _ORDER in names else None,
         reports_folder(),
     )
-    try:
-        with small_batches(spark, frame.schema):
-            return map_in_arrow(placed, tasks, _WRITTEN).collect(), False
-    except Exception as error:
-        if not is_oversized(error):
-            raise
-        # In a new frame: one that has run keeps the size of its batches.
-        return map_in_arrow(placed, tasks, _WRITTEN).collect(), True
+    return collected(spark, frame.schema, lambda: map_in_arrow(placed, tasks, _WRITTEN))
 
 
 def _place(
