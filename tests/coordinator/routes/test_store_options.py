@@ -113,7 +113,7 @@ def test_new_keys_are_taken_from_who_connects_and_old_ones_are_told_to_be_refuse
         for raised in (begun, flushed):
             assert "your own coordinator" in raised.value.hint
         (waiting,) = first.administration().status().waiting
-        assert "1 rows of `default.i`" in waiting and "InvalidAccessKeyId" in waiting
+        assert "1 row of `default.i`" in waiting and "InvalidAccessKeyId" in waiting
         with connected(renewed) as second:
             assert append(second, renewed, 2) == 2
             assert second.administration().queues.flush(INSERTS, 60_000)[0] == 1

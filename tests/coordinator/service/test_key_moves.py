@@ -78,7 +78,7 @@ class Writer:
 class Lake:
     """A table with dynamic buckets behind a coordinator."""
 
-    def __init__(self, catalog: Any, warehouse: Path, url: str) -> None:
+    def __init__(self, catalog: Any, warehouse: Path, url: str = "") -> None:
         self.catalog, self.warehouse, self.url = catalog, warehouse, url
 
     def create(self, **options: str) -> None:
