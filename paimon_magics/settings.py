@@ -74,6 +74,9 @@ class Settings:
     - `row_level_retries`: how often a statement that changes rows is planned and run again because
       others have changed what it has read. Each run reads and writes again, so that beyond some
       tries it is better to say who is in the way. 0: never.
+    - `source_range_from_bytes`: files of its target from which on a MERGE first asks its source for
+      the range of the values that ON compares, by a job of its own, and reads only files that can
+      match. Below that the job costs more than it spares.
     - `inline_compaction`: whether an INSERT compacts the buckets that it has written. A table that
       another engine's streaming job compacts is better left to that job: of two compactions of one
       bucket, one fails.
@@ -100,6 +103,7 @@ class Settings:
     exclusive_wait_ms: int = 600_000
     conflict_reruns_max: int = 20
     row_level_retries: int = 5
+    source_range_from_bytes: int = 268_435_456
     inline_compaction: bool = True
     read_lease_ms_max: int = 86_400_000
     full_tracebacks: bool = field(default_factory=shows_full_tracebacks)

@@ -165,6 +165,12 @@ class PaimonMagics(Magics):
         help="How often a statement that changes rows is run again because of others that "
         "changed what it has read.",
     )
+    source_range_from_bytes = _whole_number(
+        "source_range_from_bytes",
+        least=0,
+        help="Bytes of its target's files from which on a MERGE asks its source for the range of "
+        "its keys first.",
+    )
     inline_compaction = Bool(
         _DEFAULTS.inline_compaction,
         help="Whether an INSERT compacts the buckets that it has written.",

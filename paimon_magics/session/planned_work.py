@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from paimon_magics.spark.handles import DataFrame
     from paimon_magics.tables.splits.planning import PlannedSplits
 
-__all__ = ["Reads", "made_of", "note_reads", "reads_of", "work_of"]
+__all__ = ["Reads", "made_of", "note_reads", "planned_bytes", "reads_of", "work_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +63,11 @@ def made_of(frame: DataFrame, *sources: DataFrame) -> DataFrame:
             tuple(lease for one in reads for lease in one.leases),
         ),
     )
+
+
+def planned_bytes(reads: Reads) -> int:
+    """The size of the files of Paimon's tables that are read."""
+    return _amounts(reads.planned)[1]
 
 
 def work_of(

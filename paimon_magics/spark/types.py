@@ -20,7 +20,7 @@ from paimon_magics.statements.data_types import (
 )
 from paimon_magics.statements.types.type_text import to_spark_sql
 
-__all__ = ["columns_of", "spark_schema", "spark_type"]
+__all__ = ["columns_of", "plain_type", "spark_schema", "spark_type"]
 
 _ATOMIC: dict[str, spark_types.DataType] = {
     "BOOLEAN": spark_types.BooleanType(),
@@ -105,6 +105,16 @@ def columns_of(schema: spark_types.StructType) -> tuple[RowField, ...]:
     Raises UnsupportedStatementError for a Spark type that Paimon has no counterpart for.
     """
     return tuple(RowField(field.name, _paimon_type(field.dataType, field.name)) for field in schema)
+
+
+def plain_type(data_type: spark_types.DataType) -> AtomicType | None:
+    """The Paimon type of values that are compared as they are; None for nested ones, and for texts
+    that are compared by a collation."""
+    if isinstance(data_type, spark_types.StringType) and data_type != spark_types.StringType():
+        return None
+    if isinstance(data_type, spark_types.DecimalType):
+        return AtomicType("DECIMAL", (data_type.precision, data_type.scale))
+    return _PAIMON.get(type(data_type))
 
 
 def _paimon_type(data_type: spark_types.DataType, column: str) -> DataType:

@@ -18,6 +18,7 @@ from collections.abc import Hashable, Iterable
 from contextlib import suppress
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from paimon_magics.spark.progress import is_connect
 
@@ -89,7 +90,9 @@ class Views:
 
     def pass_by(self, frame: DataFrame) -> str:
         """Make a view of a frame that only the current statement needs, and return its name."""
-        view = self._create(frame)
+        # Dropping a view ends the keeping of its plan: of another one than the user's
+        # `frame.cache()`, from which Spark does not tell `select("*")`.
+        view = self._create(frame.where(F.lit(True)))
         self._current.views.append(view)
         return view.name
 

@@ -11,7 +11,7 @@ import datetime
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from math import prod
 
 from paimon_magics.planning.schemas.table_schema import Column
@@ -69,6 +69,8 @@ def few_values(
 
 
 _INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
+_DECIMAL = re.compile(r"-?(\d+\.?\d*|\.\d+)")
+"""Not 1e2, a DOUBLE: Spark compares it as such, and rounds the column's values for that."""
 
 
 def _value_for(
@@ -83,11 +85,8 @@ def _value_for(
     match name, value.kind:
         case _, "number" if name in _INTEGERS and re.fullmatch(r"-?\d+", value.text):
             return int(value.text)
-        case "DECIMAL", "number":
-            try:
-                return Decimal(value.text)
-            except InvalidOperation:
-                return None
+        case "DECIMAL", "number" if _DECIMAL.fullmatch(value.text):
+            return Decimal(value.text)
         case (("STRING" | "VARCHAR"), "string"):
             return value.text
         case "DATE", ("date" | "string"):

@@ -36,6 +36,7 @@ __all__ = [
     "needed_columns",
     "source_name",
     "target_name",
+    "users_text",
     "value_name",
 ]
 
@@ -109,6 +110,19 @@ def needed_columns(
     return tuple(sorted(found)) or (0,)
 
 
+def users_text(
+    merge: MergeInto, range: TextRange, replacements: Sequence[Replacement] = ()
+) -> RewrittenText:
+    """A condition or value of the user's, with aliases in place of tables' names, and what of the
+    `replacements` lies inside it."""
+    qualifiers = ((place, quoted(alias)) for place, alias in merge.qualifiers)
+    inside = [
+        one for one in (*replacements, *qualifiers)
+        if range.start <= one[0].start and one[0].end <= range.end
+    ]  # fmt: skip
+    return rewrite(merge.text, range, inside)
+
+
 class _Query:
     def __init__(
         self,
@@ -121,10 +135,7 @@ class _Query:
         self.plan = plan
         self.target = {target_name(at): name for at, name in target_columns.items()}
         self.source = {source_name(at): name for at, name in enumerate(plan.source_columns)}
-        self.replacements = (
-            *replacements,
-            *((place, quoted(alias)) for place, alias in merge.qualifiers),
-        )
+        self.replacements = replacements
 
     def text(self, views: tuple[str, str]) -> RewrittenText:
         inner, names = self.joined(views)
@@ -213,11 +224,7 @@ class _Query:
 
     def users(self, range: TextRange) -> RewrittenText:
         """A text of the user's, with what is replaced inside it."""
-        inside = [
-            one for one in self.replacements
-            if range.start <= one[0].start and one[0].end <= range.end
-        ]  # fmt: skip
-        return rewrite(self.merge.text, range, inside)
+        return users_text(self.merge, range, self.replacements)
 
 
 def _number(kind: MatchKind) -> str:

@@ -24,10 +24,10 @@ from paimon_magics.session.queries.held_snapshots import HeldSnapshots
 from paimon_magics.session.queries.plans import plan_of
 from paimon_magics.session.queries.relations import Relation, check_plain, relation_of
 from paimon_magics.session.queries.resolution import GivenFrame, SparkOwn
+from paimon_magics.session.queries.selections import Selection
 from paimon_magics.spark.queries import query_frame
 from paimon_magics.spark.reading import read_frame
 from paimon_magics.spark.rows import frame_of_rows
-from paimon_magics.statements.queries.rewriting import Replacement
 from paimon_magics.statements.queries.row_ids import stars_without_row_ids
 from paimon_magics.statements.queries.used_columns import used_names
 from paimon_magics.statements.statement import QueryText, TableName, TableReference
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from paimon_magics.spark.handles import DataFrame
 
 __all__ = [
-    "Selection",
     "frame_of_query",
     "frame_of_table",
     "frame_of_views",
@@ -50,23 +49,6 @@ __all__ = [
 ]
 
 _READS_MAX = 10
-
-
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """How a query selects rows of one table, to change them.
-
-    All references to `table` read its snapshot `snapshot_id` (0 for none). The one that begins at
-    `position` has all columns, or is `frame` if that is given. `replacements` make a query of the
-    statement's text. With `shows_row_ids` tables that track rows have the ids as columns.
-    """
-
-    table: TableName
-    snapshot_id: int
-    position: int
-    replacements: tuple[Replacement, ...]
-    frame: DataFrame | None = None
-    shows_row_ids: bool = False
 
 
 def frame_of_query(
@@ -159,8 +141,12 @@ class _Reading:
             return found
         if not found.options:
             found = replace(found, snapshot_id=chosen.snapshot_id)
-        is_target = reference.range.start == chosen.position
-        return replace(found, names=None) if is_target else found
+        if reference.range.start != chosen.position:
+            return found
+        if chosen.conditions is None:
+            return replace(found, names=None)
+        filters, bound = chosen.conditions.filters, chosen.conditions.bound
+        return replace(found, filters=filters, bound=bound)
 
 
 def _views(

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from paimon_magics.errors import UnconfirmedError
+from paimon_magics.planning.reads.predicate_texts import condition_text
 from paimon_magics.planning.row_changes.merges import PlannedClause
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.statements.handler import Handler
+from paimon_magics.session.statements.read_plans import steps_text
 from paimon_magics.session.writes.merge_previews import preview_merge
 from paimon_magics.session.writes.merging import PreparedMerge, prepare_merge, run_merge
 from paimon_magics.session.writes.ordering import Changed
@@ -40,6 +42,7 @@ def merge_handler(
         return [
             f"{insert.table.name}: rows of snapshot {insert.base_snapshot_id} are joined once with "
             f"the source: {_JOINS[prepared.plan.join]}.",
+            *_read(merge, prepared),
             *(_clause(merge, one) for one in prepared.plan.clauses),
             _written(prepared),
             f"Distribution: {distribution(connection, insert)}.",
@@ -77,6 +80,21 @@ def _unconfirmed(connection: Connection, merge: MergeInto) -> UnconfirmedError |
         statement=merge.text,
         position=0,
     )
+
+
+def _read(merge: MergeInto, prepared: PreparedMerge) -> list[str]:
+    """Which files of the target are read."""
+    target, keys = prepared.target, prepared.keys
+    lines = [f"Files read: {steps_text(target.pruning_steps)}."] if target.pruning_steps else []
+    if target.predicates:
+        lines.append(f"Chosen by {' AND '.join(condition_text(one) for one in target.predicates)}.")
+    if keys:
+        values = " and ".join(merge.text[one.value.start : one.value.end] for one in keys)
+        lines.append(
+            f"A job finds the least and the greatest {values} of the source first; then files that "
+            "can't match are left out, too."
+        )
+    return lines
 
 
 def _written(prepared: PreparedMerge) -> str:

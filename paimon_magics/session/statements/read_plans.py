@@ -31,7 +31,7 @@ from paimon_magics.tables.snapshots.targets import (
 from paimon_magics.tables.splits.file_pruning import PruningStep
 from paimon_magics.tables.system_tables.registry import is_metadata
 
-__all__ = ["TableRead", "query_lines", "table_reads"]
+__all__ = ["TableRead", "query_lines", "steps_text", "table_reads"]
 
 _REASONS: dict[type, str] = {
     MergeSplit: "keys of theirs overlap, or rows delete others",
@@ -51,15 +51,20 @@ def query_lines(
     lines = [f"With {bindings_text(bound)}"] if bound else []
     for found in table_reads(connection, statement, query, bound):
         lines.append(f"{found.name}: {found.how}")
-        shown = " → ".join(
-            f"{one.step}: {_files(one.files)} of {count_text(one.buckets, 'bucket')}"
-            + ("" if one.partitions is None else f" in {count_text(one.partitions, 'partition')}")
-            + f", {count_text(one.size_bytes, 'byte')}"
-            for one in found.pruning_steps
-        )
+        shown = steps_text(found.pruning_steps)
         lines += [f"  {shown}"] if shown else []
         lines += [f"  {line}" for line in found.conditions]
     return lines
+
+
+def steps_text(steps: Sequence[PruningStep]) -> str:
+    """How many files were left after each pruning step."""
+    return " → ".join(
+        f"{one.step}: {_files(one.files)} of {count_text(one.buckets, 'bucket')}"
+        + ("" if one.partitions is None else f" in {count_text(one.partitions, 'partition')}")
+        + f", {count_text(one.size_bytes, 'byte')}"
+        for one in steps
+    )
 
 
 @dataclass(frozen=True, slots=True)

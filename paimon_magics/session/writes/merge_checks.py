@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from paimon_magics.errors import PaimonMagicsError, UnsupportedStatementError
+from paimon_magics.planning.reads.predicates import ColumnPredicate
 from paimon_magics.planning.row_changes.engine_rules import (
     ChangeMethod,
     check_moves,
@@ -37,9 +40,15 @@ def method_of_merge(table: Table, merge: MergeInto) -> ChangeMethod:
 
 
 def check_target(
-    connection: Connection, merge: MergeInto, plan: MergePlan, table: Table, base: int
+    connection: Connection,
+    merge: MergeInto,
+    plan: MergePlan,
+    table: Table,
+    base: int,
+    predicates: Sequence[ColumnPredicate],
 ) -> None:
-    """Raise UnsupportedStatementError for what can't be done to rows of a table with keys."""
+    """Raise UnsupportedStatementError for what can't be done to rows of a table with keys. The rows
+    that matter meet `predicates`."""
     schema = table.schema
     if not schema.is_primary_key_table:
         return
@@ -53,4 +62,4 @@ def check_target(
             )
     except PaimonMagicsError as error:
         raise located(error, merge.text, merge.target_position) from None
-    check_seen(connection, table, base, (), (merge.text, merge.target_position))
+    check_seen(connection, table, base, predicates, (merge.text, merge.target_position))

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from paimon_magics.columnar.merging import KIND
 from paimon_magics.coordinator.client.attempts import Attempts
 from paimon_magics.errors import InvalidValueError
-from paimon_magics.planning.commits.read_sets import Found, ReadSet, read_files
 from paimon_magics.planning.commits.requests import CommitReceipt, Transaction
+from paimon_magics.planning.reads.predicates import ColumnPredicate
 from paimon_magics.planning.reads.views import ROW_ID, row_id_columns
 from paimon_magics.planning.row_changes.engine_rules import adds_changed_rows
 from paimon_magics.planning.row_changes.merge_query import needed_columns
@@ -85,15 +85,21 @@ class MergedRows:
 
 
 def merge_places(
-    connection: Connection, merge: MergeInto, plan: MergePlan, table: Table, base: int
+    connection: Connection,
+    merge: MergeInto,
+    plan: MergePlan,
+    table: Table,
+    base: int,
+    predicates: Sequence[ColumnPredicate],
 ) -> MergePlaces:
-    """The rows of an append table's snapshot `base` (0 for none) that a MERGE may change. Nothing
-    runs. Raises UnsupportedStatementError for rows that have to stay where they are."""
+    """The rows of an append table's snapshot `base` (0 for none) that a MERGE may change, of files
+    that can meet `predicates`. Nothing runs. Raises UnsupportedStatementError for rows that have to
+    stay where they are."""
     schema = table.schema
     files = None
     if base:
         manifests = connection.manifests(table.location, lambda: ManifestCache(table.paimon))
-        files = plan_table_change(table, read_snapshot(table.paimon, base), (), manifests)
+        files = plan_table_change(table, read_snapshot(table.paimon, base), predicates, manifests)
     updated = assigned_columns(merge, plan, schema)
     adds = adds_changed_rows(schema)
     more: tuple[Column, ...] = ()
@@ -131,7 +137,6 @@ def counted_rows(changed: DataFrame, identity: Sequence[str]) -> MatchCounts:
 def run_place_merge(
     connection: Connection,
     merge: MergeInto,
-    plan: MergePlan,
     prepared: PreparedInsert,
     places: MergePlaces,
     attempts: Attempts,
@@ -150,12 +155,14 @@ def run_place_merge(
         finally:
             kept.unpersist()
         bodies, files = _bodies(table, places, results, added, transaction)
-        adds = "insert" in plan.effects
+        read_set = prepared.read_set
+        if places.plan is not None and read_set is not None:
+            read_set = places.plan.read_set(results, read_set.found)
         found = ToCommit(
             bodies,
             counts.updated + counts.deleted + counts.inserted,
             files.files,
-            read_set=_read_set(places, results, adds_missing=adds),
+            read_set=read_set,
             repeated_attempts=repeated or (job is not None and job.repeated_attempts),
         )
         return found, (counts, files, frozenset() if added is None else added.buckets)
@@ -227,12 +234,3 @@ def _bodies(
         messages = places.plan.messages(results, transaction, places.updated, messages)
         bodies = tuple(write_message(table.paimon, message) for message in messages)
     return bodies, written_files(messages, *counts)
-
-
-def _read_set(
-    places: MergePlaces, results: Sequence[ChangedFile], *, adds_missing: bool
-) -> ReadSet:
-    """What the commit is checked against: all rows of the table were looked at."""
-    if places.plan is None:
-        return read_files(0, (), Found(adds_missing=adds_missing))
-    return places.plan.read_set(results, adds_missing=adds_missing)

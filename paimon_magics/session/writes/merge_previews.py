@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -47,23 +48,31 @@ def preview_merge(
     Raises what running the statement raises before it writes, InvalidValueError for a row that
     several source rows would change included.
     """
-    prepared = prepare_merge(connection, merge, parameters, source)
-    table = prepared.insert.table
-    kept = prepared.insert.frame.persist()
-    try:
-        with cancellable(connection.spark):
-            counts, files = _counts(prepared, kept)
-            sample = _sample(prepared, kept)
-    except Exception as error:
-        raise located(translate(error), merge.text, merge.target_position) from error
-    finally:
-        kept.unpersist()
+    with ExitStack() as released:
+        prepared = prepare_merge(connection, merge, parameters, source, released)
+        table = prepared.insert.table
+        kept = prepared.insert.frame.persist()
+        released.callback(kept.unpersist)
+        try:
+            with cancellable(connection.spark):
+                counts, files = _counts(prepared, kept)
+                sample = _sample(prepared, kept)
+        except Exception as error:
+            raise located(translate(error), merge.text, merge.target_position) from error
     told = files_told(table, files, by_kinds=table.schema.is_primary_key_table)
     line = (
         f"`{table.name}`: {count_text(counts.updated, 'row')} would be updated, {counts.deleted:,} "
-        f"deleted, {counts.inserted:,} inserted; {told}"
+        f"deleted, {counts.inserted:,} inserted; {told}{_read(prepared)}"
     )
     return ChangedRows(table, line, sample)
+
+
+def _read(prepared: PreparedMerge) -> str:
+    """How many files were read, where some were left out."""
+    steps = prepared.target.pruning_steps
+    if len(steps) < 2:
+        return ""
+    return f" {count_text(steps[0].files, 'file')} of the table, {steps[-1].files:,} read."
 
 
 def _counts(prepared: PreparedMerge, rows: DataFrame) -> tuple[MatchCounts, int]:

@@ -8,6 +8,7 @@ disks, while they are counted and written. What happens when this process dies i
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -17,30 +18,33 @@ from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.planning.commits.read_sets import Found, ReadSet, read_files, read_keys
 from paimon_magics.planning.commits.requests import Append, CommitReceipt
 from paimon_magics.planning.formatting import count_text
-from paimon_magics.planning.reads.views import row_id_columns
+from paimon_magics.planning.reads.predicates import ColumnPredicate
 from paimon_magics.planning.row_changes.engine_rules import ChangeMethod
-from paimon_magics.planning.row_changes.merge_query import (
-    SOURCE_MARK,
-    TARGET_MARK,
-    merge_query,
-    needed_columns,
-)
 from paimon_magics.planning.row_changes.merges import MergePlan, inserts_keys_of_on, plan_merge
+from paimon_magics.planning.row_changes.source_keys import SourceKey
 from paimon_magics.planning.schemas.table_schema import TableSchema
-from paimon_magics.session.connection import Connection, located
+from paimon_magics.session.connection import Connection
 from paimon_magics.session.outcome import Outcome
-from paimon_magics.session.parameters import bind
 from paimon_magics.session.planned_work import made_of
-from paimon_magics.session.queries.frames import Selection, frame_of_query
-from paimon_magics.session.writes.exactness import check_policy
+from paimon_magics.session.queries.frames import frame_of_query
+from paimon_magics.session.queries.selections import Selection
 from paimon_magics.session.writes.insert import run_job, write_planned
 from paimon_magics.session.writes.keyed_rows import keyed_rows
 from paimon_magics.session.writes.merge_checks import check_target, method_of_merge
 from paimon_magics.session.writes.merge_places import (
     MergePlaces,
     counted_rows,
-    merge_places,
     run_place_merge,
+)
+from paimon_magics.session.writes.merge_rows import merged_rows
+from paimon_magics.session.writes.merge_targets import (
+    MergeOnTable,
+    MergeTarget,
+    asked_source,
+    merge_target,
+    range_keys,
+    target_conditions,
+    without_rows,
 )
 from paimon_magics.session.writes.merged_schemas import merge_columns_of_source, merge_rules_of
 from paimon_magics.session.writes.outcomes import (
@@ -49,25 +53,15 @@ from paimon_magics.session.writes.outcomes import (
     of_write,
     write_outcome,
 )
+from paimon_magics.session.writes.own_reads import reads_now
 from paimon_magics.session.writes.prepare import PreparedInsert
 from paimon_magics.session.writes.transactions import run_again
-from paimon_magics.spark.failures import translate
-from paimon_magics.spark.merging import (
-    MatchCounts,
-    changed_rows,
-    given_values,
-    marked,
-)
-from paimon_magics.spark.queries import binding_replacements, frame_of_text
+from paimon_magics.spark.merging import MatchCounts
 from paimon_magics.spark.writing import JobWritten
-from paimon_magics.statements.clauses.names import quoted, table_text
-from paimon_magics.statements.grammar.parsing import parse_statement
+from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.statements.merge_into import MergeInto
 from paimon_magics.statements.queries.determinism import random_part
-from paimon_magics.statements.queries.rewriting import replacements_for
 from paimon_magics.statements.queries.row_ids import names_row_ids
-from paimon_magics.statements.queries.used_columns import used_names
-from paimon_magics.statements.statement import Query, TableReference
 from paimon_magics.tables.snapshots.latest import latest_snapshot_id
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.write_spec import WriteSpec
@@ -80,13 +74,20 @@ __all__ = ["PreparedMerge", "prepare_merge", "run_merge"]
 
 @dataclass(frozen=True)
 class PreparedMerge:
-    """A planned MERGE: what its clauses do, how the table's rows are changed, and the rows that are
-    written, with their kinds. `places` are set where rows without keys change."""
+    """A planned MERGE: what its clauses do, how the table's rows are changed, what is read of the
+    table, and the rows that are written, with their kinds. `keys` are the values of the source
+    whose range tells, once it is known, which files of the table can match."""
 
     plan: MergePlan
     method: ChangeMethod
+    target: MergeTarget
     insert: PreparedInsert
-    places: MergePlaces | None = None
+    keys: tuple[SourceKey, ...] = ()
+
+    @property
+    def places(self) -> MergePlaces | None:
+        """The places of the target's rows, where rows without keys change."""
+        return self.target.places
 
 
 def run_merge(
@@ -102,13 +103,14 @@ def run_merge(
     fails; CommitConflictError if the commit does.
     """
     merged = _merged_columns(connection, merge, parameters, source)
-    outcome = run_again(
-        prepare_merge(connection, merge, parameters, source),
-        partial(_run_once, connection, merge),
-        lambda outdated: _again(connection, merge, parameters, source),
-        reruns_max=connection.settings.row_level_retries,
-        may_run_again=lambda outdated: random_part(merge.text) is None,
-    )
+    with ExitStack() as kept:
+        outcome = run_again(
+            prepare_merge(connection, merge, parameters, source, kept),
+            partial(_run_once, connection, merge),
+            lambda outdated: _again(connection, merge, parameters, source, kept),
+            reruns_max=connection.settings.row_level_retries,
+            may_run_again=lambda outdated: random_part(merge.text) is None,
+        )
     outcome.notes = (*merged, *outcome.notes)
     return outcome
 
@@ -153,8 +155,10 @@ def prepare_merge(
     merge: MergeInto,
     parameters: Mapping[str, object],
     source: DataFrame | None = None,
+    kept: ExitStack | None = None,
 ) -> PreparedMerge:
-    """Plan a MERGE and check it against its table and source; nothing runs."""
+    """Plan a MERGE and check it against its table and source. With `kept` the source may be read,
+    to read less of the table; Spark keeps it until `kept` is closed. Without, nothing runs."""
     table = connection.load(merge.target, merge.text, merge.target_position)
     # Taken before the rows are selected: a later commit then counts as newer than the plan.
     base = latest_snapshot_id(table)
@@ -166,24 +170,34 @@ def prepare_merge(
         given = _source(connection, merge, parameters, chosen, source)
         fills = merge_rules_of(connection, merge) is not None
         plan = plan_merge(merge, table.schema, given.columns, fills_missing=fills)
-        check_target(connection, merge, plan, table, base)
-        places = None
-        if not table.schema.is_primary_key_table and not plan.only_inserts:
-            places = merge_places(connection, merge, plan, table, base)
-        sides = _Sides(table, given, places)
-        rows = _changed_rows(connection, merge, plan, sides, chosen, parameters)
+        on = MergeOnTable(connection, merge, plan, table, chosen, parameters)
+        conditions = target_conditions(on)
+        check_target(connection, merge, plan, table, base, conditions.predicates(table.schema))
+        keys = range_keys(on, conditions)
+        if keys and kept is not None:
+            # What is wrong with the statement is told before a job runs.
+            merged_rows(on, merge_target(without_rows(on), conditions), given)
+            asked = asked_source(on, keys, conditions, given, kept)
+            if asked is not None:
+                conditions, given = asked.conditions, asked.frame
+        target = merge_target(on, conditions)
+        rows = merged_rows(on, target, given)
     except PaimonMagicsError as error:
         if error.statement == merge.source_text:
             error.statement = merge.text
         raise
     is_keyed = table.schema.is_primary_key_table
-    if not is_keyed and places is None:
+    if not is_keyed and target.places is None:
         rows = made_of(rows.select(*map(quoted, table.schema.column_names)), rows)
 
     def again() -> PreparedInsert:
-        return _again(connection, merge, parameters, source).insert
+        return _again(connection, merge, parameters, source, kept).insert
 
-    read_set = _read_set(merge, plan, table.schema, base)
+    references = merge.within.references
+    if source is None:
+        references = (*references, *merge.source.references)
+    reads_itself = any(reads_now(connection, merge.text, table, one) for one in references)
+    read_set = _read_set(merge, plan, table.schema, base, () if reads_itself else target.predicates)
     if is_keyed:
         insert = keyed_rows(table, rows, base, again=again, read_set=read_set)
     else:
@@ -191,21 +205,28 @@ def prepare_merge(
         insert = PreparedInsert(
             table, rows, Append(), base, column, again, check=lambda: None, read_set=read_set
         )
-    return PreparedMerge(plan, method, insert, places)
+    return PreparedMerge(plan, method, target, insert, keys)
 
 
 def _column(rows: DataFrame, only: str) -> DataFrame:
     return rows.select(quoted(only))
 
 
-def _read_set(merge: MergeInto, plan: MergePlan, schema: TableSchema, base: int) -> ReadSet:
-    """What the commit is checked against. Rows that are inserted because nothing matched them must
-    have nothing that matches them still; where their keys are those of ON, the keys tell."""
-    found = Found(adds_missing=True) if "insert" in plan.effects else None
+def _read_set(
+    merge: MergeInto,
+    plan: MergePlan,
+    schema: TableSchema,
+    base: int,
+    conditions: tuple[ColumnPredicate, ...],
+) -> ReadSet:
+    """What the commit is checked against: the rows that were looked for are those that meet
+    `conditions`. Rows that are inserted because nothing matched them must have nothing that matches
+    them still; where their keys are those of ON, the keys tell."""
+    found = Found(conditions, adds_missing="insert" in plan.effects)
     if not schema.is_primary_key_table:
-        return read_files(base, (), Found(adds_missing=True))
-    if inserts_keys_of_on(merge, plan, schema):
-        found = None
+        return read_files(base, (), found)
+    if not found.adds_missing or inserts_keys_of_on(merge, plan, schema):
+        return read_keys(base)
     return read_keys(base, found)
 
 
@@ -214,98 +235,12 @@ def _again(
     merge: MergeInto,
     parameters: Mapping[str, object],
     source: DataFrame | None,
+    kept: ExitStack | None,
 ) -> PreparedMerge:
+    if kept is not None:
+        kept.close()
     connection.tables.renew()
-    return prepare_merge(connection, merge, parameters, source)
-
-
-@dataclass(frozen=True)
-class _Sides:
-    """The two sides of the join; with `places` the target's rows have those."""
-
-    table: Table
-    source: DataFrame
-    places: MergePlaces | None
-
-
-def _changed_rows(
-    connection: Connection,
-    merge: MergeInto,
-    plan: MergePlan,
-    sides: _Sides,
-    chosen: Selection,
-    parameters: Mapping[str, object],
-) -> DataFrame:
-    """The rows to write, with their kinds, in the table's columns and types."""
-    table, source, places = sides.table, sides.source, sides.places
-    columns = table.schema.columns
-    more = () if places is None else places.more
-    if places is None:
-        needed = needed_columns(merge, plan, table.schema.column_names)
-        ids = row_id_columns(table.schema, used_names(merge.text, merge.within))
-        names = [columns[at].name for at in needed] + [one.name for one in ids]
-        target = _target_rows(connection, table, chosen, names)
-    else:
-        needed, target = places.needed, places.frame
-    bound = bind(merge.within.parameters, parameters, merge.text, connection.zone)
-    replaced = [*binding_replacements(connection.spark, merge.text, merge.within, bound)]
-    nested = [
-        (reference, _nested_frame(connection, merge, reference, chosen, parameters))
-        for reference in merge.within.references
-    ]
-    views = connection.views
-    try:
-        names = []
-        for reference, frame in nested:
-            names.append(views.pass_by(frame))
-            replaced += replacements_for(reference, names[-1])
-        left = views.pass_by(marked(target, TARGET_MARK))
-        right = views.pass_by(marked(source, SOURCE_MARK))
-        target_columns = {at: columns[at].name for at in needed}
-        target_columns |= dict(enumerate(more, len(columns)))
-        text = merge_query(merge, plan, (left, right), target_columns, replaced)
-        joined = frame_of_text(connection.spark, merge.text, text, bound)
-        views.read_by(joined, {left, right, *names})
-    finally:
-        views.drop_passing()
-    try:
-        if connection.settings.store_assignment != "ansi":
-            given = given_values(plan, columns)
-            values = joined.select(*(quoted(name) for name, _ in given))
-            stored = [column for _, column in given]
-            check_policy(connection.spark, values.toDF(*(one.name for one in stored)), stored)
-        rows = changed_rows(connection.spark, joined, plan, columns, more)
-    except Exception as error:
-        raise located(translate(error), merge.text, merge.target_position) from error
-    return made_of(rows, target, source, *(frame for _, frame in nested))
-
-
-def _target_rows(
-    connection: Connection, table: Table, chosen: Selection, names: list[str]
-) -> DataFrame:
-    """Columns of the target's rows in the snapshot that is changed."""
-    listed = ", ".join(quoted(name) for name in names)
-    query = parse_statement(f"SELECT {listed} FROM {table_text(table.name)}")
-    assert isinstance(query, Query)
-    return frame_of_query(connection, query.text, query.query, {}, selection=chosen)
-
-
-def _nested_frame(
-    connection: Connection,
-    merge: MergeInto,
-    reference: TableReference,
-    chosen: Selection,
-    parameters: Mapping[str, object],
-) -> DataFrame:
-    """The rows of a table that a subquery in a value reads."""
-    place = reference.range
-    query = parse_statement(f"SELECT * FROM {merge.text[place.start : place.end]}")
-    assert isinstance(query, Query)
-    try:
-        return frame_of_query(connection, query.text, query.query, parameters, selection=chosen)
-    except PaimonMagicsError as error:
-        error.statement, error.position = merge.text, place.start
-        raise
+    return prepare_merge(connection, merge, parameters, source, kept)
 
 
 def _run_once(
@@ -313,7 +248,7 @@ def _run_once(
 ) -> Outcome:
     insert, plan = prepared.insert, prepared.plan
     if prepared.places is not None:
-        merged = run_place_merge(connection, merge, plan, insert, prepared.places, attempts)
+        merged = run_place_merge(connection, merge, insert, prepared.places, attempts)
         outcome = _outcome(merge, insert.table, merged.receipt, merged.files, merged.counts)
         return finished(connection, outcome, insert.table, merged.buckets)
     counted: list[MatchCounts] = []

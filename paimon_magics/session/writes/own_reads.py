@@ -1,4 +1,4 @@
-"""What an INSERT reads of the table that it writes to: `INSERT INTO t SELECT … FROM t`.
+"""What a statement reads of the table that it writes to: `INSERT INTO t SELECT … FROM t`.
 
 Such rows are made of rows of the table, so that its commit is checked against what it has read, as
 that of an UPDATE is. It stays an append: compactions, and rows that others add without having read
@@ -16,7 +16,7 @@ from paimon_magics.session.queries.resolution import resolve
 from paimon_magics.statements.statement import Insert, TableName, TableReference
 from paimon_magics.tables.table import Table
 
-__all__ = ["own_read_set"]
+__all__ = ["own_read_set", "reads_now"]
 
 
 def own_read_set(
@@ -31,7 +31,8 @@ def own_read_set(
     the values of the bind names."""
     if insert.overwrite or table.schema.merge_engine == "first-row":
         return None  # an overwrite has a check of its own; first-row keeps rows that are there
-    own = [one for one in insert.source.references if _is_own(connection, insert, table, one)]
+    references = insert.source.references
+    own = [one for one in references if reads_now(connection, insert.text, table, one)]
     if not own:
         return None
     if table.schema.is_primary_key_table:
@@ -40,11 +41,11 @@ def own_read_set(
     return read_rows(snapshot_id, Found(column_predicates(filters, table.schema.columns, bound)))
 
 
-def _is_own(connection: Connection, insert: Insert, table: Table, one: TableReference) -> bool:
-    """Whether a reference reads the latest rows of the table."""
+def reads_now(connection: Connection, statement: str, table: Table, one: TableReference) -> bool:
+    """Whether a reference in a statement's text reads the latest rows of the table."""
     if one.time_travel is not None or one.options:
         return False
     if one.name.object_name.lower() != table.name.object_name.lower():
         return False  # spares the catalog
-    meaning = resolve(connection, one, insert.text)
+    meaning = resolve(connection, one, statement)
     return isinstance(meaning, TableName) and meaning == table.name

@@ -16,7 +16,8 @@ from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.parameters import bind
 from paimon_magics.session.planned_work import made_of
-from paimon_magics.session.queries.frames import Selection, frame_of_query
+from paimon_magics.session.queries.frames import frame_of_query
+from paimon_magics.session.queries.selections import Selection
 from paimon_magics.session.writes.exactness import check_policy
 from paimon_magics.session.writes.outcomes import WrittenFiles, write_outcome
 from paimon_magics.spark.casting import project

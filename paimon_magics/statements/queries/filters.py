@@ -1,19 +1,20 @@
 """Conditions of a query on the rows of one table, from sqlglot's tree.
 
 Only conditions without doubt are taken: terms that WHERE joins by AND and that compare a column
-with literals or bind names, in a SELECT that has inner joins only. Spark applies every condition
-again with the query's text; the filters only serve to read less.
+with literals or bind names, in a SELECT that has inner joins only; or those of a condition that
+stands alone, as ON of a MERGE. Spark applies every condition again with the query's text; the
+filters only serve to read less.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from sqlglot import exp
 
 from paimon_magics.statements.statement import ColumnFilter, FilterValue
 
-__all__ = ["filters_of", "is_unordered", "other_conditions_of"]
+__all__ = ["filters_in", "filters_of", "is_unordered", "other_conditions_of"]
 
 _COMPARISONS: dict[type[exp.Expr], tuple[str, str]] = {
     exp.EQ: ("=", "="),
@@ -23,6 +24,16 @@ _COMPARISONS: dict[type[exp.Expr], tuple[str, str]] = {
     exp.GTE: (">=", "<="),
 }
 """Each comparison's operator, and its operator with the sides exchanged."""
+
+
+def filters_in(condition: exp.Expr, is_own: Callable[[exp.Column], bool]) -> list[ColumnFilter]:
+    """Return the comparisons of columns that are `is_own` which hold wherever `condition` does."""
+    return [
+        one
+        for term in _terms(condition)
+        for column, one in _filters(term)
+        if is_own(column) and not column.args.get("db")
+    ]
 
 
 def filters_of(table: exp.Table) -> tuple[ColumnFilter, ...]:

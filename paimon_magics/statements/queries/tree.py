@@ -8,17 +8,22 @@ CTEs, and which conditions rows must meet; everything else is read from the user
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from paimon_magics.statements.queries.filters import filters_of, is_unordered, other_conditions_of
+from paimon_magics.statements.queries.filters import (
+    filters_in,
+    filters_of,
+    is_unordered,
+    other_conditions_of,
+)
 from paimon_magics.statements.statement import ColumnFilter, TextRange
 
-__all__ = ["MASK", "TreeRelation", "masked", "tree_relations"]
+__all__ = ["MASK", "TreeRelation", "condition_filters", "masked", "tree_relations"]
 
 MASK = "\N{LATIN LETTER RETROFLEX CLICK}"
 """Replaces `$` in the text that sqlglot reads; a letter that nobody uses in a name."""
@@ -55,6 +60,21 @@ def tree_relations(masked: str) -> tuple[TreeRelation, ...] | None:
     except _NoPositionError:
         return None
     return tuple(sorted(found, key=lambda relation: relation.start))
+
+
+def condition_filters(
+    condition: str, is_own: Callable[[str, str], bool]
+) -> tuple[ColumnFilter, ...]:
+    """Return the comparisons of columns with values that hold wherever `condition` does. `is_own`
+    is given a column's qualifier, "" for none, and its name. () if sqlglot can't read the text."""
+    try:
+        (tree,) = _DIALECT.parse(f"SELECT 1 WHERE ({condition}\n)")
+    except (SqlglotError, RecursionError, ValueError):
+        return ()
+    where = tree.args.get("where") if isinstance(tree, exp.Select) else None
+    if not isinstance(where, exp.Where):
+        return ()
+    return tuple(filters_in(where.this, lambda column: is_own(column.table, column.name)))
 
 
 class _NoPositionError(Exception):

@@ -34,7 +34,7 @@ from paimon_magics.tables.row_changes.placed_files import PlacedFiles
 from paimon_magics.tables.row_changes.rewriting import ChangedFile
 from paimon_magics.tables.schema.history import TableSchemas
 from paimon_magics.tables.schema.types import arrow_schema
-from paimon_magics.tables.splits.file_pruning import FilePruning
+from paimon_magics.tables.splits.file_pruning import FilePruning, PruningStep
 from paimon_magics.tables.splits.row_ranges import ranges_of
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.columns_files import (
@@ -51,13 +51,15 @@ __all__ = ["EvolvingChange", "plan_evolving_change"]
 @dataclass(frozen=True)
 class EvolvingChange:
     """The `ranges` of rows of `snapshot`, pypaimon's, that can have selected rows, in the order of
-    their ids, and `units`, the same as tasks read them. Selected rows meet all `predicates`."""
+    their ids, and `units`, the same as tasks read them. Selected rows meet all `predicates`, by
+    which files were left out in `pruning_steps`."""
 
     table: Table
     snapshot: Any
     ranges: tuple[RowRange, ...]
     units: tuple[AppendUnit, ...]
     predicates: tuple[ColumnPredicate, ...] = ()
+    pruning_steps: tuple[PruningStep, ...] = ()
 
     def changes(
         self,
@@ -102,16 +104,16 @@ class EvolvingChange:
         vectors = sum(1 for one in results if one.deleted)
         return None, vectors if self.table.schema.deletion_vectors_enabled else None
 
-    def read_set(self, results: Sequence[ChangedFile], *, adds_missing: bool = False) -> ReadSet:
-        """What the commit of the results is checked against; with `adds_missing` rows are added
-        for what was not found."""
+    def read_set(self, results: Sequence[ChangedFile], found: Found | None = None) -> ReadSet:
+        """What the commit of the results is checked against; `found` are the rows that were looked
+        for, if they are others than those that meet `predicates`."""
         names = [
             file.path.rpartition("/")[2]
             for one in results
             for file in self.ranges[one.number].files
         ]
         list_name = str(self.snapshot.delta_manifest_list)
-        found = Found(self.predicates, adds_missing)
+        found = found or Found(self.predicates)
         return read_files(self.snapshot.id, names, found, manifest_list=list_name)
 
     def messages(
@@ -174,4 +176,5 @@ def plan_evolving_change(
         )
     ranges = ranges_of(table, files, manifests.deletions(snapshot.index_manifest))
     units = tuple(AppendUnit(number, 0, one.files) for number, one in enumerate(ranges))
-    return EvolvingChange(table, snapshot, ranges, units, tuple(predicates))
+    steps = tuple(pruning.steps)
+    return EvolvingChange(table, snapshot, ranges, units, tuple(predicates), steps)

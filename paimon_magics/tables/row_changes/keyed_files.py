@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from paimon_magics.columnar.merging import KIND, SEQUENCE
 from paimon_magics.errors import UnsupportedStatementError
-from paimon_magics.planning.commits.read_sets import ReadSet
+from paimon_magics.planning.commits.read_sets import Found, ReadSet
 from paimon_magics.planning.commits.requests import Transaction
 from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.reads.float_bounds import MENDED_PREFIXES
@@ -75,10 +75,10 @@ class KeyedChange(AppendChange):
         output = FilesByLevel({level: self._files(transaction, level) for level in levels})
         return FileChanges(self.units, reader, output, None, self.marks, has_buckets=True)
 
-    def read_set(self, results: Sequence[ChangedFile], *, adds_missing: bool = False) -> ReadSet:
+    def read_set(self, results: Sequence[ChangedFile], found: Found | None = None) -> ReadSet:
         """What the commit is checked against: the files. Rows that others add to these keys
         meanwhile count as added after the rows were deleted."""
-        read = super().read_set(results)
+        read = super().read_set(results, found)
         # Too many files to be named: those that conditions allow are checked.
         return read if read.files is None else replace(read, found=None)
 
@@ -140,7 +140,8 @@ def plan_keyed_change(
         )
     )
     marks = schema.deletion_vectors_enabled
-    return KeyedChange(table, snapshot, files, units, marks, tuple(predicates))
+    steps = tuple(pruning.steps)
+    return KeyedChange(table, snapshot, files, units, marks, tuple(predicates), steps)
 
 
 def _merged_files(

@@ -40,7 +40,7 @@ from paimon_magics.tables.row_changes.placed_files import PlacedFiles
 from paimon_magics.tables.row_changes.rewriting import ChangedFile, FileChanges
 from paimon_magics.tables.schema.history import TableSchemas
 from paimon_magics.tables.schema.types import arrow_schema
-from paimon_magics.tables.splits.file_pruning import FilePruning
+from paimon_magics.tables.splits.file_pruning import FilePruning, PruningStep
 from paimon_magics.tables.splits.stored_files import schema_ids, stores_elsewhere
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.commit_messages import read_messages
@@ -56,7 +56,8 @@ __all__ = ["AppendChange", "plan_append_change"]
 class AppendChange:
     """The files of `snapshot`, pypaimon's, that can have selected rows: `files` are their entries
     (MANIFEST_ENTRIES), `units` the same as tasks read them. With `marks` rows are deleted by
-    deletion vectors. Selected rows meet all `predicates`."""
+    deletion vectors. Selected rows meet all `predicates`, by which files were left out in
+    `pruning_steps`."""
 
     table: Table
     snapshot: Any
@@ -64,6 +65,7 @@ class AppendChange:
     units: tuple[AppendUnit, ...]
     marks: bool
     predicates: tuple[ColumnPredicate, ...] = ()
+    pruning_steps: tuple[PruningStep, ...] = ()
 
     def changes(
         self,
@@ -124,13 +126,13 @@ class AppendChange:
             with_row_ids=with_row_ids,
         )
 
-    def read_set(self, results: Sequence[ChangedFile], *, adds_missing: bool = False) -> ReadSet:
-        """What the commit of the results is checked against; with `adds_missing` rows are added
-        for what was not found."""
+    def read_set(self, results: Sequence[ChangedFile], found: Found | None = None) -> ReadSet:
+        """What the commit of the results is checked against; `found` are the rows that were looked
+        for, if they are others than those that meet `predicates`."""
         numbers = pa.array([one.number for one in results], pa.int64())
         names = self.files["file_name"].take(numbers).to_pylist()
         list_name = str(self.snapshot.delta_manifest_list)
-        found = Found(self.predicates, adds_missing)
+        found = found or Found(self.predicates)
         return read_files(self.snapshot.id, names, found, manifest_list=list_name)
 
     def messages(
@@ -256,4 +258,5 @@ def plan_append_change(
         )
     )
     marks = schema.deletion_vectors_enabled
-    return AppendChange(table, snapshot, files, units, marks, tuple(predicates))
+    steps = tuple(pruning.steps)
+    return AppendChange(table, snapshot, files, units, marks, tuple(predicates), steps)

@@ -61,6 +61,8 @@ def in_buckets(
     given = few_values(predicates, keys, _KEYS_MAX)
     if given is None:
         return _all(files)
+    if not all(given):
+        return np.zeros(files.num_rows, dtype=bool)
     try:
         columns = [
             pa.array(values, arrow_type(schema.column(key).type))

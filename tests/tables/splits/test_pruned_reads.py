@@ -127,6 +127,8 @@ def test_files_are_left_out(tmp_path: Path) -> None:
         ("append", [ColumnFilter("k", ">", (FilterValue("number", "100"),))], 0),
         ("append", [ColumnFilter("p", "is null")], 0),
         ("fixed", [ColumnFilter("k", "in", (FilterValue("number", "500"),))], 0),
+        ("fixed", [ColumnFilter("k", "in", ())], 0),
+        ("append", [ColumnFilter("k", "in", ())], 0),
     ]:
         table = catalog.load(TableName(name, "default"))
         assert rows(table, ViewKind.TABLE, filters, {})[2] == expected, (name, filters)

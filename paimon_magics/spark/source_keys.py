@@ -1,0 +1,99 @@
+"""The range of the values by which the source of a MERGE is joined, found by one job."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as spark_types
+
+from paimon_magics.planning.row_changes.source_keys import KeyRange, KeyValue, SourceKey
+from paimon_magics.spark.types import plain_type
+from paimon_magics.statements.clauses.names import quoted
+from paimon_magics.statements.data_types import AtomicType
+
+__all__ = ["key_ranges", "type_of", "within"]
+
+_CHARACTERS_MAX = 1_000
+_EPOCH = datetime.date(1970, 1, 1).toordinal()
+_OTHER_ROWS = (
+    "The source of this MERGE has given rows that it had not before: it gives others each time "
+    "that it is read. Write it to a table first."
+)
+
+
+def type_of(frame: DataFrame, name: str) -> AtomicType | None:
+    """The type of a column as Paimon's; None for one that files can't be compared with."""
+    return plain_type(frame.schema[name].dataType)
+
+
+def key_ranges(frame: DataFrame, keys: Mapping[str, SourceKey]) -> dict[str, KeyRange]:
+    """Return the ranges of the columns of `frame` that have the values of `keys`, by one job. There
+    is none for a key whose NULLs match NULLs, if there are some, and none for texts that can't be
+    told exactly. Raises what Spark raises."""
+    ends: list[SparkColumn] = [F.count(F.lit(1))]
+    for name in keys:
+        value = _comparable(frame, name)
+        ends += [F.count(F.col(quoted(name))), F.min(value), F.max(value)]
+    found = frame.agg(*(end.alias(f"end_{at}") for at, end in enumerate(ends))).collect()[0]
+    total = found[0]
+    ranges: dict[str, KeyRange] = {}
+    for at, (name, key) in enumerate(keys.items()):
+        count, least, greatest = found[1 + 3 * at : 4 + 3 * at]
+        if key.null_safe and count < total:
+            continue
+        data_type = frame.schema[name].dataType
+        low, high = _value(least, data_type), _value(greatest, data_type)
+        if (low is None) == (least is None) and (high is None) == (greatest is None):
+            ranges[name] = KeyRange(key, low, high)
+    return ranges
+
+
+def within(frame: DataFrame, ranges: Mapping[str, KeyRange]) -> DataFrame:
+    """The rows of `frame`; a job on them fails at a row outside the ranges of its columns, whose
+    matches would not be read. Rows that Spark has kept, and has lost with an executor, are computed
+    anew, and a source may then say something else."""
+    for name, one in ranges.items():
+        value = F.col(quoted(name))
+        is_known = F.lit(False) if one.key.null_safe else value.isNull()
+        if one.least is not None and one.greatest is not None:
+            of_type = frame.schema[name].dataType
+            low, high = (F.lit(end).cast(of_type) for end in (one.least, one.greatest))
+            is_known = is_known | ((value >= low) & (value <= high))
+        # NULL is not known either. With a function that counts as random Spark leaves the filter
+        # where it is: it would ask the same of the table's rows, which equal these in a join.
+        failure = F.raise_error(F.lit(_OTHER_ROWS)).cast("boolean")
+        frame = frame.where(F.when(is_known, F.spark_partition_id() >= 0).otherwise(failure))
+    return frame
+
+
+def _comparable(frame: DataFrame, name: str) -> SparkColumn:
+    """A column in a form that Python gets exactly, in the same order."""
+    value = F.col(quoted(name))
+    match frame.schema[name].dataType:
+        case spark_types.DateType():  # Python's dates end in the year 9999
+            return F.unix_date(value)
+        case spark_types.StringType():  # there are texts that are no UTF-8
+            return value.cast("binary")
+        case _:
+            return value
+
+
+def _value(found: object, data_type: spark_types.DataType) -> KeyValue | None:
+    """The value, None for one that can't be told."""
+    match data_type, found:
+        case spark_types.DateType(), int():
+            day = found + _EPOCH
+            is_day = 0 < day <= datetime.date.max.toordinal()
+            return datetime.date.fromordinal(day) if is_day else None
+        case spark_types.StringType(), bytes() | bytearray():
+            try:
+                text = bytes(found).decode()
+            except UnicodeDecodeError:
+                return None
+            return text if len(text) <= _CHARACTERS_MAX else None
+        case _:
+            return found  # type: ignore[return-value]

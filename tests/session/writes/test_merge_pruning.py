@@ -1,0 +1,236 @@
+"""A MERGE reads only files of its target that can have rows which matter to it, and does what it
+would do if it read all of them."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import paimon_magics
+from paimon_magics import Session
+from paimon_magics.errors import PaimonMagicsError
+from tests.session.evidence import jobs
+from tests.session.rows import rows
+from tests.session.writes.held_writes import run_while
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def shop(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+    """A session that asks for the range of the source's keys whatever the size of the target."""
+    folder = tmp_path_factory.mktemp("warehouse")
+    with paimon_magics.connect(
+        folder, spark=spark, coordinator="in-process", source_range_from_bytes=0
+    ) as session:
+        yield session
+
+
+def stored(session: Session, table: str) -> set[Path]:
+    found = session.run(f"SELECT file_path FROM `{table}$files`").to_pylist()
+    return {Path(row["file_path"].removeprefix("file:")) for row in found}
+
+
+@contextmanager
+def away(files: set[Path]) -> Iterator[None]:
+    """The files can't be read meanwhile."""
+    for file in files:
+        file.rename(file.with_name(f"away-{file.name}"))
+    try:
+        yield
+    finally:
+        for file in files:
+            file.with_name(f"away-{file.name}").rename(file)
+
+
+TABLES = {
+    "keyed": "PARTITIONED BY (day) TBLPROPERTIES ('primary-key' = 'day,id', 'bucket' = '1', "
+    "'write-only' = 'true')",
+    "files": "TBLPROPERTIES ('write-only' = 'true')",
+    "vectors": "TBLPROPERTIES ('write-only' = 'true', 'deletion-vectors.enabled' = 'true')",
+    "evolving": "PARTITIONED BY (day) TBLPROPERTIES ('write-only' = 'true', "
+    "'row-tracking.enabled' = 'true', 'data-evolution.enabled' = 'true')",
+}
+
+
+def made(session: Session, name: str, properties: str) -> list[set[Path]]:
+    """A table with three files, each of ids and a day of its own; the paths of each."""
+    session.run(f"CREATE TABLE {name} (id INT, day DATE, v STRING) {properties}")
+    found: list[set[Path]] = []
+    for day in (1, 2, 3):
+        session.run(
+            f"INSERT INTO {name} SELECT CAST(id + {day * 10} AS INT), DATE '2026-01-0{day}', 'old' "
+            "FROM range(5)"
+        )
+        found.append(stored(session, name).difference(*found))
+    return found
+
+
+STATEMENTS = (
+    # A condition of ON.
+    "t.day = :day AND t.id = s.id "
+    "WHEN MATCHED THEN UPDATE SET v = s.v "
+    "WHEN NOT MATCHED THEN INSERT (day, id) VALUES (:day, s.id)",
+    # The source's keys.
+    "t.id = s.id AND t.day = CAST(s.at AS DATE) "
+    "WHEN MATCHED THEN UPDATE SET v = s.v WHEN NOT MATCHED THEN INSERT (id, day, v) "
+    "VALUES (s.id, CAST(s.at AS DATE), s.v)",
+    # Rows that the source does not have, by a condition of theirs that ON has, too.
+    "t.id = s.id AND day BETWEEN DATE '2026-01-02' AND :day "
+    "WHEN MATCHED THEN UPDATE SET v = s.v WHEN NOT MATCHED BY SOURCE AND v = 'old' "
+    "AND t.day BETWEEN DATE '2026-01-02' AND :day THEN UPDATE SET v = 'orphan'",
+    # Nothing but INSERT.
+    "t.day = :day AND t.id = s.id WHEN NOT MATCHED THEN INSERT (id, day) VALUES (s.id, :day)",
+)
+DAY = datetime.date(2026, 1, 2)
+
+
+def source(number: int) -> str:
+    return (
+        f"USING (SELECT CAST(id + {21 + number} AS INT) AS id, 'new {number}' AS v, "
+        "TIMESTAMP '2026-01-02 23:59:00' AS at FROM range(5)) s"
+    )
+
+
+def done_by(session: Session, table: str, text: str) -> tuple[Any, ...]:
+    """What a MERGE did, and the rows afterwards."""
+    done = session.run(f"MERGE INTO {table} t {text}", {"day": DAY})
+    counts = done.rows_updated, done.rows_deleted, done.rows_inserted
+    return counts, rows(session, f"SELECT * FROM {table} ORDER BY id, day")
+
+
+@pytest.fixture(scope="module")
+def unpruned(shop: Session) -> list[tuple[Any, ...]]:
+    """What each statement does, one after the other, where all files are read."""
+    files = made(shop, "unpruned", TABLES["files"])
+    texts = [
+        f"{source(number)} ON NOT NOT ({statement.replace(' WHEN', ') WHEN', 1)}"
+        for number, statement in enumerate(STATEMENTS)
+    ]
+    with away(files[0]), pytest.raises(PaimonMagicsError):
+        done_by(shop, "unpruned", texts[0])
+    return [done_by(shop, "unpruned", text) for text in texts]
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_other_files_are_not_read(
+    shop: Session, name: str, unpruned: list[tuple[Any, ...]]
+) -> None:
+    files = made(shop, name, TABLES[name])
+    for number, statement in enumerate(STATEMENTS):
+        with away(files[0] | files[2]):
+            text = f"MERGE INTO {name} t {source(number)} ON {statement}"
+            done = shop.run(text, {"day": DAY})
+        counts = done.rows_updated, done.rows_deleted, done.rows_inserted
+        found = rows(shop, f"SELECT * FROM {name} ORDER BY id, day")
+        assert (counts, found) == unpruned[number], statement
+        assert any(counts)
+
+
+def test_explain_and_preview_say_which_files_are_read(shop: Session) -> None:
+    made(shop, "told", TABLES["files"])
+    merge = (
+        "MERGE INTO told t USING (SELECT 21 AS id UNION ALL SELECT 23) s "
+        "ON t.id = s.id AND t.day <= :day WHEN MATCHED THEN DELETE"
+    )
+    before = jobs(shop.spark)
+    said = str(shop.explain(merge, {"day": DAY}).message)
+    assert jobs(shop.spark) == before
+    assert "all files: 3 files" in said and "values: 2 files" in said
+    assert "day <= '2026-01-02'" in said
+    assert "the least and the greatest s.id of the source" in said
+    seen = shop.preview(merge, {"day": DAY})
+    assert "2 deleted" in seen.notes[0] and "3 files of the table, 1 read" in seen.notes[0]
+
+
+HAZARDS = {
+    "NULL equals NULL": ("t.n <=> s.n", "CAST(NULL AS INT) AS n UNION ALL SELECT 50"),
+    "NaN and -0.0": ("t.f = s.f", "double('NaN') AS f UNION ALL SELECT 0.0D"),
+    "padding": ("t.c = s.c", "'ab  ' AS c"),
+    "long texts": ("t.v = s.v", "concat(repeat('é', 20), 'b') AS v"),
+    "collations": ("t.v = (s.v COLLATE UTF8_LCASE)", "'ABC' AS v"),
+    "texts that are numbers": ("t.n = s.x", "'+0001' AS x"),
+    "numbers that are rounded": ("t.m = s.x", "CAST(0.1D AS DOUBLE) AS x"),
+    "a DOUBLE": ("t.m = 1e-1", "1 AS x"),
+    "wider decimals": ("t.m = s.x", "CAST(0.1 AS DECIMAL(38, 37)) AS x"),
+    "moments of a day": ("t.d = s.x", "TIMESTAMP '1969-12-31 00:00:00' AS x"),
+    "moments": ("t.at = s.x", "TIMESTAMP '1969-12-31 23:59:59.999999' AS x"),
+}
+
+
+@pytest.mark.parametrize("why", HAZARDS)
+def test_a_row_that_matches_is_never_left_out(shop: Session, why: str) -> None:
+    if "odd" not in [row["tableName"] for row in shop.run("SHOW TABLES").to_pylist()]:
+        shop.run(
+            "CREATE TABLE odd (n INT, f DOUBLE, c CHAR(4), v STRING, m DECIMAL(20, 18), d DATE, "
+            "at TIMESTAMP) TBLPROPERTIES ('write-only' = 'true')"
+        )
+        for values in (
+            "NULL, double('NaN'), 'ab', concat(repeat('é', 20), 'b'), 0.1, DATE '1969-12-31', "
+            "TIMESTAMP '1969-12-31 23:59:59.999999'",
+            "1, -0.0D, 'AB', 'abc', 0.100000000000000001, DATE '2026-01-01', NULL",
+            "50, 7.0D, 'zz', 'zz', 9, DATE '2026-01-01', TIMESTAMP '2026-01-01 00:00:00'",
+        ):
+            shop.run(f"INSERT INTO odd VALUES ({values})")
+    on, source = HAZARDS[why]
+    counts = []
+    for condition in (on, f"NOT NOT ({on})"):
+        seen = shop.preview(
+            f"MERGE INTO odd t USING (SELECT {source}) s ON {condition} WHEN MATCHED THEN DELETE"
+        )
+        counts.append(seen.notes[0].partition("; ")[0])
+    assert counts[0] == counts[1]
+    assert " 0 deleted" not in counts[0]
+
+
+def test_a_source_that_gives_other_rows_each_time_is_read_once(shop: Session) -> None:
+    made(shop, "drawn", TABLES["files"])
+    spark = shop.spark
+    kept = spark.sparkContext._jsc.getPersistentRDDs().size()  # type: ignore[attr-defined]
+    done = shop.run(
+        "MERGE INTO drawn t USING (SELECT 1000 + int(rand() * 1000000) AS id FROM range(50)) s "
+        "ON t.id = s.id WHEN MATCHED THEN UPDATE SET v = 'b' "
+        "WHEN NOT MATCHED THEN INSERT (id) VALUES (s.id)"
+    )
+    assert done.rows_inserted == 50
+    assert kept == spark.sparkContext._jsc.getPersistentRDDs().size()  # type: ignore[attr-defined]
+    # A frame that is kept already stays so.
+    frame = spark.createDataFrame([(21, "c")], "id int, v string").cache()
+    assert shop.merge(frame, "drawn", on="id").when_matched_update({"v": "s.v"}).run().rows_updated
+    assert rows(shop, "SELECT v FROM frame", frames={"frame": frame}) == [("c",)]
+    assert frame.storageLevel.useMemory
+    frame.unpersist()
+    # Without rows in the source there is nothing to read.
+    with away(stored(shop, "drawn")):
+        none = shop.merge(frame.limit(0), "drawn", on="id").when_matched_delete().run()
+    assert none.rows_deleted == 0
+
+
+def test_rows_that_do_not_matter_are_no_conflict(shop: Session, tmp_path: Path) -> None:
+    made(shop, "beside", TABLES["files"])
+    rest = (
+        "s ON t.id = s.id AND t.day = DATE '2026-01-02' "
+        "WHEN MATCHED THEN UPDATE SET v = concat('a', held(s.id)) "
+        "WHEN NOT MATCHED THEN INSERT (id) VALUES (s.id)"
+    )
+
+    def notes(source: str, meanwhile: str) -> str:
+        merge = f"MERGE INTO beside t USING {source} {rest}"
+        return str(run_while(lambda: shop.run(meanwhile), shop, merge, tmp_path).notes)
+
+    other_day = "INSERT INTO beside VALUES (20, DATE '2026-01-03', 'x')"
+    assert notes("(SELECT 20 AS id)", other_day) == "()"
+    other_id = "INSERT INTO beside VALUES (29, DATE '2026-01-02', 'x')"
+    assert notes("(SELECT 20 AS id)", other_id) == "()"
+    same_id = "INSERT INTO beside VALUES (20, DATE '2026-01-02', 'x')"
+    assert "added rows" in notes("(SELECT 20 AS id)", same_id)
+    # Rows of another day make other rows of a source that reads the table.
+    assert "added rows" in notes("(SELECT min(id) + 9 AS id FROM beside)", other_day)
