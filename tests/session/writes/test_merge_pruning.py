@@ -4,6 +4,7 @@ would do if it read all of them."""
 from __future__ import annotations
 
 import datetime
+import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -193,13 +194,18 @@ def test_a_row_that_matches_is_never_left_out(shop: Session, why: str) -> None:
 
 def test_a_source_that_gives_other_rows_each_time_is_read_once(shop: Session) -> None:
     made(shop, "drawn", TABLES["files"])
+    from pyspark.sql import functions as F
+
     spark = shop.spark
     kept = spark.sparkContext._jsc.getPersistentRDDs().size()  # type: ignore[attr-defined]
+    draw = F.udf(lambda: random.randrange(1000, 2**31), "int").asNondeterministic()
+    spark.udf.register("draw", draw)
     done = shop.run(
-        "MERGE INTO drawn t USING (SELECT 1000 + int(rand() * 1000000) AS id FROM range(50)) s "
+        "MERGE INTO drawn t USING (SELECT draw() AS id FROM range(50)) s "
         "ON t.id = s.id WHEN MATCHED THEN UPDATE SET v = 'b' "
         "WHEN NOT MATCHED THEN INSERT (id) VALUES (s.id)"
     )
+    spark.sql("DROP TEMPORARY FUNCTION draw")
     assert done.rows_inserted == 50
     assert kept == spark.sparkContext._jsc.getPersistentRDDs().size()  # type: ignore[attr-defined]
     # A frame that is kept already stays so.
