@@ -32,8 +32,8 @@ def type_of(frame: DataFrame, name: str) -> AtomicType | None:
 
 def key_ranges(frame: DataFrame, keys: Mapping[str, SourceKey]) -> dict[str, KeyRange]:
     """Return the ranges of the columns of `frame` that have the values of `keys`, by one job. There
-    is none for a key whose NULLs match NULLs, if there are some, and none for texts that can't be
-    told exactly. Raises what Spark raises."""
+    is none for a key whose NULLs match NULLs, if there are some, and none for values that Python
+    does not have exactly. Raises what Spark raises."""
     ends: list[SparkColumn] = [F.count(F.lit(1))]
     for name in keys:
         value = _comparable(frame, name)
@@ -83,7 +83,7 @@ def _comparable(frame: DataFrame, name: str) -> SparkColumn:
 
 
 def _value(found: object, data_type: spark_types.DataType) -> KeyValue | None:
-    """The value, None for one that can't be told."""
+    """The value; None for one that Python has no exact value for."""
     match data_type, found:
         case spark_types.DateType(), int():
             day = found + _EPOCH
