@@ -13,6 +13,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import pyarrow.compute as pc
+
 from paimon_magics.planning.reads.predicates import ColumnPredicate
 from paimon_magics.planning.reads.views import row_id_columns
 from paimon_magics.planning.row_changes.merge_query import needed_columns, users_text
@@ -41,7 +43,7 @@ from paimon_magics.statements.merge_into import MergeInto
 from paimon_magics.statements.queries.rewriting import joined_text
 from paimon_magics.statements.queries.used_columns import used_names
 from paimon_magics.statements.statement import Query
-from paimon_magics.tables.manifests.live_files import ManifestCache
+from paimon_magics.tables.manifests.live_files import ManifestCache, live_files
 from paimon_magics.tables.row_changes.table_changes import plan_table_change
 from paimon_magics.tables.snapshots.latest import read_snapshot
 from paimon_magics.tables.splits.file_pruning import PruningStep
@@ -126,7 +128,9 @@ def range_keys(on: MergeOnTable, conditions: Conditions) -> tuple[SourceKey, ...
     found = source_keys(on.merge, on.plan, on.table.schema)
     keys = tuple(key for key in found if key.column not in certain)
     least = on.connection.settings.source_range_from_bytes
-    return keys if keys and _size_bytes(on, conditions) >= least else ()
+    # Most tables are small as a whole: then no read is planned to know that.
+    is_large = bool(keys) and _all_bytes(on) >= least and _size_bytes(on, conditions) >= least
+    return keys if is_large else ()
 
 
 def asked_source(
@@ -139,8 +143,10 @@ def asked_source(
     """Find the ranges of `keys` by one job on the source, which Spark keeps from then on, until
     `kept` is closed. None where they say nothing, and where the source is the larger side."""
     reads = reads_of(source)
-    is_known = len(reads.planned) == len(reads.names)
-    if is_known and planned_bytes(reads) > _size_bytes(on, conditions):
+    is_of_tables = len(reads.planned) == len(reads.names)
+    size_bytes = planned_bytes(reads) if is_of_tables else 0
+    is_large = size_bytes > on.connection.settings.source_range_from_bytes
+    if is_large and size_bytes > _size_bytes(on, conditions):
         return None
     keyed = _with_keys(on, keys, source)
     if keyed is None:
@@ -209,7 +215,7 @@ def _with_keys(
 
 def merge_target(on: MergeOnTable, conditions: Conditions) -> MergeTarget:
     """Plan the read of the rows of files that can meet the conditions; nothing runs. Raises
-    UnsupportedStatementError for rows that have to stay where they are."""
+    UnsupportedStatementError for files whose rows can't be changed so."""
     merge, plan, table, schema = on.merge, on.plan, on.table, on.table.schema
     predicates = conditions.predicates(schema)
     if on.has_places:
@@ -228,6 +234,16 @@ def merge_target(on: MergeOnTable, conditions: Conditions) -> MergeTarget:
     frame = frame_of_query(on.connection, query.text, query.query, {}, selection=chosen)
     steps = reads_of(frame).planned[-1].pruning_steps
     return MergeTarget(frame, needed, (), predicates, steps)
+
+
+def _all_bytes(on: MergeOnTable) -> int:
+    """The size of all files of the table."""
+    if not on.chosen.snapshot_id:
+        return 0
+    paimon = on.table.paimon
+    manifests = on.connection.manifests(on.table.location, lambda: ManifestCache(paimon))
+    files = live_files(manifests, read_snapshot(paimon, on.chosen.snapshot_id))
+    return int(pc.sum(files["file_size"]).as_py() or 0)
 
 
 def _size_bytes(on: MergeOnTable, conditions: Conditions) -> int:
