@@ -62,6 +62,8 @@ class Settings:
     - `cross_partition_rows_max`: for a table whose keys can move between partitions, the largest
       number of rows, stored or in one statement, with which it is written: one task has to know
       the partition of each key, at about 200 bytes a key.
+    - `coordinator_ca`: a PEM file with the certificates that are trusted where the coordinator's
+      address begins with https; by default PAIMON_COORDINATOR_CA, else what the system trusts.
     - `coordinator_idle_ms`: how long a coordinator that this session starts stays alive with
       nothing to do. A user may think between two statements; a new start costs 2 s.
     - `coordinator_wait_ms`: how long a statement asks again for a coordinator that gives no answer,
@@ -98,6 +100,7 @@ class Settings:
     kept_views_max: int = 64
     attempt_wait_ms_max: int = 10_000
     cross_partition_rows_max: int = 5_000_000
+    coordinator_ca: str = ""
     coordinator_idle_ms: int = 600_000
     coordinator_wait_ms: int = 60_000
     exclusive_wait_ms: int = 600_000

@@ -13,7 +13,6 @@ from contextlib import ExitStack
 
 from paimon_magics.coordinator.process.arguments import parser
 from paimon_magics.coordinator.process.composition import begin
-from paimon_magics.coordinator.process.server import Shutdown
 from paimon_magics.errors import PaimonMagicsError
 
 __all__ = ["main"]
@@ -35,9 +34,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _serve(options: argparse.Namespace) -> int:
     with ExitStack() as ending:
-        begun = begin(options, Shutdown(), ending)
-        print(f"paimon-coordinator {begun.address} {begun.tokens}", flush=True)
-        begun.server.run(sockets=[begun.listening])
+        begun = begin(options, ending)
+        print(begun.announcement, flush=True)
+        begun.serve()
     if begun.coordinator.deposed is not None:
         print(begun.coordinator.deposed.text(), file=sys.stderr)
         return _DEPOSED

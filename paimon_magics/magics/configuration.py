@@ -136,7 +136,13 @@ class PaimonMagics(Magics):
     coordinator = Unicode(
         "",
         help="What commits: `embedded`, a process that a user's notebooks share; `in-process`; or "
-        "the address of a coordinator. Empty: what PAIMON_COORDINATOR says, else `embedded`.",
+        "the address of a coordinator, or several with commas between. Empty: what "
+        "PAIMON_COORDINATOR says, else `embedded`.",
+    ).tag(config=True)
+    coordinator_ca = Unicode(
+        "",
+        help="A PEM file with the certificates to trust where the coordinator's address begins "
+        "with https. Empty: what PAIMON_COORDINATOR_CA names, else what the system trusts.",
     ).tag(config=True)
     coordinator_idle_ms = _whole_number(
         "coordinator_idle_ms",

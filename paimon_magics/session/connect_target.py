@@ -50,7 +50,7 @@ def found_target(words: PlaceWords, settings: Settings) -> ConnectTarget:
     if not is_address(chosen):
         opened, store = _opened(_catalog_options(warehouse, catalog))
         return ConnectTarget(opened, store, chosen or default_coordinator(opened), None)
-    at = found_at(chosen, words.token, os.environ)
+    at = found_at(chosen, words.token, os.environ, settings.coordinator_ca)
     remote = remote_coordinator(at, settings)
     if catalog is not None and warehouse is None:
         catalog = {"warehouse": remote.warehouse(), **catalog}

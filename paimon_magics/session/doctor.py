@@ -151,7 +151,7 @@ def doctor_of_place(words: PlaceWords, settings: Settings | None = None) -> Diag
     found.add("Versions", _versions(found))
     found.add("Spark", _spark(None, found))
     try:
-        _check_coordinator_answers(words)
+        _check_coordinator_answers(words, settings)
         place = found_target(words, settings)
     except PaimonMagicsError as error:
         shown = words.shown or os.environ.get("PAIMON_WAREHOUSE", "")
@@ -167,12 +167,12 @@ def doctor_of_place(words: PlaceWords, settings: Settings | None = None) -> Diag
     return found.whole()
 
 
-def _check_coordinator_answers(words: PlaceWords) -> None:
+def _check_coordinator_answers(words: PlaceWords, settings: Settings) -> None:
     """Raise SetupError if the coordinator is named by an address and does not answer there."""
     named = words.warehouse is not None or words.catalog is not None
     chosen = chosen_coordinator(words.coordinator, os.environ, warehouse_is_named=named)
     if is_address(chosen):
-        check_answers(chosen)
+        check_answers(chosen, settings.coordinator_ca)
 
 
 def _versions(found: _Findings) -> Facts:
@@ -255,7 +255,7 @@ def _coordinator(session: Session, options: Mapping[str, str], found: _Findings)
 
 def _status_of(session: Session) -> Status:
     if is_address(session.coordinator):
-        check_answers(session.coordinator)
+        check_answers(session.coordinator, session.settings.coordinator_ca)
     return session.administration.status_now()
 
 

@@ -66,7 +66,7 @@ def connect(
     *,
     catalog: Mapping[str, str] | None = None,
     coordinator: str | None = None,
-    token: str | None = None,
+    token: str | Callable[[], str] | None = None,
     spark: SparkSession | None = None,
     **settings: object,
 ) -> Session:
@@ -79,10 +79,13 @@ def connect(
       be among them.
     - `coordinator`: where commits are made. "embedded" is a process that all notebooks of this user
       share, started by the first; "in-process" is this process; an address such as
-      `http://127.0.0.1:8123` is a coordinator, with the warehouse that it owns. Default: what
+      `https://lake.example.org:8123` is a coordinator, with the warehouse that it owns; of several
+      addresses with commas between, the first that answers is. Default: what
       PAIMON_COORDINATOR says, else "embedded" ("in-process" for a REST catalog, which decides
-      between writers itself). `token` is the coordinator's at an address; default:
-      PAIMON_COORDINATOR_TOKEN. Credentials of the warehouse's store belong into `catalog`.
+      between writers itself). `token` is the coordinator's at an address, or a function that
+      returns one and is called again when that has expired; default: PAIMON_COORDINATOR_TOKEN, else
+      the content of the file that PAIMON_COORDINATOR_TOKEN_FILE names, which is read again
+      likewise. Credentials of the warehouse's store belong into `catalog`.
     - `spark`: a SparkSession to use; else the active one, else a new one on the setting `master`.
     - `settings`: fields of `Settings`.
 

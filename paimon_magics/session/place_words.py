@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 __all__ = ["PlaceWords"]
@@ -16,7 +16,7 @@ class PlaceWords:
     warehouse: str | os.PathLike[str] | None = None
     catalog: Mapping[str, str] | None = field(default=None, repr=False)
     coordinator: str | None = None
-    token: str | None = field(default=None, repr=False)
+    token: str | Callable[[], str] | None = field(default=None, repr=False)
 
     @property
     def names_a_place(self) -> bool:

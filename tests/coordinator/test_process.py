@@ -17,7 +17,7 @@ import pytest
 from paimon_magics.coordinator.client.finding import At
 from paimon_magics.coordinator.client.remote import RemoteCoordinator
 from paimon_magics.coordinator.ownership.ownership import current_lease
-from paimon_magics.coordinator.process.server import listen
+from paimon_magics.coordinator.process.network import LOOPBACK, listen
 from paimon_magics.errors import (
     CommitConflictError,
     InvalidValueError,
@@ -159,13 +159,13 @@ def test_a_coordinator_that_can_not_begin_gives_the_warehouse_back(tmp_path: Pat
 
 
 def test_a_port_that_is_in_use_or_is_none_is_named() -> None:
-    with listen(0) as listening:
+    with listen(LOOPBACK, 0) as listening:
         port = listening.getsockname()[1]
         with pytest.raises(SetupError, match=f"port {port} .* in use") as taken:
-            listen(port)
+            listen(LOOPBACK, port)
     assert "--port" in taken.value.hint
     with pytest.raises(SetupError, match="port 70000 "):
-        listen(70000)
+        listen(LOOPBACK, 70000)
 
 
 @MOSTLY_SQLITE

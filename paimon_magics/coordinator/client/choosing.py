@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from paimon_magics.coordinator.client.addresses import (
+    Addresses,
+    ca_of,
+    is_address,
+    tls_context,
+)
 from paimon_magics.coordinator.client.finding import At, Finder
 from paimon_magics.coordinator.client.in_process import InProcessCommitter
 from paimon_magics.coordinator.client.interface import CoordinatorClient
 from paimon_magics.coordinator.client.remote import RemoteCoordinator
 from paimon_magics.coordinator.client.starting import Embedded, can_start, state_at
+from paimon_magics.coordinator.client.tokens import GivenToken, token_of_user
 from paimon_magics.coordinator.ownership.state_folder import StateFolder
 from paimon_magics.errors import SetupError, nearest
-from paimon_magics.redaction import conceal
 from paimon_magics.settings import Settings
 from paimon_magics.tables.catalog.catalog import Catalog
 
@@ -43,7 +49,9 @@ def chosen_coordinator(
     chosen = given or environment.get("PAIMON_COORDINATOR") or ""
     if not given and is_address(chosen) and warehouse_is_named:
         return ""
-    if chosen and not is_address(chosen) and chosen not in _WORDS:
+    if is_address(chosen):
+        Addresses.of(chosen)  # raises
+    elif chosen and chosen not in _WORDS:
         raise SetupError(
             f"The coordinator `{chosen}` is neither an address nor one of {', '.join(_WORDS)}.",
             hint="Give an address as http://127.0.0.1:8123, or one of the words. "
@@ -52,22 +60,14 @@ def chosen_coordinator(
     return chosen
 
 
-def is_address(chosen: str) -> bool:
-    """Whether a choice names a coordinator by its address."""
-    return chosen.startswith(("http://", "https://"))
-
-
-def found_at(address: str, token: str | None, environment: Mapping[str, str]) -> At:
-    """The coordinator at an address. Raises SetupError without a token."""
-    token = token or environment.get("PAIMON_COORDINATOR_TOKEN")
-    if not token:
-        raise SetupError(
-            f"The coordinator at {address} asks for a token, and none was given.",
-            hint="Pass token=…, or set PAIMON_COORDINATOR_TOKEN. When the coordinator starts, it "
-            "prints the path of the file that holds its token.",
-        )
-    conceal(token)
-    return At(address, token)
+def found_at(
+    address: str, token: GivenToken | None, environment: Mapping[str, str], ca: str = ""
+) -> At:
+    """The coordinator at an address, or at the first of several that answers. `ca` is the file of
+    certificates that are trusted. Raises SetupError without a token."""
+    addresses = Addresses.of(address)
+    tls = tls_context(addresses, ca_of(ca, environment))
+    return At(addresses, token_of_user(token, environment, address), tls=tls)
 
 
 def remote_coordinator(finder: Finder, settings: Settings) -> RemoteCoordinator:

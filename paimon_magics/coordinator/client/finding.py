@@ -7,7 +7,9 @@ coordinator is gone finds the next one, if that runs on the same machine for the
 
 from __future__ import annotations
 
+import os
 import socket
+import ssl
 import time
 from dataclasses import dataclass
 from typing import Protocol
@@ -15,6 +17,8 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from paimon_magics.coordinator.client.addresses import Addresses, ca_of, tls_context
+from paimon_magics.coordinator.client.tokens import Token
 from paimon_magics.coordinator.ownership.lease import Lease
 from paimon_magics.coordinator.ownership.ownership import current_lease, owned_elsewhere
 from paimon_magics.coordinator.ownership.state_folder import token_of
@@ -38,7 +42,9 @@ class Endpoint:
 
 
 class Finder(Protocol):
-    """Finds the coordinator. For any thread."""
+    """Finds the coordinator. For any thread. `tls` is whom its clients trust."""
+
+    tls: ssl.SSLContext
 
     def find(
         self, failed: Endpoint | None = None, address: str = "", *, start: bool = True
@@ -51,30 +57,61 @@ class Finder(Protocol):
         of reach, or no coordinator can be started.
         """
 
+    def renewed(self, refused: Endpoint) -> Endpoint | None:
+        """The same place with another token, where that of `refused` was not taken; None if there
+        is no other. Raises SetupError when none can be read."""
+
 
 class At:
-    """Finds a coordinator at a known address; when that is gone, the warehouse's next owner. The
-    token is the new owner's if this user can read it, else the same.
+    """Finds a coordinator at known addresses: the first that answers, where there are several. When
+    that is gone, the next one, or the warehouse's next owner on this machine. The token is the new
+    owner's if this user can read it, else the same.
 
-    `catalog` is the warehouse's, once that is known.
+    `catalog` is the warehouse's, once that is known. `tls` is whom the client trusts.
     """
 
-    def __init__(self, address: str, token: str, catalog: Catalog | None = None) -> None:
-        self._endpoint = Endpoint(address.rstrip("/"), token)
+    def __init__(
+        self,
+        addresses: Addresses | str,
+        token: Token | str,
+        catalog: Catalog | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self._addresses = Addresses.of(addresses) if isinstance(addresses, str) else addresses
+        self._token = Token(token) if isinstance(token, str) else token
+        self.tls = tls_context(self._addresses) if tls is None else tls
         self.catalog = catalog
 
     def find(
         self, failed: Endpoint | None = None, address: str = "", *, start: bool = True
     ) -> Endpoint | None:
         """See `Finder.find`."""
+        known = self._addresses
         if failed is None:
-            return self._endpoint
+            return Endpoint(self._first(known.all) or known.all[0], self._token.text)
+        if address in known and address != failed.address:
+            return Endpoint(address, self._token.text)
+        if not address and len(known.all) > 1:
+            other = self._first(known.after(failed.address))
+            if other is not None:
+                return Endpoint(other, self._token.text)
         if not address and self.catalog is not None:
             lease = living_lease(self.catalog)
             address = "" if lease is None else lease.address
         if not is_loopback(address) or address == failed.address:
             return None
-        return Endpoint(address, token_of_owner(self.catalog, address) or self._endpoint.token)
+        return Endpoint(address, token_of_owner(self.catalog, address) or self._token.text)
+
+    def renewed(self, refused: Endpoint) -> Endpoint | None:
+        """See `Finder.renewed`."""
+        text = self._token.renewed(refused.token)
+        return None if text is None else Endpoint(refused.address, text)
+
+    def _first(self, addresses: tuple[str, ...]) -> str | None:
+        """The first address that answers; the only one is not asked."""
+        if len(self._addresses.all) == 1:
+            return addresses[0] if addresses else None
+        return next((one for one in addresses if not _problem_at(one, self.tls)), None)
 
 
 def living_lease(catalog: Catalog) -> Lease | None:
@@ -105,21 +142,34 @@ def token_of_owner(catalog: Catalog | None, address: str) -> str | None:
     return token_of(lease.home) if lease is not None and lease.address == address else None
 
 
-def check_answers(address: str) -> None:
+def check_answers(address: str, ca: str = "") -> None:
     """Ask a coordinator once whether it lives, without its token, to find a wrong address at once:
-    a client's requests are repeated for a minute. Raises SetupError where none answers."""
+    a client's requests are repeated for a minute. Of several addresses one has to answer; `ca` is
+    the file of certificates that are trusted. Raises SetupError where none does."""
+    addresses = Addresses.of(address)
+    tls = tls_context(addresses, ca_of(ca, os.environ))
+    problems = []
+    for one in addresses.all:
+        problem = _problem_at(one, tls)
+        if not problem:
+            return
+        problems.append(f"{one}: {problem}")
+    raise SetupError(
+        f"No coordinator answers at {'; '.join(problems)}.",
+        hint="Check that it runs, and its address."
+        + (" The setting coordinator_ca names whom to trust." if "CERT" in problems[0] else ""),
+    )
+
+
+def _problem_at(address: str, tls: ssl.SSLContext) -> str:
+    """Why no coordinator answers at an address; "" if one does."""
     try:
         answer = httpx.get(
-            f"{address.rstrip('/')}/health/live", timeout=_PROBE_SECONDS_MAX, trust_env=False
+            f"{address}/health/live", timeout=_PROBE_SECONDS_MAX, trust_env=False, verify=tls
         )
-        problem = "" if answer.is_success else f"it answers {answer.status_code}"
+        return "" if answer.is_success else f"it answers {answer.status_code}"
     except (httpx.HTTPError, httpx.InvalidURL) as error:
-        problem = str(error) or type(error).__name__
-    if problem:
-        raise SetupError(
-            f"No coordinator answers at {address}: {problem}.",
-            hint="Check that it runs, and its address.",
-        )
+        return str(error) or type(error).__name__
 
 
 def is_loopback(address: str) -> bool:

@@ -76,7 +76,7 @@ class RemoteCoordinator:
         exclusive_wait_ms: int = 600_000,
         read_lease_ms_max: int = 86_400_000,
     ) -> None:
-        self._requests = Requests(finder, coordinator_wait_ms)
+        self._requests = Requests(finder, coordinator_wait_ms, finder.tls)
         self._exclusive_wait_ms = exclusive_wait_ms
         self._inserts: SmallInserts | None = None
         self._read_leases = ReadLeases(self._requests.post_leases, read_lease_ms_max)

@@ -8,6 +8,7 @@ warehouse's new owner.
 from __future__ import annotations
 
 import contextlib
+import ssl
 import threading
 import time
 from collections.abc import Mapping
@@ -16,6 +17,7 @@ from typing import Any
 
 import httpx
 
+from paimon_magics.coordinator.client.addresses import tls_context
 from paimon_magics.coordinator.client.failures import (
     answered_document,
     failure,
@@ -35,6 +37,8 @@ _ANSWER_SECONDS = 120.0
 _PAUSE_SECONDS = 0.05
 _PAUSE_SECONDS_MAX = 2.0
 _PLACES_MAX = 3
+_UNAUTHORISED = 401
+_NOT_LOOKED_AT = 429  # a limit of clients
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +58,13 @@ def broke_off(error: SetupError) -> bool:
 class Requests:
     """Sends requests to the coordinator that `finder` finds. Safe for several threads.
 
-    `repeat` asks again for `wait_ms`. Meanwhile `delay` says what it waits for; else it is "".
+    `tls` is whom it trusts. `repeat` asks again for `wait_ms`. Meanwhile `delay` says what it waits
+    for; else it is "".
     """
 
-    def __init__(self, finder: Finder, wait_ms: int = 60_000) -> None:
+    def __init__(
+        self, finder: Finder, wait_ms: int = 60_000, tls: ssl.SSLContext | None = None
+    ) -> None:
         self._finder = finder
         self._wait_seconds = wait_ms / 1000
         self.delay = ""
@@ -66,6 +73,7 @@ class Requests:
         self._http = httpx.Client(
             timeout=httpx.Timeout(_ANSWER_SECONDS, connect=_CONNECT_SECONDS),
             trust_env=False,
+            verify=tls_context(None) if tls is None else tls,
         )
 
     def post_leases(self, document: Any) -> Any:
@@ -139,7 +147,8 @@ class Requests:
                         if may_have_arrived and response.status_code not in (200, 409, 410):
                             raise no_clear_answer(failure(response))
                         return answered_document(response)
-                    may_have_arrived = settles
+                    may_have_arrived |= settles and response.status_code != _NOT_LOOKED_AT
+                    is_lost = response.status_code == _NOT_LOOKED_AT
                     problem = failure(response)
                     moved = self._move(endpoint, new_address(response))
             except SetupError as error:  # there is no coordinator, and none can be started
@@ -190,6 +199,19 @@ class Requests:
     def _ask(
         self, endpoint: Endpoint, method: str, path: str, document: Any = None
     ) -> httpx.Response:
+        """Send a request, once more where the token was refused and there is a new one."""
+        response = self._send(endpoint, method, path, document)
+        if response.status_code != _UNAUTHORISED:
+            return response
+        renewed = self._finder.renewed(endpoint)
+        if renewed is None:
+            return response
+        with self._moving:
+            if self._endpoint is endpoint:
+                self._endpoint = renewed
+        return self._send(renewed, method, path, document)
+
+    def _send(self, endpoint: Endpoint, method: str, path: str, document: Any) -> httpx.Response:
         headers = {"Authorization": f"Bearer {endpoint.token}"}
         if isinstance(document, BinaryBody):
             headers.update(document.headers)

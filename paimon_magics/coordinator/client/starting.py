@@ -23,6 +23,7 @@ from pathlib import Path
 
 import httpx
 
+from paimon_magics.coordinator.client.addresses import tls_context
 from paimon_magics.coordinator.client.finding import Endpoint, is_loopback, living_lease
 from paimon_magics.coordinator.ownership.catalog_options import ENVIRONMENT as CATALOG_OPTIONS
 from paimon_magics.coordinator.ownership.lease import Lease
@@ -90,6 +91,7 @@ class Embedded:
         self._options = with_credentials(catalog.options)
         self._told: Endpoint | None = None
         self.problem = ""
+        self.tls = tls_context(None)  # it is on this machine
 
     def find(
         self, failed: Endpoint | None = None, address: str = "", *, start: bool = True
@@ -108,6 +110,10 @@ class Embedded:
                 f"No coordinator could be started: {error.message}", hint=f"{error.hint} {_ELSE}"
             ) from error
 
+    def renewed(self, refused: Endpoint) -> Endpoint | None:
+        """See `Finder.renewed`: its token is that of a folder, which does not change."""
+        return None
+
     def _tell(self, endpoint: Endpoint) -> None:
         """Send this session's catalog options to a coordinator that runs already. If it does not
         take them, it goes on with its own; later requests show whether those work."""
@@ -120,6 +126,7 @@ class Embedded:
                 headers={"Authorization": f"Bearer {endpoint.token}"},
                 timeout=_TELL_SECONDS_MAX,
                 trust_env=False,
+                verify=self.tls,
             )
             self.problem = "" if answer.is_success else str(answer.json()["error"]["message"])
         except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:

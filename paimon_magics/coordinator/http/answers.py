@@ -2,8 +2,9 @@
 
 Errors are JSON: `{"error": {"type", "message", "hint"}}`. The status says what the caller must do:
 400 change the request, 401 send the token, 403 ask for the right, 404 no such table or transaction,
-409 conflict, 410 the transaction has ended, 413 send less, 423 wait for what is under way, 500 look
-up whether it happened, 502 the store refuses access, 503 come back later, 507 make room.
+409 conflict, 410 the transaction has ended, 413 send less, 423 wait for what is under way, 429 send
+less often, 500 look up whether it happened, 502 the store refuses access, 503 come back later, 507
+make room.
 """
 
 from __future__ import annotations

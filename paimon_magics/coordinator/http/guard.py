@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -19,6 +20,7 @@ from paimon_magics.coordinator.http.authorisation import (
     Principal,
 )
 from paimon_magics.coordinator.http.authorisation import Scope as Needed
+from paimon_magics.coordinator.http.limits import ClientLimits, Turnstile
 from paimon_magics.errors import SetupError
 
 __all__ = ["Guard", "TooLargeError", "guarded", "on_too_large", "principal_in", "principal_of"]
@@ -27,6 +29,8 @@ _PRINCIPAL = "paimon_magics.principal"
 _WEBSOCKET = "WEBSOCKET"
 _UNAUTHORISED = 4401  # codes of refused WebSockets
 _FORBIDDEN = 4403
+_BUSY = 4429
+_LOOPBACK = ("127.0.0.1", "::1")
 
 
 def guarded(routes: Sequence[BaseRoute]) -> list[BaseRoute]:
@@ -60,15 +64,22 @@ class Guard:
     """Lets requests of known principals through, and counts the bytes of bodies as they arrive.
 
     `root` is the path below which everything is served, such as "/services/paimon-coordinator".
+    `limits` are those of each client.
     """
 
     def __init__(
-        self, app: ASGIApp, authoriser: Authoriser, request_bytes_max: int, root: str = ""
+        self,
+        app: ASGIApp,
+        authoriser: Authoriser,
+        request_bytes_max: int,
+        root: str = "",
+        limits: ClientLimits | None = None,
     ) -> None:
         self._app = app
         self._authoriser = authoriser
         self._bytes_max = request_bytes_max
         self._root = root
+        self._turnstile = Turnstile(limits) if limits is not None and limits.are_any else None
         self._public = PUBLIC | {route.path for route in authoriser.routes()}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -89,16 +100,20 @@ class Guard:
             )
             return
         scope = {**scope, "root_path": self._root}
+        length = dict(scope["headers"]).get(b"content-length", b"0")
+        if not length.isdigit() or int(length) > self._bytes_max:
+            await _too_large(self._bytes_max)(scope, receive, send)
+            return
         if path not in self._public:
             connection = HTTPConnection(scope)
             answer = await self._admit(scope, connection)
             if answer is not None:
                 await answer(scope, receive, send)
                 return
-        length = dict(scope["headers"]).get(b"content-length", b"0")
-        if not length.isdigit() or int(length) > self._bytes_max:
-            await _too_large(self._bytes_max)(scope, receive, send)
-            return
+        await self._let_in(scope, self._counted(receive), send)
+
+    def _counted(self, receive: Receive) -> Receive:
+        """The body's parts, until there are too many bytes."""
         received = 0
 
         async def counted() -> Message:
@@ -109,7 +124,26 @@ class Guard:
                 raise TooLargeError(self._bytes_max)
             return message
 
-        await self._app(scope, counted, send)
+        return counted
+
+    async def _let_in(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer an admitted request within its client's limits."""
+        client = None if self._turnstile is None else _client_of(scope)
+        if client is None or self._turnstile is None:
+            await self._app(scope, receive, send)
+            return
+        is_stream = scope["type"] == "websocket"
+        wait = self._turnstile.enter(client, is_stream=is_stream)
+        if wait and is_stream:
+            await send({"type": "websocket.close", "code": _BUSY})
+            return
+        if wait:
+            await _too_many(wait)(scope, receive, send)
+            return
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            self._turnstile.leave(client, is_stream=is_stream)
 
     async def _admit_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The same for a WebSocket, whose messages the server limits."""
@@ -118,7 +152,7 @@ class Guard:
         if not is_below or await self._admit(scope, HTTPConnection(scope)) is not None:
             await send({"type": "websocket.close", "code": _UNAUTHORISED})
             return
-        await self._app(scope, receive, send)
+        await self._let_in(scope, receive, send)
 
     async def _admit(self, scope: Scope, connection: HTTPConnection) -> Response | None:
         try:
@@ -173,6 +207,26 @@ async def on_too_large(_: Request | None, error: Exception) -> Response:
     """Return the response to a request whose body was too large."""
     assert isinstance(error, TooLargeError)
     return _too_large(error.bytes_max)
+
+
+def _client_of(scope: Scope) -> str | None:
+    """The client whose limits count; None for this machine's own without a name."""
+    principal: Principal | None = scope.get(_PRINCIPAL)
+    if principal is not None and principal.name is not None:
+        return principal.name
+    host = (scope.get("client") or ("", 0))[0]
+    return None if host in _LOOPBACK else f"at {host}"
+
+
+def _too_many(wait_seconds: float) -> Response:
+    answer = error_answer(
+        429,
+        "TooMany",
+        "This client sends more than the coordinator takes from one.",
+        "Send less at once. What was refused may be sent again after the time in Retry-After.",
+    )
+    answer.headers["retry-after"] = str(max(1, math.ceil(wait_seconds)))
+    return answer
 
 
 def _too_large(bytes_max: int) -> Response:

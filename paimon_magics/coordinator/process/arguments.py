@@ -7,6 +7,7 @@ import argparse
 from paimon_magics.coordinator.core import Limits
 from paimon_magics.coordinator.http.hub import HUB_CACHE_MS
 from paimon_magics.coordinator.inserts.queue.values import Thresholds
+from paimon_magics.coordinator.process.network import LOOPBACK
 from paimon_magics.coordinator.service.compaction_jobs import Budget
 
 __all__ = ["parser"]
@@ -51,7 +52,8 @@ def parser() -> argparse.ArgumentParser:
         help="where small inserts are kept until they are loaded: beside the database (default), "
         "or in the warehouse's own store",
     )
-    arguments.add_argument("--port", type=int, default=0, help="a port on 127.0.0.1 (default: any)")
+    _add_network(arguments)
+    _add_client_limits(arguments)
     arguments.add_argument("--lease-ms", type=int, default=defaults.lease_ms)
     arguments.add_argument("--cleanup-grace-ms", type=int, default=defaults.cleanup_grace_ms)
     arguments.add_argument(
@@ -72,6 +74,65 @@ def parser() -> argparse.ArgumentParser:
     arguments.add_argument("--log-bytes-max", type=int, default=Thresholds().hard_bytes)
     arguments.add_argument("--log-reserve-bytes", type=int, default=_LOG_RESERVE_BYTES)
     return arguments
+
+
+def _add_network(arguments: argparse.ArgumentParser) -> None:
+    arguments.add_argument(
+        "--host",
+        default=LOOPBACK,
+        help="the address to listen at; 0.0.0.0 is all of this machine's (default: 127.0.0.1)",
+    )
+    arguments.add_argument("--port", type=int, default=0, help="the port there (default: any)")
+    arguments.add_argument(
+        "--tls-cert",
+        metavar="FILE",
+        help="the certificate with its chain, in PEM; read again when it changes",
+    )
+    arguments.add_argument("--tls-key", metavar="FILE", help="its key, in PEM")
+    arguments.add_argument(
+        "--behind-proxy",
+        action="append",
+        default=[],
+        metavar="ADDRESS",
+        help="a proxy that ends TLS: its X-Forwarded headers are believed, and nobody else may ask "
+        "in the clear; an address or network, may be given many times",
+    )
+    arguments.add_argument(
+        "--insecure-http",
+        action="store_true",
+        help="take tokens in the clear, where the network is trusted",
+    )
+    arguments.add_argument(
+        "--root-path", default="", help="the path below which everything is, as /lake"
+    )
+    arguments.add_argument(
+        "--advertise", default="", metavar="URL", help="the address by which others reach it"
+    )
+    arguments.add_argument(
+        "--drain-ms",
+        type=int,
+        default=0,
+        help="how long after SIGTERM it still answers, not ready, while clients go elsewhere",
+    )
+
+
+def _add_client_limits(arguments: argparse.ArgumentParser) -> None:
+    arguments.add_argument(
+        "--client-requests-max",
+        type=int,
+        help="requests of one client in flight; 0 is no limit (default: 256, on the loopback none)",
+    )
+    arguments.add_argument(
+        "--client-rate-max",
+        type=int,
+        help="requests of one client in a second; 0 is no limit (default: 2000, on the loopback "
+        "none)",
+    )
+    arguments.add_argument(
+        "--client-streams-max",
+        type=int,
+        help="streams of one client; 0 is no limit (default: 1024, on the loopback none)",
+    )
 
 
 def _add_compaction(arguments: argparse.ArgumentParser) -> None:

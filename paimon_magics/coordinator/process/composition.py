@@ -23,7 +23,9 @@ from starlette.types import ASGIApp
 
 from paimon_magics.coordinator.core import Limits
 from paimon_magics.coordinator.http.authorisation import OwnProcesses, TokenFile
+from paimon_magics.coordinator.http.forwarding import Forwarding
 from paimon_magics.coordinator.http.hub import HubService, hub_service
+from paimon_magics.coordinator.http.limits import ClientLimits
 from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit, GroupCommitSettings
 from paimon_magics.coordinator.inserts.log.database import DatabaseLog
 from paimon_magics.coordinator.inserts.log.disk_reserve import Room
@@ -37,7 +39,10 @@ from paimon_magics.coordinator.ownership.lease import Owner
 from paimon_magics.coordinator.ownership.ownership import Ownership
 from paimon_magics.coordinator.ownership.redacted_log import keep_secrets_out_of_logs
 from paimon_magics.coordinator.ownership.state_folder import Running, StateFolder
-from paimon_magics.coordinator.process.server import Server, Shutdown, listen
+from paimon_magics.coordinator.process.certificates import Certificate
+from paimon_magics.coordinator.process.connections import Bounds
+from paimon_magics.coordinator.process.network import LOOPBACK, Network, listen, network_of
+from paimon_magics.coordinator.process.server import Server, Shutdown
 from paimon_magics.coordinator.routes.app import Parts, application
 from paimon_magics.coordinator.routes.catalog import catalog_routes
 from paimon_magics.coordinator.routes.insert_stream import InsertStream
@@ -64,27 +69,45 @@ _COMPACTION_WORKER = "paimon_magics.coordinator.process.compaction_worker"
 _RECENT = 200  # commits whose tables are looked at after the start
 _OBJECTS_BEFORE_COLLECTION = 50_000
 _LAST_WORDS_SECONDS = 1.0
+# What one client may have on a network: more than a notebook or a job of Flink's asks for, and a
+# small part of what a coordinator answers.
+_REQUESTS_MAX = 256
+_RATE_MAX = 2_000
+_STREAMS_MAX = 1_024
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """The process's state folder, store and socket, and the catalog that it serves."""
+    """The process's state folder, store and sockets, and the catalog that it serves.
+
+    `inner` is a socket on the loopback for the coordinator's own processes, the same as `listening`
+    where they can use that.
+    """
 
     folder: StateFolder
     store: StateStore
     catalog: Catalog
     hub: HubService | None
+    network: Network
     listening: socket.socket
+    inner: socket.socket
 
     @property
     def root(self) -> str:
-        """The path below which all routes are; "" without a hub."""
-        return "" if self.hub is None else self.hub.root
+        """The path below which all routes are; "" for none."""
+        return self.network.root if self.hub is None else self.hub.root
 
     @property
     def address(self) -> str:
-        """The URL at which it answers."""
-        return f"http://127.0.0.1:{self.listening.getsockname()[1]}{self.root}"
+        """The URL at which others reach it."""
+        if self.hub is not None:
+            return self.inner_address
+        return self.network.address(self.listening.getsockname()[1])
+
+    @property
+    def inner_address(self) -> str:
+        """The URL at which this machine's processes reach it without TLS."""
+        return f"http://{LOOPBACK}:{self.inner.getsockname()[1]}{self.root}"
 
     @property
     def tokens(self) -> str:
@@ -94,24 +117,38 @@ class _Place:
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorProcess:
-    """A started process whose web server does not run yet. `tokens` says where tokens come from.
-    `group` takes small inserts; it is None without ownership."""
+    """A started process whose web server does not run yet. `group` takes small inserts; it is None
+    without ownership."""
 
     coordinator: Coordinator
     group: GroupCommit | None
     server: Server
-    listening: socket.socket
-    address: str
-    tokens: str
+    place: _Place
+
+    @property
+    def announcement(self) -> str:
+        """What it says when it answers: its address, and where tokens come from."""
+        return f"paimon-coordinator {self.place.address} {self.place.tokens}"
+
+    def serve(self) -> None:
+        """Answer requests until the shutdown."""
+        outer = [self.place.listening]
+        inner = [] if self.place.inner is self.place.listening else [self.place.inner]
+        if self.place.network.certificate is None:
+            self.server.run_on(outer + inner, [])
+        else:
+            self.server.run_on(inner, outer)
 
 
-def begin(options: argparse.Namespace, shutdown: Shutdown, ending: ExitStack) -> CoordinatorProcess:
+def begin(options: argparse.Namespace, ending: ExitStack) -> CoordinatorProcess:
     """Make the parts and start them; `ending` stops and closes them.
 
     Raises errors of ours when the process can't start.
     """
     keep_secrets_out_of_logs()
-    place = _place(options, ending)
+    shutdown = Shutdown(options.drain_ms / 1000)
+    network = network_of(options)
+    place = _place(options, network, ending)
     ownership = _ownership(options, place, ending)
     coordinator = Coordinator(place.catalog, place.store, Settings(), _limits(options), ownership)
     group = None
@@ -122,7 +159,14 @@ def begin(options: argparse.Namespace, shutdown: Shutdown, ending: ExitStack) ->
     secret = secrets.token_urlsafe()
     compactions = _compactions(options, place, coordinator, secret)
     coordinator.when_published(compactions.committed)
-    app = _application(options, place, coordinator, group, ownership, compactions, secret)
+    parts = Parts(
+        coordinator,
+        place.catalog.warehouse,
+        None if group is None else _inserts(options, place, coordinator, group),
+        compactions,
+        is_draining=lambda: shutdown.is_draining,
+    )
+    app = _application(options, place, parts, ownership, secret)
     idling = None
     if options.embedded:
         app = idling = Idling(
@@ -132,7 +176,7 @@ def begin(options: argparse.Namespace, shutdown: Shutdown, ending: ExitStack) ->
             shutdown.request,
             has_work=lambda: compactions.has_work or (group is not None and group.backlog.has_work),
         )
-    server = Server(app, shutdown, options.request_bytes_max)
+    server = _server(app, network, shutdown, options.request_bytes_max)
     # Clients that wait until their rows are visible are released when the process ends.
     shutdown.take_signals((lambda: None) if group is None else group.wind_up)
     # An embedded one takes the warehouse at the first write, so that readers hinder nobody.
@@ -148,15 +192,22 @@ def begin(options: argparse.Namespace, shutdown: Shutdown, ending: ExitStack) ->
     compactions.start([] if options.embedded else coordinator.recent_publications(_RECENT))
     _spare_garbage_collection()
     ending.callback(place.folder.retract)
-    place.folder.announce(Running(place.address, os.getpid(), __version__))
+    place.folder.announce(Running(place.inner_address, os.getpid(), __version__))
     if idling is not None:
         idling.start()
-    return CoordinatorProcess(
-        coordinator, group, server, place.listening, place.address, place.tokens
-    )
+    return CoordinatorProcess(coordinator, group, server, place)
 
 
-def _place(options: argparse.Namespace, ending: ExitStack) -> _Place:
+def _server(app: ASGIApp, network: Network, shutdown: Shutdown, request_bytes_max: int) -> Server:
+    if not network.is_local or network.peers.all:
+        app = Forwarding(app, network.peers, is_insecure=network.is_insecure)
+    certificate = None
+    if network.certificate is not None:
+        certificate = Certificate(network.certificate, network.key)
+    return Server(app, shutdown, request_bytes_max, Bounds(free=network.peers), certificate)
+
+
+def _place(options: argparse.Namespace, network: Network, ending: ExitStack) -> _Place:
     if options.embedded and options.log == "warehouse":
         raise SetupError(
             "A coordinator with --embedded can't keep its log in the warehouse.",
@@ -169,8 +220,11 @@ def _place(options: argparse.Namespace, ending: ExitStack) -> _Place:
     store = open_store(folder.path, store_address(options.store))
     ending.callback(store.close)
     catalog = _catalog(options)
-    listening = ending.enter_context(listen(options.port if hub is None else hub.port))
-    return _Place(folder, store, catalog, hub, listening)
+    port = options.port if hub is None else hub.port
+    listening = inner = ending.enter_context(listen(network.host, port))
+    if network.needs_inner_port:
+        inner = ending.enter_context(listen(LOOPBACK, 0))
+    return _Place(folder, store, catalog, hub, network, listening, inner)
 
 
 def _ownership(options: argparse.Namespace, place: _Place, ending: ExitStack) -> Ownership | None:
@@ -232,7 +286,7 @@ def _compactions(
     return CompactionScheduler(
         place.catalog,
         Budget(options.compact_workers, options.compact_memory_bytes, options.compact_bytes_max),
-        Endpoint(place.address, secret, _COMPACTION_WORKER),
+        Endpoint(place.inner_address, secret, _COMPACTION_WORKER),
         place.store.halts,
         is_auto=(options.compact or default) == "auto",
         settle_ms=options.compact_settle_ms,
@@ -240,44 +294,57 @@ def _compactions(
     )
 
 
+def _inserts(
+    options: argparse.Namespace, place: _Place, coordinator: Coordinator, group: GroupCommit
+) -> InsertRoutes:
+    elsewhere = options.store or options.log == "warehouse"
+    room = Room(None if elsewhere else place.folder.path, options.log_reserve_bytes)
+    return InsertRoutes(group, coordinator, room)
+
+
 def _application(
     options: argparse.Namespace,
     place: _Place,
-    coordinator: Coordinator,
-    group: GroupCommit | None,
+    parts: Parts,
     ownership: Ownership | None,
-    compactions: CompactionScheduler,
     secret: str,
 ) -> ASGIApp:
-    catalog = place.catalog
+    catalog, coordinator, inserts = place.catalog, parts.coordinator, parts.inserts
     served = Context(
         catalog,
         catalog.publish,
         coordinator.turns,
         fence=None if ownership is None else ownership.fence,
         watch=coordinator.watching,
-        order=None if group is None else group.order,
+        order=None if inserts is None else inserts.group.order,
         properties=place.store.database_properties,
         mover=KeyMover(catalog, coordinator.transactions),
     )
     routes: Sequence[BaseRoute] = catalog_routes(served)
-    inserts = None
-    if group is not None:
-        elsewhere = options.store or options.log == "warehouse"
-        room = Room(None if elsewhere else place.folder.path, options.log_reserve_bytes)
-        inserts = InsertRoutes(group, coordinator, room)
+    if inserts is not None:
         stream = InsertStream(inserts.entry)
         path = "/v1/inserts/{database}/{table}/stream"
         routes = [*inserts.routes(), WebSocketRoute(path, stream), *routes]
     store_options = StoreOptions(catalog, ownership, takes_new=options.embedded)
     users = TokenFile(place.folder.token()) if place.hub is None else place.hub.authoriser
     return application(
-        Parts(coordinator, catalog.warehouse, inserts, compactions),
+        parts,
         OwnProcesses(secret, users),
         request_bytes_max=options.request_bytes_max,
         routes=[*store_options.routes(), *routes],
         root=place.root,
+        limits=_client_limits(options, place.network),
     )
+
+
+def _client_limits(options: argparse.Namespace, network: Network) -> ClientLimits:
+    """The limits of each client: on the network some, on the loopback those that are asked for."""
+    default = ClientLimits()
+    if not network.is_local or network.peers.all:
+        default = ClientLimits(_REQUESTS_MAX, _RATE_MAX, _STREAMS_MAX)
+    given = options.client_requests_max, options.client_rate_max, options.client_streams_max
+    defaults = default.in_flight_max, default.rate_max, default.streams_max
+    return ClientLimits(*(d if g is None else g for g, d in zip(given, defaults, strict=True)))
 
 
 def _catalog(options: argparse.Namespace) -> Catalog:

@@ -2,39 +2,59 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import uvicorn
 from starlette.types import ASGIApp
 
-from paimon_magics.errors import SetupError
+from paimon_magics.coordinator.process.certificates import Certificate
+from paimon_magics.coordinator.process.connections import BoundedConnection, Bounds, bounded
 
-__all__ = ["Server", "Shutdown", "listen"]
+__all__ = ["Server", "Shutdown"]
 
-_PORT_MAX = 65_535
 _GRACE_SECONDS = 30  # for requests that wait for something that does not come
+_HANDSHAKE_SECONDS = 10.0
+_TICKS = 10  # of uvicorn, in a second
 
 
 class Shutdown:
-    """Whether the process is to end. For any thread."""
+    """Whether the process is to end. For any thread.
 
-    def __init__(self) -> None:
+    A signal begins to drain it: for `drain_seconds` everything is answered as before, but
+    `is_draining` says that no new client should come.
+    """
+
+    def __init__(self, drain_seconds: float = 0.0) -> None:
         self.is_requested = False
+        self.is_draining = False
+        self._drain_seconds = drain_seconds
 
     def request(self) -> None:
         """End the process after the requests under way."""
+        self.is_draining = True
         self.is_requested = True
 
     def take_signals(self, first: Callable[[], object]) -> None:
-        """Let SIGTERM and SIGINT request the shutdown, and call `first` in a thread of its own."""
+        """Let SIGTERM and SIGINT drain and then end the process, a second one end it at once.
+        `first` is called in a thread of its own when it ends."""
+
+        def end(wait: float) -> None:
+            time.sleep(wait)
+            self.request()
+            first()
 
         def requested(*_: object) -> None:
-            self.request()
-            threading.Thread(target=first, daemon=True).start()
+            wait = 0.0 if self.is_draining else self._drain_seconds
+            self.is_draining = True
+            if not wait:
+                self.request()
+            threading.Thread(target=end, args=(wait,), daemon=True).start()
 
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, requested)
@@ -48,12 +68,24 @@ class Shutdown:
 
 class Server(uvicorn.Server):
     """Serves until a shutdown is requested. It handles no signals: uvicorn would end the process on
-    one before its parts are closed."""
+    one before its parts are closed.
 
-    def __init__(self, app: ASGIApp, shutdown: Shutdown, request_bytes_max: int) -> None:
+    `certificate` is for the sockets that `run_on` gets as `encrypted`.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        shutdown: Shutdown,
+        request_bytes_max: int,
+        bounds: Bounds,
+        certificate: Certificate | None = None,
+    ) -> None:
+        self._connection = bounded(bounds)
         super().__init__(
             uvicorn.Config(
                 app,
+                http=self._connection,
                 log_config=None,  # its records go to the process's log
                 log_level="warning",
                 access_log=False,
@@ -65,9 +97,34 @@ class Server(uvicorn.Server):
             )
         )
         self._shutdown = shutdown
+        self._certificate = certificate
+        self._encrypted: list[socket.socket] = []
+        self._looked_at = 0.0
+
+    def run_on(self, plain: list[socket.socket], encrypted: list[socket.socket]) -> None:
+        """Serve on these sockets until the shutdown."""
+        self._encrypted = encrypted
+        self.run(sockets=plain)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to listen; uvicorn itself knows one context of TLS for all sockets."""
+        await super().startup(sockets)
+        loop = asyncio.get_running_loop()
+        for listening in self._encrypted:
+            assert self._certificate is not None
+            server = await loop.create_server(
+                lambda: self._connection(self.config, self.server_state, self.lifespan.state),
+                sock=listening,
+                ssl=self._certificate.context,
+                ssl_handshake_timeout=_HANDSHAKE_SECONDS,
+                backlog=self.config.backlog,
+            )
+            self.servers.append(server)
 
     async def on_tick(self, counter: int) -> bool:
         """Return whether to end; uvicorn asks ten times a second."""
+        if counter % _TICKS == 0:
+            self._look()
         return self._shutdown.is_requested or await super().on_tick(counter)
 
     @contextmanager
@@ -75,20 +132,12 @@ class Server(uvicorn.Server):
         """Leave signals alone; uvicorn would take them here."""
         yield
 
-
-def listen(port: int) -> socket.socket:
-    """Return a socket that listens on 127.0.0.1; port 0 means any free one. Raises SetupError for a
-    port that is in use or is none."""
-    try:
-        if not 0 <= port <= _PORT_MAX:  # `create_server` would leave its socket open
-            raise OSError("it is no port")
-        listening = socket.create_server(("127.0.0.1", port))
-    except OSError as error:
-        reason = str(error.strerror or error).rstrip(".")
-        raise SetupError(
-            f"The coordinator can't listen on port {port} of 127.0.0.1: {reason}.",
-            hint="Name a free port with --port, or in the `url` of the hub's service.",
-        ) from error
-    # Accepted connections inherit this. Without it answers wait 40 ms for an acknowledgement.
-    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return listening
+    def _look(self) -> None:
+        now = asyncio.get_running_loop().time()
+        passed = now - self._looked_at if self._looked_at else 0.0
+        self._looked_at = now
+        for connection in list(self.server_state.connections):
+            if isinstance(connection, BoundedConnection):
+                connection.look(now, passed)
+        if self._certificate is not None:
+            self._certificate.look()

@@ -6,7 +6,7 @@ size of bodies is limited. See `http.answers` for the form of errors.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
@@ -33,8 +33,8 @@ from paimon_magics.coordinator.http.guard import (
     on_too_large,
     principal_of,
 )
+from paimon_magics.coordinator.http.limits import ClientLimits
 from paimon_magics.coordinator.http.pages import HEADERS
-from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit
 from paimon_magics.coordinator.routes.administration import (
     administration_routes,
     pause_document,
@@ -60,12 +60,14 @@ __all__ = ["Parts", "application"]
 class Parts:
     """What answers requests. `warehouse` is the path that clients on the same machine may open
     themselves. `inserts` has the endpoints of small inserts, None if the coordinator takes none;
-    `compactions` is None if it compacts nothing by itself."""
+    `compactions` is None if it compacts nothing by itself. `is_draining` tells whether the process
+    is about to end."""
 
     coordinator: Coordinator
     warehouse: str
     inserts: InsertRoutes | None = None
     compactions: CompactionScheduler | None = None
+    is_draining: Callable[[], bool] = lambda: False
 
 
 def application(
@@ -75,15 +77,15 @@ def application(
     request_bytes_max: int,
     routes: Sequence[BaseRoute] | None = None,
     root: str = "",
+    limits: ClientLimits | None = None,
 ) -> ASGIApp:
     """The ASGI application, below the path `root`.
 
     `authoriser` identifies the sender of a request; `authorisation.SCOPES` has the scopes that
     routes need. `routes` are further ones, behind the same authoriser and limits; those of small
-    inserts are among them.
+    inserts are among them. `limits` are those of each client.
     """
-    coordinator, warehouse = parts.coordinator, parts.warehouse
-    inserts, compactions = parts.inserts, parts.compactions
+    coordinator, inserts, compactions = parts.coordinator, parts.inserts, parts.compactions
     group = None if inserts is None else inserts.group
     place_of = None if group is None else group.places.of_transaction
     metrics = Metrics(coordinator)
@@ -92,13 +94,13 @@ def application(
     if group is not None:
         metrics.registry.register(InsertMetrics(group))
     forms = None if inserts is None else DeadLetterForms(inserts.group, inserts.letters)
-    handlers = _Handlers(coordinator, warehouse, metrics, group, forms, compactions)
+    handlers = _Handlers(parts, metrics, forms)
     own = [
         Route("/health/live", handlers.live),
         Route("/health/ready", handlers.ready),
         Route("/metrics", handlers.metrics),
         Route("/", handlers.page),
-        *administration_routes(coordinator, warehouse, group),
+        *administration_routes(coordinator, parts.warehouse, group),
         *transaction_routes(coordinator, metrics, place_of),
         *table_routes(coordinator),
         *lease_routes(coordinator),
@@ -116,25 +118,18 @@ def application(
         },
     )
     behind: ASGIApp = app if inserts is None else QuickInserts(app, inserts.entry, root)
-    return Guard(behind, authoriser, request_bytes_max, root)
+    return Guard(behind, authoriser, request_bytes_max, root, limits)
 
 
 class _Handlers:
-    def __init__(
-        self,
-        coordinator: Coordinator,
-        warehouse: str,
-        metrics: Metrics,
-        group: GroupCommit | None,
-        forms: DeadLetterForms | None,
-        compactions: CompactionScheduler | None,
-    ) -> None:
-        self._group = group
-        self._compactions = compactions
+    def __init__(self, parts: Parts, metrics: Metrics, forms: DeadLetterForms | None) -> None:
+        self._group = None if parts.inserts is None else parts.inserts.group
+        self._compactions = parts.compactions
         self._forms = forms
-        self._coordinator = coordinator
-        self._warehouse = warehouse
+        self._coordinator = parts.coordinator
+        self._warehouse = parts.warehouse
         self._metrics = metrics
+        self._is_draining = parts.is_draining
 
     async def live(self, _: Request) -> Response:
         return JSONResponse({"status": "live"})
@@ -143,6 +138,8 @@ class _Handlers:
         problem = self._coordinator.problem
         if problem is None and self._group is not None:
             problem = self._group.problem
+        if problem is None and self._is_draining():
+            problem = "It is about to end: ask another one, or again when it is back."
         if problem is not None:
             return error_answer(503, "NotReady", problem, "")
         stopped = stopped_document(self._coordinator)

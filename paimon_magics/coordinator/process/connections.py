@@ -1,0 +1,151 @@
+"""The connections of a coordinator: how long a client may take, and how many of them it may have.
+
+A client that sends its request a byte at a time, or does not read its answer, would hold a
+connection and what belongs to it for ever. So there is a time for the head of a request, a slowest
+speed for its body, and a longest stop of an answer. The server looks once a second, which
+costs a request nothing.
+
+Streams of small inserts are WebSockets: the server pings those, and may wait for their rows as
+long as it likes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+__all__ = ["BoundedConnection", "Bounds", "bounded"]
+
+_TOO_SLOW = 408
+_HEAD_TOO_LARGE = 431
+
+
+@dataclass(slots=True)
+class Bounds:
+    """The bounds, and the connections by client address.
+
+    A head may take `head_seconds` and have `head_bytes_max`; a body may take `body_seconds` and a
+    second more for each `body_bytes_per_second` of it; an answer may stand still for
+    `answer_seconds`. An address other than those in `free` has at most `connections_max`.
+    """
+
+    head_seconds: float = 15.0
+    head_bytes_max: int = 65_536
+    body_seconds: float = 30.0
+    body_bytes_per_second: int = 16_384
+    answer_seconds: float = 60.0
+    connections_max: int = 1_024
+    free: Any = ()
+    opened: Counter[str] = field(default_factory=Counter)
+
+
+class BoundedConnection(HttpToolsProtocol):
+    """uvicorn's connection, with bounds."""
+
+    bounds: Bounds
+
+    _in_head = True  # the head of a request is awaited, or not complete
+    _began = 0.0  # the loop's time at which its head or body began
+    _head_bytes = 0
+    _body_bytes = 0
+    _stuck: tuple[int, float] | None = None  # unsent bytes, and since when
+    _is_ended = False
+    _address = ""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Take a connection, or close it where its address has too many."""
+        super().connection_made(transport)
+        self._began = self.loop.time()
+        self._address = self.client[0] if self.client else ""
+        opened = self.bounds.opened
+        opened[self._address] += 1
+        if opened[self._address] > self.bounds.connections_max and (
+            self._address not in self.bounds.free
+        ):
+            transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection."""
+        super().connection_lost(exc)
+        self._forget()
+
+    def handle_websocket_upgrade(self) -> None:
+        """Hand the connection over to a protocol of its own, which does not tell its end here."""
+        self._forget()
+        super().handle_websocket_upgrade()
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes; refuse a head that grows too large."""
+        super().data_received(data)
+        if self._in_head:
+            self._head_bytes += len(data)
+            if self._head_bytes > self.bounds.head_bytes_max:
+                self._refuse(_HEAD_TOO_LARGE)
+
+    def on_message_begin(self) -> None:
+        """Begin a request."""
+        super().on_message_begin()
+        self._began = self.loop.time()
+        self._in_head = True
+        self._head_bytes = self._body_bytes = 0
+
+    def on_headers_complete(self) -> None:
+        """Hand the request over."""
+        self._in_head = False
+        self._began = self.loop.time()
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """Take a part of the body."""
+        self._body_bytes += len(body)
+        super().on_body(body)
+
+    def look(self, now: float, passed: float) -> None:
+        """End the connection if its client takes too long; `passed` seconds after the last look."""
+        if self._is_ended:
+            self.transport.abort()  # it has not read why it was ended
+            return
+        bounds = self.bounds
+        if self.flow.read_paused:  # this process lets the client wait
+            self._began += passed
+        if self._in_head:
+            if now - self._began > bounds.head_seconds:
+                self._refuse(_TOO_SLOW)
+        elif self.cycle is not None and self.cycle.more_body:
+            allowed = bounds.body_seconds + self._body_bytes / bounds.body_bytes_per_second
+            if now - self._began > allowed:
+                self._refuse(_TOO_SLOW)
+        self._look_at_answer(now)
+
+    def _forget(self) -> None:
+        opened = self.bounds.opened
+        opened[self._address] -= 1
+        if opened[self._address] <= 0:
+            del opened[self._address]
+
+    def _look_at_answer(self, now: float) -> None:
+        unsent = self.transport.get_write_buffer_size() if self.flow.write_paused else 0
+        if not unsent:
+            self._stuck = None
+        elif self._stuck is None or unsent != self._stuck[0]:
+            self._stuck = unsent, now
+        elif now - self._stuck[1] > self.bounds.answer_seconds:
+            self.transport.abort()
+
+    def _refuse(self, status: int) -> None:
+        self._is_ended = True
+        cycle = self.cycle
+        if self._in_head or cycle is None or not cycle.response_started:
+            self.transport.write(
+                STATUS_LINE[status] + b"connection: close\r\ncontent-length: 0\r\n\r\n"
+            )
+        self.transport.close()
+
+
+def bounded(bounds: Bounds) -> type[BoundedConnection]:
+    """The class of connections within these bounds."""
+    return type("Connection", (BoundedConnection,), {"bounds": bounds})

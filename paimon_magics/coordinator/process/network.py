@@ -1,0 +1,177 @@
+"""Where a coordinator listens, and how its tokens are kept from others on the way.
+
+Loopback needs nothing. On any other address a request brings a token that others could read, so it
+takes TLS, a proxy in front that ends it, or the explicit word that the network is trusted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ipaddress
+import re
+import socket
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from paimon_magics.coordinator.http.forwarding import Peers
+from paimon_magics.errors import SetupError
+
+__all__ = ["LOOPBACK", "Network", "listen", "network_of"]
+
+LOOPBACK = "127.0.0.1"
+
+_PORT_MAX = 65_535
+_ANY = ("0.0.0.0", "::")
+_ROOT = re.compile(r"(/[\w.~-]+)+")
+_HOST = re.compile(r"[\w.:%-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """What the command line says of the network.
+
+    `port` 0 is any free one. `certificate` and `key` are PEM files, or None without TLS. `peers`
+    are the proxies whose word on the client counts. `root` is the path below which everything is
+    served, "" or as "/lake". `advertised` is the URL at which others reach it, "" for the one that
+    it listens at. With `is_insecure` tokens may come in the clear.
+    """
+
+    host: str = LOOPBACK
+    port: int = 0
+    certificate: Path | None = None
+    key: Path | None = None
+    peers: Peers = field(default_factory=Peers)
+    root: str = ""
+    advertised: str = ""
+    is_insecure: bool = False
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only this machine reaches it."""
+        return is_loopback_host(self.host)
+
+    @property
+    def differs(self) -> bool:
+        """Whether it is anything but plain HTTP at the loopback's root, whatever the port."""
+        return self != Network(port=self.port, is_insecure=self.is_insecure)
+
+    @property
+    def needs_inner_port(self) -> bool:
+        """Whether the coordinator's own processes need a port of their own on the loopback."""
+        return self.certificate is not None or self.host != LOOPBACK
+
+    def address(self, port: int) -> str:
+        """The URL at which others reach it."""
+        if self.advertised:
+            return self.advertised
+        scheme = "http" if self.certificate is None else "https"
+        host = socket.gethostname() if self.host in _ANY else self.host
+        shown = f"[{host}]" if ":" in host else host
+        return f"{scheme}://{shown}:{port}{self.root}"
+
+
+def network_of(options: argparse.Namespace) -> Network:
+    """Return what the command line says. Raises SetupError for words that contradict each other,
+    and for tokens in the clear."""
+    network = Network(
+        options.host,
+        options.port,
+        _file(options.tls_cert, "--tls-cert"),
+        _file(options.tls_key, "--tls-key"),
+        Peers.of(options.behind_proxy),
+        _root(options.root_path),
+        _advertised(options.advertise),
+        options.insecure_http,
+    )
+    if not _HOST.fullmatch(network.host):
+        raise SetupError(
+            f"The coordinator can't listen on `{network.host}`: it is no address.",
+            hint="Name an address of this machine with --host, as 0.0.0.0 for all of them.",
+        )
+    if network.key is not None and network.certificate is None:
+        raise SetupError(
+            "--tls-key is given without --tls-cert.",
+            hint="Give the certificate's file with --tls-cert.",
+        )
+    if (options.hub or options.embedded) and network.differs:
+        word = "--hub" if options.hub else "--embedded"
+        raise SetupError(
+            f"A coordinator with {word} listens on {LOOPBACK} without TLS, and nowhere else.",
+            hint=f"Leave out {word}, or --host, --tls-cert, --behind-proxy, --root-path and "
+            "--advertise.",
+        )
+    is_kept = network.certificate is not None or network.peers.all or network.is_insecure
+    if not network.is_local and not is_kept:
+        raise SetupError(
+            f"On {network.host} tokens would travel in the clear, and everybody on the network "
+            "could use them.",
+            hint="Give --tls-cert and --tls-key; or --behind-proxy with the address of the proxy "
+            "that ends TLS; or --insecure-http where the network itself is trusted.",
+        )
+    return network
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Return a socket that listens there; port 0 means any free one. Raises SetupError for a port
+    that is in use or is none, and an address that this machine does not have."""
+    try:
+        if not 0 <= port <= _PORT_MAX:  # `create_server` would leave its socket open
+            raise OSError("it is no port")
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listening = socket.create_server((host, port), family=family)
+    except OSError as error:
+        reason = str(error.strerror or error).rstrip(".")
+        raise SetupError(
+            f"The coordinator can't listen on port {port} of {host}: {reason}.",
+            hint="Name a free port with --port and an address of this machine with --host, or both "
+            "in the `url` of the hub's service.",
+        ) from error
+    # Accepted connections inherit this. Without it answers wait 40 ms for an acknowledgement.
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listening
+
+
+def is_loopback_host(host: str) -> bool:
+    """Whether an address or name is this machine's loopback."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _file(given: str | None, option: str) -> Path | None:
+    if given is None:
+        return None
+    path = Path(given)
+    if not path.is_file():
+        raise SetupError(
+            f"{option} names {given}, which is no file.", hint="Name a file in the format PEM."
+        )
+    return path
+
+
+def _root(given: str) -> str:
+    root = given.rstrip("/")
+    if root and not _ROOT.fullmatch(root):
+        raise SetupError(
+            f"--root-path can't be `{given}`.",
+            hint="Write the path that the proxy sends, as /lake or /services/lake.",
+        )
+    return root
+
+
+def _advertised(given: str) -> str:
+    if not given:
+        return ""
+    try:
+        parts = urlsplit(given)
+        is_good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_good = False
+    if not is_good or parts.query or parts.fragment or parts.username is not None:
+        raise SetupError(
+            f"--advertise can't be `{given}`.",
+            hint="Write the address that clients use, as https://lake.example.org/coordinator.",
+        )
+    return given.rstrip("/")
