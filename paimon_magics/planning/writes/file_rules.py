@@ -19,6 +19,7 @@ __all__ = [
     "FileRules",
     "Statistics",
     "changelog_file_rules",
+    "data_file_format",
     "data_file_rules",
 ]
 
@@ -54,12 +55,17 @@ class FileRules:
     dictionaries: bool | None = None
 
 
+def data_file_format(schema: TableSchema, level: int) -> str:
+    """The format of data files on a level. Raises as `data_file_rules`."""
+    return _at_level(schema, "file.format.per.level", level) or schema.file_format
+
+
 def data_file_rules(schema: TableSchema, level: int) -> FileRules:
     """The rules for data files on a level. Raises InvalidTableError for an option's value that
     can't be read."""
     mode = _at_level(schema, "metadata.stats-mode.per.level", level)
     return FileRules(
-        format=_at_level(schema, "file.format.per.level", level) or schema.file_format,
+        format=data_file_format(schema, level),
         compression=_at_level(schema, "file.compression.per.level", level)
         or _text(schema, "file.compression"),
         zstd_level=_number(schema, "file.compression.zstd-level"),

@@ -35,6 +35,8 @@ from paimon_magics.session.writes.transactions import ToCommit, begun, run_again
 from paimon_magics.spark.queries import cancellable
 from paimon_magics.spark.writing import JobWritten, write_frame
 from paimon_magics.statements.statement import Insert
+from paimon_magics.tables.manifests.live_files import ManifestCache
+from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.table_write import CompletedWrite, completed, write_spec
 from paimon_magics.tables.writing.write_spec import WriteSpec
 from paimon_magics.tables.writing.writer import write_batches
@@ -74,7 +76,9 @@ def _run_once(
     def write(current: PreparedInsert, task: WriteSpec) -> JobWritten:
         rows = given if current is prepared else _known_rows(insert, current)
         if rows is not None:
-            return JobWritten(write_batches(task, rows.to_batches()), repeated_attempts=False)
+            manifests = _manifests(connection, current.table)
+            written = write_batches(task, rows.to_batches(), manifests=manifests)
+            return JobWritten(written, repeated_attempts=False)
         return run_job(connection, current, task)
 
     current, receipt, written = write_planned(connection, prepared, attempts, insert.text, write)
@@ -165,4 +169,10 @@ def _written(
     work = work_of(prepared.frame, partial(distribution, connection, prepared))
     with cancellable(connection.spark, work):
         job = write(prepared, task)
-    return job, completed(prepared.table, task, job.written, transaction.base_snapshot_id)
+    manifests = _manifests(connection, prepared.table)
+    base = transaction.base_snapshot_id
+    return job, completed(prepared.table, task, job.written, base, manifests)
+
+
+def _manifests(connection: Connection, table: Table) -> ManifestCache:
+    return connection.manifests(table.location, lambda: ManifestCache(table.paimon))

@@ -296,5 +296,6 @@ def _written(
         settings=connection.settings,
         gives_kinds=True,
     )
-    written = write_batches(task, rows.to_batches())
-    return completed(table, task, written, transaction.base_snapshot_id)
+    manifests = connection.manifests(table.location, lambda: ManifestCache(table.paimon))
+    written = write_batches(task, rows.to_batches(), manifests=manifests)
+    return completed(table, task, written, transaction.base_snapshot_id, manifests)

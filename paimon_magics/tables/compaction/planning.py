@@ -25,7 +25,7 @@ from paimon_magics.planning.options.values import double_value
 from paimon_magics.planning.reads.float_bounds import MENDED_PREFIXES
 from paimon_magics.planning.reads.splits import Section
 from paimon_magics.planning.schemas.table_schema import TableSchema, column_list
-from paimon_magics.planning.writes.file_rules import data_file_rules
+from paimon_magics.planning.writes.file_rules import data_file_format
 from paimon_magics.tables.compaction.key_ranges import ALL_KEYS, KeyBounds, section_cuts
 from paimon_magics.tables.compaction.record_expiry import expired_files, record_expiry
 from paimon_magics.tables.compaction.rewriting import RewriteSpec, RewriteTask
@@ -293,7 +293,7 @@ def _rules(
     if scope.takes_all:
         picks = replace(picks, rewrites_all_files=True)
     levels = range(max(picks.level_count, highest_level + 1))
-    formats = [data_file_rules(schema, level).format for level in levels]
+    formats = [data_file_format(schema, level) for level in levels]
     return UnitRules(
         picks=picks,
         is_full=scope.is_full,

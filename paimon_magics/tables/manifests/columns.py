@@ -148,14 +148,13 @@ def _flat(table: pa.Table, schema: pa.Schema) -> pa.Table:
     nested = fields.pop("_FILE", None)
     if nested is not None:
         fields |= _members(nested)
+    for group, inner in _NESTED.items():
+        if f"{group}_min_values" in schema.names:
+            of_group = _members(fields[inner])
+            fields |= {f"_{group.upper()}{name}": of_group[name] for name in _STATS}
     columns = []
     for field in schema:
-        group, _, member = field.name.partition("_")
-        inner = _NESTED.get(group)
-        if inner is not None and f"_{member.upper()}" in _STATS:
-            column = _members(fields[inner])[f"_{member.upper()}"]
-        else:
-            column = fields.get(f"_{field.name.upper()}")
+        column = fields.get(f"_{field.name.upper()}")
         columns.append(
             pa.chunked_array([pa.nulls(table.num_rows, field.type)])
             if column is None
@@ -165,6 +164,8 @@ def _flat(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def _cast(column: pa.ChunkedArray, data_type: pa.DataType) -> pa.ChunkedArray:
+    if column.type == data_type:
+        return column
     if pa.types.is_timestamp(data_type):
         column = pc.cast(column, pa.timestamp(column.type.unit))  # drops Avro's zone
     return column.cast(data_type)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from functools import lru_cache
 from typing import Any
 
 from pypaimon.common.json_util import JSON
@@ -31,6 +32,7 @@ __all__ = [
 ]
 
 _STEPS_MAX = 100
+_PARSED_MAX = 64  # some kilobytes each
 _OTHER = "Restore the file, or read another snapshot: VERSION AS OF."
 
 
@@ -95,7 +97,10 @@ def _read(paimon: Any, manager: Any, snapshot_id: int) -> Any:
         return _parsed(text)
 
 
+@lru_cache(maxsize=_PARSED_MAX)
 def _parsed(text: str) -> Any:
+    """The snapshot in a file's text. A statement asks several times for one snapshot, and nobody
+    changes what it gets."""
     if not isinstance(json.loads(text), dict):
         raise ValueError("it is not a JSON object")
     return JSON.from_json(text, Snapshot)

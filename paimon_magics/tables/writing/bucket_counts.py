@@ -109,13 +109,17 @@ def newer_bucket_counts(
 
 
 def check_bucket_counts(
-    table: Table, messages: Iterable[CommitMessage], base_snapshot_id: int
+    table: Table,
+    messages: Iterable[CommitMessage],
+    base_snapshot_id: int,
+    manifests: ManifestCache | None = None,
 ) -> None:
     """Raise CommitConflictError if rows would be added to a partition whose number of buckets is
     not the table's current one.
 
     Paimon's engines check only the buckets that are written, so that keys in a new bucket appear
     twice. Reads only the newest manifests of the partitions if the table's option never changed.
+    `manifests` is a cache of the table's manifests.
     """
     schema = table.schema
     if schema.bucket_mode != "HASH_FIXED" or not base_snapshot_id:
@@ -123,7 +127,7 @@ def check_bucket_counts(
     messages = list(messages)
     if not _was_changed(table, schema):
         base = read_snapshot(table.paimon, base_snapshot_id)
-        if base is None or not _is_rescaled(table, messages, base):
+        if base is None or not _is_rescaled(table, messages, base, manifests):
             return
     counts = bucket_counts(table, base_snapshot_id)
     for message in messages:
@@ -176,13 +180,18 @@ def put_bucket_counts(
         message.total_buckets = counts.get(tuple(message.partition), default)
 
 
-def _is_rescaled(table: Table, messages: Iterable[CommitMessage], snapshot: Any) -> bool:
+def _is_rescaled(
+    table: Table,
+    messages: Iterable[CommitMessage],
+    snapshot: Any,
+    manifests: ManifestCache | None = None,
+) -> bool:
     """Whether a partition of the messages seems to have another number of buckets than the table:
     the file that was last added to it says so. Manifests are read from the newest on, until each
     partition was met."""
     paimon, count = table.paimon, table.schema.bucket
     left = {tuple(message.partition) for message in messages if message.new_files}
-    manifests = ManifestCache(paimon)
+    manifests = manifests or ManifestCache(paimon)
     for meta in reversed(ManifestListManager(paimon).read_all(snapshot)):
         if not left:
             break

@@ -33,6 +33,7 @@ from paimon_magics.tables.writing.new_files import NewFile
 from paimon_magics.tables.writing.row_kinds import KindRule, kind_rule
 
 if TYPE_CHECKING:
+    from paimon_magics.tables.manifests.live_files import ManifestCache
     from paimon_magics.tables.table import Table
 
 __all__ = ["FlushTable", "FlushWriter", "buffer_bytes", "flush_table"]
@@ -61,11 +62,13 @@ class FlushTable:
     def __repr__(self) -> str:
         return f"FlushTable({self.name})"  # the pickle and io_options may hold credentials
 
-    def writer(self, commit_user: str, *, overwrite: bool) -> FlushWriter:
+    def writer(
+        self, commit_user: str, *, overwrite: bool, manifests: ManifestCache | None = None
+    ) -> FlushWriter:
         """A writer of new files. With `overwrite` they replace others, and sequence numbers start
-        anew."""
+        anew. `manifests` is a cache of the table's manifests, where this process has one."""
         del commit_user  # the commit names it
-        return FlushWriter(self, overwrite=overwrite)
+        return FlushWriter(self, overwrite=overwrite, manifests=manifests)
 
     def with_file_prefix(self, addition: str) -> FlushTable:
         """The same table with `addition` appended to the prefixes of its new files' names."""
@@ -77,8 +80,11 @@ class FlushWriter:
     """Writes rows of given buckets, with the interface of `NativeWriter`; rows of one bucket keep
     their order. After `messages` it takes rows of other buckets."""
 
-    def __init__(self, table: FlushTable, *, overwrite: bool) -> None:
+    def __init__(
+        self, table: FlushTable, *, overwrite: bool, manifests: ManifestCache | None = None
+    ) -> None:
         self._table = table
+        self._manifests = manifests
         self._paimon = pickle.loads(table.body)  # made by `flush_table`, for this job
         self._overwrite = overwrite
         self._buckets: dict[tuple[Partition, int], _Bucket] = {}
@@ -160,7 +166,8 @@ class FlushWriter:
         from paimon_magics.tables.writing.sequence_numbers import next_numbers, partition_row
 
         if self._next_numbers is None:
-            self._next_numbers = next_numbers(self._paimon, latest_snapshot(self._paimon))
+            latest = latest_snapshot(self._paimon)
+            self._next_numbers = next_numbers(self._paimon, latest, self._manifests)
         return self._next_numbers.get((partition_row(self._paimon, partition), bucket), 0)
 
 

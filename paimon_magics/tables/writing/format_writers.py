@@ -26,13 +26,15 @@ _ORC_CODECS = {"none": "uncompressed", "null": "uncompressed"}
 _AVRO_CODECS = {"none": "null", "uncompressed": "null", "zstd": "zstandard"}
 _PER_SECOND = {"ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _LEVELLED = ("zstd", "zstandard")
+# Whoever looks for few keys reads row groups as a whole: these are as large as a merge's batches.
+_ROW_GROUP_ROWS = 64 * 1024
 
 
 class FormatWriter(Protocol):
     """Writes the rows of one file."""
 
     def write(self, rows: pa.Table) -> None:
-        """Write rows; in Parquet they become a row group, in ORC at least a stripe's part."""
+        """Write rows; in Parquet they become row groups, in ORC at least a stripe's part."""
 
     def close(self) -> None:
         """Write what the format needs at the end. The file itself stays open."""
@@ -85,7 +87,7 @@ class _Parquet:
         )
 
     def write(self, rows: pa.Table) -> None:
-        self._writer.write_table(with_required_parts(rows), row_group_size=rows.num_rows)
+        self._writer.write_table(with_required_parts(rows), row_group_size=_ROW_GROUP_ROWS)
 
     def close(self) -> None:
         self._writer.close()

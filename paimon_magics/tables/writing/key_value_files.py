@@ -3,8 +3,8 @@ sequence numbers, in the order of their keys; and rows of an append table with t
 columns of them.
 
 Files with keys have no `_KEY_` columns (`data-file.thin-mode`), as those of the native writer: Java
-takes the keys from the columns themselves. Memory is bounded by a row group, whatever the size of a
-file.
+takes the keys from the columns themselves. Memory is bounded by the rows that are encoded at once,
+whatever the size of a file.
 Light to import, because Spark's tasks load it. Sources: `KeyValueDataFileWriter`,
 `KeyValueFileWriterFactory`, `RollingFileWriter`.
 """
@@ -186,7 +186,7 @@ def _ends_within_update(rows: pa.RecordBatch) -> bool:
 
 
 class _OpenFile:
-    """A file that is written, row group by row group. `put_beside` gets the name and the content
+    """A file that is written, some row groups at a time. `put_beside` gets the name and the content
     of a file beside it."""
 
     def __init__(
@@ -227,7 +227,7 @@ class _OpenFile:
         return self._writer is not None and not odd <= self._odd
 
     def add(self, rows: pa.RecordBatch, odd: set[str]) -> None:
-        """Add rows; write a row group when there are enough."""
+        """Add rows; write them when there are enough."""
         if self._writer is None:
             self._odd |= odd
         self._note(rows)
@@ -284,7 +284,7 @@ class _OpenFile:
             self._sink.close()
 
     def _expected_bytes(self) -> int:
-        """The size of the file with what waits, as far as row groups so far tell."""
+        """The size of the file with what waits, as far as what is written tells."""
         written = int(self._sink.tell())
         ratio = written / self._raw_bytes if self._raw_bytes else 1.0
         return written + int(self._pending_bytes * ratio)

@@ -54,13 +54,15 @@ def number_files(files: Sequence[Any], number: int) -> int:
     return number
 
 
-def next_numbers(paimon: Any, snapshot: Any) -> dict[Bucket, int]:
+def next_numbers(
+    paimon: Any, snapshot: Any, manifests: ManifestCache | None = None
+) -> dict[Bucket, int]:
     """The next sequence number of each bucket that has files in a snapshot (None for none), by
-    partition, a serialised `BinaryRow`, and bucket. `paimon` is pypaimon's table. Reads all
-    manifests of the snapshot."""
+    partition, a serialised `BinaryRow`, and bucket. `paimon` is pypaimon's table, `manifests` a
+    cache of its manifests. Reads all manifests of the snapshot."""
     if snapshot is None:
         return {}
-    files = live_files(ManifestCache(paimon), snapshot)
+    files = live_files(manifests or ManifestCache(paimon), snapshot)
     files = files.select(["partition", "bucket", "max_sequence_number"])
     latest = files.group_by(["partition", "bucket"]).aggregate([("max_sequence_number", "max")])
     names = ["partition", "bucket", "max_sequence_number_max"]

@@ -22,6 +22,7 @@ from paimon_magics.planning.reads.float_bounds import (
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.planning.writes.file_rules import changelog_file_rules, data_file_rules
 from paimon_magics.settings import Settings
+from paimon_magics.tables.manifests.live_files import ManifestCache
 from paimon_magics.tables.schema.merge_options import merge_rule
 from paimon_magics.tables.schema.types import arrow_schema
 from paimon_magics.tables.table import Table
@@ -192,10 +193,15 @@ class CompletedWrite:
 
 
 def completed(
-    table: Table, task: WriteSpec, written: Written, base_snapshot_id: int
+    table: Table,
+    task: WriteSpec,
+    written: Written,
+    base_snapshot_id: int,
+    manifests: ManifestCache | None = None,
 ) -> CompletedWrite:
     """Complete the messages of all writers: mend their files and bounds, number the rows of append
-    tables, and add index files and numbers of buckets.
+    tables, and add index files and numbers of buckets. `manifests` is a cache of the table's
+    manifests.
 
     Raises CommitConflictError for rows of a partition that has another number of buckets.
     """
@@ -216,7 +222,7 @@ def completed(
         put_bucket_counts(messages, {}, rule.buckets)
         is_changed = True
     elif not task.overwrite:
-        check_bucket_counts(table, messages, base_snapshot_id)
+        check_bucket_counts(table, messages, base_snapshot_id, manifests)
     bodies = written.messages
     if is_changed or written.index_files:
         bodies = tuple(write_message(table.paimon, message) for message in messages)

@@ -8,6 +8,7 @@ message yet; the transaction's cleanup removes the others.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -27,12 +28,15 @@ from paimon_magics.tables.writing.dynamic_buckets import (
     IndexWritten,
 )
 from paimon_magics.tables.writing.float_bounds import OddFloats
-from paimon_magics.tables.writing.flush_writer import FlushWriter
+from paimon_magics.tables.writing.flush_writer import FlushTable, FlushWriter
 from paimon_magics.tables.writing.native_writer import NativeTable, NativeWriter
 from paimon_magics.tables.writing.parquet_dictionaries import repeats_values
 from paimon_magics.tables.writing.postponed_writer import PostponedWriter
 from paimon_magics.tables.writing.python_writer import PythonWriter
 from paimon_magics.tables.writing.write_spec import WriteSpec, Written
+
+if TYPE_CHECKING:
+    from paimon_magics.tables.manifests.live_files import ManifestCache
 
 __all__ = [
     "GROUP_BITS",
@@ -107,13 +111,15 @@ def write_batches(
     bucket_column: str | None = None,
     hash_column: str | None = None,
     order_column: str | None = None,
+    manifests: ManifestCache | None = None,
 ) -> Written:
     """Write all batches and return the messages. Rows of one (partition, bucket) keep their order.
 
     `bucket_column` and `hash_column` (of dynamic buckets) have the bucket and the key's hash of
     each row if they were computed before. The rows are sorted by `order_column` (int64): above its
     lowest `GROUP_SHIFT` bits it numbers groups of partitions, which arrive one after the other, so
-    that memory does not grow with the number of partitions.
+    that memory does not grow with the number of partitions. `manifests` is a cache of the table's
+    manifests, where this process has one.
 
     Raises ValueError for rows that the table can't take, OSError for the store's failures, JobError
     when the transaction has ended, TooManyPartitionsError.
@@ -121,7 +127,8 @@ def write_batches(
     with attempt(task.attempts_folder, dict(task.table.io_options)) as running:
         try:
             groups = _Groups(task, running, bucket_column, hash_column)
-            return _write_batches(task, batches, running, groups, order_column)
+            writer = _Writer(task, running, manifests)
+            return _write_batches(task, batches, running, groups, order_column, writer)
         except BaseException as error:
             # A panic of the native writer is no Exception: nothing would turn it into one of our
             # errors.
@@ -136,9 +143,9 @@ def _write_batches(
     running: Attempt | None,
     groups: _Groups,
     order_column: str | None,
+    writer: _Writer,
 ) -> Written:
     schema = task.arrow_schema()
-    writer = _Writer(task, running)
     index_files: tuple[IndexWritten, ...] = ()
     rows = 0
     try:
@@ -190,9 +197,12 @@ class _Writer:
     its files and goes on, so that it reads the sequence numbers of all buckets once.
     """
 
-    def __init__(self, task: WriteSpec, running: Attempt | None) -> None:
+    def __init__(
+        self, task: WriteSpec, running: Attempt | None, manifests: ManifestCache | None
+    ) -> None:
         self._task = task
         self._table = task.table
+        self._manifests = manifests
         if running is not None:
             self._table = self._table.with_file_prefix(f"{running.id}-")
         self._writers: list[_EngineWriter] = []
@@ -250,7 +260,10 @@ class _Writer:
             self._writers[-1].close()
 
     def _begun(self) -> _EngineWriter:
-        return self._table.writer(self._task.commit_user, overwrite=self._task.overwrite)
+        user, overwrite = self._task.commit_user, self._task.overwrite
+        if isinstance(self._table, FlushTable):
+            return self._table.writer(user, overwrite=overwrite, manifests=self._manifests)
+        return self._table.writer(user, overwrite=overwrite)
 
 
 class _Groups:

@@ -101,6 +101,16 @@ def test_files_end_at_about_the_target_size(tmp_path: Path) -> None:
     assert len({file.name for file in written}) == len(written)
 
 
+def test_a_row_group_has_as_many_rows_as_a_merge_reads_at_once(tmp_path: Path) -> None:
+    """A search for few keys reads whole row groups."""
+    writer = KeyValueFileWriter(files(), str(tmp_path), "data")
+    writer.write(rows(0, 150_000))
+    [file] = writer.finish()
+    metadata = pq.read_metadata(tmp_path / file.name)
+    sizes = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
+    assert sizes == [65_536, 65_536, 18_928]
+
+
 @pytest.mark.parametrize("first", [0, 1])
 def test_the_two_rows_of_an_update_are_in_one_file(tmp_path: Path, first: int) -> None:
     writer = KeyValueFileWriter(files(target_bytes=3_000), str(tmp_path), "changelog")
