@@ -1,4 +1,4 @@
-"""A MERGE into an append table as its tasks and driver do it, without Spark."""
+"""MERGE and DELETE of append tables as their tasks and driver do them, without Spark."""
 
 from __future__ import annotations
 
@@ -42,3 +42,20 @@ def merged(
     bodies = tuple(write_message(table.paimon, message) for message in messages)
     read_set = plan.read_set(results, Found(adds_missing=True))
     return CommitRequest(transaction, Append(), bodies, read_set=read_set)
+
+
+def deleted(catalog: Catalog, transaction: Transaction, place: tuple[int, int]) -> CommitRequest:
+    """The row at a place, of a file by its number and in it, goes. Files are written; nothing is
+    committed."""
+    table = catalog.load(transaction.table)
+    snapshot = read_snapshot(table.paimon, transaction.base_snapshot_id)
+    plan = plan_table_change(table, snapshot, (), ManifestCache(table.paimon))
+    changes = plan.changes(transaction, None, slots=1, settings=Settings())
+    places = {PLACE_COLUMN: [place[1]], FILE_COLUMN: [place[0]]}
+    batch = pa.RecordBatch.from_pydict(
+        {name: pa.array(numbers, pa.int64()) for name, numbers in places.items()}
+    )
+    results = list(changes([batch], lambda rows, size_bytes: None))
+    messages = plan.messages(results, transaction, None)
+    bodies = tuple(write_message(table.paimon, message) for message in messages)
+    return CommitRequest(transaction, Append(), bodies, read_set=plan.read_set(results))

@@ -10,6 +10,7 @@ from typing import Any
 from paimon_magics.coordinator.core import Committed, Limits
 from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.coordinator.store.state_store import open_store
+from paimon_magics.planning.commits.read_sets import ReadSet
 from paimon_magics.planning.commits.requests import Append, Change, CommitReceipt, CommitRequest
 from paimon_magics.settings import Settings
 from paimon_magics.tables.catalog.catalog import Catalog
@@ -33,21 +34,24 @@ class Owner:
         self.start()
 
     def start(self) -> None:
-        self.coordinator = Coordinator(
-            self.catalog, open_store(self.state), Settings(), self.limits
-        )
+        self.store = open_store(self.state)
+        self.coordinator = Coordinator(self.catalog, self.store, Settings(), self.limits)
         self.coordinator.start()
 
-    def commit(self, rows: Rows, change: Change | None = None) -> tuple[str, CommitReceipt]:
-        id, request = self.begin(rows, change)
+    def commit(
+        self, rows: Rows, change: Change | None = None, read_set: ReadSet | None = None
+    ) -> tuple[str, CommitReceipt]:
+        id, request = self.begin(rows, change, read_set)
         answer = self.coordinator.transactions.commit(id, request)
         assert isinstance(answer, Committed), answer
         return id, answer.receipt
 
-    def begin(self, rows: Rows, change: Change | None = None) -> tuple[str, CommitRequest]:
+    def begin(
+        self, rows: Rows, change: Change | None = None, read_set: ReadSet | None = None
+    ) -> tuple[str, CommitRequest]:
         id, transaction, _ = self.coordinator.transactions.begin(TABLE, None, "me")
         messages = write(self.catalog, transaction, rows, overwrite=change is not None)
-        return id, CommitRequest(transaction, change or Append(), messages)
+        return id, CommitRequest(transaction, change or Append(), messages, read_set=read_set)
 
     def look(self) -> object:
         return self.coordinator.watching.before_change(self.location)

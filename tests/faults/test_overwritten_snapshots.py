@@ -14,12 +14,14 @@ import pytest
 
 from paimon_magics.coordinator.core import Committed, Done, Halted, Limits, Overwritten
 from paimon_magics.errors import CommitConflictError
+from paimon_magics.planning.commits.read_sets import Found, read_files, read_keys
 from paimon_magics.planning.commits.requests import (
     Append,
     CommitRequest,
     OverwritePartitions,
 )
 from tests.coordinator.process import TABLE, Process, create_table, read, write
+from tests.faults.changed_rows import deleted
 from tests.faults.outside_writer import OutsideWriter
 from tests.faults.owner import APPEND, KEYED, LATER, OLD, OURS, THEIRS, Start, of, row, until
 from tests.sampling import sampled
@@ -285,6 +287,84 @@ def test_a_commit_whose_manifests_are_gone_comes_back_from_its_request(
     file.unlink()
     assert owner.look() == Done()
     assert owner.rows() == of(OLD, OURS, THEIRS)
+
+
+@pytest.mark.parametrize("theirs", [row(1, "theirs"), THEIRS], ids=["same key", "another"])
+def test_an_update_comes_back_only_where_nobody_changed_what_it_had_read(
+    start: Start, outside: OutsideWriter, theirs: dict[str, object]
+) -> None:
+    owner = start(KEYED)
+    outside.stop_before_renaming(owner.warehouse, [theirs])
+    updated = row(1, "old and more")
+    owner.commit([updated], read_set=read_keys(1))
+    outside.go_on()
+    stopped = owner.look()
+    if theirs is THEIRS:
+        assert stopped == Done() and owner.rows() == of(updated, THEIRS)
+    else:
+        assert isinstance(stopped, Halted) and "wrote 1 of its keys too" in stopped.reason
+        assert owner.rows() == of(theirs)
+
+
+@pytest.mark.parametrize("sql", [APPEND, KEYED], ids=["append", "upsert"])
+def test_what_was_checked_against_its_reads_does_not_come_back_without_them(
+    start: Start, outside: OutsideWriter, sql: str
+) -> None:
+    """The request is no longer kept, also after a restart: what it had read is not known then."""
+    owner = start(sql)
+    outside.stop_before_renaming(owner.warehouse, [OLD])
+    read = read_keys(1) if sql == KEYED else read_files(1, (), Found(adds_missing=True))
+    owner.commit([OURS], read_set=read)
+    owner.coordinator.stop()
+    outside.go_on()
+    owner.start()
+    owner.store.transactions.forget_finished(2**62)
+    stopped = owner.look()
+    assert isinstance(stopped, Halted)
+    assert "can't be published again: it was made of rows that its statement" in stopped.reason
+    assert owner.rows() == (of(OLD) if sql == KEYED else of(OLD, OLD))
+
+
+VECTORS = APPEND + " TBLPROPERTIES ('deletion-vectors.enabled' = 'true')"
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_an_overwritten_delete_by_vectors_stops_the_table(
+    start: Start, outside: OutsideWriter, is_kept: bool
+) -> None:
+    """It adds no data files: nothing in the manifests tells of it."""
+    owner = start(VECTORS)
+    outside.stop_before_renaming(owner.warehouse, [THEIRS])
+    id, transaction, _ = owner.coordinator.transactions.begin(TABLE, None, "me")
+    request = deleted(owner.catalog, transaction, (0, 0))
+    assert isinstance(owner.coordinator.transactions.commit(id, request), Committed)
+    assert owner.rows() == []
+    if not is_kept:
+        owner.store.transactions.forget_finished(2**62)
+    outside.go_on()
+    stopped = owner.look()
+    assert isinstance(stopped, Halted) and "it deleted rows of files" in stopped.reason
+    assert owner.rows() == of(OLD, THEIRS)
+
+
+@pytest.mark.parametrize("by_outside", [False, True])
+def test_a_delete_by_vectors_that_others_built_on_stays(
+    start: Start, outside: OutsideWriter, by_outside: bool
+) -> None:
+    owner = start(VECTORS)
+    outside.stop_before_renaming(owner.warehouse, [THEIRS])
+    id, transaction, _ = owner.coordinator.transactions.begin(TABLE, None, "me")
+    request = deleted(owner.catalog, transaction, (0, 0))
+    assert isinstance(owner.coordinator.transactions.commit(id, request), Committed)
+    if by_outside:
+        another = OutsideWriter()
+        another.commit(owner.warehouse, [LATER])
+        another.close()
+    else:
+        owner.commit([LATER])
+    outside.go_on()
+    assert owner.look() == Done()
+    assert owner.rows() == of(LATER)
 
 
 def test_a_snapshot_that_expired_is_not_an_overwritten_one(

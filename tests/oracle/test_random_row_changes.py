@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -282,7 +283,7 @@ def test_the_rows_of_hundreds_of_tables_are_what_a_model_says(
             run(seed, folder, spark, java_paimon, java_compact)
         except Exception as error:
             wrong.append(f"{type(error).__name__}: {error}\n{error.__notes__[0]}")
-            print(wrong[-1], flush=True)
+            print("".join(traceback.format_exception(error)), flush=True)
         shutil.rmtree(folder, ignore_errors=True)
     print(f"seeds from {first}")
     assert not wrong

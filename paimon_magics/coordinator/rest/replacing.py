@@ -60,11 +60,12 @@ def _remove_rows(context: Context, name: TableName) -> None:
     try:
         if context.watch is not None and (pause := context.watch.pause()) is not None:
             raise PausedError(pause)
-        receipt = commit_fenced(decoded(loaded, request), context.catalog.publish, fence)
+        asked = decoded(loaded, request)
+        receipt = commit_fenced(asked, context.catalog.publish, fence)
     finally:
         tidy_up(loaded, transaction, frozenset())
     if context.watch is not None:
         now_ms = int(time.time() * 1000)
-        publication = publication_of(transaction.file_prefix, request, loaded, receipt, now_ms)
+        publication = publication_of(transaction.file_prefix, asked, receipt, now_ms)
         if publication is not None:
             context.watch.note(replace(publication, is_transaction=False))

@@ -128,7 +128,7 @@ class Worker:
                 with contextlib.suppress(Exception):
                     self._remove_runs(table, id, transaction, adopted)
                 settle(asked)
-                publication = publication_of(id, request, table, found, now_ms())
+                publication = publication_of(id, asked, found, now_ms())
                 return CommitPublished(id, found, now_ms(), publication)
             if not self._claim(transaction, Fate.COMMIT):
                 return CommitRefused(id, "its files are being removed", now_ms())
@@ -228,7 +228,7 @@ class Worker:
         if run > 1:
             with contextlib.suppress(Exception):
                 self._remove_runs(table, id, request.transaction, adopted)
-        publication = publication_of(id, request, table, receipt, now_ms())
+        publication = publication_of(id, asked, receipt, now_ms())
         return CommitPublished(id, receipt, now_ms(), publication, findings)
 
     def _remove_runs(self, table: Table, id: str, transaction: Transaction, adopted: int) -> None:

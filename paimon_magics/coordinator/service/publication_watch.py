@@ -44,12 +44,12 @@ from paimon_magics.planning.commits.publications import Publication, Publication
 from paimon_magics.planning.commits.requests import CommitReceipt, CommitRequest
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
-from paimon_magics.tables.commits.decoded_request import decoded
+from paimon_magics.tables.commits.decoded_request import DecodedRequest, decoded
 from paimon_magics.tables.commits.fenced_commits import commit_fenced
 from paimon_magics.tables.commits.fencing import DeposedError, Fence
 from paimon_magics.tables.commits.lineage import ChangedFiles
 from paimon_magics.tables.commits.publication_checks import examine, made_since, moved
-from paimon_magics.tables.commits.republishing import changed_by_request, repetition
+from paimon_magics.tables.commits.republishing import changed_by_request, repetition, unrepeatable
 from paimon_magics.tables.expiry.overwritten_metadata import repetition_token
 from paimon_magics.tables.table import Table, publishes_itself
 
@@ -64,12 +64,13 @@ Ask = Callable[[Callable[[int], Event]], Answer]
 
 
 def publication_of(
-    id: str, request: CommitRequest, table: Table, receipt: CommitReceipt, now_ms: int
+    id: str, asked: DecodedRequest, receipt: CommitReceipt, now_ms: int
 ) -> Publication | None:
     """Return the publication that a transaction's commit made.
 
     None when there is no snapshot, or when a catalog behind this one published it.
     """
+    table, request = asked.table, asked.request
     if receipt.snapshot_id is None or receipt.manifest_list is None or publishes_itself(table):
         return None
     return Publication(
@@ -83,6 +84,8 @@ def publication_of(
         commit_kind=receipt.commit_kind or "",
         published_at_ms=now_ms,
         rests_on=receipt.rests_on,
+        changes_index=asked.changes_index,
+        has_read=request.read_set is not None,
     )
 
 
@@ -237,7 +240,11 @@ class Watching:
         if findings[0].verdict is not Verdict.OVERWRITTEN:
             return findings[0]
         table = self._catalog.load(publication.table)
-        request = repetition(table, publication, self._request_of(publication))
+        asked = self._request_of(publication)
+        if asked is None and (why := unrepeatable(publication)):
+            account = f"{findings[0].account[:-1]}, and can't be published again: {why}."
+            return PublicationFinding(publication.id, Verdict.LOST, account)
+        request = repetition(table, publication, asked)
         fence = None if self._fence is None else self._fence()
         token = repetition_token(publication, self._store.publications.repetition_runs(publication))
         receipt = commit_fenced(decoded(table, request), self._catalog.publish, fence, token=token)

@@ -25,9 +25,13 @@ class Publication:
     table's path. `manifest_list` is the name of the snapshot's delta manifest list, which
     distinguishes it from any other snapshot with the same id.
 
+    `changes_index` says whether it changed index files, and `has_read` whether it was checked
+    against what its statement had read. Its manifests tell neither: without its request such a
+    commit is not published again.
+
     For a commit through the REST catalog, `base_list` and `changelog_list` are its other manifest
-    lists, `properties` are the snapshot's, `changes` is a digest of its files, `changes_index`
-    says whether it changed index files, and `rows` is the number of rows that it added.
+    lists, `properties` are the snapshot's, `changes` is a digest of its files, and `rows` is the
+    number of rows that it added.
 
     `rests_on` is the `manifest_list` of the snapshot that it was built on, if known; `manifests`
     are those that hold its changes. Both serve when the snapshot has expired since. While
@@ -55,6 +59,7 @@ class Publication:
     base_list: str | None = None
     rests_on: str | None = None
     manifests: tuple[str, ...] = ()
+    has_read: bool = False
 
 
 class Verdict(StrEnum):

@@ -82,9 +82,9 @@ def read_files(
     )
 
 
-def read_rows(snapshot_id: int, found: Found) -> ReadSet:
+def read_rows(snapshot_id: int, found: Found, *, manifest_list: str = "") -> ReadSet:
     """What a statement has read that adds rows made of others, and leaves those as they are."""
-    return ReadSet(snapshot_id, files=None, found=_bounded(found))
+    return ReadSet(snapshot_id, files=None, found=_bounded(found), manifest_list=manifest_list)
 
 
 def _bounded(found: Found | None) -> Found | None:

@@ -62,7 +62,7 @@ from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.statements.merge_into import MergeInto
 from paimon_magics.statements.queries.determinism import random_part
 from paimon_magics.statements.queries.row_ids import names_row_ids
-from paimon_magics.tables.snapshots.latest import latest_snapshot_id
+from paimon_magics.tables.snapshots.latest import latest_snapshot_id, latest_state
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.write_spec import WriteSpec
 
@@ -161,7 +161,8 @@ def prepare_merge(
     to read less of the table; Spark keeps it until `kept` is closed. Without, nothing runs."""
     table = connection.load(merge.target, merge.text, merge.target_position)
     # Taken before the rows are selected: a later commit then counts as newer than the plan.
-    base = latest_snapshot_id(table)
+    state = latest_state(table)
+    base = state[0]
     method = method_of_merge(table, merge)
     shows_ids = names_row_ids(merge.text[merge.within.range.start :])
     name = replace(table.name, system_table=None)
@@ -197,7 +198,8 @@ def prepare_merge(
     if source is None:
         references = (*references, *merge.source.references)
     reads_itself = any(reads_now(connection, merge.text, table, one) for one in references)
-    read_set = _read_set(merge, plan, table.schema, base, () if reads_itself else target.predicates)
+    looked_for = () if reads_itself else target.predicates
+    read_set = _read_set(merge, plan, table.schema, state, looked_for)
     if is_keyed:
         insert = keyed_rows(table, rows, base, again=again, read_set=read_set)
     else:
@@ -216,18 +218,18 @@ def _read_set(
     merge: MergeInto,
     plan: MergePlan,
     schema: TableSchema,
-    base: int,
+    state: tuple[int, str],
     conditions: tuple[ColumnPredicate, ...],
 ) -> ReadSet:
     """What the commit is checked against: the rows that were looked for are those that meet
     `conditions`. Rows that are inserted because nothing matched them must have nothing that matches
     them still; where their keys are those of ON, the keys tell."""
     found = Found(conditions, adds_missing="insert" in plan.effects)
+    base, name = state
     if not schema.is_primary_key_table:
-        return read_files(base, (), found)
-    if not found.adds_missing or inserts_keys_of_on(merge, plan, schema):
-        return read_keys(base)
-    return read_keys(base, found)
+        return read_files(base, (), found, manifest_list=name)
+    keys_tell = not found.adds_missing or inserts_keys_of_on(merge, plan, schema)
+    return read_keys(base, None if keys_tell else found, manifest_list=name)
 
 
 def _again(

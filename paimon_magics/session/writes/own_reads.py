@@ -23,22 +23,24 @@ def own_read_set(
     connection: Connection,
     insert: Insert,
     table: Table,
-    snapshot_id: int,
+    state: tuple[int, str],
     bound: Mapping[str, object],
 ) -> ReadSet | None:
     """What the commit of an INSERT INTO is checked against, None where its query does not read the
-    table as it is now. `snapshot_id` is the latest one before the query was planned, `bound` are
-    the values of the bind names."""
+    table as it is now. `state` tells the latest snapshot before the query was planned
+    (`latest_state`), `bound` are the values of the bind names."""
     if insert.overwrite or table.schema.merge_engine == "first-row":
         return None  # an overwrite has a check of its own; first-row keeps rows that are there
     references = insert.source.references
     own = [one for one in references if reads_now(connection, insert.text, table, one)]
     if not own:
         return None
+    snapshot_id, name = state
     if table.schema.is_primary_key_table:
-        return read_keys(snapshot_id)
+        return read_keys(snapshot_id, manifest_list=name)
     filters = own[0].filters if len(own) == 1 else ()
-    return read_rows(snapshot_id, Found(column_predicates(filters, table.schema.columns, bound)))
+    found = Found(column_predicates(filters, table.schema.columns, bound))
+    return read_rows(snapshot_id, found, manifest_list=name)
 
 
 def reads_now(connection: Connection, statement: str, table: Table, one: TableReference) -> bool:

@@ -45,7 +45,7 @@ from paimon_magics.spark.sizes import estimated_bytes
 from paimon_magics.spark.struct_names import with_fields_by_name
 from paimon_magics.statements.statement import Insert
 from paimon_magics.tables.manifests.partition_counts import partitions_max
-from paimon_magics.tables.snapshots.latest import latest_snapshot_id
+from paimon_magics.tables.snapshots.latest import latest_state
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.bucket_counts import (
     check_cross_partition_size,
@@ -102,7 +102,7 @@ def prepare_insert(
     """Plan an INSERT and check it against its table; nothing runs. See `run_insert`."""
     table = connection.load(insert.target, insert.text, insert.target_position)
     # Taken before the source is planned: a later commit then counts as newer than the plan.
-    base_snapshot_id = latest_snapshot_id(table)
+    state = latest_state(table)
     schema = table.schema
     try:
         check_writable(table.name, schema)
@@ -137,13 +137,13 @@ def prepare_insert(
         table,
         projected,
         change,
-        base_snapshot_id,
+        state[0],
         column=projection,
         again=partial(again, frame=given, mode=mode, own_rows=own_rows),
         check=_exactness(connection, frame, taken, is_given=own_rows or insert.source.is_values),
         read_set=None
         if given is not None
-        else own_read_set(connection, insert, table, base_snapshot_id, bound),
+        else own_read_set(connection, insert, table, state, bound),
     )
 
 

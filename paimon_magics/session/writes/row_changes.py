@@ -44,7 +44,7 @@ from paimon_magics.session.writes.transactions import run_again
 from paimon_magics.spark.row_changes import with_kind
 from paimon_magics.statements.queries.determinism import random_part
 from paimon_magics.statements.row_changes import Delete, RowChange, Update
-from paimon_magics.tables.snapshots.latest import latest_snapshot_id
+from paimon_magics.tables.snapshots.latest import latest_state
 from paimon_magics.tables.table import Table
 
 __all__ = ["PreparedChange", "prepare_row_change", "run_row_change"]
@@ -83,7 +83,8 @@ def prepare_row_change(
     """Plan a DELETE or UPDATE and check it against its table; nothing runs."""
     table = connection.load(change.target, change.text, change.target_position)
     # Taken before the rows are selected: a later commit then counts as newer than the plan.
-    base_snapshot_id = latest_snapshot_id(table)
+    state = latest_state(table)
+    base_snapshot_id = state[0]
     try:
         if isinstance(change, Delete):
             method = method_of_delete(table.name, table.schema)
@@ -93,7 +94,7 @@ def prepare_row_change(
         raise located(error, change.text, change.target_position) from None
     if method is ChangeMethod.KINDS:
         few = prepare_by_key(connection, change, parameters, table, base_snapshot_id)
-        return few or _prepare_keyed(connection, change, parameters, table, base_snapshot_id)
+        return few or _prepare_keyed(connection, change, parameters, table, state)
     return prepare_append_change(connection, change, parameters, table, base_snapshot_id)
 
 
@@ -102,10 +103,11 @@ def _prepare_keyed(
     change: RowChange,
     parameters: Mapping[str, object],
     table: Table,
-    base_snapshot_id: int,
+    state: tuple[int, str],
 ) -> PreparedInsert:
     """The rows to write, with their kinds, in the table's columns and types."""
     columns = table.schema.columns
+    base_snapshot_id, list_name = state
     deletes = isinstance(change, Delete)
     paths = assigned_paths(change, table.schema) if isinstance(change, Update) else ()
     if paths:
@@ -127,15 +129,14 @@ def _prepare_keyed(
     def again() -> PreparedInsert:
         connection.tables.renew()
         newer = connection.load(change.target, change.text, change.target_position)
-        newer_id = latest_snapshot_id(newer)
-        return _prepare_keyed(connection, change, parameters, newer, newer_id)
+        return _prepare_keyed(connection, change, parameters, newer, latest_state(newer))
 
     return keyed_rows(
         table,
         frame,
         base_snapshot_id,
         again=again,
-        read_set=read_keys(base_snapshot_id),
+        read_set=read_keys(base_snapshot_id, manifest_list=list_name),
         has_buckets=moves and deletes,
     )
 

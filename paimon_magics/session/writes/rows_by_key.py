@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from paimon_magics.columnar.merging import KIND
 from paimon_magics.columnar.value_ranges import can_have, matching
@@ -64,10 +64,12 @@ _NUMBER = Column(0, "__paimon_magics_number", AtomicType("BIGINT"))
 class PreparedKeys:
     """A planned DELETE or UPDATE of few keys. `rows` evaluates the statement: it returns the rows
     to write, in the table's columns, with their kinds in the last one. `again` plans it on the
-    table's then current state, None where that has to be done otherwise."""
+    table's then current state, None where that has to be done otherwise. `manifest_list` names the
+    delta manifest list of the snapshot that was read."""
 
     table: Table
     base_snapshot_id: int
+    manifest_list: str
     rows: Callable[[], pa.Table]
     again: Callable[[int], PreparedKeys | None]
 
@@ -89,9 +91,12 @@ def prepare_by_key(
     predicates = predicates_of(connection, change, parameters, table)
     if few_values(predicates, table.schema.primary_keys, _KEYS_MAX) is None:
         return None
-    found = _found(connection, change, parameters, table, snapshot_id)
+    snapshot = read_snapshot(table.paimon, snapshot_id) if snapshot_id else None
+    found = _found(connection, change, parameters, table, snapshot)
     if found is None:
         return None
+    assert snapshot is not None  # else nothing was found
+    list_name = str(snapshot.delta_manifest_list)
 
     def again(newer_id: int) -> PreparedKeys | None:
         connection.tables.renew()
@@ -104,13 +109,14 @@ def prepare_by_key(
     if isinstance(change, Delete):
         exact = _selected_by_key(connection, change, parameters, table, found)
     if exact is not None:
-        return PreparedKeys(table, snapshot_id, lambda: _with_kind(exact, DELETE), again)
+        return PreparedKeys(table, snapshot_id, list_name, lambda: _with_kind(exact, DELETE), again)
     paths = assigned_paths(change, table.schema) if isinstance(change, Update) else ()
     values = _values(connection, change, parameters, table, snapshot_id, found, paths)
     kind = DELETE if isinstance(change, Delete) else UPDATE_AFTER
     return PreparedKeys(
         table,
         snapshot_id,
+        list_name,
         lambda: _with_kind(_changed(found, _fetched(connection, change, values)), kind),
         again,
     )
@@ -133,7 +139,7 @@ def _found(
     change: RowChange,
     parameters: Mapping[str, object],
     table: Table,
-    snapshot_id: int,
+    snapshot: Any,
 ) -> pa.Table | None:
     """All columns of the rows that the condition may select."""
     query = change.selection.query
@@ -144,9 +150,8 @@ def _found(
         for one in reference.filters
     )
     bound = bind(query.parameters, parameters, change.text, connection.zone)
-    snapshot = read_snapshot(table.paimon, snapshot_id) if snapshot_id else None
     held = HeldSnapshots(connection.committer)
-    if snapshot is None or not held.hold(table.name, snapshot_id):
+    if snapshot is None or not held.hold(table.name, snapshot.id):
         return None
     try:
         read = plan_data_read(
@@ -266,23 +271,24 @@ def commit_by_key(
     base = transaction.base_snapshot_id
 
     def write() -> tuple[ToCommit, CompletedWrite]:
-        current = rows if base == prepared.base_snapshot_id else _rows_on(prepared, base)
-        written = _written(connection, table, current, transaction)
-        keys = read_keys(base)
+        current = prepared if base == prepared.base_snapshot_id else _prepared_on(prepared, base)
+        made = rows if current is prepared else current.rows()
+        written = _written(connection, table, made, transaction)
+        keys = read_keys(base, manifest_list=current.manifest_list)
         return ToCommit(written.messages, written.rows, written.files, read_set=keys), written
 
     return transact(connection, transaction, change.text, write)
 
 
-def _rows_on(prepared: PreparedKeys, snapshot_id: int) -> pa.Table:
-    """The rows to write, of the snapshot that is there when the statement's turn has come."""
+def _prepared_on(prepared: PreparedKeys, snapshot_id: int) -> PreparedKeys:
+    """The statement as planned on the snapshot that is there when its turn has come."""
     again = prepared.again(snapshot_id)
     if again is None:
         raise OutdatedPlanError(
             f"`{prepared.table.name}` was changed while this statement waited for its turn.",
             hint="Nothing was written. Run the statement again.",
         )
-    return again.rows()
+    return again
 
 
 def _written(

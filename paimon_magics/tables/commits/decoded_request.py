@@ -49,6 +49,19 @@ class DecodedRequest:
             names.update(entry.index_file.file_name for entry in _index_adds(message))
         return frozenset(names)
 
+    @property
+    def index_names(self) -> frozenset[str]:
+        """The names of the index files that the messages add."""
+        adds = (entry for message in self.messages for entry in _index_adds(message))
+        return frozenset(entry.index_file.file_name for entry in adds)
+
+    @property
+    def changes_index(self) -> bool:
+        """Whether the messages add or remove index files."""
+        return bool(self.index_names) or any(
+            message.index_deletes or message.compact_index_deletes for message in self.messages
+        )
+
 
 def written_files(message: CommitMessage) -> list[Any]:
     """The data and changelog files that a message adds to its bucket, without those that a

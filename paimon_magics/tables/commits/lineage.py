@@ -12,6 +12,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from pypaimon.index.index_file_handler import IndexFileHandler
 from pypaimon.manifest.manifest_file_manager import ManifestFileManager
 from pypaimon.manifest.manifest_list_manager import ManifestListManager
 
@@ -28,10 +29,12 @@ File = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class ChangedFiles:
-    """The changes of one snapshot: its manifest entries, and the manifests that they are in."""
+    """The changes of one snapshot: its manifest entries, the manifests that they are in, and the
+    names of the index files that it added, where its request tells them."""
 
     entries: Sequence[Any]
     manifests: frozenset[str] = frozenset()
+    indexes: frozenset[str] = frozenset()
 
     @property
     def added(self) -> frozenset[File]:
@@ -107,6 +110,11 @@ class Lineage:
                 return None
             wanted -= delta.deleted
         return sure or None
+
+    def has_indexes(self, snapshot: Any, names: Collection[str]) -> bool:
+        """Whether all index files of these names are in the table at a snapshot."""
+        found = IndexFileHandler(self.table.paimon).scan(snapshot)
+        return set(names) <= {entry.index_file.file_name for entry in found}
 
     def present(self, snapshot: Any, changed: ChangedFiles) -> frozenset[File]:
         """The added files of `changed` that are in the table at a snapshot."""

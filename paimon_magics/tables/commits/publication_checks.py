@@ -46,12 +46,12 @@ def examine(
     stored = {p.snapshot_id: read_snapshot(table.paimon, p.snapshot_id) for p in ordered}
     intact = {p.snapshot_id for p in ordered if _is(p, stored[p.snapshot_id])}
     lineage = Lineage(table)
-    expired = _expired(table, ordered, stored, intact, lineage)
+    rested_on = _rested_on(table, ordered, stored, intact, lineage)
     found = []
     for p in ordered:
         if p.snapshot_id in intact:
             found.append(_followed(table, p, p.snapshot_id + 1 in intact, lineage, kept))
-        elif not p.certain or p.id in expired or made_since(table, p.published_at_ms):
+        elif not p.certain or p.id in rested_on or made_since(table, p.published_at_ms):
             found.append(PublicationFinding(p.id, Verdict.SETTLED))
         else:
             found.append(_gone(table, p, stored[p.snapshot_id], lineage, kept))
@@ -78,15 +78,15 @@ def _is(p: Publication, snapshot: Any) -> bool:
     return snapshot is not None and snapshot.delta_manifest_list == p.manifest_list
 
 
-def _expired(
+def _rested_on(
     table: Table,
     ordered: Sequence[Publication],
     stored: Mapping[int, Any],
     intact: Collection[int],
     lineage: Lineage,
 ) -> frozenset[str]:
-    """The ids of publications whose snapshots have expired: they are gone, and later snapshots rest
-    on them.
+    """The ids of publications that later snapshots rest on, although their own are gone: they have
+    expired, or were overwritten after that.
 
     Expiry removes the manifests from which a snapshot's changes could be read. So it is recognised
     by what was noted when it was published, or by its changelog, which is a copy of its file.
@@ -94,14 +94,15 @@ def _expired(
     built_on = {(p.snapshot_id, p.rests_on): p for p in ordered if p.rests_on is not None}
     found: set[str] = set()
     for p in reversed(ordered):
-        if not p.certain or stored[p.snapshot_id] is not None:
+        if not p.certain:
             continue
+        is_gone = stored[p.snapshot_id] is None
         follower = built_on.get((p.snapshot_id + 1, p.manifest_list))
         if (
             (follower is not None and follower.snapshot_id in intact)
             or (follower is not None and follower.id in found)
-            or kept_as_changelog(table, p.snapshot_id, p.manifest_list)
-            or lineage.holds(p.snapshot_id, p.manifests)
+            or (is_gone and kept_as_changelog(table, p.snapshot_id, p.manifest_list))
+            or (is_gone and lineage.holds(p.snapshot_id, p.manifests))
         ):
             found.add(p.id)
     return frozenset(found)
@@ -178,7 +179,7 @@ def _gone(
     if changed is None:
         return _lost(p, f"{_what(table, p, snapshot)}, and its manifests are gone.")
     if not changed.entries:
-        return PublicationFinding(p.id, Verdict.SETTLED)
+        return _gone_without_files(table, p, snapshot, lineage, kept)
     if latest.id > p.snapshot_id:
         leads = lineage.leads_to(changed, p.snapshot_id, latest.id)
         if leads:
@@ -190,6 +191,24 @@ def _gone(
                 "is unknown: it expired before it could be looked at again.",
             )
     return _overwritten(table, p, snapshot, changed, lineage, beside=p.snapshot_id)
+
+
+def _gone_without_files(
+    table: Table,
+    p: Publication,
+    snapshot: Any,
+    lineage: Lineage,
+    kept: Callable[[Publication], ChangedFiles | None],
+) -> PublicationFinding:
+    """The finding for a snapshot without data files that is gone: it deleted rows by vectors, or
+    changed nothing."""
+    if not p.changes_index:
+        return PublicationFinding(p.id, Verdict.SETTLED)
+    follower, asked = read_snapshot(table.paimon, p.snapshot_id + 1), kept(p)
+    if follower is not None and asked is not None and lineage.has_indexes(follower, asked.indexes):
+        return PublicationFinding(p.id, Verdict.SETTLED)
+    why = "and can't be published again automatically: it deleted rows of files"
+    return _lost(p, f"{_what(table, p, snapshot)}, {why}.")
 
 
 def _overwritten(

@@ -27,10 +27,12 @@ from paimon_magics.tables.snapshots.provenance import PREFIX
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.commit_messages import write_message
 
-__all__ = ["REPUBLISHED", "changed_by_request", "obstacle", "repetition"]
+__all__ = ["REPUBLISHED", "changed_by_request", "obstacle", "repetition", "unrepeatable"]
 
 REPUBLISHED = f"{PREFIX}republished"
 """The property by which a snapshot that repeats an overwritten one names that one's id."""
+
+_INDEX_CHANGED = "it changed which keys are in which buckets"
 
 
 def obstacle(
@@ -43,8 +45,8 @@ def obstacle(
     """
     if p.commit_kind != "APPEND" or changed.deleted:
         return "it replaced rows"
-    if p.changes_index:
-        return "it changed which keys are in which buckets"
+    if p.changes_index and not p.is_transaction:
+        return _INDEX_CHANGED
     if table.schema.flag("row-tracking.enabled"):
         return "its row ids belong to other rows now"
     missing = _missing_file(table, changed)
@@ -57,6 +59,17 @@ def obstacle(
         return "its rows would come after later ones of the same buckets"
     compacted = frozenset(bucket for one in later for bucket in one.compacted)
     return order_problem(table, _buckets(changed.entries), later, compacted)
+
+
+def unrepeatable(p: Publication) -> str:
+    """Why an overwritten publication can't be published again without its request, which is gone;
+    "" if its manifests tell all that there is to check and to repeat."""
+    if p.has_read:
+        return (
+            "it was made of rows that its statement had read, and which these were is no longer "
+            "kept, so that others may have changed them"
+        )
+    return _INDEX_CHANGED if p.changes_index else ""
 
 
 def changed_by_request(asked: DecodedRequest) -> ChangedFiles | None:
@@ -75,7 +88,7 @@ def changed_by_request(asked: DecodedRequest) -> ChangedFiles | None:
             for kind, files in ((ADD, message.new_files), *changed)
             for file in files
         ]
-    return ChangedFiles(entries)
+    return ChangedFiles(entries, indexes=asked.index_names)
 
 
 def repetition(table: Table, p: Publication, asked: CommitRequest | None) -> CommitRequest:

@@ -57,6 +57,13 @@ def latest_snapshot_id(table: Table) -> int:
     return latest.id if latest is not None else 0
 
 
+def latest_state(table: Table) -> tuple[int, str]:
+    """The id of the latest snapshot and the name of its delta manifest list, by which another
+    snapshot that took its id is noticed; 0 and "" for a table without snapshots."""
+    latest = latest_snapshot(table.paimon)
+    return (0, "") if latest is None else (latest.id, str(latest.delta_manifest_list))
+
+
 def read_snapshot(paimon: Any, snapshot_id: int) -> Any:
     """A snapshot as pypaimon's Snapshot; None if it does not exist, or no longer."""
     return _read(paimon, paimon.snapshot_manager(), snapshot_id)
