@@ -18,6 +18,7 @@ __all__ = [
     "innermost_file_io",
     "manifest_record",
     "numbers_from_zero",
+    "read_statistics_of_row_ids",
     "replace_innermost_file_io",
     "schema_path",
     "store_options",
@@ -43,6 +44,29 @@ def manifest_record(entry: Any) -> dict[str, Any]:
 
     record: dict[str, Any] = ManifestFileManager._to_avro_record(entry)
     return record
+
+
+def read_statistics_of_row_ids() -> None:
+    """Let pypaimon read manifests with statistics of `_ROW_ID` and `_SEQUENCE_NUMBER`. Java names
+    them for files of tables with row tracking that it has compacted, where a column has no
+    statistics (a STRUCT); pypaimon 2.1 takes the names for columns, and raises KeyError. Repeated,
+    it does nothing."""
+    from pypaimon.manifest.manifest_file_manager import ManifestFileManager
+    from pypaimon.table.special_fields import SpecialFields
+
+    of_columns = ManifestFileManager._get_value_stats_fields
+    if of_columns.__name__ == "of_row_ids_too":
+        return
+    special = {one.name: one for one in (SpecialFields.ROW_ID, SpecialFields.SEQUENCE_NUMBER)}
+
+    def of_row_ids_too(self: Any, file: dict[str, Any], schema: Any) -> list[Any]:
+        names = file["_VALUE_STATS_COLS"] or ()
+        if special.keys().isdisjoint(names):
+            return list(of_columns(self, file, schema))
+        known = special | {one.name: one for one in getattr(schema, "fields", schema)}
+        return [known[name] for name in names]
+
+    ManifestFileManager._get_value_stats_fields = of_row_ids_too
 
 
 def check_row_ids_since(detection: Any, snapshot_id: int | None) -> None:

@@ -9,9 +9,12 @@ from pypaimon.table.file_store_table import FileStoreTable
 
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.statements.statement import TableName
+from paimon_magics.tables.pypaimon_internals import read_statistics_of_row_ids
 from paimon_magics.tables.stores.store import Store
 
 __all__ = ["StoredTable", "Table", "publishes_itself"]
+
+read_statistics_of_row_ids()  # before any manifest is read
 
 
 @dataclass(frozen=True, slots=True)
