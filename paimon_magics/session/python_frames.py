@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from paimon_magics.errors import InvalidValueError, value_text
 from paimon_magics.planning.formatting import count_text, shortened
 from paimon_magics.session.given_streams import batches_of, opened_stream
-from paimon_magics.session.planned_work import Reads, note_reads
+from paimon_magics.session.planned_work import Reads, made_of, note_reads
+from paimon_magics.spark.narrowing import narrowed
 from paimon_magics.spark.rows import frame_of_rows
 from paimon_magics.spark.spooled_rows import frame_of_stream
 from paimon_magics.statements.data_types import RowField
@@ -126,7 +127,8 @@ def spark_frame(spark: SparkSession, value: Any) -> DataFrame:
             "The frame belongs to another Spark session than this one.",
             hint="Make the frame with session.spark, or pass frame.toArrow().",
         )
-    return found
+    planned = narrowed(found, "run")
+    return found if planned is found else made_of(planned, found)
 
 
 def stream_of(value: Any) -> pa.RecordBatchReader | None:

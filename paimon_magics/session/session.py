@@ -21,8 +21,8 @@ from paimon_magics.session.connection import Connection
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.planned_work import made_of
 from paimon_magics.session.queries.follow import SnapshotChanges, follow
-from paimon_magics.session.queries.frames import frame_of_table
 from paimon_magics.session.queries.spark_calls import SparkCalls
+from paimon_magics.session.queries.table_frames import chosen_of_table
 from paimon_magics.session.reports.administration import Administration
 from paimon_magics.session.reports.health import Health, Helper, tables_of
 from paimon_magics.session.reports.layout import Layout, layout_of
@@ -44,6 +44,7 @@ from paimon_magics.session.writes.small_inserts import (
     insert_rows,
 )
 from paimon_magics.settings import Wait
+from paimon_magics.spark.frame_methods import note_calls
 from paimon_magics.spark.named_tables import answer_by, answer_no_longer
 from paimon_magics.statements.clauses.names import table_text, text_literal
 from paimon_magics.statements.grammar.parsing import parse_cell
@@ -81,6 +82,7 @@ class Session(RowChanging):
         super().__init__(connection)
         self._spark_calls = SparkCalls(connection, self.run)
         answer_by(self._spark_calls)
+        note_calls(connection.spark)
 
     def run(
         self,
@@ -176,21 +178,36 @@ class Session(RowChanging):
             with self._connection.naming(frames):
                 check_confirmed(self._connection, parse_cell(text), dict(parameters or {}))
 
-    def table(self, name: str, *, include_buffer: bool = False, **options: object) -> DataFrame:
-        """Return a table or system table as a lazy DataFrame: `session.table("shop.orders$files")`.
+    def table(
+        self,
+        name: str,
+        columns: Sequence[str] | None = None,
+        where: str | None = None,
+        *,
+        include_buffer: bool = False,
+        **options: object,
+    ) -> DataFrame:
+        """Return a table or system table as a lazy DataFrame:
 
-        `options` are Paimon's read options, such as `**{"incremental-between": "3,7"}`. With
-        `include_buffer` the frame also has small inserts that are acknowledged but not loaded yet.
+            session.table("shop.orders", columns=["id", "amount"], where="day = '2026-01-31'")
 
-        Raises UnknownNameError for an unknown name or option, InvalidValueError for options that
-        contradict each other.
+        It reads the snapshot of this moment. `columns` and `where`, a condition in SQL, say what is
+        read; `.select`, `.where`, `.groupBy` and `.agg` on the frame say it as well (see
+        docs/python-api.md). `options` are Paimon's read options, such as
+        `**{"incremental-between": "3,7"}`. With `include_buffer` the frame also has small inserts
+        that are acknowledged but not loaded yet. Rows come in no particular order.
+
+        Raises UnknownNameError for an unknown name, column or option, InvalidValueError for options
+        that contradict each other, and the error of a query for a condition that Spark refuses.
         """
         self._check_open()
         connection = self._connection
         given = {key: option_text(value) for key, value in options.items()}
         with connection.naming(None):
             full = connection.full_name(named(name))
-            return frame_of_table(connection, full, given, include_buffer=include_buffer)
+            return chosen_of_table(
+                connection, full, given, columns, where, include_buffer=include_buffer
+            )
 
     def changes(
         self,

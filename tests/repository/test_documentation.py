@@ -156,8 +156,9 @@ def test_the_examples_of_reading_run(session: Session) -> None:
     for example in examples(read("reading.md")):
         for statement, _ in split_cell(example):
             assert str(session.run(statement)), statement
-    _, table = examples(read("reading.md"), "python")
+    _, table, frames = examples(read("reading.md"), "python")
     assert eval(table, {"session": session}).count() == 1
+    exec(frames, {"session": session})
 
 
 @pytest.mark.spark

@@ -42,9 +42,12 @@ if TYPE_CHECKING:
     from paimon_magics.spark.handles import DataFrame
 
 __all__ = [
+    "KeptRead",
+    "buffered_frame",
     "frame_of_query",
-    "frame_of_table",
     "frame_of_views",
+    "kept_read",
+    "metadata_frame",
     "read_plan",
 ]
 
@@ -167,7 +170,7 @@ def _views(
                 case Relation() as relation:
                     frame = None
                     if reading.include_buffer:
-                        frame = _frame_with_buffer(connection, relation, held)
+                        frame = buffered_frame(connection, relation, held)
                     if frame is not None:
                         view = connection.views.pass_by(frame)
                     else:
@@ -192,32 +195,8 @@ def _views(
     return views, with_ids
 
 
-def frame_of_table(
-    connection: Connection,
-    name: TableName,
-    options: Mapping[str, str] | None = None,
-    *,
-    include_buffer: bool = False,
-) -> DataFrame:
-    """Return all rows of a table or system table as a lazy frame, with Paimon's read options;
-    `include_buffer` as in `frame_of_query`."""
-    relation = Relation(name, tuple(sorted((options or {}).items())))
-    if is_metadata(name):
-        return _metadata_frame(connection, relation)
-    held = HeldSnapshots(connection.committer)
-    try:
-        if include_buffer:
-            found = _frame_with_buffer(connection, relation, held)
-            if found is not None:
-                return held.noted(found)
-        # The caller gets a new frame: the kept one stays for other queries.
-        frame = _kept(connection, relation, held)[1].select("*")
-        return held.noted(frame, (name.object_name,))
-    finally:
-        held.release()
-
-
-def _metadata_frame(connection: Connection, relation: Relation) -> DataFrame:
+def metadata_frame(connection: Connection, relation: Relation) -> DataFrame:
+    """The rows of a system table that shows no data, such as `$snapshots`."""
     rows = metadata_table(
         connection.catalog,
         relation.name,
@@ -248,17 +227,34 @@ def _snapshot_of(connection: Connection, relation: Relation) -> int | None:
 
 def _view_of(connection: Connection, relation: Relation, held: HeldSnapshots) -> str:
     if is_metadata(relation.name):
-        return connection.views.pass_by(_metadata_frame(connection, relation))
-    return _kept(connection, relation, held)[0]
+        return connection.views.pass_by(metadata_frame(connection, relation))
+    return kept_read(connection, relation, held).view
 
 
-def _kept(connection: Connection, relation: Relation, held: HeldSnapshots) -> tuple[str, DataFrame]:
-    """Return the view and frame of a read, and keep them for later queries on the snapshot."""
-    table = _table_of(connection, relation)
+@dataclass(frozen=True, slots=True)
+class KeptRead:
+    """A read that is kept for later queries on the same snapshot: its view and frame, its plan,
+    the table, and the point that it reads."""
+
+    view: str
+    frame: DataFrame
+    read: DataRead
+    table: Table
+    point: Resolved
+
+
+def kept_read(
+    connection: Connection,
+    relation: Relation,
+    held: HeldSnapshots,
+    again: KeptRead | None = None,
+) -> KeptRead:
+    """Return the read of a relation; with `again` of the table and snapshot of that one."""
+    table = _table_of(connection, relation) if again is None else again.table
     kind = _kind(table, relation)
     zone = connection.zone
     for _ in range(_READS_MAX):
-        found_point = _resolved(table, relation, zone)
+        found_point = _resolved(table, relation, zone) if again is None else again.point
         key = (
             table.location, table.name.branch, table.schema, found_point.identity, kind,
             relation.options, zone, relation.filters, repr(relation.bound), relation.unordered,
@@ -278,7 +274,7 @@ def _kept(connection: Connection, relation: Relation, held: HeldSnapshots) -> tu
             narrowed, columns = _narrowed(read, relation.names)
         found = connection.views.find((key, columns))
         if found is not None:
-            return found
+            return KeptRead(*found, read, table, found_point)
         if plan is None or narrowed is not read:
             plan = plan_of(connection, narrowed)
         by_name = {column.name: column for column in narrowed.schema.columns}
@@ -286,7 +282,8 @@ def _kept(connection: Connection, relation: Relation, held: HeldSnapshots) -> tu
             connection.spark, plan, [by_name[name] for name in narrowed.reader.columns],
             narrowed.reader,
         )  # fmt: skip
-        return connection.views.keep((key, columns), frame)
+        found = connection.views.keep((key, columns), frame)
+        return KeptRead(*found, read, table, found_point)
     raise UnknownNameError(
         f"Snapshots of `{table.name}` expire before they can be read.",
         hint="Keep its snapshots longer: 'snapshot.num-retained.min', 'snapshot.time-retained'.",
@@ -320,10 +317,13 @@ def _narrowed(
     return read.with_columns(columns), columns
 
 
-def _frame_with_buffer(
+def buffered_frame(
     connection: Connection, relation: Relation, held: HeldSnapshots
 ) -> DataFrame | None:
-    return frame_with_buffer(connection, relation, lambda one: _kept(connection, one, held)[1])
+    """The frame of a table with rows that are not loaded yet; None where it has none."""
+    return frame_with_buffer(
+        connection, relation, lambda one: kept_read(connection, one, held).frame
+    )
 
 
 def _resolved(table: Table, relation: Relation, zone: str) -> Resolved:

@@ -14,9 +14,9 @@ from paimon_magics.boundary import short_errors
 from paimon_magics.errors import PaimonMagicsError, UnsupportedStatementError
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.outcome import Outcome
-from paimon_magics.session.queries.frames import frame_of_table
 from paimon_magics.session.queries.resolution import is_paimon_table
 from paimon_magics.session.queries.spark_passthrough import is_for_spark
+from paimon_magics.session.queries.table_frames import frame_of_table
 from paimon_magics.session.table_names import named
 from paimon_magics.spark.queries import has_own_catalog, is_temporary_view
 from paimon_magics.spark.rows import frame_without_rows

@@ -12,7 +12,7 @@ from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.reads.views import ViewKind, view_named
 from paimon_magics.planning.reports.change_queries import single_changes_sql
 from paimon_magics.session.connection import Connection
-from paimon_magics.session.queries.frames import frame_of_table
+from paimon_magics.session.queries.table_frames import frame_of_table
 from paimon_magics.session.reports.difference import overwritten_rows, rows_of_query
 from paimon_magics.session.reports.report import Report, Section
 from paimon_magics.statements.clauses.names import table_text, text_literal

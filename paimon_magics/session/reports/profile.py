@@ -18,8 +18,9 @@ from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.outcome import Outcome
-from paimon_magics.session.queries.frames import frame_of_table, read_plan
+from paimon_magics.session.queries.frames import read_plan
 from paimon_magics.session.queries.relations import Relation
+from paimon_magics.session.queries.table_frames import frame_of_table
 from paimon_magics.session.rendering import shown_value
 from paimon_magics.session.reports.report import Report, Section
 from paimon_magics.statements.clauses.names import quoted, table_text, text_literal

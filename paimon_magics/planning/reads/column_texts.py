@@ -1,0 +1,136 @@
+"""What the text of a PySpark Column tells of the columns that it uses and of what it compares.
+
+PySpark has no public way to look into a Column but its text, `Column<'=(day, 1)'>`. The text is
+enough for two things, and both are safe: the names in it, as a superset of the columns that are
+used, and a guess at a comparison, which the caller lets Spark compare with the Column itself.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+
+from paimon_magics.planning.reads.predicates import PredicateValue
+from paimon_magics.planning.schemas.table_schema import Column
+from paimon_magics.statements.data_types import AtomicType
+
+__all__ = ["Guess", "guesses", "is_plain_name", "mentioned", "text_within", "uses_other_rows"]
+
+_WHOLE = re.compile(r"Column<'(.*)'>", re.DOTALL)
+# Texts that may stand for columns which they don't name: stars, patterns, subqueries, and lists
+# that Spark cut.
+_UNNAMED = re.compile(
+    r"star\(|regex\(|subquery|\bexists\b|\bouter\b|\bselect\b|more fields|\[[^\]]*: "
+    r"|(?:^|[(,.]|\bdistinct|\ball)\s*\*(?!\()",
+    re.IGNORECASE,
+)
+_OTHER_ROWS = re.compile(r"\bover\b|window", re.IGNORECASE)
+_COUNT = re.compile(r"count\((?:\*|unresolvedstar\(\))\)", re.IGNORECASE)
+_NAME = re.compile(r"[A-Za-z_]\w*")
+_WORDS = frozenset({"true", "false", "null"})
+_CALL = re.compile(r"(==|=|<=|>=|<|>|in|isNull|isNotNull)\((.*)\)", re.DOTALL)
+_OPERATORS = {"==": "="}
+_INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
+
+
+@dataclass(frozen=True, slots=True)
+class Guess:
+    """What a text may say: `column`, an operator of `ColumnFilter`, and values of the column's
+    type. `as_text` tells that the values were given as texts, as in `day = '2026-01-31'`."""
+
+    column: str
+    operator: str
+    values: tuple[PredicateValue, ...] = ()
+    as_text: bool = False
+
+
+def text_within(shown: str) -> str:
+    """The text of a Column, from what `str` makes of it."""
+    found = _WHOLE.fullmatch(shown)
+    return shown if found is None else found[1]
+
+
+def mentioned(text: str, columns: Collection[str]) -> frozenset[str] | None:
+    """The columns whose names occur in a text; None for a text that may use any column."""
+    text = _COUNT.sub("count", text)
+    if _UNNAMED.search(text):
+        return None
+    low = text.lower()
+    return frozenset(name for name in columns if _occurs(name, low))
+
+
+def _occurs(name: str, text: str) -> bool:
+    if "`" in name:
+        return True  # a text may write it otherwise
+    low = name.lower()
+    if not _NAME.fullmatch(low):
+        return low in text
+    return re.search(rf"(?<!\w){low}(?!\w)", text) is not None
+
+
+def uses_other_rows(text: str) -> bool:
+    """Whether the values that a text stands for may depend on other rows, as in windows."""
+    return _OTHER_ROWS.search(text) is not None
+
+
+def is_plain_name(text: str) -> bool:
+    """Whether a text is a name as it is written without quotes, and no literal."""
+    return _NAME.fullmatch(text) is not None and text.lower() not in _WORDS
+
+
+def guesses(text: str, columns: Collection[Column]) -> Iterator[Guess]:
+    """What a text may compare a column with, the likeliest first. Each must be checked."""
+    found = _CALL.fullmatch(text)
+    if found is None:
+        return
+    operator, inner = found[1], found[2]
+    name, _, rest = inner.partition(", ")
+    named = [one for one in columns if one.name.lower() == name.strip("`").lower()]
+    if len(named) != 1 or not isinstance(named[0].type, AtomicType):
+        return
+    column, type_name = named[0], named[0].type.name
+    if operator in ("isNull", "isNotNull"):
+        if not rest:
+            yield Guess(column.name, "is null" if operator == "isNull" else "is not null")
+        return
+    parts = rest.split(", ") if operator == "in" else [rest]
+    if not rest:
+        return
+    for as_text in (False, True):
+        values = [_value(part, type_name, as_text=as_text) for part in parts]
+        kept = tuple(value for value in values if value is not None)
+        if len(kept) == len(parts):
+            yield Guess(column.name, _OPERATORS.get(operator, operator), kept, as_text)
+
+
+def _value(text: str, type_name: str, *, as_text: bool) -> PredicateValue | None:
+    """The value that a text shows of a column's type; None where it shows none."""
+    bare = text[1:-1] if len(text) > 1 and text[0] == text[-1] == "'" else text
+    if as_text:
+        return _day(bare) if type_name == "DATE" else None
+    if type_name in ("STRING", "VARCHAR"):
+        return bare
+    if type_name == "BOOLEAN":
+        return {"true": True, "false": False}.get(text.lower())
+    if type_name == "DATE":
+        return _day(text)
+    if re.fullmatch(r"-?\d+", text) and type_name in (*_INTEGERS, "DECIMAL"):
+        return int(text)
+    if type_name == "DECIMAL":
+        try:
+            return Decimal(text)
+        except InvalidOperation:
+            return None
+    return None
+
+
+def _day(text: str) -> datetime.date | None:
+    if not re.fullmatch(r"\d{4}-\d\d-\d\d", text):
+        return None
+    try:
+        return datetime.date.fromisoformat(text)
+    except ValueError:
+        return None

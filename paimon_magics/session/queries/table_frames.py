@@ -1,0 +1,218 @@
+"""Frames of tables and system tables, as `session.table` and `spark.table` give them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from paimon_magics.errors import InvalidValueError, UnknownNameError, nearest, value_text
+from paimon_magics.planning.reads.column_texts import mentioned
+from paimon_magics.planning.reads.views import shown_columns
+from paimon_magics.planning.schemas.table_schema import Column
+from paimon_magics.session.connection import Connection
+from paimon_magics.session.queries.frames import (
+    KeptRead,
+    buffered_frame,
+    kept_read,
+    metadata_frame,
+)
+from paimon_magics.session.queries.held_snapshots import HeldSnapshots
+from paimon_magics.session.queries.relations import Relation
+from paimon_magics.spark.failures import translate
+from paimon_magics.spark.narrowing import Narrowed, Source, conditions_in, note_source
+from paimon_magics.statements.clauses.names import quoted
+from paimon_magics.statements.statement import TableName
+from paimon_magics.tables.system_tables.registry import is_metadata
+
+if TYPE_CHECKING:
+    from paimon_magics.spark.handles import DataFrame
+
+__all__ = ["chosen_of_table", "frame_of_table"]
+
+
+def frame_of_table(
+    connection: Connection,
+    name: TableName,
+    options: Mapping[str, str] | None = None,
+    *,
+    include_buffer: bool = False,
+    in_order: bool = False,
+) -> DataFrame:
+    """Return all rows of a table or system table as a lazy frame, with Paimon's read options;
+    `include_buffer` as in `frame_of_query`. With `in_order` the two rows of an update stay next to
+    each other; without it Spark may cut files anywhere."""
+    return _frame_and_source(connection, name, options, include_buffer, in_order)[0]
+
+
+def chosen_of_table(
+    connection: Connection,
+    name: TableName,
+    options: Mapping[str, str],
+    columns: object,
+    where: object,
+    *,
+    include_buffer: bool = False,
+) -> DataFrame:
+    """Return the `columns` (None for all) of the rows that meet the condition `where` (None for
+    all rows) as a lazy frame.
+
+    Raises InvalidValueError for values that are no columns or no condition, UnknownNameError for a
+    column that the table does not have, and what Spark says of the condition as our errors.
+    """
+    condition = _condition(where)
+    frame, source = _frame_and_source(connection, name, options, include_buffer, False)
+    names = _chosen(columns, frame.columns, name)
+    if condition is None and names == tuple(frame.columns):
+        return frame
+    try:
+        plain = _cut(frame, condition, names)
+        if source is None:
+            return plain
+        chosen = _Chosen(frame, source, condition, names)
+        found = chosen.read(Narrowed(None)) or plain
+    except Exception as error:
+        raise translate(error, statement=condition or "") from error
+    note_source(found, chosen)
+    return found
+
+
+def _frame_and_source(
+    connection: Connection,
+    name: TableName,
+    options: Mapping[str, str] | None,
+    include_buffer: bool,
+    in_order: bool,
+) -> tuple[DataFrame, Source | None]:
+    relation = Relation(name, tuple(sorted((options or {}).items())), unordered=not in_order)
+    if is_metadata(name):
+        return metadata_frame(connection, relation), None
+    held = HeldSnapshots(connection.committer)
+    try:
+        if include_buffer:
+            found = buffered_frame(connection, relation, held)
+            if found is not None:
+                return held.noted(found), None
+        kept = kept_read(connection, relation, held)
+        # The caller gets a new frame: the kept one stays for other queries.
+        frame = held.noted(kept.frame.select("*"), (name.object_name,))
+    finally:
+        held.release()
+    source = _TableSource(connection, relation, kept)
+    note_source(frame, source)
+    return frame, source
+
+
+@dataclass(frozen=True)
+class _TableSource:
+    """A table at one snapshot, which `first` reads with all columns."""
+
+    connection: Connection
+    relation: Relation
+    first: KeptRead
+
+    @property
+    def columns(self) -> Sequence[Column]:
+        """The columns that the view on the table shows."""
+        return shown_columns(self.first.read.schema.columns, self.first.read.view)
+
+    def read(self, wanted: Narrowed) -> DataFrame | None:
+        """A frame of fewer columns and files; None where they are the same, or the session is
+        closed."""
+        connection = self.connection
+        if connection.closed:
+            return None
+        names = wanted.columns
+        relation = replace(
+            self.relation,
+            names=None if names is None else frozenset(name.lower() for name in names),
+            filters=wanted.filters,
+            bound=tuple(sorted(wanted.bound.items())),
+        )
+        held = HeldSnapshots(connection.committer)
+        try:
+            kept = kept_read(connection, relation, held, self.first)
+            if kept.view == self.first.view:
+                return None
+            return held.noted(kept.frame.select("*"), (relation.name.object_name,))
+        finally:
+            held.release()
+            connection.views.drop_passing()
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    """Some columns and rows of a source, whose frame with all of them is `frame`."""
+
+    frame: DataFrame
+    source: Source
+    where: str | None
+    names: tuple[str, ...]
+
+    @property
+    def columns(self) -> Sequence[Column]:
+        """The chosen columns."""
+        by_name = {column.name: column for column in self.source.columns}
+        return tuple(by_name[name] for name in self.names)
+
+    def read(self, wanted: Narrowed) -> DataFrame | None:
+        """A frame of the chosen columns that are wanted."""
+        all_names = [column.name for column in self.source.columns]
+        names = self.names
+        if wanted.columns is not None:
+            names = tuple(name for name in names if name in wanted.columns) or names[:1]
+        used = mentioned(self.where or "", all_names)
+        filters = () if self.where is None else conditions_in(self.where)
+        base = self.source.read(
+            Narrowed(
+                None if used is None else used | frozenset(names),
+                (*filters, *wanted.filters),
+                wanted.bound,
+            )
+        )
+        return _cut(self.frame if base is None else base, self.where, names)
+
+
+def _cut(frame: DataFrame, where: str | None, names: Sequence[str]) -> DataFrame:
+    rows = frame if where is None else frame.where(where)
+    return rows.select(*map(quoted, names))
+
+
+def _condition(where: object) -> str | None:
+    if where is None or (isinstance(where, str) and where.strip()):
+        return where
+    raise InvalidValueError(
+        f"`where` of table() is {value_text(where)}, not a condition.",
+        hint="Give a text of SQL, as in where=\"day = '2026-01-31'\", or call .where(…) on the "
+        "frame, which takes Spark's Columns too.",
+    )
+
+
+def _chosen(columns: object, known: Sequence[str], table: TableName) -> tuple[str, ...]:
+    """The names of the chosen columns as the table spells them, in the order given."""
+    if columns is None:
+        return tuple(known)
+    given = None if isinstance(columns, str | bytes | Mapping) else columns
+    names = list(given) if isinstance(given, Sequence) else []
+    if not names or not all(isinstance(name, str) for name in names):
+        raise InvalidValueError(
+            f"`columns` of table() is {value_text(columns)}, not a list of columns' names.",
+            hint="Give their names in a list, as in columns=['id', 'amount']; leave it out for all "
+            "columns.",
+        )
+    found = []
+    for name in names:
+        same = [one for one in known if one == name] or [
+            one for one in known if one.lower() == name.lower()
+        ]
+        if not same:
+            raise UnknownNameError(
+                f"`{table}` has no column `{name}`.",
+                hint=nearest(name, known, what="columns"),
+            )
+        if same[0] in found:
+            raise InvalidValueError(
+                f"`columns` of table() names `{same[0]}` twice.", hint="Name each column once."
+            )
+        found.append(same[0])
+    return tuple(found)

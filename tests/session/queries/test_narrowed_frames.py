@@ -1,0 +1,170 @@
+"""What is done with the frame of a table decides what is read of it, and never changes its rows."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from paimon_magics import Session
+from paimon_magics.errors import InvalidValueError, StatementError, UnknownNameError
+from paimon_magics.statements.statement import TableName
+from tests.session.queries.frame_steps import CREATE, INSERT, STEPS, Steps
+from tests.session.rows import rows
+
+pytestmark = pytest.mark.spark
+
+_READ = re.compile(r"MapInArrow _ReadTasks\(.*?\)#\d+, \[(.*?)\], ")
+
+
+@pytest.fixture(scope="module")
+def tables(module_session: Session) -> Session:
+    """The session with the table `kept`, and with `pruned`: the same, but without the files of
+    other partitions than 1."""
+    for name in ("kept", "pruned"):
+        module_session.run(CREATE.replace("kept", name))
+        for _ in range(2):
+            module_session.run(INSERT.replace("kept", name))
+    folder = Path(module_session.catalog.load(TableName("pruned", "default")).location)
+    for file in folder.glob("p=[023]/*/*.parquet"):
+        file.unlink()
+    return module_session
+
+
+def in_order(frame: DataFrame) -> list[str]:
+    return sorted(str(tuple(row)) for row in frame.collect())
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_the_rows_are_those_of_the_query(tables: Session, name: str) -> None:
+    steps = STEPS[name]
+    expected = sorted(map(str, rows(tables, steps.sql)))
+    assert in_order(steps.made(tables.table("kept"))) == expected
+    if steps.prunes:
+        assert in_order(steps.made(tables.table("pruned"))) == expected
+
+
+@pytest.mark.parametrize("name", [name for name, one in STEPS.items() if one.columns])
+def test_columns_that_are_not_used_are_not_read(
+    tables: Session, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    read = columns_read(STEPS[name], tables, capsys)
+    assert read and read <= set(re.findall(r"we ird|\w+", STEPS[name].columns or ""))
+
+
+def columns_read(steps: Steps, tables: Session, capsys: pytest.CaptureFixture[str]) -> set[str]:
+    steps.made(tables.table("kept")).explain()
+    plan = capsys.readouterr().out
+    return {
+        re.sub(r"#\d+L?$", "", column)
+        for found in _READ.findall(plan)
+        for column in found.split(", ")
+    }
+
+
+def test_rows_are_counted_without_other_columns(tables: Session) -> None:
+    assert tables.table("kept").count() == 200
+    assert tables.table("pruned").where("p = 1").count() == 50
+
+
+def test_a_frame_that_spark_keeps_is_not_read_again(tables: Session) -> None:
+    frame = tables.table("pruned").where("p = 1").select("k", "a")
+    kept = frame.cache()
+    assert kept.is_cached and frame.count() == kept.count() == 50
+    assert frame.where("a > 2").agg({"k": "count"}).collect()[0][0] > 0
+    kept.unpersist()
+    whole = tables.table("kept")
+    assert whole.cache() is whole and whole.select("k").count() == 200
+    whole.unpersist()
+
+
+def test_a_frame_has_the_snapshot_of_its_time(tables: Session) -> None:
+    tables.run("CREATE TABLE growing (k BIGINT, p INT) TBLPROPERTIES ('primary-key' = 'k')")
+    tables.run("INSERT INTO growing VALUES (1, 1), (2, 2)")
+    frame = tables.table("growing")
+    chosen = tables.table("growing", columns=["k"], where="p > 0")
+    tables.run("INSERT INTO growing VALUES (3, 1)")
+    assert in_order(frame.where("p = 1").select("k")) == ["(1,)"]
+    assert chosen.count() == 2 and in_order(chosen.select("k")) == ["(1,)", "(2,)"]
+    assert tables.table("growing").count() == 3
+
+
+def test_what_spark_says_of_a_step_is_what_it_says_of_any_frame(tables: Session) -> None:
+    frame = tables.table("kept")
+    with pytest.raises(PySparkException, match="nope"):
+        frame.select("nope")
+    other = tables.table("pruned").select("k")
+    with pytest.raises(PySparkException):
+        frame.where(other.k == 1).collect()
+
+
+def test_columns_of_a_table_that_is_joined_twice_are_told_apart_or_refused(
+    tables: Session,
+) -> None:
+    one, other = tables.table("kept").where("p = 1"), tables.table("kept").select("k", "a")
+    found = one.alias("x").join(other.alias("y"), F.expr("x.k = y.k")).selectExpr("x.k", "y.a")
+    expected = rows(tables, "SELECT k, a FROM kept WHERE p = 1")
+    assert in_order(found) == sorted(map(str, expected))
+    queried = tables.run("SELECT k, b FROM kept WHERE k < 9").dataframe
+    for left, right in ((one, other), (other, one), (one, queried), (queried, one)):
+        with pytest.raises(PySparkException, match="ambiguous"):
+            left.join(right, left.k > right.k).select("k").collect()
+
+
+def test_a_view_of_a_frame_and_files_of_it_have_its_rows(tables: Session, tmp_path: Path) -> None:
+    frame = tables.table("pruned").where("p = 1").select("k", "p")
+    frame.createOrReplaceTempView("narrow")
+    assert rows(tables, "SELECT count(*) FROM narrow WHERE p = 1") == [(50,)]
+    frame.write.parquet(str(tmp_path / "written"))
+    assert tables.spark.read.parquet(str(tmp_path / "written")).count() == 50
+    assert rows(tables, "SELECT count(*) FROM f WHERE p = 1", frames={"f": frame}) == [(50,)]
+    tables.write(frame, "copied", create=True)
+    assert rows(tables, "SELECT count(*) FROM copied") == [(50,)]
+
+
+def test_columns_and_rows_are_chosen_with_the_table(tables: Session) -> None:
+    frame = tables.table("pruned", columns=["C", "k"], where="p = 1 AND c = 'v 5' -- fives")
+    assert frame.columns == ["c", "k"]
+    expected = rows(tables, "SELECT c, k FROM kept WHERE p = 1 AND c = 'v 5'")
+    assert in_order(frame) == sorted(map(str, expected))
+    assert in_order(frame.select("c").distinct()) == ["('v 5',)"]
+    assert tables.table("pruned", where="p = 1").columns == tables.table("kept").columns
+    files = tables.table("kept$files", columns=["file_path"], where="record_count > 0")
+    assert files.columns == ["file_path"] and files.count() > 0
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "told"),
+    [
+        ({"columns": "k"}, InvalidValueError, "not a list of columns' names"),
+        ({"columns": []}, InvalidValueError, "not a list of columns' names"),
+        ({"columns": ["k", "K"]}, InvalidValueError, "names `k` twice"),
+        ({"columns": ["nope"]}, UnknownNameError, "`default.kept` has no column `nope`"),
+        ({"where": " "}, InvalidValueError, "not a condition"),
+        ({"where": "nope = 1"}, UnknownNameError, "no column `nope`"),
+        ({"where": "p = "}, StatementError, "Syntax error"),
+        ({"where": "p"}, StatementError, "p"),
+    ],
+)
+def test_what_table_can_not_take_is_told(
+    tables: Session, given: dict[str, object], error: type[Exception], told: str
+) -> None:
+    with pytest.raises(error) as raised:
+        tables.table("kept", **given)
+    assert told in str(raised.value)
+
+
+@pytest.mark.soak
+@pytest.mark.slow
+def test_the_rows_are_the_same_on_spark_connect(tmp_path: Path) -> None:
+    script = Path(__file__).with_name("frames_on_connect.py")
+    ran = subprocess.run(
+        [sys.executable, str(script), str(tmp_path)], capture_output=True, text=True, timeout=400
+    )
+    assert ran.returncode == 0, ran.stdout[-2000:] + ran.stderr[-2000:]
