@@ -6,6 +6,7 @@ one statement, `sql`, and running it is running that statement.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Self
 
@@ -92,6 +93,7 @@ class MergeBuilder:
     def run(self, parameters: Mapping[str, object] | None = None) -> Outcome:
         """Run the MERGE as one commit; return its outcome. Raises what MERGE INTO raises."""
         merge, connection = self._statement(), self._connection
+        started = time.monotonic()
         with connection.naming(None) as told:
             source = spark_frame(connection.spark, self._frame)
             full = connection.full_name(self._name)
@@ -99,6 +101,7 @@ class MergeBuilder:
                 outcome = run_merge(connection, merge, dict(parameters or {}), source)
         outcome.query = ""
         outcome.notes = (*outcome.notes, *notes_on(self._frame), *told)
+        outcome.seconds = time.monotonic() - started
         return outcome
 
     def execute(self, parameters: Mapping[str, object] | None = None) -> Outcome:

@@ -21,6 +21,7 @@ from paimon_magics.planning.reads.scans import RawColumn, RawScan, ReadPlan
 from paimon_magics.planning.reads.splits import TaskSplit
 from paimon_magics.planning.reads.views import RowView, ViewKind, shown_columns
 from paimon_magics.planning.schemas.table_schema import Column
+from paimon_magics.spark.char_columns import with_char_columns
 from paimon_magics.spark.failures import translate
 from paimon_magics.spark.task_reports import Reporter, reports_folder
 from paimon_magics.spark.types import spark_schema, spark_type
@@ -70,7 +71,7 @@ def read_frame(
         frames.append(_of_tasks(spark.range(0, tasks, 1, tasks), work, shown))
     if not frames:
         return spark.createDataFrame([], schema=spark_schema(shown))
-    return reduce(DataFrame.unionAll, frames)
+    return with_char_columns(reduce(DataFrame.unionAll, frames), shown)
 
 
 def _shown(frame: DataFrame, view: RowView, *, kinds: bool) -> DataFrame:

@@ -14,6 +14,7 @@ from paimon_magics.errors import sent_to_driver
 from paimon_magics.planning.compaction.shares import balanced
 from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.spark.arrow_stages import map_in_arrow
+from paimon_magics.spark.char_columns import with_char_columns
 from paimon_magics.spark.task_reports import Reporter, reports_folder
 from paimon_magics.spark.task_units import RESULT_SCHEMA, UnitResults, result_batch, unit_results
 from paimon_magics.spark.transfer import collected
@@ -55,7 +56,8 @@ def placed_rows(
         frozenset(one.name for one in columns if contains_type(one.type, "VARIANT")),
         reports_folder(),
     )
-    return spark.range(0, len(groups), 1, len(groups)).mapInArrow(work, spark_schema(shown))
+    tasks = spark.range(0, len(groups), 1, len(groups))
+    return with_char_columns(tasks.mapInArrow(work, spark_schema(shown)), shown)
 
 
 def change_files(

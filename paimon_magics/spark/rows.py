@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from paimon_magics.planning.schemas.table_schema import Column
+from paimon_magics.spark.char_columns import with_char_columns
 from paimon_magics.spark.types import spark_schema
 
 if TYPE_CHECKING:
@@ -43,7 +44,8 @@ def frame_of_batch(
     from paimon_magics.tables.reading.spark_batches import spark_batches
 
     found = pa.Table.from_batches(spark_batches(iter([batch]), 1))
-    return spark.createDataFrame(found, schema=spark_schema(columns))
+    frame = spark.createDataFrame(found, schema=spark_schema(columns))
+    return with_char_columns(frame, columns)
 
 
 def frame_without_rows(spark: SparkSession) -> DataFrame:

@@ -85,7 +85,7 @@ def delete(chance: Chance, table: ChangedTable) -> Step:
 
 
 def refusal_of_delete(table: ChangedTable) -> str:
-    """What the refusal of a DELETE says; '' where it is allowed."""
+    """What the refusal of deleting rows says; '' where it is allowed."""
     if table.evolves and "deletion-vectors.enabled" not in table.options:
         return "can only be deleted"
     if table.engine in ("append", "deduplicate"):

@@ -29,10 +29,10 @@ def method_of_merge(table: Table, merge: MergeInto) -> ChangeMethod:
             deletes = method_of_delete(table.name, table.schema)
             if table.schema.is_primary_key_table and deletes is not ChangeMethod.KINDS:
                 raise UnsupportedStatementError(
-                    f"The rows of `{table.name}` can't be deleted: its merge engine is "
-                    f"{table.schema.merge_engine}.",
-                    hint="Set 'partial-update.remove-record-on-delete' = 'true', or leave out the "
-                    "DELETE clause.",
+                    f"A MERGE can't delete rows of `{table.name}`: its merge engine "
+                    f"{table.schema.merge_engine} takes no deletes.",
+                    hint="Leave out the DELETE clause, and delete these rows by a DELETE of its "
+                    "own, which takes them from their files.",
                 )
     except PaimonMagicsError as error:
         raise located(error, merge.text, merge.target_position) from None

@@ -21,6 +21,7 @@ from paimon_magics.session.writes.partitions import (
     remove_partitions,
 )
 from paimon_magics.session.writes.row_selection import changed_outcome, selected_rows
+from paimon_magics.spark.char_columns import with_char_columns
 from paimon_magics.spark.failures import translate
 from paimon_magics.spark.fetching import fetched
 from paimon_magics.spark.queries import cancellable
@@ -55,7 +56,7 @@ def deleted_partitions(
     stored = stored_partitions(table)
     numbers = pa.array(range(len(stored.encoded)), pa.int64())
     rows = pa.table([*stored.values, numbers], names=[*schema.partition_keys, _NUMBER])
-    frame = frame_of_rows(connection.spark, rows)
+    frame = with_char_columns(frame_of_rows(connection.spark, rows), schema.columns)
     try:
         selected = selected_rows(
             connection, delete, parameters, table, latest_snapshot_id(table), frame

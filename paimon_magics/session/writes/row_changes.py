@@ -8,6 +8,7 @@ happens when this process dies is said in `session/writes/transactions.py`.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 
 from paimon_magics.coordinator.client.attempts import Attempts
@@ -41,11 +42,15 @@ from paimon_magics.session.writes.row_selection import (
 )
 from paimon_magics.session.writes.rows_by_key import PreparedKeys, commit_by_key, prepare_by_key
 from paimon_magics.session.writes.transactions import run_again
+from paimon_magics.spark.queries import cancellable
 from paimon_magics.spark.row_changes import with_kind
+from paimon_magics.spark.writing import JobWritten
+from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.statements.queries.determinism import random_part
 from paimon_magics.statements.row_changes import Delete, RowChange, Update
 from paimon_magics.tables.snapshots.latest import latest_state
 from paimon_magics.tables.table import Table
+from paimon_magics.tables.writing.write_spec import WriteSpec
 
 __all__ = ["PreparedChange", "prepare_row_change", "run_row_change"]
 
@@ -147,6 +152,7 @@ def _run_once(
     if isinstance(prepared, PreparedAppendChange):
         return run_append_change(connection, change, prepared, attempts)
     table = prepared.table
+    counted: list[int] = []
     if isinstance(prepared, PreparedKeys):
         done = commit_by_key(connection, change, prepared, attempts)
         if done is None:
@@ -154,9 +160,26 @@ def _run_once(
         receipt, written = done
     else:
         write = partial(run_job, connection)
+        if prepared.has_buckets:
+            write = partial(_counted_write, connection, counted)
         current, receipt, written = write_planned(
             connection, prepared, attempts, change.text, write
         )
         table = current.table
-    outcome = changed_outcome(change, table, receipt, written.rows, of_write(written))
+    rows = counted[-1] if counted else written.rows
+    outcome = changed_outcome(change, table, receipt, rows, of_write(written))
     return finished(connection, outcome, table, written.buckets)
+
+
+def _counted_write(
+    connection: Connection, counted: list[int], prepared: PreparedInsert, task: WriteSpec
+) -> JobWritten:
+    """Count the rows before they are written: one comes once for each bucket that it was in."""
+    kept = prepared.frame.persist()
+    try:
+        with cancellable(connection.spark):
+            keys = [quoted(key) for key in prepared.table.schema.primary_keys]
+            counted.append(kept.select(*keys).distinct().count())
+        return run_job(connection, replace(prepared, frame=kept), task)
+    finally:
+        kept.unpersist()

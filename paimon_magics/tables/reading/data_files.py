@@ -25,7 +25,7 @@ from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.reads.predicates import ColumnPredicate
 from paimon_magics.planning.reads.splits import Deletions, StoredFile
 from paimon_magics.planning.reads.views import ROW_ID
-from paimon_magics.tables.reading.file_formats import FORMATS, StoredColumns
+from paimon_magics.tables.reading.file_formats import FORMATS, StoredColumns, without_columns
 from paimon_magics.tables.reading.row_groups import StoredCondition
 from paimon_magics.tables.reading.variants import whole_variants
 from paimon_magics.tables.stores.corruption import RESTORE, damaged
@@ -211,7 +211,7 @@ class FileReader:
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         if not columns.names:  # the file has none of the columns, but its row count is known
             for start in range(0, file.rows, self.batch_rows):
-                yield start, _without_columns(min(self.batch_rows, file.rows - start))
+                yield start, without_columns(min(self.batch_rows, file.rows - start))
             return
         read = FORMATS.get(file.format)
         if read is None:
@@ -254,9 +254,5 @@ def _numbered(batch: pa.RecordBatch, file: StoredFile, start: int) -> pa.RecordB
 
 def _batch(arrays: list[pa.Array], schema: pa.Schema, rows: int) -> pa.RecordBatch:
     if not arrays:
-        return _without_columns(rows)
+        return without_columns(rows)
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def _without_columns(rows: int) -> pa.RecordBatch:
-    return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, type=pa.struct([])))

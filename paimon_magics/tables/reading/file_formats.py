@@ -82,6 +82,10 @@ def _orc(source: Any, columns: StoredColumns, batch_rows: int) -> Iterator[pa.Re
 
     file = orc.ORCFile(source)
     names = columns.of(file.schema.names)
+    if not names:  # a stripe read without columns has no rows
+        for start in range(0, file.nrows, batch_rows):
+            yield without_columns(min(batch_rows, file.nrows - start))
+        return
     with_times = [name for name in names if has_times(file.schema.field(name).type)]
     zones = _zones(source, names=with_times)
     for stripe in range(file.nstripes):
@@ -90,6 +94,11 @@ def _orc(source: Any, columns: StoredColumns, batch_rows: int) -> Iterator[pa.Re
             batch = _in_zone(batch, zones[stripe], columns.legacy_instants)
         for start in range(0, batch.num_rows, batch_rows):
             yield batch.slice(start, batch_rows)
+
+
+def without_columns(rows: int) -> pa.RecordBatch:
+    """So many rows without any column."""
+    return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, type=pa.struct([])))
 
 
 def _zones(source: Any, names: Sequence[str]) -> Sequence[str]:
@@ -134,6 +143,8 @@ def _avro(source: Any, columns: StoredColumns, batch_rows: int) -> Iterator[pa.R
 
 def _columns_of(records: Sequence[Mapping[str, Any]], columns: StoredColumns) -> pa.RecordBatch:
     names = columns.of(list(records[0]))
+    if not names:
+        return without_columns(len(records))
     arrays = [
         pa.array(
             [_arrow_value(record[name], columns.types[name]) for record in records],

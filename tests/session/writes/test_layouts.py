@@ -186,6 +186,18 @@ def test_a_key_moves_from_one_partition_to_another(
     check(session, java_paimon, warehouse, expected)
 
 
+def test_a_deleted_row_counts_once_however_often_its_key_has_moved(session: Session) -> None:
+    session.run(
+        "CREATE TABLE t (p STRING, k INT NOT NULL, v STRING) PARTITIONED BY (p) "
+        "TBLPROPERTIES ('primary-key' = 'k', 'dynamic-bucket.target-row-num' = '1');"
+        "INSERT INTO t VALUES ('a', 1, 'x'), ('a', 2, 'y'), ('b', 3, 'z');"
+        "UPDATE t SET p = 'b' WHERE k = 1; INSERT INTO t VALUES ('a', 4, 'x');"
+        "UPDATE t SET p = 'a' WHERE k = 1"  # now in another bucket than before
+    )
+    assert session.run("DELETE FROM t WHERE p = 'a' AND v IS NOT NULL").rows_deleted == 3
+    assert session.run("SELECT k FROM t").to_pylist() == [{"k": 3}]
+
+
 def test_keys_that_can_move_are_taken_up_to_a_stated_number(
     spark: SparkSession, warehouse: Path
 ) -> None:

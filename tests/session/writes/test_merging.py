@@ -339,6 +339,7 @@ def test_python_puts_a_merge_together(shop: Session) -> None:
     assert sorted(one["rowkind"] for one in seen.to_pylist()) == ["+I", "+U", "+U", "-D", "-D"]
     outcome = builder.run({"end": "!"})
     assert (outcome.rows_updated, outcome.rows_deleted, outcome.rows_inserted) == (2, 2, 1)
+    assert outcome.seconds > 0
     assert rows(shop, "built") == [(1, "a!", None), (3, "c", 0), (5, "s5", 500)]
     again = shop.merge(frame.limit(0), "built", on="id").when_matched_delete().execute()
     assert (again.rows_deleted, again.snapshot_id) == (0, None)

@@ -269,6 +269,52 @@ def test_rows_without_keys_are_changed_in_their_files(shop: Session, name: str) 
     assert shop.run(f"DELETE FROM {name} WHERE k > 100").snapshot_id is None
 
 
+@pytest.mark.parametrize("options", ["", "'primary-key' = 'c', 'bucket' = '1'"])
+def test_texts_are_compared_with_char_columns_as_spark_compares_them(
+    shop: Session, options: str
+) -> None:
+    """Spark pads what a CHAR column is compared with, in conditions of all statements."""
+    table = f"padded_{len(options)}"
+    shop.run(
+        f"CREATE TABLE {table} (c CHAR(5) NOT NULL, d CHAR(3), v INT) TBLPROPERTIES ({options});"
+        f"INSERT INTO {table} VALUES ('ab', 'ab', 1), ('x', 'y', 2), ('z', NULL, 3)"
+    )
+    found = shop.run(f"SELECT v FROM {table} WHERE c IN ('ab', 'z') ORDER BY v").to_pylist()
+    assert [row["v"] for row in found] == [1, 3]
+    assert shop.table(table).filter("'x ' = c").count() == 1
+    assert shop.run(f"SELECT v FROM {table} WHERE c = d").to_pylist() == [{"v": 1}]
+    assert shop.run(f"UPDATE {table} SET v = 9 WHERE c = 'ab'").rows_updated == 1
+    assert shop.run(f"DELETE FROM {table} WHERE c IN ('x', 'z')").rows_deleted == 2
+    assert shop.run(f"SELECT * FROM {table}").to_pylist() == [{"c": "ab   ", "d": "ab ", "v": 9}]
+
+
+def test_partitions_of_char_columns_are_deleted(shop: Session) -> None:
+    shop.run(
+        "CREATE TABLE by_char (v INT, p CHAR(3)) PARTITIONED BY (p);"
+        "INSERT INTO by_char VALUES (1, 'a'), (2, 'b'), (3, NULL);"
+        "DELETE FROM by_char WHERE p = 'a'"
+    )
+    found = shop.run("SELECT v FROM by_char ORDER BY v").to_pylist()
+    assert [row["v"] for row in found] == [2, 3]
+
+
+@pytest.mark.parametrize("file_format", ["orc", "avro"])
+def test_rows_are_there_whichever_of_their_columns_are_asked_for(
+    shop: Session, file_format: str
+) -> None:
+    """Files of changed columns have none of the others: no row may get lost by that."""
+    shop.run(
+        f"CREATE TABLE in_{file_format} (k INT, v STRING, n INT) TBLPROPERTIES ('file.format' = "
+        f"'{file_format}', 'row-tracking.enabled' = 'true', 'data-evolution.enabled' = 'true');"
+        f"INSERT INTO in_{file_format} VALUES (1, 'a', 1), (2, 'b', 2);"
+        f"UPDATE in_{file_format} SET v = 'c' WHERE k = 2"
+    )
+    for columns in ("n, _ROW_ID AS r", "n, _ROW_ID AS r, _SEQUENCE_NUMBER AS s", "n, k, v"):
+        found = shop.run(f"SELECT {columns} FROM in_{file_format} ORDER BY n").to_pylist()
+        assert [row["n"] for row in found] == [1, 2]
+        assert [row.get("r") for row in found] in ([0, 1], [None, None])
+
+
 def test_new_values_of_columns_are_files_of_these_columns(shop: Session) -> None:
     shop.run(
         "CREATE TABLE wide (k INT, v STRING, w STRING, n BIGINT) TBLPROPERTIES "
