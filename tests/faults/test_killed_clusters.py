@@ -316,6 +316,8 @@ def test_a_statement_that_changes_rows_happens_once_or_not_at_all(
     if not cluster.is_started():
         cluster.start()
     for number, kind in enumerate(("MERGE", "UPDATE", "DELETE")):
+        if (name, kind) == ("vectored", "DELETE") and fault.startswith("attempt"):
+            continue  # the tasks of such a DELETE write no files, so that they don't get there
         source = f"SELECT id, 'old{number}', id % 3 FROM range(0, 3000, 1, 4)"
         assert "snapshot" in cluster.run(f"TRUNCATE TABLE {name}")
         assert "snapshot" in cluster.run(f"INSERT INTO {name} {source}")
