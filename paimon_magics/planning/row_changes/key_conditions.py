@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 
 from paimon_magics.statements.lexing.cursor import Cursor
 from paimon_magics.statements.lexing.tokens import IDENTIFIER_KINDS, tokenize
-from paimon_magics.statements.row_changes import Delete
+from paimon_magics.statements.row_changes import RowChange
 from paimon_magics.statements.statement import ColumnFilter, FilterValue
 
 __all__ = ["key_filters"]
@@ -21,16 +21,16 @@ _NUMBER = re.compile(r"\d+")
 _TEXT = re.compile(r"'[^'\\\n]*'")
 
 
-def key_filters(delete: Delete, keys: Collection[str]) -> tuple[ColumnFilter, ...] | None:
-    """The comparisons of a DELETE's condition; None unless it consists of `key = value` and `key IN
-    (value, …)` alone, with AND between them. Values are whole numbers, texts and bind names."""
-    where = delete.selection.condition
+def key_filters(change: RowChange, keys: Collection[str]) -> tuple[ColumnFilter, ...] | None:
+    """The comparisons of a statement's condition; None unless it consists of `key = value` and `key
+    IN (value, …)` alone, with AND between them. Values are whole numbers, texts and bind names."""
+    where = change.selection.condition
     if where is None:
         return None
-    text = delete.text[where.start : where.end]
+    text = change.text[where.start : where.end]
     cursor = Cursor(text, tokenize(text))
     names = {key.lower(): key for key in keys}
-    table = (delete.alias or delete.target.table).lower()
+    table = (change.alias or change.target.table).lower()
     found: list[ColumnFilter] = []
     while True:
         one = _comparison(cursor, names, table)

@@ -20,7 +20,7 @@ from paimon_magics.statements.types.type_text import to_spark_sql
 if TYPE_CHECKING:
     from paimon_magics.spark.handles import DataFrame, SparkSession
 
-__all__ = ["check_exact", "check_policy"]
+__all__ = ["check_exact", "check_policy", "is_strict"]
 
 _POLICY = "spark.sql.storeAssignmentPolicy"
 _SHOWN_MAX = 60
@@ -57,10 +57,15 @@ def _as(value: str, data_type: DataType) -> str:
             return ", by casts in the statement"
 
 
+def is_strict(spark: SparkSession) -> bool:
+    """Whether Spark's policy is STRICT, which refuses types that may lose something."""
+    return (spark.conf.get(_POLICY, "ANSI") or "").upper() == "STRICT"
+
+
 def check_policy(spark: SparkSession, frame: DataFrame, columns: Sequence[Column | None]) -> None:
     """Raise InvalidValueError if Spark's policy is STRICT and a column of the query may lose
     something in its target column."""
-    if (spark.conf.get(_POLICY, "ANSI") or "").upper() != "STRICT":
+    if not is_strict(spark):
         return
     for field, column in zip(frame.schema, columns, strict=True):
         if column is not None and may_lose(field.dataType, column.type):

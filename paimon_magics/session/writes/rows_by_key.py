@@ -3,7 +3,8 @@
 A condition that fixes every key column needs few rows of few files: reading them takes some
 milliseconds, where a Spark job takes hundreds. Spark evaluates the condition and the assigned
 values over a local relation of the rows, which it does without a job; all other values are written
-as they were read. A DELETE whose condition only compares key columns needs no evaluation.
+as they were read. A condition that only compares key columns needs no evaluation, and neither do
+plain values (`planning/row_changes/plain_values.py`).
 
 What happens when this process dies is said in `session/writes/transactions.py`.
 """
@@ -24,11 +25,13 @@ from paimon_magics.planning.reads.predicates import column_predicates, few_value
 from paimon_magics.planning.reads.row_kinds import DELETE, UPDATE_AFTER
 from paimon_magics.planning.row_changes.assignments import AssignedPath, assigned_paths
 from paimon_magics.planning.row_changes.key_conditions import key_filters
+from paimon_magics.planning.row_changes.plain_values import computed, plain_values
 from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.planning.writes.inserts import takes_one_at_a_time
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.parameters import bind
 from paimon_magics.session.queries.held_snapshots import HeldSnapshots
+from paimon_magics.session.writes.exactness import is_strict
 from paimon_magics.session.writes.row_selection import new_values, predicates_of, selected_rows
 from paimon_magics.session.writes.transactions import ToCommit, begun, transact
 from paimon_magics.spark.failures import translate
@@ -105,14 +108,14 @@ def prepare_by_key(
             return None  # rows without a new column's values would take those away
         return prepare_by_key(connection, change, parameters, newer, newer_id)
 
-    exact = None
-    if isinstance(change, Delete):
-        exact = _selected_by_key(connection, change, parameters, table, found)
-    if exact is not None:
-        return PreparedKeys(table, snapshot_id, list_name, lambda: _with_kind(exact, DELETE), again)
-    paths = assigned_paths(change, table.schema) if isinstance(change, Update) else ()
-    values = _values(connection, change, parameters, table, snapshot_id, found, paths)
     kind = DELETE if isinstance(change, Delete) else UPDATE_AFTER
+    paths = assigned_paths(change, table.schema) if isinstance(change, Update) else ()
+    exact = _selected_by_key(connection, change, parameters, table, found)
+    if exact is not None and isinstance(change, Update):
+        exact = _with_plain_values(connection, change, parameters, table, exact, paths)
+    if exact is not None:
+        return PreparedKeys(table, snapshot_id, list_name, lambda: _with_kind(exact, kind), again)
+    values = _values(connection, change, parameters, table, snapshot_id, found, paths)
     return PreparedKeys(
         table,
         snapshot_id,
@@ -168,7 +171,7 @@ def _found(
 
 def _selected_by_key(
     connection: Connection,
-    delete: Delete,
+    change: RowChange,
     parameters: Mapping[str, object],
     table: Table,
     found: pa.Table,
@@ -176,11 +179,11 @@ def _selected_by_key(
     """The rows among `found` that the condition selects; None if it is Spark's to evaluate."""
     import pyarrow as pa
 
-    filters = key_filters(delete, table.schema.primary_keys)
+    filters = key_filters(change, table.schema.primary_keys)
     if filters is None:
         return None
-    query = delete.selection.query
-    bound = bind(query.parameters, parameters, delete.text, connection.zone)
+    query = change.selection.query
+    bound = bind(query.parameters, parameters, change.text, connection.zone)
     predicates = column_predicates(filters, table.schema.columns, bound)
     types = {one.name: one.type for one in found.schema}
     can_tell = all(can_have(one, types[one.column]) for one in predicates)
@@ -191,6 +194,33 @@ def _selected_by_key(
             (values,) = found.column(one.column).chunks
             found = found.filter(pa.array(matching(one, values))).combine_chunks()
     return found
+
+
+def _with_plain_values(
+    connection: Connection,
+    update: Update,
+    parameters: Mapping[str, object],
+    table: Table,
+    rows: pa.Table,
+    paths: Sequence[AssignedPath],
+) -> pa.Table | None:
+    """The rows with the values that are assigned; None if those are Spark's to evaluate."""
+    import pyarrow as pa
+
+    query = update.selection.query
+    values = plain_values(update, table.schema.columns, paths)
+    if values is None or len(query.references) > 1 or is_strict(connection.spark):
+        return None
+    bound = bind(query.parameters, parameters, update.text, connection.zone)
+    given = {name: rows.column(name).to_pylist() for one in values for name in one.sources}
+    for one in values:
+        column = computed(one, given, rows.num_rows, bound)
+        if column is None:
+            return None
+        place = rows.column_names.index(one.column.name)
+        field = rows.schema.field(place)
+        rows = rows.set_column(place, field, pa.array(column, field.type))
+    return rows
 
 
 def _values(

@@ -1,0 +1,277 @@
+"""Values that an UPDATE assigns and nobody has to evaluate, read from their text: a literal, a
+bound value, another column, or a number that is added to a column, subtracted or multiplied.
+
+They are only taken where Spark's result does not depend on its settings and no check of the column
+can fail. Anything else, as a function, an overflow, a text that is too long or NULL for a column
+that takes none, is Spark's to evaluate, or to refuse.
+"""
+
+from __future__ import annotations
+
+import datetime
+import operator
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+from paimon_magics.planning.row_changes.assignments import AssignedPath
+from paimon_magics.planning.schemas.table_schema import Column
+from paimon_magics.statements.data_types import AtomicType
+from paimon_magics.statements.lexing.cursor import Cursor
+from paimon_magics.statements.lexing.tokens import IDENTIFIER_KINDS, tokenize
+from paimon_magics.statements.row_changes import Update
+
+__all__ = ["PlainValue", "computed", "plain_values"]
+
+_BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
+_NUMERIC = frozenset({*_BITS, "DOUBLE", "DECIMAL"})
+_DECIMAL_DIGITS_MAX = 38
+_OPERATORS: Mapping[str, Callable[[object, object], object]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+}
+_NUMBER = re.compile(r"\d{1,18}(\.\d{1,18})?")
+_TEXT = re.compile(r"'[^'\\\n]*'")
+_DAY = re.compile(r"'\d{4}-\d\d-\d\d'")
+_CONSTANTS = {"NULL": None, "TRUE": True, "FALSE": False}
+_NO_NAMES = frozenset({"DEFAULT", "CURRENT_DATE", "CURRENT_TIMESTAMP", "CURRENT_USER", "USER"})
+
+
+class _NotPlainError(Exception):
+    """The value is Spark's to evaluate. Never leaves this module."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """The value that a row has in a column."""
+
+    column: Column
+
+
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    """The value of a bind name."""
+
+    name: str
+
+
+_Operand = _Stored | _Bound | int | Decimal | str | bool | datetime.date | None
+
+
+@dataclass(frozen=True, slots=True)
+class PlainValue:
+    """What `column` gets: the first operand, or what the operator makes of both."""
+
+    column: Column
+    first: _Operand
+    operator: str = ""
+    second: _Operand = None
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The columns whose values are used."""
+        operands = (self.first, self.second)
+        return tuple(one.column.name for one in operands if isinstance(one, _Stored))
+
+
+def plain_values(
+    update: Update, columns: Sequence[Column], paths: Sequence[AssignedPath]
+) -> tuple[PlainValue, ...] | None:
+    """The values of all assignments of an UPDATE of a table with `columns`; None if one of them is
+    not plain."""
+    names: dict[str, Column] = {}
+    for column in columns:
+        if names.setdefault(column.name.lower(), column) is not column:
+            return None  # names that differ by their letters' case
+    table = (update.alias or update.target.table).lower()
+    found = []
+    for path in paths:
+        value = update.assignments[path.number].value
+        if path.fields or value is None:
+            return None
+        text = update.text[value.start : value.end]
+        cursor = Cursor(text, tokenize(text))
+        try:
+            found.append(_plain(cursor, path.column, names, table))
+        except _NotPlainError:
+            return None
+    return tuple(found)
+
+
+def computed(
+    value: PlainValue, rows: Mapping[str, Sequence[object]], count: int, bound: Mapping[str, object]
+) -> list[object] | None:
+    """The value for each of `count` rows, of which `rows` has the columns that it uses, as the
+    column stores it. `bound` are the values of bind names. None if Spark has to evaluate it."""
+    first = _values(value.first, rows, count, bound)
+    try:
+        if not value.operator:
+            return [_fitting(one, value.column.type) for one in first]
+        second = _values(value.second, rows, count, bound)
+        apply = _OPERATORS[value.operator]
+        return [
+            _fitting(_applied(apply, one, other, value.column.type), value.column.type)
+            for one, other in zip(first, second, strict=True)
+        ]
+    except _NotPlainError:
+        return None
+
+
+def _plain(cursor: Cursor, column: Column, names: Mapping[str, Column], table: str) -> PlainValue:
+    first = _operand(cursor, names, table)
+    sign = cursor.accept_any(*_OPERATORS)
+    if not sign:
+        if isinstance(first, _Stored) and first.column.type != column.type:
+            raise _NotPlainError
+        found = PlainValue(column, first)
+    else:
+        found = PlainValue(column, first, sign, _operand(cursor, names, table))
+        # Only of the column's own type: between two types Spark chooses a third.
+        if not found.sources or any(
+            isinstance(one, _Stored) and one.column.type != column.type
+            for one in (found.first, found.second)
+        ):
+            raise _NotPlainError
+    if not cursor.at_end:
+        raise _NotPlainError
+    return found
+
+
+def _operand(cursor: Cursor, names: Mapping[str, Column], table: str) -> _Operand:
+    if cursor.peek(1).text == "." and cursor.peek().name.lower() == table:
+        cursor.index += 2
+        return _stored(cursor, names)
+    negative = cursor.accept("-")
+    token = cursor.next()
+    if token.kind == "number" and _NUMBER.fullmatch(token.text):
+        if "." not in token.text:
+            return -int(token.text) if negative else int(token.text)
+        number = Decimal(token.text)  # Spark's has no negative zero
+        return number.copy_negate() if negative and number else number
+    if negative:
+        raise _NotPlainError
+    if token.text == ":" and cursor.peek().kind == "word":
+        return _Bound(cursor.next().name)
+    if token.kind == "string" and _TEXT.fullmatch(token.text) and cursor.peek().kind != "string":
+        return token.value
+    if token.upper in _CONSTANTS:
+        return _CONSTANTS[token.upper]
+    if token.upper == "DATE" and _DAY.fullmatch(cursor.peek().text):
+        return _day(cursor.next().value)
+    cursor.index -= 1
+    return _stored(cursor, names)
+
+
+def _stored(cursor: Cursor, names: Mapping[str, Column]) -> _Stored:
+    token = cursor.next()
+    column = names.get(token.name.lower()) if token.kind in IDENTIFIER_KINDS else None
+    if column is None or token.upper in _NO_NAMES or not isinstance(column.type, AtomicType):
+        raise _NotPlainError
+    if column.type.name not in _NUMERIC:  # others may hold what Python has no value for
+        raise _NotPlainError
+    return _Stored(column)
+
+
+def _day(text: str) -> datetime.date:
+    try:
+        return datetime.date.fromisoformat(text)
+    except ValueError:
+        raise _NotPlainError from None
+
+
+def _values(
+    operand: _Operand,
+    rows: Mapping[str, Sequence[object]],
+    count: int,
+    bound: Mapping[str, object],
+) -> Sequence[object]:
+    match operand:
+        case _Stored(column=column):
+            return rows[column.name]
+        case _Bound(name=name):
+            return [bound[name]] * count
+        case _:
+            return [operand] * count
+
+
+def _applied(
+    apply: Callable[[object, object], object], one: object, other: object, data_type: object
+) -> object:
+    """The result for one row. Whole numbers are computed without a limit, and refused where the
+    result does not fit: a narrower type of Spark's would have failed or wrapped before."""
+    if one is None or other is None:
+        return None
+    match data_type:
+        case AtomicType(name="DOUBLE"):
+            return apply(_double(one), _double(other))
+        case AtomicType(name=name) if name in _BITS:
+            if type(one) is int and type(other) is int:
+                return apply(_long(one), _long(other))
+    raise _NotPlainError
+
+
+def _double(value: object) -> float:
+    match value:
+        case bool():
+            raise _NotPlainError
+        case int():
+            return float(_long(value))
+        case float():
+            return value
+        case Decimal():
+            return float(_exact(value))
+    raise _NotPlainError
+
+
+def _exact(value: Decimal) -> Decimal:
+    """A number that Spark takes as the same DECIMAL."""
+    _, digits, exponent = value.as_tuple()
+    if not isinstance(exponent, int) or not -_DECIMAL_DIGITS_MAX <= exponent <= 0:
+        raise _NotPlainError
+    if len(digits) > _DECIMAL_DIGITS_MAX or (value.is_signed() and not value):
+        raise _NotPlainError
+    return value
+
+
+def _long(value: int) -> int:
+    if not -(1 << 63) <= value < 1 << 63:
+        raise _NotPlainError
+    return value
+
+
+def _fitting(value: object, data_type: object) -> object:
+    """The value as a column of that type stores it. Raises _NotPlainError unless it does so without
+    any change."""
+    if not isinstance(data_type, AtomicType) or (value is None and not data_type.nullable):
+        raise _NotPlainError
+    kind = type(value)
+    match data_type.name:
+        case _ if value is None:
+            return None
+        case name if name in _BITS and kind is int:
+            limit = 1 << (_BITS[name] - 1)
+            if -limit <= value < limit:  # type: ignore[operator]
+                return value
+        case "DOUBLE":
+            return _double(value)
+        case "DECIMAL" if kind in (int, Decimal):
+            return _decimal(_exact(Decimal(value)), *data_type.parameters)  # type: ignore[arg-type]
+        case "BOOLEAN" if kind is bool:
+            return value
+        case "DATE" if kind is datetime.date:
+            return value
+        case "STRING" if kind is str:
+            return value
+        case "VARCHAR" if kind is str and len(value) <= data_type.parameters[0]:  # type: ignore[arg-type]
+            return value
+    raise _NotPlainError
+
+
+def _decimal(value: Decimal, precision: int, scale: int) -> Decimal:
+    _, digits, exponent = value.as_tuple()
+    assert isinstance(exponent, int)
+    if -exponent > scale or len(digits) + exponent > precision - scale:
+        raise _NotPlainError
+    return value
