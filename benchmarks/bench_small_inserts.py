@@ -4,7 +4,8 @@ The aims, on two cores that the clients share: 40,000 rows a second in requests 
 3,000 requests a second of one statement over 32 connections, 20,000 messages a second over streams;
 at half of each rate a 99th percentile below 100 ms. The first two need `wrk`, a load generator in
 C. `SECONDS` in the environment makes it shorter. In the end the count of visible rows is checked:
-every acknowledged row must be visible once.
+every acknowledged row must be visible once. Deletes and updates by key are measured beside inserts
+of as many rows, in one table with a primary key.
 """
 
 from __future__ import annotations
@@ -41,6 +42,13 @@ _SQL = (
 )
 _ROW = '[1234567, "a name of some length here", 1732000000000, 3]'
 _STATEMENTS = 64
+_KEYED = TableName("keyed", "default")
+_KEYED_SQL = (
+    "CREATE TABLE keyed (id BIGINT NOT NULL, name STRING, at BIGINT) TBLPROPERTIES ('primary-key' "
+    "= 'id', 'bucket' = '2', 'auto_batch_load' = 'true', 'group_commit_interval_ms' = '600000')"
+)
+_KEYED_ROWS = 200_000
+_CHANGES = 20_000
 _STREAMS = 8
 _WINDOW = 256
 
@@ -171,6 +179,7 @@ def main() -> None:
                     json={"wait_ms": 240_000},
                 ).raise_for_status()
             print(f"loading what was left took {time.perf_counter() - began:.1f} s")
+            _changes(address, token)
             print(f"the server has {resident_mb(pid):.0f} MB resident")
         visible = _count(warehouse)
         # wrk does not wait for the last answer of each connection.
@@ -179,9 +188,11 @@ def main() -> None:
 
 
 def create(warehouse: Path) -> None:
-    statement = parse_statement(_SQL)
-    assert isinstance(statement, CreateTable)
-    Catalog.open({"warehouse": str(warehouse)}).create_table(_TABLE, plan_create_table(statement))
+    catalog = Catalog.open({"warehouse": str(warehouse)})
+    for name, sql in ((_TABLE, _SQL), (_KEYED, _KEYED_SQL)):
+        statement = parse_statement(sql)
+        assert isinstance(statement, CreateTable)
+        catalog.create_table(name, plan_create_table(statement))
 
 
 def _requests(address: str, token: str, pid: int) -> int:
@@ -219,6 +230,39 @@ def _streams(address: str, token: str, pid: int) -> int:
             f"{used:.0f} us of a core per statement"
         )
     return rows
+
+
+def _changes(address: str, token: str) -> None:
+    """Send statements of one key each, 64 in a request, and load them."""
+    keys = range(0, _KEYED_ROWS, _KEYED_ROWS // _CHANGES)
+    before = [
+        {"rows": [[n, "before", n] for n in range(at, at + 1000)]}
+        for at in range(0, _KEYED_ROWS, 1000)
+    ]
+    sent = {
+        "rows inserted before": before,
+        "inserts": [{"rows": [[n, "again", n]]} for n in keys],
+        "updates by key": [{"update": {"keys": [[n]], "set": {"name": "new"}}} for n in keys],
+        "deletes by key with a condition": [
+            {"delete": {"keys": [[n]], "where": [["at", "<", 100_000]]}} for n in keys
+        ],
+        "deletes by key": [{"delete": {"keys": [[n]]}} for n in keys],
+    }
+    path = f"{address}/v1/inserts/default/keyed"
+    headers = {"Authorization": f"Bearer {token}"}
+    with httpx.Client(timeout=300, trust_env=False, headers=headers) as http:
+        for what, statements in sent.items():
+            began = time.perf_counter()
+            for at in range(0, len(statements), _STATEMENTS):
+                some = {"statements": statements[at : at + _STATEMENTS]}
+                http.post(path, json=some).raise_for_status()
+            taken = time.perf_counter()
+            http.post(f"{path}/flush", json={"wait_ms": 240_000}).raise_for_status()
+            print(
+                f"{len(statements):,} statements, {what}: "
+                f"{len(statements) / (taken - began):,.0f} acknowledged/s over one connection, "
+                f"loaded in {time.perf_counter() - taken:.2f} s"
+            )
 
 
 def _count(warehouse: Path) -> int:

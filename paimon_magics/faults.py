@@ -46,6 +46,7 @@ STEPS = (
     "log.sealed",  # inserts have their numbers, none is in the log
     "log.appended",  # they are in the log, none is acknowledged
     "flush.begun",  # a batch has its transaction, none of it is written
+    "flush.changed",  # its changes are decided, nothing is written
     "flush.written",  # its files are written, nothing refers to them
     "flush.noted",  # the log names its transaction, no commit is requested
     "flush.committed",  # it is committed, the log does not know

@@ -56,7 +56,7 @@ CELL_OPTIONS = (
     Option(("-t", "--type"), "TYPE", f"what the result is: {', '.join(RESULT_TYPES)}"),
     Option(("--limit",), "N", "return at most N rows of a query, and show them all"),
     Option(("--include-buffer",), "", "see small inserts too that are acknowledged and not loaded"),
-    Option(("--wait",), "WAIT", f"when a small insert is answered: {', '.join(WAITS)}"),
+    Option(("--wait",), "WAIT", f"when a small insert or change is answered: {', '.join(WAITS)}"),
     Option(("--explain",), "", "show how the last statement would run; run nothing"),
     Option(("--dry-run",), "", "check and plan every statement; run nothing"),
     Option(("--preview",), "", "show what an overwrite would take away; write nothing"),

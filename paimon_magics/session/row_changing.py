@@ -13,6 +13,7 @@ from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.sql_texts import values_by_column
 from paimon_magics.session.statements.handlers import run_statement
 from paimon_magics.session.table_names import named
+from paimon_magics.session.writes.small_inserts import check_wait
 from paimon_magics.settings import Wait
 from paimon_magics.statements.clauses.names import table_text
 from paimon_magics.statements.grammar.parsing import parse_statement
@@ -34,22 +35,25 @@ class RowChanging(OpenSession):
         parameters: Mapping[str, object] | None = None,
         *,
         frames: Mapping[str, object] | None = None,
+        wait: Wait | None = None,
     ) -> Outcome:
         """Delete the rows of a table that meet the condition `where`, a text of SQL:
 
             session.delete("shop.orders", "id = :id", {"id": 7})
 
-        It runs `DELETE FROM … WHERE …`, with `parameters` and `frames` as in `run`. The condition
-        "true" is for all rows; None is refused, so that a condition that got lost deletes nothing.
+        It runs `DELETE FROM … WHERE …`, with `parameters`, `frames` and `wait` as in `run`. The
+        condition "true" is for all rows; None is refused, so that a condition that got lost deletes
+        nothing.
 
         Raises what DELETE raises.
         """
         self._check_open()
+        check_wait(wait)
         text = f"DELETE FROM {table_text(named(name))} WHERE {_condition(where, 'delete')}"
         statement = parse_statement(text)
         if not isinstance(statement, Delete):
             raise _ends_early(text)
-        return self._run_one(statement, parameters, frames)
+        return self._run_one(statement, parameters, frames, wait=wait)
 
     def update(
         self,
@@ -59,18 +63,21 @@ class RowChanging(OpenSession):
         parameters: Mapping[str, object] | None = None,
         *,
         frames: Mapping[str, object] | None = None,
+        wait: Wait | None = None,
     ) -> Outcome:
         """Update the rows of a table that meet the condition `where`. `values` are texts of SQL by
         column, or by the field of a struct:
 
             session.update("shop.orders", {"amount": "amount + :more"}, "id = 7", {"more": 1})
 
-        It runs `UPDATE … SET … WHERE …`, with `parameters` and `frames` as in `run`. The condition
-        "true" is for all rows; None is refused, so that a condition that got lost changes nothing.
+        It runs `UPDATE … SET … WHERE …`, with `parameters`, `frames` and `wait` as in `run`. The
+        condition "true" is for all rows; None is refused, so that a condition that got lost changes
+        nothing.
 
         Raises what UPDATE raises.
         """
         self._check_open()
+        check_wait(wait)
         given = values_by_column(values, "amount + 1")
         assignments = ", ".join(f"{column} = {value}" for column, value in given)
         condition = _condition(where, "update")
@@ -78,7 +85,7 @@ class RowChanging(OpenSession):
         statement = parse_statement(text)
         if not isinstance(statement, Update) or len(statement.assignments) != len(given):
             raise _ends_early(text)
-        return self._run_one(statement, parameters, frames)
+        return self._run_one(statement, parameters, frames, wait=wait)
 
     def merge(self, frame: object, name: str, on: str | Sequence[str]) -> MergeBuilder:
         """Begin a MERGE of a frame into a table; nothing runs before `.run()`:

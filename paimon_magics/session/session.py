@@ -102,8 +102,9 @@ class Session(RowChanging):
         name, as in `FROM df`, where no table has that name. `limit` cuts the rows of a query.
         `dry_run` checks and plans everything and runs nothing. With `include_buffer`, queries of a
         table's current state also see small inserts that are acknowledged but not loaded yet.
-        `wait` says when an INSERT … VALUES that is a small insert returns, as in `insert`. The
-        first error stops the run; the statements before it have taken effect.
+        `wait` says when an INSERT … VALUES that is a small insert returns, as in `insert`; and so
+        for a DELETE or UPDATE that is a small change. The first error stops the run; the statements
+        before it have taken effect.
 
         Raises StatementError (change the statement), SetupError (change the environment),
         JobError, CommitConflictError or UnknownOutcomeError: see `paimon_magics.errors`.

@@ -6,6 +6,7 @@ import random
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -76,10 +77,14 @@ class Lived(Served):
 
     def insert_surely(self, row: list[object], label: str) -> int:
         """Repeat an insert until it is acknowledged; its lsn."""
+        return self.surely({"rows": [row]}, label)
+
+    def surely(self, document: Any, label: str) -> int:
+        """Repeat a request until it is acknowledged; its lsn."""
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
             try:
-                answer = self.insert([row], idempotency_key=label)
+                answer = self.call("POST", "", document, {"idempotency-key": label})
                 if answer.status_code == 200:
                     return int(answer.json()["lsn"])
                 assert answer.status_code in (429, 503), answer.text

@@ -143,17 +143,22 @@ class Killed:
         begin = number * self.each
         with httpx.Client(timeout=60, trust_env=False) as http:
             for first in range(begin, begin + self.each, self.rows_each):
-                rows: list[list[object]] = [[n, "a"] for n in self._numbers(first)]
-                self.acknowledged[number].append((self._surely(http, rows, f"l-{first}"), first))
+                document = self.document(first)
+                lsn = self._surely(http, document, f"l-{first}")
+                self.acknowledged[number].append((lsn, first))
+
+    def document(self, first: int) -> dict[str, object]:
+        """The request that begins with the row `first`."""
+        return {"rows": [[n, "a"] for n in self._numbers(first)]}
 
     def _numbers(self, first: int) -> range:
         """The rows of one request."""
         return range(first, min(first + self.rows_each, (first // self.each + 1) * self.each))
 
-    def _surely(self, http: httpx.Client, rows: list[list[object]], label: str) -> int:
+    def _surely(self, http: httpx.Client, document: dict[str, object], label: str) -> int:
         served = self.served
         deadline = time.monotonic() + 120
-        body = json.dumps({"rows": rows})
+        body = json.dumps(document)
         while time.monotonic() < deadline:
             try:
                 answer = http.post(

@@ -15,19 +15,17 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from paimon_magics.coordinator.client.queue_administration import BufferedInserts
+    from paimon_magics.tables.reading.changed_rows import Change
     from paimon_magics.tables.table import Table
 
-__all__ = ["buffered_rows"]
+__all__ = ["buffered_entries"]
 
 
-def buffered_rows(buffered: BufferedInserts, table: Table) -> pa.Table:
-    """The rows of `buffered`, in the present columns of `table`. Raises CommitConflictError where
-    they can't be read."""
-    import pyarrow as pa
-
-    from paimon_magics.coordinator.inserts.loading.rows import batches_of
+def buffered_entries(buffered: BufferedInserts, table: Table) -> list[pa.RecordBatch | Change]:
+    """The rows of `buffered`, in the present columns of `table`, and the changes between them.
+    Raises CommitConflictError where they can't be read."""
+    from paimon_magics.coordinator.inserts.loading.rows import entries_of
     from paimon_magics.tables.schema.identity import Definitions
-    from paimon_magics.tables.schema.types import arrow_schema
 
     try:
         records, _ = read_segments(
@@ -39,5 +37,5 @@ def buffered_rows(buffered: BufferedInserts, table: Table) -> pa.Table:
             f"{error}.",
             hint=f"`%paimon queue {table.name}` shows the state of its queue.",
         ) from error
-    batches, _ = batches_of(records, Definitions().of(table), table.schema)
-    return pa.Table.from_batches(batches, arrow_schema(table.schema))
+    entries, _ = entries_of(records, Definitions().of(table), table.schema)
+    return entries

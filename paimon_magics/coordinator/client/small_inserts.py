@@ -1,8 +1,9 @@
 """The client's side of small inserts: gathered, sent in order, repeated until there is an answer.
 
-Rows are sent as Arrow streams. Inserts are gathered while a request is under way, and for
-`linger_ms` after the first of them. Inserts without labels are sent together under one label that
-is made here, so that repeating them is safe; an insert with its own label is a request of its own.
+Rows are sent as Arrow streams, changes of rows as JSON, in one order. Inserts are gathered while a
+request is under way, and for `linger_ms` after the first of them. Inserts without labels are sent
+together under one label that is made here, so that repeating them is safe; an insert with its own
+label is a request of its own.
 
 If the process dies, answered inserts are durable; the others were not answered.
 """
@@ -10,18 +11,21 @@ If the process dies, answered inserts are durable; the others were not answered.
 from __future__ import annotations
 
 import contextlib
+import json
 import queue
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from paimon_magics.coordinator.protocol.change_documents import change_document
 from paimon_magics.coordinator.protocol.labels import LABEL_CHARACTERS_MAX
 from paimon_magics.errors import InvalidValueError, SetupError
+from paimon_magics.planning.row_changes.logged_changes import LoggedChange
 from paimon_magics.statements.statement import TableName
 
 if TYPE_CHECKING:
@@ -39,13 +43,16 @@ Send = Callable[[str, bytes, Mapping[str, str]], Any]
 """Posts a body with headers to a path until there is an answer; returns the answer's document."""
 
 _ARROW = {"content-type": "application/vnd.apache.arrow.stream"}
+_JSON = {"content-type": "application/json"}
 _ROWS_MAX = 50_000
 _BYTES_MAX = 8 * 2**20
+_KEY_BYTES = 64  # of a change: about
 
 
 @dataclass(frozen=True, slots=True)
 class InsertReceipt:
-    """The acknowledgement of an insert, with the lsn of its record.
+    """The acknowledgement of an insert, with the lsn of its record; or of a change of rows, where
+    `rows` is the number of keys.
 
     `mode` is `async_mode` (durable), or `sync_mode` or `off_mode` (visible, in `snapshot_id` where
     that is known). `fallback` is why the mode is not the requested one. `duplicate` tells that the
@@ -65,7 +72,7 @@ class InsertReceipt:
 @dataclass(slots=True)
 class _Waiting:
     table: TableName
-    rows: pyarrow.Table
+    given: pyarrow.Table | LoggedChange
     label: str | None
     mode: str | None
     version: str | None
@@ -74,7 +81,23 @@ class _Waiting:
     @property
     def kind(self) -> tuple[object, ...]:
         """The key that inserts must share to be sent together."""
-        return self.table, self.mode, self.version, self.rows.schema
+        given = self.given
+        schema = None if isinstance(given, LoggedChange) else given.schema
+        return self.table, self.mode, self.version, schema
+
+    @property
+    def rows(self) -> int:
+        """The number of rows or keys."""
+        given = self.given
+        return len(given.keys) if isinstance(given, LoggedChange) else given.num_rows
+
+    @property
+    def size_bytes(self) -> int:
+        """About the size of what is sent."""
+        given = self.given
+        if isinstance(given, LoggedChange):
+            return _KEY_BYTES * len(given.keys)
+        return int(given.nbytes)
 
 
 class SmallInserts:
@@ -94,19 +117,20 @@ class SmallInserts:
     def insert(
         self,
         table: TableName,
-        rows: pyarrow.Table,
+        given: pyarrow.Table | LoggedChange,
         *,
         label: str | None = None,
         mode: str | None = None,
         version: str | None = None,
     ) -> Future[InsertReceipt]:
-        """Send rows whose columns are some of the table's, by name. The future gets the receipt, or
+        """Send rows whose columns are some of the table's, by name, or a change of rows. The future
+        gets the receipt, or
         the coordinator's error. `version` is the table's version as the caller has seen it
         (`schema.identity.version_of`). Raises InvalidValueError for an invalid label, and
         SetupError after `close`."""
         if label is not None:
             check_label(label)
-        waiting = _Waiting(table, rows, label, mode, version, Future())
+        waiting = _Waiting(table, given, label, mode, version, Future())
         with self._turn:
             if self._closed:
                 raise SetupError("The session is closed.")
@@ -146,7 +170,7 @@ class SmallInserts:
         if first.label is not None:
             return together, None, False
         deadline = time.monotonic() + self._linger_seconds
-        rows, size_bytes = first.rows.num_rows, first.rows.nbytes
+        rows, size_bytes = first.rows, first.size_bytes
         while rows < _ROWS_MAX and size_bytes < _BYTES_MAX:
             try:
                 following = self._inbox.get(timeout=max(0.0, deadline - time.monotonic()))
@@ -157,8 +181,8 @@ class SmallInserts:
             if following.label is not None or following.kind != first.kind:
                 return together, following, False
             together.append(following)
-            rows += following.rows.num_rows
-            size_bytes += following.rows.nbytes
+            rows += following.rows
+            size_bytes += following.size_bytes
         return together, None, False
 
     def _post(self, together: list[_Waiting]) -> None:
@@ -178,26 +202,21 @@ class SmallInserts:
                     one.answer.set_exception(error)
             return
         for one in together:
-            one.answer.set_result(replace(receipt, rows=one.rows.num_rows, label=one.label))
+            one.answer.set_result(replace(receipt, rows=one.rows, label=one.label))
 
     def _sent(self, together: list[_Waiting]) -> InsertReceipt:
-        import pyarrow as pa
-
         first = together[0]
-        rows = pa.concat_tables([one.rows for one in together])
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, rows.schema) as writer:
-            writer.write_table(rows)
-        headers = {**_ARROW, "idempotency-key": first.label or uuid.uuid4().hex}
+        content_type, body = _body([one.given for one in together])
+        headers = {**content_type, "idempotency-key": first.label or uuid.uuid4().hex}
         if first.mode is not None:
             headers["group_commit"] = first.mode
         if first.version is not None:
             headers["paimon-table"] = first.version
-        told = self._send(table_path(first.table), sink.getvalue().to_pybytes(), headers)
+        told = self._send(table_path(first.table), body, headers)
         return InsertReceipt(
             lsn=int(told["lsn"]),
             mode=str(told["mode"]),
-            rows=rows.num_rows,
+            rows=sum(one.rows for one in together),
             label=first.label,
             # With a label made here, a duplicate is this client's own repetition.
             duplicate=first.label is not None and bool(told.get("duplicate", False)),
@@ -205,6 +224,20 @@ class SmallInserts:
             snapshot_id=told.get("snapshot_id"),
             trouble=str(told.get("trouble", "")),
         )
+
+
+def _body(given: Sequence[pyarrow.Table | LoggedChange]) -> tuple[dict[str, str], bytes]:
+    """The request of rows, or of changes: its content type and body."""
+    changes = [change_document(one) for one in given if isinstance(one, LoggedChange)]
+    if changes:
+        return _JSON, json.dumps({"statements": changes}).encode()
+    import pyarrow as pa
+
+    rows = pa.concat_tables([one for one in given if not isinstance(one, LoggedChange)])
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_table(rows)
+    return _ARROW, sink.getvalue().to_pybytes()
 
 
 def check_label(label: str) -> None:

@@ -50,7 +50,7 @@ class DeadLetterRoutes:
         documents = []
         for letter in letters:
             (record,), _ = read_segment(letter.body, letter.lsn, None)
-            is_json = record.format is Format.JSON
+            is_json = record.format.is_json
             documents.append(
                 {
                     "lsn": letter.lsn,

@@ -16,7 +16,6 @@ from starlette.responses import JSONResponse, Response
 
 from paimon_magics.coordinator.http.answers import NEW_CREDENTIALS, error_answer
 from paimon_magics.coordinator.inserts.admission.validator import ValidatedInsert
-from paimon_magics.coordinator.inserts.log.records import Format
 from paimon_magics.coordinator.inserts.queue.values import (
     Accepted,
     Answer,
@@ -171,7 +170,7 @@ def digest_of(validated: ValidatedInsert) -> bytes:
     """The digest by which a repeat is told from another insert under the same name. JSON is
     normalized, since a repeat may have other spaces, or its members in another order."""
     payload = validated.payload
-    if validated.format is Format.JSON:
+    if validated.format.is_json:
         payload = json.dumps(json.loads(payload), sort_keys=True, separators=(",", ":")).encode()
     return hashlib.blake2b(payload, digest_size=_DIGEST_BYTES).digest()
 

@@ -19,7 +19,12 @@ from paimon_magics.planning.row_changes.assignments import AssignedPath
 from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.statements.data_types import AtomicType
 from paimon_magics.statements.lexing.cursor import Cursor
-from paimon_magics.statements.lexing.tokens import IDENTIFIER_KINDS, tokenize
+from paimon_magics.statements.lexing.tokens import (
+    IDENTIFIER_KINDS,
+    Token,
+    matching_brackets,
+    tokenize,
+)
 from paimon_magics.statements.row_changes import Update
 
 __all__ = ["PlainValue", "computed", "plain_values"]
@@ -92,12 +97,20 @@ def plain_values(
         if path.fields or value is None:
             return None
         text = update.text[value.start : value.end]
-        cursor = Cursor(text, tokenize(text))
+        cursor = Cursor(text, _without_brackets(text))
         try:
             found.append(_plain(cursor, path.column, names, table))
         except _NotPlainError:
             return None
     return tuple(found)
+
+
+def _without_brackets(text: str) -> tuple[Token, ...]:
+    """The tokens of a value, without brackets around all of it."""
+    tokens = tokenize(text)
+    while tokens and matching_brackets(text, tokens).get(0) == len(tokens) - 1:
+        tokens = tokens[1:-1]
+    return tokens
 
 
 def computed(

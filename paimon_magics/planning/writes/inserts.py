@@ -33,6 +33,7 @@ __all__ = [
     "check_writable",
     "level_zero_hidden_by",
     "match_columns",
+    "plans_in_turn",
     "rows_hidden_by",
     "static_partition_columns",
     "takes_one_at_a_time",
@@ -66,6 +67,17 @@ def takes_one_at_a_time(schema: TableSchema) -> bool:
     """Whether a table allows one writer at a time, because a second could put the same keys into
     other buckets or partitions."""
     return schema.bucket_mode in ("HASH_DYNAMIC", "KEY_DYNAMIC")
+
+
+def plans_in_turn(schema: TableSchema, *, reads: bool) -> bool:
+    """Whether a statement is planned on the snapshot that is there when its transaction begins.
+
+    One that `reads` rows and writes others in their place does so on a table that takes small
+    inserts: nothing is loaded while its transaction is open, so that no insert can come between
+    what it has read and its commit. With an earlier snapshot a stream of inserts into the keys that
+    it changes would make it outdated each time.
+    """
+    return takes_one_at_a_time(schema) or (reads and takes_small_inserts(schema))
 
 
 def static_partition_columns(insert: Insert, schema: TableSchema) -> dict[str, str]:

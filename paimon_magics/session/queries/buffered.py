@@ -7,11 +7,11 @@ loading will map them. Records that can't be loaded (future dead letters) are le
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from paimon_magics.coordinator.client.buffered_rows import buffered_rows
+from paimon_magics.coordinator.client.buffered_rows import buffered_entries
 from paimon_magics.errors import InvalidValueError
 from paimon_magics.planning.reads.read_points import Latest, point_of_read
 from paimon_magics.planning.schemas.table_schema import TableSchema
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from paimon_magics.session.queries.relations import Relation
     from paimon_magics.spark.handles import DataFrame
+    from paimon_magics.tables.reading.changed_rows import Change
 
 __all__ = ["frame_with_buffer"]
 
@@ -57,14 +58,22 @@ def frame_with_buffer(
     found = connection.committer.administration().queues.buffer(name)
     if found.acknowledged == found.published:
         return read(replace(relation, snapshot_id=found.snapshot_id))
-    rows = buffered_rows(found, table)
+    entries = buffered_entries(found, table)
     keys = table.schema.primary_keys
     names = None if relation.names is None else relation.names | {key.lower() for key in keys}
     below = read(replace(relation, snapshot_id=found.snapshot_id, names=names))
     if not keys:
-        return with_rows(connection.spark, below, rows)
+        return with_rows(connection.spark, below, _rows_of(entries, table.schema))
     whole = replace(relation, snapshot_id=found.snapshot_id, names=None, filters=())
-    return _upserted(connection, table, below, rows, lambda: read(whole))
+    return _upserted(connection, table, below, entries, lambda: read(whole))
+
+
+def _rows_of(entries: Sequence[pa.RecordBatch | Change], schema: TableSchema) -> pa.Table:
+    """The rows that are inserted."""
+    import pyarrow as pa
+
+    batches = [one for one in entries if isinstance(one, pa.RecordBatch)]
+    return pa.Table.from_batches(batches, arrow_schema(schema))
 
 
 def _reads_another_state(schema: TableSchema) -> bool:
@@ -76,22 +85,29 @@ def _upserted(
     connection: Connection,
     table: Table,
     below: DataFrame,
-    rows: pa.Table,
+    entries: Sequence[pa.RecordBatch | Change],
     whole: Callable[[], DataFrame],
 ) -> DataFrame:
-    """Return the frame with `rows` in place of its rows with the same keys. `whole` gives the frame
-    with all columns."""
+    """Return the frame as it will be when `entries` are loaded. `whole` gives the frame with all
+    columns."""
     import pyarrow as pa
 
     from paimon_magics.tables.reading.buffered_rows import merged_on_top, needs_rows_below
+    from paimon_magics.tables.reading.changed_rows import changed_rows, keys_of
     from paimon_magics.tables.schema.arrow_casting import conform
 
     spark, table_schema = connection.spark, table.schema
+    rows = _rows_of(entries, table_schema)
     keys = rows.select(list(table_schema.primary_keys))
     schema = arrow_schema(table_schema)
     old = schema.empty_table()
-    if needs_rows_below(table_schema):
+    changed = keys_of(entries)
+    if changed is not None:
+        keys = pa.concat_tables([keys, changed.cast(keys.schema)])
+    if changed is not None or needs_rows_below(table_schema):
         found = rows_with_keys(spark, whole(), keys)
         old = pa.Table.from_batches([conform(one, schema) for one in found.to_batches()], schema)
+    if changed is not None:
+        rows = changed_rows(table_schema, entries, lambda _: old)
     merged = merged_on_top(table_schema, old, rows)
     return with_rows(spark, without_keys(spark, below, keys), merged)

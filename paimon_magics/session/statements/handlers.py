@@ -79,8 +79,10 @@ def run_statement(
     handler = handler_of(
         connection, statement, parameters, include_buffer=include_buffer, wait=wait
     )
-    with in_order(connection, handler.changed):
-        return handler.run()
+    with in_order(connection, handler.changed) as told:
+        outcome = handler.run()
+    outcome.notes = (*told, *outcome.notes)
+    return outcome
 
 
 def handler_of(
@@ -91,14 +93,14 @@ def handler_of(
     include_buffer: bool = False,
     wait: str | None = None,
 ) -> Handler:
-    """Return the handler of a statement. `include_buffer` is for queries, `wait` for INSERT."""
+    """The handler of a statement. `include_buffer` is for queries, `wait` for small writes."""
     match statement:
         case Query():
             return query_handler(connection, statement, parameters, include_buffer=include_buffer)
         case Insert():
             return insert_handler(connection, statement, parameters, wait)
         case Delete() | Update():
-            return row_change_handler(connection, statement, parameters)
+            return row_change_handler(connection, statement, parameters, wait)
         case MergeInto():
             return merge_handler(connection, statement, parameters)
         case TruncateTable():

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from paimon_magics.errors import UnconfirmedError
 from paimon_magics.planning.formatting import count_text
+from paimon_magics.planning.row_changes.logged_changes import LoggedChange
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.statements.confirmation import SEE_PREVIEW, taken_away
@@ -23,6 +24,7 @@ from paimon_magics.session.writes.row_changes import (
 from paimon_magics.session.writes.row_previews import ChangedRows, preview_rows
 from paimon_magics.session.writes.row_selection import kind_of
 from paimon_magics.session.writes.rows_by_key import PreparedKeys
+from paimon_magics.session.writes.small_changes import run_small_change, small_change
 from paimon_magics.statements.row_changes import Delete, RowChange
 from paimon_magics.statements.subjects import subject_of
 from paimon_magics.tables.commits.replaced_partitions import sizes_of_replaced
@@ -32,12 +34,18 @@ __all__ = ["row_change_handler"]
 
 
 def row_change_handler(
-    connection: Connection, change: RowChange, parameters: Mapping[str, object]
+    connection: Connection,
+    change: RowChange,
+    parameters: Mapping[str, object],
+    wait: str | None = None,
 ) -> Handler:
-    """DELETE and UPDATE."""
+    """DELETE and UPDATE. `wait` is for small changes."""
 
     def table() -> Table:
         return connection.load(change.target, change.text, change.target_position)
+
+    def small() -> LoggedChange | None:
+        return small_change(connection, change, table(), parameters)
 
     def partitions() -> tuple[PartitionSpec, ...] | None:
         if not isinstance(change, Delete):
@@ -45,16 +53,21 @@ def row_change_handler(
         return deleted_partitions(connection, change, table(), parameters)
 
     def run() -> Outcome:
+        logged = small()
+        if logged is not None:
+            return run_small_change(connection, change, table(), logged, wait)
         specs = partitions()
         if specs is not None and isinstance(change, Delete):
             return delete_partitions(connection, change, table(), specs)
         return run_row_change(connection, change, parameters)
 
     def lines() -> list[str]:
+        logged = small()
+        if logged is not None:
+            return [_logged_line(table(), logged)]
         specs = partitions()
         if specs is not None:
-            what = "all rows" if specs == ((),) else count_text(len(specs), "partition")
-            return [f"{table().name}: {what} removed by metadata; no file is read."]
+            return [_partitions_line(table(), specs)]
         prepared = prepare_row_change(connection, change, parameters)
         selected = f"{table().name}: rows of snapshot {prepared.base_snapshot_id} are selected."
         return [selected, *_how(connection, prepared)]
@@ -73,9 +86,23 @@ def row_change_handler(
         explain=lambda mode: lines(),
         preview=preview,
         unconfirmed=lambda mode: _unconfirmed(change, table()),
-        changed=Changed(lambda: (change.target,)),
+        # The log keeps small changes in order: nothing needs to be loaded before them.
+        changed=Changed(lambda: () if small() is not None else (change.target,)),
         needs=(change.target, *subject_of(change).sources),
     )
+
+
+def _logged_line(table: Table, logged: LoggedChange) -> str:
+    keys = count_text(len(logged.keys), "key")
+    return (
+        f"{table.name}: a change of {keys} goes into the log of small inserts, and is carried out "
+        "in order with these when it is loaded."
+    )
+
+
+def _partitions_line(table: Table, specs: tuple[PartitionSpec, ...]) -> str:
+    what = "all rows" if specs == ((),) else count_text(len(specs), "partition")
+    return f"{table.name}: {what} removed by metadata; no file is read."
 
 
 def _how(connection: Connection, prepared: PreparedChange) -> list[str]:

@@ -20,7 +20,7 @@ from paimon_magics.planning.commits.requests import (
     Transaction,
 )
 from paimon_magics.planning.formatting import count_text
-from paimon_magics.planning.writes.inserts import takes_one_at_a_time
+from paimon_magics.planning.writes.inserts import plans_in_turn
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.planned_work import work_of
@@ -128,10 +128,12 @@ def write_planned(
     write: Callable[[PreparedInsert, WriteSpec], JobWritten],
 ) -> tuple[PreparedInsert, CommitReceipt, CompletedWrite]:
     """Write planned rows by `write`, and commit them in one transaction. Return the plan that was
-    written: on a table that takes one transaction at a time, an append is planned again when its
-    turn comes. An overwrite keeps its plan: it replaces what was there before."""
+    written: where `plans_in_turn` says so, an append is planned again when its turn has come. An
+    overwrite keeps its plan: it replaces what was there before."""
     table, base = prepared.table, prepared.base_snapshot_id
-    in_turn = takes_one_at_a_time(table.schema) and isinstance(prepared.change, Append)
+    in_turn = isinstance(prepared.change, Append) and plans_in_turn(
+        table.schema, reads=prepared.read_set is not None
+    )
     transaction = begun(connection, table.name, None if in_turn else base, attempts)
 
     def planned_and_written() -> tuple[ToCommit, tuple[PreparedInsert, CompletedWrite]]:

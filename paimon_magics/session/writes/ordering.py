@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -25,17 +26,20 @@ class Changed:
     renamed_to: Callable[[], TableName] | None = None
 
 
+_TOLD_SECONDS = 1.0
+
 NOTHING_CHANGED = Changed(lambda: ())
 
 
 @contextlib.contextmanager
-def in_order(connection: Connection, changed: Changed) -> Iterator[None]:
+def in_order(connection: Connection, changed: Changed) -> Iterator[list[str]]:
     """Run the body, a statement that is no small insert, in order with them. Inserts that were
     acknowledged before are made visible first, so that the statement sees them and a schema change
     finds none of the old schema waiting. While a table is dropped or renamed it takes no inserts,
-    since nothing could load them."""
+    since nothing could load them. Yields notes for the statement's outcome: a long wait."""
+    notes: list[str] = []
     if connection.committer.inserts() is None:
-        yield
+        yield notes
         return
     with contextlib.ExitStack() as places:
         for name in changed.tables():
@@ -50,8 +54,20 @@ def in_order(connection: Connection, changed: Changed) -> Iterator[None]:
                 target = changed.renamed_to() if changed.renamed_to is not None else None
                 places.enter_context(_taken_away(connection, table.name, target))
             else:
-                flush_queue(connection, table.name)
-        yield
+                notes += _loaded(connection, table.name)
+        yield notes
+
+
+def _loaded(connection: Connection, name: TableName) -> Iterator[str]:
+    """Make visible what was acknowledged. Yields a note if that took long."""
+    started = time.monotonic()
+    lsn, _ = flush_queue(connection, name)
+    seconds = time.monotonic() - started
+    if seconds >= _TOLD_SECONDS:
+        yield (
+            f"Waited {seconds:.1f} s until the small inserts of `{name}` up to record {lsn}, which "
+            "were acknowledged before, were loaded."
+        )
 
 
 @contextlib.contextmanager

@@ -24,10 +24,10 @@ from paimon_magics.planning.commits.requests import CommitReceipt, Transaction
 from paimon_magics.planning.reads.predicates import column_predicates, few_values
 from paimon_magics.planning.reads.row_kinds import DELETE, UPDATE_AFTER
 from paimon_magics.planning.row_changes.assignments import AssignedPath, assigned_paths
-from paimon_magics.planning.row_changes.key_conditions import key_filters
+from paimon_magics.planning.row_changes.plain_conditions import plain_filters
 from paimon_magics.planning.row_changes.plain_values import computed, plain_values
 from paimon_magics.planning.schemas.table_schema import Column, TableSchema
-from paimon_magics.planning.writes.inserts import takes_one_at_a_time
+from paimon_magics.planning.writes.inserts import plans_in_turn
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.parameters import bind
 from paimon_magics.session.queries.held_snapshots import HeldSnapshots
@@ -179,7 +179,7 @@ def _selected_by_key(
     """The rows among `found` that the condition selects; None if it is Spark's to evaluate."""
     import pyarrow as pa
 
-    filters = key_filters(change, table.schema.primary_keys)
+    filters = plain_filters(change, table.schema.primary_keys)
     if filters is None:
         return None
     query = change.selection.query
@@ -296,7 +296,7 @@ def commit_by_key(
     if not rows.num_rows:
         return None
     table, base = prepared.table, prepared.base_snapshot_id
-    in_turn = takes_one_at_a_time(table.schema)
+    in_turn = plans_in_turn(table.schema, reads=True)
     transaction = begun(connection, table.name, None if in_turn else base, attempts)
     base = transaction.base_snapshot_id
 

@@ -36,23 +36,33 @@ __all__ = [
     "flush_queue",
     "flush_table",
     "insert_rows",
+    "inserts_of",
     "run_insert_statement",
 ]
 
 _FLUSH_MS = 300_000
 _FRESH_SECONDS = 1.0
+_UNCOUNTED = (
+    "How many rows it changes is decided when it is loaded, in order with the inserts around it."
+)
 
 
 class PendingInsert:
     """An insert that was sent and may not be answered yet."""
 
     def __init__(
-        self, connection: Connection, table: Table, answer: Future[InsertReceipt], visible: bool
+        self,
+        connection: Connection,
+        table: Table,
+        answer: Future[InsertReceipt],
+        visible: bool,
+        kind: str = "INSERT INTO",
     ) -> None:
         self._connection = connection
         self._table = table
         self.answer = answer
         self._visible = visible
+        self._kind = kind
 
     def outcome(self) -> Outcome:
         """Wait for the answer and return it. Raises the error that the coordinator answered."""
@@ -60,7 +70,7 @@ class PendingInsert:
         snapshot_id = receipt.snapshot_id
         if self._visible and receipt.mode == "async_mode":
             snapshot_id = flush_queue(self._connection, self._table.name)[1]
-        return _outcome(self._table.name, receipt, snapshot_id, visible=self._visible)
+        return _outcome(self._table.name, self._kind, receipt, snapshot_id, visible=self._visible)
 
 
 def insert_rows(
@@ -78,7 +88,7 @@ def insert_rows(
     check_wait(wait)
     table = _loaded(connection, name)
     given = given_table(rows, table.schema, connection.zone)
-    inserts = _taker(connection, table)
+    inserts = inserts_of(connection, table)
     if inserts is None:
         if label is not None:
             raise InvalidValueError(
@@ -113,7 +123,7 @@ def run_insert_statement(
     answered; the default is the table's mode."""
     merged = merge_columns(connection, insert, parameters)
     prepared = prepare_insert(connection, insert, parameters)
-    inserts = None if insert.overwrite else _taker(connection, prepared.table)
+    inserts = None if insert.overwrite else inserts_of(connection, prepared.table)
     if inserts is None or not insert.source.is_values:
         outcome = run_planned(connection, insert, prepared)
         asked = insert.source.is_values and not insert.overwrite
@@ -166,7 +176,7 @@ def flush_table(connection: Connection, name: TableName) -> Outcome:
     )
 
 
-def _taker(connection: Connection, table: Table) -> SmallInserts | None:
+def inserts_of(connection: Connection, table: Table) -> SmallInserts | None:
     """The client for small inserts into the table; None if the table takes none, or if there is no
     coordinator."""
     if not takes_small_inserts(table.schema) or table.name.branch is not None:
@@ -206,24 +216,28 @@ def _loaded(connection: Connection, name: TableName) -> Table:
 
 
 def _outcome(
-    name: TableName, receipt: InsertReceipt, snapshot_id: int | None, *, visible: bool
+    name: TableName, kind: str, receipt: InsertReceipt, snapshot_id: int | None, *, visible: bool
 ) -> Outcome:
     is_visible = visible or receipt.mode != "async_mode"
     again = " before, under this label" if receipt.duplicate else ""
     where = f"visible in snapshot {snapshot_id}" if snapshot_id is not None else "visible"
-    told = where if is_visible else "loaded with others soon"
+    inserts = kind == "INSERT INTO"
+    soon = "loaded" if inserts else "carried out"
+    told = where if is_visible else f"{soon} with others soon"
     notes = (f"Answered in {receipt.mode}: {receipt.fallback}.",) if receipt.fallback else ()
     if receipt.trouble and not is_visible:
         told = "durable in the coordinator's log, and not visible for now"
         notes = (*notes, f"Rows of `{name}` can't be loaded: {receipt.trouble}")
+    if not inserts:
+        notes = (*notes, _UNCOUNTED)
     return Outcome(
         statement=f"insert({name})",
         query="",
-        kind="INSERT INTO",
+        kind=kind,
         table=str(name),
         snapshot_id=snapshot_id if is_visible else None,
-        rows_written=receipt.rows,
-        message=f"INSERT INTO `{name}`: {count_text(receipt.rows, 'row')} acknowledged{again} "
-        f"(record {receipt.lsn}), {told}.",
+        rows_written=receipt.rows if inserts else None,
+        message=f"{kind} `{name}`: {count_text(receipt.rows, 'row' if inserts else 'key')} "
+        f"acknowledged{again} (record {receipt.lsn}), {told}.",
         notes=notes,
     )

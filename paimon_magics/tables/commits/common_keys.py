@@ -9,17 +9,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from paimon_magics.columnar.float_order import in_java_order
+from paimon_magics.columnar.key_numbers import key_numbers
 from paimon_magics.planning.reads.splits import StoredFile
 from paimon_magics.tables.reading.table_files import whole_rows_reader
 from paimon_magics.tables.table import Table
 
 __all__ = ["HELD_KEYS_MAX", "have_common_key"]
-
-_Ints = npt.NDArray[np.int64]
 
 HELD_KEYS_MAX = 2_000_000
 """Keys that are held in memory: some 200 MB of texts. More on both sides are not compared, and
@@ -64,11 +61,5 @@ def _keys(
 def _meet(known: pa.Table, batch: pa.Table) -> bool:
     """Whether a row of `known` equals a row of `batch`. Floating-point numbers are equal as in
     Java."""
-    codes: _Ints = np.zeros(known.num_rows + batch.num_rows, dtype=np.int64)
-    for name in known.column_names:
-        both = pa.concat_arrays([*known[name].chunks, *batch[name].chunks])
-        values = in_java_order(both).dictionary_encode()
-        places = np.asarray(values.indices).astype(np.int64)
-        _, codes = np.unique(codes * len(values.dictionary) + places, return_inverse=True)
-    ours, theirs = np.split(codes.reshape(-1), [known.num_rows])
+    ours, theirs = key_numbers([known, batch])
     return bool(np.isin(theirs, ours).any())

@@ -38,15 +38,19 @@ def merged_on_top(schema: TableSchema, below: pa.Table, rows: pa.Table) -> pa.Ta
     """Merge `rows`, oldest first, with `below`, the table's rows of these keys: one row for each
     key, none for a deleted key.
 
-    Both have the table's columns. `below` is empty where `needs_rows_below` is false. Raises
-    JobError for rows that the merge engine does not take.
+    Both have the table's columns; `rows` may have their kinds in the column KIND, too. `below` is
+    empty where `needs_rows_below` is false. Raises JobError for rows that the merge engine does not
+    take.
     """
+    kinds = _kinds(schema, rows)
+    if KIND in rows.schema.names:
+        rows = rows.drop_columns([KIND])
     rule = merge_rule(schema)
     order = replace(rule.order, keys=schema.primary_keys)
     rule = replace(rule, order=order, looks_up=False)  # `below` is merged already
     if not rows.num_rows:
         return below
-    slices = [_numbered(rows, _kinds(schema, rows), below.num_rows)]
+    slices = [_numbered(rows, kinds, below.num_rows)]
     if below.num_rows:
         slices.insert(0, _numbered(below, np.zeros(below.num_rows, np.int8), 0))
     merged = merge_rows(group_rows(tuple(slices), rule.order), rule)
@@ -62,6 +66,8 @@ def _numbered(rows: pa.Table, kinds: npt.NDArray[np.int8], at: int) -> pa.Record
 
 
 def _kinds(schema: TableSchema, rows: pa.Table) -> npt.NDArray[np.int8]:
+    if KIND in rows.schema.names:
+        return np.asarray(rows.column(KIND)).astype(np.int8)
     if schema.rowkind_field is None:
         return np.zeros(rows.num_rows, np.int8)
     given = rows.column(schema.rowkind_field).to_pylist()

@@ -14,7 +14,7 @@ import pyarrow as pa
 from paimon_magics.planning.reads.splits import MergeSplit, PlainSplit, StoredFile, TaskSplit
 from paimon_magics.tables.reading.data_read import DataRead, shown_schema
 
-__all__ = ["few_rows", "read_bytes"]
+__all__ = ["few_rows", "found_rows", "read_bytes"]
 
 
 def read_bytes(read: DataRead) -> int:
@@ -26,17 +26,22 @@ def read_bytes(read: DataRead) -> int:
 def few_rows(read: DataRead, rows_max: int) -> pa.Table | None:
     """The rows of a table with keys that meet the read's conditions on key columns; None if they
     are more than `rows_max`. Rows may be among them that do not meet its other conditions."""
-    files = replace(read.reader.files, leaves_out=True)
-    reader = replace(read.reader, files=files)
     found: list[pa.RecordBatch] = []
     rows = 0
-    for split in _splits(read):
-        for batch in reader.rows(split):
-            rows += batch.num_rows
-            if rows > rows_max:
-                return None
-            found.append(batch)
+    for batch in found_rows(read):
+        rows += batch.num_rows
+        if rows > rows_max:
+            return None
+        found.append(batch)
     return pa.Table.from_batches(found, shown_schema(read)).combine_chunks()
+
+
+def found_rows(read: DataRead) -> Iterator[pa.RecordBatch]:
+    """The rows of `few_rows`, however many they are, a batch at a time."""
+    files = replace(read.reader.files, leaves_out=True)
+    reader = replace(read.reader, files=files)
+    for split in _splits(read):
+        yield from reader.rows(split)
 
 
 def _splits(read: DataRead) -> Iterator[TaskSplit]:

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from paimon_magics.columnar.folding import folds_rows
-from paimon_magics.columnar.merging import KIND
 from paimon_magics.planning.commits.requests import Transaction
 from paimon_magics.planning.reads.float_bounds import (
     MENDED_PREFIXES,
@@ -73,13 +72,42 @@ def write_spec(
     `gives_buckets` the rows of a table with fixed buckets come with theirs, and so do those of keys
     that can move between partitions; with `gives_kinds` the rows of a primary-key table have a last
     column of their kinds."""
-    table_schema = table.schema
-    if table_schema.postpones_buckets:
+    if table.schema.postpones_buckets:
         return _postponed_spec(table, transaction, overwrite=overwrite)
+    spec = _placed_spec(
+        table,
+        transaction,
+        overwrite=overwrite,
+        slots=slots,
+        settings=settings,
+        gives_buckets=gives_buckets,
+    )
+    return spec.with_kinds() if gives_kinds else spec
+
+
+def flushes_itself(schema: TableSchema) -> bool:
+    """Whether rows are written by `flush_writer`: those of primary-key tables, but not where keys
+    can move between partitions, and not where rows of a key are folded one after the other, in
+    which the native writer is faster."""
+    if not schema.is_primary_key_table or schema.bucket_mode == "KEY_DYNAMIC":
+        return False
+    return not folds_rows(merge_rule(schema))
+
+
+def _placed_spec(
+    table: Table,
+    transaction: Transaction,
+    *,
+    overwrite: bool,
+    slots: int,
+    settings: Settings,
+    gives_buckets: bool,
+) -> WriteSpec:
+    """The specification for rows of the table's columns that get their buckets when they are
+    written."""
+    table_schema = table.schema
     buckets = _buckets(table, transaction, overwrite=overwrite, slots=slots)
     schema = arrow_schema(table_schema)
-    if gives_kinds:
-        schema = schema.append(pa.field(KIND, pa.int8(), nullable=False))
     is_placed = gives_buckets and table_schema.bucket_mode == "KEY_DYNAMIC"
     if flushes_itself(table_schema) or is_placed:
         return _flush_spec(table, transaction, schema, buckets, overwrite=overwrite)
@@ -116,15 +144,6 @@ def write_spec(
         file_indexes=file_index_rules(table),
         conversion=conversion,
     )
-
-
-def flushes_itself(schema: TableSchema) -> bool:
-    """Whether rows are written by `flush_writer`: those of primary-key tables, but not where keys
-    can move between partitions, and not where rows of a key are folded one after the other, in
-    which the native writer is faster."""
-    if not schema.is_primary_key_table or schema.bucket_mode == "KEY_DYNAMIC":
-        return False
-    return not folds_rows(merge_rule(schema))
 
 
 def _buckets(

@@ -3,10 +3,11 @@ values that are pickled on their way to tasks and back."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from paimon_magics.columnar.merging import KIND
 from paimon_magics.tables.writing.bucket_assignment import (
     BucketRule,
 )
@@ -58,6 +59,11 @@ class WriteSpec:
     def arrow_schema(self) -> pa.Schema:
         """The table's Arrow schema."""
         return pa.ipc.read_schema(pa.py_buffer(self.schema))
+
+    def with_kinds(self) -> WriteSpec:
+        """The same for rows of a primary-key table that have their kinds in a last column, KIND."""
+        schema = self.arrow_schema().append(pa.field(KIND, pa.int8(), nullable=False))
+        return replace(self, schema=schema.serialize().to_pybytes())
 
 
 @dataclass(frozen=True, slots=True)

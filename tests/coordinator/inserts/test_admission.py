@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 
 from paimon_magics.coordinator.inserts.admission.validator import InsertValidator, ValidatedInsert
-from paimon_magics.coordinator.inserts.loading.rows import batches_of, conformed_stream
+from paimon_magics.coordinator.inserts.loading.rows import conformed_stream, entries_of
 from paimon_magics.coordinator.inserts.log.records import Format, Record
 from paimon_magics.errors import InvalidValueError, StatementError
 from paimon_magics.planning.schemas.table_schema import Column, TableSchema, plan_create_table
@@ -43,7 +43,7 @@ def record(validated: ValidatedInsert, lsn: int = 1) -> Record:
 def let_in(table: TableSchema, document: Any) -> list[dict[str, object]]:
     """The rows of a request as they would be written."""
     validated = InsertValidator(NAME, table).json(json.dumps(document).encode())
-    batches, unfit = batches_of([record(validated)], {0: table}, table)
+    batches, unfit = entries_of([record(validated)], {0: table}, table)
     assert unfit == []
     rows: list[dict[str, object]] = pa.Table.from_batches(batches).to_pylist() if batches else []
     assert len(rows) == validated.rows
@@ -308,7 +308,7 @@ class TestArrowStreams:
             self.TABLE,
         )
         validated = ValidatedInsert(Format.ARROW, 0, rows, payload)
-        batches, unfit = batches_of([record(validated)], {0: self.TABLE}, self.TABLE)
+        batches, unfit = entries_of([record(validated)], {0: self.TABLE}, self.TABLE)
         day = datetime.date(2026, 1, 1)
         assert (unfit, pa.Table.from_batches(batches).to_pylist()) == (
             [],
@@ -356,7 +356,7 @@ class TestSchemaChanges:
             document = {"rows": [row]} | ({"columns": columns} if columns else {})
             validated = InsertValidator(NAME, self.OLD).json(json.dumps(document).encode())
             records.append(record(validated, lsn))
-        batches, unfit = batches_of(records, {0: self.OLD, 1: target}, target)
+        batches, unfit = entries_of(records, {0: self.OLD, 1: target}, target)
         table = pa.Table.from_batches(batches) if batches else pa.table({})
         return table.to_pylist(), [one.lsn for one in unfit]
 

@@ -12,8 +12,8 @@ from paimon_magics.planning.row_changes.engine_rules import (
     method_of_delete,
     method_of_update,
 )
-from paimon_magics.planning.row_changes.key_conditions import key_filters
 from paimon_magics.planning.row_changes.partition_conditions import may_select_partitions
+from paimon_magics.planning.row_changes.plain_conditions import plain_filters
 from paimon_magics.planning.schemas.table_schema import TableSchema, plan_create_table
 from paimon_magics.statements.grammar.parsing import parse_statement
 from paimon_magics.statements.row_changes import Delete, Update
@@ -204,7 +204,7 @@ def test_a_condition_that_only_compares_keys_is_read_as_such(
 ) -> None:
     delete = parse_statement(f"DELETE FROM shop.t WHERE {condition}")
     assert isinstance(delete, Delete)
-    filters = key_filters(delete, ("k", "p"))
+    filters = plain_filters(delete, ("k", "p"))
     if filters is None:
         assert found is None
         return

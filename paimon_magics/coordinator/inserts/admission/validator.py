@@ -16,9 +16,11 @@ from paimon_magics.coordinator.inserts.admission.json_values import (
     column_reader,
     default_value,
 )
+from paimon_magics.coordinator.inserts.admission.key_changes import is_change, key_change
 from paimon_magics.coordinator.inserts.log.records import Format
 from paimon_magics.coordinator.protocol.json_text import json_value
 from paimon_magics.errors import InvalidValueError, nearest
+from paimon_magics.planning.row_changes.logged_changes import check_takes_change
 from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.statements.data_types import as_nullable
 from paimon_magics.statements.statement import TableName
@@ -58,23 +60,40 @@ class InsertValidator:
         self._plans: dict[tuple[str, ...] | None, Given] = {}
 
     def json(self, body: bytes) -> ValidatedInsert:
-        """Check a JSON request: `{columns?, rows}`, or `{statements: [{columns?, rows}, …]}`.
+        """Check a JSON request: `{columns?, rows}`, a change of rows (`key_changes`), or
+        `{statements: [{columns?, rows}, …]}`.
 
-        Raises InvalidValueError, which names the statement, row and column.
+        Raises InvalidValueError, which names the statement, row and column; and
+        UnsupportedStatementError for a change that the table does not take.
         """
         try:
             document = json_value(body)
         except ValueError as error:
             raise InvalidValueError(f"The body is not JSON: {error}.", hint=_HINT) from error
         rows = 0
+        format = Format.JSON
         statements = statements_of(document)
         for number, statement in enumerate(statements):
+            many = "statements" in document
             try:
-                rows += self._check(statement)
+                if is_change(statement):
+                    format = Format.CHANGES
+                    rows += self._check_change(statement)
+                else:
+                    rows += self._check(statement)
             except _RefusedError as error:
-                where = f"Statement {number + 1}, row" if "statements" in document else "Row"
+                where = f"Statement {number + 1}, row" if many else "Row"
                 raise InvalidValueError(f"{where} {error.message}", hint=error.hint) from error
-        return ValidatedInsert(Format.JSON, self.schema.schema_id, rows, body)
+            except InvalidValueError as error:
+                if many:
+                    error.message = f"Statement {number + 1}: {error.message}"
+                raise
+        return ValidatedInsert(format, self.schema.schema_id, rows, body)
+
+    def _check_change(self, statement: Any) -> int:
+        """The number of keys of a change of rows. Raises errors of ours unless it fits."""
+        check_takes_change(self.name, self.schema, updates="update" in statement)
+        return key_change(self.name, self.schema, statement).rows
 
     def _check(self, statement: Any) -> int:
         """The number of a statement's rows. Raises InvalidValueError unless all of them fit."""

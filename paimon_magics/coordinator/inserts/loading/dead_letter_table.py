@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from paimon_magics.coordinator.core import Committed, Origin
 from paimon_magics.coordinator.inserts.log.interface import DeadLetter
-from paimon_magics.coordinator.inserts.log.records import DamagedError, Format, read_segment
+from paimon_magics.coordinator.inserts.log.records import DamagedError, read_segment
 from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.coordinator.service.transactions import Purpose
 from paimon_magics.errors import PaimonMagicsError, SetupError
@@ -146,7 +146,7 @@ def _row(told: Told) -> dict[str, Any]:
         (record,), _ = read_segment(letter.body, letter.lsn, None)
     except DamagedError as error:
         return {**row, "reason": f"{letter.why}; its record can't be read: {error}"}
-    is_json = record.format is Format.JSON
+    is_json = record.format.is_json
     return {
         **row,
         "row_count": record.rows,

@@ -49,6 +49,7 @@ from paimon_magics.coordinator.service.transactions import Purpose
 from paimon_magics.coordinator.store.database import StoreLostError
 from paimon_magics.errors import PaimonMagicsError, UnknownOutcomeError
 from paimon_magics.faults import reach
+from paimon_magics.planning.commits.read_sets import read_keys
 from paimon_magics.planning.commits.requests import (
     Append,
     CommitReceipt,
@@ -62,6 +63,7 @@ from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.commits.fencing import DeposedError
 from paimon_magics.tables.commits.log_positions import log_position, log_properties
 from paimon_magics.tables.commits.receipts import find_commit
+from paimon_magics.tables.reading.keyed_rows import keyed_read
 from paimon_magics.tables.schema.identity import Definitions, identity_of
 from paimon_magics.tables.snapshots.latest import latest_snapshot_id
 from paimon_magics.tables.snapshots.provenance import PREFIX
@@ -265,15 +267,15 @@ class Flushing:
         """Write the batch's files, and note the flush in the log."""
         task = write_spec(table, transaction, overwrite=False, slots=1, settings=self._settings)
         segments = self._log.read(location, batch.first, batch.last)
-        job = FlushJob(
-            task, self._definitions.of(table), table.schema, segments, batch.first, batch.last
-        )
+        base, span = transaction.base_snapshot_id, (batch.first, batch.last)
+        schemas = self._definitions.of(table)
+        job = FlushJob(task, keyed_read(table, base), schemas, table.schema, segments, *span)
         result = self._flusher.write(job, meanwhile=lambda: self._transactions.heartbeat(id))
         at_ms = now_ms()
         dead = [DeadLetter(location, lsn, why, at_ms, body) for lsn, why, body in result.unfit]
         request = None
         if result.written is not None:
-            written = completed(table, task, result.written, transaction.base_snapshot_id)
+            written = completed(table, task, result.written, base)
             properties = {
                 "engine": ENGINE,
                 "user": ENGINE,
@@ -286,14 +288,12 @@ class Flushing:
                 written.messages,
                 (
                     *((PREFIX + key, value) for key, value in properties.items()),
-                    *log_properties(
-                        _queue_id(self._log, location), batch.first, batch.last, len(dead)
-                    ),
+                    *log_properties(_queue_id(self._log, location), *span, len(dead)),
                 ),
+                # Somebody who goes around the coordinator may change the keys meanwhile.
+                read_keys(base) if result.has_read else None,
             )
-        flush = StoredFlush(
-            batch.first, batch.last, result.chain, id, transaction_document(transaction)
-        )
+        flush = StoredFlush(*span, result.chain, id, transaction_document(transaction))
         self._log.begin_flush(location, flush, dead)
         reach("flush.noted")
         return result, request

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from paimon_magics.coordinator.service.child_process import ChildProcess, do_jobs
 from paimon_magics.planning.schemas.table_schema import TableSchema
+from paimon_magics.tables.reading.keyed_rows import KeyedRead
 from paimon_magics.tables.writing.write_spec import WriteSpec, Written
 
 __all__ = ["FlushJob", "FlushResult", "Flusher", "WriteFailedError", "main"]
@@ -26,9 +27,11 @@ answer, is full, or denies access; a config that it does not understand. All are
 @dataclass(frozen=True, slots=True)
 class FlushJob:
     """Records `first` to `last` of the segments, to be written by the specification `task`.
-    `definitions` has the table's schemas by their ids, `target` is the present one."""
+    `definitions` has the table's schemas by their ids, `target` is the present one. `read` is for
+    the rows that changes name."""
 
     task: WriteSpec
+    read: KeyedRead
     definitions: Mapping[int, TableSchema]
     target: TableSchema
     segments: Sequence[tuple[int, bytes]]
@@ -39,12 +42,14 @@ class FlushJob:
 @dataclass(frozen=True, slots=True)
 class FlushResult:
     """The `written` files, None if there were no rows, and the `chain` of the last record. `unfit`
-    has the records that can't be written: lsn, reason, and the record as a segment of its own."""
+    has the records that can't be written: lsn, reason, and the record as a segment of its own.
+    `has_read` tells that rows of the table were read, and what is written was made of them."""
 
     written: Written | None
     rows: int
     chain: int
     unfit: tuple[tuple[int, str, bytes], ...]
+    has_read: bool = False
 
 
 class WriteFailedError(Exception):
@@ -108,16 +113,26 @@ def _done(job: FlushJob) -> FlushResult | tuple[str, bool, bool]:
 
 
 def _write(job: FlushJob) -> FlushResult:
-    from paimon_magics.coordinator.inserts.loading.rows import batches_of
+    import pyarrow as pa
+
+    from paimon_magics.coordinator.inserts.loading.rows import entries_of
     from paimon_magics.coordinator.inserts.log.records import read_segments, seal
     from paimon_magics.faults import reach
+    from paimon_magics.tables.reading.changed_rows import changed_rows
     from paimon_magics.tables.writing.writer import write_batches
 
     records, chain = read_segments(job.segments, job.first - 1, upto=job.last)
     assert chain is not None
-    batches, unfit = batches_of(records, job.definitions, job.target)
+    entries, unfit = entries_of(records, job.definitions, job.target)
+    batches = [one for one in entries if isinstance(one, pa.RecordBatch)]
+    task = job.task
+    has_changes = len(batches) < len(entries)
+    if has_changes:
+        task = task.with_kinds()
+        batches = changed_rows(job.target, entries, job.read.rows).to_batches()
+        reach("flush.changed")
     rows = sum(batch.num_rows for batch in batches)
-    written = write_batches(job.task, batches) if rows else None
+    written = write_batches(task, batches) if rows else None
     reach("flush.written")
     dead = tuple((one.lsn, one.why, seal([records[one.lsn - job.first]], 0).body) for one in unfit)
-    return FlushResult(written, rows, chain, dead)
+    return FlushResult(written, rows, chain, dead, has_changes)

@@ -1,4 +1,5 @@
-"""Convert the payloads of records to Arrow batches in a table's present schema.
+"""Convert the payloads of records to Arrow batches in a table's present schema, and to changes of
+rows.
 
 A record was checked against the schema of its time. Its columns are matched by field id: an added
 column is NULL, a dropped one is left out, a renamed one is the same column, and a changed type is
@@ -9,7 +10,7 @@ others.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -18,15 +19,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_magics.coordinator.inserts.admission.json_values import column_reader, default_value
+from paimon_magics.coordinator.inserts.admission.key_changes import Value, is_change, key_change
 from paimon_magics.coordinator.inserts.admission.validator import given_columns, statements_of
 from paimon_magics.coordinator.inserts.log.records import Format, Record
 from paimon_magics.errors import InvalidValueError, PaimonMagicsError
 from paimon_magics.planning.formatting import count_text
+from paimon_magics.planning.reads.predicates import ColumnPredicate
 from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.statements.statement import TableName
+from paimon_magics.tables.reading.changed_rows import Change
 from paimon_magics.tables.schema.types import arrow_schema, arrow_type
 
-__all__ = ["Unfit", "batches_of", "conformed_stream"]
+__all__ = ["Unfit", "conformed_stream", "entries_of"]
 
 _NAME = TableName("table")
 _FAILURES = (PaimonMagicsError, pa.ArrowException, ValueError, KeyError, OverflowError, TypeError)
@@ -40,17 +44,17 @@ class Unfit:
     why: str
 
 
-def batches_of(
+def entries_of(
     records: Sequence[Record],
     definitions: Mapping[int, TableSchema],
     target: TableSchema,
-) -> tuple[list[pa.RecordBatch], list[Unfit]]:
-    """The rows of all records in their order, in the columns and types of `target`; and the records
-    that can't be converted.
+) -> tuple[list[pa.RecordBatch | Change], list[Unfit]]:
+    """The rows of all records in their order, in the columns and types of `target`, and between
+    them the changes of rows; and the records that can't be converted.
 
     `definitions` has the table's schemas by their ids.
     """
-    batches: list[pa.RecordBatch] = []
+    batches: list[pa.RecordBatch | Change] = []
     unfit: list[Unfit] = []
     for (schema_id, format, _), run in groupby(records, _kind):
         together = list(run)
@@ -104,13 +108,28 @@ def _kind(record: Record) -> tuple[int, Format, int]:
 
 def _converted(
     records: Sequence[Record], format: Format, table_schema: TableSchema, target: TableSchema
-) -> list[pa.RecordBatch]:
+) -> list[pa.RecordBatch | Change]:
     if format is Format.ARROW:
-        parts = _of_stream(records[0].payload, table_schema)
-    else:
-        parts = _of_json([record.payload for record in records], table_schema)
+        return _batches(_of_stream(records[0].payload, table_schema), table_schema, target)
+    statements = [one for record in records for one in statements_of(json.loads(record.payload))]
+    if format is Format.JSON:
+        return _batches(_of_json(statements, table_schema), table_schema, target)
+    entries: list[pa.RecordBatch | Change] = []
+    for kind, run in groupby(statements, _kind_of_change):
+        if kind is None:
+            entries += _batches(_of_json(list(run), table_schema), table_schema, target)
+        else:
+            entries.append(_change(list(run), table_schema, target))
+    return entries
+
+
+def _batches(
+    parts: Iterable[tuple[Sequence[Column], Sequence[Any], int]],
+    table_schema: TableSchema,
+    target: TableSchema,
+) -> list[pa.RecordBatch | Change]:
     schema = arrow_schema(target)
-    batches = []
+    batches: list[pa.RecordBatch | Change] = []
     for columns, values, rows in parts:
         given = {column.id: (column, one) for column, one in zip(columns, values, strict=True)}
         arrays = [_target_array(column, table_schema, given, rows) for column in target.columns]
@@ -119,11 +138,67 @@ def _converted(
     return batches
 
 
+def _kind_of_change(statement: Any) -> str | None:
+    """What changes must have in common to be carried out together, whatever keys they name; None
+    for rows. A change that is carried out twice in a row does what it does once."""
+    if not is_change(statement):
+        return None
+    ((verb, given),) = statement.items()
+    return json.dumps([verb, [given.get(one) for one in ("columns", "where", "set")]])
+
+
+def _change(statements: Sequence[Any], table_schema: TableSchema, target: TableSchema) -> Change:
+    """The change that statements of one kind are together."""
+    checked = [key_change(_NAME, table_schema, one) for one in statements]
+    keys = {
+        value.column.id: pa.concat_arrays([_stored(one.keys[at], target) for one in checked])
+        for at, value in enumerate(checked[0].keys)
+    }
+    first = checked[0]
+    primary = [target.column(key) for key in target.primary_keys]
+    return Change(
+        pa.table([keys[one.id] for one in primary], names=[one.name for one in primary]),
+        tuple(
+            ColumnPredicate(
+                _present(one.value.column, target).name,
+                one.operator,
+                tuple(_cast_value(one.value, target).to_pylist()),
+            )
+            for one in first.conditions
+        ),
+        None
+        if first.assigned is None
+        else {_present(one.column, target).name: _stored(one, target) for one in first.assigned},
+    )
+
+
+def _present(column: Column, target: TableSchema) -> Column:
+    """The column in the present schema."""
+    for one in target.columns:
+        if one.id == column.id:
+            return one
+    raise ValueError(f"column `{column.name}`, which it names, was dropped")
+
+
+def _cast_value(value: Value, target: TableSchema) -> pa.Array:
+    """Values in the present type of their column."""
+    column = _present(value.column, target)
+    return _cast(_array(value.read(), arrow_type(value.column.type)), arrow_type(column.type))
+
+
+def _stored(value: Value, target: TableSchema) -> pa.Array:
+    """Values as their column can have them. Raises ValueError for others."""
+    column, values = _present(value.column, target), _cast_value(value, target)
+    if not column.type.nullable and values.null_count:
+        raise ValueError(f"column `{column.name}` is NOT NULL now")
+    _check_length(column, values)
+    return values
+
+
 def _of_json(
-    payloads: Sequence[bytes], schema: TableSchema
+    statements: Sequence[Any], schema: TableSchema
 ) -> Iterator[tuple[Sequence[Column], list[pa.Array], int]]:
     """Yield runs of statements that give the same columns: columns, arrays, number of rows."""
-    statements = (one for payload in payloads for one in statements_of(json.loads(payload)))
     for key, run in groupby(statements, _columns_of):
         given = given_columns(_NAME, schema, key)
         rows = [row for statement in run for row in statement["rows"]]

@@ -32,10 +32,19 @@ _HEADER_BYTES = _HEADER.size + _CRC.size
 
 
 class Format(IntEnum):
-    """The form of a record's payload: a JSON request as it was sent, or an Arrow IPC stream."""
+    """The form of a record's payload: a JSON request of rows as it was sent, an Arrow IPC stream,
+    or a JSON request that has changes of rows, too (`protocol.change_documents`). A coordinator
+    that is too old to know changes so finds the record unreadable, and does not take it for rows.
+    """
 
     JSON = 1
     ARROW = 2
+    CHANGES = 3
+
+    @property
+    def is_json(self) -> bool:
+        """Whether the payload is a JSON request."""
+        return self is not Format.ARROW
 
 
 class DamagedError(Exception):

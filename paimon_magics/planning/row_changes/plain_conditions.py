@@ -1,8 +1,7 @@
-"""Conditions that only compare key columns with plain values, read from their text.
+"""Conditions that only compare columns with plain values, read from their text.
 
-Such a condition needs nobody to evaluate it: the rows with these keys are those that it selects.
-Anything else, as a word, a function, a text with an escape or a number with a point, is Spark's to
-evaluate.
+Such a condition needs nobody to evaluate it but a comparison of values. Anything else, as a
+function, a text with an escape or a number with a point, is Spark's to evaluate.
 """
 
 from __future__ import annotations
@@ -15,21 +14,25 @@ from paimon_magics.statements.lexing.tokens import IDENTIFIER_KINDS, tokenize
 from paimon_magics.statements.row_changes import RowChange
 from paimon_magics.statements.statement import ColumnFilter, FilterValue
 
-__all__ = ["key_filters"]
+__all__ = ["plain_filters"]
 
 _NUMBER = re.compile(r"\d+")
 _TEXT = re.compile(r"'[^'\\\n]*'")
+_DAY = re.compile(r"'\d{4}-\d\d-\d\d'")
+_ORDERED = ("<=", ">=", "<", ">")
 
 
-def key_filters(change: RowChange, keys: Collection[str]) -> tuple[ColumnFilter, ...] | None:
-    """The comparisons of a statement's condition; None unless it consists of `key = value` and `key
-    IN (value, …)` alone, with AND between them. Values are whole numbers, texts and bind names."""
+def plain_filters(change: RowChange, columns: Collection[str]) -> tuple[ColumnFilter, ...] | None:
+    """The comparisons of a statement's condition; None unless it consists of comparisons of these
+    columns with values alone, with AND between them: `=`, `<`, `<=`, `>`, `>=`, `IN (value, …)`,
+    `IS NULL`, `IS NOT NULL`. Values are whole numbers, texts, dates, truth values and
+    bind names."""
     where = change.selection.condition
     if where is None:
         return None
     text = change.text[where.start : where.end]
     cursor = Cursor(text, tokenize(text))
-    names = {key.lower(): key for key in keys}
+    names = {column.lower(): column for column in columns}
     table = (change.alias or change.target.table).lower()
     found: list[ColumnFilter] = []
     while True:
@@ -53,8 +56,18 @@ def _comparison(cursor: Cursor, names: Mapping[str, str], table: str) -> ColumnF
     if cursor.accept_any("=", "=="):
         value = _value(cursor)
         return None if value is None else ColumnFilter(column, "=", (value,))
-    if not cursor.accept("IN", "("):
-        return None
+    if cursor.at_any(*_ORDERED):
+        operator = cursor.next().text
+        value = _value(cursor)
+        return None if value is None else ColumnFilter(column, operator, (value,))
+    if cursor.accept("IS", "NOT", "NULL"):
+        return ColumnFilter(column, "is not null")
+    if cursor.accept("IS", "NULL"):
+        return ColumnFilter(column, "is null")
+    return _list(cursor, column) if cursor.accept("IN", "(") else None
+
+
+def _list(cursor: Cursor, column: str) -> ColumnFilter | None:
     values: list[FilterValue] = []
     while True:
         value = _value(cursor)
@@ -76,6 +89,10 @@ def _value(cursor: Cursor) -> FilterValue | None:
         return None
     if token.text == ":" and cursor.peek().kind == "word":
         return FilterValue("parameter", cursor.next().name)
+    if token.upper == "DATE" and _DAY.fullmatch(cursor.peek().text):
+        return FilterValue("date", cursor.next().value)
+    if token.kind == "word" and token.upper in ("TRUE", "FALSE"):
+        return FilterValue("boolean", token.text.lower())
     if token.kind == "string" and _TEXT.fullmatch(token.text) and cursor.peek().kind != "string":
         return FilterValue("string", token.value)
     return None

@@ -1,0 +1,154 @@
+"""DELETE and UPDATE of rows that are named by their keys, as small changes: they go into the log of
+small inserts, and are carried out in order with these when they are loaded.
+
+Such a change gives every key column its values, and may have further conditions that compare
+columns with values. An UPDATE assigns plain values. All of it can be decided from the row of a key
+alone, without Spark. Which statements are such changes is decided here, and which tables take them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from paimon_magics.errors import PaimonMagicsError, UnsupportedStatementError
+from paimon_magics.planning.reads.predicates import (
+    ColumnPredicate,
+    PredicateValue,
+    column_predicates,
+    few_values,
+)
+from paimon_magics.planning.row_changes.assignments import assigned_paths
+from paimon_magics.planning.row_changes.engine_rules import (
+    ChangeMethod,
+    method_of_delete,
+    method_of_update,
+)
+from paimon_magics.planning.row_changes.plain_conditions import plain_filters
+from paimon_magics.planning.row_changes.plain_values import computed, plain_values
+from paimon_magics.planning.schemas.table_schema import TableSchema
+from paimon_magics.planning.writes.inserts import level_zero_hidden_by, takes_small_inserts
+from paimon_magics.statements.row_changes import Delete, RowChange, Update
+from paimon_magics.statements.statement import TableName
+
+__all__ = ["KEYS_MAX", "LoggedChange", "check_takes_change", "logged_change", "pinned_columns"]
+
+KEYS_MAX = 1000
+"""Keys of one statement. More of them are better read by a statement of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedChange:
+    """The change of the rows with the `keys`, tuples of values of `columns`, which are the primary
+    key's. Rows that do not meet all `conditions` stay as they are. `assigned` are the new values by
+    column, None for a DELETE."""
+
+    columns: tuple[str, ...]
+    keys: tuple[tuple[PredicateValue, ...], ...]
+    conditions: tuple[ColumnPredicate, ...] = ()
+    assigned: tuple[tuple[str, object], ...] | None = None
+
+
+def check_takes_change(name: TableName, schema: TableSchema, *, updates: bool) -> None:
+    """Raise UnsupportedStatementError for a table whose log of small inserts takes no DELETE of a
+    key, with `updates` no UPDATE, because it could not be carried out right when it is loaded."""
+    verb = "UPDATE" if updates else "DELETE"
+    method = (method_of_update if updates else method_of_delete)(name, schema)
+    why = ""
+    if not schema.is_primary_key_table:
+        why = "it has no primary key"
+    elif method is not ChangeMethod.KINDS:
+        why = f"its merge engine {schema.merge_engine} takes no rows of the kind -D"
+    elif _folds(schema):
+        # `PartialUpdateMergeFunction`, `AggregateMergeFunction`: the next row of a deleted key is
+        # folded into what the row of the kind -D has.
+        why = f"its merge engine {schema.merge_engine} folds the values of a key's rows"
+    elif schema.rowkind_field is not None:
+        why = f"its column `{schema.rowkind_field}` has the kinds of rows ('rowkind.field')"
+    elif schema.bucket_mode not in ("HASH_FIXED", "HASH_DYNAMIC"):
+        why = "its rows get their buckets later"
+    elif not set(schema.partition_keys) <= set(schema.primary_keys):
+        why = "its primary key lacks partition columns, so that a key may be in several partitions"
+    elif level_zero_hidden_by(schema) is not None:
+        why = f"its rows are seen after a compaction ({level_zero_hidden_by(schema)})"
+    if why:
+        raise UnsupportedStatementError(
+            f"Table `{name}` takes no {verb} among its small inserts: {why}.",
+            hint=f"Nothing was taken. Run {verb} as a statement of a session, which sees what was "
+            "acknowledged before it.",
+        )
+
+
+def _folds(schema: TableSchema) -> bool:
+    ends = (".aggregate-function", ".sequence-group")
+    return schema.merge_engine == "aggregation" or (
+        schema.merge_engine == "partial-update"
+        and any(key.endswith(ends) for key, _ in schema.options)
+    )
+
+
+def pinned_columns(schema: TableSchema) -> frozenset[str]:
+    """The columns that a small UPDATE can't assign: a row of another key is another row, and one
+    with a lower sequence would lose against the row that it replaces."""
+    return frozenset({*schema.primary_keys, *schema.partition_keys, *schema.sequence_fields})
+
+
+def logged_change(
+    change: RowChange, name: TableName, schema: TableSchema, bound: Mapping[str, object]
+) -> LoggedChange | None:
+    """The small change that a DELETE or UPDATE is; None for a statement that is none, or a table
+    that takes none. `bound` are the values of bind names.
+
+    Raises the errors of a wrong assignment.
+    """
+    updates = isinstance(change, Update)
+    if not takes_small_inserts(schema) or name.branch is not None:
+        return None
+    try:
+        check_takes_change(name, schema, updates=updates)
+    except PaimonMagicsError:
+        return None  # the statement raises it, or does it another way
+    filters = plain_filters(change, schema.column_names)
+    if filters is None:
+        return None
+    predicates = column_predicates(filters, schema.columns, bound)
+    assigned = _assigned(change, schema, bound) if isinstance(change, Update) else ()
+    if len(predicates) != len(filters) or assigned is None:
+        return None
+    given = few_values(predicates, schema.primary_keys, KEYS_MAX)
+    if given is None:
+        return None
+    return LoggedChange(
+        schema.primary_keys,
+        tuple(product(*given)),
+        tuple(_further(predicates, schema.primary_keys)),
+        None if isinstance(change, Delete) else assigned,
+    )
+
+
+def _further(
+    predicates: Sequence[ColumnPredicate], keys: Collection[str]
+) -> Iterable[ColumnPredicate]:
+    """The conditions that the keys alone do not meet."""
+    for one in predicates:
+        alone = sum(other.column == one.column for other in predicates) == 1
+        if one.column not in keys or not alone:
+            yield one
+
+
+def _assigned(
+    update: Update, schema: TableSchema, bound: Mapping[str, object]
+) -> tuple[tuple[str, object], ...] | None:
+    """The values by column; None where one depends on the row, or on Spark, or belongs to a pinned
+    column, and where NULL would become the column's default."""
+    found: list[tuple[str, object]] = []
+    pinned = pinned_columns(schema)
+    for one in plain_values(update, schema.columns, assigned_paths(update, schema)) or ():
+        values = None if one.sources else computed(one, {}, 1, bound)
+        if values is None or one.column.name in pinned:
+            return None
+        if values[0] is None and one.column.default is not None:
+            return None
+        found.append((one.column.name, values[0]))
+    return tuple(found) if found else None

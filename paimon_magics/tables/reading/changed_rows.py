@@ -1,0 +1,231 @@
+"""Carries out changes of rows that are named by their keys, in order with rows that are inserted
+before and after them.
+
+What a change does is decided from the row of its key as it is then: the table's row, merged with
+the rows that came before the change. Keys have nothing to do with each other, so that the first
+change of every key is carried out at once, then the second, and so on. Memory holds the rows that
+come in and those of the table that they name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from paimon_magics.columnar.key_numbers import key_numbers
+from paimon_magics.columnar.merging import KIND
+from paimon_magics.columnar.value_ranges import matching
+from paimon_magics.planning.reads.predicates import ColumnPredicate
+from paimon_magics.planning.reads.row_kinds import DELETE, INSERT, UPDATE_AFTER
+from paimon_magics.planning.schemas.table_schema import TableSchema
+from paimon_magics.tables.reading.buffered_rows import merged_on_top, needs_rows_below
+
+__all__ = ["Change", "changed_rows", "keys_of"]
+
+_Ints = npt.NDArray[np.int64]
+_Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A change of the rows with the `keys`, a table of the primary key's columns in their order,
+    that meet all `conditions`: they get the values `assigned`, arrays of one value by column, or
+    are deleted where that is None."""
+
+    keys: pa.Table
+    conditions: tuple[ColumnPredicate, ...] = ()
+    assigned: Mapping[str, pa.Array] | None = None
+
+
+def keys_of(entries: Sequence[pa.RecordBatch | Change]) -> pa.Table | None:
+    """The keys that changes name, each once; None where there is no change."""
+    named = [one.keys for one in entries if isinstance(one, Change)]
+    if not named:
+        return None
+    keys = pa.concat_tables(named)
+    (numbers,) = key_numbers([keys])
+    _, firsts = np.unique(numbers, return_index=True)
+    return keys.take(pa.array(firsts)).combine_chunks()
+
+
+def changed_rows(
+    schema: TableSchema,
+    entries: Sequence[pa.RecordBatch | Change],
+    stored: Callable[[pa.Table], pa.Table],
+) -> pa.Table:
+    """The rows to write, in order, for rows and changes in their order: in the table's columns, and
+    with their kinds in the last one, KIND. `stored` returns the table's rows with given keys, and
+    maybe others, in the table's columns. There is at least one change.
+
+    Raises JobError for rows that the merge engine does not take.
+    """
+    keys = keys_of(entries)
+    assert keys is not None
+    below = stored(keys)
+    (owners,) = _numbers(keys, [below.select(keys.column_names)])
+    below = below.filter(pa.array(owners < keys.num_rows))
+    timeline = _Timeline(schema, entries, keys, below)
+    collapses = not needs_rows_below(schema) and schema.changelog_producer != "input"
+    if collapses:
+        timeline.forget_what_is_deleted()
+    state = below
+    for turn in range(timeline.turns):
+        state = timeline.carry_out(turn, state)
+    return timeline.written()
+
+
+class _Timeline:
+    """The rows that are inserted and the changes, each with its `place` among all of them and the
+    number of its key; and what is written."""
+
+    def __init__(
+        self,
+        schema: TableSchema,
+        entries: Sequence[pa.RecordBatch | Change],
+        keys: pa.Table,
+        below: pa.Table,
+    ) -> None:
+        self._schema = schema
+        self._keys = keys
+        names = list(schema.primary_keys)
+        batches = [(at, one) for at, one in enumerate(entries) if isinstance(one, pa.RecordBatch)]
+        changes = [(at, one) for at, one in enumerate(entries) if isinstance(one, Change)]
+        self._changes = {at: one for at, one in changes}
+        self._rows = pa.Table.from_batches([one for _, one in batches], below.schema)
+        self._places = _repeated([(at, one.num_rows) for at, one in batches])
+        self._change_places = _repeated([(at, one.keys.num_rows) for at, one in changes])
+        named = pa.concat_tables([one.keys for _, one in changes])
+        self._changed, own = _numbers(keys, [named, self._rows.select(names)])
+        self._owners = np.where(own < keys.num_rows, own, -1)
+        self._once()
+        self._parts: list[tuple[pa.Table, int, _Ints]] = []
+
+    @property
+    def turns(self) -> int:
+        """How often the key is changed that is changed most often."""
+        return int(self._turns.max()) + 1 if len(self._turns) else 0
+
+    def forget_what_is_deleted(self) -> None:
+        """Leave out what comes before the last DELETE of a key without conditions, which takes it
+        away whatever it is."""
+        last = np.full(self._keys.num_rows, -1, dtype=np.int64)
+        whole = [
+            at for at, one in self._changes.items() if not one.conditions and one.assigned is None
+        ]
+        ends = np.isin(self._change_places, whole)
+        np.maximum.at(last, self._changed[ends], self._change_places[ends])
+        kept = self._change_places >= last[self._changed]
+        self._changed, self._change_places = self._changed[kept], self._change_places[kept]
+        named = self._owners >= 0
+        gone = named & (self._places < np.where(named, last[self._owners], -1))
+        self._rows = self._rows.filter(pa.array(~gone))
+        self._places, self._owners = self._places[~gone], self._owners[~gone]
+        self._order()
+
+    def carry_out(self, turn: int, state: pa.Table) -> pa.Table:
+        """Carry out the change number `turn` of every key that has so many. `state` has the rows
+        of all these keys after the change before; returns those after this one."""
+        chosen = self._turns == turn
+        keys, places = self._changed[chosen], self._change_places[chosen]
+        place_of = np.full(self._keys.num_rows, -1, dtype=np.int64)
+        place_of[keys] = places
+        (owners,) = _numbers(self._keys, [state.select(self._keys.column_names)])
+        now = state.filter(pa.array(place_of[owners] >= 0))
+        came = (self._owners >= 0) & (self._row_turns == turn)
+        came &= np.where(came, place_of[self._owners], -1) >= 0
+        merged = merged_on_top(self._schema, now, self._rows.filter(pa.array(came)))
+        if not merged.num_rows:
+            return merged
+        (owners,) = _numbers(self._keys, [merged.select(self._keys.column_names)])
+        by_place = np.argsort(place_of[owners], kind="stable")
+        merged = merged.take(pa.array(by_place)).combine_chunks()
+        found, firsts = np.unique(place_of[owners][by_place], return_index=True)
+        ends = [*firsts[1:], merged.num_rows]
+        left = [
+            self._change(int(place), merged.slice(first, end - first))
+            for place, first, end in zip(found, firsts, ends, strict=True)
+        ]
+        return pa.concat_tables(left)
+
+    def written(self) -> pa.Table:
+        """All rows to write, in their order."""
+        parts = [(self._rows, INSERT, self._places), *self._parts]
+        places = np.concatenate([places for _, _, places in parts])
+        tables = [
+            rows.append_column(KIND, pa.array(np.full(rows.num_rows, kind, np.int8)))
+            for rows, kind, _ in parts
+        ]
+        order = np.argsort(places, kind="stable")
+        return pa.concat_tables(tables).take(pa.array(order))
+
+    def _change(self, place: int, rows: pa.Table) -> pa.Table:
+        """Carry out one change on the rows of its keys; return them as they are afterwards."""
+        change = self._changes[place]
+        hit: _Bools = np.ones(rows.num_rows, dtype=bool)
+        for one in change.conditions:
+            hit &= matching(one, rows.column(one.column).chunk(0))
+        hits, others = rows.filter(pa.array(hit)), rows.filter(pa.array(~hit))
+        places = np.full(hits.num_rows, place, dtype=np.int64)
+        if change.assigned is None:
+            self._parts.append((self._emptied(hits), DELETE, places))
+            return others
+        for name, value in change.assigned.items():
+            field = hits.schema.field(name)
+            column = value.take(pa.array(np.zeros(hits.num_rows, dtype=np.int64)))
+            hits = hits.set_column(hits.schema.get_field_index(name), field, column)
+        self._parts.append((hits, UPDATE_AFTER, places))
+        return pa.concat_tables([others, hits])
+
+    def _emptied(self, rows: pa.Table) -> pa.Table:
+        """Rows to be deleted, as they are written. With partial-update the next row of the key is
+        merged into that one, which so must have no values (`PartialUpdateMergeFunction`)."""
+        schema = self._schema
+        if schema.merge_engine == "deduplicate":
+            return rows
+        kept = {*schema.primary_keys, *schema.sequence_fields}
+        for at, field in enumerate(rows.schema):
+            if field.nullable and field.name not in kept:
+                rows = rows.set_column(at, field, pa.nulls(rows.num_rows, field.type))
+        return rows
+
+    def _once(self) -> None:
+        """Number the changes of each key, one entry's change of a key counted once."""
+        pairs = np.unique(np.stack([self._changed, self._change_places]), axis=1)
+        self._changed, self._change_places = pairs
+        self._order()
+
+    def _order(self) -> None:
+        """Number the changes of each key from 0 up, and find out for each row before which of them
+        it comes."""
+        self._turns = _counted(self._changed)
+        width = int(max(self._places.max(initial=0), self._change_places.max(initial=0))) + 1
+        order = self._changed * width + self._change_places
+        before = np.searchsorted(order, np.maximum(self._owners, 0) * width + self._places)
+        first = np.searchsorted(self._changed, np.maximum(self._owners, 0))
+        self._row_turns = before - first
+
+
+def _repeated(counts: Sequence[tuple[int, int]]) -> _Ints:
+    """Each number as often as its count says."""
+    numbers = np.array([number for number, _ in counts], dtype=np.int64)
+    return np.repeat(numbers, [count for _, count in counts])
+
+
+def _numbers(keys: pa.Table, tables: Sequence[pa.Table]) -> list[_Ints]:
+    """The position in `keys` of each row's key, for each table; numbers from the count of `keys` on
+    where it is not among them."""
+    found = key_numbers([keys, *tables])
+    position = np.arange(max((int(one.max(initial=-1)) for one in found), default=-1) + 1)
+    position += keys.num_rows
+    position[found[0]] = np.arange(keys.num_rows)
+    return [position[one] for one in found[1:]]
+
+
+def _counted(sorted_numbers: _Ints) -> _Ints:
+    """How many equal numbers come before each one."""
+    first = np.searchsorted(sorted_numbers, sorted_numbers)
+    return np.asarray(np.arange(len(sorted_numbers)) - first, dtype=np.int64)
