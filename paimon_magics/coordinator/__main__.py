@@ -13,6 +13,7 @@ from contextlib import ExitStack
 
 from paimon_magics.coordinator.process.arguments import parser
 from paimon_magics.coordinator.process.composition import begin
+from paimon_magics.coordinator.process.token_command import token_command
 from paimon_magics.errors import PaimonMagicsError
 
 __all__ = ["main"]
@@ -23,10 +24,13 @@ _FAILED = 4
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run until a signal; return the exit code."""
-    options = parser().parse_args(arguments)
+    """Run until a signal, or carry out a command on tokens; return the exit code."""
+    given = sys.argv[1:] if arguments is None else arguments
     try:
-        return _serve(options)
+        if given[:1] == ["token"]:
+            print("\n".join(token_command(given[1:])))
+            return 0
+        return _serve(parser().parse_args(given))
     except PaimonMagicsError as error:
         print(error.text(), file=sys.stderr)
         return _UNABLE

@@ -35,6 +35,7 @@ from paimon_magics.coordinator.core import (
     Undetermined,
     Unknown,
 )
+from paimon_magics.coordinator.http.principals import PRINCIPAL
 from paimon_magics.coordinator.protocol.documents import receipt_document
 from paimon_magics.coordinator.protocol.errors import (
     RESUME_HINT,
@@ -160,8 +161,9 @@ def answer_response(answer: Answer) -> Response:
             )
 
 
-async def on_error(_: Request | None, error: Exception) -> Response:
-    """Return the response to a request that raised an error of ours."""
+async def on_error(request: Request | None, error: Exception) -> Response:
+    """Return the response to a request that raised an error of ours. Hints with names that are
+    there go only to those who may read everything."""
     assert isinstance(error, PaimonMagicsError)
     if isinstance(error, NotOwnerError):
         return _not_owner(error)
@@ -171,6 +173,9 @@ async def on_error(_: Request | None, error: Exception) -> Response:
     hint = error.hint
     if isinstance(error, StoreRefusedError):
         hint = f"The store refuses the coordinator's credentials. {NEW_CREDENTIALS}"
+    principal = None if request is None else request.scope.get(PRINCIPAL)
+    if isinstance(error, UnknownNameError) and principal is not None and principal.is_limited:
+        hint = ""
     facts = {"in_front": error.in_front} if isinstance(error, TableHeldError) else {}
     answer = error_answer(status, type(error).__name__, error.message, hint, **facts)
     if isinstance(error, PausedError):

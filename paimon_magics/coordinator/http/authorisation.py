@@ -10,54 +10,29 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Mapping
-from dataclasses import dataclass
-from enum import StrEnum
 from typing import Protocol
 
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 from starlette.routing import Route
 
 from paimon_magics.coordinator.http.answers import error_answer
+from paimon_magics.coordinator.http.principals import Principal, Scope
+from paimon_magics.coordinator.http.tokens import Tokens
 
 __all__ = [
+    "EVERYWHERE",
     "PUBLIC",
     "SCOPES",
     "STREAMS",
     "Authoriser",
+    "NamedTokens",
     "OwnProcesses",
-    "Principal",
-    "Scope",
     "TokenFile",
     "bearer_token",
     "unauthorised",
 ]
-
-
-class Scope(StrEnum):
-    """What a principal may do. ADMIN includes WRITE, WRITE includes READ."""
-
-    READ = "read"
-    WRITE = "write"
-    ADMIN = "admin"
-
-
-_ORDER = tuple(Scope)
-
-
-@dataclass(frozen=True, slots=True)
-class Principal:
-    """The sender of a request, and the greatest scope that they have, None without any.
-
-    `name` is None where no name is verified: then senders may call themselves as they like.
-    """
-
-    name: str | None
-    scope: Scope | None
-
-    def may(self, needed: Scope) -> bool:
-        """Whether the principal has this scope."""
-        return self.scope is not None and _ORDER.index(self.scope) >= _ORDER.index(needed)
 
 
 class Authoriser(Protocol):
@@ -117,6 +92,37 @@ class OwnProcesses:
 
     def challenge(self, connection: HTTPConnection) -> Response:
         """See `Authoriser.challenge`."""
+        return self._others.challenge(connection)
+
+    def routes(self) -> list[Route]:
+        """See `Authoriser.routes`."""
+        return self._others.routes()
+
+
+class NamedTokens:
+    """An authoriser that also knows the tokens which administrators have made. All others are for
+    `others`."""
+
+    def __init__(self, tokens: Tokens, others: Authoriser) -> None:
+        self._tokens = tokens
+        self._others = others
+
+    async def principal(self, connection: HTTPConnection) -> Principal | None:
+        """See `Authoriser.principal`."""
+        token = bearer_token(connection)
+        if token is None or not self._tokens.is_one(token):
+            return await self._others.principal(connection)
+        if self._tokens.is_fresh:
+            return self._tokens.principal(token)
+        return await run_in_threadpool(self._tokens.principal, token)
+
+    def challenge(self, connection: HTTPConnection) -> Response:
+        """See `Authoriser.challenge`."""
+        if self._tokens.is_one(bearer_token(connection) or ""):
+            return unauthorised(
+                "The token is wrong, or it has ended.",
+                "Ask an administrator for a new one: paimon-coordinator token add NAME.",
+            )
         return self._others.challenge(connection)
 
     def routes(self) -> list[Route]:
@@ -244,6 +250,10 @@ _ADMIN = (
     "POST /v1/coordinator/pause",
     "POST /v1/coordinator/resume",
     "POST /v1/tables/resume",
+    "GET /v1/tokens",
+    "POST /v1/tokens",
+    "DELETE /v1/tokens/{id}",
+    "POST /v1/tokens/{id}/renew",
     # It drops all the tables, whoever made them.
     f"DELETE {_DATABASE}",
     "POST /v1/paimon/permissions/grant",
@@ -259,3 +269,24 @@ SCOPES: Mapping[str, Scope] = {
 
 STREAMS: Mapping[str, Scope] = {"/v1/inserts/{database}/{table}/stream": Scope.WRITE}
 """The scope that each WebSocket needs, by its path."""
+
+EVERYWHERE = frozenset(
+    {
+        "GET /",
+        "GET /metrics",
+        "POST /v1/coordinator/options",
+        "POST /v1/coordinator/pause",
+        "POST /v1/coordinator/resume",
+        "POST /v1/compactions/pause",
+        "POST /v1/compactions/resume",
+        "GET /v1/tokens",
+        "POST /v1/tokens",
+        "DELETE /v1/tokens/{id}",
+        "POST /v1/tokens/{id}/renew",
+        "GET /v1/paimon/permissions",
+        "POST /v1/paimon/permissions/grant",
+        "POST /v1/paimon/permissions/revoke",
+    }
+)
+"""The endpoints that need their scope on all tables. All others are about tables: what the sender
+may do with those is looked at besides."""

@@ -6,45 +6,61 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from paimon_magics.coordinator.http.answers import error_answer
+from paimon_magics.coordinator.http.answers import error_answer, on_error
 from paimon_magics.coordinator.http.authorisation import (
+    EVERYWHERE,
     PUBLIC,
     SCOPES,
     STREAMS,
     Authoriser,
+    bearer_token,
+)
+from paimon_magics.coordinator.http.guesses import Guesses
+from paimon_magics.coordinator.http.limits import ClientLimits, Turnstile
+from paimon_magics.coordinator.http.principals import (
+    PRINCIPAL,
     Principal,
 )
-from paimon_magics.coordinator.http.authorisation import Scope as Needed
-from paimon_magics.coordinator.http.limits import ClientLimits, Turnstile
-from paimon_magics.errors import SetupError
+from paimon_magics.coordinator.http.principals import (
+    Scope as Needed,
+)
+from paimon_magics.coordinator.http.sight import Load, check_table
+from paimon_magics.errors import PaimonMagicsError, SetupError, UnknownNameError
+from paimon_magics.statements.statement import TableName
 
 __all__ = ["Guard", "TooLargeError", "guarded", "on_too_large", "principal_in", "principal_of"]
 
-_PRINCIPAL = "paimon_magics.principal"
 _WEBSOCKET = "WEBSOCKET"
 _UNAUTHORISED = 4401  # codes of refused WebSockets
 _FORBIDDEN = 4403
 _BUSY = 4429
 _LOOPBACK = ("127.0.0.1", "::1")
+_OWN_TABLES = ("/v1/inserts", "/v1/databases")
 
 
-def guarded(routes: Sequence[BaseRoute]) -> list[BaseRoute]:
-    """Put each route behind its scope in `SCOPES` or `STREAMS`, and return the routes.
+def guarded(routes: Sequence[BaseRoute], load: Load = lambda _: None) -> list[BaseRoute]:
+    """Put each route behind its scope in `SCOPES` or `STREAMS`, and return the routes. Routes with
+    a database and table in their paths look at the rights on that, too; those of the REST catalog
+    decode names by themselves, and so look themselves. `load` loads a table.
 
     Raises KeyError for a route without a scope: it would be open to everybody.
     """
     for route in routes:
         if isinstance(route, WebSocketRoute):
-            route.app = _Scoped(route.app, {_WEBSOCKET: STREAMS[route.path]})
+            needed = {_WEBSOCKET: STREAMS[route.path]}
+            route.app = _Scoped(route.app, needed, load, names_table=True)
         elif isinstance(route, Route) and route.path not in PUBLIC:
             methods = (route.methods or set()) - {"HEAD"}
             needed = {method: SCOPES[f"{method} {route.path}"] for method in methods}
-            route.app = _Scoped(route.app, needed)
+            everywhere = frozenset(m for m in methods if f"{m} {route.path}" in EVERYWHERE)
+            names_table = route.path.startswith(_OWN_TABLES)
+            route.app = _Scoped(route.app, needed, load, everywhere, names_table)
     return list(routes)
 
 
@@ -55,7 +71,7 @@ def principal_of(request: Request) -> Principal:
 
 def principal_in(scope: Scope) -> Principal:
     """The same, from the request's ASGI scope."""
-    principal = scope[_PRINCIPAL]
+    principal = scope[PRINCIPAL]
     assert isinstance(principal, Principal)
     return principal
 
@@ -79,6 +95,7 @@ class Guard:
         self._authoriser = authoriser
         self._bytes_max = request_bytes_max
         self._root = root
+        self._guesses = Guesses()
         self._turnstile = Turnstile(limits) if limits is not None and limits.are_any else None
         self._public = PUBLIC | {route.path for route in authoriser.routes()}
 
@@ -155,13 +172,21 @@ class Guard:
         await self._let_in(scope, receive, send)
 
     async def _admit(self, scope: Scope, connection: HTTPConnection) -> Response | None:
+        token = bearer_token(connection) or ""
+        host = (scope.get("client") or ("", 0))[0]
+        wait = self._guesses.wait_seconds(host, token)
+        if wait:
+            return _too_many(wait, "Too many wrong tokens have come from this address.")
         try:
             principal = await self._authoriser.principal(connection)
         except SetupError as error:
             return error_answer(503, type(error).__name__, error.message, error.hint)
         if principal is None:
+            if token:
+                self._guesses.was_wrong(host, token)
             return self._authoriser.challenge(connection)
-        scope[_PRINCIPAL] = principal
+        self._guesses.was_right(host, token)
+        scope[PRINCIPAL] = principal
         return None
 
 
@@ -171,28 +196,65 @@ class _Scoped:
 
     app: ASGIApp
     needed: dict[str, Needed]
+    load: Load
+    everywhere: frozenset[str] = frozenset()
+    names_table: bool = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        principal: Principal = scope[PRINCIPAL]
         if scope["type"] == "websocket":
-            if scope[_PRINCIPAL].may(self.needed[_WEBSOCKET]):
+            is_let_in = principal.may(self.needed[_WEBSOCKET])
+            try:
+                await self._check_path(scope, principal, self.needed[_WEBSOCKET])
+            except PaimonMagicsError:
+                is_let_in = False
+            if is_let_in:
                 await self.app(scope, receive, send)
             else:
                 await send({"type": "websocket.close", "code": _FORBIDDEN})
             return
-        needed = self.needed.get("GET" if scope["method"] == "HEAD" else scope["method"])
-        principal: Principal = scope[_PRINCIPAL]
+        method = "GET" if scope["method"] == "HEAD" else scope["method"]
+        needed = self.needed.get(method)
         # A method without a scope does not exist here, which the route answers itself.
-        if needed is None or principal.may(needed):
+        if needed is None:
             await self.app(scope, receive, send)
             return
-        answer = error_answer(
-            403,
-            "Forbidden",
-            f"{principal.name} may not do that: it takes the scope `{needed.value}`"
-            + (f", not `{principal.scope.value}`." if principal.scope else "."),
-            f"Ask an administrator for a role with the scope `{needed.value}` of the coordinator.",
-        )
-        await answer(scope, receive, send)
+        may = principal.may_everywhere if method in self.everywhere else principal.may
+        if not may(needed):
+            await _forbidden(principal, needed)(scope, receive, send)
+            return
+        try:
+            await self._check_path(scope, principal, needed)
+        except PaimonMagicsError as error:
+            await (await on_error(Request(scope), error))(scope, receive, send)
+            return
+        await self.app(scope, receive, send)
+
+    async def _check_path(self, scope: Scope, principal: Principal, needed: Needed) -> None:
+        """Raise UnknownNameError or NotTheirsError unless the principal has the scope on the table
+        or database that the path names."""
+        if not self.names_table or principal.grants is None:
+            return
+        names = scope["path_params"]
+        if "table" in names:
+            name = TableName(names["table"], names["database"])
+            await run_in_threadpool(check_table, principal, needed, name, self.load)
+        elif "database" in names and not principal.sees_database(names["database"]):
+            raise UnknownNameError(f"There is no database `{names['database']}`.")
+
+
+def _forbidden(principal: Principal, needed: Needed) -> Response:
+    return error_answer(
+        403,
+        "Forbidden",
+        f"{principal.name} may not do that: it takes the scope `{needed.value}`"
+        + (
+            f", not `{principal.scope.value}`."
+            if principal.scope is not needed and principal.scope
+            else " on all tables."
+        ),
+        f"Ask an administrator for a role with the scope `{needed.value}` of the coordinator.",
+    )
 
 
 class TooLargeError(Exception):
@@ -211,18 +273,21 @@ async def on_too_large(_: Request | None, error: Exception) -> Response:
 
 def _client_of(scope: Scope) -> str | None:
     """The client whose limits count; None for this machine's own without a name."""
-    principal: Principal | None = scope.get(_PRINCIPAL)
+    principal: Principal | None = scope.get(PRINCIPAL)
     if principal is not None and principal.name is not None:
         return principal.name
     host = (scope.get("client") or ("", 0))[0]
     return None if host in _LOOPBACK else f"at {host}"
 
 
-def _too_many(wait_seconds: float) -> Response:
+def _too_many(
+    wait_seconds: float,
+    message: str = "This client sends more than the coordinator takes from one.",
+) -> Response:
     answer = error_answer(
         429,
         "TooMany",
-        "This client sends more than the coordinator takes from one.",
+        message,
         "Send less at once. What was refused may be sent again after the time in Retry-After.",
     )
     answer.headers["retry-after"] = str(max(1, math.ceil(wait_seconds)))

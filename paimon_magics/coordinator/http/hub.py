@@ -26,10 +26,12 @@ from starlette.routing import Route
 
 from paimon_magics.coordinator.http.answers import error_answer
 from paimon_magics.coordinator.http.authorisation import (
-    Principal,
-    Scope,
     bearer_token,
     unauthorised,
+)
+from paimon_magics.coordinator.http.principals import (
+    Principal,
+    Scope,
 )
 from paimon_magics.errors import SetupError
 

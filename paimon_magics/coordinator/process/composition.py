@@ -22,10 +22,11 @@ from starlette.routing import BaseRoute, WebSocketRoute
 from starlette.types import ASGIApp
 
 from paimon_magics.coordinator.core import Limits
-from paimon_magics.coordinator.http.authorisation import OwnProcesses, TokenFile
+from paimon_magics.coordinator.http.authorisation import NamedTokens, OwnProcesses, TokenFile
 from paimon_magics.coordinator.http.forwarding import Forwarding
 from paimon_magics.coordinator.http.hub import HubService, hub_service
 from paimon_magics.coordinator.http.limits import ClientLimits
+from paimon_magics.coordinator.http.tokens import Tokens
 from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit, GroupCommitSettings
 from paimon_magics.coordinator.inserts.log.database import DatabaseLog
 from paimon_magics.coordinator.inserts.log.disk_reserve import Room
@@ -48,6 +49,7 @@ from paimon_magics.coordinator.routes.catalog import catalog_routes
 from paimon_magics.coordinator.routes.insert_stream import InsertStream
 from paimon_magics.coordinator.routes.inserts import InsertRoutes
 from paimon_magics.coordinator.routes.store_options import StoreOptions
+from paimon_magics.coordinator.routes.tokens import token_routes
 from paimon_magics.coordinator.service.compaction_jobs import Budget
 from paimon_magics.coordinator.service.compaction_scheduler import CompactionScheduler, Endpoint
 from paimon_magics.coordinator.service.coordinator import Coordinator
@@ -327,11 +329,12 @@ def _application(
         routes = [*inserts.routes(), WebSocketRoute(path, stream), *routes]
     store_options = StoreOptions(catalog, ownership, takes_new=options.embedded)
     users = TokenFile(place.folder.token()) if place.hub is None else place.hub.authoriser
+    tokens = Tokens(place.store.tokens)
     return application(
         parts,
-        OwnProcesses(secret, users),
+        OwnProcesses(secret, NamedTokens(tokens, users)),
         request_bytes_max=options.request_bytes_max,
-        routes=[*store_options.routes(), *routes],
+        routes=[*store_options.routes(), *token_routes(tokens), *routes],
         root=place.root,
         limits=_client_limits(options, place.network),
     )

@@ -17,11 +17,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from paimon_magics.coordinator.http.principals import Scope
+from paimon_magics.coordinator.http.sight import check_right
 from paimon_magics.coordinator.rest.endpoints import (
     Call,
     Handler,
     endpoint,
     require_database,
+    require_right,
+    seen_databases,
+    seen_tables,
     table_of,
 )
 from paimon_magics.coordinator.rest.errors import (
@@ -113,13 +118,14 @@ def _check_warehouse(context: Context, named: str | None, asked: str | None) -> 
 
 def _list_databases(context: Context, call: Call) -> Any:
     matches = like_filter(call.request, "databaseNamePattern")
-    names = filter(matches, context.catalog.stored_databases())
+    names = filter(matches, seen_databases(context, call))
     found, token = page(call.request, names, str)
     return {"databases": found, "nextPageToken": token}
 
 
 def _create_database(context: Context, call: Call) -> Any:
     name = safe_name(text_of(call.body, "name", "The body"), "database")
+    check_right(call.principal, Scope.WRITE, name, None)
     options = string_map(call.body.get("options"), "options")
     if not context.databases.create(name, options):
         raise already_exists("DATABASE", name)
@@ -195,7 +201,7 @@ def _table_names(context: Context, call: Call) -> list[TableName]:
         return []
     matches = like_filter(call.request, "tableNamePattern")
     return [
-        TableName(name, database) for name in context.catalog.list_tables(database) if matches(name)
+        TableName(name, database) for name in seen_tables(context, call, database) if matches(name)
     ]
 
 
@@ -204,8 +210,8 @@ def _list_all_tables(context: Context, call: Call) -> Any:
     table_matches = like_filter(call.request, "tableNamePattern")
     names = [
         (database, table)
-        for database in filter(database_matches, context.catalog.stored_databases())
-        for table in filter(table_matches, context.catalog.list_tables(database))
+        for database in filter(database_matches, seen_databases(context, call))
+        for table in filter(table_matches, seen_tables(context, call, database))
     ]
     found, token = page(call.request, names, "/".join)
     tables = [{"database": database, "object": table} for database, table in found]
@@ -222,6 +228,7 @@ def _create_table(context: Context, call: Call) -> Any:
         )
     if name.branch is not None:
         raise bad_request(f"`{name}` is a branch: create it from its table.")
+    check_right(call.principal, Scope.WRITE, database, name.table)
     schema = schema_from_document(call.body.get("schema"))
     if context.catalog.table_exists(name):
         raise already_exists("TABLE", str(name))
@@ -237,8 +244,8 @@ def _get_table(context: Context, call: Call) -> Any:
 
 def _get_table_by_id(context: Context, call: Call) -> Any:
     """Nothing notes ids: the tables are looked at one after the other."""
-    for database in context.catalog.stored_databases():
-        for name in context.catalog.list_tables(database):
+    for database in seen_databases(context, call):
+        for name in seen_tables(context, call, database):
             with suppress_missing():
                 table = table_of(context, TableName(name, database))
                 if table.table_id == call.names["id"]:
@@ -305,6 +312,8 @@ def _rename_table(context: Context, call: Call) -> Any:
     for name in (source, target):
         if name.branch is not None:
             raise bad_request(f"`{name}` is a branch: rename it as one.")
+    require_right(context, call, Scope.WRITE, source)
+    check_right(call.principal, Scope.WRITE, target.database or "", target.table)
     table = table_of(context, source)
     require_database(context, target.database or "")
     if context.catalog.table_exists(target):

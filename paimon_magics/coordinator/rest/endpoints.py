@@ -6,6 +6,7 @@ and disks block. Errors that it raises become Paimon's error bodies in one place
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +16,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from paimon_magics.coordinator.http.authorisation import SCOPES
 from paimon_magics.coordinator.http.guard import principal_of
+from paimon_magics.coordinator.http.principals import Principal, Scope
+from paimon_magics.coordinator.http.sight import check_right, check_table
 from paimon_magics.coordinator.rest.errors import error_response, not_found
 from paimon_magics.coordinator.rest.requests import path_names, read_body
 from paimon_magics.coordinator.service.served import Context
@@ -24,7 +28,16 @@ from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.stored_tables import load_stored
 from paimon_magics.tables.table import StoredTable
 
-__all__ = ["Call", "Handler", "endpoint", "require_database", "table_of"]
+__all__ = [
+    "Call",
+    "Handler",
+    "endpoint",
+    "require_database",
+    "require_right",
+    "seen_databases",
+    "seen_tables",
+    "table_of",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +47,11 @@ class Call:
     names: dict[str, str]
     body: dict[str, Any]
     request: Request
+
+    @property
+    def principal(self) -> Principal:
+        """The sender."""
+        return principal_of(self.request)
 
     @property
     def user(self) -> str | None:
@@ -67,12 +85,57 @@ def endpoint(context: Context, method: str, template: str, handler: Handler) -> 
             names = path_names(request, template)
             body = await read_body(request) if method == "POST" else {}
             work = handler if method == "GET" else _fenced(handler)
-            result = await run_in_threadpool(work, context, Call(names, body, request))
+            call = Call(names, body, request)
+            if call.principal.grants is not None:
+                work = _seen(work, f"{method} {template}")
+            result = await run_in_threadpool(work, context, call)
         except Exception as error:
             return error_response(error)
         return JSONResponse({} if result is None else result)
 
     return Route(template, answer, methods=[method])
+
+
+def seen_databases(context: Context, call: Call) -> list[str]:
+    """The databases of which the sender may read something."""
+    return [one for one in context.catalog.stored_databases() if call.principal.sees_database(one)]
+
+
+def seen_tables(context: Context, call: Call, database: str) -> list[str]:
+    """The tables of a database that the sender may read."""
+    may = call.principal.may_on
+    names = context.catalog.list_tables(database)
+    return [name for name in names if may(Scope.READ, database, name)]
+
+
+def require_right(context: Context, call: Call, needed: Scope, name: TableName) -> None:
+    """Raise 404 TABLE for a table that is hidden from the sender, NotTheirsError (403) for one on
+    which they lack a scope."""
+    try:
+        check_table(call.principal, needed, name, lambda one: load_stored(context.catalog, one))
+    except UnknownNameError:
+        message = f"There is no table `{name}`."
+        raise not_found("TABLE", f"{name.database}.{name.object_name}", message) from None
+
+
+def _seen(handler: Handler, which: str) -> Handler:
+    """The handler, for a sender with grants: the table or database that the path names must be
+    theirs to see, and to change if the endpoint changes it."""
+    needed = SCOPES[which]
+
+    def answer(context: Context, call: Call) -> Any:
+        database, table = call.names.get("database"), call.names.get("table")
+        if database is not None and table is not None:
+            require_right(context, call, needed, TableName(table, database))
+        elif database is not None:
+            if not call.principal.sees_database(database):
+                context.catalog.database_exists(uuid.uuid4().hex)  # it takes as long
+                raise not_found("DATABASE", database)
+            if which.endswith("{database}") and needed is not Scope.READ:
+                check_right(call.principal, needed, database, None)
+        return handler(context, call)
+
+    return answer
 
 
 def _fenced(handler: Handler) -> Handler:

@@ -15,7 +15,12 @@ from contextlib import contextmanager
 
 from starlette.responses import JSONResponse
 
-from paimon_magics.coordinator.protocol.errors import RETRY_AFTER, PausedError, StoppedError
+from paimon_magics.coordinator.protocol.errors import (
+    RETRY_AFTER,
+    NotTheirsError,
+    PausedError,
+    StoppedError,
+)
 from paimon_magics.coordinator.rest.masking import unmasked
 from paimon_magics.coordinator.store.database import StoreUnavailableError
 from paimon_magics.errors import (
@@ -115,6 +120,8 @@ def _known(error: Exception) -> RestError:
     match error:
         case RestError():
             return error
+        case NotTheirsError():
+            return RestError(403, str(error))
         case MalformedDocumentError():
             return RestError(400, str(error))
         case UnsupportedStatementError():

@@ -25,6 +25,8 @@ from paimon_magics.coordinator.core import (
 from paimon_magics.coordinator.http.answers import answer_response
 from paimon_magics.coordinator.http.bodies import json_body
 from paimon_magics.coordinator.http.guard import principal_of
+from paimon_magics.coordinator.http.principals import Principal
+from paimon_magics.coordinator.http.sight import sees_location
 from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit
 from paimon_magics.coordinator.routes.tables import stopped_document
 from paimon_magics.coordinator.service.coordinator import Coordinator
@@ -42,10 +44,12 @@ def administration_routes(
 ) -> list[Route]:
     """The routes that show the coordinator's status, pause it, and resume it."""
 
-    async def show(_: Request) -> Response:
-        troubles = [] if group is None else group.backlog.troubles
+    async def show(request: Request) -> Response:
+        principal = principal_of(request)
+        is_limited = principal.is_limited
+        troubles = [] if group is None or is_limited else group.backlog.troubles
         waiting = [{"table": name, "rows": rows, "why": why} for name, rows, why in troubles]
-        return JSONResponse({**about(coordinator, warehouse), "waiting": waiting})
+        return JSONResponse({**about(coordinator, warehouse, principal), "waiting": waiting})
 
     async def pause(request: Request) -> Response:
         body = await json_body(request)
@@ -63,9 +67,9 @@ def administration_routes(
     ]
 
 
-def about(coordinator: Coordinator, warehouse: str) -> dict[str, Any]:
+def about(coordinator: Coordinator, warehouse: str, principal: Principal) -> dict[str, Any]:
     """The document of the coordinator's status: which one it is, whether it takes new work, what is
-    pending."""
+    pending on the tables that somebody may read."""
     state = coordinator.state
     return {
         "protocol": 1,
@@ -89,8 +93,9 @@ def about(coordinator: Coordinator, warehouse: str) -> dict[str, Any]:
                 "begun_at_ms": publication.published_at_ms,
             }
             for publication in pending_commits(state)
+            if sees_location(principal, publication.location)
         ],
-        "stopped_tables": stopped_document(coordinator),
+        "stopped_tables": stopped_document(coordinator, principal),
     }
 
 

@@ -25,7 +25,9 @@ from paimon_magics.coordinator.http.answers import (
     on_no_route,
     on_unexpected,
 )
-from paimon_magics.coordinator.http.authorisation import Authoriser, Principal, Scope
+from paimon_magics.coordinator.http.authorisation import (
+    Authoriser,
+)
 from paimon_magics.coordinator.http.guard import (
     Guard,
     TooLargeError,
@@ -35,6 +37,10 @@ from paimon_magics.coordinator.http.guard import (
 )
 from paimon_magics.coordinator.http.limits import ClientLimits
 from paimon_magics.coordinator.http.pages import HEADERS
+from paimon_magics.coordinator.http.principals import (
+    Principal,
+    Scope,
+)
 from paimon_magics.coordinator.routes.administration import (
     administration_routes,
     pause_document,
@@ -108,7 +114,7 @@ def application(
         *([] if forms is None else forms.routes()),
     ]
     app = Starlette(
-        routes=[*guarded([*own, *(routes or [])]), *authoriser.routes()],
+        routes=[*guarded([*own, *(routes or [])], coordinator.load), *authoriser.routes()],
         exception_handlers={
             PaimonMagicsError: on_error,
             TooLargeError: on_too_large,
@@ -134,7 +140,7 @@ class _Handlers:
     async def live(self, _: Request) -> Response:
         return JSONResponse({"status": "live"})
 
-    async def ready(self, _: Request) -> Response:
+    async def ready(self, request: Request) -> Response:
         problem = self._coordinator.problem
         if problem is None and self._group is not None:
             problem = self._group.problem
@@ -142,7 +148,7 @@ class _Handlers:
             problem = "It is about to end: ask another one, or again when it is back."
         if problem is not None:
             return error_answer(503, "NotReady", problem, "")
-        stopped = stopped_document(self._coordinator)
+        stopped = stopped_document(self._coordinator, principal_of(request))
         # Open transactions may be committed in a pause: the coordinator must stay reachable.
         pause = pause_document(self._coordinator.state.pause)
         return JSONResponse({"status": "ready", "pause": pause, "stopped_tables": stopped})

@@ -17,6 +17,7 @@ from paimon_magics.coordinator.core import Done, Suspended
 from paimon_magics.coordinator.http.answers import answer_response
 from paimon_magics.coordinator.http.bodies import json_body
 from paimon_magics.coordinator.http.guard import principal_of
+from paimon_magics.coordinator.http.principals import Principal, Scope
 from paimon_magics.coordinator.protocol.documents import table_document
 from paimon_magics.coordinator.routes.administration import pause_document
 from paimon_magics.coordinator.service.compaction_scheduler import CompactionScheduler
@@ -33,8 +34,8 @@ _TEXT_CHARACTERS_MAX = 500
 def compaction_routes(compactions: CompactionScheduler) -> list[Route]:
     """The routes that show compactions, pause them, and let them go on."""
 
-    async def show(_: Request) -> Response:
-        return JSONResponse(_document(compactions))
+    async def show(request: Request) -> Response:
+        return JSONResponse(_document(compactions, principal_of(request)))
 
     async def pause(request: Request) -> Response:
         body = await json_body(request)
@@ -63,7 +64,7 @@ def compaction_rows(compactions: CompactionScheduler) -> list[tuple[object, ...]
     ]
 
 
-def _document(compactions: CompactionScheduler) -> dict[str, Any]:
+def _document(compactions: CompactionScheduler, principal: Principal) -> dict[str, Any]:
     budget = compactions.budget
     return {
         "auto": compactions.is_auto,
@@ -85,6 +86,7 @@ def _document(compactions: CompactionScheduler) -> dict[str, Any]:
                 "why": _way(one),
             }
             for state, one in compactions.tables()
+            if principal.may_on(Scope.READ, one.table.database or "", one.table.table)
         ],
     }
 

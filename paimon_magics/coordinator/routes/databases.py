@@ -14,6 +14,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from paimon_magics.coordinator.http.bodies import json_body
+from paimon_magics.coordinator.http.guard import principal_of
+from paimon_magics.coordinator.http.principals import Scope
+from paimon_magics.coordinator.http.sight import check_right
 from paimon_magics.coordinator.protocol.members import member
 from paimon_magics.coordinator.service.served import Context
 from paimon_magics.errors import InvalidValueError, StatementError
@@ -28,6 +31,7 @@ def database_routes(context: Context) -> list[Route]:
         body = await json_body(request)
         name = str(member(body, "name", str))
         properties = member(body, "properties", Mapping)
+        check_right(principal_of(request), Scope.WRITE, name, None)
         if not all(isinstance(value, str) for value in properties.values()):
             raise InvalidValueError(f"The properties of the database `{name}` must be texts.")
         created = await run_in_threadpool(lambda: _create(context, name, dict(properties)))

@@ -14,6 +14,8 @@ from starlette.routing import Route
 
 from paimon_magics.coordinator.http.answers import error_answer
 from paimon_magics.coordinator.http.bodies import json_body
+from paimon_magics.coordinator.http.guard import principal_of
+from paimon_magics.coordinator.http.principals import Scope
 from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit
 from paimon_magics.coordinator.inserts.engine.table_queues import TableQueue
 from paimon_magics.coordinator.inserts.log.disk_reserve import Room
@@ -99,7 +101,7 @@ class InsertRoutes:
         letters = await run_in_threadpool(self.group.letters.list, table_info.identity)
         return JSONResponse(queue_document(table, table_info.mode, len(letters)))
 
-    async def look_at_all(self, _: Request) -> Response:
+    async def look_at_all(self, request: Request) -> Response:
         """Show all queues."""
         letters = await run_in_threadpool(self.group.letters.list)
         dead = Counter(letter.location for letter in letters)
@@ -113,6 +115,8 @@ class InsertRoutes:
             ),
             key=lambda one: str(one.name),
         )
+        may = principal_of(request).may_on
+        tables = [t for t in tables if may(Scope.READ, t.name.database or "", t.name.table)]
         return JSONResponse(
             {"tables": [queue_document(one, one.mode, dead[one.location]) for one in tables]}
         )

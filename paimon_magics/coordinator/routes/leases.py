@@ -15,6 +15,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from paimon_magics.coordinator.http.bodies import json_body
+from paimon_magics.coordinator.http.guard import principal_of
+from paimon_magics.coordinator.http.principals import Scope
+from paimon_magics.coordinator.http.sight import check_table
 from paimon_magics.coordinator.protocol.documents import table_document, table_of
 from paimon_magics.coordinator.protocol.members import member
 from paimon_magics.coordinator.service.coordinator import Coordinator
@@ -37,6 +40,10 @@ def lease_routes(coordinator: Coordinator) -> list[Route]:
             (table_of(member(one, "table", Mapping)), member(one, "snapshot_id", int))
             for one in member(body, "leases", Sequence)
         ]
+        for name, _ in wanted:
+            await run_in_threadpool(
+                check_table, principal_of(request), Scope.READ, name, coordinator.load
+            )
         expires_at_ms, gone = await run_in_threadpool(coordinator.lease, holder, wanted)
         return JSONResponse(
             {

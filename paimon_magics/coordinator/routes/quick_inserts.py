@@ -12,8 +12,10 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from paimon_magics.coordinator.http.answers import on_error
-from paimon_magics.coordinator.http.authorisation import Scope as Needed
 from paimon_magics.coordinator.http.guard import TooLargeError, on_too_large, principal_in
+from paimon_magics.coordinator.http.principals import (
+    Scope as Needed,
+)
 from paimon_magics.coordinator.inserts.queue.values import Refused
 from paimon_magics.coordinator.routes.insert_entry import InsertEntry
 from paimon_magics.coordinator.routes.insert_requests import (
@@ -55,7 +57,7 @@ class QuickInserts:
             table_info is None
             or b"paimon-table" in headers
             or headers.get(b"content-type", b"").startswith(ARROW.encode())
-            or not principal_in(scope).may(Needed.WRITE)
+            or not principal_in(scope).may_on(Needed.WRITE, parts[3], parts[4])
             or self._entry.problem(table_info) is not None
         ):
             await self._app(scope, receive, send)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from paimon_magics.coordinator.core import Phase, State, TransactionState, pending_transactions
 from paimon_magics.coordinator.http.pages import Markup, page
+from paimon_magics.coordinator.http.principals import Principal, Scope
 from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit
 from paimon_magics.coordinator.routes.administration import about
 from paimon_magics.coordinator.routes.compactions import COMPACTION_COLUMNS
@@ -113,7 +114,7 @@ class _Commit:
 
 
 def _head(coordinator: Coordinator, warehouse: str, state: State) -> str:
-    shown = about(coordinator, warehouse)
+    shown = about(coordinator, warehouse, Principal(None, Scope.ADMIN))
     lines = [
         f"<h1>Paimon coordinator</h1><p><code>{html.escape(warehouse)}</code><br>"
         f"{html.escape(shown['user'])} on {html.escape(shown['host'])} (process "

@@ -14,6 +14,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from paimon_magics.coordinator.http.bodies import json_body
+from paimon_magics.coordinator.http.guard import principal_of
+from paimon_magics.coordinator.http.principals import Scope
+from paimon_magics.coordinator.http.sight import check_table
 from paimon_magics.coordinator.protocol.documents import table_of
 from paimon_magics.coordinator.protocol.members import member
 from paimon_magics.coordinator.protocol.version_documents import change_of, version_receipt_document
@@ -31,6 +34,9 @@ def version_route(context: Context) -> Route:
         name = table_of(member(body, "table", Mapping))
         asked = change_of(member(body, "change", Mapping))
         repeated = member(body, "repeated", bool)
+        await run_in_threadpool(
+            check_table, principal_of(request), Scope.WRITE, name, context.catalog.load
+        )
         receipt = await run_in_threadpool(
             lambda: change_versions(context, name, asked, repeated=repeated)
         )

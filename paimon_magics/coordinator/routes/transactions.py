@@ -19,9 +19,13 @@ from starlette.routing import Route
 
 from paimon_magics.coordinator.core import Answer, Mismatch, TransactionState, Unknown
 from paimon_magics.coordinator.http.answers import answer_response
-from paimon_magics.coordinator.http.authorisation import Principal, Scope
 from paimon_magics.coordinator.http.bodies import json_body
 from paimon_magics.coordinator.http.guard import principal_of
+from paimon_magics.coordinator.http.principals import (
+    Principal,
+    Scope,
+)
+from paimon_magics.coordinator.http.sight import check_table, sees_location
 from paimon_magics.coordinator.protocol.documents import (
     bucket_of,
     origin_document,
@@ -44,6 +48,7 @@ __all__ = ["all_transactions", "shown_transaction", "transaction_routes"]
 
 _TEXT_CHARACTERS_MAX = 500
 _FINISHED_SHOWN = 100
+_NONE = "0" * 32  # the id of no transaction
 
 
 def transaction_routes(
@@ -78,7 +83,9 @@ class _Handlers:
         body = await json_body(request)
         table = table_of(member(body, "table", dict))
         base = body.get("base_snapshot_id")
-        owner = principal_of(request).name or str(body.get("owner", ""))[:_TEXT_CHARACTERS_MAX]
+        principal = principal_of(request)
+        await run_in_threadpool(check_table, principal, Scope.WRITE, table, self._coordinator.load)
+        owner = principal.name or str(body.get("owner", ""))[:_TEXT_CHARACTERS_MAX]
         if base is not None:
             base = member(body, "base_snapshot_id", int)
         compacts = "compacts" in body and member(body, "compacts", bool)
@@ -106,8 +113,10 @@ class _Handlers:
             }
         )
 
-    async def list(self, _: Request) -> Response:
+    async def list(self, request: Request) -> Response:
+        principal = principal_of(request)
         held = await run_in_threadpool(all_transactions, self._coordinator)
+        held = [one for one in held if sees_location(principal, one.location)]
         compacted = self._coordinator.compactions.counts()
         return JSONResponse(
             {"transactions": [shown_transaction(one, compacted[one.id]) for one in held]}
@@ -115,7 +124,7 @@ class _Handlers:
 
     async def show(self, request: Request) -> Response:
         held = await run_in_threadpool(self._stored.state, request.path_params["id"])
-        if held is None:
+        if held is None or not sees_location(principal_of(request), held.location):
             return answer_response(Unknown())
         compacted = self._coordinator.compactions.counts()
         return JSONResponse(shown_transaction(held, compacted[held.id]))
@@ -158,9 +167,11 @@ class _Handlers:
         asked: Callable[[Transaction], CommitRequest] | None,
     ) -> Answer:
         """Adopt a transaction that another coordinator has opened, if the client sends it along."""
-        if "transaction" not in body:
+        if "transaction" not in body or id == _NONE:
             return Unknown()
-        document = body["transaction"]
+        document = member(body, "transaction", dict)
+        name = table_of(member(document, "table", dict))
+        await run_in_threadpool(check_table, principal, Scope.WRITE, name, self._coordinator.load)
         owner = principal.name or str(body.get("owner", ""))[:_TEXT_CHARACTERS_MAX]
         origin = origin_of(body.get("origin"))
         return await run_in_threadpool(self._transactions.adopt, id, owner, document, asked, origin)
@@ -200,6 +211,8 @@ class _Handlers:
         held = await run_in_threadpool(self._stored.state, id)
         if held is None or held.owner == principal.name:
             return id
+        if not sees_location(principal, held.location):
+            return _NONE
         if or_with is not None and principal.may(or_with):
             return id
         raise NotTheirsError(

@@ -213,6 +213,10 @@ class Coordinator:
         """Call `listener`, which must not wait, with each publication from now on."""
         self._listeners.append(listener)
 
+    def load(self, table: TableName) -> object:
+        """Load a table from the catalog, whose errors it raises."""
+        return self._catalog.load(table)
+
     def location_of(self, table: TableName) -> str:
         """The location of a table, by which the state knows it. Raises UnknownNameError."""
         return self._catalog.load(table).location

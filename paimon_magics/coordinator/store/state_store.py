@@ -1,4 +1,5 @@
-"""What survives a coordinator's process: transactions, publications, halts, database properties.
+"""What survives a coordinator's process: transactions, publications, halts, tokens, properties of
+databases.
 
 The SQL is the same for each kind of database. When `save` returns, the state is durable.
 """
@@ -17,6 +18,7 @@ from paimon_magics.coordinator.store.halts import HaltTable
 from paimon_magics.coordinator.store.publications import PublicationTable
 from paimon_magics.coordinator.store.sql import Sql
 from paimon_magics.coordinator.store.sqlite import SqliteDatabase
+from paimon_magics.coordinator.store.tokens import TokenTable
 from paimon_magics.coordinator.store.transactions import TransactionTable
 from paimon_magics.errors import SetupError
 
@@ -53,6 +55,10 @@ _TABLES = (
     "CREATE TABLE IF NOT EXISTS databases (id TEXT PRIMARY KEY, body TEXT NOT NULL){table_end}",
     "CREATE TABLE IF NOT EXISTS pause (by_whom TEXT NOT NULL, since_ms {integer} NOT NULL)"
     "{table_end}",
+    "CREATE TABLE IF NOT EXISTS tokens ("
+    "id TEXT PRIMARY KEY, name TEXT NOT NULL, digest TEXT NOT NULL, allows TEXT NOT NULL, "
+    "created_at_ms {integer} NOT NULL, expires_at_ms {integer} NOT NULL, "
+    "revoked_at_ms {integer} NOT NULL){table_end}",
     "CREATE TABLE IF NOT EXISTS compaction_pause ("
     "by_whom TEXT NOT NULL, since_ms {integer} NOT NULL){table_end}",
 )
@@ -108,8 +114,8 @@ def store_address(option: str | None) -> str | None:
 class StateStore:
     """The store of one coordinator. It owns the database. For any thread.
 
-    `transactions`, `publications`, `halts` and `database_properties` are its tables. Its methods
-    raise StoreUnavailableError and StoreLostError; see `Database`.
+    `transactions`, `publications`, `halts`, `tokens` and `database_properties` are its tables.
+    Its methods raise StoreUnavailableError and StoreLostError; see `Database`.
     """
 
     def __init__(self, database: Database) -> None:
@@ -121,6 +127,7 @@ class StateStore:
         self.transactions = TransactionTable(self._sql)
         self.publications = PublicationTable(self._sql)
         self.halts = HaltTable(self._sql)
+        self.tokens = TokenTable(self._sql)
         self.database_properties = DatabasePropertyTable(self._sql)
 
     @property

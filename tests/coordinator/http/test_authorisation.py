@@ -22,12 +22,14 @@ from paimon_magics.coordinator.http.authorisation import (
     PUBLIC,
     SCOPES,
     OwnProcesses,
-    Principal,
-    Scope,
     bearer_token,
     unauthorised,
 )
 from paimon_magics.coordinator.http.guard import Guard, guarded
+from paimon_magics.coordinator.http.principals import (
+    Principal,
+    Scope,
+)
 from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit, GroupCommitSettings
 from paimon_magics.coordinator.inserts.log.database import DatabaseLog
 from paimon_magics.coordinator.inserts.log.disk_reserve import Room

@@ -14,7 +14,9 @@ from pypaimon import CatalogFactory
 from starlette.applications import Starlette
 
 from paimon_magics.coordinator.core import Committed, Limits, Opened, Phase
-from paimon_magics.coordinator.http.authorisation import TokenFile
+from paimon_magics.coordinator.http.authorisation import (
+    TokenFile,
+)
 from paimon_magics.coordinator.http.guard import Guard, guarded
 from paimon_magics.coordinator.protocol.documents import request_document, table_document
 from paimon_magics.coordinator.routes.catalog import catalog_routes

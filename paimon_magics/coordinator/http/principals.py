@@ -1,0 +1,154 @@
+"""Who sends a request, and what they may do: everywhere, or on the tables that grants name.
+
+This module does no I/O. Whoever may not read a table is not told that it exists: see `http.sight`.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from paimon_magics.errors import InvalidValueError
+
+__all__ = ["PRINCIPAL", "Grant", "Principal", "Scope", "grants_of"]
+
+PRINCIPAL = "paimon_magics.principal"
+"""The key of a request's principal in its ASGI scope."""
+
+_FORM = "READ, WRITE or ADMIN, or one of them with tables: write=shop.orders_*"
+_GRANTS_MAX = 200
+_PATTERN_CHARACTERS_MAX = 255
+
+
+class Scope(StrEnum):
+    """What a principal may do. ADMIN includes WRITE, WRITE includes READ."""
+
+    READ = "read"
+    WRITE = "write"
+    ADMIN = "admin"
+
+    def includes(self, needed: Scope) -> bool:
+        """Whether this scope is enough for what takes `needed`."""
+        return _ORDER.index(self) >= _ORDER.index(needed)
+
+
+_ORDER = tuple(Scope)
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """A scope on the tables whose names match two patterns, in which `*` stands for any text.
+
+    Its text is `write=shop.orders_*`, `read=shop` for a whole database, or `admin` for everything.
+    """
+
+    scope: Scope
+    database: str = "*"
+    table: str = "*"
+
+    @classmethod
+    def of(cls, text: str) -> Grant:
+        """Read a grant. Raises InvalidValueError."""
+        name, equals, tables = text.strip().partition("=")
+        try:
+            scope = Scope(name.strip().lower())
+        except ValueError:
+            raise InvalidValueError(
+                f"`{text}` allows nothing that is known here.", hint=f"Write {_FORM.lower()}."
+            ) from None
+        if not equals:
+            return cls(scope)
+        database, dot, table = tables.strip().partition(".")
+        parts = (database, table) if dot else (database,)
+        if not all(parts) or any(len(part) > _PATTERN_CHARACTERS_MAX for part in parts):
+            raise InvalidValueError(
+                f"`{text}` names no tables.", hint=f"Write {_FORM.lower()}, or write=shop."
+            )
+        return cls(scope, database, table if dot else "*")
+
+    def __str__(self) -> str:
+        is_all = self.database == self.table == "*"
+        return self.scope.value if is_all else f"{self.scope.value}={self.database}.{self.table}"
+
+    @property
+    def is_everywhere(self) -> bool:
+        """Whether it is for all tables."""
+        return self.database == self.table == "*"
+
+    def matches(self, database: str, table: str | None) -> bool:
+        """Whether it is for a table; with None, for every table of the database."""
+        if not _matches(self.database, database):
+            return False
+        return self.table == "*" if table is None else _matches(self.table, table)
+
+
+def grants_of(texts: Iterable[str]) -> tuple[Grant, ...]:
+    """Read grants, each once. Raises InvalidValueError for none, for too many, or a wrong one."""
+    grants = tuple(dict.fromkeys(map(Grant.of, texts)))
+    if not 0 < len(grants) <= _GRANTS_MAX:
+        raise InvalidValueError(
+            f"{len(grants)} permissions were given.",
+            hint=f"Give 1 to {_GRANTS_MAX}, each as {_FORM.lower()}.",
+        )
+    return grants
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """The sender of a request, and the greatest scope that they have, None without any.
+
+    `name` is None where no name is verified: then senders may call themselves as they like.
+    `grants` say on which tables; None is everywhere.
+    """
+
+    name: str | None
+    scope: Scope | None
+    grants: tuple[Grant, ...] | None = None
+
+    @classmethod
+    def granted(cls, name: str, grants: tuple[Grant, ...]) -> Principal:
+        """A principal with these grants."""
+        scopes = [grant.scope for grant in grants]
+        greatest = max(scopes, key=_ORDER.index, default=None)
+        if any(g.is_everywhere and g.scope is greatest for g in grants):
+            return cls(name, greatest)
+        return cls(name, greatest, grants)
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether there are tables of which they see nothing."""
+        return not self.may_everywhere(Scope.READ)
+
+    def may(self, needed: Scope) -> bool:
+        """Whether the principal has this scope, on some table at least."""
+        return self.scope is not None and self.scope.includes(needed)
+
+    def may_everywhere(self, needed: Scope) -> bool:
+        """Whether the principal has this scope on all tables."""
+        if self.grants is None:
+            return self.may(needed)
+        return any(g.is_everywhere and g.scope.includes(needed) for g in self.grants)
+
+    def may_on(self, needed: Scope, database: str, table: str | None) -> bool:
+        """Whether the principal has this scope on a table, or with None on a whole database."""
+        if self.grants is None:
+            return self.may(needed)
+        return any(g.scope.includes(needed) and g.matches(database, table) for g in self.grants)
+
+    def sees_database(self, database: str) -> bool:
+        """Whether the principal may read something in a database."""
+        if self.grants is None:
+            return self.may(Scope.READ)
+        return any(_matches(g.database, database) for g in self.grants)
+
+
+@functools.lru_cache(maxsize=4_096)
+def _pattern(pattern: str) -> re.Pattern[str]:
+    return re.compile(".*".join(map(re.escape, pattern.split("*"))), re.DOTALL)
+
+
+def _matches(pattern: str, name: str) -> bool:
+    return pattern == "*" or _pattern(pattern).fullmatch(name) is not None

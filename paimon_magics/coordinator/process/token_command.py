@@ -1,0 +1,199 @@
+"""`paimon-coordinator token add|list|renew|revoke`: tokens from the command line.
+
+A running coordinator is asked, with the token in its state folder or the one in
+PAIMON_COORDINATOR_TOKEN; where none runs, its store is opened and changed here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import os
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from paimon_magics.coordinator.client.addresses import Addresses, ca_of, tls_context
+from paimon_magics.coordinator.client.finding import At
+from paimon_magics.coordinator.client.requests import Requests
+from paimon_magics.coordinator.client.tokens import token_of_user
+from paimon_magics.coordinator.http.tokens import Tokens
+from paimon_magics.coordinator.ownership.state_folder import StateFolder
+from paimon_magics.coordinator.protocol.clock import now_ms
+from paimon_magics.coordinator.routes.tokens import token_document
+from paimon_magics.coordinator.store.state_store import open_store, store_address
+from paimon_magics.errors import InvalidValueError, SetupError
+
+__all__ = ["token_command"]
+
+_UNITS_MS = {"m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_TIME = re.compile(r"([1-9][0-9]{0,5})([mhd])")
+
+
+def token_command(arguments: Sequence[str]) -> list[str]:
+    """Carry out the command and return the lines to show. Raises errors of ours."""
+    options = _parser().parse_args(arguments)
+    with ExitStack() as ending:
+        place = _place(options, ending)
+        given = getattr(options, "expires", "never")
+        expires_in_ms = None if given == "never" else _ms(given)
+        match options.word:
+            case "add":
+                made = place.add(options.name, options.allow or ["read"], expires_in_ms)
+                return [made["token"]]
+            case "renew":
+                renewed = place.renew(options.name, expires_in_ms)
+                return _table(renewed) if renewed else ["It was revoked: make a new one."]
+            case "revoke":
+                ended = place.revoke(options.name)
+                return [f"{one['id']} of {one['name']} is revoked." for one in ended] or [
+                    "It had ended before."
+                ]
+            case _:
+                return _table(place.all())
+
+
+class _Running:
+    """The tokens of a coordinator that runs."""
+
+    def __init__(self, requests: Requests) -> None:
+        self._requests = requests
+
+    def add(self, name: str, allow: Sequence[str], expires_in_ms: int | None) -> Mapping[str, Any]:
+        body = {"name": name, "allow": list(allow), "expires_in_ms": expires_in_ms}
+        return self._asked("POST", "/v1/tokens", body)
+
+    def all(self) -> Sequence[Mapping[str, Any]]:
+        found: Sequence[Mapping[str, Any]] = self._asked("GET", "/v1/tokens")["tokens"]
+        return found
+
+    def revoke(self, name: str) -> Sequence[Mapping[str, Any]]:
+        path = f"/v1/tokens/{quote(name, safe='')}"
+        found: Sequence[Mapping[str, Any]] = self._asked("DELETE", path)["revoked"]
+        return found
+
+    def renew(self, name: str, expires_in_ms: int | None) -> Sequence[Mapping[str, Any]]:
+        path = f"/v1/tokens/{quote(name, safe='')}/renew"
+        found = self._asked("POST", path, {"expires_in_ms": expires_in_ms})["renewed"]
+        return list(found)
+
+    def _asked(self, method: str, path: str, body: Any = None) -> Mapping[str, Any]:
+        found: Mapping[str, Any] = self._requests.once(method, path, body)[1]
+        return found
+
+
+class _Stored:
+    """The tokens in a store that no coordinator uses now."""
+
+    def __init__(self, tokens: Tokens) -> None:
+        self._tokens = tokens
+
+    def add(self, name: str, allow: Sequence[str], expires_in_ms: int | None) -> Mapping[str, Any]:
+        return {"token": self._tokens.add(name, allow, expires_in_ms)[0]}
+
+    def all(self) -> Sequence[Mapping[str, Any]]:
+        return [token_document(one) for one in self._tokens.all()]
+
+    def revoke(self, name: str) -> Sequence[Mapping[str, Any]]:
+        return [token_document(one) for one in self._tokens.revoke(name)]
+
+    def renew(self, name: str, expires_in_ms: int | None) -> Sequence[Mapping[str, Any]]:
+        return [token_document(one) for one in self._tokens.renew(name, expires_in_ms)]
+
+
+def _place(options: argparse.Namespace, ending: ExitStack) -> _Running | _Stored:
+    if options.address is not None:
+        addresses = Addresses.of(options.address)
+        token = token_of_user(None, os.environ, options.address)
+        tls = tls_context(addresses, ca_of("", os.environ))
+        return _asking(At(addresses, token, tls=tls), ending)
+    if options.state is None:
+        raise SetupError(
+            "Which coordinator's tokens are meant is not said.",
+            hint="Give --state with its state folder, or --address with its address and its token "
+            "in PAIMON_COORDINATOR_TOKEN.",
+        )
+    if not Path(options.state).is_dir():
+        raise SetupError(
+            f"There is no state folder {options.state}.",
+            hint="Name the folder that the coordinator has as its --state.",
+        )
+    folder = StateFolder(Path(options.state))
+    running = folder.running() if folder.is_held() else None
+    if running is not None:
+        return _asking(At(running.address, folder.token()), ending)
+    folder.hold()
+    ending.callback(folder.let_go)
+    store = open_store(folder.path, store_address(options.store))
+    ending.callback(store.close)
+    return _Stored(Tokens(store.tokens))
+
+
+def _asking(at: At, ending: ExitStack) -> _Running:
+    requests = Requests(at, tls=at.tls)
+    ending.callback(requests.close)
+    return _Running(requests)
+
+
+def _table(found: Sequence[Mapping[str, Any]]) -> list[str]:
+    rows = [("id", "name", "allows", "made", "state")]
+    for one in found:
+        state = "good"
+        if one["revoked_at_ms"]:
+            state = f"revoked {_day(one['revoked_at_ms'])}"
+        elif one["expires_at_ms"]:
+            word = "ended" if one["expires_at_ms"] <= now_ms() else "until"
+            state = f"{word} {_day(one['expires_at_ms'])}"
+        allows = " ".join(one["allow"])
+        rows.append((one["id"], one["name"], allows, _day(one["created_at_ms"]), state))
+    widths = [max(len(row[at]) for row in rows) for at in range(5)]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
+
+
+def _day(at_ms: int) -> str:
+    return f"{datetime.datetime.fromtimestamp(at_ms / 1000, datetime.UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def _ms(text: str) -> int:
+    found = _TIME.fullmatch(text)
+    if found is None:
+        raise InvalidValueError(
+            f"`{text}` is no time.", hint="Write it as 90d, 12h or 30m, or as never."
+        )
+    return int(found[1]) * _UNITS_MS[found[2]]
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="paimon-coordinator token", description="Makes, lists and revokes tokens."
+    )
+    words = parser.add_subparsers(dest="word", required=True)
+    add = words.add_parser("add", help="make a token, and print it this once")
+    add.add_argument("name", help="whose it is: the user in commits")
+    add.add_argument(
+        "--allow",
+        action="append",
+        metavar="SCOPE[=DATABASE[.TABLE]]",
+        help="read, write or admin, on everything or on tables by pattern: write=shop.orders_*; "
+        "may be given many times (default: read)",
+    )
+    show = words.add_parser("list", help="list tokens, without their secrets")
+    revoke = words.add_parser("revoke", help="end a token at once")
+    revoke.add_argument("name", help="its id, or a name for all that have it")
+    renew = words.add_parser("renew", help="give a token another end, also after the old one")
+    renew.add_argument("name", help="its id, or a name for all that have it")
+    for one in (add, renew):
+        one.add_argument(
+            "--expires", default="90d", metavar="TIME", help="90d, 12h, 30m or never (default: 90d)"
+        )
+    for one in (add, show, renew, revoke):
+        one.add_argument("--state", help="the state folder of the coordinator")
+        one.add_argument("--store", help="postgresql://… if the coordinator's store is there")
+        one.add_argument("--address", help="ask the coordinator at this address instead")
+    return parser
