@@ -19,9 +19,13 @@ _KEPT_MAX = 10_000
 
 
 class Guesses:
-    """Counts wrong tokens by address. For one thread, the server's. `clock` is in seconds."""
+    """Counts wrong tokens by address. For one thread, the server's. `wrong_max` are taken in a
+    minute. `clock` is in seconds."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, wrong_max: int = _WRONG_MAX, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._wrong_max = wrong_max
         self._clock = clock
         self._wrong: OrderedDict[str, tuple[int, float]] = OrderedDict()
         self._right: OrderedDict[tuple[str, str], None] = OrderedDict()
@@ -29,7 +33,7 @@ class Guesses:
     def wait_seconds(self, address: str, token: str) -> float:
         """How long no token from an address is looked at; 0 if this one is."""
         wrong = self._wrong.get(address)
-        if wrong is None or wrong[0] < _WRONG_MAX or (address, token) in self._right:
+        if wrong is None or wrong[0] < self._wrong_max or (address, token) in self._right:
             return 0.0
         left = wrong[1] + _FORGIVEN_SECONDS - self._clock()
         if left <= 0:
@@ -42,7 +46,7 @@ class Guesses:
         count, since = self._wrong.pop(address, (0, self._clock()))
         if self._clock() - since > _FORGIVEN_SECONDS:
             count, since = 0, self._clock()
-        self._wrong[address] = count + 1, since if count + 1 < _WRONG_MAX else self._clock()
+        self._wrong[address] = count + 1, since if count + 1 < self._wrong_max else self._clock()
         _cut(self._wrong)
 
     def was_right(self, address: str, token: str) -> None:

@@ -24,7 +24,7 @@ from paimon_magics.coordinator.protocol.clock import now_ms
 from paimon_magics.coordinator.store.tokens import StoredToken, TokenTable
 from paimon_magics.errors import InvalidValueError, UnknownNameError
 
-__all__ = ["Tokens"]
+__all__ = ["Tokens", "is_name"]
 
 _TOKEN = re.compile(r"pmt_([0-9a-f]{12})_([\w-]{43})")
 _NAME = re.compile(r"[^\s\x00-\x1f\x7f](?:[^\x00-\x1f\x7f]{0,98}[^\s\x00-\x1f\x7f])?")
@@ -73,7 +73,7 @@ class Tokens:
 
         Raises InvalidValueError for a name that is none, and for permissions or a time that are
         wrong."""
-        if not _NAME.fullmatch(name) or name.startswith("service:"):
+        if not is_name(name):
             raise InvalidValueError(
                 f"`{name}` can't be the name of a token.",
                 hint="Use 1 to 100 printable characters; names of services of a hub begin with "
@@ -137,6 +137,11 @@ class Tokens:
                 for one in self._table.all()
             }
             self._read_at = began
+
+
+def is_name(name: str) -> bool:
+    """Whether a text can be the name of a token's user. Names of a hub's services can't."""
+    return _NAME.fullmatch(name) is not None and not name.startswith("service:")
 
 
 def _end_ms(expires_in_ms: int | None, now: int) -> int:

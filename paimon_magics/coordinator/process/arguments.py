@@ -64,6 +64,7 @@ def parser() -> argparse.ArgumentParser:
     _add_compaction(arguments)
     arguments.add_argument("--hub", action="store_true", help="run as a service of a JupyterHub")
     arguments.add_argument("--hub-cache-ms", type=int, default=HUB_CACHE_MS)
+    _add_issuer(arguments)
     arguments.add_argument("--ownership-lease-ms", type=int, default=_OWNERSHIP_LEASE_MS)
     arguments.add_argument(
         "--embedded", action="store_true", help="own the warehouse when needed, end when idle"
@@ -113,6 +114,30 @@ def _add_network(arguments: argparse.ArgumentParser) -> None:
         type=int,
         default=0,
         help="how long after SIGTERM it still answers, not ready, while clients go elsewhere",
+    )
+
+
+def _add_issuer(arguments: argparse.ArgumentParser) -> None:
+    arguments.add_argument(
+        "--oidc-issuer", metavar="URL", help="take the tokens of this OpenID Connect issuer, too"
+    )
+    arguments.add_argument("--oidc-audience", help="the audience that they must be for")
+    arguments.add_argument(
+        "--oidc-user-claim", default="sub", help="the claim with the user's name (default: sub)"
+    )
+    arguments.add_argument(
+        "--oidc-scope-claim",
+        default="scope",
+        help="the claim that says what is allowed, as scope or groups (default: scope)",
+    )
+    arguments.add_argument(
+        "--oidc-grants",
+        metavar="FILE",
+        help="a JSON file of what each text of that claim allows (default: texts as "
+        "paimon-coordinator:write=shop.orders_*)",
+    )
+    arguments.add_argument(
+        "--oidc-ca", metavar="FILE", help="a PEM file with the certificates to trust there"
     )
 
 

@@ -22,7 +22,6 @@ from starlette.routing import BaseRoute, WebSocketRoute
 from starlette.types import ASGIApp
 
 from paimon_magics.coordinator.core import Limits
-from paimon_magics.coordinator.http.authorisation import NamedTokens, OwnProcesses, TokenFile
 from paimon_magics.coordinator.http.forwarding import Forwarding
 from paimon_magics.coordinator.http.hub import HubService, hub_service
 from paimon_magics.coordinator.http.limits import ClientLimits
@@ -40,6 +39,7 @@ from paimon_magics.coordinator.ownership.lease import Owner
 from paimon_magics.coordinator.ownership.ownership import Ownership
 from paimon_magics.coordinator.ownership.redacted_log import keep_secrets_out_of_logs
 from paimon_magics.coordinator.ownership.state_folder import Running, StateFolder
+from paimon_magics.coordinator.process.authorisers import authoriser_of
 from paimon_magics.coordinator.process.certificates import Certificate
 from paimon_magics.coordinator.process.connections import Bounds
 from paimon_magics.coordinator.process.network import LOOPBACK, Network, listen, network_of
@@ -328,11 +328,11 @@ def _application(
         path = "/v1/inserts/{database}/{table}/stream"
         routes = [*inserts.routes(), WebSocketRoute(path, stream), *routes]
     store_options = StoreOptions(catalog, ownership, takes_new=options.embedded)
-    users = TokenFile(place.folder.token()) if place.hub is None else place.hub.authoriser
     tokens = Tokens(place.store.tokens)
+    authoriser = authoriser_of(options, secret, place.folder.token(), tokens, place.hub)
     return application(
         parts,
-        OwnProcesses(secret, NamedTokens(tokens, users)),
+        authoriser,
         request_bytes_max=options.request_bytes_max,
         routes=[*store_options.routes(), *token_routes(tokens), *routes],
         root=place.root,

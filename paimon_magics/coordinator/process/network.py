@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from paimon_magics.coordinator.http.forwarding import Peers
 from paimon_magics.errors import SetupError
 
-__all__ = ["LOOPBACK", "Network", "listen", "network_of"]
+__all__ = ["LOOPBACK", "Network", "is_loopback_host", "listen", "network_of"]
 
 LOOPBACK = "127.0.0.1"
 

@@ -26,10 +26,12 @@ from paimon_magics.coordinator.http.authorisation import (
     unauthorised,
 )
 from paimon_magics.coordinator.http.guard import Guard, guarded
+from paimon_magics.coordinator.http.guesses import Guesses
 from paimon_magics.coordinator.http.principals import (
     Principal,
     Scope,
 )
+from paimon_magics.coordinator.http.tokens import Tokens
 from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit, GroupCommitSettings
 from paimon_magics.coordinator.inserts.log.database import DatabaseLog
 from paimon_magics.coordinator.inserts.log.disk_reserve import Room
@@ -39,6 +41,7 @@ from paimon_magics.coordinator.routes.app import Parts, application
 from paimon_magics.coordinator.routes.catalog import catalog_routes
 from paimon_magics.coordinator.routes.inserts import InsertRoutes
 from paimon_magics.coordinator.routes.store_options import StoreOptions
+from paimon_magics.coordinator.routes.tokens import token_routes
 from paimon_magics.coordinator.service.compaction_jobs import Budget
 from paimon_magics.coordinator.service.compaction_scheduler import CompactionScheduler, Endpoint
 from paimon_magics.coordinator.service.coordinator import Coordinator
@@ -121,17 +124,21 @@ def app(warehouse: Path, catalog: Catalog) -> Iterator[Guard]:
         settle_ms=1,
         paused=lambda: False,
     )
-    yield application(
+    made = application(
         Parts(coordinator, catalog.warehouse, compactions=compactions),
         OwnProcesses("its own", People()),
         request_bytes_max=100_000,
         routes=[
             *InsertRoutes(group, coordinator, Room(None, 0)).routes(),
+            *token_routes(Tokens(store.tokens)),
             *StoreOptions(catalog, None, takes_new=True).routes(),
             *catalog_routes(Context(catalog, catalog.publish, coordinator.turns)),
         ],
         root=ROOT,
     )
+    assert isinstance(made, Guard)
+    made._guesses = Guesses(wrong_max=100_000)  # every endpoint is asked with a wrong token
+    yield made
     group.stop()
     coordinator.stop()
 

@@ -37,7 +37,7 @@ def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
     for name in TABLES:
         create_table(folder / "warehouse", f"CREATE TABLE {name} (k INT)")
     catalog = Catalog.open({"warehouse": str(folder / "warehouse")})
-    catalog.create_database("secret")
+    catalog.create_database("finance")
     made = Process(folder / "warehouse", folder / "state")
     made.start()
     yield made
@@ -226,7 +226,7 @@ def test_who_may_not_read_a_table_does_not_learn_that_it_is_there(
         ("GET", "/v1/databases/{}", None),
     ):
         is_database = path.endswith(("databases/{}", "/{}/tables"))
-        hidden, nowhere = ("secret", "nosuch") if is_database else ("salaries", "nosuches")
+        hidden, nowhere = ("finance", "nowhere") if is_database else ("salaries", "nosuches")
         code, text = answered(method, path.format(hidden), filled(body, hidden))
         other = answered(method, path.format(nowhere), filled(body, nowhere))
         assert (code, text) == (other[0], other[1].replace(nowhere, hidden)), (method, path)
@@ -244,7 +244,7 @@ def test_who_may_not_read_a_table_does_not_learn_that_it_is_there(
         to = {"database": "default", "object": name}
         renamed = {"source": {"database": "default", "object": "orders"}, "destination": to}
         assert answered("POST", "/v1/paimon/tables/rename", renamed)[0] == 403
-    assert answered("POST", "/v1/paimon/databases", {"name": "secret"})[0] == 403
+    assert answered("POST", "/v1/paimon/databases", {"name": "finance"})[0] == 403
     assert answered("DELETE", f"{root}/default")[0] == 403
 
 

@@ -1,0 +1,262 @@
+"""Tokens of an OpenID Connect issuer: JWTs, checked with the keys that it publishes.
+
+The issuer's discovery document names its keys (JWKS). They are kept for ten minutes; a token that
+names another key has them fetched again, at most twice a minute, so that a rotation is noticed and
+made-up keys cost the issuer nothing. While the issuer does not answer, the last keys are used for a
+day.
+
+Only asymmetric signatures are taken. Issuer, audience and end must be in a token; a clock may be a
+minute off.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import ssl
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import httpx
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import HTTPConnection
+from starlette.responses import Response
+from starlette.routing import Route
+
+from paimon_magics.coordinator.http.authorisation import (
+    Authoriser,
+    bearer_token,
+    unauthorised,
+)
+from paimon_magics.coordinator.http.principals import Grant, Principal, grants_of
+from paimon_magics.coordinator.http.tokens import is_name
+from paimon_magics.errors import PaimonMagicsError, SetupError
+
+if TYPE_CHECKING:
+    from jwt import PyJWK
+
+__all__ = ["IssuedTokens", "Issuer", "IssuerKeys", "granting"]
+
+_ALGORITHMS = (
+    *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
+    *("ES256", "ES384", "ES512", "EdDSA"),
+)
+_LEEWAY_SECONDS = 60
+_KEPT_SECONDS = 600.0
+_USED_SECONDS_MAX = 86_400.0
+_ASKED_SECONDS_MIN = 30.0
+_ANSWER_SECONDS = 5.0
+_BYTES_MAX = 1_048_576
+_TOKEN_CHARACTERS_MAX = 16_384
+_REMEMBERED_MAX = 10_000
+_REMEMBERED_SECONDS = 60.0
+_PREFIX = "paimon-coordinator:"
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Issuer:
+    """An issuer, as its tokens name it, and what of them counts.
+
+    `user_claim` has the user's name, `scope_claim` texts (a list, or one with spaces between) that
+    `grants_by_text` leads to grants. Where that is None, the texts say them after a prefix:
+    `paimon-coordinator:write=shop.orders_*`.
+    """
+
+    url: str
+    audience: str
+    user_claim: str = "sub"
+    scope_claim: str = "scope"
+    grants_by_text: Mapping[str, tuple[Grant, ...]] | None = field(default=None, hash=False)
+
+    def grants(self, claims: Mapping[str, Any]) -> tuple[Grant, ...]:
+        """What a token's claims allow; texts that are about something else allow nothing."""
+        given = claims.get(self.scope_claim, ())
+        texts = given.split() if isinstance(given, str) else given
+        if not isinstance(texts, list | tuple):
+            return ()
+        found: list[Grant] = []
+        for text in filter(lambda one: isinstance(one, str), texts):
+            if self.grants_by_text is not None:
+                found += self.grants_by_text.get(text, ())
+            elif text.startswith(_PREFIX):
+                try:
+                    found.append(Grant.of(text.removeprefix(_PREFIX)))
+                except PaimonMagicsError:
+                    continue
+        return tuple(dict.fromkeys(found))
+
+
+def granting(file: str) -> dict[str, tuple[Grant, ...]]:
+    """Read a JSON file `{text: [grant, …]}` of what the texts of a claim allow. Raises
+    SetupError."""
+    try:
+        read = json.loads(Path(file).read_text())
+        return {str(text): grants_of(map(str, allows)) for text, allows in read.items()}
+    except (OSError, ValueError, TypeError, AttributeError, PaimonMagicsError) as error:
+        raise SetupError(
+            f"The permissions in {file} can't be read: {error}",
+            hint='Write a JSON object, as {"data-engineers": ["write=shop", "read"]}.',
+        ) from error
+
+
+class IssuerKeys:
+    """The keys of an issuer. For any thread. `clock` is in seconds."""
+
+    def __init__(
+        self, url: str, tls: ssl.SSLContext, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._url = url.rstrip("/")
+        self._tls = tls
+        self._clock = clock
+        self._turn = threading.Lock()
+        self._keys: dict[str, PyJWK] = {}
+        self._read_at = float("-inf")
+        self._asked_at = float("-inf")
+        self._problem = ""
+
+    def key(self, id: str) -> PyJWK | None:
+        """The key with an id; None if the issuer has no such key. May ask the issuer. Raises
+        SetupError while there are no keys because it does not answer."""
+        with self._turn:
+            age = self._clock() - self._read_at
+            is_due = age > _KEPT_SECONDS or id not in self._keys
+            if is_due and self._clock() - self._asked_at > _ASKED_SECONDS_MIN:
+                self._read()
+            if self._clock() - self._read_at > _USED_SECONDS_MAX:
+                raise SetupError(
+                    f"The issuer {self._url} can't be asked for its keys: {self._problem}.",
+                    hint="Try again. If the error stays, look at the issuer.",
+                )
+            return self._keys.get(id)
+
+    def _read(self) -> None:
+        from jwt import PyJWKSet
+        from jwt.exceptions import PyJWTError
+
+        self._asked_at = self._clock()
+        try:
+            found = self._document(f"{self._url}/.well-known/openid-configuration")
+            if str(found.get("issuer", "")).rstrip("/") != self._url:
+                raise ValueError(f"it calls itself {found.get('issuer')}")
+            keys = PyJWKSet.from_dict(self._document(str(found["jwks_uri"])))
+        except (httpx.HTTPError, PyJWTError, ValueError, KeyError) as error:
+            self._problem = str(error).rstrip(".") or type(error).__name__
+            _log.error("The issuer %s can't be asked for its keys: %s", self._url, self._problem)
+            return
+        self._keys = {key.key_id or "": key for key in keys.keys}
+        self._read_at = self._asked_at
+
+    def _document(self, url: str) -> dict[str, Any]:
+        if not url.startswith("https://") and self._url.startswith("https://"):
+            raise ValueError(f"it names {url}, which is in the clear")
+        with httpx.stream(
+            "GET", url, verify=self._tls, trust_env=False, timeout=_ANSWER_SECONDS
+        ) as answer:
+            answer.raise_for_status()
+            content = b""
+            for part in answer.iter_bytes():
+                content += part
+                if len(content) > _BYTES_MAX:
+                    raise ValueError(f"{url} has more than {_BYTES_MAX:,} bytes")
+        found = json.loads(content)
+        if not isinstance(found, dict):
+            raise ValueError(f"{url} has no JSON object")
+        return found
+
+
+class IssuedTokens:
+    """An authoriser that also knows the tokens of an issuer. All others are for `others`.
+
+    Raises SetupError without the package that checks signatures.
+    """
+
+    def __init__(self, issuer: Issuer, keys: IssuerKeys, others: Authoriser) -> None:
+        try:
+            import jwt  # noqa: F401
+        except ImportError as error:
+            raise SetupError(
+                f"Tokens of an issuer need the pyjwt package: {error}.",
+                hint="Install it with: pip install 'paimon-magics[oidc]'",
+            ) from error
+        self._issuer = issuer
+        self._keys = keys
+        self._others = others
+        self._turn = threading.Lock()
+        # Principals by the digests of tokens, with the time until which they are taken as said.
+        self._remembered: OrderedDict[bytes, tuple[Principal, float]] = OrderedDict()
+
+    async def principal(self, connection: HTTPConnection) -> Principal | None:
+        """See `Authoriser.principal`."""
+        token = bearer_token(connection)
+        if not _is_jwt(token):
+            return await self._others.principal(connection)
+        assert token is not None
+        digest = hashlib.sha256(token.encode()).digest()
+        remembered = self._remembered.get(digest)
+        if remembered is not None and time.time() < remembered[1]:
+            return remembered[0]
+        return await run_in_threadpool(self._checked, token, digest)
+
+    def challenge(self, connection: HTTPConnection) -> Response:
+        """See `Authoriser.challenge`."""
+        if _is_jwt(bearer_token(connection)):
+            return unauthorised(
+                "The token is not one of the issuer's for this coordinator, or it has ended.",
+                f"Get a new one from {self._issuer.url} for the audience {self._issuer.audience}.",
+            )
+        return self._others.challenge(connection)
+
+    def routes(self) -> list[Route]:
+        """See `Authoriser.routes`."""
+        return self._others.routes()
+
+    def _checked(self, token: str, digest: bytes) -> Principal | None:
+        import jwt
+        from jwt.exceptions import PyJWTError
+
+        issuer = self._issuer
+        try:
+            header = jwt.get_unverified_header(token)
+            if header.get("alg") not in _ALGORITHMS:
+                return None
+            key = self._keys.key(str(header.get("kid", "")))
+            if key is None:
+                return None
+            claims = jwt.decode(
+                token,
+                key.key,
+                algorithms=list(_ALGORITHMS),
+                audience=issuer.audience,
+                issuer=issuer.url,
+                leeway=_LEEWAY_SECONDS,
+                options={"require": ["exp", "iss", "aud"]},
+            )
+        except (PyJWTError, ValueError, TypeError):
+            return None
+        name = claims.get(issuer.user_claim)
+        if not isinstance(name, str) or not is_name(name):
+            return None
+        principal = Principal.granted(name, issuer.grants(claims))
+        until = min(float(claims["exp"]) + _LEEWAY_SECONDS, time.time() + _REMEMBERED_SECONDS)
+        with self._turn:
+            self._remembered[digest] = principal, until
+            while len(self._remembered) > _REMEMBERED_MAX:
+                self._remembered.popitem(last=False)
+        return principal
+
+
+def _is_jwt(token: str | None) -> bool:
+    return (
+        token is not None
+        and len(token) <= _TOKEN_CHARACTERS_MAX
+        and token.startswith("eyJ")
+        and token.count(".") == 2
+    )
