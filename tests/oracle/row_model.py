@@ -60,6 +60,9 @@ class RowModel:
     deleted_at: dict[tuple[Any, ...], Any] = field(default_factory=dict)
     """The greatest sequence of deleted keys: what has a lower one is hidden until a compaction has
     dropped the delete."""
+    ghosts: dict[tuple[Any, ...], Row] = field(default_factory=dict)
+    """Deleted rows of engines that fold: until a compaction has dropped the delete, a new row of
+    the key begins with their values (`PartialUpdateMergeFunction.initRow`)."""
 
     def copy(self) -> RowModel:
         return copy.deepcopy(self)
@@ -149,6 +152,11 @@ class RowModel:
                 before = self.deleted_at.get(self.key_of(row))
                 if before is not None and _rank(row[self.sequence]) < before:
                     raise UnclearError
+            if self.keys and self.key_of(row) in self.ghosts:
+                begun: Row = {**self.ghosts[self.key_of(row)]}
+                self._merge_into(begun, row)
+                if begun != row:
+                    raise UnclearError
             self.rows.append(row)
         else:
             self._merge_into(old, row)
@@ -189,6 +197,8 @@ class RowModel:
             key = self.key_of(row)
             rank = _rank(row[self.sequence])
             self.deleted_at[key] = max(rank, self.deleted_at.get(key, rank))
+        if self.engine in ("partial-update", "aggregation"):
+            self.ghosts[self.key_of(row)] = row
         self.rows = [one for one in self.rows if one is not row]
 
 

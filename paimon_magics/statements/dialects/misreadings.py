@@ -200,7 +200,9 @@ def _no_comma(tokens: tuple[Token, ...], stopped: int, _: str) -> _Meant | None:
     """Three names in a row in a SELECT list, where Spark reads the second as an alias."""
     names = tokens[max(stopped - 2, 0) : stopped + 1]
     before = {token.upper for token in tokens[:stopped]}
-    if len(names) < 3 or "SELECT" not in before or "FROM" in before:
+    if len(names) < 3 or tokens[0].upper not in _QUERIES:
+        return None
+    if "SELECT" not in before or "FROM" in before:
         return None
     if any(one.kind not in IDENTIFIER_KINDS or one.upper in _CLAUSES for one in names):
         return None

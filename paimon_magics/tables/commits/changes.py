@@ -227,16 +227,13 @@ def _overwrite(
 def _index_deletes(
     table: Table, latest: Any, replaced: Any, named: Sequence[IndexManifestEntry]
 ) -> Sequence[IndexManifestEntry]:
-    """The index entries to delete: those in `named`, and the hash indexes and deletion vectors of
-    the replaced partitions."""
+    """The index entries to delete: those in `named`, and all of the replaced partitions
+    (`OverwriteChangesProvider.fullScanIndexManifestEntries`)."""
     if latest is None or not latest.index_manifest:
         return named
-    kinds = (IndexManifestFile.HASH_INDEX, IndexManifestFile.DELETION_VECTORS_INDEX)
     by_name = {entry.index_file.file_name: entry for entry in named}
     for entry in IndexFileHandler(table.paimon).scan(latest):
-        if entry.index_file.index_type in kinds and (
-            replaced is None or replaced.test(entry.partition)
-        ):
+        if replaced is None or replaced.test(entry.partition):
             by_name[entry.index_file.file_name] = IndexManifestEntry(
                 kind=DELETE,
                 partition=entry.partition,

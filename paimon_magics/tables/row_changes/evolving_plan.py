@@ -30,6 +30,10 @@ from paimon_magics.tables.manifests.live_files import ManifestCache, live_files
 from paimon_magics.tables.reading.evolving_files import anchor_of
 from paimon_magics.tables.reading.table_files import updated_columns_reader
 from paimon_magics.tables.row_changes.column_changes import ColumnChanges
+from paimon_magics.tables.row_changes.indexed_columns import (
+    check_indexed_columns,
+    drop_outdated_indexes,
+)
 from paimon_magics.tables.row_changes.placed_files import PlacedFiles
 from paimon_magics.tables.row_changes.rewriting import ChangedFile
 from paimon_magics.tables.schema.history import TableSchemas
@@ -70,9 +74,12 @@ class EvolvingChange:
         settings: Settings,
     ) -> ColumnChanges:
         """What changes the rows for the transaction; `assigned` are the columns that get new
-        values, None for a DELETE."""
+        values, None for a DELETE. Raises UnsupportedStatementError for a column with an index that
+        must not change."""
         if not assigned:
             return ColumnChanges(self.units, deletes=assigned is None)
+        partitions = {one.partition for one in self.ranges}
+        check_indexed_columns(self.table, self.snapshot, assigned, partitions)
         columns = pa.schema(
             [one for one in arrow_schema(self.table.schema) if one.name in assigned]
         )
@@ -139,6 +146,7 @@ class EvolvingChange:
             ]
             write = self._write(transaction, assigned)
             messages = columns_messages(table, write, written, snapshot_id)
+            drop_outdated_indexes(table, self.snapshot, assigned, messages)
         marked: dict[tuple[tuple[Any, ...], int], dict[str, Any]] = {}
         for one in results:
             if one.places is not None:

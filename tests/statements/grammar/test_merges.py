@@ -141,3 +141,12 @@ def test_a_wrong_form_is_told_with_its_place(text: str, said: str, at: str) -> N
     assert said in raised.value.message
     assert raised.value.position is not None
     assert text[raised.value.position :].startswith(at)
+
+
+def test_a_source_row_without_a_target_row_can_only_be_inserted() -> None:
+    """Also where a SELECT stands before, in whose list names could need commas between them."""
+    clause = "WHEN NOT MATCHED THEN UPDATE SET a = 1"
+    text = f"MERGE INTO t USING (SELECT 1 AS id) s ON t.id = s.id {clause}"
+    with pytest.raises(PaimonMagicsError) as raised:
+        parse_statement(text)
+    assert raised.value.hint == "A source row without a target row can only be inserted."
