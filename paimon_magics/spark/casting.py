@@ -7,9 +7,10 @@ as in Paimon's connector: a value that does not fit fails and never becomes NULL
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column as SparkColumn
@@ -21,7 +22,7 @@ from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.planning.writes.inserts import Constant, FromInput, Missing, Source
 from paimon_magics.spark.losses import first_loss, reason
 from paimon_magics.spark.types import spark_type
-from paimon_magics.statements.clauses.names import quoted
+from paimon_magics.statements.clauses.names import quoted, text_literal
 from paimon_magics.statements.data_types import (
     ArrayType,
     AtomicType,
@@ -34,7 +35,15 @@ from paimon_magics.statements.data_types import (
 )
 from paimon_magics.statements.queries.query_text import with_markers_apart
 
-__all__ = ["CHECK_FAILED", "ansi_casts", "partition_values", "project", "stored", "type_text"]
+__all__ = [
+    "CHECK_FAILED",
+    "ansi_casts",
+    "check_stored_types",
+    "partition_values",
+    "project",
+    "stored",
+    "type_text",
+]
 
 CHECK_FAILED = "paimon-magics:"
 """The prefix of the messages that our own checks raise inside Spark."""
@@ -52,12 +61,13 @@ def project(
     sources: Sequence[Source],
     constants: Mapping[str, str | None],
     only: str | None = None,
+    more: Sequence[str] = (),
 ) -> DataFrame:
     """Return `frame` as rows of a table with `columns`; `sources` gives the source of each column.
 
     `constants` are the values of the PARTITION clause, as `partition_values` returns them. `only`
-    names the one column to return; None returns all. Raises InvalidValueError for a column whose
-    type can't be cast at all.
+    names the one column to return; None returns all. `more` are texts of SQL for columns behind
+    them. Raises InvalidValueError for a column whose type can't be cast at all.
     """
     names = list(frame.columns)
     # A query's column names may repeat. The target's are unique, and Spark's errors show them.
@@ -66,7 +76,9 @@ def project(
         for column, source in zip(columns, sources, strict=True)
         if isinstance(source, FromInput)
     }
-    frame = frame.toDF(*(targets[position] for position in range(len(names))))
+    targeted = [targets[position] for position in range(len(names))]
+    if targeted != names:
+        frame = frame.toDF(*targeted)
     with ansi_casts(spark):
         casts: list[_Cast] = []
         for column, source in zip(columns, sources, strict=True):
@@ -74,18 +86,17 @@ def project(
                 continue
             match source:
                 case FromInput(position=at):
-                    value = _number_of_time(frame, column)
+                    value = partial(_number_of_time, frame, column)
                     named = names[at]
                 case Constant():
-                    value = F.lit(constants[column.name])
+                    value = partial(F.lit, constants[column.name])
                     named = "the PARTITION clause"
                 case Missing():
-                    value = F.lit(None)
+                    value = partial(F.lit, None)
                     named = "NULL"
-            plain = isinstance(source, FromInput)
-            casts.append(_Cast(column, _cast(value, column, plain=plain), value, named))
+            casts.append(_Cast(column, value, named, isinstance(source, FromInput)))
         try:
-            return frame.select(*(_checked_column(cast) for cast in casts))
+            return frame.select(*(_checked_column(cast) for cast in casts), *map(F.expr, more))
         except AnalysisException:
             # Look for the column only now: each attempt takes Spark some milliseconds.
             for cast in casts:
@@ -93,25 +104,67 @@ def project(
             raise
 
 
-def stored(frame: DataFrame, column: Column, value: SparkColumn) -> SparkColumn:
-    """A value over `frame` as a column of the table stores it, with the checks of `project`.
+def stored(column: Column, value: SparkColumn | str) -> SparkColumn | str:
+    """A value, a column or a text of SQL, as a column of the table stores it, with the checks of
+    `project`; a text where the type needs no more than a cast. Call it within `ansi_casts`."""
+    place = f"column `{column.name}`"
+    if (
+        isinstance(value, str)
+        and column.default is None
+        and _is_plain(column.type)
+        and not _is_limited_inside(column.type)
+    ):
+        cast = f"CAST( {value} AS {spark_type(column.type).simpleString()})"
+        return cast if column.type.nullable else _not_null_text(cast, place)
+    given = F.expr(value) if isinstance(value, str) else value
+    return _checked(_Cast(column, lambda: given, "", False).stored, column.type, place)
 
-    Raises InvalidValueError for a type that can't be cast at all. Call it within `ansi_casts`.
-    """
-    cast = _Cast(column, _cast(value, column, plain=False), value, column.name)
-    _check_cast(frame, cast)
-    return _checked(cast.stored, column.type, f"column `{column.name}`")
+
+def check_stored_types(
+    frame: DataFrame, values: Sequence[tuple[Column, SparkColumn | str]]
+) -> None:
+    """Raise InvalidValueError for the first value over `frame` whose type can't be cast to that of
+    its column at all. Call it within `ansi_casts`, when Spark has refused all together."""
+    for column, value in values:
+        given = F.expr(value) if isinstance(value, str) else value
+        _check_cast(frame, _Cast(column, partial(_same, given), column.name, False))
+
+
+def _same(value: SparkColumn) -> SparkColumn:
+    return value
 
 
 @dataclass(frozen=True)
 class _Cast:
-    """A column of the table: the cast value to store, the value before the cast, and the name of
-    its source for messages."""
+    """A column of the table: the value before the cast, which is only built where it is needed, and
+    the name of its source for messages. `is_input` tells that the value is the input's column of
+    the same name."""
 
     column: Column
-    stored: SparkColumn
-    value: SparkColumn
+    value: Callable[[], SparkColumn]
     named: str
+    is_input: bool
+
+    @property
+    def text(self) -> str | None:
+        """The cast value as SQL text, where that is a plain cast of the input's column. Spark's
+        error then names the column, and PySpark asks the JVM once and not for each part."""
+        column = self.column
+        if not self.is_input or column.default is not None or not _is_plain(column.type):
+            return None
+        return f"CAST({quoted(column.name)} AS {spark_type(column.type).simpleString()})"
+
+    @property
+    def stored(self) -> SparkColumn:
+        """The cast value to store."""
+        column, text = self.column, self.text
+        if text is not None:
+            return F.expr(text)
+        value = self.value()
+        if column.default is not None:
+            # Paimon puts the default in place of every NULL, an explicit one too.
+            value = F.coalesce(value, F.expr(column.default).cast(spark_type(column.type)))
+        return value.cast(spark_type(column.type))
 
 
 def partition_values(
@@ -171,17 +224,6 @@ def _number_of_time(frame: DataFrame, column: Column) -> SparkColumn:
     return value
 
 
-def _cast(value: SparkColumn, column: Column, *, plain: bool) -> SparkColumn:
-    if column.default is not None:
-        # Paimon puts the default in place of every NULL, an explicit one too.
-        value = F.coalesce(value, F.expr(column.default).cast(spark_type(column.type)))
-    if plain and column.default is None and _is_plain(column.type):
-        # As SQL text, so that Spark's error names the column.
-        wanted = spark_type(column.type).simpleString()
-        return F.expr(f"CAST({quoted(column.name)} AS {wanted})")
-    return value.cast(spark_type(column.type))
-
-
 def _is_plain(data_type: DataType) -> bool:
     return isinstance(data_type, AtomicType) and data_type.name != "TIME"
 
@@ -192,7 +234,7 @@ def _check_cast(frame: DataFrame, cast: _Cast) -> None:
     except AnalysisException as error:
         if (error.getCondition() or "").startswith("DATATYPE_MISMATCH"):
             column = cast.column
-            found = frame.select(cast.value.alias("v")).schema["v"].dataType.simpleString()
+            found = frame.select(cast.value().alias("v")).schema["v"].dataType.simpleString()
             hint = f"Cast the expression for `{column.name}` yourself, or write another column."
             if type_text(column.type) == "DATE" and found == "int":  # 2026-01-31 is a subtraction
                 hint = "Write dates in quotes: DATE '2026-01-31'."
@@ -205,8 +247,13 @@ def _check_cast(frame: DataFrame, cast: _Cast) -> None:
 
 
 def _checked_column(cast: _Cast) -> SparkColumn:
-    column = cast.column
-    return _checked(cast.stored, column.type, f"column `{column.name}`").alias(column.name)
+    column, text = cast.column, cast.text
+    place = f"column `{column.name}`"
+    if text is None or _is_limited_inside(column.type):
+        return _checked(cast.stored, column.type, place).alias(column.name)
+    if not column.type.nullable:
+        text = _not_null_text(text, place)
+    return F.expr(f"{text} AS {quoted(column.name)}")
 
 
 def _checked(value: SparkColumn, data_type: DataType, place: str) -> SparkColumn:
@@ -215,9 +262,17 @@ def _checked(value: SparkColumn, data_type: DataType, place: str) -> SparkColumn
     checked = _checked_inside(value, data_type, place)
     if data_type.nullable:
         return checked
-    return F.when(checked.isNotNull(), checked).otherwise(
-        _failure(F.lit(f"{place} is NOT NULL, but a row has NULL there"))
-    )
+    return F.when(checked.isNotNull(), checked).otherwise(_failure(F.lit(_null_text(place))))
+
+
+def _not_null_text(value: str, place: str) -> str:
+    """The SQL text of a value that must not be NULL."""
+    failed = f"raise_error({text_literal(CHECK_FAILED + _null_text(place))})"
+    return f"CASE WHEN {value} IS NOT NULL THEN {value} ELSE {failed} END"
+
+
+def _null_text(place: str) -> str:
+    return f"{place} is NOT NULL, but a row has NULL there"
 
 
 def _checked_inside(value: SparkColumn, data_type: DataType, place: str) -> SparkColumn:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -29,13 +30,21 @@ from paimon_magics.planning.row_changes.merges import (
 )
 from paimon_magics.planning.schemas.column_paths import type_at
 from paimon_magics.planning.schemas.table_schema import Column
-from paimon_magics.spark.casting import ansi_casts, stored
+from paimon_magics.spark.casting import ansi_casts, check_stored_types, stored
 from paimon_magics.spark.struct_names import with_fields_by_name
 from paimon_magics.spark.types import spark_type
 from paimon_magics.statements.clauses.names import quoted
-from paimon_magics.statements.data_types import DataType, RowType
+from paimon_magics.statements.data_types import AtomicType, DataType, RowType
 
-__all__ = ["KIND_NUMBERS", "MatchCounts", "changed_rows", "given_values", "marked", "match_counts"]
+__all__ = [
+    "COUNTED",
+    "KIND_NUMBERS",
+    "MatchCounts",
+    "changed_rows",
+    "given_values",
+    "marked",
+    "match_counts",
+]
 
 KIND_NUMBERS: dict[Effect, int] = {
     "insert": INSERT,
@@ -85,25 +94,38 @@ def changed_rows(
     InvalidValueError for a value whose type can't be cast to its column's.
     """
     joined = _by_name(joined, plan, columns)
-    clause = F.col(quoted(CLAUSE_COLUMN))
+    names = set(joined.columns)
+    given: list[tuple[Column, _Value]] = []
+    chosen = []
     with ansi_casts(spark):
-        chosen = []
         for at, column in enumerate(columns):
-            named = F.col(quoted(target_name(at)))
-            kept = named if target_name(at) in joined.columns else None
-            values: dict[int, SparkColumn] = {}
+            kept = quoted(target_name(at)) if target_name(at) in names else None
+            values: dict[int, _Value] = {}
             for number, one in enumerate(plan.clauses):
                 value: Value = one.values[at] if one.values else Kept()
-                made = _made(joined, value, column, kept, (number, at))
+                made = _made(value, column, kept, (number, at))
                 if made is not None:
-                    values[number] = made
-            chosen.append(_chosen(clause, values, kept, column).alias(column.name))
-    kinds = {n: F.lit(KIND_NUMBERS[one.effect]) for n, one in enumerate(plan.clauses)}
-    kind = _case(clause, kinds, F.lit(None)).cast("tinyint").alias(KIND)
-    others = [
-        F.col(quoted(target_name(at))).alias(name) for at, name in enumerate(more, len(columns))
-    ]
-    return joined.select(*chosen, kind, *others)
+                    given.append((column, made))
+                    values[number] = stored(column, made)
+            chosen.append(_chosen(values, kept, column))
+        kinds: dict[int, _Value] = {
+            n: f"{KIND_NUMBERS[one.effect]}Y" for n, one in enumerate(plan.clauses)
+        }
+        kind = _case(kinds, "CAST(NULL AS TINYINT)", KIND)
+        others = [
+            F.expr(f"{quoted(target_name(at))} AS {quoted(name)}")
+            for at, name in enumerate(more, len(columns))
+        ]
+        try:
+            return joined.select(*chosen, kind, *others)
+        except AnalysisException:
+            # Look for the value only now: each attempt takes Spark some milliseconds.
+            check_stored_types(joined, given)
+            raise
+
+
+COUNTED: tuple[Effect, ...] = ("insert", "update", "delete")
+"""What MatchCounts counts, in its order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,18 +141,16 @@ class MatchCounts:
 
 def match_counts(changed: DataFrame, identity: Sequence[str]) -> MatchCounts:
     """Count the changed rows by one job. `identity` are the columns that identify a target row."""
-    kind = F.col(KIND)
-    is_of_target = kind != KIND_NUMBERS["insert"]
-    each = changed.groupBy(*(F.col(quoted(name)) for name in identity)).agg(
-        *(F.count_if(kind == KIND_NUMBERS[effect]).alias(effect) for effect in _COUNTED),
-        F.count_if(is_of_target).alias(_MATCHES),
-    )
-    total = each.agg(*(F.sum(effect) for effect in _COUNTED), F.max(_MATCHES)).collect()[0]
+    counts = [f"count_if({KIND} = {KIND_NUMBERS[one]}) AS {quoted(one)}" for one in COUNTED]
+    matches = f"count_if({KIND} <> {KIND_NUMBERS['insert']}) AS {_MATCHES}"
+    each = changed.groupBy(*map(quoted, identity)).agg(*map(F.expr, [*counts, matches]))
+    totals = [*(f"sum({quoted(one)})" for one in COUNTED), f"max({_MATCHES})"]
+    total = each.agg(*map(F.expr, totals)).collect()[0]
     return MatchCounts(*(int(count or 0) for count in total))
 
 
 _MATCHES = "matches"
-_COUNTED: tuple[Effect, ...] = ("insert", "update", "delete")
+_Value = SparkColumn | str
 
 
 def _by_name(joined: DataFrame, plan: MergePlan, columns: Sequence[Column]) -> DataFrame:
@@ -140,23 +160,18 @@ def _by_name(joined: DataFrame, plan: MergePlan, columns: Sequence[Column]) -> D
     return with_fields_by_name(joined, [wanted.get(name) for name in joined.columns])
 
 
-def _made(
-    joined: DataFrame,
-    value: Value,
-    column: Column,
-    kept: SparkColumn | None,
-    place: tuple[int, int],
-) -> SparkColumn | None:
-    """The value that a clause gives a column; None for the one that the target has."""
+def _made(value: Value, column: Column, kept: str | None, place: tuple[int, int]) -> _Value | None:
+    """The value that a clause gives a column, as SQL text where that is enough; None for the one
+    that the target has."""
     match value:
         case Kept():
             return None
         case FromSource(position=at):
-            given = F.col(quoted(source_name(at)))
+            return quoted(source_name(at))
         case FromText():
-            given = F.col(quoted(value_name(*place)))
+            return quoted(value_name(*place))
         case ToDefault():
-            given = F.lit(None)
+            return "NULL"
         case ByField(fields=fields):
             assert kept is not None
             paths = [(path, field) for field, (path, _) in enumerate(fields)]
@@ -164,8 +179,7 @@ def _made(
                 F.lit(None) if isinstance(one, ToDefault) else F.col(quoted(value_name(*place, at)))
                 for at, (_, one) in enumerate(fields)
             ]
-            given = _with_fields(kept, column.type, paths, named)
-    return stored(joined, column, given)
+            return _with_fields(F.col(kept), column.type, paths, named)
 
 
 def _with_fields(
@@ -194,21 +208,30 @@ def _with_fields(
     )
 
 
-def _chosen(
-    clause: SparkColumn,
-    values: dict[int, SparkColumn],
-    kept: SparkColumn | None,
-    column: Column,
-) -> SparkColumn:
-    otherwise = F.lit(None).cast(spark_type(column.type)) if kept is None else kept
-    return _case(clause, values, otherwise)
+def _chosen(values: dict[int, _Value], kept: str | None, column: Column) -> SparkColumn:
+    otherwise: _Value
+    if kept is not None:
+        otherwise = kept
+    elif isinstance(column.type, AtomicType):
+        otherwise = f"CAST(NULL AS {spark_type(column.type).simpleString()})"
+    else:
+        otherwise = F.lit(None).cast(spark_type(column.type))
+    return _case(values, otherwise, column.name)
 
 
-def _case(
-    clause: SparkColumn, values: dict[int, SparkColumn], otherwise: SparkColumn
-) -> SparkColumn:
+def _case(values: dict[int, _Value], otherwise: _Value, name: str) -> SparkColumn:
+    """The value of the clause that decides about a row. As one text where all values are: PySpark
+    asks the JVM several times for each part of a column."""
+    clause = quoted(CLAUSE_COLUMN)
+    texts = [(number, value) for number, value in values.items() if isinstance(value, str)]
+    if isinstance(otherwise, str) and len(texts) == len(values):
+        cases = "".join(f" WHEN {clause} = {number} THEN {value}" for number, value in texts)
+        text = f"CASE{cases} ELSE {otherwise} END" if cases else otherwise
+        return F.expr(f"{text} AS {quoted(name)}")
     chosen: SparkColumn | None = None
     for number, value in values.items():
-        is_this = clause == number
-        chosen = F.when(is_this, value) if chosen is None else chosen.when(is_this, value)
-    return otherwise if chosen is None else chosen.otherwise(otherwise)
+        is_this = F.col(clause) == number
+        made = F.expr(value) if isinstance(value, str) else value
+        chosen = F.when(is_this, made) if chosen is None else chosen.when(is_this, made)
+    last = F.expr(otherwise) if isinstance(otherwise, str) else otherwise
+    return (last if chosen is None else chosen.otherwise(last)).alias(name)

@@ -18,7 +18,7 @@ from paimon_magics.statements.data_types import DataType, RowType
 from paimon_magics.statements.row_changes import VALUE_PREFIX
 from paimon_magics.tables.row_changes.selected_rows import FILE_COLUMN
 
-__all__ = ["as_inserted", "row_counts", "with_assigned", "with_buckets", "with_kind"]
+__all__ = ["as_inserted", "kind_text", "row_counts", "with_assigned", "with_buckets"]
 
 
 def with_assigned(
@@ -27,16 +27,7 @@ def with_assigned(
     """The rows with their new values, in `columns`. The assigned values follow the columns in
     `selected`. A STRUCT that is NULL becomes one of NULLs where a field of it is assigned, as in
     Spark."""
-    return selected.select(
-        *(
-            _assigned(
-                F.col(quoted(column.name)),
-                column.type,
-                [(path.fields, path.number) for path in paths if path.column == column],
-            ).alias(column.name)
-            for column in columns
-        )
-    )
+    return selected.select(*(_assigned_column(column, paths) for column in columns))
 
 
 def row_counts(frame: DataFrame, by: str | None) -> tuple[int, int]:
@@ -46,9 +37,9 @@ def row_counts(frame: DataFrame, by: str | None) -> tuple[int, int]:
     return int(row["rows"]), int(row["values"])
 
 
-def with_kind(frame: DataFrame, kind: int) -> DataFrame:
-    """The rows with a column of their kind, Paimon's number."""
-    return frame.withColumn(KIND, F.lit(kind).cast("tinyint"))
+def kind_text(kind: int) -> str:
+    """The SQL text of a column of a row kind, Paimon's number."""
+    return f"{kind}Y AS {quoted(KIND)}"
 
 
 def as_inserted(frame: DataFrame, kind_field: str | None) -> DataFrame:
@@ -69,6 +60,15 @@ def with_buckets(frame: DataFrame, places: DataFrame, names: Sequence[str]) -> D
     located = places.select(*known, F.col(FILE_COLUMN).alias(BUCKET_COLUMN)).distinct()
     same = [F.col(quoted(name)).eqNullSafe(F.col(to)) for name, to in zip(names, own, strict=True)]
     return frame.join(located, same, "inner").drop(*own)
+
+
+def _assigned_column(column: Column, paths: Sequence[AssignedPath]) -> SparkColumn | str:
+    own = [(path.fields, path.number) for path in paths if path.column == column]
+    if not own:
+        return quoted(column.name)
+    if not own[0][0]:
+        return F.expr(f"{quoted(f'{VALUE_PREFIX}{own[0][1]}')} AS {quoted(column.name)}")
+    return _assigned(F.col(quoted(column.name)), column.type, own).alias(column.name)
 
 
 def _assigned(

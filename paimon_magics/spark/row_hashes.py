@@ -20,8 +20,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pyarrow as pa
-from pyspark.sql import Column
-from pyspark.sql import functions as F
 
 from paimon_magics.columnar.bucket_hash import SEED
 from paimon_magics.statements.clauses.names import quoted
@@ -37,8 +35,8 @@ _HEADER_BYTES = 8
 _SPARK_SEED, _INT_BYTES = 42, 4  # of Spark's `hash` of an INT
 
 
-def row_hash(keys: Sequence[pa.Field]) -> Column | None:
-    """The hash of `keys`, Arrow fields of a frame's columns, as an INT.
+def row_hash(keys: Sequence[pa.Field]) -> str | None:
+    """The hash of `keys`, Arrow fields of a frame's columns, as the SQL text of an INT.
 
     None where a key is not of a fixed width of 64 bits at most.
     """
@@ -54,7 +52,7 @@ def row_hash(keys: Sequence[pa.Field]) -> Column | None:
     for word in words:
         mixed = f"{_rotated(f'({word} * {_signed(_MIX_1)}L)', 15)} * {_MIX_2}L"
         state = f"({_rotated(f'({state} ^ ({mixed}))', 13)} * 5 + {_MIX_3}L)"
-    return F.expr(_ended(state, len(words) * 4))
+    return _ended(state, len(words) * 4)
 
 
 def _ended(state: str, length_bytes: int) -> str:

@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, Row, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as spark_types
 
 from paimon_magics.errors import sent_to_driver
+from paimon_magics.planning.reads.row_kinds import KIND_NAMES
 from paimon_magics.planning.writes.distributions import (
     BUCKET_COLUMN,
     ByGivenBucket,
@@ -27,28 +28,26 @@ from paimon_magics.planning.writes.distributions import (
 )
 from paimon_magics.spark.arrow_stages import map_in_arrow
 from paimon_magics.spark.row_hashes import row_hash
+from paimon_magics.spark.sort_keys import group_text, ordinal_text, spread_text
 from paimon_magics.spark.task_reports import Reporter, reports_folder
 from paimon_magics.spark.transfer import collected
 from paimon_magics.statements.clauses.names import quoted
+from paimon_magics.tables.writing.changed_rows import ChangedRows, ChangedTwiceError
 from paimon_magics.tables.writing.write_spec import WriteSpec, Written
 from paimon_magics.tables.writing.writer import (
-    GROUP_BITS,
-    GROUP_SHIFT,
     TooManyPartitionsError,
     with_assigned_buckets,
     with_owners,
     write_batches,
 )
 
-__all__ = ["JobWritten", "write_frame"]
+__all__ = ["JobWritten", "RowOrder", "write_frame"]
 
 _OWNER = "__paimon_magics_owner"
 _HASH = "__paimon_magics_hash"
 _ORDER = "__paimon_magics_order"
 
 _INITIAL_TASKS = "spark.sql.adaptive.coalescePartitions.initialPartitionNum"
-
-_SPREAD_MODULUS = 1_000_003  # keeps sums of partition numbers far from overflow
 
 _WRITTEN = spark_types.StructType(
     [
@@ -58,6 +57,8 @@ _WRITTEN = spark_types.StructType(
         spark_types.StructField("index_files", spark_types.BinaryType()),
         spark_types.StructField("odd_floats", spark_types.ArrayType(spark_types.StringType())),
         spark_types.StructField("gave_up", spark_types.BooleanType()),
+        spark_types.StructField("kinds", spark_types.ArrayType(spark_types.LongType())),
+        spark_types.StructField("changes_twice", spark_types.BooleanType()),
     ]
 )
 
@@ -65,10 +66,24 @@ _WRITTEN = spark_types.StructType(
 @dataclass(frozen=True, slots=True)
 class JobWritten:
     """What a job wrote. `repeated_attempts` tells that a task may have run more than once, so that
-    files of an attempt that did not count may be left."""
+    files of an attempt that did not count may be left. Where it was asked for, `kinds` are the
+    numbers of rows by the number of their kind, and `changes_twice` tells that two rows would
+    change one row of the table: then not all was written."""
 
     written: Written
     repeated_attempts: bool
+    kinds: tuple[int, ...] = ()
+    changes_twice: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RowOrder:
+    """How rows come to the writers. The statement's order `is_kept` for primary-key tables whose
+    last row of a key must win. Where rows with kinds may change one row of the table twice, which
+    is looked for, `changed_once` are the keys that tell one: rows of a key follow each other."""
+
+    is_kept: bool = False
+    changed_once: tuple[str, ...] = ()
 
 
 def write_frame(
@@ -78,19 +93,19 @@ def write_frame(
     distribution: Distribution,
     *,
     slots: int,
-    keep_order: bool,
+    order: RowOrder,
 ) -> JobWritten:
     """Run the job that writes `frame`, whose columns are the table's own.
 
-    `slots` is how many tasks can run at once; `keep_order` is for primary-key tables whose last row
-    of a key must win. Raises what Spark raises; the caller must then remove every file of the job.
+    `slots` is how many tasks can run at once; `order` is what the writers need. Raises what Spark
+    raises; the caller must then remove every file of the job.
     """
-    rows, repeated = _run(spark, frame, task, distribution, slots=slots, keep_order=keep_order)
+    rows, repeated = _run(spark, frame, task, distribution, slots=slots, order=order)
     if any(row["gave_up"] for row in rows):
         # More partitions than the table had: write again with gathered rows. The messages of the
         # first run are discarded, and with them the files of tasks that did not give up.
         gathered = Gathered(task.partition_keys)
-        rows, _ = _run(spark, frame, task, gathered, slots=slots, keep_order=keep_order)
+        rows, _ = _run(spark, frame, task, gathered, slots=slots, order=order)
         repeated = True
     repeated |= (spark.conf.get("spark.speculation", "false") or "false") == "true"
     return JobWritten(
@@ -104,6 +119,10 @@ def write_frame(
             odd_floats=frozenset(name for row in rows for name in row["odd_floats"]),
         ),
         repeated_attempts=repeated or any(row["attempt"] > 0 for row in rows),
+        kinds=tuple(sum(row["kinds"][kind] for row in rows) for kind in range(len(KIND_NAMES)))
+        if order.changed_once
+        else (),
+        changes_twice=any(row["changes_twice"] for row in rows),
     )
 
 
@@ -114,18 +133,19 @@ def _run(
     distribution: Distribution,
     *,
     slots: int,
-    keep_order: bool,
+    order: RowOrder,
 ) -> tuple[list[Row], bool]:
     """The rows that the tasks return, and whether the job had to run twice."""
     partitions_max = distribution.partitions_max if isinstance(distribution, InPlace) else None
     task = replace(task, partitions_max=partitions_max)
-    placed, bucket_column = _place(frame, task, distribution, slots=slots, keep_order=keep_order)
+    placed, bucket_column = _place(frame, task, distribution, slots=slots, order=order)
     names = placed.columns
     tasks = _WriteTasks(
         task,
         bucket_column,
         _HASH if _HASH in names else None,
         _ORDER if _ORDER in names else None,
+        order.changed_once,
         reports_folder(),
     )
     return collected(spark, frame.schema, lambda: map_in_arrow(placed, tasks, _WRITTEN))
@@ -137,12 +157,12 @@ def _place(
     distribution: Distribution,
     *,
     slots: int,
-    keep_order: bool,
+    order: RowOrder,
 ) -> tuple[DataFrame, str | None]:
     """Send each row to the task that writes it. Return the frame, and the name of its column with
     the bucket; None where the writer computes it."""
     partitions = [quoted(key) for key in task.partition_keys]
-    spread = _spread(frame, task.partition_keys)
+    spread = spread_text(frame, task.partition_keys)
     match distribution:
         case OneWriter():
             return _in_order(frame, lambda numbered: numbered.repartition(1)), None
@@ -152,13 +172,14 @@ def _place(
             return _in_order(frame, lambda numbered: _gathered(numbered, distribution)), None
         case Gathered():
             gathered = _gathered(frame, distribution)
-            return gathered.withColumn(_ORDER, _group(spread)).sortWithinPartitions(_ORDER), None
-    if keep_order or partitions:
-        order = _group(F.floor(spread / F.lit(slots)))
-        if keep_order:
+            ordered = gathered.withColumn(_ORDER, F.expr(group_text(spread)))
+            return ordered.sortWithinPartitions(_ORDER), None
+    if order.is_kept or partitions:
+        number = group_text(f"floor(({spread}) / {slots})")
+        if order.is_kept:
             frame = frame.withColumn(_ORDER, F.monotonically_increasing_id())
-            order = order.bitwiseOR(_ordinal(F.col(_ORDER)))
-        frame = frame.withColumn(_ORDER, order)
+            number = f"{number} | {ordinal_text(_ORDER)}"
+        frame = frame.withColumn(_ORDER, F.expr(number))
     if isinstance(distribution, ByGivenBucket):
         owned = frame.withColumnRenamed(BUCKET_COLUMN, _OWNER)
     else:
@@ -172,8 +193,9 @@ def _place(
         assigned = map_in_arrow(routed, _AssignTasks(task, _HASH, _OWNER), routed.schema)
         routed = _to_owners(assigned, spread, slots)
         bucket_column = _OWNER
-    sorted_rows = routed.sortWithinPartitions(_ORDER) if _ORDER in routed.columns else routed
-    return sorted_rows, bucket_column
+    sort_keys = [_ORDER] if order.is_kept or partitions else []
+    sort_keys += map(quoted, order.changed_once)
+    return (routed.sortWithinPartitions(*sort_keys) if sort_keys else routed), bucket_column
 
 
 def _gathered(frame: DataFrame, distribution: Gathered) -> DataFrame:
@@ -193,25 +215,6 @@ def _in_order(frame: DataFrame, shuffle: Callable[[DataFrame], DataFrame]) -> Da
     return shuffle(numbered).sortWithinPartitions(_ORDER).drop(_ORDER)
 
 
-def _group(partition: Column) -> Column:
-    """The high bits of the sort key: they bring the partitions of a task one after the other, or a
-    few at a time. The writer separates the buckets of a partition batch by batch.
-
-    One LONG is the whole key, with the order of the rows in its low bits: Spark has a radix sort
-    for one number, and compares rows to sort by several columns.
-    """
-    number = F.pmod(partition.cast("long"), F.lit(1 << GROUP_BITS))
-    return F.shiftleft(number.cast("long"), GROUP_SHIFT)
-
-
-def _ordinal(number: Column) -> Column:
-    """The low bits of the sort key: the statement's order of rows, which a shuffle loses. `number`
-    is (source partition, position), as Spark numbers each row. The job fails where it would reach
-    into the high bits."""
-    beyond = F.raise_error(F.lit("more source partitions than a statement's order can number"))
-    return F.when(number < F.lit(1 << GROUP_SHIFT), number).otherwise(beyond.cast("long"))
-
-
 def _with_owners(frame: DataFrame, task: WriteSpec) -> DataFrame:
     """The frame with a column of each row's owner, and one of its key hash where buckets are
     dynamic. The owner is the bucket, or the assigner of dynamic buckets. Rows of a partition with
@@ -221,45 +224,22 @@ def _with_owners(frame: DataFrame, task: WriteSpec) -> DataFrame:
     if dynamic is not None:
         hashed = row_hash([schema.field(key) for key in dynamic.keys])
         if hashed is not None:
-            frame = frame.withColumn(_HASH, hashed)
+            frame = frame.withColumn(_HASH, F.expr(hashed))
         else:
             frame = map_in_arrow(frame, _OwnerTasks(task, _HASH), _with_column(frame, _HASH))
-        return frame.withColumn(_OWNER, F.abs(F.col(_HASH) % F.lit(dynamic.assigners)))
+        return frame.withColumn(_OWNER, F.expr(f"abs({_HASH} % {dynamic.assigners})"))
     assert rule is not None
     if rule.function == "default" and not rule.by_partition:
         hashed = row_hash([schema.field(key) for key in rule.keys])
         if hashed is not None:
-            return frame.withColumn(_OWNER, F.abs(hashed % F.lit(rule.buckets)))
+            return frame.withColumn(_OWNER, F.expr(f"abs({hashed} % {rule.buckets})"))
     return map_in_arrow(frame, _OwnerTasks(task, _OWNER), _with_column(frame, _OWNER))
 
 
-def _to_owners(frame: DataFrame, spread: Column, slots: int) -> DataFrame:
+def _to_owners(frame: DataFrame, spread: str, slots: int) -> DataFrame:
     """Send each owner's rows to one of `slots` tasks, a partition's owners to different tasks."""
-    return frame.repartitionById(slots, F.pmod(spread + F.col(_OWNER), F.lit(slots)).cast("int"))
-
-
-def _spread(frame: DataFrame, partition_keys: tuple[str, ...]) -> Column:
-    """A number for each partition that spreads partitions almost evenly over the tasks.
-
-    A hash would often give one of two tasks three of four partitions. The values of partitions tend
-    to be consecutive, so numbers, days and the last digits of texts are used as they are.
-    """
-    total = F.lit(0).cast("long")
-    for key in partition_keys:
-        value = F.col(quoted(key))
-        match frame.schema[key].dataType:
-            case spark_types.IntegralType():
-                number = F.pmod(value.cast("long"), F.lit(_SPREAD_MODULUS))
-            case spark_types.DateType():
-                number = F.unix_date(value).cast("long")
-            case spark_types.StringType():
-                tens = F.ascii(F.substring(value, -2, 1)) * F.lit(10)
-                before = F.hash(F.substring(value, F.lit(1), F.length(value) - 2))
-                number = before.cast("long") + tens + F.ascii(F.substring(value, -1, 1))
-            case _:
-                number = F.hash(value).cast("long")
-        total = total + F.coalesce(number, F.lit(0).cast("long"))
-    return total
+    task = F.expr(f"CAST(pmod({spread} + {_OWNER}, {slots}) AS INT)")
+    return frame.repartitionById(slots, task)
 
 
 def _with_column(frame: DataFrame, name: str) -> spark_types.StructType:
@@ -308,6 +288,7 @@ class _WriteTasks:
     bucket_column: str | None
     hash_column: str | None
     order_column: str | None
+    changed_once: tuple[str, ...]
     reports: str
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -318,18 +299,21 @@ class _WriteTasks:
         context = TaskContext.get()
         assert context is not None
         reporter = Reporter(self.reports, writes=True)
-        gave_up = False
+        gave_up = changes_twice = False
+        changes = ChangedRows(self.changed_once) if self.changed_once else None
         try:
             with sent_to_driver():
                 written = write_batches(
                     self.task,
-                    _counted(batches, reporter),
+                    _counted(batches, reporter, changes),
                     bucket_column=self.bucket_column,
                     hash_column=self.hash_column,
                     order_column=self.order_column,
                 )
         except TooManyPartitionsError:
             written, gave_up = Written((), 0), True
+        except ChangedTwiceError:
+            written, changes_twice = Written((), 0), True
         reporter.end()
         yield pa.RecordBatch.from_pydict(
             {
@@ -339,6 +323,8 @@ class _WriteTasks:
                 "index_files": [pickle.dumps(written.index_files)],
                 "odd_floats": [sorted(written.odd_floats)],
                 "gave_up": [gave_up],
+                "kinds": [[] if changes is None else changes.counts],
+                "changes_twice": [changes_twice],
             },
             schema=pa.schema(
                 [
@@ -348,14 +334,21 @@ class _WriteTasks:
                     ("index_files", pa.binary()),
                     ("odd_floats", pa.list_(pa.string())),
                     ("gave_up", pa.bool_()),
+                    ("kinds", pa.list_(pa.int64())),
+                    ("changes_twice", pa.bool_()),
                 ]
             ),
         )
         keep_modules()
 
 
-def _counted(batches: Iterable[pa.RecordBatch], reporter: Reporter) -> Iterator[pa.RecordBatch]:
-    """The same batches; each is reported once the writer asks for the next one."""
+def _counted(
+    batches: Iterable[pa.RecordBatch], reporter: Reporter, changes: ChangedRows | None
+) -> Iterator[pa.RecordBatch]:
+    """The same batches; each is reported once the writer asks for the next one. Raises
+    ChangedTwiceError for a row that they would change twice."""
     for batch in batches:
+        if changes is not None:
+            changes.note(batch)
         yield batch
         reporter.add(batch.num_rows, batch.nbytes)

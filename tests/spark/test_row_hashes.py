@@ -8,6 +8,7 @@ import itertools
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from paimon_magics.columnar.bucket_hash import binary_row_hash
 from paimon_magics.spark.row_hashes import row_hash
@@ -51,7 +52,7 @@ def test_the_jvm_hashes_keys_as_the_kernel_does(spark: SparkSession, ansi: str) 
             fields = [pa.field(name, COLUMNS[name][0], nullable=False) for name in names]
             hashed = row_hash(fields)
             assert hashed is not None
-            frame = frame.withColumn(f"hash_{index}", hashed)
+            frame = frame.withColumn(f"hash_{index}", F.expr(hashed))
         found = frame.toArrow()
     finally:
         spark.conf.set("spark.sql.ansi.enabled", before)
@@ -72,7 +73,7 @@ def test_a_null_in_a_key_counts_as_in_the_kernel(spark: SparkSession) -> None:
     for index, names in enumerate(keys):
         hashed = row_hash([pa.field(name, COLUMNS[name][0]) for name in names])
         assert hashed is not None
-        frame = frame.withColumn(f"hash_{index}", hashed)
+        frame = frame.withColumn(f"hash_{index}", F.expr(hashed))
     found = frame.toArrow()
     for index, names in enumerate(keys):
         expected = binary_row_hash([found[name].combine_chunks() for name in names])

@@ -33,7 +33,7 @@ from paimon_magics.session.writes.prepare import (
 )
 from paimon_magics.session.writes.transactions import ToCommit, begun, run_again, transact
 from paimon_magics.spark.queries import cancellable
-from paimon_magics.spark.writing import JobWritten, write_frame
+from paimon_magics.spark.writing import JobWritten, RowOrder, write_frame
 from paimon_magics.statements.statement import Insert
 from paimon_magics.tables.manifests.live_files import ManifestCache
 from paimon_magics.tables.table import Table
@@ -104,8 +104,14 @@ def _known_rows(insert: Insert, prepared: PreparedInsert) -> pa.Table | None:
     return fetched_values(prepared, insert.text)
 
 
-def run_job(connection: Connection, prepared: PreparedInsert, task: WriteSpec) -> JobWritten:
-    """Run the job that writes the planned rows."""
+def run_job(
+    connection: Connection,
+    prepared: PreparedInsert,
+    task: WriteSpec,
+    changed_once: tuple[str, ...] = (),
+) -> JobWritten:
+    """Run the job that writes the planned rows. With `changed_once` their kinds are counted, and it
+    is found whether two of them change a row of the table, which these columns tell."""
     prepared = without_kinds(prepared)
     schema = prepared.table.schema
     # Rows with kinds are changes of rows that were read: each key comes once.
@@ -116,7 +122,7 @@ def run_job(connection: Connection, prepared: PreparedInsert, task: WriteSpec) -
         task,
         distribution(connection, prepared),
         slots=connection.slots,
-        keep_order=is_ordered and not prepared.has_kinds,
+        order=RowOrder(is_ordered and not prepared.has_kinds, changed_once),
     )
 
 

@@ -51,7 +51,14 @@ from paimon_magics.tables.writing.written_buckets import BucketKey
 if TYPE_CHECKING:
     from paimon_magics.spark.handles import DataFrame
 
-__all__ = ["MergePlaces", "MergedRows", "counted_rows", "merge_places", "run_place_merge"]
+__all__ = [
+    "MergePlaces",
+    "MergedRows",
+    "changed_twice",
+    "counted_rows",
+    "merge_places",
+    "run_place_merge",
+]
 
 _TWICE = (
     "The ON search condition of the MERGE statement matched a single row from the target table "
@@ -126,12 +133,17 @@ def counted_rows(changed: DataFrame, identity: Sequence[str]) -> MatchCounts:
     InvalidValueError for a row that several source rows would change."""
     counts = match_counts(changed, identity)
     if counts.matches_max > 1:
-        raise InvalidValueError(
-            _TWICE,
-            hint="Nothing was written. Let the source have one row for each target row, or add "
-            "a condition to WHEN MATCHED that only one of them meets.",
-        )
+        raise changed_twice()
     return counts
+
+
+def changed_twice() -> InvalidValueError:
+    """The error for a row that several source rows would change."""
+    return InvalidValueError(
+        _TWICE,
+        hint="Nothing was written. Let the source have one row for each target row, or add "
+        "a condition to WHEN MATCHED that only one of them meets.",
+    )
 
 
 def run_place_merge(

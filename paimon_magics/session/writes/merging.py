@@ -1,6 +1,7 @@
 """MERGE INTO: one join of one snapshot with the source, and one commit that changes the rows.
 
-The source is computed once for each run: the changed rows are kept by Spark, in memory and on its
+The source is computed once for each run: the writers of a primary-key table count the changed rows
+and find one that is changed twice. Where they can't, Spark keeps these rows, in memory and on its
 disks, while they are counted and written. What happens when this process dies is said in
 `session/writes/transactions.py`.
 """
@@ -33,6 +34,7 @@ from paimon_magics.session.writes.keyed_rows import keyed_rows
 from paimon_magics.session.writes.merge_checks import check_target, method_of_merge
 from paimon_magics.session.writes.merge_places import (
     MergePlaces,
+    changed_twice,
     counted_rows,
     run_place_merge,
 )
@@ -56,7 +58,7 @@ from paimon_magics.session.writes.outcomes import (
 from paimon_magics.session.writes.own_reads import reads_now
 from paimon_magics.session.writes.prepare import PreparedInsert
 from paimon_magics.session.writes.transactions import run_again
-from paimon_magics.spark.merging import MatchCounts
+from paimon_magics.spark.merging import COUNTED, KIND_NUMBERS, MatchCounts
 from paimon_magics.spark.writing import JobWritten
 from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.statements.merge_into import MergeInto
@@ -267,10 +269,20 @@ def _run_once(
 def _counted_write(
     connection: Connection, counted: list[MatchCounts], prepared: PreparedInsert, task: WriteSpec
 ) -> JobWritten:
-    """Count the changed rows, and write them if no row is changed twice."""
+    """Write the changed rows and count them, or refuse them if a row is changed twice. The writers
+    find that; where rows do not come to them with their kinds, Spark keeps the rows, and they are
+    counted before."""
+    keys = prepared.table.schema.primary_keys
+    if prepared.has_kinds:
+        job = run_job(connection, prepared, task, keys)
+        if job.changes_twice:
+            raise changed_twice()
+        inserted, updated, deleted = (job.kinds[KIND_NUMBERS[one]] for one in COUNTED)
+        counted.append(MatchCounts(inserted, updated, deleted, matches_max=1))
+        return job
     kept = replace(prepared, frame=prepared.frame.persist())
     try:
-        counted.append(counted_rows(kept.frame, prepared.table.schema.primary_keys))
+        counted.append(counted_rows(kept.frame, keys))
         return run_job(connection, kept, task)
     finally:
         kept.frame.unpersist()

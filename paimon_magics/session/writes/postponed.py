@@ -15,7 +15,7 @@ from paimon_magics.session.writes.transactions import committed
 from paimon_magics.spark.failures import translate
 from paimon_magics.spark.postponed import stored_rows_frame
 from paimon_magics.spark.queries import cancellable
-from paimon_magics.spark.writing import JobWritten, write_frame
+from paimon_magics.spark.writing import JobWritten, RowOrder, write_frame
 from paimon_magics.tables.compaction.planning import CompactionScope
 from paimon_magics.tables.compaction.postponed import PostponedRows, plan_postponed
 from paimon_magics.tables.manifests.live_files import ManifestCache
@@ -69,7 +69,12 @@ class _SparkSettling(SparkEngine):
                     frame = stored_rows_frame(connection.spark, plan.reader(), groups, columns)
                     rule = ByBucket(table.schema.bucket_keys, None)
                     job = write_frame(
-                        connection.spark, frame, spec, rule, slots=connection.slots, keep_order=True
+                        connection.spark,
+                        frame,
+                        spec,
+                        rule,
+                        slots=connection.slots,
+                        order=RowOrder(is_kept=True),
                     )
             written = completed(table, spec, job.written, transaction.base_snapshot_id)
         except Exception as error:

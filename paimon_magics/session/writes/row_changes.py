@@ -24,7 +24,6 @@ from paimon_magics.planning.row_changes.engine_rules import (
 )
 from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.outcome import Outcome
-from paimon_magics.session.planned_work import made_of
 from paimon_magics.session.writes.append_changes import (
     PreparedAppendChange,
     prepare_append_change,
@@ -43,7 +42,6 @@ from paimon_magics.session.writes.row_selection import (
 from paimon_magics.session.writes.rows_by_key import PreparedKeys, commit_by_key, prepare_by_key
 from paimon_magics.session.writes.transactions import run_again
 from paimon_magics.spark.queries import cancellable
-from paimon_magics.spark.row_changes import with_kind
 from paimon_magics.spark.writing import JobWritten
 from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.statements.queries.determinism import random_part
@@ -125,8 +123,8 @@ def _prepare_keyed(
         connection, table, base_snapshot_id, predicates, (change.text, change.target_position)
     )
     selected = selected_rows(connection, change, parameters, table, base_snapshot_id)
-    rows = new_values(connection, change, selected, columns, paths)
-    frame = made_of(with_kind(rows, DELETE if deletes else UPDATE_AFTER), rows)
+    kind = DELETE if deletes else UPDATE_AFTER
+    frame = new_values(connection, change, selected, columns, paths, kind)
     moves = table.schema.bucket_mode == "KEY_DYNAMIC"
     if moves and deletes:
         frame = with_key_buckets(connection, table, frame, base_snapshot_id, predicates)

@@ -22,7 +22,7 @@ from paimon_magics.session.writes.exactness import check_policy
 from paimon_magics.session.writes.outcomes import WrittenFiles, write_outcome
 from paimon_magics.spark.casting import project
 from paimon_magics.spark.failures import translate
-from paimon_magics.spark.row_changes import with_assigned
+from paimon_magics.spark.row_changes import kind_text, with_assigned
 from paimon_magics.statements.row_changes import Delete, RowChange
 from paimon_magics.tables.table import Table
 
@@ -85,15 +85,18 @@ def new_values(
     selected: DataFrame,
     columns: Sequence[Column],
     paths: Sequence[AssignedPath],
+    kind: int | None = None,
 ) -> DataFrame:
     """`columns` of the selected rows, with the values that are assigned, cast to the columns' types
-    as those of an INSERT."""
+    as those of an INSERT; then the rows' `kind`, Paimon's number, if it is given."""
     try:
         assigned = with_assigned(selected, columns, paths)
         if connection.settings.store_assignment != "ansi":
             check_policy(connection.spark, assigned, columns)
         sources = [FromInput(position) for position in range(len(columns))]
-        return made_of(project(connection.spark, assigned, columns, sources, {}), selected)
+        more = () if kind is None else (kind_text(kind),)
+        rows = project(connection.spark, assigned, columns, sources, {}, more=more)
+        return made_of(rows, selected)
     except Exception as error:
         raise located(translate(error), change.text, change.target_position) from error
 
