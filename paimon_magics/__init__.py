@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from paimon_magics.session.doctor import doctor
     from paimon_magics.session.opening import active_session, connect
     from paimon_magics.session.outcome import Outcome
+    from paimon_magics.session.registering import register
     from paimon_magics.session.session import Session
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "doctor",
     "errors",
     "load_ipython_extension",
+    "register",
     "unload_ipython_extension",
 ]
 
@@ -41,6 +43,7 @@ _HOMES = {
     "connect": "paimon_magics.session.opening",
     "doctor": "paimon_magics.session.doctor",
     "load_ipython_extension": "paimon_magics.magics",
+    "register": "paimon_magics.session.registering",
     "unload_ipython_extension": "paimon_magics.magics",
 }
 

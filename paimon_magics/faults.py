@@ -19,6 +19,8 @@ STEPS = (
     "begin.stored",  # the transaction is stored, its client has no answer yet
     "statement.begun",  # a statement has its transaction, and has written nothing
     "statement.written",  # its files are written, no commit is requested
+    "epoch.noted",  # a stream's epoch has its transaction, which is noted; nothing is written
+    "epoch.committed",  # it is committed, and Spark does not know it yet
     "attempt.noted",  # a task has noted where it will write, and has written nothing
     "attempt.written",  # a task has written its files, and reported nothing
     "compaction.claimed",  # a compaction has its buckets, nothing is rewritten

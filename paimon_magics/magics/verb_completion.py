@@ -64,7 +64,7 @@ def expected_by(verb: Verb, rest: str) -> str | tuple[str, tuple[str, ...]] | Ex
 
 
 def _table(text: str) -> TableName | None:
-    from paimon_magics.session.table_names import named
+    from paimon_magics.statements.clauses.given_names import named
 
     try:
         return replace(named(text), system_table=None)

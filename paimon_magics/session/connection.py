@@ -7,11 +7,13 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from paimon_magics.coordinator.client.interface import CoordinatorClient
 from paimon_magics.errors import PaimonMagicsError, UnknownNameError
+from paimon_magics.planning.commits.requests import Transaction
 from paimon_magics.session.open_tables import OpenTables
+from paimon_magics.session.place_words import PlaceWords
 from paimon_magics.session.told_times import tell_moments
 from paimon_magics.settings import Settings
 from paimon_magics.spark.stores import OpenedStores
@@ -27,10 +29,26 @@ if TYPE_CHECKING:
     from paimon_magics.tables.manifests.live_files import ManifestCache
     from paimon_magics.tables.reading.data_read import DataRead
 
-__all__ = ["Connection"]
+__all__ = ["Connection", "Epoch"]
 
 _FOLDERS_MAX = 8
 _READS_MAX = 8  # each may list a hundred thousand files
+
+
+class Stoppable(Protocol):
+    """What runs until it is stopped."""
+
+    def stop(self) -> None:
+        """Stop it."""
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """The micro-batch of a stream that a thread writes. `begun` hears of each transaction that is
+    begun for it, before anything can be committed; `properties` go into its snapshot."""
+
+    begun: Callable[[Transaction], None]
+    properties: tuple[tuple[str, str], ...]
 
 
 @dataclass
@@ -64,6 +82,10 @@ class Connection:
     query may be read at any later time. They go with the connection."""
     _at_hand: _AtHand = field(default_factory=lambda: _AtHand(), repr=False)
     closed: bool = False
+    words: PlaceWords = field(default_factory=PlaceWords)
+    """The arguments of `connect` that this connection was made by."""
+    running: list[Stoppable] = field(default_factory=list)
+    """Streams that write by this connection; they end with it."""
 
     def __post_init__(self) -> None:
         self.opened = OpenedStores(self.spark)
@@ -80,6 +102,20 @@ class Connection:
                 yield self.told
         finally:
             at_hand.frames, at_hand.told, at_hand.tables = before
+
+    @contextmanager
+    def writing_epoch(self, epoch: Epoch) -> Iterator[None]:
+        """What this thread writes in the body belongs to a stream's `epoch`."""
+        before, self._at_hand.epoch = self._at_hand.epoch, epoch
+        try:
+            yield
+        finally:
+            self._at_hand.epoch = before
+
+    @property
+    def epoch(self) -> Epoch | None:
+        """The micro-batch that this thread writes, if it writes one."""
+        return self._at_hand.epoch
 
     @property
     def tables(self) -> OpenTables:
@@ -157,6 +193,7 @@ class _AtHand(threading.local):
         self.frames: Mapping[str, object] | None = None
         self.told: list[str] = []
         self.tables: OpenTables | None = None
+        self.epoch: Epoch | None = None
 
 
 def located(error: PaimonMagicsError, statement: str, position: int) -> PaimonMagicsError:

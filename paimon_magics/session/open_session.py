@@ -89,6 +89,8 @@ class OpenSession:
         """End the session. Spark keeps running for frames that still need it, unless
         `stop_spark`."""
         self._connection.closed = True
+        for running in tuple(self._connection.running):
+            running.stop()
         self._connection.views.close()
         self._connection.view_frames.clear()
         self._connection.committer.close()

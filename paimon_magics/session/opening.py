@@ -24,6 +24,7 @@ from paimon_magics.settings import DEFAULT_WAREHOUSE, Settings
 from paimon_magics.spark.sessions import adopt, is_alive, is_started, slots, start
 
 if TYPE_CHECKING:
+    from paimon_magics.session.connection import Connection
     from paimon_magics.session.session import Session
     from paimon_magics.spark.handles import SparkSession
 
@@ -33,6 +34,7 @@ __all__ = [
     "check_usable",
     "connect",
     "connect_failed",
+    "connection_on",
     "failed_connect",
     "session_of_cells",
     "usable_session",
@@ -236,16 +238,27 @@ def _opened(words: PlaceWords, settings: Settings, spark: SparkSession | None) -
 
 def _ready(words: PlaceWords, settings: Settings) -> Callable[[SparkSession], Session]:
     """Prepare all but Spark; return the function that makes the session on a Spark session."""
+    from paimon_magics.session.session import Session
+
+    connected = _prepared(words, settings)
+    return lambda spark: Session(connected(spark))
+
+
+def connection_on(words: PlaceWords, settings: Settings, spark: SparkSession) -> Connection:
+    """Open a connection on `spark` that is not the process's session. Raises SetupError."""
+    return _prepared(words, settings)(adopt(spark))
+
+
+def _prepared(words: PlaceWords, settings: Settings) -> Callable[[SparkSession], Connection]:
     from paimon_magics.session.connect_target import committer_of, found_target
     from paimon_magics.session.connection import Connection
-    from paimon_magics.session.session import Session
     from paimon_magics.spark.views import Views
 
     place = found_target(words, settings)
     committer = committer_of(place, settings)
 
-    def session_on(spark: SparkSession) -> Session:
-        connection = Connection(
+    def connection_with(spark: SparkSession) -> Connection:
+        return Connection(
             spark=spark,
             catalog=place.catalog,
             store=place.store,
@@ -255,10 +268,10 @@ def _ready(words: PlaceWords, settings: Settings) -> Callable[[SparkSession], Se
             database=settings.database,
             views=Views(spark, settings.kept_views_max),
             slots=slots(spark),
+            words=words,
         )
-        return Session(connection)
 
-    return session_on
+    return connection_with
 
 
 def _check_same(

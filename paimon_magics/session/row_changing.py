@@ -12,9 +12,9 @@ from paimon_magics.session.open_session import OpenSession
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.sql_texts import values_by_column
 from paimon_magics.session.statements.handlers import run_statement
-from paimon_magics.session.table_names import named
 from paimon_magics.session.writes.small_inserts import check_wait
 from paimon_magics.settings import Wait
+from paimon_magics.statements.clauses.given_names import named
 from paimon_magics.statements.clauses.names import table_text
 from paimon_magics.statements.grammar.parsing import parse_statement
 from paimon_magics.statements.kinds import Statement

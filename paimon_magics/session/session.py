@@ -20,14 +20,14 @@ from paimon_magics.planning.reports.view_queries import HISTORY_IN_SQL, history_
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.planned_work import made_of
+from paimon_magics.session.pyspark_answers import PysparkAnswers
 from paimon_magics.session.queries.follow import SnapshotChanges, follow
-from paimon_magics.session.queries.spark_calls import SparkCalls
 from paimon_magics.session.queries.table_frames import chosen_of_table
 from paimon_magics.session.reports.administration import Administration
 from paimon_magics.session.reports.health import Health, Helper, tables_of
 from paimon_magics.session.reports.layout import Layout, layout_of
 from paimon_magics.session.reports.surface import Reporting
-from paimon_magics.session.row_changing import RowChanging
+from paimon_magics.session.row_streaming import RowStreaming
 from paimon_magics.session.statements.cells import (
     check_confirmed,
     dry_run_of,
@@ -35,7 +35,7 @@ from paimon_magics.session.statements.cells import (
     may_take_away,
     preview_of,
 )
-from paimon_magics.session.table_names import named
+from paimon_magics.session.streaming import register_source
 from paimon_magics.session.writes.frames import WriteMode, write_frame_to
 from paimon_magics.session.writes.new_tables import WantedTable, option_text, write_to_new
 from paimon_magics.session.writes.small_inserts import (
@@ -46,6 +46,7 @@ from paimon_magics.session.writes.small_inserts import (
 from paimon_magics.settings import Wait
 from paimon_magics.spark.frame_methods import note_calls
 from paimon_magics.spark.named_tables import answer_by, answer_no_longer
+from paimon_magics.statements.clauses.given_names import named
 from paimon_magics.statements.clauses.names import table_text, text_literal
 from paimon_magics.statements.grammar.parsing import parse_cell
 from paimon_magics.tables.snapshots.provenance import history
@@ -71,7 +72,7 @@ _OTHER_WORDS = {
 
 @short_errors
 @knows_other_words(_OTHER_WORDS)
-class Session(RowChanging):
+class Session(RowStreaming):
     """Runs statements on one warehouse. Made by `connect`.
 
     Several threads may use one session, each with its own frames. They share the current database,
@@ -80,9 +81,10 @@ class Session(RowChanging):
 
     def __init__(self, connection: Connection) -> None:
         super().__init__(connection)
-        self._spark_calls = SparkCalls(connection, self.run)
+        self._spark_calls = PysparkAnswers(connection, self.run)
         answer_by(self._spark_calls)
         note_calls(connection.spark)
+        register_source(connection)
 
     def run(
         self,

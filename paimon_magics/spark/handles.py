@@ -1,5 +1,6 @@
 """PySpark's classes for annotations outside this package, which alone calls their methods."""
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["DataFrame", "SparkSession"]
+__all__ = ["DataFrame", "SparkSession", "StreamingQuery"]

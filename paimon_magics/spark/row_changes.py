@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from paimon_magics.columnar.merging import KIND
-from paimon_magics.planning.reads.row_kinds import DELETE
+from paimon_magics.planning.reads.row_kinds import DELETE, KIND_NAMES, UPDATE_BEFORE
 from paimon_magics.planning.row_changes.assignments import AssignedPath
 from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.planning.writes.distributions import BUCKET_COLUMN
@@ -18,7 +18,14 @@ from paimon_magics.statements.data_types import DataType, RowType
 from paimon_magics.statements.row_changes import VALUE_PREFIX
 from paimon_magics.tables.row_changes.selected_rows import FILE_COLUMN
 
-__all__ = ["as_inserted", "kind_text", "row_counts", "with_assigned", "with_buckets"]
+__all__ = [
+    "as_inserted",
+    "kind_text",
+    "row_counts",
+    "with_assigned",
+    "with_buckets",
+    "with_changes",
+]
 
 
 def with_assigned(
@@ -40,6 +47,17 @@ def row_counts(frame: DataFrame, by: str | None) -> tuple[int, int]:
 def kind_text(kind: int) -> str:
     """The SQL text of a column of a row kind, Paimon's number."""
     return f"{kind}Y AS {quoted(KIND)}"
+
+
+def with_changes(frame: DataFrame, kinds: str) -> DataFrame:
+    """The rows of a changelog whose column `kinds` has the names of their kinds, with Paimon's
+    numbers for them in a last column KIND. The rows before updates are left out: those after them
+    replace them."""
+    number = F.array_position(F.array(*map(F.lit, KIND_NAMES)), F.col(quoted(kinds))) - 1
+    unknown = F.raise_error(F.concat(F.lit("no row kind: "), F.col(quoted(kinds))))
+    kept = frame.where(~F.col(quoted(kinds)).eqNullSafe(F.lit(KIND_NAMES[UPDATE_BEFORE])))
+    known = F.when(number >= 0, number).otherwise(unknown.cast("bigint"))
+    return kept.withColumn(KIND, known.cast("tinyint")).drop(kinds)
 
 
 def as_inserted(frame: DataFrame, kind_field: str | None) -> DataFrame:

@@ -1,7 +1,8 @@
 """A session in a process of its own, whose executors may be processes, too.
 
-Each line of its input is a statement, as a JSON string. Each line of its output is a JSON object:
-`{"snapshot": …}`, or `{"error": type, "message": …}`. Its SQL has the function `killing`.
+Each line of its input is a statement, as a JSON string, or `{"source", "target", "checkpoint",
+"options"}` of a stream that is to end with what the source has. Each line of its output is a JSON
+object: `{"snapshot": …}`, or `{"error": type, "message": …}`. Its SQL has the function `killing`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,10 @@ import signal
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from paimon_magics import Session
 
 
 def killing(number: int, at: int) -> str:
@@ -27,6 +32,16 @@ def killing(number: int, at: int) -> str:
         os.kill(process, signal.SIGKILL)
         time.sleep(600)
     return "new"
+
+
+def streamed(session: Session, asked: dict[str, Any]) -> int | None:
+    """The last snapshot that a stream made which ended with what there was."""
+    frame = session.stream(asked["source"], **asked["options"])
+    stream = session.write_stream(
+        frame, asked["target"], checkpoint=asked["checkpoint"], trigger="available-now"
+    )
+    stream.wait()
+    return stream.progress.snapshot_id
 
 
 def main(folder: str, master: str) -> None:
@@ -57,7 +72,11 @@ def main(folder: str, master: str) -> None:
     print(json.dumps({"connected": os.getpid()}), flush=True)
     for line in sys.stdin:
         try:
-            answer: dict[str, object] = {"snapshot": session.run(json.loads(line)).snapshot_id}
+            asked = json.loads(line)
+            if isinstance(asked, dict):
+                answer: dict[str, object] = {"snapshot": streamed(session, asked)}
+            else:
+                answer = {"snapshot": session.run(asked).snapshot_id}
         except Exception as error:
             answer = {"error": type(error).__name__, "message": str(error)}
         print(json.dumps(answer), flush=True)

@@ -176,7 +176,7 @@ def test_both_sides_of_the_page_for_pyspark_do_what_it_says(session: Session) ->
     table = read("coming-from-pyspark.md").partition("| --- |")[2]
     try:
         rows = table_rows(table)
-        assert len(rows) == 24
+        assert len(rows) == 26
         for call, (ours, does) in rows.items():
             if does == "is refused":
                 with pytest.raises(errors.UnsupportedStatementError, match="is a Paimon table"):
@@ -213,6 +213,28 @@ def test_the_examples_of_own_data_run(
     names = ["by_day", "from_csv", "from_database", "from_pandas", "from_parquet"]
     assert [name for name in tables if name in names] == names
     assert {session.table(name).count() for name in names[1:]} == {3}
+
+
+def test_every_option_of_a_stream_is_documented() -> None:
+    from paimon_magics.planning.reads.stream_points import STREAM_OPTIONS
+
+    assert set(STREAM_OPTIONS) == set(table_rows(read("streams.md")))
+
+
+@pytest.mark.spark
+def test_the_examples_of_streams_run(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    variables: dict[str, Any] = {}
+    for example in examples(read("streams.md"), "python"):
+        exec(example, variables)
+    session = variables["session"]
+    assert session.run("SELECT * FROM copy ORDER BY id").to_pylist() == [{"id": 1, "item": "tea"}]
+    assert str(variables["stream"]).startswith(
+        "Stream(default.copy, ended: 2 epochs, 3 rows, snapshot 2)"
+    )
+    session.close()
 
 
 def test_every_read_option_is_documented() -> None:

@@ -60,9 +60,9 @@ def test_every_public_member_is_an_entry(public: type) -> None:
 def test_the_package_offers_nothing_else_that_can_fail() -> None:
     offered = {name: getattr(paimon_magics, name) for name in paimon_magics.__all__}
     functions = {name for name, one in offered.items() if inspect.isfunction(one)}
-    assert is_entry(paimon_magics.connect) and is_entry(paimon_magics.doctor)
+    assert all(map(is_entry, (paimon_magics.connect, paimon_magics.doctor, paimon_magics.register)))
     # The others only look, or are called by IPython.
-    assert functions - {"connect", "doctor"} == {
+    assert functions - {"connect", "doctor", "register"} == {
         "active_session",
         "load_ipython_extension",
         "unload_ipython_extension",

@@ -141,6 +141,20 @@ class InProcessCommitter:
             )
         return self._remove(loaded, transaction, keep=frozenset())
 
+    def key_of(self, transaction: Transaction) -> str:
+        """See `CoordinatorClient.key_of`."""
+        return ""
+
+    def end(self, transaction: Transaction, key: str) -> bool:
+        """See `CoordinatorClient.end`. The process that began it is dead, or its commit has
+        ended."""
+        loaded = self._catalog.load(transaction.table)
+        with self._turn, store_errors(f"Looking for a commit to `{transaction.table}`"):
+            if find_commit(loaded, transaction) is not None:
+                return False
+        self._remove(loaded, transaction, keep=frozenset())
+        return True
+
     def sweep(self, request: CommitRequest) -> int:
         """See `CoordinatorClient.sweep`."""
         loaded = self._catalog.load(request.transaction.table)

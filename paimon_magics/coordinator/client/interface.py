@@ -64,6 +64,17 @@ class CoordinatorClient(Protocol):
         raises UnknownOutcomeError if its snapshot exists.
         """
 
+    def key_of(self, transaction: Transaction) -> str:
+        """What the coordinator knows a transaction by that this client has begun; with it another
+        process can `end` the transaction. "" where nothing is needed."""
+
+    def end(self, transaction: Transaction, key: str) -> bool:
+        """End a transaction that a process which died has begun, and `key_of` gave the key of.
+
+        Returns True if it is certainly not committed, and never will be: its files are deleted.
+        Returns False while it is committed, or its commit is under way: then its snapshot tells.
+        """
+
     def sweep(self, request: CommitRequest) -> int:
         """Delete the files that a committed transaction wrote but did not commit: those of task
         attempts that failed or lost to another attempt. Returns the number of files deleted."""

@@ -56,6 +56,7 @@ __all__ = ["RemoteCoordinator"]
 
 _TURN_PAUSE_SECONDS = 0.1
 _ENDED = 410
+_END_SECONDS = 1.0  # the caller asks again
 _ABORT_SECONDS = 5.0  # a transaction that nobody aborts ends by its lease
 
 
@@ -160,6 +161,20 @@ class RemoteCoordinator:
             path = f"/v1/transactions/{id}/abort"
             self._requests.repeat("POST", path, document, wait_seconds=_ABORT_SECONDS)
         return 0
+
+    def key_of(self, transaction: Transaction) -> str:
+        """See `CoordinatorClient.key_of`."""
+        return self.transactions.id_of(transaction)
+
+    def end(self, transaction: Transaction, key: str) -> bool:
+        """See `CoordinatorClient.end`."""
+        document = {"reason": "its epoch is run again"} | _brought(transaction)
+        path = f"/v1/transactions/{key}/abort"
+        try:
+            self._requests.repeat("POST", path, document, wait_seconds=_END_SECONDS)
+        except (CommitConflictError, UnknownOutcomeError):  # it is committed, or on the way
+            return False
+        return True
 
     def sweep(self, request: CommitRequest) -> int:
         """See `CoordinatorClient.sweep`."""

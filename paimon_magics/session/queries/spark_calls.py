@@ -17,10 +17,10 @@ from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.queries.resolution import is_paimon_table
 from paimon_magics.session.queries.spark_passthrough import is_for_spark
 from paimon_magics.session.queries.table_frames import frame_of_table
-from paimon_magics.session.table_names import named
 from paimon_magics.spark.queries import has_own_catalog, is_temporary_view
 from paimon_magics.spark.rows import frame_without_rows
 from paimon_magics.spark.sessions import is_alive
+from paimon_magics.statements.clauses.given_names import named
 from paimon_magics.statements.grammar.parsing import parse_cell
 from paimon_magics.statements.grammar.spark_passthrough import names_in
 from paimon_magics.statements.kinds import Explain, Statement
@@ -43,7 +43,6 @@ _INSTEAD = {
     "insertInto": _WRITE,
     "writeTo": _WRITE,
     "mergeInto": "Write session.merge(frame, '{name}', on='t.id = s.id').when_….run().",
-    "toTable": "Write each micro-batch by session.write in foreachBatch.",
     "listColumns": "Run DESCRIBE {name}, or ask session.table('{name}').schema.",
     "getTable": "Run DESCRIBE {name}.",
     "cacheTable": "Call session.table('{name}').cache().",
@@ -83,6 +82,11 @@ class SparkCalls:
         if found is None or not self._is_read(found):
             return None
         return self._exists(found)
+
+    def is_paimons(self, name: str) -> bool:
+        """Whether a table's name means one of Paimon's."""
+        found = self._named(name)
+        return found is not None and self._taken(found) is not None
 
     def refuse(self, call: str, name: str) -> None:
         """Raise UnsupportedStatementError if Paimon has a table of that name."""

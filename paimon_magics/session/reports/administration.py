@@ -19,8 +19,8 @@ from paimon_magics.coordinator.client.queue_administration import WaitingInserts
 from paimon_magics.errors import UnknownNameError
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.outcome import Outcome
-from paimon_magics.session.table_names import named
 from paimon_magics.session.told_times import moments_in_zone
+from paimon_magics.statements.clauses.given_names import named
 
 __all__ = [
     "COMPACTIONS_SCHEMA",

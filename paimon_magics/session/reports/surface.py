@@ -16,7 +16,7 @@ from paimon_magics.session.reports.pruning import pruning_of
 from paimon_magics.session.reports.queue import queue_of
 from paimon_magics.session.reports.report import Report, told_in_zone
 from paimon_magics.session.reports.snapshots import timeline_of
-from paimon_magics.session.table_names import named
+from paimon_magics.statements.clauses.given_names import named
 from paimon_magics.statements.statement import TableName
 
 __all__ = ["Reporting"]

@@ -25,7 +25,7 @@ from paimon_magics.session.statements.manifest_compaction import (
 )
 from paimon_magics.session.statements.rescaling import rescale_lines, run_rescale
 from paimon_magics.session.statements.tags_and_branches import run_version_change
-from paimon_magics.session.table_names import named
+from paimon_magics.statements.clauses.given_names import named
 from paimon_magics.statements.maintenance import (
     CompactDatabase,
     CompactManifest,

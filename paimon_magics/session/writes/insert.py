@@ -114,15 +114,16 @@ def run_job(
     is found whether two of them change a row of the table, which these columns tell."""
     prepared = without_kinds(prepared)
     schema = prepared.table.schema
-    # Rows with kinds are changes of rows that were read: each key comes once.
-    is_ordered = schema.is_primary_key_table and not schema.sequence_fields
+    # Rows with kinds that were made of rows of the table have each key once.
+    repeats = not prepared.has_kinds or prepared.keys_repeat
+    is_ordered = schema.is_primary_key_table and not schema.sequence_fields and repeats
     return write_frame(
         connection.spark,
         prepared.frame,
         task,
         distribution(connection, prepared),
         slots=connection.slots,
-        order=RowOrder(is_ordered and not prepared.has_kinds, changed_once),
+        order=RowOrder(is_ordered, changed_once),
     )
 
 

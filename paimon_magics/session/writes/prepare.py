@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from paimon_magics.columnar.merging import KIND
 from paimon_magics.errors import (
     InvalidValueError,
     PaimonMagicsError,
@@ -43,6 +44,7 @@ from paimon_magics.spark.failures import translate
 from paimon_magics.spark.fetching import fetched
 from paimon_magics.spark.sizes import estimated_bytes
 from paimon_magics.spark.struct_names import with_fields_by_name
+from paimon_magics.statements.data_types import AtomicType
 from paimon_magics.statements.statement import Insert
 from paimon_magics.tables.manifests.partition_counts import partitions_max
 from paimon_magics.tables.snapshots.latest import latest_state
@@ -55,6 +57,8 @@ if TYPE_CHECKING:
     import pyarrow
 
     from paimon_magics.spark.handles import DataFrame
+
+_KIND_COLUMN = Column(0, KIND, AtomicType("TINYINT"))
 
 __all__ = [
     "PreparedInsert",
@@ -74,7 +78,8 @@ class PreparedInsert:
     makes the frame of that column alone. `again` plans the same statement on the table's then
     current state. `check` raises InvalidValueError for rows that storing would change. With
     `has_kinds` the frame has a column of the rows' kinds behind the table's, with `has_buckets` one
-    of their buckets, too. `read_set` is what the rows were made of, if they are made of rows of the
+    of their buckets, too. `keys_repeat` tells that rows with kinds are changes of which a later one
+    of a key counts more. `read_set` is what the rows were made of, if they are made of rows of the
     table.
     """
 
@@ -87,6 +92,7 @@ class PreparedInsert:
     check: Callable[[], None]
     has_kinds: bool = False
     has_buckets: bool = False
+    keys_repeat: bool = False
     read_set: ReadSet | None = None
 
 
@@ -99,7 +105,8 @@ def prepare_insert(
     mode: str | None = None,
     own_rows: bool = False,
 ) -> PreparedInsert:
-    """Plan an INSERT and check it against its table; nothing runs. See `run_insert`."""
+    """Plan an INSERT and check it against its table; nothing runs. See `run_insert`. A given frame
+    whose last column is KIND has changes of rows (`with_changes`)."""
     table = connection.load(insert.target, insert.text, insert.target_position)
     # Taken before the source is planned: a later commit then counts as newer than the plan.
     state = latest_state(table)
@@ -114,19 +121,19 @@ def prepare_insert(
     given = frame
     if frame is None:
         frame = frame_of_query(connection, insert.text, insert.source, parameters)
-    sources = match_columns(insert, schema, frame.columns)
+    kinds = given is not None and frame.columns[-1] == KIND
+    sources = match_columns(insert, schema, frame.columns[:-1] if kinds else frame.columns)
     bound = bind(insert.source.parameters, parameters, insert.text, connection.zone)
     constants = partition_constants(connection, schema, static, bound, insert.text)
-    assert set(constants) == {
-        column.name
-        for column, source in zip(schema.columns, sources, strict=True)
-        if isinstance(source, Constant)
-    }
+    fixed = zip(schema.columns, sources, strict=True)
+    assert set(constants) == {one.name for one, source in fixed if isinstance(source, Constant)}
     taken = _taken_by(frame, schema, sources)
     try:
         if insert.by_name:
             frame = made_of(with_fields_by_name(frame, taken), frame)
-        projection = partial(project, connection.spark, frame, schema.columns, sources, constants)
+        columns = (*schema.columns, _KIND_COLUMN) if kinds else schema.columns
+        values = (*sources, FromInput(len(frame.columns) - 1)) if kinds else sources
+        projection = partial(project, connection.spark, frame, columns, values, constants)
         projected = projection()
     except Exception as error:
         raise _place(translate(error), insert) from error
@@ -141,6 +148,8 @@ def prepare_insert(
         column=projection,
         again=partial(again, frame=given, mode=mode, own_rows=own_rows),
         check=_exactness(connection, frame, taken, is_given=own_rows or insert.source.is_values),
+        has_kinds=kinds and schema.rowkind_field is None,
+        keys_repeat=kinds,
         read_set=None
         if given is not None
         else own_read_set(connection, insert, table, state, bound),

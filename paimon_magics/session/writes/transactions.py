@@ -96,6 +96,13 @@ def begun(
             table, base, engine, attempts.waits, compacts=compacts
         )
     attempts.opened()
+    epoch = connection.epoch
+    if epoch is not None and not compacts:
+        try:
+            epoch.begun(transaction)
+        except BaseException:
+            _abort(connection, transaction)
+            raise
     reach("statement.begun")
     return transaction
 
@@ -114,6 +121,8 @@ def transact(
         properties = provenance(
             statement, connection.spark.version, rows=written.rows, files=written.files
         )
+        if connection.epoch is not None:
+            properties += connection.epoch.properties
     except BaseException as error:
         _abort(connection, transaction)
         if isinstance(error, Exception):

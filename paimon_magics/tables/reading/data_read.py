@@ -18,7 +18,6 @@ from paimon_magics.columnar.merging import KIND, SEQUENCE
 from paimon_magics.errors import UnsupportedStatementError
 from paimon_magics.planning.reads.predicates import ColumnPredicate, column_predicates
 from paimon_magics.planning.reads.read_points import point_of_read, read_options
-from paimon_magics.planning.reads.row_kinds import KIND_NAMES
 from paimon_magics.planning.reads.splits import PlainSplit, StoredFile, TaskSplit
 from paimon_magics.planning.reads.stored_options import check_readable
 from paimon_magics.planning.reads.views import ROW_ID, RowView, ViewKind
@@ -27,7 +26,7 @@ from paimon_magics.statements.clauses.names import table_text
 from paimon_magics.statements.statement import ColumnFilter
 from paimon_magics.tables.manifests.live_files import ManifestCache
 from paimon_magics.tables.reading.data_files import FileReader
-from paimon_magics.tables.reading.split_reader import SplitReader
+from paimon_magics.tables.reading.split_reader import SplitReader, with_kind_names
 from paimon_magics.tables.reading.table_files import check_types, file_access, own_store
 from paimon_magics.tables.schema.alterations import schema_of
 from paimon_magics.tables.schema.history import TableSchemas
@@ -105,12 +104,7 @@ class DataRead:
 
     def _named(self, split: TaskSplit) -> Iterator[pa.RecordBatch]:
         """The rows of a split, with row kinds by name (`+I`) as Spark shows them."""
-        for batch in self.reader.rows(split):
-            if not self.view.keeps_retracts:
-                yield batch
-                continue
-            kinds = pa.array(KIND_NAMES).take(batch.column(0))
-            yield batch.set_column(0, batch.schema.names[0], kinds)
+        return (with_kind_names(self.reader, batch) for batch in self.reader.rows(split))
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +114,8 @@ class ReadRequest:
     `columns` are the columns that it needs, None for all. `options` are Paimon's read options,
     `zone` is the time zone of times in them. `filters` are conditions by which files and row groups
     are pruned, with the values `bound` to their bind names. `unordered`: rows may come in any
-    order. `partitions` (serialised), if given, are the only ones.
+    order. `partitions` (serialised), if given, are the only ones; of a state of a table with keys
+    only files of `level_min` and above are read.
     """
 
     kind: ViewKind = ViewKind.TABLE
@@ -131,6 +126,7 @@ class ReadRequest:
     bound: Mapping[str, object] = field(default_factory=dict)
     unordered: bool = False
     partitions: frozenset[bytes] | None = None
+    level_min: int = 0
 
 
 def plan_data_read(
@@ -164,6 +160,7 @@ def plan_data_read(
         column_predicates(request.filters, schema.columns, request.bound),
         request.unordered,
         request.partitions,
+        request.level_min,
     )
     manifests = manifests or ManifestCache(table.paimon)
     planned = plan_splits(table, scan, target, manifests, schemas)

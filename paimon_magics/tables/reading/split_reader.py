@@ -22,7 +22,7 @@ from paimon_magics.columnar.binlog import pack_updates, single_rows
 from paimon_magics.columnar.differences import same_rows
 from paimon_magics.columnar.folding import MergeRule, merge_rows
 from paimon_magics.columnar.merging import KIND, LEVEL, SEQUENCE, Groups, is_retract, merge_runs
-from paimon_magics.planning.reads.row_kinds import DELETE
+from paimon_magics.planning.reads.row_kinds import DELETE, KIND_NAMES
 from paimon_magics.planning.reads.splits import (
     ColumnsSplit,
     DifferenceSplit,
@@ -37,7 +37,7 @@ from paimon_magics.tables.reading.data_files import FileReader
 from paimon_magics.tables.reading.evolving_files import side_by_side
 from paimon_magics.tables.reading.late_materialization import block_rows, merged_late, takes_late
 
-__all__ = ["SplitReader"]
+__all__ = ["SplitReader", "with_kind_names"]
 
 _BEFORE = "_BEFORE"
 
@@ -47,13 +47,15 @@ class SplitReader:
     """Reads splits of one table.
 
     `files` reads the columns that `rule` needs and those that are shown. `rule` is None for tables
-    without keys. `columns` are the names of the table's columns to show, in order.
+    without keys. `columns` are the names of the table's columns to show, in order. With
+    `added_only` a view without row kinds leaves out changes of the kinds -U and -D.
     """
 
     files: FileReader
     rule: MergeRule | None
     view: RowView
     columns: tuple[str, ...]
+    added_only: bool = False
 
     def rows(self, split: TaskSplit) -> Iterator[pa.RecordBatch]:
         """The rows of a split as the view shows them. Row kinds are Paimon's numbers."""
@@ -78,7 +80,8 @@ class SplitReader:
                 system=self._system_columns(),
             )
         for file in files:
-            yield from reader.batches(file)
+            for batch in reader.batches(file):
+                yield self._added(batch) if self.added_only else batch
 
     def _of_keys(self, reader: FileReader) -> FileReader:
         """The reader with the conditions on keys only. These hold for all rows of a key or for
@@ -91,7 +94,7 @@ class SplitReader:
     def _system_columns(self) -> tuple[str, ...]:
         """The system columns that the view needs."""
         if not self.view.keeps_retracts:
-            return ()
+            return (KIND,) if self.added_only else ()
         return (SEQUENCE, KIND) if self.view.sequence_numbers else (KIND,)
 
     def _merged(self, sections: Sequence[Section]) -> Iterator[pa.RecordBatch]:
@@ -218,6 +221,14 @@ class SplitReader:
 
     def _values(self, batch: pa.RecordBatch) -> list[pa.Array]:
         return [batch.column(name) for name in self.columns]
+
+
+def with_kind_names(reader: SplitReader, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """A batch of the reader's rows with row kinds by name (`+I`), as Spark shows them."""
+    if not reader.view.keeps_retracts:
+        return batch
+    kinds = pa.array(KIND_NAMES).take(batch.column(0))
+    return batch.set_column(0, batch.schema.names[0], kinds)
 
 
 def _chained(

@@ -73,7 +73,8 @@ class TableScan:
 
     `predicates` are conditions that rows must meet: files that can't hold matching rows are
     pruned. `unordered`: the two rows of an update need not stay together. `partitions`
-    (serialised), if given, are the only ones of a state that are read.
+    (serialised), if given, are the only ones of a state that are read; of a table with keys only
+    files of `level_min` and above.
     """
 
     name: TableName
@@ -82,6 +83,7 @@ class TableScan:
     predicates: Sequence[ColumnPredicate] = ()
     unordered: bool = False
     partitions: frozenset[bytes] | None = None
+    level_min: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +120,7 @@ class SplitPlanner:
         self._stores_elsewhere: set[str] = set()
         self._unordered = scan.unordered
         self._partitions = scan.partitions
+        self._level_min = scan.level_min
 
     def state(self, state: StoredState, created_after_ms: int | None = None) -> PlannedSplits:
         """Plan to read a snapshot; with `created_after_ms` only files created after that time."""
@@ -125,8 +128,9 @@ class SplitPlanner:
         if created_after_ms is not None:
             created = pc.greater(files.column("creation_time").cast(pa.int64()), created_after_ms)
             files = files.filter(pc.fill_null(created, False))
-        if self._schema.is_primary_key_table and self._hides_level_zero():
-            files = files.filter(pc.greater(files.column("level"), 0))
+        level_min = max(self._level_min, int(self._hides_level_zero()))
+        if self._schema.is_primary_key_table and level_min:
+            files = files.filter(pc.greater_equal(files.column("level"), level_min))
         return self._ended(self._planned(files, state.deletions, merges=True))
 
     def changes(self, files: pa.Table) -> PlannedSplits:

@@ -1,4 +1,4 @@
-"""A table's name as a caller of the session writes it."""
+"""A table's name as a program writes it: `shop.orders`, parts in back quotes or not."""
 
 from __future__ import annotations
 

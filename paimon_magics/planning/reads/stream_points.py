@@ -1,0 +1,384 @@
+"""Where a stream of a table begins, and how much of it a batch takes.
+
+An offset is a snapshot: what comes before it has been read. So the same two offsets always mean the
+same rows, which is what Spark's exactly-once rests on.
+Rules: `CoreOptions.startupMode`, `AbstractDataTableScan.createStartingScanner` for streams,
+`PaimonMicroBatchStream`, `SparkConnectorOptions`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from paimon_magics.errors import (
+    InvalidTableError,
+    InvalidValueError,
+    UnknownNameError,
+    UnsupportedStatementError,
+    nearest,
+)
+from paimon_magics.planning.options.table_options import CORE_OPTIONS, DEPRECATED_KEYS
+from paimon_magics.planning.options.values import (
+    boolean_value,
+    integer_value,
+    memory_size_bytes,
+    positive_value,
+)
+from paimon_magics.planning.reads.views import ViewKind
+from paimon_magics.planning.schemas.table_schema import TableSchema
+from paimon_magics.statements.statement import TableName
+
+__all__ = [
+    "LIMIT_OPTIONS",
+    "STREAM_OPTIONS",
+    "AtFull",
+    "AtSnapshotFull",
+    "FromSnapshot",
+    "FromTime",
+    "Limits",
+    "Next",
+    "SnapshotSize",
+    "StreamOffset",
+    "StreamRequest",
+    "StreamStart",
+    "admitted",
+    "check_streamable",
+    "stream_request",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class AtFull:
+    """All rows of the latest snapshot, then the changes after it (`latest-full`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Next:
+    """The changes of the snapshots after the latest one (`latest`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class FromSnapshot:
+    """The changes from a snapshot on, its own included (`from-snapshot`)."""
+
+    snapshot_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class AtSnapshotFull:
+    """All rows of a snapshot, then the changes after it (`from-snapshot-full`)."""
+
+    snapshot_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class FromTime:
+    """The changes from a time on: milliseconds since 1970 UTC, or local time as text
+    (`from-timestamp`)."""
+
+    time: int | str
+
+
+StreamStart = AtFull | Next | FromSnapshot | AtSnapshotFull | FromTime
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOffset:
+    """A place between snapshots: all before `snapshot_id` has been read. With `full` all rows of
+    the snapshot come next, else its changes."""
+
+    snapshot_id: int
+    full: bool = False
+
+    def document(self) -> dict[str, object]:
+        """The offset as Spark stores it in a checkpoint."""
+        return {"snapshotId": self.snapshot_id, "scanSnapshot": self.full}
+
+    @classmethod
+    def of(cls, document: Mapping[str, object]) -> StreamOffset:
+        """The offset of a document. Raises InvalidValueError for another source's."""
+        snapshot_id, full = document.get("snapshotId"), document.get("scanSnapshot", False)
+        if not isinstance(snapshot_id, int) or not isinstance(full, bool):
+            raise InvalidValueError(
+                f"The checkpoint has the offset {dict(document)!r}, which is not one of Paimon's.",
+                hint="Give the stream a checkpoint of its own.",
+            )
+        return cls(snapshot_id, full)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much a batch takes: whole snapshots until one of the numbers is reached, at least one.
+
+    A batch of fewer than `rows_min` rows waits, for at most `delay_ms_max` milliseconds.
+    """
+
+    snapshots: int | None = None
+    rows: int | None = None
+    files: int | None = None
+    size_bytes: int | None = None
+    rows_min: int | None = None
+    delay_ms_max: int | None = None
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether a batch may be less than everything."""
+        return any(
+            one is not None
+            for one in (self.snapshots, self.rows, self.files, self.size_bytes, self.rows_min)
+        )
+
+    @property
+    def needs_files(self) -> bool:
+        """Whether files must be counted, which takes a look at manifests."""
+        return self.files is not None or self.size_bytes is not None
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotSize:
+    """What a snapshot changes: rows, and files with their bytes."""
+
+    snapshot_id: int
+    rows: int
+    files: int = 0
+    size_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StreamRequest:
+    """What a stream's options ask for. `reads` are the options that each of its reads has, too."""
+
+    start: StreamStart
+    limits: Limits
+    consumer_id: str | None
+    ignores_progress: bool
+    reads: tuple[tuple[str, str], ...]
+
+
+LIMIT_OPTIONS = (
+    "read.stream.maxSnapshotsPerTrigger",
+    "read.stream.maxRowsPerTrigger",
+    "read.stream.maxFilesPerTrigger",
+    "read.stream.maxBytesPerTrigger",
+    "read.stream.minRowsPerTrigger",
+    "read.stream.maxTriggerDelayMs",
+)
+_READ_KEYS = ("branch", "source.split.target-size", "source.split.open-file-cost")
+_START_KEYS = (
+    "scan.mode",
+    "scan.snapshot-id",
+    "scan.timestamp-millis",
+    "scan.timestamp",
+)
+_CONSUMER_KEYS = ("consumer-id", "consumer.ignore-progress", "consumer.mode")
+STREAM_OPTIONS = (*_START_KEYS, *_CONSUMER_KEYS, *LIMIT_OPTIONS, *_READ_KEYS)
+"""The options of a stream, by Paimon's names and those of its connector for Spark."""
+
+# Options that choose what a batch read is about, and none of a stream.
+_OF_BATCHES = (
+    "scan.tag-name",
+    "scan.version",
+    "scan.watermark",
+    "incremental-between",
+    "incremental-between-timestamp",
+    "incremental-to-auto-tag",
+    "scan.file-creation-time-millis",
+    "scan.creation-time-millis",
+)
+# What a stream would have to do otherwise than it does, so that it must not be passed over.
+_NOT_OFFERED = {
+    "streaming-read-overwrite": "Overwrites are no changes here: a stream passes over them.",
+    "scan.bounded.watermark": "Stop the stream yourself, or let its trigger do so.",
+    "streaming.read.snapshot.delay": "Let the trigger's interval wait.",
+}
+_OFFERED_MODES = ("default", "latest-full", "full", "latest", "from-snapshot", "from-snapshot-full",
+                  "from-timestamp")  # fmt: skip
+_NEEDED = {
+    "from-snapshot": ("scan.snapshot-id",),
+    "from-snapshot-full": ("scan.snapshot-id",),
+    "from-timestamp": ("scan.timestamp-millis", "scan.timestamp"),
+}
+
+
+def stream_request(schema: TableSchema, options: Mapping[str, str]) -> StreamRequest:
+    """Return what the options of a stream ask for; a start that is stored with the table counts
+    where they name none. Keys may be in any case, as Spark hands them over.
+
+    Raises UnknownNameError for an option that there is not, InvalidValueError for options that
+    contradict each other, UnsupportedStatementError for ways to read that are no stream's.
+    """
+    given = _known(options)
+    if not any(key in given for key in (*_START_KEYS, *_OF_BATCHES)):
+        stored = {key: schema.stored_option(key) for key in (*_START_KEYS, *_OF_BATCHES)}
+        given |= {key: value for key, value in stored.items() if value is not None}
+    for key, reason in _NOT_OFFERED.items():
+        value = given.pop(key, schema.stored_option(key))
+        if value is not None and value.lower() != "false":
+            raise UnsupportedStatementError(
+                f"A stream with '{key}' = '{value}' is not offered.", hint=reason
+            )
+    batch = next((key for key in _OF_BATCHES if key in given), None)
+    if batch is not None:
+        raise UnsupportedStatementError(
+            f"A stream can't begin with '{batch}', which is for batch reads.",
+            hint="A stream begins with 'scan.snapshot-id', 'scan.timestamp-millis' or "
+            "'scan.timestamp', or with 'scan.mode' = 'latest-full' or 'latest'.",
+        )
+    stored_id = schema.stored_option("consumer-id")
+    ignores = given.get("consumer.ignore-progress", "false")
+    try:
+        return StreamRequest(
+            _start(given),
+            _limits(given),
+            given.get("consumer-id", stored_id),
+            boolean_value("consumer.ignore-progress", ignores),
+            tuple((key, given[key]) for key in _READ_KEYS if key in given),
+        )
+    except InvalidTableError as error:  # it was about a table's option
+        raise InvalidValueError(error.message, hint=error.hint) from None
+
+
+def check_streamable(name: TableName, schema: TableSchema, kind: ViewKind | None) -> None:
+    """Raise UnsupportedStatementError for a table whose changes are not known snapshot by snapshot.
+
+    Source: `TableScanUtils.streamingReadingValidate`.
+    """
+    if kind not in (ViewKind.TABLE, ViewKind.AUDIT_LOG, ViewKind.BINLOG):
+        raise UnsupportedStatementError(
+            f"`{name}` can't be read as a stream: it has no changes.",
+            hint="Read the table, its $audit_log or its $binlog as a stream.",
+        )
+    engines = ("partial-update", "aggregation", "first-row")
+    merges = schema.is_primary_key_table and schema.merge_engine in engines
+    if merges and schema.changelog_producer == "none":
+        raise UnsupportedStatementError(
+            f"`{name}` can't be read as a stream: it has 'merge-engine' = "
+            f"'{schema.merge_engine}', and no changelog, so that its snapshots have parts of rows.",
+            hint="Set 'changelog-producer' = 'lookup' or 'full-compaction' for the table. With "
+            "'input' the stream has the rows as they were written.",
+        )
+
+
+def admitted(
+    start: StreamOffset,
+    sizes: Iterable[SnapshotSize],
+    limits: Limits,
+    waited_ms: int,
+) -> StreamOffset:
+    """Return where a batch ends that begins at `start`, with the snapshots of `sizes` behind it.
+
+    Whole snapshots are taken until a limit is reached, at least one of them. `waited_ms` is how
+    long the last batch is past. Takes no more of `sizes` than it needs.
+    """
+    end, snapshots, rows, files, size_bytes = start, 0, 0, 0, 0
+    for one in sizes:
+        over = (
+            (limits.snapshots, snapshots + 1),
+            (limits.rows, rows + one.rows),
+            (limits.files, files + one.files),
+            (limits.size_bytes, size_bytes + one.size_bytes),
+        )
+        if snapshots and any(most is not None and most < found for most, found in over):
+            return end
+        end = StreamOffset(one.snapshot_id + 1)
+        snapshots, rows = snapshots + 1, rows + one.rows
+        files, size_bytes = files + one.files, size_bytes + one.size_bytes
+    few = limits.rows_min is not None and rows < limits.rows_min
+    if few and limits.delay_ms_max is not None and waited_ms <= limits.delay_ms_max:
+        return start
+    return end
+
+
+def _known(options: Mapping[str, str]) -> dict[str, str]:
+    """The options under Paimon's present names."""
+    names = (*STREAM_OPTIONS, *_OF_BATCHES, *_NOT_OFFERED)
+    by_case = {name.lower(): name for name in (*names, *CORE_OPTIONS)}
+    found = {}
+    for given, value in options.items():
+        key = by_case.get(DEPRECATED_KEYS.get(given, given).lower(), given)
+        if key in names:
+            found[key] = value
+        elif key in CORE_OPTIONS:
+            raise InvalidValueError(
+                f"The option '{key}' belongs to the table: it can't be given for one stream.",
+                hint=f"A stream's options are: {', '.join(STREAM_OPTIONS)}.",
+            )
+        else:
+            raise UnknownNameError(
+                f"A stream has no option '{given}'.",
+                hint=nearest(given, STREAM_OPTIONS, what="options of a stream"),
+            )
+    return found
+
+
+def _start(given: Mapping[str, str]) -> StreamStart:
+    points = [key for key in _START_KEYS[1:] if key in given]
+    if len(points) > 1:
+        raise InvalidValueError(
+            f"The options '{points[0]}' and '{points[1]}' contradict each other.",
+            hint="Give one of them.",
+        )
+    mode = given.get("scan.mode", "default").lower()
+    if mode not in _OFFERED_MODES:
+        raise UnsupportedStatementError(
+            f"A stream with 'scan.mode' = '{mode}' is not offered.",
+            hint=nearest(mode, _OFFERED_MODES, what="modes of a stream"),
+        )
+    needed = _NEEDED.get(mode, ())
+    if mode == "default" and points:
+        mode = "from-snapshot" if points[0] == "scan.snapshot-id" else "from-timestamp"
+    elif points and points[0] not in needed:
+        raise InvalidValueError(
+            f"'scan.mode' = '{mode}' and '{points[0]}' contradict each other.",
+            hint="Leave out one.",
+        )
+    elif needed and not points:
+        wanted = " or ".join(f"'{key}'" for key in needed)
+        raise InvalidValueError(
+            f"'scan.mode' = '{mode}' needs an option that says where to start.",
+            hint=f"Add {wanted}.",
+        )
+    match mode:
+        case "from-snapshot":
+            return FromSnapshot(_snapshot_id(given))
+        case "from-snapshot-full":
+            return AtSnapshotFull(_snapshot_id(given))
+        case "from-timestamp":
+            return FromTime(_time(given))
+        case "latest":
+            return Next()
+        case _:
+            return AtFull()
+
+
+def _snapshot_id(given: Mapping[str, str]) -> int:
+    return positive_value("scan.snapshot-id", given["scan.snapshot-id"])
+
+
+def _time(given: Mapping[str, str]) -> int | str:
+    millis = given.get("scan.timestamp-millis")
+    if millis is None:
+        return given["scan.timestamp"]
+    return integer_value("scan.timestamp-millis", millis, bits=64)
+
+
+def _limits(given: Mapping[str, str]) -> Limits:
+    def number(name: str, parse: Callable[[str, str], int] = positive_value) -> int | None:
+        key = f"read.stream.{name}"
+        return parse(key, given[key]) if key in given else None
+
+    rows_min, delay = number("minRowsPerTrigger"), number("maxTriggerDelayMs")
+    if (rows_min is None) != (delay is None):
+        raise InvalidValueError(
+            "'read.stream.minRowsPerTrigger' and 'read.stream.maxTriggerDelayMs' belong together.",
+            hint="Give both, or none: rows are waited for no longer than the delay.",
+        )
+    return Limits(
+        number("maxSnapshotsPerTrigger"),
+        number("maxRowsPerTrigger"),
+        number("maxFilesPerTrigger"),
+        number("maxBytesPerTrigger", memory_size_bytes),
+        rows_min,
+        delay,
+    )

@@ -1,0 +1,187 @@
+"""Answers to PySpark's own calls: on tables by name, and in the format `paimon`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from paimon_magics.boundary import short_errors
+from paimon_magics.errors import InvalidValueError, StatementError, UnsupportedStatementError
+from paimon_magics.session.connection import Connection
+from paimon_magics.session.queries.spark_calls import SparkCalls
+from paimon_magics.session.queries.table_frames import frame_of_table
+from paimon_magics.session.streaming import (
+    checked_sink,
+    place_of,
+    refuse_options,
+    stream_options,
+)
+from paimon_magics.session.writes.frames import write_frame_to
+from paimon_magics.session.writes.new_tables import WantedTable, write_to_new
+from paimon_magics.spark.data_source import TABLE_KEYS, asked_table
+from paimon_magics.statements.clauses.given_names import named
+from paimon_magics.statements.statement import TableName
+
+if TYPE_CHECKING:
+    from paimon_magics.spark.handles import DataFrame, SparkSession
+
+__all__ = ["FormatAnswers", "PysparkAnswers"]
+
+_DYNAMIC = "partitionOverwriteMode"
+_CHECKPOINT = "checkpointLocation"
+_MERGE = "write.merge-schema"
+
+
+@short_errors
+class FormatAnswers:
+    """Answers to calls in the format `paimon`, on one connection; names of tables are Spark's."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    @property
+    def spark(self) -> SparkSession:
+        """The Spark session that the tables are read on."""
+        return self._connection.spark
+
+    def table(self, name: str, options: Mapping[str, str]) -> DataFrame | None:
+        """None: names are Spark's."""
+        return None
+
+    def query(self, text: str, args: object, formatted: bool) -> DataFrame | None:
+        """None: statements are Spark's."""
+        return None
+
+    def exists(self, name: str) -> bool | None:
+        """None: names are Spark's."""
+        return None
+
+    def refuse(self, call: str, name: str) -> None:
+        """Refuses nothing."""
+
+    def load(self, options: Mapping[str, str]) -> DataFrame:
+        """Return the rows of a table with Paimon's read options, as `Session.table` does."""
+        name, given = self._asked(options)
+        with self._connection.naming(None):
+            return frame_of_table(self._connection, name, given)
+
+    def save(
+        self, frame: DataFrame, options: Mapping[str, str], mode: str, parts: Sequence[str]
+    ) -> None:
+        """Write a frame as `Session.write` does. A missing table is created, with Paimon's options
+        and `parts`; in the modes `error` (the default) and `ignore` only then.
+
+        Raises StatementError for a table that exists in mode `error`, InvalidValueError for another
+        mode, UnsupportedStatementError for options beside a table that exists.
+        """
+        name, given = self._asked(options)
+        dynamic = given.pop(_DYNAMIC.lower(), "static").lower() == "dynamic"
+        kind = (mode or "error").lower()
+        if kind not in ("append", "overwrite", "error", "errorifexists", "default", "ignore"):
+            raise InvalidValueError(
+                f"There is no mode '{mode}'.", hint="Use append, overwrite, error or ignore."
+            )
+        connection = self._connection
+        with connection.naming(None):
+            exists = connection.catalog.table_exists(name)
+            if exists and kind == "ignore":
+                return
+            if exists and kind not in ("append", "overwrite"):
+                raise StatementError(
+                    f"The table `{name}` exists.",
+                    hint="Write with .mode('append') or .mode('overwrite').",
+                )
+            wanted = "dynamic" if dynamic and kind == "overwrite" else kind
+            if exists:
+                _refuse_table_options(name, given, parts)
+                write_frame_to(connection, frame, name, wanted)
+                return
+            key = given.pop("primary-key", None)
+            keys = None if key is None else [part.strip() for part in key.split(",")]
+            new = WantedTable.of(keys, list(parts) or None, given)
+            write_to_new(connection, frame, name, None, new)
+
+    def stream_options(self, options: Mapping[str, str], name: str | None) -> dict[str, str] | None:
+        """Check the options of a stream and return them as the data source takes them."""
+        with self._connection.naming(None):
+            table, given = self._asked(options, name)
+            return stream_options(self._connection, table, given)
+
+    def stream_sink(
+        self, frame: DataFrame | None, options: Mapping[str, str], mode: str, name: str | None
+    ) -> Callable[[DataFrame, int], None] | None:
+        """Return the function that writes micro-batches, as `Session.write_stream` does."""
+        table, given = self._asked(options, name)
+        refuse_options(given, (_CHECKPOINT,))
+        by_case = {key.lower(): value for key, value in given.items()}
+        checkpoint = by_case.get(_CHECKPOINT.lower())
+        return checked_sink(self._connection, frame, table, mode, checkpoint)
+
+    def _asked(
+        self, options: Mapping[str, str], name: str | None = None
+    ) -> tuple[TableName, dict[str, str]]:
+        """The table that a call names, and its other options."""
+        given = {key: value for key, value in options.items() if key.lower() not in TABLE_KEYS}
+        if name is not None:
+            return self._connection.full_name(named(name)), given
+        words = {key.lower(): value for key, value in options.items()}
+        return asked_table(words, place_of(self._connection)), given
+
+
+@short_errors
+class PysparkAnswers(FormatAnswers):
+    """Answers for one session, also to calls that name its tables. `run` runs a statement."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        run: Callable[[str, Mapping[str, object]], object],
+    ) -> None:
+        super().__init__(connection)
+        self._names = SparkCalls(connection, run)  # type: ignore[arg-type]
+
+    def table(self, name: str, options: Mapping[str, str]) -> DataFrame | None:
+        """See `SparkCalls.table`."""
+        return self._names.table(name, options)
+
+    def query(self, text: str, args: object, formatted: bool) -> DataFrame | None:
+        """See `SparkCalls.query`."""
+        return self._names.query(text, args, formatted)
+
+    def exists(self, name: str) -> bool | None:
+        """See `SparkCalls.exists`."""
+        return self._names.exists(name)
+
+    def refuse(self, call: str, name: str) -> None:
+        """See `SparkCalls.refuse`."""
+        self._names.refuse(call, name)
+
+    def stream_options(self, options: Mapping[str, str], name: str | None) -> dict[str, str] | None:
+        """As in the format; None for a name that is Spark's."""
+        if name is not None and not self._names.is_paimons(name):
+            return None
+        return super().stream_options(options, name)
+
+    def stream_sink(
+        self, frame: DataFrame | None, options: Mapping[str, str], mode: str, name: str | None
+    ) -> Callable[[DataFrame, int], None] | None:
+        """As in the format; None for a name that is Spark's."""
+        if name is not None and not self._names.is_paimons(name):
+            return None
+        return super().stream_sink(frame, options, mode, name)
+
+
+def _refuse_table_options(name: TableName, given: Mapping[str, str], parts: Sequence[str]) -> None:
+    """Raise UnsupportedStatementError for what belongs to a new table."""
+    merges = next((key for key in given if key.startswith(_MERGE)), None)
+    if merges is not None:
+        raise UnsupportedStatementError(
+            f"The option '{merges}' is set for the session here.",
+            hint=f"spark.conf.set('spark.paimon.{merges}', 'true')",
+        )
+    if given:
+        raise UnsupportedStatementError(
+            f"`{name}` exists: the option '{next(iter(given))}' is one of a new table.",
+            hint="Options of a table are set by ALTER TABLE … SET TBLPROPERTIES.",
+        )
+    del parts  # Spark's writers repeat them with each append

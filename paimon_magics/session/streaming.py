@@ -1,0 +1,151 @@
+"""Tables read and written as streams: `session.stream`, `session.write_stream`, and what PySpark's
+own calls on streams ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from paimon_magics.errors import InvalidValueError, UnsupportedStatementError, nearest
+from paimon_magics.planning.reads.stream_points import FromTime, check_streamable, stream_request
+from paimon_magics.planning.reads.views import view_named
+from paimon_magics.session.connection import Connection
+from paimon_magics.session.stream_sinks import StreamSink, sink_of
+from paimon_magics.session.streams import Stream
+from paimon_magics.session.writes.epochs import ROW_KINDS, check_stream_mode, takes_changes
+from paimon_magics.session.writes.prepare import prepare_insert
+from paimon_magics.spark.data_source import Place, register
+from paimon_magics.spark.row_changes import with_changes
+from paimon_magics.spark.streaming_queries import start_query, streaming_frame
+from paimon_magics.statements.clauses.names import quoted
+from paimon_magics.statements.grammar.parsing import parse_statement
+from paimon_magics.statements.statement import Insert, TableName
+from paimon_magics.tables.snapshots.time_travel import moment_ms
+
+if TYPE_CHECKING:
+    from paimon_magics.spark.handles import DataFrame
+
+__all__ = [
+    "checked_sink",
+    "place_of",
+    "refuse_options",
+    "register_source",
+    "start_stream",
+    "stream_frame",
+    "stream_options",
+]
+
+_MODES = {"append": "append", "update": "update", "upsert": "update", "complete": "complete"}
+
+
+def place_of(connection: Connection) -> Place:
+    """The place of the connection's tables, for the data source."""
+    return Place(
+        connection.catalog.warehouse,
+        tuple(connection.catalog.options.items()),
+        connection.database,
+        connection.zone,
+        connection.slots,
+        connection.settings.batch_rows,
+    )
+
+
+def register_source(connection: Connection) -> None:
+    """Register the data source `paimon` for the connection's tables in its Spark session."""
+    register(connection.spark, place_of(connection))
+
+
+def stream_options(
+    connection: Connection, name: TableName, options: Mapping[str, str]
+) -> dict[str, str]:
+    """Check the options of a stream of a table, and return them as the data source takes them.
+
+    Raises what `stream_request` and `check_streamable` raise, and UnknownNameError for the table.
+    """
+    table = connection.tables.load(_itself(name))
+    check_streamable(name, table.schema, view_named(name.system_table))
+    request = stream_request(table.schema, options)
+    given = {key: value for key, value in options.items() if key.lower() != "scan.timestamp"}
+    if isinstance(request.start, FromTime) and isinstance(request.start.time, str):
+        given["scan.timestamp-millis"] = str(moment_ms(request.start.time, connection.zone))
+    return given | {"table": f"{quoted(name.database or '')}.{quoted(name.object_name)}"}
+
+
+def stream_frame(connection: Connection, name: TableName, options: Mapping[str, str]) -> DataFrame:
+    """The table as a streaming frame. Raises what `stream_options` raises."""
+    given = stream_options(connection, name, options)
+    return streaming_frame(connection.spark, given)
+
+
+def start_stream(
+    connection: Connection,
+    frame: DataFrame,
+    name: TableName,
+    *,
+    checkpoint: str,
+    mode: str,
+    trigger: str | None,
+) -> Stream:
+    """Start a query that writes a streaming frame to a table. See `Session.write_stream`."""
+    if not getattr(frame, "isStreaming", False):
+        raise InvalidValueError(
+            "The frame is not a stream.",
+            hint="session.stream(name) and spark.readStream make streams; session.write(frame, "
+            "name) writes other frames.",
+        )
+    sink = checked_sink(connection, frame, name, mode, checkpoint)
+    query = start_query(frame, sink, checkpoint=checkpoint, mode=sink.mode, trigger=trigger)
+    return Stream(connection, sink, query)
+
+
+def checked_sink(
+    connection: Connection,
+    frame: DataFrame | None,
+    name: TableName,
+    mode: str,
+    checkpoint: str | None,
+) -> StreamSink:
+    """The function that writes a query's micro-batches. The frame's columns and types are checked
+    against the table's, if they are known, before anything runs.
+
+    Raises InvalidValueError for another mode, and without a checkpoint, UnknownNameError for the
+    table, and what writing such a frame raises.
+    """
+    if mode.lower() not in _MODES:
+        raise InvalidValueError(
+            f"There is no mode '{mode}' of a stream.",
+            hint=nearest(mode, tuple(_MODES), what="modes"),
+        )
+    if not checkpoint:
+        raise InvalidValueError(
+            f"The stream into `{name}` has no checkpoint, so that it could not go on after a stop.",
+            hint="Give it a folder of its own: checkpoint='…', or "
+            ".option('checkpointLocation', '…').",
+        )
+    mode = _MODES[mode.lower()]
+    with connection.naming(None):
+        schema = connection.tables.load(name).schema
+        if frame is not None:
+            check_stream_mode(name, schema, mode, frame.columns)
+            empty = connection.spark.createDataFrame([], frame.schema)
+            if takes_changes(schema, frame.columns):
+                empty = with_changes(empty, ROW_KINDS)
+            target = f"{quoted(name.database or '')}.{quoted(name.object_name)}"
+            insert = parse_statement(f"INSERT INTO {target} BY NAME SELECT * FROM frame")
+            assert isinstance(insert, Insert)
+            prepare_insert(connection, insert, {}, frame=empty)
+    return sink_of(connection, name, mode, checkpoint)
+
+
+def _itself(name: TableName) -> TableName:
+    return TableName(name.table, name.database, name.catalog, name.branch)
+
+
+def refuse_options(options: Mapping[str, str], known: tuple[str, ...]) -> None:
+    """Raise UnsupportedStatementError for options of a writer that it does not have."""
+    for key in options:
+        if key.lower() not in {one.lower() for one in known}:
+            raise UnsupportedStatementError(
+                f"A stream into a table has no option '{key}'.",
+                hint=f"It has {', '.join(known)}. Options of a table are set by ALTER TABLE.",
+            )

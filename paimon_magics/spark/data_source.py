@@ -1,0 +1,341 @@
+"""Spark's Python data source `paimon`: tables read in batches and as streams.
+
+    spark.read.format("paimon").load("shop.orders")
+    spark.readStream.format("paimon").option("scan.mode", "latest").load("shop.orders$audit_log")
+
+Spark asks the classes in processes of its own, on the driver's machine for plans and on executors
+for rows. So the class that is registered carries its `Place`, and a plan its readers. Nothing here
+needs a session. Spark's JVM hands options over in lower case.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pyspark.sql import SparkSession
+from pyspark.sql import datasource as spark_source
+from pyspark.sql import types as spark_types
+
+from paimon_magics.errors import InvalidValueError, sent_to_driver
+from paimon_magics.planning.reads.read_points import READ_OPTIONS, ScanMode
+from paimon_magics.planning.reads.stream_points import StreamOffset, stream_request
+from paimon_magics.planning.reads.views import shown_columns, view_named
+from paimon_magics.spark.pushed_filters import column_filters
+from paimon_magics.spark.source_rows import GivenRows, parts_of, rows_of_part
+from paimon_magics.spark.types import spark_schema
+from paimon_magics.statements.clauses.given_names import named
+from paimon_magics.statements.clauses.names import quoted
+from paimon_magics.statements.statement import ColumnFilter, TableName
+from paimon_magics.tables.catalog.catalog import Catalog
+from paimon_magics.tables.reading.data_read import (
+    DataRead,
+    ReadRequest,
+    plan_data_read,
+    shown_schema,
+)
+from paimon_magics.tables.reading.table_stream import TableStream
+from paimon_magics.tables.snapshots.targets import SnapshotChanges
+from paimon_magics.tables.system_tables.registry import is_metadata, metadata_table
+
+try:
+    from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
+except ImportError:  # PySpark 4.1
+
+    class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
+        """What later versions ask for."""
+
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["FORMAT", "TABLE_KEYS", "PaimonSource", "Place", "asked_table", "register", "source_at"]
+
+FORMAT = "paimon"
+TABLE_KEYS = ("table", "path")
+"""The options that name the table."""
+_MANY = 2**62
+_PUSHES = "spark.sql.python.filterPushdown.enabled"
+_TABLE_FOLDER = re.compile(r"(.*)/([^/]+)\.db/([^/]+)/?")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where tables are, for processes without a session. `catalog` are the catalog's options,
+    `database` is that of names without one, `zone` the time zone of times in options, `slots` the
+    number of tasks that can run at once."""
+
+    warehouse: str
+    catalog: tuple[tuple[str, str], ...] = field(repr=False)
+    database: str
+    zone: str
+    slots: int
+    batch_rows: int
+
+
+def asked_table(options: Mapping[str, str], place: Place) -> TableName:
+    """The table that the options name: `table`, or the argument of `load`, which may be the path of
+    a table's folder. Raises InvalidValueError if none does, or both do, and for a folder in another
+    warehouse."""
+    given = {key: options[key] for key in TABLE_KEYS if key in options}
+    if len(set(given.values())) != 1:
+        raise InvalidValueError(
+            f"The options name {'two tables' if given else 'no table'}.",
+            hint='Name one: .format("paimon").load("shop.orders"), or .option("table", …).load().',
+        )
+    text = next(iter(given.values()))
+    if "/" in text:
+        return _in_folder(text, place)
+    name = named(text)
+    return replace(name, catalog=None, database=name.database or place.database)
+
+
+def register(spark: SparkSession, place: Place) -> None:
+    """Register the data source for the tables at `place` in a Spark session, and let Spark push
+    conditions into it."""
+    spark.conf.set(_PUSHES, "true")
+    spark.dataSource.register(source_at(place))
+
+
+def source_at(place: Place) -> type[PaimonSource]:
+    """The data source for the tables at `place`, to be registered. It goes to Spark's processes by
+    value, since no module has it by name."""
+    return type("PaimonSource", (PaimonSource,), {"place": place})
+
+
+class PaimonSource(spark_source.DataSource):
+    """The data source. `source_at` makes the class that is registered."""
+
+    place: ClassVar[Place]
+
+    @classmethod
+    def name(cls) -> str:
+        """The name of the format."""
+        return FORMAT
+
+    def schema(self) -> spark_types.StructType:
+        """The columns of the table as it is now. Raises what naming and loading it raise."""
+        with sent_to_driver():
+            if is_metadata(self.table):
+                return _metadata_schema(metadata_table(self.catalog, self.table))
+            return spark_schema(_columns(self.read_nothing()))
+
+    def reader(self, schema: spark_types.StructType) -> spark_source.DataSourceReader:
+        """A reader of the table's rows, or of changes between two snapshots."""
+        return _Reader(self, schema)
+
+    def streamReader(self, schema: spark_types.StructType) -> spark_source.DataSourceStreamReader:
+        """A reader of the table as a stream."""
+        return _StreamReader(self, schema)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The options alone: what was opened stays in its process."""
+        return {"options": self.options}
+
+    @cached_property
+    def catalog(self) -> Catalog:
+        """The catalog of the place."""
+        return Catalog.open(dict(self.place.catalog))
+
+    @cached_property
+    def table(self) -> TableName:
+        """The table that the options name."""
+        return asked_table(self.options, self.place)
+
+    @property
+    def given(self) -> dict[str, str]:
+        """The options but those that name the table."""
+        return {key: value for key, value in self.options.items() if key not in TABLE_KEYS}
+
+    def read_nothing(self) -> DataRead:
+        """A read of no rows, which knows the table's columns."""
+        kind = view_named(self.table.system_table)
+        assert kind is not None
+        table = self.catalog.load(_branch_of(self.table, self.given))
+        request = ReadRequest(kind)
+        return plan_data_read(table, request, target=SnapshotChanges((), ScanMode.DELTA))
+
+
+class _Reader(spark_source.DataSourceReader):
+    """Plans the read when a job starts, with the conditions that Spark has pushed."""
+
+    def __init__(self, source: PaimonSource, schema: spark_types.StructType) -> None:
+        self._source = source
+        self._schema = schema
+        self._filters: tuple[ColumnFilter, ...] = ()
+        self._bound: dict[str, object] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What tasks need."""
+        return {"_schema": self._schema}
+
+    def pushFilters(self, filters: list[spark_source.Filter]) -> Iterable[spark_source.Filter]:
+        """Note conditions by which files are left out; Spark applies all of them, too."""
+        self._filters, self._bound = column_filters(filters)
+        return filters
+
+    def partitions(self) -> Sequence[spark_source.InputPartition]:
+        """The parts of the read, one for each task."""
+        with sent_to_driver():
+            return self._planned()
+
+    def _planned(self) -> Sequence[spark_source.InputPartition]:
+        source = self._source
+        if is_metadata(source.table):
+            return [GivenRows(metadata_table(source.catalog, source.table))]
+        kind = view_named(source.table.system_table)
+        assert kind is not None
+        given = source.given
+        request = ReadRequest(
+            kind,
+            options={key: given[key.lower()] for key in READ_OPTIONS if key.lower() in given},
+            zone=source.place.zone,
+            filters=self._filters,
+            bound=self._bound,
+        )
+        table = source.catalog.load(_branch_of(source.table, given))
+        read = plan_data_read(table, request, batch_rows=source.place.batch_rows)
+        return parts_of([read], source.place.slots)
+
+    def read(self, partition: spark_source.InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one part."""
+        return rows_of_part(partition, self._schema)
+
+
+class _StreamReader(SupportsTriggerAvailableNow, spark_source.DataSourceStreamReader):
+    """Reads a table snapshot by snapshot. Its offsets are those of `StreamOffset`.
+
+    PySpark 4.1 tells `latestOffset` neither where the batch begins nor that there is a limit: the
+    reader remembers where the last one ended.
+    """
+
+    def __init__(self, source: PaimonSource, schema: spark_types.StructType) -> None:
+        self._source = source
+        self._schema = schema
+        self._position: StreamOffset | None = None
+        self._last: StreamOffset | None = None
+        self._batch_at = time.monotonic()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What tasks need."""
+        return {"_schema": self._schema}
+
+    @cached_property
+    def _stream(self) -> TableStream:
+        source = self._source
+        table = source.catalog.load(_branch_of(source.table, source.given))
+        request = stream_request(table.schema, source.given)
+        zone, rows = source.place.zone, source.place.batch_rows
+        # The types as the table has them: Spark's schema has fewer.
+        columns = shown_schema(source.read_nothing())
+        return TableStream(
+            source.catalog,
+            source.table,
+            request,
+            zone=zone,
+            columns=columns.empty_table().select(self._schema.names).schema,
+            batch_rows=rows,
+        )
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Where a new query begins."""
+        with sent_to_driver():
+            self._position = self._stream.begin()
+            return self._position.document()
+
+    def latestOffset(self, start: Any = None, limit: Any = None) -> dict[str, Any]:
+        """Where the next batch ends."""
+        with sent_to_driver():
+            return self._end(start, limit).document()
+
+    def _end(self, start: Any, limit: Any) -> StreamOffset:
+        begins = self._position if start is None else StreamOffset.of(start)
+        if begins is None:
+            begins = self._stream.begin()
+        limited = limit is None or type(limit).__name__ != "ReadAllAvailable"
+        waited_ms = int((time.monotonic() - self._batch_at) * 1000)
+        end = self._stream.end_of_batch(begins, self._last, limited=limited, waited_ms=waited_ms)
+        if end != begins:
+            self._batch_at = time.monotonic()
+        self._position = begins
+        return end
+
+    def getDefaultReadLimit(self) -> Any:
+        """Which limit holds by default: some, if the options have one."""
+        from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+
+        limits = self._stream.limits
+        return ReadMaxRows(limits.rows or _MANY) if limits.is_limited else ReadAllAvailable()
+
+    def reportLatestOffset(self) -> dict[str, Any]:
+        """The offset behind the latest snapshot, for the query's progress."""
+        return self._stream.latest().document()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """End at the snapshot that is the latest one now."""
+        self._last = self._stream.latest()
+
+    def partitions(
+        self, start: dict[str, Any], end: dict[str, Any]
+    ) -> Sequence[spark_source.InputPartition]:
+        """The parts of a batch, in the order of its rows."""
+        begins, ends = StreamOffset.of(start), StreamOffset.of(end)
+        self._position = ends
+        if begins == ends:  # PySpark 4.1 tells so where a query goes on
+            return []
+        with sent_to_driver():
+            return parts_of(self._stream.reads(begins, ends), self._source.place.slots)
+
+    def read(self, partition: spark_source.InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one part."""
+        return rows_of_part(partition, self._schema)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Note for the consumer that all before `end` is done."""
+        with sent_to_driver():
+            self._stream.keep(StreamOffset.of(end))
+
+
+def _in_folder(path: str, place: Place) -> TableName:
+    """The table in a folder of the warehouse."""
+    found = _TABLE_FOLDER.fullmatch(path)
+    if found is None:
+        raise InvalidValueError(
+            f"{path} is not the folder of a table.",
+            hint="A table's folder is WAREHOUSE/DATABASE.db/TABLE. Or name it: 'shop.orders'.",
+        )
+    if _plain(found[1]) != _plain(place.warehouse):
+        raise InvalidValueError(
+            f"{path} is in another warehouse than the one in use, {place.warehouse}.",
+            hint="Connect to that one: paimon_magics.connect(warehouse=…), or register(spark, "
+            "warehouse=…).",
+        )
+    return replace(named(quoted(found[3])), database=found[2])
+
+
+def _plain(warehouse: str) -> str:
+    path = re.sub(r"^file:(//)?(?=/)", "", warehouse).rstrip("/")
+    return os.path.abspath(path) if "://" not in path else path
+
+
+def _branch_of(name: TableName, given: Mapping[str, str]) -> TableName:
+    """The table itself, in the branch that the options name."""
+    branch = given.get("branch", name.branch)
+    return replace(name, system_table=None, branch=branch)
+
+
+def _columns(read: DataRead) -> Sequence[Any]:
+    return shown_columns(read.schema.columns, read.view)
+
+
+def _metadata_schema(rows: pa.Table) -> spark_types.StructType:
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    found = from_arrow_schema(rows.schema, prefer_timestamp_ntz=True)
+    assert isinstance(found, spark_types.StructType)
+    return found

@@ -1,0 +1,64 @@
+"""Streaming frames, and the queries that write them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from paimon_magics.errors import SetupError
+from paimon_magics.spark.data_source import FORMAT
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+__all__ = ["last_report", "query_id", "start_query", "streaming_frame"]
+
+
+def streaming_frame(spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
+    """The streaming frame of a table that the data source's options name."""
+    return spark.readStream.format(FORMAT).options(**options).load()
+
+
+def start_query(
+    frame: DataFrame,
+    sink: Callable[[DataFrame, int], None],
+    *,
+    checkpoint: str,
+    mode: str,
+    trigger: str | None,
+) -> StreamingQuery:
+    """Start a query that hands its micro-batches to `sink`. `trigger` is an interval, or
+    "available-now"."""
+    writer = frame.writeStream.foreachBatch(sink).outputMode(mode)
+    writer = writer.option("checkpointLocation", checkpoint)
+    if trigger == "available-now":
+        writer = writer.trigger(availableNow=True)
+    elif trigger is not None:
+        writer = writer.trigger(processingTime=trigger)
+    return writer.start()
+
+
+def query_id(spark: SparkSession, checkpoint: str) -> str:
+    """The id of a query, which Spark has stored in its checkpoint. Raises SetupError if it can't be
+    read."""
+    path = f"{checkpoint.rstrip('/')}/metadata"
+    try:
+        lines = spark.read.option("wholetext", "true").text(path).collect()
+        return str(json.loads(lines[0][0])["id"])
+    except Exception as error:
+        raise SetupError(
+            f"The id of the streaming query can't be read from {path}: {error}",
+            hint="Give the checkpoint as a path that Spark can read, of this query alone.",
+        ) from error
+
+
+def last_report(query: StreamingQuery) -> dict[str, Any]:
+    """Spark's last report on a query's progress; empty before the first."""
+    found: Any = query.lastProgress
+    if found is None or isinstance(found, dict):
+        return found or {}
+    told: dict[str, Any] = json.loads(found.json)
+    return told

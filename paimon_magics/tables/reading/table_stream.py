@@ -1,0 +1,304 @@
+"""A table read as a stream: where it begins, how far a batch goes, and the reads of a batch.
+
+A batch reads each of its snapshots by itself, in their order, as Paimon's streams do. Snapshots
+without changes are passed over: compactions, unless they have a changelog, and overwrites. Nothing
+is kept between two calls but manifests, so that memory does not grow with the stream.
+Rules: `DataTableStreamScan`, `DeltaFollowUpScanner`, `ChangelogFollowUpScanner`,
+`ContinuousFromTimestampStartingScanner`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from paimon_magics.errors import InvalidTableError, UnknownNameError
+from paimon_magics.planning.compaction.picks import PickOptions
+from paimon_magics.planning.reads.read_points import AtTimestamp, ScanMode
+from paimon_magics.planning.reads.stream_points import (
+    AtFull,
+    AtSnapshotFull,
+    FromSnapshot,
+    FromTime,
+    Limits,
+    Next,
+    SnapshotSize,
+    StreamOffset,
+    StreamRequest,
+    admitted,
+    check_streamable,
+)
+from paimon_magics.planning.reads.views import view_named
+from paimon_magics.statements.clauses.names import table_text
+from paimon_magics.statements.statement import TableName
+from paimon_magics.tables.catalog.catalog import Catalog
+from paimon_magics.tables.manifests.live_files import ManifestCache, added_files
+from paimon_magics.tables.reading.data_read import (
+    DataRead,
+    ReadRequest,
+    plan_data_read,
+    shown_schema,
+)
+from paimon_magics.tables.snapshots.consumers import keep_progress, progress_of
+from paimon_magics.tables.snapshots.latest import (
+    earliest_snapshot_id,
+    latest_snapshot_id,
+    read_snapshot,
+)
+from paimon_magics.tables.snapshots.targets import SnapshotChanges, TableState
+from paimon_magics.tables.snapshots.time_travel import find_target, moment_ms
+from paimon_magics.tables.table import Table
+
+__all__ = ["TableStream"]
+
+
+class TableStream:
+    """One table, its `$audit_log` or its `$binlog`, read snapshot by snapshot.
+
+    `name` has its database. `zone` is the time zone of times in options. With `columns`, the shown
+    columns that the stream began with, later changes of the schema that touch them are refused.
+
+    Raises UnknownNameError for a table that does not exist, UnsupportedStatementError for one that
+    can't be read as a stream.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        name: TableName,
+        request: StreamRequest,
+        *,
+        zone: str = "UTC",
+        columns: pa.Schema | None = None,
+        batch_rows: int = 65536,
+    ) -> None:
+        self._catalog = catalog
+        self._name = name
+        self._request = request
+        self._zone = zone
+        self._columns = columns
+        self._batch_rows = batch_rows
+        self._table = self._loaded()
+        kind = view_named(name.system_table)
+        check_streamable(name, self._table.schema, kind)
+        assert kind is not None
+        self._kind = kind
+        self._manifests = ManifestCache(self._table.paimon)
+
+    @property
+    def limits(self) -> Limits:
+        """How much a batch takes."""
+        return self._request.limits
+
+    def shown(self) -> DataRead:
+        """A read of no rows, which knows the columns of the stream."""
+        target = SnapshotChanges((), ScanMode.DELTA)
+        return plan_data_read(self._table, ReadRequest(self._kind), target=target)
+
+    def begin(self) -> StreamOffset:
+        """Where a new stream begins; from here on its consumer, if it has one, holds its snapshots.
+
+        Raises UnknownNameError for a snapshot that the table does not have.
+        """
+        offset = self._beginning()
+        self.keep(offset)
+        return offset
+
+    def keep(self, offset: StreamOffset) -> None:
+        """Note for the stream's consumer that all before `offset` has been read."""
+        if self._request.consumer_id is not None:
+            keep_progress(self._table, self._request.consumer_id, offset.snapshot_id)
+
+    def latest(self) -> StreamOffset:
+        """The offset behind the latest snapshot."""
+        return StreamOffset(latest_snapshot_id(self._table) + 1)
+
+    def end_of_batch(
+        self, start: StreamOffset, last: StreamOffset | None, *, limited: bool, waited_ms: int = 0
+    ) -> StreamOffset:
+        """Where a batch that begins at `start` ends, at `last` or before; `start` itself where
+        there is nothing to read. With `limited` the stream's limits hold.
+
+        Raises UnknownNameError if the snapshots at `start` are gone.
+        """
+        latest = last or self.latest()
+        if start.snapshot_id > latest.snapshot_id:
+            self._check_not_ahead(start, latest)
+            return start
+        self._check_there(start)
+        if start.full:
+            return StreamOffset(start.snapshot_id + 1)
+        if not limited or not self.limits.is_limited:
+            return latest
+        return admitted(start, self._sizes(start, latest), self.limits, waited_ms)
+
+    def reads(self, start: StreamOffset, end: StreamOffset) -> Iterator[DataRead]:
+        """Plan the reads of a batch, in their order. Raises UnknownNameError if a snapshot has
+        expired, InvalidTableError if a column of the stream is gone or has another type."""
+        first = start.snapshot_id
+        if start.full and end.snapshot_id > first:
+            yield self._read_of_state(self._snapshot(first))
+            first += 1
+        for snapshot_id in range(first, end.snapshot_id):
+            snapshot = self._snapshot(snapshot_id)
+            if not self._has_changes(snapshot):
+                continue
+            changes = SnapshotChanges((snapshot,), self._mode(), snapshot)
+            yield self._read(snapshot, changes, ReadRequest(self._kind, options=self._options()))
+
+    def _read_of_state(self, snapshot: Any) -> DataRead:
+        """The read of all rows. What a later changelog will tell is left to it: rows that lie below
+        the levels from which the table's changelog is made."""
+        schema = self._table.schema
+        level_min = 0
+        options = self._options()
+        if schema.changelog_producer == "lookup":
+            level_min = 1
+        elif schema.changelog_producer == "full-compaction":
+            level_min = PickOptions.of(schema).level_count - 1
+        elif schema.deletion_vectors_enabled:
+            options["deletion-vectors.merge-on-read"] = "true"
+        request = ReadRequest(self._kind, options=options, level_min=level_min)
+        return self._read(snapshot, TableState(snapshot), request)
+
+    def _read(
+        self, snapshot: Any, target: SnapshotChanges | TableState, request: ReadRequest
+    ) -> DataRead:
+        if snapshot.schema_id > self._table.schema.schema_id:
+            self._table = self._loaded()
+        read = plan_data_read(
+            self._table,
+            request,
+            target=target,
+            manifests=self._manifests,
+            batch_rows=self._batch_rows,
+        )
+        # A row that is deleted must not look like one that was added.
+        read = replace(read, reader=replace(read.reader, added_only=True))
+        return read if self._columns is None else self._of_columns(read, self._columns)
+
+    def _of_columns(self, read: DataRead, wanted: pa.Schema) -> DataRead:
+        """The read of the columns that the stream began with."""
+        shown = shown_schema(read)
+        for field in wanted:
+            place = shown.get_field_index(field.name)
+            if place < 0 or shown.field(place).type != field.type:
+                now = "is gone" if place < 0 else f"has the type {shown.field(place).type} now"
+                raise InvalidTableError(
+                    f"The column `{field.name}` of `{self._name}` {now}; the stream began with "
+                    f"{field.type}.",
+                    hint="Begin a new stream, with a checkpoint of its own, at the snapshot where "
+                    "this one stopped: 'scan.snapshot-id'.",
+                )
+        if shown.names == wanted.names:
+            return read
+        own = set(read.reader.columns)
+        return read.with_columns([name for name in wanted.names if name in own])
+
+    def _loaded(self) -> Table:
+        table = self._catalog.load(replace(self._name, system_table=None))
+        branch = dict(self._request.reads).get("branch", "main")
+        if branch == "main":
+            return table
+        return self._catalog.load(replace(self._name, system_table=None, branch=branch))
+
+    def _options(self) -> dict[str, str]:
+        return {key: value for key, value in self._request.reads if key != "branch"}
+
+    def _mode(self) -> ScanMode:
+        without = self._table.schema.changelog_producer == "none"
+        return ScanMode.DELTA if without else ScanMode.CHANGELOG
+
+    def _has_changes(self, snapshot: Any) -> bool:
+        if self._mode() is ScanMode.DELTA:
+            return bool(snapshot.commit_kind == "APPEND")
+        has_changelog = snapshot.changelog_manifest_list is not None
+        return bool(snapshot.commit_kind != "OVERWRITE" and has_changelog)
+
+    def _sizes(self, start: StreamOffset, end: StreamOffset) -> Iterator[SnapshotSize]:
+        for snapshot_id in range(start.snapshot_id, end.snapshot_id):
+            snapshot = self._snapshot(snapshot_id)
+            if not self._has_changes(snapshot):
+                yield SnapshotSize(snapshot_id, 0)
+                continue
+            is_delta = self._mode() is ScanMode.DELTA
+            rows = snapshot.delta_record_count if is_delta else snapshot.changelog_record_count
+            files = size_bytes = 0
+            if self.limits.needs_files:
+                name = (
+                    snapshot.delta_manifest_list if is_delta else snapshot.changelog_manifest_list
+                )
+                added = added_files(self._manifests, [name])
+                files, size_bytes = added.num_rows, pc.sum(added["file_size"]).as_py() or 0
+            yield SnapshotSize(snapshot_id, max(rows or 0, 0), files, size_bytes)
+
+    def _beginning(self) -> StreamOffset:
+        consumer = self._request.consumer_id
+        if consumer is not None and not self._request.ignores_progress:
+            known = progress_of(self._table, consumer)
+            if known is not None:
+                return StreamOffset(known)
+        latest = latest_snapshot_id(self._table)
+        match self._request.start:
+            case Next():
+                return StreamOffset(latest + 1)
+            case AtFull():
+                return StreamOffset(latest, full=True) if latest else StreamOffset(1)
+            case FromSnapshot(snapshot_id=snapshot_id):
+                offset = StreamOffset(snapshot_id)
+            case AtSnapshotFull(snapshot_id=snapshot_id):
+                offset = StreamOffset(snapshot_id, full=True)
+            case FromTime(time=time):
+                return StreamOffset(self._first_since(time, latest))
+        if offset.snapshot_id > latest + (not offset.full):
+            raise UnknownNameError(
+                f"`{self._name}` has no snapshot {offset.snapshot_id}; the latest is {latest}.",
+                hint=f"SELECT * FROM {table_text(self._name, 'snapshots')} lists the snapshots. "
+                "'scan.mode' = 'latest' begins with the next one.",
+            )
+        self._check_there(offset)
+        return offset
+
+    def _first_since(self, time: int | str, latest: int) -> int:
+        """The first snapshot at a time or later; the next one if there is none."""
+        earliest = earliest_snapshot_id(self._table.paimon, self._table.store)
+        if earliest is None:
+            return latest + 1
+        time_ms = time if isinstance(time, int) else moment_ms(time, self._zone)
+        if time_ms <= self._snapshot(earliest).time_millis:
+            return earliest
+        before = find_target(self._table, AtTimestamp(time_ms - 1), self._zone).target
+        assert isinstance(before, TableState)
+        return int(before.snapshot.id) + 1
+
+    def _snapshot(self, snapshot_id: int) -> Any:
+        snapshot = read_snapshot(self._table.paimon, snapshot_id)
+        if snapshot is None:
+            raise self._expired(snapshot_id)
+        return snapshot
+
+    def _check_there(self, offset: StreamOffset) -> None:
+        """Raise UnknownNameError if the stream can't go on at `offset`: it has expired."""
+        latest = latest_snapshot_id(self._table)
+        if offset.snapshot_id <= latest:
+            self._snapshot(offset.snapshot_id)
+
+    def _check_not_ahead(self, start: StreamOffset, latest: StreamOffset) -> None:
+        if start.snapshot_id > self.latest().snapshot_id:
+            raise UnknownNameError(
+                f"The stream has read `{self._name}` up to snapshot {start.snapshot_id - 1}, and "
+                f"the table's latest is {latest.snapshot_id - 1}: it was rolled back or made anew.",
+                hint="Begin a new stream, with a checkpoint of its own.",
+            )
+
+    def _expired(self, snapshot_id: int) -> UnknownNameError:
+        return UnknownNameError(
+            f"Snapshot {snapshot_id} of `{self._name}` has expired before the stream read it: its "
+            "changes are gone.",
+            hint="Begin a new stream, with a checkpoint of its own. The option 'consumer-id' keeps "
+            "the snapshots that a stream still needs, 'snapshot.time-retained' all of the table.",
+        )

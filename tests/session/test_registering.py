@@ -1,0 +1,53 @@
+"""The format `paimon` without a session of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+import paimon_magics
+from paimon_magics.errors import InvalidValueError, StatementError
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+
+@pytest.fixture
+def registered(spark: SparkSession, warehouse: Path) -> Iterator[SparkSession]:
+    paimon_magics.register(spark, warehouse, coordinator="in-process")
+    yield spark
+
+
+def test_the_format_reads_and_writes_without_a_session(
+    registered: SparkSession, warehouse: Path, tmp_path: Path
+) -> None:
+    spark = registered
+    frame = spark.range(4).selectExpr("CAST(id AS INT) AS k", "CAST(id % 2 AS STRING) AS p")
+    writer = frame.write.format("paimon").partitionBy("p").option("primary-key", "p,k")
+    writer.option("bucket", 1).save("t")
+    with pytest.raises(StatementError, match="exists"):
+        frame.write.format("paimon").save("t")
+    frame.write.mode("append").format("paimon").option("table", "t").save()
+    path = str(warehouse / "default.db/t")
+    loaded = spark.read.format("paimon").load(path)
+    assert sorted(tuple(row) for row in loaded.collect()) == [
+        (0, "0"), (1, "1"), (2, "0"), (3, "1")
+    ]  # fmt: skip
+    before = spark.read.format("paimon").option("scan.snapshot-id", 1).load("t")
+    assert before.count() == 4
+    snapshots = spark.read.load("t$snapshots", format="paimon")
+    assert [row.snapshot_id for row in snapshots.collect()] == [1, 2]
+    frame.limit(1).write.format("paimon").mode("overwrite").save("t")
+    assert loaded.sparkSession.read.format("paimon").load("t").count() == 1
+    streamed = spark.readStream.format("paimon").load("t")
+    assert streamed.isStreaming
+    started = streamed.writeStream.format("paimon").option("checkpointLocation", str(tmp_path))
+    query = started.trigger(availableNow=True).start("t")
+    query.awaitTermination(120)
+    assert query.exception() is None
+    with pytest.raises(InvalidValueError, match="another warehouse"):
+        spark.read.format("paimon").load("/elsewhere/default.db/t")
+    with pytest.raises(InvalidValueError, match="no table"):
+        spark.read.format("paimon").load()

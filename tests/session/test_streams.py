@@ -1,0 +1,308 @@
+"""Tables read and written as streams: each change once, whatever stops in between."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from paimon_magics import Session
+from paimon_magics.errors import (
+    InvalidTableError,
+    InvalidValueError,
+    PaimonMagicsError,
+    UnknownNameError,
+    UnsupportedStatementError,
+)
+from paimon_magics.session.writes.epochs import write_epoch
+from paimon_magics.statements.statement import TableName
+from tests.session.rows import rows
+from tests.tables.reachability import unreachable
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+ROOT = Path(__file__).parents[2]
+KEYED = "(k INT NOT NULL, v STRING) TBLPROPERTIES ('primary-key' = 'k', 'bucket' = '2'"
+
+
+@pytest.fixture
+def session(module_session: Session) -> Session:
+    return module_session
+
+
+@pytest.fixture
+def warehouse(module_warehouse: Path) -> Path:
+    return module_warehouse
+
+
+@pytest.fixture(scope="module")
+def changing(module_session: Session) -> Session:
+    """`a` with the snapshots 1 to 5: three rows, an update, a deletion, an overwrite, a row."""
+    module_session.run(
+        f"CREATE TABLE a {KEYED}, 'changelog-producer' = 'input');"
+        "INSERT INTO a VALUES (1, 'x'), (2, 'y'), (3, 'z');"
+        "INSERT INTO a VALUES (1, 'x2');"
+        "DELETE FROM a WHERE k = 2;"
+        "INSERT OVERWRITE a VALUES (9, 'o');"
+        "INSERT INTO a VALUES (4, 'w')"
+    )
+    return module_session
+
+
+def read(frame: DataFrame, checkpoint: Path) -> list[list[tuple[Any, ...]]]:
+    """The rows of each micro-batch of a stream that ends with what there is."""
+    batches: list[list[tuple[Any, ...]]] = []
+
+    def each(batch: DataFrame, number: int) -> None:
+        batches.append(sorted((tuple(row) for row in batch.collect()), key=str))
+
+    started = frame.writeStream.foreachBatch(each).option("checkpointLocation", str(checkpoint))
+    query = started.trigger(availableNow=True).start()
+    query.awaitTermination(120)
+    assert query.exception() is None
+    return [batch for batch in batches if batch]
+
+
+def test_a_stream_begins_where_it_is_asked_to(changing: Session, tmp_path: Path) -> None:
+    starts: dict[str, dict[str, object]] = {
+        "full": {},
+        "from": {"scan.snapshot-id": 2},
+        "full at": {"scan.mode": "from-snapshot-full", "scan.snapshot-id": 1},
+        "after": {"scan.mode": "latest"},
+        "since": {"scan.timestamp-millis": 1},
+    }
+    first = [("+I", 1, "x"), ("+I", 2, "y"), ("+I", 3, "z")]
+    later = [("+I", 1, "x2"), ("+I", 4, "w"), ("-D", 2, "y")]
+    found = {
+        name: read(changing.stream("a$audit_log", **options), tmp_path / name)
+        for name, options in starts.items()
+    }
+    assert found == {
+        "full": [[("+I", 4, "w"), ("+I", 9, "o")]],
+        "from": [later],
+        "full at": [first, later],
+        "after": [],
+        "since": [sorted(first + later, key=str)],
+    }
+
+
+def test_a_batch_takes_whole_snapshots_within_its_limits(changing: Session, tmp_path: Path) -> None:
+    one = {"scan.snapshot-id": 1, "read.stream.maxSnapshotsPerTrigger": 1}
+    found = read(changing.stream("a", **one), tmp_path / "one")
+    assert [len(batch) for batch in found] == [3, 1, 1], (
+        "an overwrite is no change, and a deleted row no row"
+    )
+    rows_max = {"scan.snapshot-id": 1, "read.stream.maxRowsPerTrigger": 4}
+    found = read(changing.stream("a$audit_log", **rows_max), tmp_path / "rows")
+    assert [len(batch) for batch in found] == [4, 2]
+
+
+def test_a_stream_that_was_stopped_goes_on_where_it_was(session: Session, tmp_path: Path) -> None:
+    session.run("CREATE TABLE stopped (k INT); INSERT INTO stopped VALUES (1)")
+    assert read(session.stream("stopped"), tmp_path) == [[(1,)]]
+    session.run("INSERT INTO stopped VALUES (2); INSERT INTO stopped VALUES (3)")
+    assert read(session.stream("stopped", **{"scan.mode": "latest"}), tmp_path) == [[(2,), (3,)]]
+    assert read(session.stream("stopped"), tmp_path) == []
+
+
+def test_a_consumer_holds_snapshots_and_knows_where_its_stream_was(
+    session: Session, warehouse: Path, tmp_path: Path
+) -> None:
+    session.run(
+        "CREATE TABLE held (k INT); INSERT INTO held VALUES (1); INSERT INTO held VALUES (2)"
+    )
+    mine = {"consumer-id": "me", "scan.snapshot-id": 1, "read.stream.maxSnapshotsPerTrigger": 1}
+    assert read(session.stream("held", **mine), tmp_path / "one") == [[(1,)], [(2,)]]
+    file = warehouse / "default.db/held/consumer/consumer-me"
+    assert json.loads(file.read_text())["nextSnapshot"] in (2, 3), "the last one may come again"
+    session.run("INSERT INTO held VALUES (3)")
+    (again,) = read(session.stream("held", **{"consumer-id": "me"}), tmp_path / "two")
+    assert (3,) in again and (1,) not in again
+
+
+def test_rows_of_a_table_that_changes_reach_another_one_once(
+    changing: Session, tmp_path: Path
+) -> None:
+    changing.run(f"CREATE TABLE b {KEYED})")
+    slowly = {"scan.snapshot-id": 1, "read.stream.maxSnapshotsPerTrigger": 1}
+    for source, expected in (("a", 4), ("a$audit_log", 3)):
+        stream = changing.write_stream(
+            changing.stream(source, **slowly), "b", checkpoint=tmp_path / source.replace("$", "-"),
+            trigger="available-now",
+        )  # fmt: skip
+        assert stream.wait(120)
+        assert stream.progress.epochs == 5
+        assert "ended: 5 epochs" in repr(stream)
+        found = rows(changing, "SELECT * FROM b")
+        assert len(found) == expected, "a stream of the rows alone does not tell what is deleted"
+    assert sorted(found) == [(1, "x2"), (3, "z"), (4, "w")]
+
+
+def test_an_epoch_that_comes_again_is_written_once(session: Session) -> None:
+    session.run("CREATE TABLE again (k BIGINT)")
+    connection, name = session._connection, TableName("again", "default")
+    for query, number in (("q", 0), ("q", 0), ("q", 1), ("q", 0), ("other", 1)):
+        write_epoch(connection, session.spark.range(3).toDF("k"), name, "append", query, number)
+    assert len(rows(session, "SELECT * FROM again")) == 9
+    properties = rows(session, "SELECT snapshot_id FROM again$snapshots")
+    assert len(properties) == 3
+
+
+DRIVER = """
+import sys
+import paimon_magics
+session = paimon_magics.connect(sys.argv[1], coordinator=sys.argv[3], master="local[2]")
+frame = session.stream("a_NAME", **{"read.stream.maxSnapshotsPerTrigger": 1,
+                                          "scan.snapshot-id": 1})
+stream = session.write_stream(frame, "b_NAME", checkpoint=sys.argv[2], trigger="available-now")
+stream.wait()
+session.close(stop_spark=True)
+"""
+KILLS = {
+    "in-process": ("epoch.noted", "publish.linked"),
+    "embedded": ("statement.written", "epoch.committed"),
+}
+
+
+@pytest.mark.usefixtures("state_home")
+@pytest.mark.parametrize("coordinator", list(KILLS))
+def test_a_stream_that_is_killed_doubles_and_loses_nothing(
+    session: Session, warehouse: Path, tmp_path: Path, coordinator: str
+) -> None:
+    name = coordinator.replace("-", "_")
+    session.run(f"CREATE TABLE a_{name} {KEYED}, 'changelog-producer' = 'input')")
+    session.run(
+        f"CREATE TABLE b_{name} (k INT NOT NULL, v STRING)"
+    )  # without keys: what doubles is seen
+    for number in range(4):
+        session.run(f"INSERT INTO a_{name} VALUES ({number}, 'v')")
+    for step in (*KILLS[coordinator], ""):
+        fault = tmp_path / "fault"
+        if step:
+            fault.write_text(f"{step}=kill")
+        source = DRIVER.replace("NAME", name)
+        ran = subprocess.run(
+            [sys.executable, "-c", source, str(warehouse), str(tmp_path / "c"), coordinator],
+            env={**os.environ, "PAIMON_MAGICS_FAULTS": f"@{fault}", "SPARK_LOCAL_IP": "127.0.0.1"},
+            cwd=ROOT, capture_output=True, text=True, timeout=240,
+        )  # fmt: skip
+        assert (ran.returncode == 0) is not bool(step), ran.stderr[-3000:]
+        assert not fault.exists(), f"{step} was not reached: {ran.stderr[-3000:]}"
+    found = rows(session, f"SELECT * FROM b_{name}")
+    assert sorted(found) == [(number, "v") for number in range(4)]
+    table = session.catalog.load(TableName(f"b_{name}", "default"))
+    left = {one for one in unreachable(table) if not one.startswith(".")}
+    assert left == set(), "what was given up is removed"
+
+
+def test_what_an_aggregation_gives_replaces_keys_or_the_whole_table(
+    session: Session, tmp_path: Path
+) -> None:
+    session.run("CREATE TABLE counted (v STRING); INSERT INTO counted VALUES ('a'), ('b'), ('a')")
+    session.run("CREATE TABLE whole (v STRING, n BIGINT); INSERT INTO whole VALUES ('old', 0)")
+    session.run(
+        "CREATE TABLE keyed (v STRING NOT NULL, n BIGINT) TBLPROPERTIES ('primary-key' = 'v')"
+    )
+    counted = session.stream("counted").groupBy("v").count().withColumnRenamed("count", "n")
+    running = [
+        session.write_stream(counted, name, checkpoint=tmp_path / name, mode=mode)
+        for name, mode in (("whole", "complete"), ("keyed", "upsert"))
+    ]
+    for stream in running:
+        stream.process_all()
+    session.run("INSERT INTO counted VALUES ('b'), ('c')")
+    for stream in running:
+        stream.process_all()
+        assert "running: 2 epochs" in repr(stream)
+    for name in ("whole", "keyed"):
+        assert sorted(rows(session, f"SELECT * FROM {name}")) == [("a", 2), ("b", 2), ("c", 1)]
+    for stream in running:
+        stream.stop()
+        assert "ended" in repr(stream)
+
+
+def test_streams_that_make_no_sense_are_refused_before_they_start(
+    changing: Session, tmp_path: Path
+) -> None:
+    session = changing
+    session.run(f"CREATE TABLE IF NOT EXISTS r {KEYED}); CREATE TABLE IF NOT EXISTS plain (k INT)")
+    frame = session.stream("a")
+    refused: list[tuple[type[PaimonMagicsError], str, Any]] = [
+        (UnknownNameError, "no table `nope`", lambda: session.stream("nope")),
+        (UnsupportedStatementError, "no changes", lambda: session.stream("a$files")),
+        (UnknownNameError, "consumer-id", lambda: session.stream("a", consumer="me")),
+        (UnknownNameError, "no column `z`", lambda: into(frame.withColumnRenamed("v", "z"), "r")),
+        (InvalidValueError, "NOT NULL", lambda: into(frame.select("v"), "r")),
+        (InvalidValueError, "`k`", lambda: into(frame.selectExpr("array(k) AS k", "v"), "r")),
+        (InvalidValueError, "no mode 'x'", lambda: into(frame, "r", mode="x")),
+        (UnsupportedStatementError, "primary key", lambda: into(frame, "plain", mode="upsert")),
+        (InvalidValueError, "not a stream", lambda: into(session.table("a"), "r")),
+    ]
+
+    def into(given: DataFrame, name: str, **more: str) -> object:
+        return session.write_stream(given, name, checkpoint=tmp_path, **more)
+
+    for kind, said, call in refused:
+        with pytest.raises(kind) as raised:
+            call()
+        assert said in f"{raised.value.message} {raised.value.hint}"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_stream_whose_snapshots_or_columns_are_gone_says_so(
+    session: Session, warehouse: Path, tmp_path: Path
+) -> None:
+    session.run("CREATE TABLE gone (k INT, v INT); INSERT INTO gone VALUES (1, 1)")
+    session.run("CREATE TABLE taken (k INT, v INT)")
+    read(session.stream("gone"), tmp_path / "one")
+    session.run("INSERT INTO gone VALUES (2, 2); INSERT INTO gone VALUES (3, 3)")
+    (warehouse / "default.db/gone/snapshot/snapshot-2").unlink()
+    stream = session.write_stream(session.stream("gone"), "taken", checkpoint=tmp_path / "one")
+    with pytest.raises(UnknownNameError, match=r"Snapshot 2 of .* has expired"):
+        stream.process_all()
+    assert "failed" in repr(stream)
+    stream = session.write_stream(session.stream("gone"), "taken", checkpoint=tmp_path / "two")
+    stream.process_all()
+    session.run("ALTER TABLE gone RENAME COLUMN v TO w; INSERT INTO gone VALUES (4, 4)")
+    with pytest.raises(InvalidTableError, match=r"`v` of .* is gone"):
+        stream.process_all()
+
+
+def test_sparks_own_reading_of_the_format_gives_the_rows_of_sql(
+    changing: Session, tmp_path: Path
+) -> None:
+    """As a caller sees it whose calls are not answered: Scala, or SQL of Spark's."""
+    session = changing
+    session.run(
+        "CREATE TABLE typed (k INT, f FLOAT, d DECIMAL(10, 2), t TIMESTAMP, n TIMESTAMP_NTZ, "
+        "b BINARY, s STRUCT<x: INT, y: ARRAY<STRING>>, m MAP<STRING, INT>, p DATE) "
+        "PARTITIONED BY (p);"
+        "INSERT INTO typed VALUES (1, 1.5, 2.25, TIMESTAMP '2026-01-31 12:00:00', "
+        "TIMESTAMP_NTZ '2026-01-31 12:00:00', X'01', named_struct('x', 1, 'y', array('q', NULL)), "
+        "map('a', 1), DATE '2026-01-31'), "
+        "(2, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)"
+    )
+    conditions = {"typed": "p = DATE '2026-01-31' AND k >= 1", "a$audit_log": "k IN (4, 9)"}
+    for name in ("typed", "a", "a$audit_log", "a$snapshots"):
+        view = f"raw_{name.replace('$', '_')}"
+        session.spark.createDataFrame([], "x INT").createOrReplaceTempView(view)
+        text = f"CREATE OR REPLACE TEMPORARY VIEW {view} USING paimon OPTIONS (table '{name}')"
+        unanswered(session.spark, text)
+        for condition in ("true", conditions.get(name, "true")):
+            raw = unanswered(session.spark, f"SELECT * FROM {view} WHERE {condition}").collect()
+            told = session.run(f"SELECT * FROM `{name}` WHERE {condition}").dataframe
+            assert told is not None
+            assert sorted(raw, key=str) == sorted(told.collect(), key=str), name
+
+
+def unanswered(spark: SparkSession, text: str) -> DataFrame:
+    """A call of `spark.sql` that no session answers."""
+    original: Any = type(spark).sql
+    found: DataFrame = original.__wrapped__(spark, text)
+    return found
