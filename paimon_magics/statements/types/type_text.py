@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from paimon_magics.errors import InvalidTableError, UnsupportedStatementError, nearest
@@ -169,7 +170,9 @@ def _field_to_spark_sql(field: RowField) -> str:
     return f"{quoted(field.name)}: {to_spark_sql(field.type)}{suffix}"
 
 
+@lru_cache(maxsize=1024)
 def _atomic(text: str) -> DataType:
+    """The type that a schema's text names. A statement reads the same few texts again and again."""
     match = _ATOMIC.fullmatch(text)
     if match is None:
         raise _unknown(text, re.split(r"[\s(<]", text.strip())[0].upper())

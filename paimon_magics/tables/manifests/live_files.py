@@ -144,14 +144,17 @@ def undeleted(entries: pa.Table) -> pa.Table:
 
 def _identities(entries: pa.Table) -> npt.NDArray[np.int64]:
     """A number for each entry, equal for entries that add and delete a file at the same level."""
-    parts = [
-        np.asarray(_codes(entries.column("partition"))),
-        np.asarray(entries.column("bucket")),
-        np.asarray(entries.column("level")),
-        np.asarray(_codes(entries.column("file_name"))),
-    ]
-    _, codes = np.unique(np.stack(parts, axis=1).astype(np.int64), axis=0, return_inverse=True)
-    return codes.reshape(-1)
+    codes = np.zeros(entries.num_rows, dtype=np.int64)
+    for part in (
+        _codes(entries.column("file_name")),
+        _codes(entries.column("level")),
+        _codes(entries.column("bucket")),
+        _codes(entries.column("partition")),
+    ):
+        # Each step numbers what it can tell apart from 0 on, so that no product is too large.
+        numbers = codes * (len(part) + 1) + np.asarray(part)
+        codes = np.unique(numbers, return_inverse=True)[1].reshape(-1)
+    return codes
 
 
 def _codes(column: pa.ChunkedArray) -> pa.Array:
