@@ -170,6 +170,15 @@ soak-minio: $(STAMP) $(MINIO)
 	  PAIMON_MAGICS_TEST_SOAK=1 $(BIN)/python -m pytest tests/faults/test_commits_on_s3.py \
 	  tests/faults/test_mixed_writers.py -m "soak or not soak" -k "append and not disk or S3"
 
+.PHONY: fuzz
+fuzz: $(STAMP)  ## send every endpoint of the coordinator hundreds of requests made from its OpenAPI document
+	@PAIMON_MAGICS_EXAMPLES=300 $(BIN)/python -m pytest --timeout=0 tests/coordinator/routes/test_openapi.py $(PYTEST_ARGS)
+
+# It asks the public database of known faults, which CI can't reach.
+.PHONY: audit
+audit: $(STAMP)  ## look the locked packages up among those with known faults; needs the network
+	@$(BIN)/uv tool run pip-audit --disable-pip --require-hashes --requirement requirements.lock
+
 # The jar of Paimon's Spark connector, and a Python with the PySpark that it was made for.
 CONNECTOR ?=
 CONNECTOR_PYTHON ?= python3

@@ -154,6 +154,7 @@ _READ = (
     "GET /",
     "GET /health/ready",
     "GET /metrics",
+    "GET /openapi.json",
     "GET /v1/compactions",
     "GET /v1/coordinator",
     "GET /v1/inserts",

@@ -51,6 +51,7 @@ from paimon_magics.coordinator.routes.insert_metrics import InsertMetrics
 from paimon_magics.coordinator.routes.inserts import InsertRoutes
 from paimon_magics.coordinator.routes.leases import lease_routes
 from paimon_magics.coordinator.routes.metrics import CompactionMetrics, Metrics
+from paimon_magics.coordinator.routes.openapi import openapi_route
 from paimon_magics.coordinator.routes.quick_inserts import QuickInserts
 from paimon_magics.coordinator.routes.status_page import status_page
 from paimon_magics.coordinator.routes.tables import stopped_document, table_routes
@@ -101,7 +102,7 @@ def application(
         metrics.registry.register(InsertMetrics(group))
     forms = None if inserts is None else DeadLetterForms(inserts.group, inserts.letters)
     handlers = _Handlers(parts, metrics, forms)
-    own = [
+    own: list[BaseRoute] = [
         Route("/health/live", handlers.live),
         Route("/health/ready", handlers.ready),
         Route("/metrics", handlers.metrics),
@@ -113,8 +114,10 @@ def application(
         *([] if compactions is None else compaction_routes(compactions)),
         *([] if forms is None else forms.routes()),
     ]
+    every = [*own, *(routes or [])]
+    every = [openapi_route(every, root), *every]
     app = Starlette(
-        routes=[*guarded([*own, *(routes or [])], coordinator.load), *authoriser.routes()],
+        routes=[*guarded(every, coordinator.load), *authoriser.routes()],
         exception_handlers={
             PaimonMagicsError: on_error,
             TooLargeError: on_too_large,

@@ -1,0 +1,155 @@
+"""The coordinator's OpenAPI document, made of the routes that are served.
+
+`GET /openapi.json` answers it. Every endpoint is in it, with the scope that it takes; bodies are
+described as far as they have members of their own. The REST catalog's are Paimon's
+(`rest-catalog-open-api.yaml`), and are objects here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from paimon_magics.coordinator.http.authorisation import PUBLIC, SCOPES
+from paimon_magics.version import __version__
+
+__all__ = ["OPENAPI_PATH", "openapi_document", "openapi_route"]
+
+OPENAPI_PATH = "/openapi.json"
+
+_NAME = re.compile(r"\{(\w+)(?::path)?\}")
+_PAGES = ("maxResults:integer", "pageToken:string")
+_QUERIES: Mapping[str, Sequence[str]] = {
+    "/v1/config": ("warehouse:string",),
+    "/v1/paimon/databases": (*_PAGES, "databaseNamePattern:string"),
+    "/v1/paimon/tables": (*_PAGES, "databaseNamePattern:string", "tableNamePattern:string"),
+    "/v1/paimon/databases/{database}/tables": (*_PAGES, "tableNamePattern:string"),
+    "/v1/paimon/databases/{database}/table-details": (*_PAGES, "tableNamePattern:string"),
+    "/v1/paimon/databases/{database}/tables/{table}/snapshots": _PAGES,
+    "/v1/paimon/databases/{database}/tables/{table}/partitions": _PAGES,
+}
+# The members of a body, each with its type; those that may be left out end with a `?`.
+_BODIES: Mapping[str, str] = {
+    "POST /v1/transactions": "table:table base_snapshot_id:integer? owner:string? origin:object? "
+    "ticket:string? compacts:boolean?",
+    "POST /v1/transactions/{id}/commit": "change:object messages:strings properties:object "
+    "read_set:object? transaction:object?",
+    "POST /v1/transactions/{id}/sweep": "change:object messages:strings properties:object",
+    "POST /v1/transactions/{id}/abort": "reason:string? transaction:object?",
+    "POST /v1/transactions/{id}/compactions": "buckets:objects",
+    "POST /v1/tables/versions": "table:table change:object repeated:boolean",
+    "POST /v1/tables/check": "table:table",
+    "POST /v1/tables/resume": "table:table",
+    "POST /v1/databases": "name:string properties:object if_not_exists:boolean",
+    "POST /v1/leases": "holder:string leases:objects",
+    "POST /v1/coordinator/pause": "owner:string?",
+    "POST /v1/coordinator/options": "options:object",
+    "POST /v1/compactions/pause": "owner:string?",
+    "POST /v1/tokens": "name:string allow:strings expires_in_ms:integer?",
+    "POST /v1/tokens/{id}/renew": "expires_in_ms:integer?",
+    "POST /v1/inserts/{database}/{table}/flush": "wait_ms:integer?",
+    "POST /v1/paimon/databases": "name:string options:object?",
+    "POST /v1/paimon/databases/{database}": "removals:strings? updates:object?",
+    "POST /v1/paimon/databases/{database}/tables": "identifier:object schema:object",
+    "POST /v1/paimon/tables/rename": "source:object destination:object",
+    "POST /v1/paimon/databases/{database}/tables/{table}": "changes:objects",
+    "POST /v1/paimon/databases/{database}/tables/{table}/commit": "tableId:string? "
+    "snapshot:object statistics:objects?",
+    "POST /v1/paimon/databases/{database}/tables/{table}/rollback": "instant:object "
+    "fromSnapshot:integer?",
+    "POST /v1/paimon/databases/{database}/tables/{table}/tags": "tagName:string "
+    "snapshotId:integer? timeRetained:string?",
+    "POST /v1/paimon/databases/{database}/tables/{table}/branches": "branch:string fromTag:string?",
+}
+_ROWS = {"type": "array", "items": {"type": "object"}}
+_INSERT = "POST /v1/inserts/{database}/{table}"
+_TYPES: Mapping[str, Mapping[str, Any]] = {
+    "integer": {"type": "integer"},
+    "string": {"type": "string"},
+    "boolean": {"type": "boolean"},
+    "object": {"type": "object"},
+    "strings": {"type": "array", "items": {"type": "string"}},
+    "objects": {"type": "array", "items": {"type": "object"}},
+    "table": {"$ref": "#/components/schemas/Table"},
+}
+_ERROR = {
+    "description": "an error",
+    "content": {"application/json": {"schema": {"type": "object"}}},
+}
+_PAGE = {"/": "text/html", "/metrics": "text/plain"}
+
+
+def openapi_route(routes: Sequence[BaseRoute], root: str) -> Route:
+    """The route that answers the document of `routes` and of itself."""
+
+    async def answer(_: Request) -> Response:
+        return JSONResponse(document)
+
+    own = Route(OPENAPI_PATH, answer)
+    document = openapi_document([*routes, own], root)
+    return own
+
+
+def openapi_document(routes: Sequence[BaseRoute], root: str) -> dict[str, Any]:
+    """The document, in the form of OpenAPI 3.1, of all routes but streams."""
+    paths: dict[str, dict[str, Any]] = {}
+    for route in routes:
+        if not isinstance(route, Route) or route.path.endswith(":path}"):
+            continue
+        for method in sorted((route.methods or set()) - {"HEAD"}):
+            paths.setdefault(route.path, {})[method.lower()] = _operation(method, route.path)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "paimon-coordinator",
+            "version": __version__,
+            "description": "What a coordinator answers. Inserts may also be streamed by a "
+            "WebSocket, which this form can't describe.",
+        },
+        "servers": [{"url": root or "/"}],
+        "security": [{"bearer": []}],
+        "paths": dict(sorted(paths.items())),
+        "components": {
+            "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
+            "schemas": {"Table": _object("database:string table:string branch:string?")},
+        },
+    }
+
+
+def _operation(method: str, path: str) -> dict[str, Any]:
+    which = f"{method} {path}"
+    parameters = [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        for name in _NAME.findall(path)
+    ]
+    for query in _QUERIES.get(path, ()) if method == "GET" else ():
+        name, _, kind = query.partition(":")
+        parameters.append({"name": name, "in": "query", "required": False, "schema": _TYPES[kind]})
+    kind = _PAGE.get(path, "application/json")
+    operation: dict[str, Any] = {
+        "operationId": which,
+        "parameters": parameters,
+        "responses": {"200": {"description": "done", "content": {kind: {}}}, "default": _ERROR},
+    }
+    if path in PUBLIC:
+        operation["security"] = []
+    else:
+        operation["x-scope"] = SCOPES[which].value
+    if method == "POST":
+        schema = _ROWS if which == _INSERT else _object(_BODIES.get(which, ""))
+        operation["requestBody"] = {"content": {"application/json": {"schema": schema}}}
+    return operation
+
+
+def _object(members: str) -> dict[str, Any]:
+    pairs = [member.split(":") for member in members.split()]
+    return {
+        "type": "object",
+        "properties": {name: _TYPES[kind.rstrip("?")] for name, kind in pairs},
+        "required": [name for name, kind in pairs if not kind.endswith("?")],
+    }
