@@ -6,7 +6,7 @@ hashes must be equal. For comparison, Spark alone runs the same query: over the 
 over numbers that it makes, or over batches that Python has ready. No reader that hands its rows to
 Spark's query can be faster.
 
-Arguments choose some of: raw, merge, audit, changes, point, files. To cut the sizes, set
+Arguments choose some of: raw, merge, audit, changes, point, small, files. To cut the sizes, set
 PAIMON_MAGICS_BENCH_ROWS, the number of rows after a merge, and PAIMON_MAGICS_BENCH_FILES, the
 greatest number of files in a table.
 """
@@ -16,8 +16,10 @@ from __future__ import annotations
 import io
 import os
 import pickle
+import statistics
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -164,6 +166,65 @@ def point(session: paimon_magics.Session) -> None:
     print(session.run("EXPLAIN " + query.format("points")))
 
 
+def small(session: paimon_magics.Session) -> None:
+    """Measure reads that need few rows or none, by SQL and by DataFrame, in turns."""
+    session.run(
+        f"CREATE TABLE keys ({COLUMNS}) TBLPROPERTIES ('primary-key' = 'k', 'bucket' = '2')"
+    )
+    for start in range(0, ROWS, ROWS // 20):
+        rows = f"range({start}, {start + ROWS // 20})"
+        session.run(f"INSERT INTO keys SELECT id AS k, {VALUES} FROM {rows}")
+    for name, count in (("small", 1_000), ("large", 2 * ROWS)):
+        session.run(f"CREATE TABLE {name} ({COLUMNS})")
+        session.run(f"INSERT INTO {name} SELECT id AS k, {VALUES} FROM range({count})")
+    key = f"k = {ROWS // 2}"
+    in_turns(session, "one key among 40 files", f"SELECT * FROM {{}} WHERE {key}", "keys")
+    in_turns(session, "a table of 1,000 rows", "SELECT * FROM {}", "small")
+    in_turns(session, f"count(*) of {2 * ROWS:,} rows", "SELECT count(*) FROM {}", "large")
+    in_turns(session, "min and max", "SELECT min(k), max(k), min(e) FROM {}", "large")
+    in_turns(session, "LIMIT 10", "SELECT k, c FROM {} LIMIT 10", "large", ordered=False)
+    frames = session.spark.table
+    for what, table, action in (
+        ("one key", "keys", lambda frame: frame.where(key).collect()),
+        ("a table of 1,000 rows", "small", lambda frame: frame.collect()),
+        ("count", "large", lambda frame: frame.count()),
+    ):
+        alternate(
+            f"{what}, by DataFrame",
+            lambda t=table, a=action: a(session.table(t)),
+            lambda t=table, a=action: a(frames(f"connector.default.{t}")),
+        )
+
+
+def in_turns(
+    session: paimon_magics.Session, what: str, query: str, table: str, *, ordered: bool = True
+) -> None:
+    """Measure a query of ours and of the connector's alternately."""
+    found = alternate(
+        f"{what}, by SQL",
+        lambda: session.run(query.format(table)).to_arrow(),
+        lambda: session.spark.sql(query.format(f"connector.default.{table}")).toArrow(),
+    )
+    ours, peer = (sorted(map(repr, one.to_pylist())) for one in found)
+    if JAR and ordered and ours != peer:
+        raise SystemExit(f"{what}: ours {ours[:9]}, the peer {peer[:9]}")
+
+
+def alternate(what: str, ours: Callable[[], Any], peer: Callable[[], Any]) -> tuple[Any, Any]:
+    """Report the medians of seven runs each, one of ours and one of the peer's in turns."""
+    times: dict[Callable[[], Any], list[float]] = {ours: [], peer: []}
+    found: dict[Callable[[], Any], Any] = {ours: None, peer: None}
+    for turn in range(WARM_UP + 7):
+        for action in (ours, peer) if JAR else (ours,):
+            started = time.perf_counter()
+            found[action] = action()
+            if turn >= WARM_UP:
+                times[action].append((time.perf_counter() - started) * 1000)
+    medians = [statistics.median(one) for one in times.values() if one]
+    report(what, medians[0], *(("connector", medians[1]) if JAR else ()))
+    return found[ours], found[peer] if JAR else found[ours]
+
+
 def files(session: paimon_magics.Session) -> None:
     """Measure tables of many small files; the scan must take the time, not finding the files."""
     for count in (10, 1_000, FILES):
@@ -284,6 +345,7 @@ PARTS = {
     "audit": audit,
     "changes": changes,
     "point": point,
+    "small": small,
     "files": files,
 }
 

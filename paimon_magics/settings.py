@@ -79,6 +79,11 @@ class Settings:
     - `source_range_from_bytes`: files of its target from which on a MERGE first asks its source for
       the range of the values that ON compares, by a job of its own, and reads only files that can
       match. Below that the job costs more than it spares.
+    - `local_rows_max`: rows up to which this process reads the files of a query itself and hands
+      them to Spark as local rows, instead of starting tasks. From some tens of thousands on the
+      tasks are faster. 0: never.
+    - `local_bytes_max`: bytes of such files, and of their rows in memory. Spark keeps the rows for
+      the next query on the snapshot, as often as `kept_views_max` says.
     - `inline_compaction`: whether an INSERT compacts the buckets that it has written. A table that
       another engine's streaming job compacts is better left to that job: of two compactions of one
       bucket, one fails.
@@ -107,6 +112,8 @@ class Settings:
     conflict_reruns_max: int = 20
     row_level_retries: int = 5
     source_range_from_bytes: int = 268_435_456
+    local_rows_max: int = 10_000
+    local_bytes_max: int = 4_194_304
     inline_compaction: bool = True
     read_lease_ms_max: int = 86_400_000
     full_tracebacks: bool = field(default_factory=shows_full_tracebacks)

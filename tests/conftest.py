@@ -206,11 +206,15 @@ def warehouse(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def session(spark: SparkSession, warehouse: Path) -> Iterator[paimon_magics.Session]:
-    """An open session on `warehouse`. After the test it is closed, and its views are dropped."""
+def session(
+    spark: SparkSession, warehouse: Path, request: pytest.FixtureRequest
+) -> Iterator[paimon_magics.Session]:
+    """An open session on `warehouse`, with the settings SETTINGS of the test's module. After the
+    test it is closed, and its views are dropped."""
     import paimon_magics
 
-    with paimon_magics.connect(warehouse, spark=spark) as opened:
+    settings = getattr(request.module, "SETTINGS", {})
+    with paimon_magics.connect(warehouse, spark=spark, **settings) as opened:
         yield opened
     _drop_views(spark)
 
@@ -222,12 +226,16 @@ def module_warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def module_session(spark: SparkSession, module_warehouse: Path) -> Iterator[paimon_magics.Session]:
+def module_session(
+    spark: SparkSession, module_warehouse: Path, request: pytest.FixtureRequest
+) -> Iterator[paimon_magics.Session]:
     """An open session on `module_warehouse`, for tests that only read, expect refusals, or use
-    tables of their own. A process has one open session, so the module can't open another."""
+    tables of their own; with the settings SETTINGS of the module. A process has one open session,
+    so the module can't open another."""
     import paimon_magics
 
-    with paimon_magics.connect(module_warehouse, spark=spark, coordinator="in-process") as opened:
+    settings = {"coordinator": "in-process", **getattr(request.module, "SETTINGS", {})}
+    with paimon_magics.connect(module_warehouse, spark=spark, **settings) as opened:
         yield opened
     _drop_views(spark)
 

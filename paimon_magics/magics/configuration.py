@@ -177,6 +177,16 @@ class PaimonMagics(Magics):
         help="Bytes of its target's files from which on a MERGE asks its source for the range of "
         "its keys first.",
     )
+    local_rows_max = _whole_number(
+        "local_rows_max",
+        least=0,
+        help="Rows up to which this process reads the files of a query itself. 0: never.",
+    )
+    local_bytes_max = _whole_number(
+        "local_bytes_max",
+        least=0,
+        help="Bytes of such files, and of their rows in memory.",
+    )
     inline_compaction = Bool(
         _DEFAULTS.inline_compaction,
         help="Whether an INSERT compacts the buckets that it has written.",

@@ -18,9 +18,10 @@ from paimon_magics.columnar.time_zones import UTC, in_zone
 from paimon_magics.errors import InvalidValueError, StatementError
 from paimon_magics.session.arrow_batches import ArrowBatches
 from paimon_magics.session.pandas_frames import pandas_frame
-from paimon_magics.session.planned_work import work_of
+from paimon_magics.session.planned_work import reads_of, work_of
 from paimon_magics.session.rendering import render_html, render_text
 from paimon_magics.spark.failures import translate
+from paimon_magics.spark.fetching import few_fetched
 from paimon_magics.spark.nullable_fields import with_nullable_fields
 from paimon_magics.spark.queries import cancellable
 from paimon_magics.spark.rows import frame_of_rows
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
     from paimon_magics.spark.handles import DataFrame, SparkSession
 
 __all__ = ["Outcome"]
+
+_FEW_ROWS = 1000
+"""Rows up to which Python's values take less time than a Spark job that makes Arrow of them."""
 
 # Method names of other libraries, with ours.
 _OTHER_WORDS = {
@@ -141,7 +145,7 @@ class Outcome:
     def to_arrow(self) -> pyarrow.Table:
         """All rows as an Arrow table in this process's memory; instants have the session's zone.
         Raises JobError and other errors of ours."""
-        return self.fetched(lambda frame: frame.toArrow())
+        return self.fetched(self._fetch(self._rows()))
 
     def to_arrow_batches(self) -> ArrowBatches:
         """All rows as an iterator over Arrow batches, in their order and with the types of
@@ -197,7 +201,8 @@ class Outcome:
         """The first `display_rows` rows and one more, fetched once by one Spark job."""
         if self._page is None:
             rows = self.display_rows + 1
-            self._page = self.fetched(lambda frame: frame.limit(rows).toArrow())
+            fetch = self._fetch(self._rows())
+            self._page = self.fetched(lambda frame: fetch(frame.limit(rows)))
         return self._page
 
     def show_at_most(self, rows: int) -> None:
@@ -245,6 +250,13 @@ class Outcome:
         except Exception as error:
             raise translate(error, statement=self.statement) from error
         return in_zone(found, self.zone) if isinstance(found, pa.Table) else found
+
+    def _fetch(self, frame: DataFrame) -> Callable[[DataFrame], pyarrow.Table]:
+        """How the rows of a frame, or of one made of it, come into this process."""
+        rows = reads_of(frame).rows_at_most
+        if rows is not None and rows <= _FEW_ROWS:
+            return few_fetched
+        return lambda found: found.toArrow()
 
     def _arrow_schema(self) -> pyarrow.Schema:
         """The schema of `to_arrow`."""

@@ -30,11 +30,13 @@ __all__ = ["Reads", "made_of", "note_reads", "planned_bytes", "reads_of", "work_
 @dataclass(frozen=True, slots=True)
 class Reads:
     """What a frame reads: the names in its query, and the plans of the Paimon tables. `leases` keep
-    their snapshots: each ends when the last Reads that has it is gone."""
+    their snapshots: each ends when the last Reads that has it is gone. `rows_at_most` is how many
+    rows the frame has at most, None where that is not known."""
 
     names: tuple[str, ...] = ()
     planned: tuple[PlannedSplits, ...] = ()
     leases: tuple[object, ...] = ()
+    rows_at_most: int | None = None
 
 
 _reads: weakref.WeakKeyDictionary[DataFrame, Reads] = weakref.WeakKeyDictionary()

@@ -13,13 +13,21 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 from pyspark.sql import types as spark_types
 
+from paimon_magics.spark.progress import is_connect
 from paimon_magics.statements.clauses.names import quoted
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-__all__ = ["fetched"]
+__all__ = ["fetched", "few_fetched"]
+
+_PLAIN = (
+    *(spark_types.BooleanType, spark_types.ByteType, spark_types.ShortType),
+    *(spark_types.IntegerType, spark_types.LongType, spark_types.FloatType),
+    *(spark_types.DoubleType, spark_types.DecimalType, spark_types.BinaryType),
+    *(spark_types.DateType, spark_types.TimestampType, spark_types.TimestampNTZType),
+)
 
 _NESTED = (spark_types.ArrayType, spark_types.MapType, spark_types.StructType)
 
@@ -31,13 +39,15 @@ def fetched(frame: DataFrame) -> pa.Table:
     if any(isinstance(field.dataType, _NESTED) for field in frame.schema):
         return frame.toArrow()
     instants = {f.name for f in frame.schema if isinstance(f.dataType, spark_types.TimestampType)}
-    rows = frame.select(
-        *(
-            F.unix_micros(quoted(name)).alias(name) if name in instants else F.col(quoted(name))
-            for name in frame.columns
-        )
-    ).collect()
     schema = _arrow_schema(frame.schema)
+    if instants:
+        frame = frame.select(
+            *(
+                F.unix_micros(quoted(name)).alias(name) if name in instants else F.col(quoted(name))
+                for name in frame.columns
+            )
+        )
+    rows = frame.collect()
     arrays = []
     for position, field in enumerate(schema):
         values = [row[position] for row in rows]
@@ -46,6 +56,23 @@ def fetched(frame: DataFrame) -> pa.Table:
         else:
             arrays.append(pa.array(values, field.type))
     return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def few_fetched(frame: DataFrame) -> pa.Table:
+    """All rows of `frame`, which are few, as `toArrow` returns them, but without a job where Spark
+    has them at hand. Raises what Spark raises.
+
+    On Spark Connect `toArrow` starts none, either. Years that Python's dates don't have, other
+    types, and names that are not unique are left to it.
+    """
+    kinds = [field.dataType for field in frame.schema]
+    is_plain = all(isinstance(kind, _PLAIN) or kind == spark_types.StringType() for kind in kinds)
+    if is_connect(frame.sparkSession) or not is_plain or len(set(frame.columns)) < len(kinds):
+        return frame.toArrow()
+    try:
+        return fetched(frame)
+    except (ValueError, OverflowError):
+        return frame.toArrow()
 
 
 def _arrow_schema(schema: spark_types.StructType) -> pa.Schema:

@@ -20,6 +20,7 @@ from paimon_magics.spark.narrowing import (
     PARTS,
     Step,
     Use,
+    known_count,
     narrowed,
     note_made,
     note_step,
@@ -90,7 +91,7 @@ def note_calls(spark: SparkSession) -> None:
     for names, wrap in (
         (_STEPS, _step),
         (_RUNS, _run("run")),
-        (("count",), _run("counted")),
+        (("count",), _counts),
         (_OTHERS, _other),
         (_KEPT, _keeps),
         (_GROUPS, _groups),
@@ -162,6 +163,18 @@ def _run(use: Use) -> Callable[[_Method, str], _Method]:
         return noting
 
     return wrap
+
+
+def _counts(original: _Method, name: str) -> _Method:
+    del name
+
+    def noting(self: Any) -> Any:
+        if not _is_seen():
+            return original(self)
+        known = known_count(self)
+        return original(narrowed(self, "counted")) if known is None else known
+
+    return noting
 
 
 def _other(original: _Method, name: str) -> _Method:

@@ -22,7 +22,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Column, DataFrame
@@ -38,6 +38,7 @@ from paimon_magics.planning.reads.column_texts import (
     uses_other_rows,
 )
 from paimon_magics.planning.schemas.table_schema import Column as TableColumn
+from paimon_magics.spark.frame_sources import Narrowed, Source
 from paimon_magics.spark.progress import is_connect
 from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.statements.grammar.parsing import parse_statement
@@ -45,10 +46,9 @@ from paimon_magics.statements.statement import ColumnFilter, FilterValue, Query
 
 __all__ = [
     "PARTS",
-    "Narrowed",
-    "Source",
     "Step",
     "conditions_in",
+    "known_count",
     "narrowed",
     "note_made",
     "note_source",
@@ -62,31 +62,10 @@ PARTS = "_paimon_magics_parts"
 """Attribute of a Column that `&` made: the two Columns."""
 
 _STEPS_MAX = 100
+_KEEP_ROWS = ("alias", "drop", "orderBy", "sort")  # as many as before
 _TABLE = "paimon_magics_frame"
 
 Use = Literal["run", "made of", "counted"]
-
-
-@dataclass(frozen=True, slots=True)
-class Narrowed:
-    """What a frame needs of its table: `columns` (None for all), and the conditions that all its
-    rows meet, with the values `bound` in them."""
-
-    columns: frozenset[str] | None
-    filters: tuple[ColumnFilter, ...] = ()
-    bound: Mapping[str, object] = field(default_factory=dict)
-
-
-class Source(Protocol):
-    """What a noted frame was read from."""
-
-    @property
-    def columns(self) -> Sequence[TableColumn]:
-        """The columns of the frame, with the types by which the table's rows are compared."""
-
-    def read(self, wanted: Narrowed) -> DataFrame | None:
-        """A new frame of the same rows, without what is not wanted; None where it would read as
-        much as the first one. A column that is wanted may not be left out, others may be there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +126,13 @@ def steps_of(frame: DataFrame) -> tuple[Step, ...] | None:
     return None if record is None else record.steps
 
 
+def known_count(frame: DataFrame) -> int | None:
+    """How many rows a frame has; None where only a job tells."""
+    record = _records.get(frame)
+    keeps = record is not None and all(one.method in _KEEP_ROWS for one in record.steps)
+    return record.source.row_count() if record is not None and keeps else None
+
+
 def settle(frame: DataFrame, planned: DataFrame) -> None:
     """Let `planned` stand for the frame from now on, as for a frame whose rows Spark keeps."""
     _records.pop(frame, None)
@@ -185,7 +171,9 @@ def _planned(frame: DataFrame, record: _Record, use: Use) -> DataFrame | None:
     columns = record.source.columns
     wanted = _used(record.steps, [one.name for one in columns], counted=use == "counted")
     filters, bound = _filters(root, record.steps, columns, connect=connect)
-    if not filters and (wanted is None or len(wanted) == len(columns)):
+    if not (
+        filters or (wanted is not None and len(wanted) < len(columns)) or record.source.is_small
+    ):
         return None
     base = record.source.read(Narrowed(wanted, filters, bound))
     if base is None:

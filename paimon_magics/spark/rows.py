@@ -15,7 +15,7 @@ from paimon_magics.spark.types import spark_schema
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["frame_of_batch", "frame_of_rows", "frame_without_rows"]
+__all__ = ["frame_of_batch", "frame_of_count", "frame_of_rows", "frame_without_rows"]
 
 
 def frame_of_rows(spark: SparkSession, rows: pa.Table) -> DataFrame:
@@ -46,6 +46,11 @@ def frame_of_batch(
     found = pa.Table.from_batches(spark_batches(iter([batch]), 1))
     frame = spark.createDataFrame(found, schema=spark_schema(columns))
     return with_char_columns(frame, columns)
+
+
+def frame_of_count(spark: SparkSession, rows: int) -> DataFrame:
+    """A frame of so many rows without columns."""
+    return spark.range(rows).select()
 
 
 def frame_without_rows(spark: SparkSession) -> DataFrame:

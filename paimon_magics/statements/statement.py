@@ -122,7 +122,9 @@ class TableReference:
 
     `options` are those of a `WITH ('k' = 'v')` clause. `filters` are the query's conditions on this
     relation alone, `other_conditions` the texts of others that may concern it. `unordered` says
-    that the result does not depend on the order in which rows are read.
+    that the result does not depend on the order in which rows are read. `only_filters` says that
+    its SELECT reads nothing else, and has no other conditions. `rows_wanted` is how many rows that
+    meet the filters are enough, whichever; None for all.
     """
 
     name: TableName
@@ -136,6 +138,8 @@ class TableReference:
     filters: tuple[ColumnFilter, ...] = ()
     unordered: bool = False
     other_conditions: tuple[str, ...] = ()
+    only_filters: bool = False
+    rows_wanted: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

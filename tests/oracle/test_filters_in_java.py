@@ -27,6 +27,9 @@ from tests.sampling import examples
 
 pytestmark = [pytest.mark.spark, pytest.mark.java]
 
+# Spark and its tasks read all files, however few they are.
+SETTINGS = {"local_rows_max": 0}
+
 NUMBERS = itertools.count()
 KEYED = "'primary-key' = 'p,k', 'bucket' = '2'"
 KINDS = {

@@ -32,6 +32,9 @@ from tests.oracle.java_reader import JavaPaimon
 
 pytestmark = [pytest.mark.spark, pytest.mark.java]
 
+# Spark and its tasks read all files, however few they are.
+SETTINGS = {"local_rows_max": 0}
+
 CONDITIONS = int(os.environ.get("PAIMON_MAGICS_EXAMPLES", "6"))
 FULL = "'metadata.stats-mode' = 'full'"
 NAN, INF = math.nan, math.inf

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from itertools import compress
 
 from paimon_magics.planning.reads.float_bounds import has_true_bounds, judged_by_bounds
-from paimon_magics.planning.reads.splits import PlainSplit, RawFiles, StoredFile, TaskSplit
+from paimon_magics.planning.reads.local_reads import LocalLimits, plain_splits
+from paimon_magics.planning.reads.splits import RawFiles, TaskSplit
 from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.statements.data_types import (
     AtomicType,
@@ -27,6 +28,7 @@ __all__ = [
     "RawScan",
     "ReadPlan",
     "pack_splits",
+    "plan_local",
     "plan_read",
 ]
 
@@ -55,12 +57,16 @@ class RawScan:
 
 @dataclass(frozen=True, slots=True)
 class ReadPlan:
-    """What to read. Each tuple of `tasks` has the splits of one task of the merge read."""
+    """What to read. Each tuple of `tasks` has the splits of one task of the merge read. `local` are
+    splits that the planning process reads itself; then there is nothing else. With `known_rows`
+    only the number of rows is wanted, which is that one: no file is read."""
 
     raw_scans: tuple[RawScan, ...]
     tasks: tuple[tuple[TaskSplit, ...], ...]
     unscanned: tuple[tuple[str, int], ...] = ()
     """Reasons why raw scans don't read files that need no merge, each with its number of files."""
+    local: tuple[TaskSplit, ...] = ()
+    known_rows: int | None = None
 
     @property
     def raw_file_count(self) -> int:
@@ -71,6 +77,11 @@ class ReadPlan:
     def merge_file_count(self) -> int:
         """The number of files that the merge read reads."""
         return sum(len(split.files) for task in self.tasks for split in task)
+
+    @property
+    def local_file_count(self) -> int:
+        """The number of files that the planning process reads."""
+        return sum(len(split.files) for split in self.local)
 
 
 def plan_read(
@@ -105,13 +116,19 @@ def plan_read(
             scans += _scans(files, mapped)
             continue
         unscanned[reason] = unscanned.get(reason, 0) + len(files.paths)
-        in_tasks += (
-            PlainSplit((StoredFile(path, files.format, files.schema_id, rows, size),))
-            for path, rows, size in zip(
-                files.paths, files.row_counts, files.sizes_bytes, strict=True
-            )
-        )
+        in_tasks += plain_splits(files)
     return ReadPlan(tuple(scans), pack_splits(in_tasks, slots), tuple(unscanned.items()))
+
+
+def plan_local(
+    limits: LocalLimits, raw: Sequence[RawFiles], splits: Sequence[TaskSplit]
+) -> ReadPlan | None:
+    """Return the plan by which the planning process reads everything itself; None if that is more
+    than the limits allow."""
+    if not limits.take(raw, splits):
+        return None
+    plain = (split for files in raw for split in plain_splits(files))
+    return ReadPlan((), (), local=(*plain, *splits))
 
 
 def _scans(files: RawFiles, columns: tuple[RawColumn, ...]) -> Iterator[RawScan]:

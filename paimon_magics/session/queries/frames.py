@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from paimon_magics.errors import (
@@ -11,47 +11,55 @@ from paimon_magics.errors import (
     PaimonMagicsError,
     UnknownNameError,
 )
-from paimon_magics.planning.reads.read_points import AtSnapshot, Latest, point_of_read
+from paimon_magics.planning.reads.read_points import Latest, point_of_read
 from paimon_magics.planning.reads.scans import ReadPlan
-from paimon_magics.planning.reads.views import ViewKind, shown_kind
+from paimon_magics.planning.reads.views import ViewKind
 from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.given_streams import spooled_rows
 from paimon_magics.session.parameters import bind
+from paimon_magics.session.planned_work import Reads, note_reads, reads_of
 from paimon_magics.session.python_frames import spark_frame
 from paimon_magics.session.queries.buffered import frame_with_buffer
 from paimon_magics.session.queries.file_relations import FileRelation, frame_of_files
 from paimon_magics.session.queries.held_snapshots import HeldSnapshots
+from paimon_magics.session.queries.known_rows import known_row
+from paimon_magics.session.queries.planned_reads import (
+    kept_read,
+    kind_of,
+    limits_of,
+    needs_no_column,
+    table_of,
+    unkept_read,
+)
 from paimon_magics.session.queries.plans import plan_of
 from paimon_magics.session.queries.relations import Relation, check_plain, relation_of
 from paimon_magics.session.queries.resolution import GivenFrame, SparkOwn
 from paimon_magics.session.queries.selections import Selection
 from paimon_magics.spark.queries import query_frame
-from paimon_magics.spark.reading import read_frame
 from paimon_magics.spark.rows import frame_of_rows
+from paimon_magics.statements.queries.row_counts import adds_no_rows
 from paimon_magics.statements.queries.row_ids import stars_without_row_ids
 from paimon_magics.statements.queries.used_columns import used_names
-from paimon_magics.statements.statement import QueryText, TableName, TableReference
+from paimon_magics.statements.queries.whole_aggregates import WholeAggregates, whole_aggregates
+from paimon_magics.statements.statement import QueryText, TableReference
 from paimon_magics.tables.manifests.live_files import ManifestCache
-from paimon_magics.tables.reading.data_read import DataRead, ReadRequest, plan_data_read
-from paimon_magics.tables.snapshots.targets import Resolved, TableState, snapshot_ids
+from paimon_magics.tables.reading.data_read import DataRead
+from paimon_magics.tables.reading.known_rows import row_count
+from paimon_magics.tables.snapshots.targets import TableState
 from paimon_magics.tables.snapshots.time_travel import find_target
 from paimon_magics.tables.system_tables.registry import is_metadata, metadata_table
-from paimon_magics.tables.table import Table
 
 if TYPE_CHECKING:
     from paimon_magics.spark.handles import DataFrame
 
 __all__ = [
-    "KeptRead",
     "buffered_frame",
     "frame_of_query",
     "frame_of_views",
-    "kept_read",
+    "is_known",
     "metadata_frame",
     "read_plan",
 ]
-
-_READS_MAX = 10
 
 
 def frame_of_query(
@@ -96,10 +104,16 @@ def frame_of_views(
 
     def planned(names: frozenset[str] | None) -> DataFrame:
         reading = _Reading(connection, statement, held, bound, names, include_buffer, selection)
+        known = whole_aggregates(statement, query) if not reading.shows_more else None
+        known_frame = None if known is None else _known_frame(reading, query, known)
+        if known_frame is not None:
+            return known_frame
         views, with_ids = _views(reading, query)
         more = stars_without_row_ids(statement, query, with_ids) if with_ids else ()
         if selection is not None:
             more = (*more, *selection.replacements)
+        if reading.rows and not reading.shows_more and adds_no_rows(statement, query):
+            held.rows_at_most = max(1, *reading.rows)
         frame = query_frame(connection.spark, statement, query, views, bound, more)
         connection.views.read_by(frame, {view for _, view in views})
         return frame
@@ -125,6 +139,13 @@ class _Reading:
     names: frozenset[str] | None
     include_buffer: bool
     selection: Selection | None
+    rows: list[int] = field(default_factory=list)
+    """How many rows the relations have that this process read."""
+
+    @property
+    def shows_more(self) -> bool:
+        """Whether rows are read that are not in the table's files, or rows to change."""
+        return self.include_buffer or self.selection is not None
 
     def given(self, reference: TableReference) -> DataFrame | None:
         """The frame that takes the place of the reference."""
@@ -152,6 +173,25 @@ class _Reading:
         return replace(found, filters=filters, bound=bound)
 
 
+def _known_frame(reading: _Reading, query: QueryText, wanted: WholeAggregates) -> DataFrame | None:
+    """The frame of a query whose aggregates are known without its table's rows; None for others."""
+    connection = reading.connection
+    try:
+        relation = reading.relation_of(wanted.reference)
+        if not isinstance(relation, Relation) or is_metadata(relation.name):
+            return None
+        row = known_row(connection, relation, wanted.calls, reading.held)
+    except PaimonMagicsError as error:
+        raise located(error, reading.statement, wanted.reference.range.start) from None
+    if row is None:
+        return None
+    if wanted.where is not None:
+        query = replace(query, cuts=(*query.cuts, wanted.where))
+    more = wanted.of_known(row)
+    reading.held.rows_at_most = 1
+    return query_frame(connection.spark, reading.statement, query, (), reading.bound, more)
+
+
 def _views(
     reading: _Reading, query: QueryText
 ) -> tuple[list[tuple[TableReference, str]], list[TableReference]]:
@@ -174,7 +214,9 @@ def _views(
                     if frame is not None:
                         view = connection.views.pass_by(frame)
                     else:
-                        view = _view_of(connection, relation, held)
+                        view, frame = _view_of(connection, relation, held)
+                        known = reads_of(frame).rows_at_most
+                        reading.rows.extend(() if known is None else (known,))
                         if relation.names_row_ids and _shows_row_ids(connection, relation):
                             with_ids.append(reference)
                 case FileRelation() as files:
@@ -205,14 +247,14 @@ def metadata_frame(connection: Connection, relation: Relation) -> DataFrame:
             table.location, lambda: ManifestCache(table.paimon)
         ),
     )
-    return frame_of_rows(connection.spark, rows)
+    return note_reads(frame_of_rows(connection.spark, rows), Reads(rows_at_most=rows.num_rows))
 
 
 def _snapshot_of(connection: Connection, relation: Relation) -> int | None:
     """The id of the snapshot that the read options name; None for the latest."""
     if relation.name.system_table is None:
         return None
-    table = _table_of(connection, relation)
+    table = table_of(connection, relation)
     point = point_of_read(table.schema, dict(relation.options))
     if isinstance(point, Latest):
         return None
@@ -225,96 +267,21 @@ def _snapshot_of(connection: Connection, relation: Relation) -> int | None:
     return None if target.snapshot is None else int(target.snapshot.id)
 
 
-def _view_of(connection: Connection, relation: Relation, held: HeldSnapshots) -> str:
+def _view_of(
+    connection: Connection, relation: Relation, held: HeldSnapshots
+) -> tuple[str, DataFrame]:
     if is_metadata(relation.name):
-        return connection.views.pass_by(metadata_frame(connection, relation))
-    return kept_read(connection, relation, held).view
-
-
-@dataclass(frozen=True, slots=True)
-class KeptRead:
-    """A read that is kept for later queries on the same snapshot: its view and frame, its plan,
-    the table, and the point that it reads."""
-
-    view: str
-    frame: DataFrame
-    read: DataRead
-    table: Table
-    point: Resolved
-
-
-def kept_read(
-    connection: Connection,
-    relation: Relation,
-    held: HeldSnapshots,
-    again: KeptRead | None = None,
-) -> KeptRead:
-    """Return the read of a relation; with `again` of the table and snapshot of that one."""
-    table = _table_of(connection, relation) if again is None else again.table
-    kind = _kind(table, relation)
-    zone = connection.zone
-    for _ in range(_READS_MAX):
-        found_point = _resolved(table, relation, zone) if again is None else again.point
-        key = (
-            table.location, table.name.branch, table.schema, found_point.identity, kind,
-            relation.options, zone, relation.filters, repr(relation.bound), relation.unordered,
-        )  # fmt: skip
-        if not _hold(held, table.name, found_point):
-            continue  # the snapshot has expired meanwhile
-        read = connection.reads.get(key)
-        if read is None:
-            read = _read(connection, table, relation, zone, found_point)
-        connection.keep_read(key, read)
-        held.planned.append(read.planned)
-        narrowed, columns, plan = read, None, None
-        if not read.planned.splits:
-            plan = plan_of(connection, read)
-        # In a raw scan Spark itself leaves columns out, and its errors can name all columns.
-        if plan is None or plan.tasks:
-            narrowed, columns = _narrowed(read, relation.names)
-        found = connection.views.find((key, columns))
-        if found is not None:
-            return KeptRead(*found, read, table, found_point)
-        if plan is None or narrowed is not read:
-            plan = plan_of(connection, narrowed)
-        by_name = {column.name: column for column in narrowed.schema.columns}
-        frame = read_frame(
-            connection.spark, plan, [by_name[name] for name in narrowed.reader.columns],
-            narrowed.reader,
-        )  # fmt: skip
-        found = connection.views.keep((key, columns), frame)
-        return KeptRead(*found, read, table, found_point)
-    raise UnknownNameError(
-        f"Snapshots of `{table.name}` expire before they can be read.",
-        hint="Keep its snapshots longer: 'snapshot.num-retained.min', 'snapshot.time-retained'.",
-    )
-
-
-def _kind(table: Table, relation: Relation) -> ViewKind | None:
-    named = relation.names_row_ids
-    return shown_kind(table.schema, relation.name.system_table, names_row_ids=named)
+        frame = metadata_frame(connection, relation)
+        return connection.views.pass_by(frame), frame
+    kept = kept_read(connection, relation, held)
+    return kept.view, kept.frame
 
 
 def _shows_row_ids(connection: Connection, relation: Relation) -> bool:
     """Whether a table, no system table, is shown with the ids of its rows."""
     if relation.name.system_table is not None:
         return False
-    return _kind(_table_of(connection, relation), relation) is ViewKind.ROW_TRACKING
-
-
-def _narrowed(
-    read: DataRead, names: frozenset[str] | None
-) -> tuple[DataRead, tuple[str, ...] | None]:
-    """Return the read without columns that no name in the query can mean: tasks would read them in
-    vain, and their types may rule out a raw scan."""
-    if names is None:
-        return read, None
-    columns = tuple(name for name in read.reader.columns if name.lower() in names)
-    if len(columns) == len(read.reader.columns):
-        return read, None
-    # At least one column: Spark counts the rows of a batch by its columns.
-    columns = columns or read.reader.columns[:1]
-    return read.with_columns(columns), columns
+    return kind_of(table_of(connection, relation), relation) is ViewKind.ROW_TRACKING
 
 
 def buffered_frame(
@@ -326,59 +293,22 @@ def buffered_frame(
     )
 
 
-def _resolved(table: Table, relation: Relation, zone: str) -> Resolved:
-    match relation.snapshot_id:
-        case None:
-            pass
-        case 0:
-            return Resolved(TableState(None))
-        case snapshot_id:
-            found = find_target(table, AtSnapshot(snapshot_id), zone)
-            assert isinstance(found.target, TableState)
-            return replace(found, target=TableState(found.target.snapshot))
-    return find_target(table, point_of_read(table.schema, dict(relation.options)), zone)
-
-
-def _hold(held: HeldSnapshots, name: TableName, found: Resolved) -> bool:
-    """Keep the snapshot of a read from expiring. Returns whether it still existed. Tags keep
-    theirs."""
-    ids = snapshot_ids(found.target)
-    if not ids or found.kept_by_tag:
-        return True
-    return held.hold(replace(name, system_table=None), min(ids))
-
-
-def _table_of(connection: Connection, relation: Relation) -> Table:
-    name = replace(relation.name, system_table=None)
-    branch = dict(relation.options).get("branch")
-    if branch is not None and branch != "main":
-        name = replace(name, branch=branch)
-    return connection.tables.load(name)
-
-
-def _read(
-    connection: Connection, table: Table, relation: Relation, zone: str, found: Resolved
-) -> DataRead:
-    request = ReadRequest(
-        _kind(table, relation) or ViewKind.TABLE,
-        options=dict(relation.options),
-        zone=zone,
-        filters=relation.filters,
-        bound=dict(relation.bound),
-        unordered=relation.unordered,
-    )
-    return plan_data_read(
-        table,
-        request,
-        target=found.target,
-        manifests=connection.manifests(table.location, lambda: ManifestCache(table.paimon)),
-        batch_rows=connection.settings.batch_rows,
-    )
-
-
 def read_plan(connection: Connection, relation: Relation) -> tuple[ReadPlan, DataRead]:
     """Return how a table, or a system table of its data, is read."""
-    table = _table_of(connection, relation)
-    zone = connection.zone
-    read = _read(connection, table, relation, zone, _resolved(table, relation, zone))
-    return plan_of(connection, read), read
+    read = unkept_read(connection, relation)
+    rows = row_count(read) if needs_no_column(read, relation) else None
+    if rows is not None:
+        return ReadPlan((), (), known_rows=rows), read
+    return plan_of(connection, read, limits_of(connection, read, relation)), read
+
+
+def is_known(connection: Connection, relation: Relation, statement: str, query: QueryText) -> bool:
+    """Whether a query of `relation` is answered by manifests alone."""
+    wanted = whole_aggregates(statement, query)
+    held = HeldSnapshots(connection.committer)
+    try:
+        return wanted is not None and (
+            known_row(connection, relation, wanted.calls, held) is not None
+        )
+    finally:
+        held.release()

@@ -39,6 +39,8 @@ class HeldSnapshots:
         self._of_frames: tuple[object, ...] = ()
         self.planned: list[PlannedSplits] = []
         """The plans of the query's reads."""
+        self.rows_at_most: int | None = None
+        """How many rows the query has at most, where that is known."""
 
     def hold(self, table: TableName, snapshot_id: int) -> bool:
         """Keep a snapshot; False if it has expired. Snapshots of branches don't expire here."""
@@ -60,7 +62,8 @@ class HeldSnapshots:
         if self._held:
             leases = (*leases, _Leases(self._committer, tuple(self._held)))
             self._held.clear()
-        return note_reads(frame, Reads(names, tuple(self.planned), leases))
+        reads = Reads(names, tuple(self.planned), leases, self.rows_at_most)
+        return note_reads(frame, reads)
 
     def release(self) -> None:
         """Release all leases."""

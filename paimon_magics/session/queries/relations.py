@@ -24,7 +24,8 @@ class Relation:
     if the query may use any column. `filters` are conditions that the query applies, `bound` the
     values of the bind names in them. `unordered`: rows may come in any order. `snapshot_id` is the
     latest snapshot (0 for none), if the caller has determined it already. `names_row_ids`: the
-    query may name the ids of rows, which a table with row tracking then shows.
+    query may name the ids of rows, which a table with row tracking then shows. `rows_wanted`: so
+    many rows that meet the filters are enough, whichever; None for all.
     """
 
     name: TableName
@@ -35,6 +36,7 @@ class Relation:
     unordered: bool = False
     snapshot_id: int | None = None
     names_row_ids: bool = False
+    rows_wanted: int | None = None
 
 
 def relation_of(
@@ -61,6 +63,7 @@ def relation_of(
         values,
         reference.unordered,
         names_row_ids=names_row_ids(statement),
+        rows_wanted=reference.rows_wanted,
     )
 
 

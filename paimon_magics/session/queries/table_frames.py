@@ -11,18 +11,16 @@ from paimon_magics.planning.reads.column_texts import mentioned
 from paimon_magics.planning.reads.views import shown_columns
 from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.session.connection import Connection
-from paimon_magics.session.queries.frames import (
-    KeptRead,
-    buffered_frame,
-    kept_read,
-    metadata_frame,
-)
+from paimon_magics.session.queries.frames import buffered_frame, metadata_frame
 from paimon_magics.session.queries.held_snapshots import HeldSnapshots
+from paimon_magics.session.queries.planned_reads import KeptRead, kept_read, limits_of
 from paimon_magics.session.queries.relations import Relation
 from paimon_magics.spark.failures import translate
-from paimon_magics.spark.narrowing import Narrowed, Source, conditions_in, note_source
+from paimon_magics.spark.frame_sources import Narrowed, Source
+from paimon_magics.spark.narrowing import conditions_in, note_source
 from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.statements.statement import TableName
+from paimon_magics.tables.reading.known_rows import row_count
 from paimon_magics.tables.system_tables.registry import is_metadata
 
 if TYPE_CHECKING:
@@ -93,7 +91,8 @@ def _frame_and_source(
             found = buffered_frame(connection, relation, held)
             if found is not None:
                 return held.noted(found), None
-        kept = kept_read(connection, relation, held)
+        # What is done with the frame decides what is read of it: nothing is read before.
+        kept = kept_read(connection, relation, held, by_spark=True)
         # The caller gets a new frame: the kept one stays for other queries.
         frame = held.noted(kept.frame.select("*"), (name.object_name,))
     finally:
@@ -115,6 +114,17 @@ class _TableSource:
     def columns(self) -> Sequence[Column]:
         """The columns that the view on the table shows."""
         return shown_columns(self.first.read.schema.columns, self.first.read.view)
+
+    @property
+    def is_small(self) -> bool:
+        """Whether this process reads all of it."""
+        connection, read = self.connection, self.first.read
+        limits = limits_of(connection, read, self.relation)
+        return limits is not None and limits.take(read.planned.raw, read.planned.splits)
+
+    def row_count(self) -> int | None:
+        """The number of its rows, where the manifests tell it."""
+        return row_count(self.first.read)
 
     def read(self, wanted: Narrowed) -> DataFrame | None:
         """A frame of fewer columns and files; None where they are the same, or the session is
@@ -154,6 +164,15 @@ class _Chosen:
         """The chosen columns."""
         by_name = {column.name: column for column in self.source.columns}
         return tuple(by_name[name] for name in self.names)
+
+    @property
+    def is_small(self) -> bool:
+        """Whether this process reads all of its table."""
+        return self.source.is_small
+
+    def row_count(self) -> int | None:
+        """The number of the rows, where all are chosen and the manifests tell it."""
+        return self.source.row_count() if self.where is None else None
 
     def read(self, wanted: Narrowed) -> DataFrame | None:
         """A frame of the chosen columns that are wanted."""

@@ -55,12 +55,12 @@ def profile_of(
 ) -> Report:
     """Report a row for each column, by at most one Spark job. Distinct values are counted if that
     is cheap, else estimated in a column `≈distinct`. Raises UnknownNameError, JobError."""
-    plan, read = read_plan(connection, Relation(name))
+    _, read = read_plan(connection, Relation(name))
     columns = read.schema.columns
     known: dict[str, Bounds] = {}
     rows: int | None = None
     stored: int | None = None
-    needs_merge = bool(plan.tasks)
+    needs_merge = bool(read.planned.splits)
     if isinstance(read.target, TableState):
         table = connection.catalog.load(name)
         folder = connection.manifests(table.location, lambda: ManifestCache(table.paimon))

@@ -60,7 +60,8 @@ def pruning_of(connection: Connection, text: str, parameters: Mapping[str, objec
     bound = bind(query.parameters, parameters, statement.text, connection.zone)
     reads = table_reads(connection, statement.text, query, bound)
     text = with_values(statement.text, bound)
-    left = sum(read.pruning_steps[-1].files for read in reads if read.pruning_steps)
+    opened = [read for read in reads if read.pruning_steps and read.opens_files]
+    left = sum(read.pruning_steps[-1].files for read in opened)
     everything = sum(read.pruning_steps[0].files for read in reads if read.pruning_steps)
     summary = (
         f"{count_text(len(reads), 'table')}; {left:,} of {count_text(everything, 'file')} would be "

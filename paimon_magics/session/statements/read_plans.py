@@ -14,12 +14,11 @@ from paimon_magics.session.connection import Connection
 from paimon_magics.session.parameters import bind
 from paimon_magics.session.python_frames import frame_text
 from paimon_magics.session.queries.file_relations import FileRelation
-from paimon_magics.session.queries.frames import read_plan
+from paimon_magics.session.queries.frames import is_known, read_plan
 from paimon_magics.session.queries.relations import Relation, relation_of
 from paimon_magics.session.queries.resolution import GivenFrame, SparkOwn
-from paimon_magics.statements.statement import (
-    QueryText,
-)
+from paimon_magics.statements.queries.used_columns import used_names
+from paimon_magics.statements.statement import QueryText
 from paimon_magics.tables.reading.data_read import DataRead
 from paimon_magics.tables.snapshots.targets import (
     Difference,
@@ -69,13 +68,14 @@ def steps_text(steps: Sequence[PruningStep]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TableRead:
-    """How a query reads one table: by raw scan or merge read, the files left after each pruning
-    step, and the conditions."""
+    """How a query reads one table: from the manifests, in this process, by raw scan or by merge
+    read; the files left after each pruning step, and the conditions."""
 
     name: str
     how: str
     pruning_steps: tuple[PruningStep, ...] = ()
     conditions: tuple[str, ...] = ()
+    opens_files: bool = True
 
 
 def table_reads(
@@ -84,20 +84,23 @@ def table_reads(
     """Return the query's reads, in the order of its text. `bound` are the values of its bind names.
     Raises errors of ours."""
     found = []
+    names = used_names(statement, query)
     for reference in query.references:
-        relation = relation_of(connection, reference, statement, bound)
+        relation = relation_of(connection, reference, statement, bound, names)
         if not isinstance(relation, Relation):
             found.append(TableRead(str(reference.name), _outside(relation)))
         elif is_metadata(relation.name):
             found.append(TableRead(str(relation.name), "metadata, read on the driver"))
         else:
             plan, read = read_plan(connection, relation)
+            known = is_known(connection, relation, statement, query)
             found.append(
                 TableRead(
                     str(relation.name),
-                    _scans_text(plan, read),
+                    _known_text(read) if known else _scans_text(plan, read),
                     read.planned.pruning_steps,
                     tuple(_conditions(read, relation, reference.other_conditions)),
+                    opens_files=not known and plan.known_rows is None,
                 )
             )
     return found
@@ -118,6 +121,12 @@ def _scans_text(plan: ReadPlan, read: DataRead) -> str:
     if not ids:
         return "no snapshot yet, no rows" if isinstance(read.target, TableState) else "no changes"
     parts = [_snapshots(read.target, ids)]
+    if plan.known_rows is not None:
+        rows = count_text(plan.known_rows, "row")
+        parts.append(f"no file is opened: {rows}, from the manifests, and no column is used")
+        return ", ".join(parts)
+    if plan.local:
+        parts.append(f"{_files(plan.local_file_count)} read here, without a Spark task")
     if plan.raw_file_count:
         parts.append(f"{_files(plan.raw_file_count)} by raw scan")
     if plan.merge_file_count:
@@ -125,9 +134,15 @@ def _scans_text(plan: ReadPlan, read: DataRead) -> str:
             f"{_files(plan.merge_file_count)} by merge read in "
             f"{count_text(len(plan.tasks), 'task')} ({_reasons(plan)})"
         )
-    if not plan.raw_file_count and not plan.merge_file_count:
+    if not plan.raw_file_count and not plan.merge_file_count and not plan.local:
         parts.append("no files")
     return ", ".join(parts)
+
+
+def _known_text(read: DataRead) -> str:
+    ids = snapshot_ids(read.target)
+    where = _snapshots(read.target, ids) if ids else "no snapshot yet"
+    return f"{where}, no file is opened: the results are from the manifests"
 
 
 def _reasons(plan: ReadPlan) -> str:

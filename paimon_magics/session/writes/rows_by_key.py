@@ -21,6 +21,7 @@ from paimon_magics.coordinator.client.attempts import Attempts
 from paimon_magics.errors import OutdatedPlanError, UnknownNameError
 from paimon_magics.planning.commits.read_sets import read_keys
 from paimon_magics.planning.commits.requests import CommitReceipt, Transaction
+from paimon_magics.planning.reads.local_reads import LocalLimits, stored_bytes
 from paimon_magics.planning.reads.predicates import column_predicates, few_values
 from paimon_magics.planning.reads.row_kinds import DELETE, UPDATE_AFTER
 from paimon_magics.planning.row_changes.assignments import AssignedPath, assigned_paths
@@ -43,7 +44,7 @@ from paimon_magics.statements.queries.used_columns import used_names
 from paimon_magics.statements.row_changes import Delete, RowChange, Update
 from paimon_magics.tables.manifests.live_files import ManifestCache
 from paimon_magics.tables.reading.data_read import ReadRequest, plan_data_read
-from paimon_magics.tables.reading.few_rows import few_rows, read_bytes
+from paimon_magics.tables.reading.few_rows import few_rows, splits_of
 from paimon_magics.tables.snapshots.latest import read_snapshot
 from paimon_magics.tables.snapshots.targets import TableState
 from paimon_magics.tables.table import Table
@@ -58,8 +59,10 @@ if TYPE_CHECKING:
 __all__ = ["PreparedKeys", "commit_by_key", "prepare_by_key"]
 
 _KEYS_MAX = 1000
-_READ_BYTES_MAX = 256 << 20
+_FILES_BYTES_MAX = 256 << 20
 """The size of the files that can hold the keys, which one core may have to read."""
+_ROWS_BYTES_MAX = 256 << 20
+"""What the rows with the keys may take in memory."""
 _NUMBER = Column(0, "__paimon_magics_number", AtomicType("BIGINT"))
 
 
@@ -145,6 +148,8 @@ def _found(
     snapshot: Any,
 ) -> pa.Table | None:
     """All columns of the rows that the condition may select."""
+    import pyarrow as pa
+
     query = change.selection.query
     filters = tuple(
         one
@@ -164,7 +169,11 @@ def _found(
             manifests=connection.manifests(table.location, lambda: ManifestCache(table.paimon)),
             batch_rows=connection.settings.batch_rows,
         )
-        return few_rows(read, _KEYS_MAX) if read_bytes(read) <= _READ_BYTES_MAX else None
+        if stored_bytes(read.planned.raw, read.planned.splits) > _FILES_BYTES_MAX:
+            return None
+        limits = LocalLimits(_KEYS_MAX, _ROWS_BYTES_MAX, len(splits_of(read)), by_key=True)
+        batch = few_rows(read, splits_of(read), limits)
+        return None if batch is None else pa.Table.from_batches([batch])
     finally:
         held.release()
 

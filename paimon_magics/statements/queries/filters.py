@@ -14,7 +14,14 @@ from sqlglot import exp
 
 from paimon_magics.statements.statement import ColumnFilter, FilterValue
 
-__all__ = ["filters_in", "filters_of", "is_unordered", "other_conditions_of"]
+__all__ = [
+    "filters_in",
+    "filters_of",
+    "has_only_filters",
+    "is_unordered",
+    "other_conditions_of",
+    "rows_wanted",
+]
 
 _COMPARISONS: dict[type[exp.Expr], tuple[str, str]] = {
     exp.EQ: ("=", "="),
@@ -50,6 +57,46 @@ def other_conditions_of(table: exp.Table) -> tuple[str, ...]:
         if not found
         and any(column.table.lower() in ("", name) for column in term.find_all(exp.Column))
     )
+
+
+def has_only_filters(table: exp.Table) -> bool:
+    """Whether the table is all that its SELECT reads, and WHERE has nothing but its filters."""
+    select = table.parent_select
+    return (
+        isinstance(select, exp.Select)
+        and not select.args.get("joins")
+        and _is_joined_inside(table, select)
+        and all(found for _, found in _conditions(table))
+    )
+
+
+_OF_A_LIMIT = frozenset({"expressions", "from_", "where", "limit", "offset"})
+_OF_A_ROW = (
+    *(exp.Star, exp.Column, exp.Identifier, exp.Literal, exp.Boolean, exp.Null, exp.Alias),
+    *(exp.Paren, exp.Add, exp.Sub, exp.Mul, exp.Neg, exp.Cast, exp.DataType, exp.DataTypeParam),
+)
+"""Expressions that have one value for each row."""
+
+
+def rows_wanted(table: exp.Table) -> int | None:
+    """How many of the table's rows that meet its filters its SELECT needs at most, whichever: where
+    it has a LIMIT, and neither an order nor anything that looks at several rows."""
+    select = table.parent_select
+    if not isinstance(select, exp.Select) or not has_only_filters(table):
+        return None
+    if {key for key, value in select.args.items() if value} - _OF_A_LIMIT:
+        return None
+    if any(not isinstance(one, _OF_A_ROW) for item in select.expressions for one in item.walk()):
+        return None
+    limit = _whole_number(select.args.get("limit"))
+    skipped = _whole_number(select.args["offset"]) if select.args.get("offset") else 0
+    return None if limit is None or skipped is None else limit + skipped
+
+
+def _whole_number(clause: exp.Expr | None) -> int | None:
+    value = clause.expression if isinstance(clause, exp.Limit | exp.Offset) else None
+    is_number = isinstance(value, exp.Literal) and not value.is_string and value.name.isdecimal()
+    return int(value.name) if is_number and value is not None else None
 
 
 def _conditions(table: exp.Table) -> Iterator[tuple[exp.Expr, tuple[ColumnFilter, ...]]]:

@@ -84,6 +84,8 @@ def _reference(
         relation.filters,
         relation.unordered,
         relation.other_conditions,
+        relation.only_filters,
+        relation.rows_wanted,
     )
 
 

@@ -78,6 +78,8 @@ def read_query(
             filters=use.filters,
             other_conditions=use.other_conditions,
             unordered=use.unordered,
+            only_filters=use.only_filters,
+            rows_wanted=use.rows_wanted,
         )
         for i, use in found.items()
     ]

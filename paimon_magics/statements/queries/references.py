@@ -47,6 +47,8 @@ class Relation:
     filters: tuple[ColumnFilter, ...] = ()
     other_conditions: tuple[str, ...] = ()
     unordered: bool = False
+    only_filters: bool = False
+    rows_wanted: int | None = None
 
 
 def read_relation(cursor: Cursor) -> Relation:

@@ -18,6 +18,7 @@ __all__ = [
     "RewrittenText",
     "cuts_of",
     "joined_text",
+    "replacements_by",
     "replacements_for",
     "rewrite",
 ]
@@ -103,7 +104,11 @@ def joined_text(parts: Sequence[str | RewrittenText]) -> RewrittenText:
 
 def replacements_for(reference: TableReference, view_name: str) -> tuple[Replacement, ...]:
     """Return the replacements by which a query reads the view (named without quotes) instead."""
-    view = quoted(view_name)
+    return replacements_by(reference, quoted(view_name))
+
+
+def replacements_by(reference: TableReference, view: str) -> tuple[Replacement, ...]:
+    """Return the replacements by which a query reads a relation, given as SQL, instead."""
     alias = quoted(reference.alias)
     replacements: list[Replacement] = []
     if reference.has_alias or reference.alias_position < 0:

@@ -18,8 +18,10 @@ from sqlglot.errors import SqlglotError
 from paimon_magics.statements.queries.filters import (
     filters_in,
     filters_of,
+    has_only_filters,
     is_unordered,
     other_conditions_of,
+    rows_wanted,
 )
 from paimon_magics.statements.statement import ColumnFilter, TextRange
 
@@ -39,6 +41,8 @@ class TreeRelation:
     filters: tuple[ColumnFilter, ...] = ()
     other_conditions: tuple[str, ...] = ()
     unordered: bool = False
+    only_filters: bool = False
+    rows_wanted: int | None = None
 
 
 def tree_relations(masked: str) -> tuple[TreeRelation, ...] | None:
@@ -92,7 +96,12 @@ def _visit(node: exp.Expr, visible: frozenset[str], found: list[TreeRelation]) -
     match node:
         case exp.Table(this=exp.Identifier()) if node.db or node.name.lower() not in visible:
             others = tuple(text.replace(MASK, "$") for text in other_conditions_of(node))
-            found.append(TreeRelation(_start(node), filters_of(node), others, is_unordered(node)))
+            found.append(
+                TreeRelation(
+                    _start(node), filters_of(node), others, is_unordered(node),
+                    has_only_filters(node), rows_wanted(node),
+                )
+            )  # fmt: skip
     for child in _children(node):
         if child is not with_:
             _visit(child, visible, found)

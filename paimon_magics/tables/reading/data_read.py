@@ -98,11 +98,11 @@ class DataRead:
         for raw in self.planned.raw:
             for path, rows in zip(raw.paths, raw.row_counts, strict=True):
                 file = StoredFile(path, raw.format, raw.schema_id, rows, 0)
-                yield from self._named(PlainSplit((file,)))
+                yield from self.named(PlainSplit((file,)))
         for split in self.planned.splits:
-            yield from self._named(split)
+            yield from self.named(split)
 
-    def _named(self, split: TaskSplit) -> Iterator[pa.RecordBatch]:
+    def named(self, split: TaskSplit) -> Iterator[pa.RecordBatch]:
         """The rows of a split, with row kinds by name (`+I`) as Spark shows them."""
         return (with_kind_names(self.reader, batch) for batch in self.reader.rows(split))
 
@@ -115,7 +115,7 @@ class ReadRequest:
     `zone` is the time zone of times in them. `filters` are conditions by which files and row groups
     are pruned, with the values `bound` to their bind names. `unordered`: rows may come in any
     order. `partitions` (serialised), if given, are the only ones; of a state of a table with keys
-    only files of `level_min` and above are read.
+    only files of `level_min` and above are read. `with_entries`: see `TableScan`.
     """
 
     kind: ViewKind = ViewKind.TABLE
@@ -127,6 +127,7 @@ class ReadRequest:
     unordered: bool = False
     partitions: frozenset[bytes] | None = None
     level_min: int = 0
+    with_entries: bool = False
 
 
 def plan_data_read(
@@ -161,6 +162,7 @@ def plan_data_read(
         request.unordered,
         request.partitions,
         request.level_min,
+        request.with_entries,
     )
     manifests = manifests or ManifestCache(table.paimon)
     planned = plan_splits(table, scan, target, manifests, schemas)

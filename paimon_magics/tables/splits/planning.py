@@ -58,13 +58,15 @@ FileKey = tuple[bytes, int, str]
 @dataclass(frozen=True)
 class PlannedSplits:
     """The raw files and splits of a read. `schema_ids` are the schemas of all its files.
-    `stores_elsewhere` are the URI schemes of files that lie outside the table's folder."""
+    `stores_elsewhere` are the URI schemes of files that lie outside the table's folder. `entries`
+    are the raw files' manifest entries, where the scan asks for them and all of them are known."""
 
     raw: tuple[RawFiles, ...] = ()
     splits: tuple[TaskSplit, ...] = ()
     schema_ids: frozenset[int] = field(default_factory=frozenset)
     pruning_steps: tuple[PruningStep, ...] = ()
     stores_elsewhere: frozenset[str] = frozenset()
+    entries: pa.Table | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,8 @@ class TableScan:
     `predicates` are conditions that rows must meet: files that can't hold matching rows are
     pruned. `unordered`: the two rows of an update need not stay together. `partitions`
     (serialised), if given, are the only ones of a state that are read; of a table with keys only
-    files of `level_min` and above.
+    files of `level_min` and above. `with_entries`: the manifest entries of raw files are wanted,
+    too.
     """
 
     name: TableName
@@ -84,6 +87,7 @@ class TableScan:
     unordered: bool = False
     partitions: frozenset[bytes] | None = None
     level_min: int = 0
+    with_entries: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +125,7 @@ class SplitPlanner:
         self._unordered = scan.unordered
         self._partitions = scan.partitions
         self._level_min = scan.level_min
+        self._with_entries = scan.with_entries
 
     def state(self, state: StoredState, created_after_ms: int | None = None) -> PlannedSplits:
         """Plan to read a snapshot; with `created_after_ms` only files created after that time."""
@@ -230,7 +235,12 @@ class SplitPlanner:
             promoted += apart
             if rest is not None:
                 kept.append(rest)
-        return PlannedSplits(raw_files(files, raw, paths, promoted), tuple(kept), schema_ids(files))
+        entries = None
+        if self._with_entries and not promoted:
+            entries = files.filter(pa.array(raw))
+        return PlannedSplits(
+            raw_files(files, raw, paths, promoted), tuple(kept), schema_ids(files), entries=entries
+        )
 
     def _plain_groups(
         self, files: pa.Table, groups: Sequence[range], *, merges: bool

@@ -7,7 +7,7 @@ meet a condition may hide one that does. Rules: `AppendOnlyFileStoreScan`, `KeyV
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 
 import numpy as np
@@ -22,7 +22,14 @@ from paimon_magics.planning.reads.predicates import ColumnPredicate, few_values
 from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.tables.schema.types import arrow_type
 
-__all__ = ["in_buckets", "in_key_ranges", "in_partitions", "in_value_ranges"]
+__all__ = [
+    "has_fields",
+    "in_buckets",
+    "in_key_ranges",
+    "in_partitions",
+    "in_value_ranges",
+    "stored_columns",
+]
 
 _Bools = npt.NDArray[np.bool_]
 
@@ -111,6 +118,17 @@ def in_value_ranges(
     kept = np.ones(files.num_rows, dtype=bool)
     if not predicates or not files.num_rows:
         return kept
+    wanted = {column.name: column for column in columns}
+    for members, in_file in stored_columns(files, columns_of):
+        rows = np.array(members)
+        kept[rows] &= _in_ranges(files.take(pa.array(rows)), in_file, wanted, predicates)
+    return kept
+
+
+def stored_columns(
+    files: pa.Table, columns_of: Callable[[int], Sequence[Column]]
+) -> Iterator[tuple[list[int], list[Column]]]:
+    """The numbers of files that have statistics of the same columns, and these columns."""
     schema_ids = np.asarray(files["schema_id"])
     names = [
         stored if stored is not None else written
@@ -121,15 +139,12 @@ def in_value_ranges(
     groups: dict[tuple[int, tuple[str, ...] | None], list[int]] = {}
     for row, (schema_id, stored) in enumerate(zip(schema_ids.tolist(), names, strict=True)):
         groups.setdefault((schema_id, None if stored is None else tuple(stored)), []).append(row)
-    wanted = {column.name: column for column in columns}
     for (schema_id, stored), members in groups.items():
         in_file = list(columns_of(schema_id))
         if stored is not None:
             by_name = {column.name: column for column in in_file}
             in_file = [by_name[name] for name in stored if name in by_name]
-        rows = np.array(members)
-        kept[rows] &= _in_ranges(files.take(pa.array(rows)), in_file, wanted, predicates)
-    return kept
+        yield members, in_file
 
 
 def _in_ranges(
@@ -149,7 +164,7 @@ def _in_ranges(
             continue
         place = places[0]
         if least is None or greatest is None:
-            if not _has_fields(files["value_min_values"].combine_chunks(), len(in_file)):
+            if not has_fields(files["value_min_values"].combine_chunks(), len(in_file)):
                 return kept  # the statistics are of other columns than expected
             types = [arrow_type(stored.type) for stored in in_file]
             least = decode_rows(files["value_min_values"].combine_chunks(), types)
@@ -162,7 +177,7 @@ def _in_ranges(
     return kept
 
 
-def _has_fields(rows: pa.Array, fields: int) -> bool:
+def has_fields(rows: pa.Array, fields: int) -> bool:
     """Whether all serialised rows have that many fields."""
     arities = pc.binary_slice(rows, 0, 4)
     return bool(pc.all(pc.equal(arities, fields.to_bytes(4, "big"))).as_py())

@@ -17,7 +17,9 @@ _ANEW_MIN = 18
 def main(folder: str) -> None:
     """Raise AssertionError for other rows than those of the queries."""
     server = SparkSession.builder.remote("local[2]").getOrCreate()
-    session = paimon_magics.connect(folder, coordinator="in-process", spark=server)
+    session = paimon_magics.connect(
+        folder, coordinator="in-process", spark=server, local_rows_max=0
+    )
     session.run(CREATE)
     for _ in range(2):
         session.run(INSERT)

@@ -31,7 +31,7 @@ def main() -> None:
         .config("spark.hadoop.fs.s3a.buffer.dir", os.environ["SCRATCH"])
         .getOrCreate()
     )
-    with paimon_magics.connect(catalog=catalog, spark=spark) as session:
+    with paimon_magics.connect(catalog=catalog, spark=spark, local_rows_max=0) as session:
         found = [
             [str(session.explain(query)), session.run(query).to_arrow().to_pylist()]
             for query in queries

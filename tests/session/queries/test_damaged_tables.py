@@ -14,6 +14,9 @@ from tests.sampling import sampled
 
 pytestmark = pytest.mark.spark
 
+# Spark and its tasks read all files, however few they are.
+SETTINGS = {"local_rows_max": 0}
+
 APPEND, MERGED = "a1.s01", "a2.s15"  # a raw scan reads the first, a merge read the second
 DELETIONS = "a2.s16"  # deletion vectors
 CHANGES = "a1.s05 WITH ('incremental-between' = '0,4')"
@@ -64,7 +67,7 @@ def test_a_damaged_file_is_told_by_name(
                 file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
             case "empty":
                 file.write_bytes(b"")
-    with paimon_magics.connect(tmp_path, spark=spark) as session:
+    with paimon_magics.connect(tmp_path, spark=spark, **SETTINGS) as session:
         if how == "gone" and pattern in ("schema/schema-*", "snapshot/snapshot-1"):
             expected: type[Exception] = paimon_magics.errors.UnknownNameError
         else:

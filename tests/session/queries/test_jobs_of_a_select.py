@@ -9,6 +9,9 @@ from tests.session.evidence import jobs
 
 pytestmark = pytest.mark.spark
 
+# Spark and its tasks read all files, however few they are.
+SETTINGS = {"local_rows_max": 0}
+
 
 @pytest.fixture(scope="module")
 def tables(module_session: Session) -> Session:

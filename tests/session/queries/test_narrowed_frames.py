@@ -20,6 +20,9 @@ from tests.session.rows import rows
 
 pytestmark = pytest.mark.spark
 
+# Spark and its tasks read all files, however few they are.
+SETTINGS = {"local_rows_max": 0}
+
 _READ = re.compile(r"MapInArrow _ReadTasks\(.*?\)#\d+, \[(.*?)\], ")
 
 

@@ -18,6 +18,9 @@ from tests.session.rows import rows
 
 pytestmark = pytest.mark.spark
 
+# Spark and its tasks read all files, however few they are.
+SETTINGS = {"local_rows_max": 0}
+
 
 def plan(session: Session, name: str = "t") -> ReadPlan:
     return read_plan(session._connection, Relation(TableName(name, "default")))[0]

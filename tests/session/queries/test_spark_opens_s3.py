@@ -44,7 +44,7 @@ QUERIES = [
 def test_both_roads_read_tables_on_s3(spark: SparkSession, s3: S3Server, tmp_path: Path) -> None:
     jars = fetched_jars(PACKAGES)
     options = s3.bucket().options
-    with paimon_magics.connect(catalog=options, spark=spark) as session:
+    with paimon_magics.connect(catalog=options, spark=spark, local_rows_max=0) as session:
         session.run(
             "CREATE TABLE a (k BIGINT, v STRING, p STRING) PARTITIONED BY (p);"
             "INSERT INTO a SELECT id, 'v', concat('p/ü ', id % 2) FROM range(100);"

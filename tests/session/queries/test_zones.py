@@ -18,6 +18,9 @@ from tests.session.writes.test_types import ATOMIC, NESTED, by_key, new_york, ro
 
 pytestmark = [pytest.mark.spark, pytest.mark.java]
 
+# Spark and its tasks read all files, however few they are.
+SETTINGS = {"local_rows_max": 0}
+
 __all__ = ["new_york"]
 
 TYPES = ATOMIC | NESTED

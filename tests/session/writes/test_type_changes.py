@@ -25,6 +25,9 @@ from tests.session.rows import rows
 
 pytestmark = [pytest.mark.spark, pytest.mark.java]
 
+# Spark and its tasks read all files, however few they are.
+SETTINGS = {"local_rows_max": 0}
+
 LAYOUTS = {
     "raw scan": "",
     "merge read": "TBLPROPERTIES ('primary-key' = 'k', 'bucket' = '1')",

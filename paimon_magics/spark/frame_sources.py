@@ -1,0 +1,43 @@
+"""What the frame of a table was read from, and what a frame that was made of it needs of that."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from pyspark.sql import DataFrame
+
+from paimon_magics.planning.schemas.table_schema import Column as TableColumn
+from paimon_magics.statements.statement import ColumnFilter
+
+__all__ = ["Narrowed", "Source"]
+
+
+@dataclass(frozen=True, slots=True)
+class Narrowed:
+    """What a frame needs of its table: `columns` (None for all), and the conditions that all its
+    rows meet, with the values `bound` in them."""
+
+    columns: frozenset[str] | None
+    filters: tuple[ColumnFilter, ...] = ()
+    bound: Mapping[str, object] = field(default_factory=dict)
+
+
+class Source(Protocol):
+    """What a noted frame was read from."""
+
+    @property
+    def columns(self) -> Sequence[TableColumn]:
+        """The columns of the frame, with the types by which the table's rows are compared."""
+
+    @property
+    def is_small(self) -> bool:
+        """Whether a new frame of all its rows takes less time than the first one."""
+
+    def row_count(self) -> int | None:
+        """How many rows it has, where that is known without reading them."""
+
+    def read(self, wanted: Narrowed) -> DataFrame | None:
+        """A new frame of the same rows, without what is not wanted; None where it would read as
+        much as the first one. A column that is wanted may not be left out, others may be there."""

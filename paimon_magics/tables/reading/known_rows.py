@@ -1,0 +1,86 @@
+"""What is known of a read's rows from manifests alone: how many there are, and bounds of columns.
+
+Nothing is guessed: where a row can be hidden, deleted, or left out by a condition that a manifest
+does not decide, the answer is None, and the files have to be read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from paimon_magics.columnar.value_ranges import can_have
+from paimon_magics.planning.reads.splits import ColumnsSplit, PlainSplit, StoredFile, TaskSplit
+from paimon_magics.planning.reads.views import ViewKind
+from paimon_magics.planning.schemas.table_schema import Column
+from paimon_magics.statements.statement import ColumnFilter
+from paimon_magics.tables.reading.data_read import DataRead
+from paimon_magics.tables.reading.evolving_files import anchor_of
+from paimon_magics.tables.schema.types import arrow_type
+from paimon_magics.tables.splits.exact_bounds import ExactBounds, exact_bounds
+
+__all__ = ["are_decided", "known_bounds", "row_count"]
+
+
+def are_decided(read: DataRead, filters: Sequence[ColumnFilter]) -> bool:
+    """Whether the planned files hold just the rows that meet `filters`: they compare partition keys
+    with values that these can have."""
+    keys = read.schema.partition_keys
+    types = {one.name: arrow_type(one.type) for one in read.schema.columns if one.name in keys}
+    return len(read.predicates) == len(filters) and all(
+        one.column in types and can_have(one, types[one.column]) for one in read.predicates
+    )
+
+
+def row_count(read: DataRead) -> int | None:
+    """How many rows the planned files show; None where only reading them tells."""
+    if read.view.kind is ViewKind.BINLOG:  # shows the two rows of an update as one
+        return None
+    found = sum(sum(files.row_counts) for files in read.planned.raw)
+    for split in read.planned.splits:
+        count = _rows_of(split, keyed=read.schema.is_primary_key_table)
+        if count is None:
+            return None
+        found += count
+    return found
+
+
+def known_bounds(
+    read: DataRead, columns_of: Callable[[int], Sequence[Column]], column: Column
+) -> ExactBounds | None:
+    """The least and greatest value of a column in a read that was planned with entries; None where
+    only reading the files tells."""
+    entries = read.planned.entries
+    if read.planned.splits or read.view.kind is not ViewKind.TABLE:
+        return None
+    if not read.planned.raw:
+        return ExactBounds(None, None)
+    return None if entries is None else exact_bounds(entries, columns_of, column)
+
+
+def _rows_of(split: TaskSplit, *, keyed: bool) -> int | None:
+    match split:
+        case PlainSplit(files=files):
+            counts = [_left_in(file, keyed=keyed) for file in files]
+        case ColumnsSplit(groups=groups):
+            counts = [_in_group(group) for group in groups]
+        case _:
+            return None
+    known = [count for count in counts if count is not None]
+    return sum(known) if len(known) == len(counts) else None
+
+
+def _left_in(file: StoredFile, *, keyed: bool) -> int | None:
+    """The rows that a file shows of those that it stores."""
+    if keyed and file.deleted_rows != 0:
+        return None
+    if file.deletions is None:
+        return file.rows
+    return None if file.deletions.rows is None else file.rows - file.deletions.rows
+
+
+def _in_group(files: Sequence[StoredFile]) -> int | None:
+    """The rows of files that hold different columns of the same rows."""
+    whole = [file for file in files if not file.is_dedicated]
+    if len({(file.first_row_id, file.rows) for file in whole}) != 1:
+        return None
+    return _left_in(anchor_of(files), keyed=False)
