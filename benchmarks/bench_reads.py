@@ -6,8 +6,8 @@ hashes must be equal. For comparison, Spark alone runs the same query: over the 
 over numbers that it makes, or over batches that Python has ready. No reader that hands its rows to
 Spark's query can be faster.
 
-Arguments choose some of: raw, merge, audit, changes, point, small, files. To cut the sizes, set
-PAIMON_MAGICS_BENCH_ROWS, the number of rows after a merge, and PAIMON_MAGICS_BENCH_FILES, the
+Arguments choose some of: raw, merge, audit, changes, frames, point, small, files. To cut the sizes,
+set PAIMON_MAGICS_BENCH_ROWS, the number of rows after a merge, and PAIMON_MAGICS_BENCH_FILES, the
 greatest number of files in a table.
 """
 
@@ -22,6 +22,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import fastavro
@@ -30,6 +31,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from bench_writes import COLUMNS, JAR, SLOTS, connect
 from measure import median_ms, report, timed
+from pyspark.sql import functions as F
 
 import paimon_magics
 from paimon_magics.statements.statement import TableName
@@ -96,15 +98,7 @@ def audit(session: paimon_magics.Session) -> None:
 def changes(session: paimon_magics.Session) -> None:
     if not JAR:
         return
-    session.run(
-        f"CREATE TABLE changed ({COLUMNS}, op STRING) TBLPROPERTIES ('primary-key' = 'k', "
-        "'bucket' = '2', 'changelog-producer' = 'input', 'rowkind.field' = 'op')"
-    )
-    for _ in range(3):
-        session.run(
-            f"INSERT INTO changed SELECT id div 2 AS k, {VALUES}, "
-            f"IF(id % 2 = 0, '-U', '+U') AS op FROM range({ROWS})"
-        )
+    changed(session, "changed", ROWS)
     query = ALL.replace("hash(", "hash(rowkind, ").replace("part)", "part, op)")
     for table in ("audit_log", "binlog"):
         what = f"incremental {table}, {3 * ROWS:,} changes"
@@ -114,6 +108,97 @@ def changes(session: paimon_magics.Session) -> None:
     ready.createOrReplaceTempView("ready")
     what = f"the same query over {3 * ROWS // 2:,} rows of binlog that are ready in Python"
     alone(session, what, query.format("ready"))
+
+
+def changed(session: paimon_magics.Session, name: str, rows: int) -> None:
+    """Create a table with three snapshots of `rows` changes each."""
+    session.run(
+        f"CREATE TABLE {name} ({COLUMNS}, op STRING) TBLPROPERTIES ('primary-key' = 'k', "
+        "'bucket' = '2', 'changelog-producer' = 'input', 'rowkind.field' = 'op')"
+    )
+    for _ in range(3):
+        session.run(
+            f"INSERT INTO {name} SELECT id div 2 AS k, {VALUES}, "
+            f"IF(id % 2 = 0, '-U', '+U') AS op FROM range({rows})"
+        )
+
+
+def frames(session: paimon_magics.Session) -> None:
+    """Measure what is done with frames in Python; both sides get the same calls."""
+    if not JAR:
+        return
+    rows = ROWS // 2
+    session.run(
+        f"CREATE TABLE framed ({COLUMNS}) PARTITIONED BY (part) "
+        "TBLPROPERTIES ('primary-key' = 'k,part', 'bucket' = '1', 'write-only' = 'true')"
+    )
+    for _ in range(3):
+        session.run(f"INSERT INTO framed SELECT id AS k, {VALUES} FROM range({rows})")
+    changed(session, "followed", rows)
+    for what, table, steps, options in (
+        ("2 of 7 columns of a merge", "framed", two_columns, {}),
+        ("one of 4 partitions, all columns", "framed", one_partition, {}),
+        ("groups of a merge", "framed", groups, {}),
+        ("incremental audit log", "followed$audit_log", every_change, WINDOW),
+        ("the same, 3 of 9 columns", "followed$audit_log", some_changes, WINDOW),
+        ("incremental binlog", "followed$binlog", every_change, WINDOW),
+        ("the same, 3 of 9 columns", "followed$binlog", some_changes, WINDOW),
+    ):
+        compare_frames(session, f"frame, {what}, {3 * rows:,} stored rows", table, steps, options)
+
+
+WINDOW = {"incremental-between": "0,3"}
+Steps = Callable[[Any], Any]
+
+
+def two_columns(frame: Any) -> Any:
+    return frame.select("k", "a").agg(F.expr("bit_xor(hash(k, a))").alias("h"))
+
+
+def one_partition(frame: Any) -> Any:
+    return frame.where(frame.part == 1).agg(
+        F.expr("bit_xor(hash(k, a, b, c, d, e, part))").alias("h"), F.count("*").alias("n")
+    )
+
+
+def groups(frame: Any) -> Any:
+    return frame.groupBy("part").agg(F.sum("b").alias("b")).orderBy("part")
+
+
+def every_change(frame: Any) -> Any:
+    return frame.agg(
+        F.expr("bit_xor(hash(rowkind, k, a, b, c, d, e, part, op))").alias("h"),
+        F.count("*").alias("n"),
+    )
+
+
+def some_changes(frame: Any) -> Any:
+    return frame.select("rowkind", "k", "a").agg(F.expr("bit_xor(hash(rowkind, k, a))").alias("h"))
+
+
+def compare_frames(
+    session: paimon_magics.Session, what: str, table: str, steps: Steps, options: dict[str, str]
+) -> None:
+    """Report the medians of seven runs of each side in turn."""
+    found: dict[str, Any] = {}
+
+    def ours() -> None:
+        found["ours"] = steps(session.table(table, **options)).toArrow().to_pylist()
+
+    def connector() -> None:
+        reader = session.spark.read.format("paimon").options(**options)
+        frame = reader.table(f"connector.default.`{table}`")
+        found["peer"] = steps(frame).toArrow().to_pylist()
+
+    times: dict[str, list[float]] = {"ours": [], "peer": []}
+    for number in range(3 + 7):
+        for side, run in (("ours", ours), ("peer", connector)):
+            taken_ms, _ = timed(run)
+            if number >= 3:  # the JVM compiles code that both use
+                times[side].append(taken_ms)
+    report(what, median(times["ours"]), "connector", median(times["peer"]))
+    if found["ours"] != found["peer"]:
+        raise SystemExit(f"{what}: ours {found['ours']}, the peer {found['peer']}")
 
 
 PAIRS = (
@@ -344,6 +429,7 @@ PARTS = {
     "merge": merge,
     "audit": audit,
     "changes": changes,
+    "frames": frames,
     "point": point,
     "small": small,
     "files": files,

@@ -93,6 +93,7 @@ class OpenSession:
             running.stop()
         self._connection.views.close()
         self._connection.view_frames.clear()
+        self._connection.view_reads.clear()
         self._connection.committer.close()
         if stop_spark:
             self._connection.spark.stop()

@@ -161,6 +161,47 @@ def test_the_examples_of_reading_run(session: Session) -> None:
     exec(frames, {"session": session})
 
 
+def test_the_page_on_python_lists_every_public_method() -> None:
+    from paimon_magics import Outcome, Session
+
+    _, session_part, outcome_part = re.split(r"## (?:Session|Outcome)\n", read("python-api.md"))
+    for part, owner in ((session_part, Session), (outcome_part, Outcome)):
+        told = set(re.findall(r"`(\w+)`", part))
+        fields = getattr(owner, "__dataclass_fields__", {})
+        public = {name for name in dir(owner) if not name.startswith("_")} - set(fields)
+        assert public <= told, public - told
+
+
+@pytest.mark.spark
+def test_sql_and_frames_give_the_same_rows_on_the_page_on_python(session: Session) -> None:
+    from pyspark.sql import functions as F
+
+    spark = session.spark
+    for name in ("orders", "written"):
+        session.run(
+            f"CREATE TABLE {name} (id INT, item STRING, amount INT, day STRING) PARTITIONED BY "
+            "(day) TBLPROPERTIES ('primary-key' = 'id,day', 'bucket' = '1');"
+            f"INSERT INTO {name} VALUES (1, 'tea', 3, 'mon'), (2, 'milk', 2, 'mon');"
+            f"INSERT INTO {name} VALUES (2, 'milk', 4, 'mon'), (3, 'jam', 1, 'tue')"
+        )
+    given = {
+        "session": session,
+        "F": F,
+        "df": spark.createDataFrame([(1, "Ann"), (9, "Bob")], "id INT, name STRING"),
+        "more": spark.createDataFrame([(9, "oil", 7, "tue")], session.table("orders").schema),
+    }
+    pairs = re.findall(r"^\| `(.+?)` \| `(.+)` \|$", read("python-api.md"), re.MULTILINE)
+    assert len(pairs) >= 18
+    for sql, call in pairs:
+        ran = session.run(sql, frames={"df": given["df"], "more": given["more"]})
+        if sql.startswith("SELECT"):
+            assert sorted(eval(call, given).collect()) == sorted(ran.dataframe.collect()), sql
+            continue
+        eval(call.replace('"orders"', '"written"'), given)
+        both = [sorted(session.table(name).collect()) for name in ("orders", "written")]
+        assert both[0] == both[1], sql
+
+
 @pytest.mark.spark
 def test_both_sides_of_the_page_for_pyspark_do_what_it_says(session: Session) -> None:
     spark = session.spark

@@ -23,6 +23,7 @@ from paimon_magics.session.queries.buffered import frame_with_buffer
 from paimon_magics.session.queries.file_relations import FileRelation, frame_of_files
 from paimon_magics.session.queries.held_snapshots import HeldSnapshots
 from paimon_magics.session.queries.known_rows import known_row
+from paimon_magics.session.queries.narrow_views import frame_of_view
 from paimon_magics.session.queries.planned_reads import (
     kept_read,
     kind_of,
@@ -230,7 +231,11 @@ def _views(
                         frames[name] = connection.views.pass_by(frame)
                     view = frames[name]
                 case SparkOwn():
-                    continue
+                    narrow = frame_of_view(connection, reference, reading.names, reading.bound)
+                    if narrow is None:
+                        continue
+                    held.hold_of(narrow)
+                    view = connection.views.pass_by(narrow)
             views.append((reference, view))
         except PaimonMagicsError as error:
             raise located(error, statement, reference.range.start) from None

@@ -14,11 +14,12 @@ from paimon_magics.session.connection import Connection
 from paimon_magics.session.queries.frames import buffered_frame, metadata_frame
 from paimon_magics.session.queries.held_snapshots import HeldSnapshots
 from paimon_magics.session.queries.planned_reads import KeptRead, kept_read, limits_of
-from paimon_magics.session.queries.relations import Relation
+from paimon_magics.session.queries.relations import Relation, relation_of
 from paimon_magics.spark.failures import translate
 from paimon_magics.spark.frame_sources import Narrowed, Source
 from paimon_magics.spark.narrowing import conditions_in, note_source
 from paimon_magics.statements.clauses.names import quoted
+from paimon_magics.statements.queries.plain_queries import PlainQuery
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.reading.known_rows import row_count
 from paimon_magics.tables.system_tables.registry import is_metadata
@@ -26,7 +27,7 @@ from paimon_magics.tables.system_tables.registry import is_metadata
 if TYPE_CHECKING:
     from paimon_magics.spark.handles import DataFrame
 
-__all__ = ["chosen_of_table", "frame_of_table"]
+__all__ = ["chosen_of_table", "frame_of_plain_query", "frame_of_table"]
 
 
 def frame_of_table(
@@ -73,6 +74,27 @@ def chosen_of_table(
         raise translate(error, statement=condition or "") from error
     note_source(found, chosen)
     return found
+
+
+def frame_of_plain_query(
+    connection: Connection, statement: str, plain: PlainQuery
+) -> tuple[DataFrame, Source] | None:
+    """The frame of a plain query of a table, and the source that reads less of it; None where the
+    query is not of a table's data, or does not name the columns as the table does."""
+    relation = relation_of(connection, plain.reference, statement, {})
+    if not isinstance(relation, Relation) or is_metadata(relation.name):
+        return None
+    options = dict(relation.options)
+    frame, source = _frame_and_source(connection, relation.name, options, False, True)
+    names = frame.columns if plain.columns is None else plain.columns
+    if source is None or len(set(names)) < len(names) or not set(names) <= set(frame.columns):
+        return None
+    chosen = _Chosen(frame, source, plain.where, tuple(names))
+    try:
+        found = chosen.read(Narrowed(None))
+    except Exception as error:
+        raise translate(error, statement=statement) from error
+    return None if found is None else (found, chosen)
 
 
 def _frame_and_source(

@@ -5,18 +5,27 @@ from __future__ import annotations
 import contextlib
 import io
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
+from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.planning.formatting import count_text
 from paimon_magics.session.bound_values import with_values
 from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.parameters import bind
 from paimon_magics.session.queries.frames import frame_of_query
+from paimon_magics.session.queries.narrow_views import note_view
+from paimon_magics.session.queries.table_frames import frame_of_plain_query
 from paimon_magics.session.statements.handler import Handler
 from paimon_magics.session.statements.read_plans import query_lines
 from paimon_magics.spark.failures import translate
+from paimon_magics.statements.queries.plain_queries import plain_query
 from paimon_magics.statements.statement import CreateTemporaryView, Query
 from paimon_magics.statements.subjects import subject_of
+
+if TYPE_CHECKING:
+    from paimon_magics.spark.frame_sources import Source
+    from paimon_magics.spark.handles import DataFrame
 
 __all__ = ["query_handler", "view_handler"]
 
@@ -89,7 +98,7 @@ def _run(
 def _create_view(
     connection: Connection, statement: CreateTemporaryView, parameters: Mapping[str, object]
 ) -> Outcome:
-    frame = frame_of_query(connection, statement.text, statement.query, parameters)
+    frame, source = _frame_of_new_view(connection, statement, parameters)
     try:
         if statement.or_replace:
             frame.createOrReplaceTempView(statement.name)
@@ -98,12 +107,26 @@ def _create_view(
     except Exception as error:
         raise located(translate(error), statement.text, 0) from error
     connection.view_frames[statement.name] = frame
+    note_view(connection, statement.name, source)
     return Outcome(
         statement.text,
         "CREATE TEMPORARY VIEW",
         message=f"Temporary view `{statement.name}` created.",
         notes=("It reads the Paimon tables' snapshots of this moment.",),
     )
+
+
+def _frame_of_new_view(
+    connection: Connection, statement: CreateTemporaryView, parameters: Mapping[str, object]
+) -> tuple[DataFrame, Source | None]:
+    plain = plain_query(statement.text, statement.query)
+    if plain is not None:
+        # Whatever is wrong with the query is told of the query as a whole.
+        with contextlib.suppress(PaimonMagicsError):
+            found = frame_of_plain_query(connection, statement.text, plain)
+            if found is not None:
+                return found
+    return frame_of_query(connection, statement.text, statement.query, parameters), None
 
 
 def _spark_plan(frame: object, mode: str) -> list[str]:

@@ -171,3 +171,42 @@ def test_the_rows_are_the_same_on_spark_connect(tmp_path: Path) -> None:
         [sys.executable, str(script), str(tmp_path)], capture_output=True, text=True, timeout=400
     )
     assert ran.returncode == 0, ran.stdout[-2000:] + ran.stderr[-2000:]
+
+
+VIEWS = {
+    "everything": "SELECT * FROM pruned",
+    "columns": "SELECT k, a, c, p FROM pruned",
+    "rows": "SELECT p, a, k FROM pruned VERSION AS OF 2 WHERE a >= 0 -- all",
+}
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_a_query_of_a_view_reads_what_it_uses(
+    tables: Session, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tables.run(f"CREATE OR REPLACE TEMPORARY VIEW seen AS {VIEWS[name]}")
+    query = "SELECT v.a FROM seen AS v WHERE v.p = 1 AND k > 5"
+    assert sorted(rows(tables, query)) == sorted(rows(tables, query.replace("seen", "kept")))
+    frame = tables.run(query).dataframe
+    assert frame is not None
+    frame.explain()
+    read = set(re.findall(r"(\w+)#", "".join(_READ.findall(capsys.readouterr().out))))
+    assert read == {"a", "k", "p"}
+
+
+def test_a_view_that_was_replaced_or_is_not_plain_is_spark_s(tables: Session) -> None:
+    tables.run("CREATE OR REPLACE TEMPORARY VIEW seen AS SELECT * FROM kept WHERE p = 1")
+    tables.spark.range(3).selectExpr("id AS k", "1 AS p").createOrReplaceTempView("seen")
+    assert rows(tables, "SELECT count(*) FROM seen WHERE p = 1") == [(3,)]
+    for query, expected in (
+        ("SELECT max(k) AS k, p FROM kept GROUP BY p", 1),
+        ("SELECT k, row_number() OVER (ORDER BY k) AS p FROM kept", 1),
+        ("SELECT k, p FROM kept ORDER BY k LIMIT 3", 1),
+        ("SELECT k, p + 1 AS p FROM kept", 50),
+        ("SELECT DISTINCT k, p FROM kept", 50),
+    ):
+        tables.run(f"CREATE OR REPLACE TEMPORARY VIEW seen AS {query}")
+        assert rows(tables, "SELECT count(k) FROM seen WHERE p = 1") == [(expected,)], query
+    tables.run("CREATE TEMPORARY VIEW dropped AS SELECT k FROM kept; DROP VIEW dropped")
+    with pytest.raises(UnknownNameError, match="dropped"):
+        tables.run("SELECT * FROM dropped")

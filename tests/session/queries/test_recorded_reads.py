@@ -7,10 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
+from pyspark.sql import functions as F
 
 from paimon_magics import Session
 from paimon_magics.errors import InvalidValueError, StatementError, UnknownNameError
+from paimon_magics.statements.clauses.names import quoted
 from tests.recorded_reads import RecordedRead, assert_same_rows, recorded_reads
 from tests.sampling import sampled
 from tests.session.rows import rows
@@ -53,6 +56,34 @@ def test_spark_gets_the_rows_that_paimon_reads(recorded: Session, read: Recorded
     if read.select is not None:
         frame = frame.select(*read.select)
     assert_same_rows(read, frame.toArrow())
+
+
+WHOLE = {
+    read.id: read
+    for read in recorded_reads()
+    if read.rows and read.select is None and read.columns is not None
+}
+
+
+@pytest.mark.parametrize("read", sampled(WHOLE, one_in=60))
+def test_frames_have_the_rows_of_sql_also_where_they_read_less(
+    recorded: Session, read: RecordedRead
+) -> None:
+    hints = ", ".join(f"'{key}' = '{value}'" for key, value in read.options.items())
+    query = f"SELECT * FROM {read.table}" + (f" WITH ({hints})" if hints else "")
+    expected = recorded.run(query).to_arrow()
+    frame = recorded.table(read.table, **read.options)
+    assert _sorted(frame.toArrow()) == _sorted(expected)
+    names = expected.column_names[::2]
+    assert _sorted(frame.select(*map(quoted, names)).toArrow()) == _sorted(expected.select(names))
+    assert frame.count() == expected.num_rows
+    for name in expected.column_names:
+        value = next((v for v in expected[name].to_pylist() if isinstance(v, str | int)), None)
+        if value is None or pa.types.is_nested(expected[name].type):
+            continue
+        found = frame.where(F.col(quoted(name)) == value).select(*map(quoted, names)).toArrow()
+        kept = expected.filter(pc.equal(expected[name], pa.scalar(value, expected[name].type)))
+        assert _sorted(found) == _sorted(kept.select(names))
 
 
 def in_order(
