@@ -14,6 +14,7 @@ import pyarrow as pa
 from paimon_magics.planning.reads.local_reads import LocalLimits, plain_splits
 from paimon_magics.planning.reads.splits import MergeSplit, PlainSplit, TaskSplit
 from paimon_magics.tables.reading.data_read import DataRead, shown_schema
+from paimon_magics.tables.snapshots.targets import TableState
 
 __all__ = ["few_rows", "found_rows", "splits_of"]
 
@@ -66,11 +67,12 @@ def few_rows(
 
 
 def _keys_first(read: DataRead, split: TaskSplit) -> TaskSplit:
-    """The split, as one that is read keys first: where a row wins as a whole, files that need no
-    merge are merged alone."""
+    """The split, as one that is read keys first: where a row wins as a whole, files of a state that
+    need no merge are merged alone. Files of changes have several rows of a key, which all count."""
     rule = read.reader.rule
     wins = rule is not None and rule.engine in ("deduplicate", "first-row")
-    if wins and not read.view.keeps_retracts and isinstance(split, PlainSplit):
+    wins = wins and isinstance(read.target, TableState) and not read.view.keeps_retracts
+    if wins and isinstance(split, PlainSplit):
         return MergeSplit(tuple(((file,),) for file in split.files))
     return split
 
