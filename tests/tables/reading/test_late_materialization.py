@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from operator import itemgetter
 from pathlib import Path
@@ -14,12 +15,13 @@ import pytest
 from pypaimon import Schema
 
 from paimon_magics.errors import TableDamagedError
+from paimon_magics.planning.reads.local_reads import LocalLimits
 from paimon_magics.planning.reads.views import ViewKind
 from paimon_magics.statements.statement import ColumnFilter, FilterValue, TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.reading import late_materialization
 from paimon_magics.tables.reading.data_read import DataRead, ReadRequest, plan_data_read
-from paimon_magics.tables.reading.few_rows import few_rows
+from paimon_magics.tables.reading.few_rows import few_rows, splits_of
 from paimon_magics.tables.table import Table
 
 FIELDS = pa.schema(
@@ -119,15 +121,27 @@ def test_few_rows_are_those_of_a_merge_with_the_wanted_keys(
     condition = ColumnFilter("k", "in", tuple(FilterValue("number", str(key)) for key in wanted))
     value = ColumnFilter("s", "=", (FilterValue("string", "0: 7"),))  # is left to the caller
     read = plan_data_read(table, ReadRequest(filters=(condition, value)), batch_rows=500)
-    found = few_rows(read, 60)
+    found = few_rows(read, splits_of(read), at_most(60))
     assert found is not None
     rows = sorted(found.to_pylist(), key=itemgetter("k"))
     assert rows == [every[key] for key in sorted(wanted) if key in every]
-    assert few_rows(read, 10) is None
+    assert few_rows(read, splits_of(read), at_most(10)) is None
     one = ColumnFilter("k", "=", (FilterValue("number", str(ROWS + 1)),))
-    nothing = few_rows(plan_data_read(table, ReadRequest(filters=(one,))), 1)
+    empty = plan_data_read(table, ReadRequest(filters=(one,)))
+    nothing = few_rows(empty, splits_of(empty), at_most(1))
     assert nothing is not None and nothing.num_rows == 0
     assert nothing.schema.names == FIELDS.names
+    # Each change of a key counts, although the key is named.
+    changes = ReadRequest(options={"incremental-between": "0,2"}, filters=(condition,))
+    window = plan_data_read(table, changes, batch_rows=500)
+    few = few_rows(window, splits_of(window), at_most(10_000))
+    assert few is not None
+    keys = Counter(few.column("k").to_pylist())
+    assert keys == Counter(row["k"] for row in whole_rows(window) if row["k"] in wanted)
+
+
+def at_most(rows: int) -> LocalLimits:
+    return LocalLimits(rows, 1 << 30, 1000, by_key=True)
 
 
 def test_values_of_rows_that_were_overwritten_are_not_read(
