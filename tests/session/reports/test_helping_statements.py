@@ -6,7 +6,6 @@ import os
 import signal
 import sys
 import threading
-import time
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
@@ -18,6 +17,7 @@ import paimon_magics.tables.commits.commit
 from paimon_magics import Session
 from paimon_magics.session.reports.health import Helper
 from paimon_widgets.health_view import HealthView
+from tests.coordinator.process import wait_until
 from tests.session.evidence import files
 from tests.session.rows import rows
 
@@ -121,22 +121,20 @@ def test_a_button_stops_the_statement_in_its_thread(session: Session, view: Heal
     assert shown.helper is not None
 
     def slow(_: str) -> Any:
-        return rows(session, "SELECT sum(id * id % 7) FROM range(2000000000000)")
+        return rows(session, "SELECT sum(id % 7) FROM range(20000000000000)")
 
     view.health_shown = replace(shown, helper=Helper(slow, shown.helper.look))
     answers: list[dict[str, Any] | None] = []
     thread = threading.Thread(target=lambda: answers.append(run(view)))
     thread.start()
     tracker = session.spark.sparkContext.statusTracker()
-    while not tracker.getActiveJobsIds():
-        time.sleep(0.05)
+    wait_until(lambda: bool(tracker.getActiveJobsIds()))
     assert view.answer({"ask": "partitions", "find": ""}), "others are answered meanwhile"
     assert view.answer({"ask": "stop"}) is None
     thread.join(30)
     (answer,) = answers
     assert answer is not None and answer["problem"].startswith("Stopped.")
-    while tracker.getActiveJobsIds():
-        time.sleep(0.05)
+    wait_until(lambda: not tracker.getActiveJobsIds())
     view.health_shown = replace(view.health_shown, helper=shown.helper)
     done = run(view)
     assert done is not None and "problem" not in done
