@@ -267,7 +267,8 @@ def _grouped(slices: tuple[pa.RecordBatch, ...], order: RunOrder) -> Groups:
         rows = np.arange(slices[0].num_rows, dtype=np.int64)
         return Groups(slices, rows, rows)
     slices, in_sequence = _in_sequence(slices, order)
-    if in_sequence and _have_same_keys(slices, order.keys):
+    by_slice = in_sequence and not order.sequence_fields  # those say otherwise where runs don't
+    if by_slice and _have_same_keys(slices, order.keys):
         return _side_by_side(slices)
     return _sorted_groups(slices, order, in_sequence=in_sequence)
 

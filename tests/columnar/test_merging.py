@@ -127,6 +127,18 @@ def test_the_last_row_of_a_key_is_left(
     assert sorted(map(repr, result)) == sorted(map(repr, expected))
 
 
+@pytest.mark.parametrize("descending", [False, True])
+def test_a_sequence_field_decides_where_runs_with_the_same_keys_follow_each_other(
+    descending: bool,
+) -> None:
+    older: list[_Row] = [(1, 0, INSERT, 5, "five"), (2, 1, INSERT, 4, "four")]
+    newer: list[_Row] = [(1, 2, INSERT, 4, "four"), (2, 3, INSERT, 5, "five")]
+    order = RunOrder(("k",), ("s",), descending, runs_in_sequence=True)
+    rule = MergeRule("deduplicate", order)
+    found = merged([older, newer], "int", 5, rule)
+    assert [row["v"] for row in found] == ["four" if descending else "five"] * 2
+
+
 @settings(max_examples=100, deadline=None)
 @given(runs(), st.integers(1, 5), st.booleans())
 def test_partial_updates_keep_the_last_value_that_is_not_null(
