@@ -329,7 +329,10 @@ def _application(
         routes = [*inserts.routes(), WebSocketRoute(path, stream), *routes]
     store_options = StoreOptions(catalog, ownership, takes_new=options.embedded)
     tokens = Tokens(place.store.tokens)
-    authoriser = authoriser_of(options, secret, place.folder.token(), tokens, place.hub)
+    token = (
+        place.folder.token() if place.hub is None else ""
+    )  # a hub's users have tokens of its own
+    authoriser = authoriser_of(options, secret, token, tokens, place.hub)
     return application(
         parts,
         authoriser,

@@ -48,7 +48,7 @@ __all__ = ["all_transactions", "shown_transaction", "transaction_routes"]
 
 _TEXT_CHARACTERS_MAX = 500
 _FINISHED_SHOWN = 100
-_NONE = "0" * 32  # the id of no transaction
+_NONE = ""  # the id of no transaction
 
 
 def transaction_routes(

@@ -139,7 +139,7 @@ def test_a_commit_whose_files_are_gone_is_not_made(started: Process) -> None:
         ("x" * 32, {}, 400, "not the id of a transaction"),
         ("0" * 32, {"transaction": {}}, 400, "`table` is missing"),
         ("0" * 32, {"messages": ["AAAA"]}, 400, "can't be read"),
-        ("0" * 32, {"transaction": None}, 400, "is expected"),
+        ("0" * 32, {"transaction": None}, 400, "`transaction` must be an object"),
     ],
 )
 def test_a_bad_request_is_named(
