@@ -142,7 +142,7 @@ def test_the_page_of_who_may_nothing_says_so(hub: Hub) -> None:
         f"{hub.coordinator}/", headers={"Authorization": f"token {begun['token']}"}, trust_env=False
     )
     assert answer.status_code == 403
-    assert "takes the scope `read`." in answer.json()["error"]["message"]
+    assert "takes the scope `read` on all tables." in answer.json()["error"]["message"]
 
 
 def test_a_token_that_was_revoked_or_has_expired_is_refused(ended: list[str], hub: Hub) -> None:

@@ -84,13 +84,13 @@ def test_the_same_data_is_shown_the_same(connected: InteractiveShell, run: Run) 
     assert first == second
 
 
-def test_a_query_is_shown_by_one_spark_job(
+def test_a_query_of_few_rows_is_shown_without_a_spark_job(
     connected: InteractiveShell, run: Run, spark: SparkSession
 ) -> None:
     before = jobs(spark)
     outcome = run("%%paimon -o rows\nSELECT id, item FROM orders WHERE id > 0")
     connected.display_formatter.format(outcome)
-    assert len(jobs(spark) - before) == 1
+    assert jobs(spark) <= before
 
 
 @pytest.mark.parametrize("cell", ["%%paimon -o rows\n{}", "%%paimon --out rows\n{}"])

@@ -453,7 +453,7 @@ def test_only_files_with_true_bounds_are_judged_by_them(
 ) -> None:
     session.run(f"CREATE TABLE t (id INT, {columns})")
     value, field = ("1.0D", "g") if "STRUCT" not in columns else ("named_struct('x', 1.0D)", "g.x")
-    session.run(f"INSERT INTO t VALUES (1, {value})")
+    session.run(f"INSERT INTO t VALUES (8, {value})")
     (path,) = data_files(warehouse, "t")
     assert has_true_bounds(str(path))
 

@@ -31,7 +31,7 @@ def tables(module_session: Session) -> Session:
     "query",
     [
         "SELECT * FROM raw",
-        "SELECT k FROM raw WHERE p = 1 AND v > 'x'",
+        "SELECT k FROM raw WHERE p = 1 AND v > 'v1'",
         "SELECT * FROM merged",
         "SELECT v FROM merged WHERE k = 7",
         "SELECT * FROM raw UNION ALL SELECT * FROM merged",
