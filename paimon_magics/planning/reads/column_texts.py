@@ -7,13 +7,12 @@ used, and a guess at a comparison, which the caller lets Spark compare with the 
 
 from __future__ import annotations
 
-import datetime
 import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 
-from paimon_magics.planning.reads.predicates import PredicateValue
+from paimon_magics.planning.reads.predicates import PredicateValue, plain_day
 from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.statements.data_types import AtomicType
 
@@ -110,13 +109,13 @@ def _value(text: str, type_name: str, *, as_text: bool) -> PredicateValue | None
     """The value that a text shows of a column's type; None where it shows none."""
     bare = text[1:-1] if len(text) > 1 and text[0] == text[-1] == "'" else text
     if as_text:
-        return _day(bare) if type_name == "DATE" else None
+        return plain_day(bare) if type_name == "DATE" else None
     if type_name in ("STRING", "VARCHAR"):
         return bare
     if type_name == "BOOLEAN":
         return {"true": True, "false": False}.get(text.lower())
     if type_name == "DATE":
-        return _day(text)
+        return plain_day(text)
     if re.fullmatch(r"-?\d+", text) and type_name in (*_INTEGERS, "DECIMAL"):
         return int(text)
     if type_name == "DECIMAL":
@@ -125,12 +124,3 @@ def _value(text: str, type_name: str, *, as_text: bool) -> PredicateValue | None
         except InvalidOperation:
             return None
     return None
-
-
-def _day(text: str) -> datetime.date | None:
-    if not re.fullmatch(r"\d{4}-\d\d-\d\d", text):
-        return None
-    try:
-        return datetime.date.fromisoformat(text)
-    except ValueError:
-        return None

@@ -18,7 +18,7 @@ from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.statements.data_types import AtomicType
 from paimon_magics.statements.statement import ColumnFilter, FilterValue
 
-__all__ = ["ColumnPredicate", "column_predicates", "few_values"]
+__all__ = ["ColumnPredicate", "column_predicates", "few_values", "plain_day"]
 
 PredicateValue = int | str | bool | Decimal | datetime.date
 
@@ -73,6 +73,16 @@ _DECIMAL = re.compile(r"-?(\d+\.?\d*|\.\d+)")
 """Not 1e2, a DOUBLE: Spark compares it as such, and rounds the column's values for that."""
 
 
+def plain_day(text: str) -> datetime.date | None:
+    """The day that a text like `2026-11-20` names; None for another text."""
+    if not re.fullmatch(r"\d{4}-\d\d-\d\d", text):
+        return None
+    try:
+        return datetime.date.fromisoformat(text)
+    except ValueError:
+        return None
+
+
 def _value_for(
     column: Column, value: FilterValue, bound: Mapping[str, object]
 ) -> PredicateValue | None:
@@ -90,7 +100,7 @@ def _value_for(
         case (("STRING" | "VARCHAR"), "string"):
             return value.text
         case "DATE", ("date" | "string"):
-            return _date(value.text)
+            return plain_day(value.text)
         case "BOOLEAN", "boolean":
             return value.text == "true"
         case _:
@@ -113,12 +123,3 @@ def _bound_value(name: str, value: object) -> PredicateValue | None:
             return value if name == "DATE" else None
         case _:
             return None
-
-
-def _date(text: str) -> datetime.date | None:
-    if not re.fullmatch(r"\d{4}-\d\d-\d\d", text):
-        return None
-    try:
-        return datetime.date.fromisoformat(text)
-    except ValueError:
-        return None

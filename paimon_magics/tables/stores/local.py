@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 
 from paimon_magics.errors import SetupError
+from paimon_magics.tables.stores.syncing import sync_path
 
 __all__ = ["publish_local_file"]
 
@@ -46,7 +47,7 @@ def publish_local_file(path: str, content: bytes) -> bool:
                     hint="Put the warehouse on a local disk file system such as ext4, xfs or APFS.",
                 ) from error
             raise
-        _sync_directory(target.parent)
+        sync_path(target.parent)
         return True
 
 
@@ -100,11 +101,3 @@ def _not_written(target: Path, error: OSError) -> SetupError:
         f"{target} could not be written: {error}",
         hint="Free space on the disk or repair the folder, then run the statement again.",
     )
-
-
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from paimon_magics.tables.stores.paths import local_path
 
-__all__ = ["begin_sync", "sync_files"]
+__all__ = ["begin_sync", "sync_files", "sync_path"]
 
 # Writing a larger file takes longer than waiting for the journal. Its pages that are on the disk
 # already would also be dropped from the cache, which slows the next read of the table.
@@ -52,11 +52,12 @@ def sync_files(paths: Iterable[str]) -> None:
     begin_sync(local)
     all_paths = [*local, *dict.fromkeys(map(os.path.dirname, local))]
     with ThreadPoolExecutor(min(_THREADS_MAX, len(all_paths)), "sync") as threads:
-        for _ in threads.map(_sync, all_paths):
+        for _ in threads.map(sync_path, all_paths):
             pass
 
 
-def _sync(path: str) -> None:
+def sync_path(path: str | os.PathLike[str]) -> None:
+    """Wait until a local file, or the names in a local folder, are on the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
