@@ -17,6 +17,12 @@ MASK = "***"
 
 # A shorter secret would also be found inside ordinary words.
 _CHARACTERS_MIN = 6
+# These are in names of options, files and addresses: without them a message can't be followed, and
+# a mask in a well-known name would tell the secret.
+_ORDINARY = frozenset(
+    "catalog credential default localhost paimon passwd password postgres postgresql secret"
+    " signature warehouse".split()
+)
 _SHOWN_CHARACTERS_MIN = 16
 _DEPTH_MAX = 50
 _SECRET_NAME = re.compile(
@@ -53,9 +59,12 @@ def is_secret_name(name: str) -> bool:
 
 
 def conceal(secret: str | None) -> None:
-    """Register a secret: `redacted` removes it from now on. A short text is ignored."""
+    """Register a secret: `redacted` removes it from now on.
+
+    A text that is short, or a word of every message (`secret`, `paimon`), is ignored.
+    """
     secret = (secret or "").strip()
-    if len(secret) < _CHARACTERS_MIN:
+    if len(secret) < _CHARACTERS_MIN or secret.lower() in _ORDINARY:
         return
     _secrets.add(secret)
     encoded = secret.replace("%", "%25")

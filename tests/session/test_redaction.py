@@ -143,3 +143,10 @@ def test_short_words_are_no_secrets() -> None:
     conceal("key")
     logging.getLogger(__name__).debug("nothing")
     assert redacted("the key of a row") == "the key of a row"
+
+
+@pytest.mark.parametrize("word", ["secret", "password", "paimon", "Secret"])
+def test_a_word_of_every_message_is_no_secret(word: str) -> None:
+    conceal_options({"s3.secret-key": word, "jdbc": f"postgresql://ada:{word}@db/x"})
+    assert redacted("s3.secret-key of paimon, password") == "s3.secret-key of paimon, password"
+    assert redacted(f"postgresql://ada:{word}@db/x") == "postgresql://ada:***@db/x"
