@@ -25,6 +25,7 @@ from urllib.parse import quote
 from paimon_magics.coordinator.protocol.change_documents import change_document
 from paimon_magics.coordinator.protocol.labels import LABEL_CHARACTERS_MAX
 from paimon_magics.errors import InvalidValueError, SetupError
+from paimon_magics.origin import user_name
 from paimon_magics.planning.row_changes.logged_changes import LoggedChange
 from paimon_magics.statements.statement import TableName
 
@@ -208,6 +209,9 @@ class SmallInserts:
         first = together[0]
         content_type, body = _body([one.given for one in together])
         headers = {**content_type, "idempotency-key": first.label or uuid.uuid4().hex}
+        user = user_name()
+        if user.isascii() and user.isprintable():
+            headers["paimon-user"] = user
         if first.mode is not None:
             headers["group_commit"] = first.mode
         if first.version is not None:

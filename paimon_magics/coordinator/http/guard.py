@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import HTTPConnection, Request
@@ -40,6 +41,7 @@ _WEBSOCKET = "WEBSOCKET"
 _UNAUTHORISED = 4401  # codes of refused WebSockets
 _FORBIDDEN = 4403
 _BUSY = 4429
+_AGAIN_SECONDS = 5.0  # how long what a stream's token allows is taken as said
 _LOOPBACK = ("127.0.0.1", "::1")
 _OWN_TABLES = ("/v1/inserts", "/v1/databases")
 
@@ -166,10 +168,14 @@ class Guard:
         """The same for a WebSocket, whose messages the server limits."""
         scope = {**scope, "root_path": self._root}
         is_below = scope["path"].startswith(self._root)
-        if not is_below or await self._admit(scope, HTTPConnection(scope)) is not None:
+        connection = HTTPConnection(scope)
+        if not is_below or await self._admit(scope, connection) is not None:
             await send({"type": "websocket.close", "code": _UNAUTHORISED})
             return
-        await self._let_in(scope, receive, send)
+        sender = _Sender(self._authoriser, connection, scope[PRINCIPAL], receive)
+        await self._let_in(scope, sender.receive, send)
+        if sender.has_ended:
+            await send({"type": "websocket.close", "code": _UNAUTHORISED})
 
     async def _admit(self, scope: Scope, connection: HTTPConnection) -> Response | None:
         token = bearer_token(connection) or ""
@@ -188,6 +194,38 @@ class Guard:
         self._guesses.was_right(host, token)
         scope[PRINCIPAL] = principal
         return None
+
+
+@dataclass(slots=True)
+class _Sender:
+    """The sender of a WebSocket's messages. A stream may outlive its token: who it is, and what
+    they may, is asked again every few seconds. When that has changed, no message is taken any more;
+    those that were are answered."""
+
+    authoriser: Authoriser
+    connection: HTTPConnection
+    principal: Principal
+    arriving: Receive
+    has_ended: bool = False
+    asked_at: float = field(default_factory=time.monotonic)
+
+    async def receive(self) -> Message:
+        """The next message; the end of the connection where its sender may send no more."""
+        message = await self.arriving()
+        if message["type"] == "websocket.receive" and (
+            self.has_ended or time.monotonic() - self.asked_at > _AGAIN_SECONDS
+        ):
+            self.has_ended = self.has_ended or not await self._is_the_same()
+            self.asked_at = time.monotonic()
+        if self.has_ended:
+            return {"type": "websocket.disconnect", "code": _UNAUTHORISED}
+        return message
+
+    async def _is_the_same(self) -> bool:
+        try:
+            return await self.authoriser.principal(self.connection) == self.principal
+        except SetupError:  # it can't be found out now
+            return False
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,7 +98,7 @@ class DeadLetterRoutes:
         else:
             validated = table_info.validator.json(letter["payload"])
         named = named_by(f"dead-letter-{lsn}", None, None)
-        answer = await self._entry.submit(table_info, validated, None, named)
+        answer = await self._entry.submit(table_info, validated, None, named, letter["user"])
         if isinstance(answer, Accepted):
             await run_in_threadpool(self._group.letters.settle, table_info, lsn, "retried")
         return answer_of(answer, named.label)
@@ -109,7 +109,12 @@ class DeadLetterRoutes:
         for letter in letters:
             if str(letter.lsn) == text:
                 (record,), _ = read_segment(letter.body, letter.lsn, None)
-                return {"lsn": letter.lsn, "format": record.format, "payload": record.payload}
+                return {
+                    "lsn": letter.lsn,
+                    "format": record.format,
+                    "payload": record.payload,
+                    "user": record.user,
+                }
         raise UnknownNameError(
             f"`{table_info.name}` has no dead letter {text}.", hint="`%paimon queue` lists them."
         )

@@ -86,9 +86,14 @@ class InsertEntry:
         self._group.submit(insert)
 
     async def submit(
-        self, table_info: TableInfo, validated: ValidatedInsert, mode: str | None, named: Named
+        self,
+        table_info: TableInfo,
+        validated: ValidatedInsert,
+        mode: str | None,
+        named: Named,
+        user: str = "",
     ) -> Answer:
-        """Hand over an insert, and wait for its answer."""
+        """Hand over an insert of `user`, and wait for its answer."""
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._group.submit(
             Insert(
@@ -99,6 +104,7 @@ class InsertEntry:
                 named.key,
                 named.offset,
                 digest_of(validated) if named.key else b"",
+                user,
             )
         )
         return await future

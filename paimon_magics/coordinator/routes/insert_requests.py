@@ -15,6 +15,7 @@ from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse, Response
 
 from paimon_magics.coordinator.http.answers import NEW_CREDENTIALS, error_answer
+from paimon_magics.coordinator.http.principals import Principal
 from paimon_magics.coordinator.inserts.admission.validator import ValidatedInsert
 from paimon_magics.coordinator.inserts.queue.values import (
     Accepted,
@@ -35,17 +36,20 @@ __all__ = [
     "answer_document",
     "answer_of",
     "digest_of",
+    "header_bytes",
     "header_of",
     "header_text",
     "named_by",
     "named_table",
     "offset_of",
     "refusal",
+    "sender_of",
 ]
 
 ARROW = "application/vnd.apache.arrow.stream"
 _DIGEST_BYTES = 16
 _OFFSET_MAX = 2**63 - 2
+_USER_CHARACTERS_MAX = 100
 
 _STATUS = {
     Reason.FULL: 429,
@@ -120,8 +124,23 @@ def header_text(value: bytes) -> str:
 
 def header_of(request: HTTPConnection, name: str) -> str | None:
     """The text of a request's header; None if it is missing."""
+    value = header_bytes(request, name)
+    return None if value is None else header_text(value)
+
+
+def header_bytes(request: HTTPConnection, name: str) -> bytes | None:
+    """The content of a request's header; None if it is missing."""
     value = request.headers.get(name)
-    return None if value is None else header_text(value.encode("latin-1"))
+    return None if value is None else value.encode("latin-1")
+
+
+def sender_of(principal: Principal, claimed: bytes | None) -> str:
+    """Who sends an insert: the name of their token, or where it has none, whom the header
+    `Paimon-User` names ("" without it)."""
+    if principal.name is not None:
+        return principal.name
+    text = header_text(claimed or b"")[:_USER_CHARACTERS_MAX]
+    return text if text.isprintable() else ""
 
 
 def named_by(label: str | None, channel: str | None, offset: str | int | None) -> Named:

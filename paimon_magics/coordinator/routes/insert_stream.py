@@ -24,6 +24,7 @@ from typing import Any
 from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from paimon_magics.coordinator.http.guard import principal_in
 from paimon_magics.coordinator.inserts.admission.items import Insert
 from paimon_magics.coordinator.inserts.admission.table_info import TableInfo, mode_of
 from paimon_magics.coordinator.inserts.admission.validator import ValidatedInsert
@@ -32,8 +33,10 @@ from paimon_magics.coordinator.routes.insert_entry import InsertEntry, validated
 from paimon_magics.coordinator.routes.insert_requests import (
     answer_document,
     digest_of,
+    header_bytes,
     named_by,
     offset_of,
+    sender_of,
 )
 from paimon_magics.errors import PaimonMagicsError
 
@@ -70,6 +73,7 @@ class _Stream:
         self._channel = socket.query_params.get("channel")
         self._offset = offset_of(socket.query_params.get("offset", "0"))
         self._mode = socket.query_params.get("group_commit")
+        self._user = sender_of(principal_in(socket.scope), header_bytes(socket, "paimon-user"))
         # The window keeps a client from filling this process's memory.
         self._room = asyncio.Semaphore(WINDOW)
         self._under_way: deque[tuple[int, asyncio.Future[Answer]]] = deque()
@@ -127,7 +131,8 @@ class _Stream:
         named = named_by(None, self._channel, None if self._channel is None else offset)
         digest = digest_of(validated) if named.key else b""
         mode = mode_of(self._mode, table_info.mode)
-        return Insert(table_info, validated, mode, future, named.key, named.offset, digest)
+        key, offset = named.key, named.offset
+        return Insert(table_info, validated, mode, future, key, offset, digest, self._user)
 
     async def _answer(self) -> None:
         """Send the answers in order, all that are ready in one message."""

@@ -24,9 +24,11 @@ from paimon_magics.coordinator.routes.dead_letters import DeadLetterRoutes
 from paimon_magics.coordinator.routes.insert_entry import InsertEntry, NoRoomError
 from paimon_magics.coordinator.routes.insert_requests import (
     answer_of,
+    header_bytes,
     header_of,
     named_by,
     named_table,
+    sender_of,
 )
 from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.errors import (
@@ -85,8 +87,9 @@ class InsertRoutes:
         validated = await self.entry.validated(
             table_info, body, request.headers.get("content-type", "")
         )
+        user = sender_of(principal_of(request), header_bytes(request, "paimon-user"))
         answer = await self.entry.submit(
-            table_info, validated, request.headers.get("group_commit"), named
+            table_info, validated, request.headers.get("group_commit"), named, user
         )
         return answer_of(answer, named.label)
 

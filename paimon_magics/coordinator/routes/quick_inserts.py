@@ -24,6 +24,7 @@ from paimon_magics.coordinator.routes.insert_requests import (
     answer_of,
     header_text,
     named_by,
+    sender_of,
 )
 from paimon_magics.errors import PaimonMagicsError
 
@@ -69,7 +70,8 @@ class QuickInserts:
         try:
             named = named_by(label, channel, offset)
             validated = table_info.validator.json(await _body(receive))
-            answer = await self._entry.submit(table_info, validated, mode, named)
+            user = sender_of(principal_in(scope), headers.get(b"paimon-user"))
+            answer = await self._entry.submit(table_info, validated, mode, named, user)
         except PaimonMagicsError as error:
             response = await on_error(None, error)
         except TooLargeError as error:

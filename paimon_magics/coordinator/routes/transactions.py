@@ -141,6 +141,7 @@ class _Handlers:
         started = time.monotonic()
         transaction = await run_in_threadpool(self._stored.opened, id)
         if transaction is not None:
+            await self._check_right(principal, transaction)
             asked = _vouched(principal, request_of(transaction, body))
             answer = await run_in_threadpool(self._transactions.commit, id, asked)
         else:
@@ -194,6 +195,7 @@ class _Handlers:
         held = await run_in_threadpool(self._stored.state, id)
         if transaction is None or held is None:
             return answer_response(Unknown())
+        await self._check_right(principal_of(request), transaction)
         wanted = [
             bucket_of(held.location, transaction.table.branch, one)
             for one in member(body, "buckets", Sequence)
@@ -219,6 +221,13 @@ class _Handlers:
             f"The transaction {id} belongs to {held.owner}, not to {principal.name}.",
             hint="Only who began it may use it; an administrator may abort it.",
         )
+
+    async def _check_right(self, principal: Principal, transaction: Transaction) -> None:
+        """Raise unless the sender may write the transaction's table now: the right may have gone
+        since it was begun, with another token of the same name."""
+        if principal.grants is not None:
+            load = self._coordinator.load
+            await run_in_threadpool(check_table, principal, Scope.WRITE, transaction.table, load)
 
     def _counted(self, asked: str, answer: Answer) -> Response:
         self._metrics.answers.labels(asked, type(answer).__name__).inc()

@@ -7,7 +7,8 @@ Snapshots of other engines have none.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -24,10 +25,12 @@ __all__ = [
     "made_by",
     "noted",
     "noted_files",
+    "noted_users",
 ]
 
 PREFIX = "paimon-magics."
 USER = PREFIX + "user"
+_USERS_MAX = 50
 
 HISTORY_SCHEMA = pa.schema(
     [
@@ -82,6 +85,15 @@ def noted(properties: Mapping[str, Any] | None) -> dict[str, str]:
 def noted_files(properties: Iterable[tuple[str, str]]) -> int | None:
     """The number of files in a commit's properties; None if they do not tell it."""
     return _number(dict(properties).get(PREFIX + "files"))
+
+
+def noted_users(names: Sequence[str]) -> dict[str, str]:
+    """The properties, without the prefix, that name everybody whose rows a commit has: as a text,
+    and as JSON where there are several, of whom the first 50 are named."""
+    kept = names[:_USERS_MAX]
+    more = f" and {len(names) - len(kept)} more" if len(kept) < len(names) else ""
+    told = {"user": ", ".join(kept) + more}
+    return told if len(names) == 1 else {**told, "users": json.dumps(kept, ensure_ascii=False)}
 
 
 def described(snapshot: Any) -> str:

@@ -338,6 +338,35 @@ def test_a_client_goes_on_with_another_token_when_its_own_has_ended(
         client.close()
 
 
+def test_a_right_that_has_gone_since_the_begin_is_no_right_to_commit(
+    command: Any, process: Process, tmp_path: Path
+) -> None:
+    catalog = Catalog.open({"warehouse": str(process.warehouse)})
+    file = tmp_path / "token"
+    file.write_text(command("add", "narrowed", "--allow=write=default.orders"))
+    client = RemoteCoordinator(At(Addresses.of(process.address), Token(read=file.read_text)))
+    table = TableName("orders", "default")
+    try:
+        for allows, message in (
+            ("read", "narrowed may not do that with `default.orders`: it takes the scope `write`"),
+            ("write=default.salaries", "There is no table `orders`"),
+        ):
+            transaction = client.begin(table)
+            request = CommitRequest(transaction, Append(), write(catalog, transaction, [{"k": 9}]))
+            before = len(history(catalog.load(table)))
+            command("revoke", "narrowed")
+            allowed = (f"--allow={allows}", "--allow=write=default.salaries")
+            file.write_text(command("add", "narrowed", *allowed))
+            with pytest.raises(PaimonMagicsError, match=message):
+                client.commit(request)
+            assert len(history(catalog.load(table))) == before
+            command("revoke", "narrowed")
+            file.write_text(command("add", "narrowed", "--allow=write=default.orders"))
+            client.abort(transaction)
+    finally:
+        client.close()
+
+
 def test_pypaimon_goes_on_when_its_token_is_renewed(command: Any, process: Process) -> None:
     token = command("add", "pypaimon", "--allow=write=default.orders_old", "--expires=90d")
     id = token.split("_")[1]

@@ -20,9 +20,9 @@ from paimon_magics.coordinator.inserts.log.records import (
 
 RECORDS = [
     Record(1, Format.JSON, 0, 1, 1_000, b'{"rows":[[1]]}', "l:a", -1, b"digest"),
-    Record(2, Format.JSON, 0, 2, 1_000, b'{"rows":[[2],[3]]}'),
+    Record(2, Format.JSON, 0, 2, 1_000, b'{"rows":[[2],[3]]}', user="Zoë"),
     Record(3, Format.ARROW, 7, 9, 1_001, b"\x00\xff arrow", "c:channel ü", 12, b"d"),
-    Record(4, Format.CHANGES, 7, 0, 1_002, b""),
+    Record(4, Format.CHANGES, 7, 0, 1_002, b"", "l:ä", -1, b"d", "service:etl"),
 ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -109,3 +110,65 @@ def test_a_stream_takes_a_valid_token(served: Served) -> None:
     with pytest.raises(InvalidStatus) as raised, stream(served, token="no"):
         pass
     assert raised.value.response.status_code == 403
+
+
+def named(served: Served, name: str) -> str:
+    """A new token that may write."""
+    body = {"name": name, "allow": ["write"]}
+    return str(served.call("POST", "/v1/tokens", body).json()["token"])
+
+
+def test_a_load_names_the_users_whose_rows_it_has(served: Served) -> None:
+    def insert(number: int, token: str | None = None, **headers: str) -> None:
+        said = {name.replace("_", "-"): value for name, value in headers.items()}
+        if token is not None:
+            said["authorization"] = f"Bearer {token}"
+        assert served.call("POST", "", {"rows": [[number, "s"]]}, said).status_code == 200
+
+    def users() -> dict[str, str]:
+        served.flush()
+        table = served.catalog.load(served.name)
+        snapshot = table.paimon.snapshot_manager().get_latest_snapshot()
+        said = dict(snapshot.properties).items()
+        return {key: value for key, value in said if key.endswith((".user", ".users"))}
+
+    ada, etl = named(served, "ada"), named(served, "etl, nightly")
+    insert(1, ada)
+    insert(2, ada, paimon_user="somebody else")
+    assert users() == {"paimon-magics.user": "ada"}
+    with stream(served, token=etl) as socket:
+        socket.send(row(3))
+        answers(socket, 1)
+    insert(4, paimon_user="bob")
+    insert(5, ada)
+    insert(6)
+    insert(7, ada)
+    assert users() == {
+        "paimon-magics.user": "etl, nightly, bob, ada, auto_batch_load",
+        "paimon-magics.users": '["etl, nightly", "bob", "ada", "auto_batch_load"]',
+    }
+    for number in range(60):
+        insert(100 + number, paimon_user=f"user {number}")
+    told = users()
+    assert told["paimon-magics.user"].endswith("user 49 and 10 more")
+    assert len(json.loads(told["paimon-magics.users"])) == 50
+
+
+def test_a_stream_ends_some_seconds_after_its_token(served: Served) -> None:
+    token = named(served, "ended")
+    taken = 0
+    with stream(served, "?channel=z", token=token) as socket:
+        socket.send(row(0))
+        taken += len(answers(socket, 1))
+        assert served.call("DELETE", "/v1/tokens/ended").status_code == 200
+        began = time.monotonic()
+        with pytest.raises(ConnectionClosed) as raised:
+            while time.monotonic() - began < 30:
+                socket.send(row(taken))
+                taken += len(answers(socket, 1))
+                time.sleep(0.1)
+    assert raised.value.rcvd is not None
+    assert raised.value.rcvd.code == 4401
+    assert time.monotonic() - began < 15
+    served.flush()
+    assert served.ids() == list(range(taken))

@@ -20,7 +20,7 @@ __all__ = ["Asked", "Insert", "Item", "Work"]
 
 @dataclass(slots=True)
 class Insert:
-    """An insert that the validator has let in, and the future of its answer."""
+    """An insert that the validator has let in, who has sent it, and the future of its answer."""
 
     table_info: TableInfo
     validated: ValidatedInsert
@@ -29,6 +29,7 @@ class Insert:
     key: str = ""
     offset: int = -1
     digest: bytes = b""
+    user: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,6 +100,7 @@ def _group(
                 arrival.key,
                 arrival.offset,
                 arrival.digest,
+                by_ask[arrival.ask].user,
             )
         )
         if arrival.key:

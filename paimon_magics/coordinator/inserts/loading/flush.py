@@ -66,7 +66,7 @@ from paimon_magics.tables.commits.receipts import find_commit
 from paimon_magics.tables.reading.keyed_rows import keyed_read
 from paimon_magics.tables.schema.identity import Definitions, identity_of
 from paimon_magics.tables.snapshots.latest import latest_snapshot_id
-from paimon_magics.tables.snapshots.provenance import PREFIX
+from paimon_magics.tables.snapshots.provenance import PREFIX, noted_users
 from paimon_magics.tables.stores.store import StoreRefusedError, failure
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.table_write import completed, write_spec
@@ -278,7 +278,7 @@ class Flushing:
             written = completed(table, task, result.written, base)
             properties = {
                 "engine": ENGINE,
-                "user": ENGINE,
+                **noted_users([name or ENGINE for name in result.users] or [ENGINE]),
                 "rows": str(result.rows),
                 "files": str(written.files),
             }

@@ -43,13 +43,16 @@ class FlushJob:
 class FlushResult:
     """The `written` files, None if there were no rows, and the `chain` of the last record. `unfit`
     has the records that can't be written: lsn, reason, and the record as a segment of its own.
-    `has_read` tells that rows of the table were read, and what is written was made of them."""
+    `users` are those who have sent the records that are written, each once, in the order of their
+    first ones. `has_read` tells that rows of the table were read, and what is written was made of
+    them."""
 
     written: Written | None
     rows: int
     chain: int
     unfit: tuple[tuple[int, str, bytes], ...]
     has_read: bool = False
+    users: tuple[str, ...] = ()
 
 
 class WriteFailedError(Exception):
@@ -135,4 +138,6 @@ def _write(job: FlushJob) -> FlushResult:
     written = write_batches(task, batches) if rows else None
     reach("flush.written")
     dead = tuple((one.lsn, one.why, seal([records[one.lsn - job.first]], 0).body) for one in unfit)
-    return FlushResult(written, rows, chain, dead, has_changes)
+    left_out = {one.lsn for one in unfit}
+    users = dict.fromkeys(one.user for one in records if one.lsn not in left_out)
+    return FlushResult(written, rows, chain, dead, has_changes, tuple(users))

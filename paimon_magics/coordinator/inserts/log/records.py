@@ -6,11 +6,12 @@ Records that became durable together are one segment, whichever store it lies in
     segment  magic "PMG1" | first lsn u64 | records u32 | chain before u32 | crc32 of these u32
     record   length u32 | chain u32 | body
     body     format u8 | schema id u32 | rows u32 | at ms u64 | offset i64 | key u16+text
-             | digest u8+bytes | payload
+             | digest u8+bytes | [user u16+text] | payload
 
-All numbers are big-endian. `chain` is the crc32 of the record's length and body, continued from the
-chain of the record before, across segments. A changed, lost or moved record breaks it, for
-everything that follows. Reading returns the records that were written, or raises DamagedError.
+The user is there where the highest bit of the format is set. All numbers are big-endian. `chain` is
+the crc32 of the record's length and body, continued from the chain of the record before, across
+segments. A changed, lost or moved record breaks it, for everything that follows. Reading returns
+the records that were written, or raises DamagedError.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ _HEADER = struct.Struct(">4sQII")
 _CRC = struct.Struct(">I")
 _FRAME = struct.Struct(">II")
 _BODY = struct.Struct(">BIIQqHB")
+_LENGTH = struct.Struct(">H")
+_HAS_USER = 0x80  # in the format's byte
 _HEADER_BYTES = _HEADER.size + _CRC.size
 
 
@@ -59,7 +62,8 @@ class DamagedError(Exception):
 class Record:
     """One acknowledged request. Its rows were checked against the table's schema `schema_id`. `key`
     is its label or channel ("" for none), `offset` its place in the channel (-1 for none), `digest`
-    the digest that a repeat must have."""
+    the digest that a repeat must have, `user` who has sent it ("" if nobody has said so; a
+    coordinator that is too old to know users finds the record unreadable)."""
 
     lsn: int
     format: Format
@@ -70,6 +74,7 @@ class Record:
     key: str = ""
     offset: int = -1
     digest: bytes = b""
+    user: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,8 +178,9 @@ def _header(content: bytes, first: int) -> tuple[int, int, int]:
 
 def _body(record: Record) -> bytes:
     key = record.key.encode()
+    user = record.user.encode()
     fixed = _BODY.pack(
-        record.format,
+        record.format | (_HAS_USER if user else 0),
         record.schema_id,
         record.rows,
         record.at_ms,
@@ -182,24 +188,31 @@ def _body(record: Record) -> bytes:
         len(key),
         len(record.digest),
     )
-    return b"".join((fixed, key, record.digest, record.payload))
+    named = (_LENGTH.pack(len(user)), user) if user else ()
+    return b"".join((fixed, key, record.digest, *named, record.payload))
 
 
 def _record(lsn: int, body: bytes) -> Record:
     try:
         number, schema_id, rows, at_ms, offset, key_bytes, digest_bytes = _BODY.unpack_from(body)
         key_end = _BODY.size + key_bytes
-        digest_end = key_end + digest_bytes
+        digest_end = payload_at = key_end + digest_bytes
+        user = ""
+        if number & _HAS_USER:
+            (user_bytes,) = _LENGTH.unpack_from(body, digest_end)
+            payload_at = digest_end + _LENGTH.size + user_bytes
+            user = body[digest_end + _LENGTH.size : payload_at].decode()
         return Record(
             lsn,
-            Format(number),
+            Format(number & ~_HAS_USER),
             schema_id,
             rows,
             at_ms,
-            body[digest_end:],
+            body[payload_at:],
             body[_BODY.size : key_end].decode(),
             offset,
             body[key_end:digest_end],
+            user,
         )
     except (struct.error, ValueError) as error:
         raise DamagedError(lsn, f"it can't be read: {error}") from error
