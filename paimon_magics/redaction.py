@@ -20,8 +20,20 @@ _CHARACTERS_MIN = 6
 # These are in names of options, files and addresses: without them a message can't be followed, and
 # a mask in a well-known name would tell the secret.
 _ORDINARY = frozenset(
-    "catalog credential default localhost paimon passwd password postgres postgresql secret"
-    " signature warehouse".split()
+    {
+        "catalog",
+        "credential",
+        "default",
+        "localhost",
+        "paimon",
+        "passwd",
+        "password",
+        "postgres",
+        "postgresql",
+        "secret",
+        "signature",
+        "warehouse",
+    }
 )
 _SHOWN_CHARACTERS_MIN = 16
 _DEPTH_MAX = 50
