@@ -16,9 +16,8 @@ from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
 
+from paimon_magics.spark.frame_steps import PARTS, Step
 from paimon_magics.spark.narrowing import (
-    PARTS,
-    Step,
     Use,
     known_count,
     narrowed,
@@ -42,10 +41,13 @@ _STEPS = (
 """Methods that are noted, and called once more on a frame that is planned anew."""
 
 _RUNS = (
-    *("collect", "toArrow", "toPandas", "toLocalIterator", "show", "take", "head", "first"),
-    *("tail", "isEmpty", "foreach", "foreachPartition", "explain"),
+    *("collect", "toArrow", "toPandas", "toLocalIterator", "tail"),
+    *("foreach", "foreachPartition", "explain"),
 )
 """Methods that run the frame, or tell how it would run."""
+
+_RUNS_FOR = {"show": 20, "take": None, "head": 1, "first": 1, "isEmpty": 1}
+"""Methods that look at some rows only, and at how many if no number is given."""
 
 _SETS = (
     *("union", "unionAll", "unionByName", "intersect", "intersectAll", "exceptAll", "subtract"),
@@ -91,6 +93,7 @@ def note_calls(spark: SparkSession) -> None:
     for names, wrap in (
         (_STEPS, _step),
         (_RUNS, _run("run")),
+        (_RUNS_FOR, _runs_for),
         (("count",), _counts),
         (_OTHERS, _other),
         (_KEPT, _keeps),
@@ -163,6 +166,23 @@ def _run(use: Use) -> Callable[[_Method, str], _Method]:
         return noting
 
     return wrap
+
+
+def _runs_for(original: _Method, name: str) -> _Method:
+    usual = _RUNS_FOR[name]
+
+    def noting(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if not _is_seen():
+            return original(self, *args, **kwargs)
+        given = args[0] if args else kwargs.get("n", kwargs.get("num"))
+        given = usual if given is None else given
+        rows = None
+        if isinstance(given, int) and not isinstance(given, bool) and given >= 0:
+            # `show` looks whether there is one more.
+            rows = given + 1 if name == "show" else given
+        return original(narrowed(self, "run", rows), *args, **kwargs)
+
+    return noting
 
 
 def _counts(original: _Method, name: str) -> _Method:

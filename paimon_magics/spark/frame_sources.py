@@ -17,11 +17,13 @@ __all__ = ["Narrowed", "Source"]
 @dataclass(frozen=True, slots=True)
 class Narrowed:
     """What a frame needs of its table: `columns` (None for all), and the conditions that all its
-    rows meet, with the values `bound` in them."""
+    rows meet, with the values `bound` in them. With `rows` so many rows that meet the conditions
+    are enough, whichever; None for all."""
 
     columns: frozenset[str] | None
     filters: tuple[ColumnFilter, ...] = ()
     bound: Mapping[str, object] = field(default_factory=dict)
+    rows: int | None = None
 
 
 class Source(Protocol):
@@ -40,4 +42,5 @@ class Source(Protocol):
 
     def read(self, wanted: Narrowed) -> DataFrame | None:
         """A new frame of the same rows, without what is not wanted; None where it would read as
-        much as the first one. A column that is wanted may not be left out, others may be there."""
+        much as the first one. A column that is wanted may not be left out, others may be there.
+        With `wanted.rows` it may have fewer rows, but not fewer than these."""

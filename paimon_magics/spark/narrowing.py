@@ -20,34 +20,21 @@ frames that are run at once are planned anew, and not if a step uses such a colu
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from pyspark.errors import AnalysisException, PySparkException
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from paimon_magics.errors import PaimonMagicsError
-from paimon_magics.planning.reads.column_texts import (
-    Guess,
-    guesses,
-    is_plain_name,
-    mentioned,
-    text_within,
-    uses_other_rows,
-)
-from paimon_magics.planning.schemas.table_schema import Column as TableColumn
 from paimon_magics.spark.frame_sources import Narrowed, Source
+from paimon_magics.spark.frame_steps import Step, filters_of_steps, rows_wanted, used_columns
 from paimon_magics.spark.progress import is_connect
 from paimon_magics.statements.clauses.names import quoted
-from paimon_magics.statements.grammar.parsing import parse_statement
-from paimon_magics.statements.statement import ColumnFilter, FilterValue, Query
 
 __all__ = [
-    "PARTS",
-    "Step",
-    "conditions_in",
+    "Use",
     "known_count",
     "narrowed",
     "note_made",
@@ -58,24 +45,10 @@ __all__ = [
     "steps_of",
 ]
 
-PARTS = "_paimon_magics_parts"
-"""Attribute of a Column that `&` made: the two Columns."""
-
 _STEPS_MAX = 100
 _KEEP_ROWS = ("alias", "drop", "orderBy", "sort")  # as many as before
-_TABLE = "paimon_magics_frame"
 
 Use = Literal["run", "made of", "counted"]
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """A method that was called on a frame; `grouped` are the arguments of `groupBy` before it."""
-
-    method: str
-    args: tuple[Any, ...]
-    kwargs: Mapping[str, Any]
-    grouped: tuple[Any, ...] | None = None
 
 
 @dataclass(slots=True)
@@ -86,7 +59,7 @@ class _Record:
     source: Source
     before: tuple[DataFrame, ...] = ()
     steps: tuple[Step, ...] = ()
-    planned: dict[Use, DataFrame] = field(default_factory=dict)
+    planned: dict[tuple[Use, int | None], DataFrame] = field(default_factory=dict)
 
 
 _records: weakref.WeakKeyDictionary[DataFrame, _Record] = weakref.WeakKeyDictionary()
@@ -140,42 +113,45 @@ def settle(frame: DataFrame, planned: DataFrame) -> None:
         _settled[frame] = planned
 
 
-def narrowed(frame: DataFrame, use: Use) -> DataFrame:
+def narrowed(frame: DataFrame, use: Use, rows: int | None = None) -> DataFrame:
     """The frame that runs in place of `frame`: the same rows in the same columns, or `frame`.
 
     "run" is for a frame that is run as it is, "made of" for one that others are made of, "counted"
-    for one whose rows alone matter: the result may lack columns.
+    for one whose rows alone matter: the result may lack columns. With `rows` so many rows are
+    looked at, whichever: the result may have fewer than the frame, but not fewer than these.
     """
     frame = _settled.get(frame, frame)
     record = _records.get(frame)
     if record is None:
         return frame
-    found = record.planned.get(use)
+    found = record.planned.get((use, rows))
     if found is None:
         try:
-            found = _planned(frame, record, use) or frame
+            found = _planned(frame, record, use, rows) or frame
         except (PySparkException, PaimonMagicsError):
             # The frame itself reads the same rows, and raises what its user should see.
             found = frame
         if found is not frame:  # a record that refers to its own frame would keep it for ever
-            record.planned[use] = found
+            record.planned[use, rows] = found
             note_made(found, frame)
     return found
 
 
-def _planned(frame: DataFrame, record: _Record, use: Use) -> DataFrame | None:
+def _planned(frame: DataFrame, record: _Record, use: Use, asked: int | None) -> DataFrame | None:
     root = (record.before or (frame,))[0]
     connect = is_connect(frame.sparkSession)
     if connect and use == "made of":
         return None
     columns = record.source.columns
-    wanted = _used(record.steps, [one.name for one in columns], counted=use == "counted")
-    filters, bound = _filters(root, record.steps, columns, connect=connect)
-    if not (
-        filters or (wanted is not None and len(wanted) < len(columns)) or record.source.is_small
-    ):
+    names = [one.name for one in columns]
+    wanted = used_columns(record.steps, names, counted=use == "counted")
+    found_filters = filters_of_steps(root, record.steps, columns, connect=connect)
+    filters, bound = found_filters.filters, found_filters.bound
+    rows = rows_wanted(record.steps, asked, found_filters.whole)
+    fewer = filters or rows is not None or (wanted is not None and len(wanted) < len(columns))
+    if not (fewer or record.source.is_small):
         return None
-    base = record.source.read(Narrowed(wanted, filters, bound))
+    base = record.source.read(Narrowed(wanted, filters, bound, rows))
     if base is None:
         return None
     if connect:
@@ -218,163 +194,6 @@ def _taken(frame: DataFrame, step: Step) -> DataFrame:
     called: Any = frame if step.grouped is None else frame.groupBy(*step.grouped)
     found: DataFrame = getattr(called, step.method)(*step.args, **step.kwargs)
     return found
-
-
-def _used(steps: Sequence[Step], columns: Sequence[str], *, counted: bool) -> frozenset[str] | None:
-    """The columns that the steps can use; None for all."""
-    used: set[str] = set()
-    for step in steps:
-        if step.method == "limit":
-            continue
-        for text in _texts((*step.args, *step.kwargs.items(), *(step.grouped or ()))):
-            found = None if text is None else mentioned(text, columns)
-            if found is None:
-                return None
-            used |= found
-        if step.method in ("select", "selectExpr", "agg") or step.grouped is not None:
-            # Functions of groups without arguments are for all columns of numbers.
-            whole = step.grouped is not None and step.method not in ("agg", "count")
-            return None if whole and not step.args else frozenset(used)
-    return frozenset(used) if counted else None
-
-
-def _texts(values: Iterable[object]) -> Iterator[str | None]:
-    """The texts of a step's arguments; None for one that may mean any column."""
-    for value in values:
-        match value:
-            case bool() | None:
-                pass
-            case str():
-                yield value
-            case Column():
-                yield text_within(str(value))
-            case list() | tuple():
-                yield from _texts(value)
-            case dict():
-                yield from _texts(value.items())
-            case _:
-                # A number is the place of a column, and of anything else nothing is known.
-                yield None
-
-
-def _filters(
-    root: DataFrame, steps: Sequence[Step], columns: Sequence[TableColumn], *, connect: bool
-) -> tuple[tuple[ColumnFilter, ...], dict[str, object]]:
-    """The conditions on stored columns that all rows meet, and the values bound in them."""
-    found: list[ColumnFilter] = []
-    bound: dict[str, object] = {}
-    own = {one.name.lower(): one.name for one in columns}
-    """The columns that are still those of the table, by their names in lower case."""
-    for step in steps:
-        if step.method in ("where", "filter"):
-            condition = next(iter((*step.args, *step.kwargs.values())), None)
-            if isinstance(condition, str):
-                found += (one for one in conditions_in(condition) if one.column.lower() in own)
-            elif isinstance(condition, Column):
-                kept = [one for one in columns if one.name.lower() in own]
-                for guess in _of_column(root, condition, kept):
-                    found.append(_filter(guess, bound))
-        else:
-            own = {key: name for key, name in own.items() if key in _kept(step, own, connect)}
-        if not own:
-            break
-    return tuple(found), bound
-
-
-def _kept(step: Step, own: Mapping[str, str], connect: bool) -> set[str]:
-    """Which of the table's columns have the same values, by the same name, after a step, and which
-    rows may be left out before it without changing the others."""
-    texts = list(_texts((*step.args, *step.kwargs.items())))
-    if None in texts or any(uses_other_rows(text or "") for text in texts):
-        return set()
-    match step.method:
-        case "alias" | "orderBy" | "sort":
-            return set(own)
-        case "drop" | "withColumn" | "withColumns":
-            return set(own) - {(text or "").lower() for text in texts}
-        case "select" | "selectExpr":
-            chosen: set[str] = set()
-            for value in _flat((*step.args, *step.kwargs.values())):
-                if isinstance(value, str) and value == "*":
-                    chosen |= set(own)
-                elif isinstance(value, str) or not connect:
-                    # With Spark Connect the text of a literal has no quotes.
-                    text = text_within(str(value))
-                    chosen |= {text.lower()} if is_plain_name(text) else set()
-            return chosen
-        case _:
-            return set()
-
-
-def _flat(values: Iterable[object]) -> Iterator[object]:
-    for value in values:
-        if isinstance(value, list | tuple):
-            yield from _flat(value)
-        else:
-            yield value
-
-
-def conditions_in(condition: str) -> tuple[ColumnFilter, ...]:
-    """The conditions on single columns in a condition's text, which Spark has accepted."""
-    try:
-        statement = parse_statement(f"SELECT * FROM {_TABLE} WHERE ({condition}\n)")
-    except PaimonMagicsError:
-        return ()
-    if not isinstance(statement, Query):
-        return ()
-    first = next(iter(statement.query.references), None)
-    return () if first is None or first.name.table != _TABLE else first.filters
-
-
-def _of_column(
-    root: DataFrame, condition: Column, columns: Sequence[TableColumn]
-) -> Iterator[Guess]:
-    """The comparisons that a condition joins by AND, as far as Spark says that they are the same
-    as what their texts tell."""
-    parts = condition.__dict__.get(PARTS)
-    if parts is not None:
-        for part in parts:
-            yield from _of_column(root, part, columns)
-        return
-    for guess in guesses(text_within(str(condition)), columns):
-        try:
-            asked = root.where(condition)
-            if asked.sameSemantics(root.where(_column_of(guess))):
-                yield guess
-                return
-        except PySparkException:
-            return  # it uses a column that the table does not have
-
-
-def _column_of(guess: Guess) -> Column:
-    column = F.col(quoted(guess.column))
-    values = [str(one) if guess.as_text else one for one in guess.values]
-    match guess.operator:
-        case "=":
-            return column == values[0]
-        case "<":
-            return column < values[0]
-        case "<=":
-            return column <= values[0]
-        case ">":
-            return column > values[0]
-        case ">=":
-            return column >= values[0]
-        case "in":
-            return column.isin(*values)
-        case "is null":
-            return column.isNull()
-        case _:
-            return column.isNotNull()
-
-
-def _filter(guess: Guess, bound: dict[str, object]) -> ColumnFilter:
-    values = []
-    for value in guess.values:
-        name = f"value{len(bound)}"
-        bound[name] = value
-        values.append(FilterValue("parameter", name))
-    return ColumnFilter(guess.column, guess.operator, tuple(values))
 
 
 def _roots(value: object) -> tuple[DataFrame, ...]:

@@ -16,7 +16,15 @@ from paimon_magics.planning.reads.predicates import PredicateValue, plain_day
 from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.statements.data_types import AtomicType
 
-__all__ = ["Guess", "guesses", "is_plain_name", "mentioned", "text_within", "uses_other_rows"]
+__all__ = [
+    "Guess",
+    "calls_of_a_row",
+    "guesses",
+    "is_plain_name",
+    "mentioned",
+    "text_within",
+    "uses_other_rows",
+]
 
 _WHOLE = re.compile(r"Column<'(.*)'>", re.DOTALL)
 # Texts that may stand for columns which they don't name: stars, patterns, subqueries, and lists
@@ -28,6 +36,11 @@ _UNNAMED = re.compile(
 )
 _OTHER_ROWS = re.compile(r"\bover\b|window", re.IGNORECASE)
 _COUNT = re.compile(r"count\((?:\*|unresolvedstar\(\))\)", re.IGNORECASE)
+_CALLED = re.compile(r"([\w`.]+)\s*\(|/\*|--")
+_OF_A_ROW = frozenset(
+    {"cast", "concat", "coalesce", "substring", "upper", "lower", "length", "abs", "round"}
+    | {"unresolvedstar"}
+)
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _WORDS = frozenset({"true", "false", "null"})
 _CALL = re.compile(r"(==|=|<=|>=|<|>|in|isNull|isNotNull)\((.*)\)", re.DOTALL)
@@ -73,6 +86,11 @@ def _occurs(name: str, text: str) -> bool:
 def uses_other_rows(text: str) -> bool:
     """Whether the values that a text stands for may depend on other rows, as in windows."""
     return _OTHER_ROWS.search(text) is not None
+
+
+def calls_of_a_row(text: str) -> bool:
+    """Whether a text calls no functions but some that have one value for each row."""
+    return all(called.lower() in _OF_A_ROW for called in _CALLED.findall(text))
 
 
 def is_plain_name(text: str) -> bool:

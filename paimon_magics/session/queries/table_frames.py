@@ -17,7 +17,8 @@ from paimon_magics.session.queries.planned_reads import KeptRead, kept_read, lim
 from paimon_magics.session.queries.relations import Relation, relation_of
 from paimon_magics.spark.failures import translate
 from paimon_magics.spark.frame_sources import Narrowed, Source
-from paimon_magics.spark.narrowing import conditions_in, note_source
+from paimon_magics.spark.frame_steps import conditions_in, has_only_conditions
+from paimon_magics.spark.narrowing import note_source
 from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.statements.queries.plain_queries import PlainQuery
 from paimon_magics.statements.statement import TableName
@@ -160,6 +161,7 @@ class _TableSource:
             names=None if names is None else frozenset(name.lower() for name in names),
             filters=wanted.filters,
             bound=tuple(sorted(wanted.bound.items())),
+            rows_wanted=wanted.rows,
         )
         held = HeldSnapshots(connection.committer)
         try:
@@ -204,11 +206,13 @@ class _Chosen:
             names = tuple(name for name in names if name in wanted.columns) or names[:1]
         used = mentioned(self.where or "", all_names)
         filters = () if self.where is None else conditions_in(self.where)
+        told = self.where is None or has_only_conditions(self.where)
         base = self.source.read(
             Narrowed(
                 None if used is None else used | frozenset(names),
                 (*filters, *wanted.filters),
                 wanted.bound,
+                wanted.rows if told else None,
             )
         )
         return _cut(self.frame if base is None else base, self.where, names)

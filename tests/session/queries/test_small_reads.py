@@ -3,11 +3,13 @@ job runs, and the rows are those that Spark reads."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
 
 from paimon_magics import Session
 from paimon_magics.errors import TableDamagedError, UnknownNameError
@@ -241,6 +243,69 @@ def test_frames_are_read_and_counted_like_queries(tables: Session) -> None:
     assert session.table("keyed").orderBy("i8").where("i8 > 4").count() == 9
     assert session.table("parts").where("p = 1").count() == 20
     assert session.table("parts").groupBy("p").count().count() == 4
+
+
+FIRST_ROWS: Mapping[str, tuple[Callable[[DataFrame], object], int]] = {
+    "limit": (lambda t: t.limit(3).collect(), 3),
+    "limit of columns": (lambda t: t.select("k", (t.p + 1).alias("z")).limit(2).collect(), 2),
+    "limit, a condition, take": (lambda t: t.limit(5).where("k >= 0").take(3), 3),
+    "take": (lambda t: t.where("p = 2").take(4), 4),
+    "take of a column's rows": (lambda t: t.where((t.p == 2) & (t.p < 3)).take(4), 4),
+    "head": (lambda t: [t.drop("v").head()], 1),
+    "head of some": (lambda t: t.withColumn("up", F.upper("v")).head(6), 6),
+    "first": (lambda t: [t.first()], 1),
+    "show": (lambda t: t.show(2), 0),
+    "isEmpty": (lambda t: [t.isEmpty()], 1),
+}
+
+
+@pytest.mark.parametrize("name", FIRST_ROWS)
+def test_the_first_rows_of_a_frame_are_read_here_without_the_others(
+    tables: Session, name: str
+) -> None:
+    taken, count = FIRST_ROWS[name]
+    whole = {row["k"]: row for row in tables.table("parts").collect()}
+    with settings(tables, local_rows_max=10):  # of the table's 61
+        before = jobs(tables.spark)
+        found = taken(tables.table("parts"))
+        assert jobs(tables.spark) - before == set()
+    if isinstance(found, list):
+        assert len(found) == count
+        for row in found:
+            if not isinstance(row, bool) and "k" in row:
+                assert whole[row["k"]]["p"] == row.asDict().get("p", row.asDict().get("z", 1) - 1)
+
+
+@pytest.mark.parametrize(
+    ("taken", "expected"),
+    [
+        (lambda t: len(t.where("k > 55").take(9)), 4),
+        (lambda t: len(t.where(F.col("p").isin(1, 2) & (F.col("k") % 2 == 1)).take(60)), 20),
+        (lambda t: t.where("p = 1 AND k % 7 = 4").first()["k"], 4),
+        (lambda t: t.orderBy(F.desc("k")).first()["k"], 59),
+        (lambda t: t.orderBy("k").limit(2).collect()[1]["k"], 0),
+        (lambda t: t.limit(20).where("p = 9").isEmpty(), True),
+        (lambda t: t.agg(F.count("*").alias("n")).first()["n"], 61),
+        (lambda t: t.select(F.count("*").alias("n")).first()["n"], 61),
+        (lambda t: t.selectExpr("max(k) AS n").first()["n"], 59),
+        (lambda t: t.selectExpr("explode/**/(IF(k = 30, array(1), array()))").head(1)[0][0], 1),
+        (lambda t: t.groupBy("p").count().limit(9).count(), 4),
+        (lambda t: t.distinct().limit(70).count(), 61),
+        (lambda t: t.select("p").distinct().take(9).__len__(), 4),
+        (lambda t: t.withColumn("n", F.max("k").over(Window.partitionBy(F.lit(1)))).first().n, 59),
+        (lambda t: t.limit(0).count(), 0),
+        (lambda t: t.limit(7).limit(5).count() + t.limit(5).limit(7).count(), 10),
+        (lambda t: t.limit(70).tail(1).__len__(), 1),
+    ],
+)
+def test_a_frame_whose_first_rows_need_others_has_the_rows_of_all(
+    tables: Session, taken: Callable[[DataFrame], object], expected: object
+) -> None:
+    with settings(tables, local_rows_max=70):
+        assert taken(tables.table("parts")) == expected
+        frame = tables.table("parts")
+        frame.first()
+        assert frame.limit(100).count() == len(frame.collect()) == 61
 
 
 def test_more_than_the_settings_allow_is_left_to_spark(tables: Session) -> None:

@@ -1,0 +1,274 @@
+"""The steps that were taken on the frame of a table, and what of the table they need.
+
+All is told from the texts of a step's arguments: which columns they can mean, which conditions all
+rows of the result meet, and how many rows of the table are enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from paimon_magics.errors import PaimonMagicsError
+from paimon_magics.planning.reads.column_texts import (
+    Guess,
+    calls_of_a_row,
+    guesses,
+    is_plain_name,
+    mentioned,
+    text_within,
+    uses_other_rows,
+)
+from paimon_magics.planning.schemas.table_schema import Column as TableColumn
+from paimon_magics.statements.clauses.names import quoted
+from paimon_magics.statements.grammar.parsing import parse_statement
+from paimon_magics.statements.statement import ColumnFilter, FilterValue, Query, TableReference
+
+__all__ = [
+    "PARTS",
+    "Step",
+    "StepFilters",
+    "conditions_in",
+    "filters_of_steps",
+    "has_only_conditions",
+    "rows_wanted",
+    "used_columns",
+]
+
+PARTS = "_paimon_magics_parts"
+"""Attribute of a Column that `&` made: the two Columns."""
+
+_TABLE = "paimon_magics_frame"
+_OF_A_ROW = ("select", "selectExpr", "withColumn", "withColumns", "drop", "alias")
+"""Methods that make one row of each, if their expressions do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A method that was called on a frame; `grouped` are the arguments of `groupBy` before it."""
+
+    method: str
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    grouped: tuple[Any, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StepFilters:
+    """Conditions on stored columns that all rows meet, with the values `bound` in them. `whole` is
+    the number of the first steps of which they tell all conditions."""
+
+    filters: tuple[ColumnFilter, ...]
+    bound: Mapping[str, object]
+    whole: int
+
+
+def used_columns(
+    steps: Sequence[Step], columns: Sequence[str], *, counted: bool
+) -> frozenset[str] | None:
+    """The columns that the steps can use; None for all."""
+    used: set[str] = set()
+    for step in steps:
+        if step.method == "limit":
+            continue
+        for text in _texts((*step.args, *step.kwargs.items(), *(step.grouped or ()))):
+            found = None if text is None else mentioned(text, columns)
+            if found is None:
+                return None
+            used |= found
+        if step.method in ("select", "selectExpr", "agg") or step.grouped is not None:
+            # Functions of groups without arguments are for all columns of numbers.
+            whole = step.grouped is not None and step.method not in ("agg", "count")
+            return None if whole and not step.args else frozenset(used)
+    return frozenset(used) if counted else None
+
+
+def filters_of_steps(
+    root: DataFrame, steps: Sequence[Step], columns: Sequence[TableColumn], *, connect: bool
+) -> StepFilters:
+    """The conditions that the steps on `root`, the frame of a table, set on its columns."""
+    found: list[ColumnFilter] = []
+    bound: dict[str, object] = {}
+    own = {one.name.lower(): one.name for one in columns}
+    """The columns that are still those of the table, by their names in lower case."""
+    whole, all_told = 0, True
+    for step in steps:
+        if step.method in ("where", "filter"):
+            condition = next(iter((*step.args, *step.kwargs.values())), None)
+            if isinstance(condition, str):
+                told = conditions_in(condition)
+                found += (one for one in told if one.column.lower() in own)
+                all_told &= has_only_conditions(condition) and all(
+                    one.column.lower() in own for one in told
+                )
+            elif isinstance(condition, Column):
+                kept = [one for one in columns if one.name.lower() in own]
+                for guess in _of_column(root, condition, kept):
+                    all_told &= guess is not None
+                    if guess is not None:
+                        found.append(_filter(guess, bound))
+        else:
+            own = {key: name for key, name in own.items() if key in _kept(step, own, connect)}
+        whole += all_told
+        if not own:
+            break
+    return StepFilters(tuple(found), bound, whole)
+
+
+def rows_wanted(steps: Sequence[Step], asked: int | None, whole: int) -> int | None:
+    """How many of the table's rows that meet the conditions are enough, whichever they are; None
+    for all. `asked` is how many rows of the last step are wanted; the conditions of the first
+    `whole` steps are those of the table's rows."""
+    least: int | None = None
+    for number, step in enumerate(steps):
+        if step.method == "limit":
+            given = next(iter((*step.args, *step.kwargs.values())), None)
+            if not isinstance(given, int) or isinstance(given, bool) or given < 0:
+                return least
+            least = given if least is None else min(least, given)
+        elif step.method in ("where", "filter"):
+            # Of the rows behind a LIMIT a condition leaves fewer.
+            if least is not None or number >= whole:
+                return least
+        elif step.grouped is not None or step.method not in _OF_A_ROW or not _is_of_a_row(step):
+            return least
+    given_rows = [one for one in (least, asked) if one is not None]
+    return min(given_rows, default=None)
+
+
+def _is_of_a_row(step: Step) -> bool:
+    """Whether a step makes one row of each: not by an aggregate, a window or a generator."""
+    texts = list(_texts((*step.args, *step.kwargs.items())))
+    return None not in texts and all(calls_of_a_row(text or "") for text in texts)
+
+
+def _texts(values: Iterable[object]) -> Iterator[str | None]:
+    """The texts of a step's arguments; None for one that may mean any column."""
+    for value in values:
+        match value:
+            case bool() | None:
+                pass
+            case str():
+                yield value
+            case Column():
+                yield text_within(str(value))
+            case list() | tuple():
+                yield from _texts(value)
+            case dict():
+                yield from _texts(value.items())
+            case _:
+                # A number is the place of a column, and of anything else nothing is known.
+                yield None
+
+
+def _kept(step: Step, own: Mapping[str, str], connect: bool) -> set[str]:
+    """Which of the table's columns have the same values, by the same name, after a step, and which
+    rows may be left out before it without changing the others."""
+    texts = list(_texts((*step.args, *step.kwargs.items())))
+    if None in texts or any(uses_other_rows(text or "") for text in texts):
+        return set()
+    match step.method:
+        case "alias" | "orderBy" | "sort":
+            return set(own)
+        case "drop" | "withColumn" | "withColumns":
+            return set(own) - {(text or "").lower() for text in texts}
+        case "select" | "selectExpr":
+            chosen: set[str] = set()
+            for value in _flat((*step.args, *step.kwargs.values())):
+                if isinstance(value, str) and value == "*":
+                    chosen |= set(own)
+                elif isinstance(value, str) or not connect:
+                    # With Spark Connect the text of a literal has no quotes.
+                    text = text_within(str(value))
+                    chosen |= {text.lower()} if is_plain_name(text) else set()
+            return chosen
+        case _:
+            return set()
+
+
+def _flat(values: Iterable[object]) -> Iterator[object]:
+    for value in values:
+        if isinstance(value, list | tuple):
+            yield from _flat(value)
+        else:
+            yield value
+
+
+def conditions_in(condition: str) -> tuple[ColumnFilter, ...]:
+    """The conditions on single columns in a condition's text, which Spark has accepted."""
+    found = _reference(condition)
+    return () if found is None else found.filters
+
+
+def has_only_conditions(condition: str) -> bool:
+    """Whether a condition's text has nothing else than the conditions that are found in it."""
+    found = _reference(condition)
+    return found is not None and found.rows_wanted is not None
+
+
+def _reference(condition: str) -> TableReference | None:
+    try:
+        statement = parse_statement(f"SELECT * FROM {_TABLE} WHERE ({condition}\n) LIMIT 1")
+    except PaimonMagicsError:
+        return None
+    if not isinstance(statement, Query):
+        return None
+    first = next(iter(statement.query.references), None)
+    return None if first is None or first.name.table != _TABLE else first
+
+
+def _of_column(
+    root: DataFrame, condition: Column, columns: Sequence[TableColumn]
+) -> Iterator[Guess | None]:
+    """The comparisons that a condition joins by AND; None for a part of which Spark does not say
+    that it is the same as what its text tells."""
+    parts = condition.__dict__.get(PARTS)
+    if parts is not None:
+        for part in parts:
+            yield from _of_column(root, part, columns)
+        return
+    for guess in guesses(text_within(str(condition)), columns):
+        try:
+            asked = root.where(condition)
+            if asked.sameSemantics(root.where(_column_of(guess))):
+                yield guess
+                return
+        except PySparkException:
+            break  # it uses a column that the table does not have
+    yield None
+
+
+def _column_of(guess: Guess) -> Column:
+    column = F.col(quoted(guess.column))
+    values = [str(one) if guess.as_text else one for one in guess.values]
+    match guess.operator:
+        case "=":
+            return column == values[0]
+        case "<":
+            return column < values[0]
+        case "<=":
+            return column <= values[0]
+        case ">":
+            return column > values[0]
+        case ">=":
+            return column >= values[0]
+        case "in":
+            return column.isin(*values)
+        case "is null":
+            return column.isNull()
+        case _:
+            return column.isNotNull()
+
+
+def _filter(guess: Guess, bound: dict[str, object]) -> ColumnFilter:
+    values = []
+    for value in guess.values:
+        name = f"value{len(bound)}"
+        bound[name] = value
+        values.append(FilterValue("parameter", name))
+    return ColumnFilter(guess.column, guess.operator, tuple(values))
