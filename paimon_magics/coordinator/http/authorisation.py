@@ -60,7 +60,7 @@ class TokenFile:
         token = bearer_token(connection)
         if token is None or not hmac.compare_digest(token.encode(), self._token):
             return None
-        return Principal(None, Scope.ADMIN)
+        return Principal(None, Scope.ADMIN, credential="token file")
 
     def challenge(self, connection: HTTPConnection) -> Response:
         """See `Authoriser.challenge`."""
@@ -87,7 +87,7 @@ class OwnProcesses:
         """See `Authoriser.principal`."""
         token = bearer_token(connection)
         if token is not None and hmac.compare_digest(token.encode(), self._token):
-            return Principal(None, Scope.WRITE)
+            return Principal(None, Scope.WRITE, credential="own process", is_own=True)
         return await self._others.principal(connection)
 
     def challenge(self, connection: HTTPConnection) -> Response:

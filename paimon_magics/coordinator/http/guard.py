@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from starlette.concurrency import run_in_threadpool
@@ -13,7 +13,9 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from paimon_magics.coordinator.audit.trail import Trail
 from paimon_magics.coordinator.http.answers import error_answer, on_error
+from paimon_magics.coordinator.http.audited import ACTIONS, Audited, refused_entry
 from paimon_magics.coordinator.http.authorisation import (
     EVERYWHERE,
     PUBLIC,
@@ -46,10 +48,13 @@ _LOOPBACK = ("127.0.0.1", "::1")
 _OWN_TABLES = ("/v1/inserts", "/v1/databases")
 
 
-def guarded(routes: Sequence[BaseRoute], load: Load = lambda _: None) -> list[BaseRoute]:
+def guarded(
+    routes: Sequence[BaseRoute], load: Load = lambda _: None, trail: Trail | None = None
+) -> list[BaseRoute]:
     """Put each route behind its scope in `SCOPES` or `STREAMS`, and return the routes. Routes with
     a database and table in their paths look at the rights on that, too; those of the REST catalog
-    decode names by themselves, and so look themselves. `load` loads a table.
+    decode names by themselves, and so look themselves. `load` loads a table; `trail` keeps what is
+    asked.
 
     Raises KeyError for a route without a scope: it would be open to everybody.
     """
@@ -57,12 +62,17 @@ def guarded(routes: Sequence[BaseRoute], load: Load = lambda _: None) -> list[Ba
         if isinstance(route, WebSocketRoute):
             needed = {_WEBSOCKET: STREAMS[route.path]}
             route.app = _Scoped(route.app, needed, load, names_table=True)
+            if trail is not None:
+                route.app = Audited(route.app, trail)
         elif isinstance(route, Route) and route.path not in PUBLIC:
             methods = (route.methods or set()) - {"HEAD"}
             needed = {method: SCOPES[f"{method} {route.path}"] for method in methods}
             everywhere = frozenset(m for m in methods if f"{m} {route.path}" in EVERYWHERE)
             names_table = route.path.startswith(_OWN_TABLES)
             route.app = _Scoped(route.app, needed, load, everywhere, names_table)
+            if trail is not None:
+                named = {m: ACTIONS.get(f"{m} {route.path}", "") for m in methods}
+                route.app = Audited(route.app, trail, named)
     return list(routes)
 
 
@@ -82,7 +92,8 @@ class Guard:
     """Lets requests of known principals through, and counts the bytes of bodies as they arrive.
 
     `root` is the path below which everything is served, such as "/services/paimon-coordinator".
-    `limits` are those of each client.
+    `limits` are those of each client. `trail` keeps what is refused here; its table is for
+    administrators.
     """
 
     def __init__(
@@ -92,8 +103,11 @@ class Guard:
         request_bytes_max: int,
         root: str = "",
         limits: ClientLimits | None = None,
+        trail: Trail | None = None,
     ) -> None:
         self._app = app
+        self._trail = trail
+        self._closed = frozenset() if trail is None else frozenset({trail.name})
         self._authoriser = authoriser
         self._bytes_max = request_bytes_max
         self._root = root
@@ -172,19 +186,30 @@ class Guard:
         if not is_below or await self._admit(scope, connection) is not None:
             await send({"type": "websocket.close", "code": _UNAUTHORISED})
             return
-        sender = _Sender(self._authoriser, connection, scope[PRINCIPAL], receive)
+        sender = _Sender(self._principal, connection, scope[PRINCIPAL], receive)
         await self._let_in(scope, sender.receive, send)
         if sender.has_ended:
             await send({"type": "websocket.close", "code": _UNAUTHORISED})
 
+    async def _principal(self, connection: HTTPConnection) -> Principal | None:
+        """The sender, who sees the audit log only as an administrator."""
+        principal = await self._authoriser.principal(connection)
+        return None if principal is None else principal.without(self._closed)
+
     async def _admit(self, scope: Scope, connection: HTTPConnection) -> Response | None:
+        answer = await self._checked(scope, connection)
+        if answer is not None and self._trail is not None:
+            self._trail.refuse(refused_entry(scope, answer.status_code))
+        return answer
+
+    async def _checked(self, scope: Scope, connection: HTTPConnection) -> Response | None:
         token = bearer_token(connection) or ""
         host = (scope.get("client") or ("", 0))[0]
         wait = self._guesses.wait_seconds(host, token)
         if wait:
             return _too_many(wait, "Too many wrong tokens have come from this address.")
         try:
-            principal = await self._authoriser.principal(connection)
+            principal = await self._principal(connection)
         except SetupError as error:
             return error_answer(503, type(error).__name__, error.message, error.hint)
         if principal is None:
@@ -202,7 +227,7 @@ class _Sender:
     they may, is asked again every few seconds. When that has changed, no message is taken any more;
     those that were are answered."""
 
-    authoriser: Authoriser
+    ask: Callable[[HTTPConnection], Awaitable[Principal | None]]
     connection: HTTPConnection
     principal: Principal
     arriving: Receive
@@ -223,7 +248,7 @@ class _Sender:
 
     async def _is_the_same(self) -> bool:
         try:
-            return await self.authoriser.principal(self.connection) == self.principal
+            return await self.ask(self.connection) == self.principal
         except SetupError:  # it can't be found out now
             return False
 
@@ -271,7 +296,7 @@ class _Scoped:
     async def _check_path(self, scope: Scope, principal: Principal, needed: Needed) -> None:
         """Raise UnknownNameError or NotTheirsError unless the principal has the scope on the table
         or database that the path names."""
-        if not self.names_table or principal.grants is None:
+        if not self.names_table or principal.is_free:
             return
         names = scope["path_params"]
         if "table" in names:

@@ -123,7 +123,7 @@ class HubAuthoriser:
         model = await self._model(token, session)
         if model is None:
             return None
-        return Principal(_name(model), self._scope(model))
+        return Principal(_name(model), self._scope(model), credential="hub")
 
     def challenge(self, connection: HTTPConnection) -> Response:
         """See `Authoriser.challenge`: a browser that asks for the page is sent to log in."""

@@ -244,7 +244,7 @@ class IssuedTokens:
         name = claims.get(issuer.user_claim)
         if not isinstance(name, str) or not is_name(name):
             return None
-        principal = Principal.granted(name, issuer.grants(claims))
+        principal = Principal.granted(name, issuer.grants(claims), "issuer")
         until = min(float(claims["exp"]) + _LEEWAY_SECONDS, time.time() + _REMEMBERED_SECONDS)
         with self._turn:
             self._remembered[digest] = principal, until

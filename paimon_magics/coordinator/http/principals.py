@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from paimon_magics.errors import InvalidValueError
@@ -101,26 +101,42 @@ class Principal:
     """The sender of a request, and the greatest scope that they have, None without any.
 
     `name` is None where no name is verified: then senders may call themselves as they like.
-    `grants` say on which tables; None is everywhere.
+    `grants` say on which tables; None is everywhere. On the tables in `closed`, each a database and
+    a name, everything takes ADMIN. `credential` is by what they are known, for the audit log;
+    `is_own` are the coordinator's own processes.
     """
 
     name: str | None
     scope: Scope | None
     grants: tuple[Grant, ...] | None = None
+    closed: frozenset[tuple[str, str]] = frozenset()
+    credential: str = field(default="", compare=False)
+    is_own: bool = False
 
     @classmethod
-    def granted(cls, name: str, grants: tuple[Grant, ...]) -> Principal:
+    def granted(cls, name: str, grants: tuple[Grant, ...], credential: str = "") -> Principal:
         """A principal with these grants."""
         scopes = [grant.scope for grant in grants]
         greatest = max(scopes, key=_ORDER.index, default=None)
         if any(g.is_everywhere and g.scope is greatest for g in grants):
-            return cls(name, greatest)
-        return cls(name, greatest, grants)
+            return cls(name, greatest, credential=credential)
+        return cls(name, greatest, grants, credential=credential)
 
     @property
     def is_limited(self) -> bool:
         """Whether there are tables of which they see nothing."""
-        return not self.may_everywhere(Scope.READ)
+        return bool(self.closed) or not self.may_everywhere(Scope.READ)
+
+    @property
+    def is_free(self) -> bool:
+        """Whether what they may, they may on all tables."""
+        return self.grants is None and not self.closed
+
+    def without(self, closed: frozenset[tuple[str, str]]) -> Principal:
+        """The principal where these tables are for administrators only."""
+        if not closed or self.is_own or self.may_everywhere(Scope.ADMIN):
+            return self
+        return replace(self, closed=closed)
 
     def may(self, needed: Scope) -> bool:
         """Whether the principal has this scope, on some table at least."""
@@ -134,6 +150,8 @@ class Principal:
 
     def may_on(self, needed: Scope, database: str, table: str | None) -> bool:
         """Whether the principal has this scope on a table, or with None on a whole database."""
+        if (database, table) in self.closed:
+            needed = Scope.ADMIN
         if self.grants is None:
             return self.may(needed)
         return any(g.scope.includes(needed) and g.matches(database, table) for g in self.grants)

@@ -29,7 +29,7 @@ _PLACE = re.compile(r"([^/]+)\.db/([^/]+)/?$")
 def check_table(principal: Principal, needed: Scope, name: TableName, load: Load) -> None:
     """Raise UnknownNameError for a table that is hidden from a principal, NotTheirsError for one
     that they may only read less of. `load` may block."""
-    if principal.grants is None:
+    if principal.is_free:
         return
     database, table = name.database or "", name.table.partition("$")[0]
     if not principal.may_on(Scope.READ, database, table):
@@ -55,7 +55,7 @@ def check_right(principal: Principal, needed: Scope, database: str, table: str |
 
 def sees_location(principal: Principal, location: str) -> bool:
     """Whether a principal may read the table that has this folder."""
-    if principal.grants is None:
+    if principal.is_free:
         return True
     found = _PLACE.search(location)
     return found is not None and principal.may_on(Scope.READ, found[1], found[2])

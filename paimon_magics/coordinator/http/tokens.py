@@ -133,7 +133,10 @@ class Tokens:
         with self._turn:
             began = time.monotonic()
             self._known = {
-                one.id: (one, Principal.granted(one.name, grants_of(one.allows)))
+                one.id: (
+                    one,
+                    Principal.granted(one.name, grants_of(one.allows), f"token {one.id}"),
+                )
                 for one in self._table.all()
             }
             self._read_at = began

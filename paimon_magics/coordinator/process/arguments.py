@@ -18,6 +18,7 @@ _OWNERSHIP_LEASE_MS = 30_000
 _IDLE_MS = 600_000
 _LABEL_RETENTION_MS = 3 * 86_400_000  # as long as Doris keeps labels
 _COMPACT_SETTLE_MS = 10_000
+_AUDIT_EVERY_MS = 60_000
 _LOG_RESERVE_BYTES = 256 * 1024 * 1024
 
 
@@ -65,6 +66,7 @@ def parser() -> argparse.ArgumentParser:
     arguments.add_argument("--hub", action="store_true", help="run as a service of a JupyterHub")
     arguments.add_argument("--hub-cache-ms", type=int, default=HUB_CACHE_MS)
     _add_issuer(arguments)
+    _add_audit(arguments)
     arguments.add_argument("--ownership-lease-ms", type=int, default=_OWNERSHIP_LEASE_MS)
     arguments.add_argument(
         "--embedded", action="store_true", help="own the warehouse when needed, end when idle"
@@ -138,6 +140,20 @@ def _add_issuer(arguments: argparse.ArgumentParser) -> None:
     )
     arguments.add_argument(
         "--oidc-ca", metavar="FILE", help="a PEM file with the certificates to trust there"
+    )
+
+
+def _add_audit(arguments: argparse.ArgumentParser) -> None:
+    arguments.add_argument(
+        "--audit-table",
+        metavar="DATABASE.TABLE",
+        help="keep who did what in this table of the warehouse, as ops.audit (default: nowhere)",
+    )
+    arguments.add_argument(
+        "--audit-every-ms",
+        type=int,
+        default=_AUDIT_EVERY_MS,
+        help="how often its entries are written there",
     )
 
 

@@ -39,6 +39,7 @@ from paimon_magics.coordinator.ownership.lease import Owner
 from paimon_magics.coordinator.ownership.ownership import Ownership
 from paimon_magics.coordinator.ownership.redacted_log import keep_secrets_out_of_logs
 from paimon_magics.coordinator.ownership.state_folder import Running, StateFolder
+from paimon_magics.coordinator.process.auditing import trail_of
 from paimon_magics.coordinator.process.authorisers import authoriser_of
 from paimon_magics.coordinator.process.certificates import Certificate
 from paimon_magics.coordinator.process.connections import Bounds
@@ -167,6 +168,7 @@ def begin(options: argparse.Namespace, ending: ExitStack) -> CoordinatorProcess:
         None if group is None else _inserts(options, place, coordinator, group),
         compactions,
         is_draining=lambda: shutdown.is_draining,
+        trail=trail_of(options, place.catalog, place.store, coordinator),
     )
     app = _application(options, place, parts, ownership, secret)
     idling = None
@@ -189,6 +191,9 @@ def begin(options: argparse.Namespace, ending: ExitStack) -> CoordinatorProcess:
     if group is not None:
         ending.callback(group.stop)
         group.start()
+    if parts.trail is not None:
+        ending.callback(parts.trail.stop)
+        parts.trail.start(coordinator.recent_publications(_RECENT))
     ending.callback(compactions.stop)
     # An embedded one leaves the warehouse to others until its first write.
     compactions.start([] if options.embedded else coordinator.recent_publications(_RECENT))

@@ -125,6 +125,7 @@ def _list_databases(context: Context, call: Call) -> Any:
 
 def _create_database(context: Context, call: Call) -> Any:
     name = safe_name(text_of(call.body, "name", "The body"), "database")
+    call.is_about(TableName("", name))
     check_right(call.principal, Scope.WRITE, name, None)
     options = string_map(call.body.get("options"), "options")
     if not context.databases.create(name, options):
@@ -221,6 +222,7 @@ def _list_all_tables(context: Context, call: Call) -> Any:
 def _create_table(context: Context, call: Call) -> Any:
     database = _database(context, call)
     name = identifier_of(call.body.get("identifier"), "identifier")
+    call.is_about(name)
     if name.database != database:
         raise bad_request(
             f"The table is to be created in `{database}` by the path and in `{name.database}` by "
@@ -309,6 +311,7 @@ def _drop(context: Context, name: TableName) -> None:
 def _rename_table(context: Context, call: Call) -> Any:
     source = identifier_of(call.body.get("source"), "source")
     target = identifier_of(call.body.get("destination"), "destination")
+    call.is_about(source, detail=f"to {target}")
     for name in (source, target):
         if name.branch is not None:
             raise bad_request(f"`{name}` is a branch: rename it as one.")

@@ -16,6 +16,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from paimon_magics.coordinator.http.audited import tell
 from paimon_magics.coordinator.http.authorisation import SCOPES
 from paimon_magics.coordinator.http.guard import principal_of
 from paimon_magics.coordinator.http.principals import Principal, Scope
@@ -58,6 +59,11 @@ class Call:
         """The sender's authorised name; None if there is none."""
         return principal_of(self.request).name
 
+    def is_about(self, name: TableName, **facts: Any) -> None:
+        """Say in the audit log which table it is about, or with "" as its name which database."""
+        told = {"database": name.database, "table": name.object_name or None, **facts}
+        tell(self.request.scope, **told)
+
 
 Handler = Callable[["Context", Call], Any]
 """Carries out a call and returns its JSON answer, None for an empty one."""
@@ -86,7 +92,7 @@ def endpoint(context: Context, method: str, template: str, handler: Handler) -> 
             body = await read_body(request) if method == "POST" else {}
             work = handler if method == "GET" else _fenced(handler)
             call = Call(names, body, request)
-            if call.principal.grants is not None:
+            if not call.principal.is_free:
                 work = _seen(work, f"{method} {template}")
             result = await run_in_threadpool(work, context, call)
         except Exception as error:

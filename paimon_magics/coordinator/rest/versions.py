@@ -111,9 +111,14 @@ def _commit(context: Context, call: Call) -> Any:
         mapping_of(item, f"statistics[{position}]")
         for position, item in enumerate(sequence_of(statistics, "statistics", optional=True))
     ]
+    name = table_name(call.names)
+    claimed = None
+    if call.user is None:
+        claimed = string_map(snapshot.get("properties"), "snapshot.properties").get(USER)
+    call.is_about(name, snapshot_id=snapshot.get("id"), claimed=claimed)
     success = commit_prepared(
         context,
-        table_name(call.names),
+        name,
         snapshot,
         table_id=table_id,
         base_uuid=base_uuid,

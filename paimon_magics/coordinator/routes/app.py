@@ -18,6 +18,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
+from paimon_magics.coordinator.audit.trail import Trail
 from paimon_magics.coordinator.http.answers import (
     error_answer,
     on_error,
@@ -50,7 +51,7 @@ from paimon_magics.coordinator.routes.dead_letter_forms import DeadLetterForms
 from paimon_magics.coordinator.routes.insert_metrics import InsertMetrics
 from paimon_magics.coordinator.routes.inserts import InsertRoutes
 from paimon_magics.coordinator.routes.leases import lease_routes
-from paimon_magics.coordinator.routes.metrics import CompactionMetrics, Metrics
+from paimon_magics.coordinator.routes.metrics import AuditMetrics, CompactionMetrics, Metrics
 from paimon_magics.coordinator.routes.openapi import openapi_route
 from paimon_magics.coordinator.routes.quick_inserts import QuickInserts
 from paimon_magics.coordinator.routes.status_page import status_page
@@ -68,13 +69,14 @@ class Parts:
     """What answers requests. `warehouse` is the path that clients on the same machine may open
     themselves. `inserts` has the endpoints of small inserts, None if the coordinator takes none;
     `compactions` is None if it compacts nothing by itself. `is_draining` tells whether the process
-    is about to end."""
+    is about to end. `trail` is the audit log, if it keeps one."""
 
     coordinator: Coordinator
     warehouse: str
     inserts: InsertRoutes | None = None
     compactions: CompactionScheduler | None = None
     is_draining: Callable[[], bool] = lambda: False
+    trail: Trail | None = None
 
 
 def application(
@@ -100,6 +102,8 @@ def application(
         metrics.registry.register(CompactionMetrics(compactions))
     if group is not None:
         metrics.registry.register(InsertMetrics(group))
+    if parts.trail is not None:
+        metrics.registry.register(AuditMetrics(parts.trail))
     forms = None if inserts is None else DeadLetterForms(inserts.group, inserts.letters)
     handlers = _Handlers(parts, metrics, forms)
     own: list[BaseRoute] = [
@@ -117,7 +121,7 @@ def application(
     every = [*own, *(routes or [])]
     every = [openapi_route(every, root), *every]
     app = Starlette(
-        routes=[*guarded(every, coordinator.load), *authoriser.routes()],
+        routes=[*guarded(every, coordinator.load, parts.trail), *authoriser.routes()],
         exception_handlers={
             PaimonMagicsError: on_error,
             TooLargeError: on_too_large,
@@ -127,7 +131,7 @@ def application(
         },
     )
     behind: ASGIApp = app if inserts is None else QuickInserts(app, inserts.entry, root)
-    return Guard(behind, authoriser, request_bytes_max, root, limits)
+    return Guard(behind, authoriser, request_bytes_max, root, limits, parts.trail)
 
 
 class _Handlers:

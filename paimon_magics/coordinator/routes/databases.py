@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from paimon_magics.coordinator.http.audited import tell
 from paimon_magics.coordinator.http.bodies import json_body
 from paimon_magics.coordinator.http.guard import principal_of
 from paimon_magics.coordinator.http.principals import Scope
@@ -30,6 +31,7 @@ def database_routes(context: Context) -> list[Route]:
     async def create(request: Request) -> Response:
         body = await json_body(request)
         name = str(member(body, "name", str))
+        tell(request.scope, database=name)
         properties = member(body, "properties", Mapping)
         check_right(principal_of(request), Scope.WRITE, name, None)
         if not all(isinstance(value, str) for value in properties.values()):

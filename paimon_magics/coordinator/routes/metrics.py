@@ -8,12 +8,13 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from paimon_magics.coordinator.audit.trail import Trail
 from paimon_magics.coordinator.core import FINISHED, Phase
 from paimon_magics.coordinator.service.compaction_scheduler import CompactionScheduler
 from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.planning.compaction.schedule import State
 
-__all__ = ["CompactionMetrics", "Metrics"]
+__all__ = ["AuditMetrics", "CompactionMetrics", "Metrics"]
 
 
 class Metrics:
@@ -177,3 +178,23 @@ _COMPACTED = (
     ("read_bytes", "compactions_bytes", "Bytes of the files that they rewrote."),
     ("failures", "compaction_failures", "Compactions that failed."),
 )
+
+
+class AuditMetrics(Collector):
+    """The collector of the audit log's metrics, for prometheus_client."""
+
+    def __init__(self, trail: Trail) -> None:
+        self._trail = trail
+
+    def collect(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
+        """For prometheus_client: what waits now, and the count since the start."""
+        yield GaugeMetricFamily(
+            "paimon_coordinator_audit_waiting",
+            "Entries of the audit log that are in the store and not in its table yet.",
+            value=self._trail.waiting,
+        )
+        yield CounterMetricFamily(
+            "paimon_coordinator_audit_not_kept",
+            "Refused requests of which only the number is kept, since there were too many.",
+            value=self._trail.not_kept,
+        )

@@ -17,6 +17,7 @@ from starlette.routing import Route
 
 from paimon_magics.coordinator.core import Answer
 from paimon_magics.coordinator.http.answers import answer_response
+from paimon_magics.coordinator.http.audited import tell
 from paimon_magics.coordinator.http.bodies import json_body
 from paimon_magics.coordinator.http.guard import principal_of
 from paimon_magics.coordinator.http.principals import Principal, Scope
@@ -43,6 +44,7 @@ def table_routes(coordinator: Coordinator) -> list[Route]:
     async def _asked(request: Request, needed: Scope, ask: Callable[[str], Answer]) -> Response:
         name = table_of(member(await json_body(request), "table", dict))
         principal = principal_of(request)
+        tell(request.scope, database=name.database, table=name.object_name)
         await run_in_threadpool(check_table, principal, needed, name, coordinator.load)
         location = await run_in_threadpool(coordinator.location_of, name)
         return answer_response(await run_in_threadpool(ask, location))

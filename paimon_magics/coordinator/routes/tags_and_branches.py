@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from paimon_magics.coordinator.http.audited import tell
 from paimon_magics.coordinator.http.bodies import json_body
 from paimon_magics.coordinator.http.guard import principal_of
 from paimon_magics.coordinator.http.principals import Scope
@@ -37,6 +38,8 @@ def version_route(context: Context) -> Route:
         await run_in_threadpool(
             check_table, principal_of(request), Scope.WRITE, name, context.catalog.load
         )
+        about = f"{type(asked).__name__} {asked}"
+        tell(request.scope, database=name.database, table=name.object_name, detail=about)
         receipt = await run_in_threadpool(
             lambda: change_versions(context, name, asked, repeated=repeated)
         )

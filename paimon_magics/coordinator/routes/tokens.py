@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from paimon_magics.coordinator.http.audited import tell
 from paimon_magics.coordinator.http.bodies import json_body
 from paimon_magics.coordinator.http.tokens import Tokens
 from paimon_magics.coordinator.protocol.members import member
@@ -30,6 +31,7 @@ def token_routes(tokens: Tokens) -> list[Route]:
         body = await json_body(request)
         name = str(member(body, "name", str))
         allows = [str(one) for one in member(body, "allow", Sequence)]
+        tell(request.scope, detail=f"`{name}` may {', '.join(allows)}")
         text, stored = await run_in_threadpool(tokens.add, name, allows, _expires_in_ms(body))
         answer = JSONResponse({"token": text, **token_document(stored)})
         answer.headers["cache-control"] = "no-store"
@@ -41,11 +43,13 @@ def token_routes(tokens: Tokens) -> list[Route]:
 
     async def revoke(request: Request) -> Response:
         found = await run_in_threadpool(tokens.revoke, str(request.path_params["id"]))
+        tell(request.scope, detail=_named(found))
         return JSONResponse({"revoked": [token_document(one) for one in found]})
 
     async def renew(request: Request) -> Response:
         expires_in_ms = _expires_in_ms(await json_body(request))
         found = await run_in_threadpool(tokens.renew, str(request.path_params["id"]), expires_in_ms)
+        tell(request.scope, detail=_named(found))
         return JSONResponse({"renewed": [token_document(one) for one in found]})
 
     return [
@@ -54,6 +58,11 @@ def token_routes(tokens: Tokens) -> list[Route]:
         Route("/v1/tokens/{id}", revoke, methods=["DELETE"]),
         Route("/v1/tokens/{id}/renew", renew, methods=["POST"]),
     ]
+
+
+def _named(tokens: Sequence[StoredToken]) -> str:
+    """Tokens for the audit log, which has no secrets."""
+    return ", ".join(f"`{one.name}` (token {one.id})" for one in tokens)
 
 
 def _expires_in_ms(body: dict[str, Any]) -> int | None:

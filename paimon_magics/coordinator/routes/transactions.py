@@ -17,8 +17,15 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from paimon_magics.coordinator.core import Answer, Mismatch, TransactionState, Unknown
+from paimon_magics.coordinator.core import (
+    Answer,
+    Committed,
+    Mismatch,
+    TransactionState,
+    Unknown,
+)
 from paimon_magics.coordinator.http.answers import answer_response
+from paimon_magics.coordinator.http.audited import tell
 from paimon_magics.coordinator.http.bodies import json_body
 from paimon_magics.coordinator.http.guard import principal_of
 from paimon_magics.coordinator.http.principals import (
@@ -149,6 +156,7 @@ class _Handlers:
                 id, principal, body, lambda opened: _vouched(principal, request_of(opened, body))
             )
         self._metrics.commit_seconds.observe(time.monotonic() - started)
+        self._tell(request, body, answer)
         return self._counted("commit", answer)
 
     async def abort(self, request: Request) -> Response:
@@ -158,7 +166,26 @@ class _Handlers:
         answer = await run_in_threadpool(self._transactions.abort, id, reason)
         if answer == Unknown():
             answer = await self._adopt(id, principal_of(request), body, None)
+        held = await run_in_threadpool(self._stored.state, id)
+        tell(request.scope, **({} if held is None else _named(held.table)))
         return self._counted("abort", answer)
+
+    def _tell(self, request: Request, body: dict[str, Any], answer: Answer) -> None:
+        """Say in the audit log what a commit is about."""
+        opened = self._stored.opened(str(request.path_params["id"]))
+        document = body.get("transaction")
+        facts: dict[str, Any] = {}
+        if opened is not None:
+            facts = {"database": opened.table.database, "table": opened.table.object_name}
+        elif isinstance(document, dict) and isinstance(document.get("table"), dict):
+            facts = {key: str(document["table"].get(key, "")) for key in ("database", "table")}
+        if isinstance(answer, Committed):
+            facts["snapshot_id"] = answer.receipt.snapshot_id
+        if principal_of(request).name is None:
+            claimed = body.get("properties")
+            claimed = claimed.get(USER) if isinstance(claimed, dict) else None
+            facts["claimed"] = None if claimed is None else str(claimed)[:_TEXT_CHARACTERS_MAX]
+        tell(request.scope, **facts)
 
     async def _adopt(
         self,
@@ -225,7 +252,7 @@ class _Handlers:
     async def _check_right(self, principal: Principal, transaction: Transaction) -> None:
         """Raise unless the sender may write the transaction's table now: the right may have gone
         since it was begun, with another token of the same name."""
-        if principal.grants is not None:
+        if not principal.is_free:
             load = self._coordinator.load
             await run_in_threadpool(check_table, principal, Scope.WRITE, transaction.table, load)
 
@@ -257,6 +284,12 @@ def shown_transaction(held: TransactionState, compacted: int = 0) -> dict[str, A
         "snapshot_id": held.receipt.snapshot_id if held.receipt is not None else None,
         "reason": held.reason or compacts,
     }
+
+
+def _named(shown: str) -> dict[str, str]:
+    """The database and table of a name as transactions keep it."""
+    database, _, table = shown.partition(".")
+    return {"database": database, "table": table}
 
 
 def _vouched(principal: Principal, asked: CommitRequest) -> CommitRequest:

@@ -1,5 +1,5 @@
-"""What survives a coordinator's process: transactions, publications, halts, tokens, properties of
-databases.
+"""What survives a coordinator's process: transactions, publications, halts, tokens, entries of the
+audit log, properties of databases.
 
 The SQL is the same for each kind of database. When `save` returns, the state is durable.
 """
@@ -12,6 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
+from paimon_magics.coordinator.store.audit import AuditLog
 from paimon_magics.coordinator.store.database import Change, Database
 from paimon_magics.coordinator.store.database_properties import DatabasePropertyTable
 from paimon_magics.coordinator.store.halts import HaltTable
@@ -61,6 +62,8 @@ _TABLES = (
     "revoked_at_ms {integer} NOT NULL){table_end}",
     "CREATE TABLE IF NOT EXISTS compaction_pause ("
     "by_whom TEXT NOT NULL, since_ms {integer} NOT NULL){table_end}",
+    "CREATE TABLE IF NOT EXISTS audit ("
+    "id TEXT PRIMARY KEY, done {integer} NOT NULL, body TEXT NOT NULL){table_end}",
 )
 
 
@@ -114,7 +117,8 @@ def store_address(option: str | None) -> str | None:
 class StateStore:
     """The store of one coordinator. It owns the database. For any thread.
 
-    `transactions`, `publications`, `halts`, `tokens` and `database_properties` are its tables.
+    `transactions`, `publications`, `halts`, `tokens`, `audit` and `database_properties` are its
+    tables.
     Its methods raise StoreUnavailableError and StoreLostError; see `Database`.
     """
 
@@ -128,6 +132,7 @@ class StateStore:
         self.publications = PublicationTable(self._sql)
         self.halts = HaltTable(self._sql)
         self.tokens = TokenTable(self._sql)
+        self.audit = AuditLog(self._sql)
         self.database_properties = DatabasePropertyTable(self._sql)
 
     @property

@@ -16,20 +16,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from paimon_magics.coordinator.core import Committed, Origin
 from paimon_magics.coordinator.inserts.log.interface import DeadLetter
 from paimon_magics.coordinator.inserts.log.records import DamagedError, read_segment
 from paimon_magics.coordinator.service.coordinator import Coordinator
-from paimon_magics.coordinator.service.transactions import Purpose
-from paimon_magics.errors import PaimonMagicsError, SetupError
-from paimon_magics.planning.commits.requests import Append, CommitRequest
-from paimon_magics.planning.schemas.table_schema import plan_create_table
+from paimon_magics.coordinator.service.own_tables import OwnTable
+from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.settings import Settings
-from paimon_magics.statements.grammar.parsing import parse_statement
-from paimon_magics.statements.statement import CreateTable, TableName
+from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
-from paimon_magics.tables.schema.types import arrow_schema
-from paimon_magics.tables.writing.table_write import completed, write_spec
 
 __all__ = ["NAME", "DeadLetterTable", "State", "Told"]
 
@@ -69,9 +63,8 @@ class DeadLetterTable:
     threads."""
 
     def __init__(self, catalog: Catalog, coordinator: Coordinator, settings: Settings) -> None:
-        self._catalog = catalog
-        self._transactions = coordinator.transactions
-        self._settings = settings
+        transactions = coordinator.transactions
+        self._own = OwnTable(catalog, transactions, settings, NAME, _SQL, "auto_batch_load")
         self._turn = threading.Lock()
         self._untold: dict[tuple[str, int], Told] = {}
 
@@ -88,48 +81,11 @@ class DeadLetterTable:
             if not letters:
                 return
             try:
-                self._write(letters)
+                self._own.write([_row(one) for one in letters])
             except (PaimonMagicsError, OSError) as error:
                 _log.warning("%d dead letters are not in `%s` yet: %s", len(letters), NAME, error)
             else:
                 self._untold.clear()
-
-    def _write(self, letters: Sequence[Told]) -> None:
-        import pyarrow as pa
-
-        from paimon_magics.tables.writing.writer import write_batches
-
-        self._create()
-        table = self._catalog.load(NAME)
-        id, transaction, _ = self._transactions.begin(
-            NAME,
-            None,
-            "auto_batch_load",
-            Origin(engine="auto_batch_load"),
-            purpose=Purpose.LOGGED_ROWS,
-        )
-        try:
-            schema = arrow_schema(table.schema)
-            rows = pa.Table.from_pylist([_row(one) for one in letters], schema)
-            task = write_spec(table, transaction, overwrite=False, slots=1, settings=self._settings)
-            written = write_batches(task, rows.to_batches())
-            done = completed(table, task, written, transaction.base_snapshot_id)
-            request = CommitRequest(transaction, Append(), done.messages)
-            answer = self._transactions.commit(id, request)
-        except BaseException:
-            self._transactions.abort(id, "the dead letters could not be written")
-            raise
-        if not isinstance(answer, Committed):
-            raise SetupError(f"The commit was answered by {answer}.")
-
-    def _create(self) -> None:
-        assert NAME.database is not None
-        if self._catalog.database_exists(NAME.database) and self._catalog.table_exists(NAME):
-            return
-        statement = parse_statement(_SQL)
-        assert isinstance(statement, CreateTable)
-        self._catalog.create_database(NAME.database, if_not_exists=True, properties={})
-        self._catalog.create_table(NAME, plan_create_table(statement), if_not_exists=True)
 
 
 def _row(told: Told) -> dict[str, Any]:

@@ -1,0 +1,70 @@
+"""The entries of the audit log, as values."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+
+from paimon_magics.redaction import redacted
+
+__all__ = ["Entry", "Outcome", "entry_id", "entry_of"]
+
+_DETAIL_CHARACTERS_MAX = 1_000
+
+
+class Outcome(StrEnum):
+    """What became of a request. UNKNOWN: the coordinator ended before it was known."""
+
+    BEGUN = "begun"
+    DONE = "done"
+    REFUSED = "refused"
+    FAILED = "failed"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One request, or one load of small inserts.
+
+    `id` begins with its time, so that ids are in the order of time. `user` is the verified name,
+    `claimed` whom the client has named where no name is verified, `credential` by what the sender
+    was known, `address` where they asked from. `status` is HTTP's.
+    """
+
+    id: str
+    at_ms: int
+    action: str
+    user: str | None = None
+    claimed: str | None = None
+    credential: str = ""
+    address: str = ""
+    database: str | None = None
+    table: str | None = None
+    snapshot_id: int | None = None
+    outcome: Outcome = Outcome.BEGUN
+    status: int | None = None
+    detail: str = ""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing more is to come of it."""
+        return self.outcome is not Outcome.BEGUN
+
+    @property
+    def body(self) -> str:
+        """Its text in the store, without secrets."""
+        kept = replace(self, detail=redacted(self.detail)[:_DETAIL_CHARACTERS_MAX])
+        return json.dumps(asdict(kept), ensure_ascii=False)
+
+
+def entry_of(body: str) -> Entry:
+    """Read an entry's text in the store."""
+    document = json.loads(body)
+    return Entry(**{**document, "outcome": Outcome(document["outcome"])})
+
+
+def entry_id(at_ms: int, of: str = "") -> str:
+    """A new id, or that of the publication `of`, which is the same each time."""
+    return f"{at_ms:013d}-{of or uuid.uuid4().hex}"
