@@ -177,7 +177,7 @@ fuzz: $(STAMP)  ## send every endpoint of the coordinator hundreds of requests m
 # It asks the public database of known faults, which CI can't reach.
 .PHONY: audit
 audit: $(STAMP)  ## look the locked packages up among those with known faults; needs the network
-	@$(BIN)/uv tool run pip-audit --disable-pip --require-hashes --requirement requirements.lock
+	@$(BIN)/uv tool run pip-audit --strict --disable-pip --require-hashes --requirement requirements.lock
 
 # The jar of Paimon's Spark connector, and a Python with the PySpark that it was made for.
 CONNECTOR ?=

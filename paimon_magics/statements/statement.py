@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from paimon_magics.statements.data_types import DataType
 
 __all__ = [
+    "NAME_BYTES_MAX",
     "ColumnDefinition",
     "CreateDatabase",
     "CreateTable",
@@ -47,6 +48,11 @@ class TextRange:
 
     start: int
     end: int
+
+
+NAME_BYTES_MAX = 250
+"""The longest name of a database or table, in bytes of UTF-8. It becomes the name of a folder, for
+which file systems take 255, and a database's ends with `.db`."""
 
 
 @dataclass(frozen=True, slots=True)

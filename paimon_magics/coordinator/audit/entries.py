@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import uuid
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
@@ -12,6 +13,7 @@ from paimon_magics.redaction import redacted
 __all__ = ["Entry", "Outcome", "entry_id", "entry_of"]
 
 _DETAIL_CHARACTERS_MAX = 1_000
+_TOKEN = re.compile(r"(pmt_[0-9a-f]{12}_)[\w-]+|(?<=\beyJ)[\w-]+\.[\w.-]+")
 
 
 class Outcome(StrEnum):
@@ -55,8 +57,14 @@ class Entry:
     @property
     def body(self) -> str:
         """Its text in the store, without secrets."""
-        kept = replace(self, detail=redacted(self.detail)[:_DETAIL_CHARACTERS_MAX])
+        detail = _without_tokens(redacted(self.detail))[:_DETAIL_CHARACTERS_MAX]
+        kept = replace(self, action=_without_tokens(self.action), detail=detail)
         return json.dumps(asdict(kept), ensure_ascii=False)
+
+
+def _without_tokens(text: str) -> str:
+    """A text in which tokens have no secrets: somebody may have put one into a path."""
+    return _TOKEN.sub(lambda found: f"{found[1] or ''}…", text)
 
 
 def entry_of(body: str) -> Entry:

@@ -35,7 +35,7 @@ from paimon_magics.coordinator.http.principals import (
 )
 from paimon_magics.coordinator.http.sight import Load, check_table
 from paimon_magics.errors import PaimonMagicsError, SetupError, UnknownNameError
-from paimon_magics.statements.statement import TableName
+from paimon_magics.statements.statement import NAME_BYTES_MAX, TableName
 
 __all__ = ["Guard", "TooLargeError", "guarded", "on_too_large", "principal_in", "principal_of"]
 
@@ -131,6 +131,9 @@ class Guard:
             await error_answer(404, "NotFound", f"There is no {scope['path']} here.", "")(
                 scope, receive, send
             )
+            return
+        if any(len(part) > NAME_BYTES_MAX for part in path.encode(errors="replace").split(b"/")):
+            await _name_too_long()(scope, receive, send)
             return
         scope = {**scope, "root_path": self._root}
         length = dict(scope["headers"]).get(b"content-length", b"0")
@@ -355,6 +358,15 @@ def _too_many(
     )
     answer.headers["retry-after"] = str(max(1, math.ceil(wait_seconds)))
     return answer
+
+
+def _name_too_long() -> Response:
+    return error_answer(
+        400,
+        "NameTooLong",
+        f"A name in the path has more than {NAME_BYTES_MAX} bytes.",
+        "No table or database can have it: names become names of folders.",
+    )
 
 
 def _too_large(bytes_max: int) -> Response:

@@ -30,7 +30,7 @@ from paimon_magics.planning.commits.requests import (
     OverwriteTouched,
     Transaction,
 )
-from paimon_magics.statements.statement import TableName
+from paimon_magics.statements.statement import NAME_BYTES_MAX, TableName
 
 __all__ = [
     "bucket_document",
@@ -163,6 +163,8 @@ def _name(document: Any, key: str) -> str:
     value: str = member(document, key, str)
     if not value or value in (".", "..") or any(c in value for c in "/\\\0$"):
         raise InvalidValueError(f"{value!r} is not a valid name of a {key}.")
+    if len(value.encode(errors="replace")) > NAME_BYTES_MAX:
+        raise InvalidValueError(f"No {key} has a name of more than {NAME_BYTES_MAX} bytes.")
     return value
 
 

@@ -13,7 +13,7 @@ from starlette.requests import Request
 
 from paimon_magics.coordinator.protocol.json_text import json_value
 from paimon_magics.coordinator.rest.errors import RestError, bad_request, not_found
-from paimon_magics.statements.statement import TableName
+from paimon_magics.statements.statement import NAME_BYTES_MAX, TableName
 from paimon_magics.tables.catalog.rest_documents import mapping_of, text_of
 
 __all__ = [
@@ -63,6 +63,7 @@ def safe_name(name: str, what: str) -> str:
     400."""
     if (
         not name
+        or len(name.encode(errors="replace")) > NAME_BYTES_MAX
         or name.strip() != name
         or name.startswith(".")
         or set("/\\") & set(name)

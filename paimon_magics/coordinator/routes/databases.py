@@ -21,6 +21,7 @@ from paimon_magics.coordinator.http.sight import check_right
 from paimon_magics.coordinator.protocol.members import member
 from paimon_magics.coordinator.service.served import Context
 from paimon_magics.errors import InvalidValueError, StatementError
+from paimon_magics.tables.catalog.names import check_name
 
 __all__ = ["database_routes"]
 
@@ -34,6 +35,7 @@ def database_routes(context: Context) -> list[Route]:
         tell(request.scope, database=name)
         properties = member(body, "properties", Mapping)
         check_right(principal_of(request), Scope.WRITE, name, None)
+        check_name(name, "database")
         if not all(isinstance(value, str) for value in properties.values()):
             raise InvalidValueError(f"The properties of the database `{name}` must be texts.")
         created = await run_in_threadpool(lambda: _create(context, name, dict(properties)))

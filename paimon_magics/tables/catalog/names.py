@@ -7,7 +7,7 @@ from pypaimon.common.identifier import Identifier
 from paimon_magics.errors import (
     InvalidTableError,
 )
-from paimon_magics.statements.statement import TableName
+from paimon_magics.statements.statement import NAME_BYTES_MAX, TableName
 
 __all__ = ["check_name", "database_of", "first_line", "identifier", "quoted", "shown"]
 
@@ -42,6 +42,11 @@ def check_name(name: str, what: str) -> None:
         raise InvalidTableError(
             f"A {what} can't be named `{name}`.",
             hint="The name becomes a folder: no slashes, no leading dot, no spaces at its ends.",
+        )
+    if len(name.encode(errors="replace")) > NAME_BYTES_MAX:
+        raise InvalidTableError(
+            f"The name of a {what} has more than {NAME_BYTES_MAX} bytes: `{name[:50]}…`.",
+            hint="The name becomes a folder, whose name can't be longer.",
         )
     if what == "database" and name == _SYSTEM_DATABASE:
         raise InvalidTableError(

@@ -1,0 +1,198 @@
+"""Requests that nobody sends by mistake: names that lead out of the warehouse, broken headers,
+and secrets that must not come back."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import httpx
+import pytest
+
+from paimon_magics.coordinator.http.authorisation import SCOPES
+from tests.coordinator.process import Process, create_table
+
+NAMES = (
+    "..",
+    "../t",
+    "../../outside",
+    "..%2f..%2foutside",
+    "%2e%2e%2foutside",
+    "..\\outside",
+    "/etc/passwd",
+    "....//outside",
+    ".",
+    ".paimon-magics",
+    "a\x00b",
+    "a\r\nSet-Cookie: x=1",
+    "x" * 300,
+    "ü" * 200,
+    "t$files",
+    "t$branch_../../outside",
+    " ",
+)
+SECRET_ENDS = 12
+
+
+@pytest.fixture(scope="module")
+def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
+    folder = tmp_path_factory.mktemp("hostile")
+    create_table(folder / "lake" / "warehouse", "CREATE TABLE t (k INT)")
+    (folder / "lake" / "outside.db" / "t" / "schema").mkdir(parents=True)
+    (folder / "lake" / "outside").mkdir()
+    made = Process(folder / "lake" / "warehouse", folder / "state", "--audit-table=ops.audit")
+    made.start()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def http(process: Process) -> Iterator[httpx.Client]:
+    headers = {"Authorization": f"Bearer {process.token()}"}
+    with httpx.Client(
+        base_url=process.address, headers=headers, trust_env=False, timeout=60
+    ) as client:
+        yield client
+
+
+def outside(process: Process) -> set[str]:
+    """All that lies beside the warehouse."""
+    lake = Path(process.warehouse).parent
+    return {
+        os.path.join(folder, name)
+        for folder, folders, files in os.walk(lake)
+        for name in [*folders, *files]
+        if not folder.startswith(str(process.warehouse))
+    }
+
+
+def sent(process: Process, request: bytes) -> bytes:
+    """The whole answer to bytes that no client library would send."""
+    parts = urlsplit(process.address)
+    with socket.create_connection((parts.hostname or "", parts.port or 0), timeout=20) as raw:
+        raw.sendall(request)
+        found = b""
+        while more := raw.recv(65_536):
+            found += more
+        return found
+
+
+def test_no_name_in_a_path_leads_out_of_the_warehouse_or_fails(
+    process: Process, http: httpx.Client
+) -> None:
+    before = outside(process)
+    failed = {}
+    for endpoint in SCOPES:
+        method, path = endpoint.split(" ")
+        if "{" not in path:
+            continue
+        for name in NAMES:
+            for encoded in {quote(name, safe=""), quote(quote(name, safe=""), safe="")}:
+                filled = re.sub(r"\{[^}]*\}", lambda _, text=encoded: text, path)
+                answer = http.request(method, filled, json={} if method != "GET" else None)
+                if answer.status_code >= 500 and answer.status_code != 501:
+                    failed[endpoint, name[:30]] = answer.text[:200]
+                assert "set-cookie" not in answer.headers
+    assert failed == {}
+    assert outside(process) == before
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_name_in_a_body_leads_out_of_the_warehouse_or_fails(
+    process: Process, http: httpx.Client, name: str
+) -> None:
+    before = outside(process)
+    fields = [{"id": 0, "name": "k", "type": "INT"}]
+    schema = {"fields": fields, "partitionKeys": [], "primaryKeys": [], "options": {}}
+    here = {"database": "default", "object": name}
+    there = {"database": name, "table": name}
+    change = {"kind": "DeleteTags", "tags": [name]}
+    requests: list[tuple[str, dict[str, Any]]] = [
+        ("/v1/paimon/databases", {"name": name}),
+        ("/v1/databases", {"name": name, "properties": {}, "if_not_exists": False}),
+        ("/v1/paimon/databases/default/tables", {"identifier": here, "schema": schema}),
+        (
+            "/v1/paimon/tables/rename",
+            {"source": {"database": "default", "object": "t"}, "destination": here},
+        ),
+        ("/v1/paimon/databases/default/tables/t/tags", {"tagName": name}),
+        ("/v1/paimon/databases/default/tables/t/branches", {"branch": name}),
+        ("/v1/transactions", {"table": there}),
+        ("/v1/transactions", {"table": {"database": "default", "table": name}}),
+        ("/v1/leases", {"holder": name, "leases": [{"table": there, "snapshot_id": 1}]}),
+        ("/v1/tables/check", {"table": there}),
+        ("/v1/tables/versions", {"table": there, "change": change, "repeated": False}),
+        ("/v1/tokens", {"name": name, "allow": [f"read={name}"]}),
+    ]
+    for path, body in requests:
+        answer = http.post(path, content=json.dumps(body).encode())
+        assert answer.status_code < 500, (path, answer.text)
+    assert outside(process) == before
+
+
+def test_no_header_is_made_of_what_a_client_sends(process: Process) -> None:
+    host = urlsplit(process.address).netloc
+    token = process.token()
+    for line in (
+        "GET /v1/config?x=%0d%0aSet-Cookie:%20a=1 HTTP/1.1",
+        "GET /%0d%0aSet-Cookie:%20a=1 HTTP/1.1",
+        "GET //evil.example/%2e%2e HTTP/1.1",
+        "POST /dead-letters?table=%0d%0aSet-Cookie:%20a=1 HTTP/1.1",
+    ):
+        answer = sent(
+            process,
+            f"{line}\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\n"
+            "Paimon-User: a\x0bb\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".encode(),
+        )
+        head = answer.partition(b"\r\n\r\n")[0].lower()
+        assert b"set-cookie" not in head
+        assert b"\r\nlocation: //" not in head
+        assert b" 500 " not in head.splitlines()[0]
+    # Two lengths, or a length beside chunks, are how requests are smuggled past a proxy.
+    for headers in (
+        "Content-Length: 5\r\nContent-Length: 6",
+        "Content-Length: 5\r\nTransfer-Encoding: chunked",
+        "Transfer-Encoding: chunked, identity",
+        "X: a\r\n b\r\nContent-Length: -1",
+    ):
+        answer = sent(
+            process,
+            f"POST /v1/leases HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\n"
+            f"{headers}\r\nConnection: close\r\n\r\n0\r\n\r\nGET /metrics HTTP/1.1\r\n"
+            f"Host: {host}\r\n\r\n".encode(),
+        )
+        assert re.match(rb"HTTP/1.1 4\d\d ", answer), (headers, answer[:100])
+        assert answer.count(b"HTTP/1.1 ") == 1, headers
+
+
+def test_no_secret_comes_back(process: Process, http: httpx.Client) -> None:
+    made = http.post("/v1/tokens", json={"name": "leak", "allow": ["admin"]})
+    assert made.headers["cache-control"] == "no-store"
+    token = made.json()["token"]
+    wrong = token[:-3] + "xyz"
+    said = []
+    for path in ("/", "/metrics", "/openapi.json", "/v1/tokens", "/v1/coordinator", "/v1/config"):
+        for secret in (token, process.token()):
+            headers = {"Authorization": f"Bearer {secret}"}
+            said.append(http.get(path, headers=headers).text)
+    for path in (f"/v1/tokens/{token}", f"/v1/nowhere/{token}", f"/v1/paimon/{token}"):
+        http.delete(path, headers={"Authorization": f"Bearer {token}"})
+    for headers in ({"Authorization": f"Bearer {wrong}"}, {"Authorization": f"Basic {token}"}):
+        answer = http.get("/", headers=headers)
+        assert answer.status_code == 401
+        said += [answer.text, str(dict(answer.headers))]
+    assert process.end() == 0
+    assert process.running is not None
+    said.append(str(process.running.communicate()))
+    names = (name for name in Path(process.state).rglob("*") if name.name != "token")
+    said += [name.read_bytes().decode("latin-1") for name in names if name.is_file()]
+    lake = Path(process.warehouse)
+    said += [n.read_bytes().decode("latin-1") for n in lake.rglob("*") if n.is_file()]
+    for secret in (token, wrong, process.token()):
+        assert not [text for text in said if secret[-SECRET_ENDS:] in text], secret
