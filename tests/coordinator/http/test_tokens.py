@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import statistics
 import time
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pyarrow as pa
 import pytest
 from pypaimon import CatalogFactory
 
@@ -27,6 +29,7 @@ from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.snapshots.provenance import history
 from tests.coordinator.process import Process, create_table, wait_until, write
 from tests.coordinator.rest_server import client_options
+from tests.oracle.java_reader import JavaPaimon
 
 TABLES = ("orders", "orders_old", "salaries")
 
@@ -389,6 +392,55 @@ def test_pypaimon_goes_on_when_its_token_is_renewed(command: Any, process: Proce
         TableName("orders_old", "default")
     )
     assert history(mine)["user"].to_pylist() == ["pypaimon"]
+
+
+@pytest.mark.java
+@pytest.mark.spark
+def test_java_and_pypaimon_take_the_next_token_from_a_file_in_the_middle_of_a_job(
+    command: Any, process: Process, tmp_path: Path, java_paimon: JavaPaimon
+) -> None:
+    catalog = Catalog.open({"warehouse": str(process.warehouse)})
+    file = tmp_path / "token.json"
+
+    def handed_out() -> None:
+        """As a sidecar does: the token's time is short, so clients look again at each request."""
+        command("revoke", "nightly")
+        give()
+
+    def give() -> None:
+        soon = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 600))
+        token = command("add", "nightly", "--allow=write=default.orders", "--expires=10m")
+        document = {"AccessKeyId": "-", "AccessKeySecret": "-", "Expiration": soon}
+        aside = file.with_suffix(".new")
+        aside.write_text(json.dumps({**document, "SecurityToken": token}))
+        aside.rename(file)
+
+    options = {
+        **client_options(process.address, Path(process.warehouse)),
+        "token.provider": "dlf",
+        "dlf.token-path": str(file),
+        "dlf.region": "cn-none",
+    }
+    options.pop("token")
+    table = TableName("orders", "default")
+    before = len(history(catalog.load(table)))
+    give()
+    prepared = java_paimon.prepare(options, "default.orders", [(40,)])
+    opened = CatalogFactory.create(options).get_table("default.orders")
+    writer = opened.new_batch_write_builder()
+    write, commit = writer.new_write(), writer.new_commit()
+    write.write_arrow(pa.table({"k": pa.array([41], pa.int32())}))
+    messages = write.prepare_commit()
+    handed_out()
+    java_paimon.commit(options, prepared)
+    commit.commit(messages)
+    assert history(catalog.load(table))["user"].to_pylist()[:2] == ["nightly"] * 2
+    # The file still has the token that was revoked: nothing is committed.
+    prepared = java_paimon.prepare(options, "default.orders", [(42,)])
+    command("revoke", "nightly")
+    with pytest.raises(Exception, match="NotAuthorizedException"):
+        java_paimon.commit(options, prepared)
+    assert len(history(catalog.load(table))) == before + 2
 
 
 def test_guesses_are_counted_by_address_and_known_tokens_go_on() -> None:
