@@ -131,12 +131,14 @@ def test_what_belongs_together_is_stored_together_or_not_at_all(store: StateStor
     assert [held.id for held, _ in store.transactions.unfinished()] == ["a", "b"]
 
 
+@pytest.mark.parametrize("format", [1, 6], ids=["older", "newer"])
 def test_a_store_of_another_format_is_refused(
-    store: StateStore, state: Path, store_address: str | None
+    store: StateStore, state: Path, store_address: str | None, format: int
 ) -> None:
-    store._sql.write("UPDATE meta SET format = 1")
+    store._sql.write("UPDATE meta SET format = ?", format)
     store.close()
-    with pytest.raises(SetupError, match="another version") as raised:
+    said = f"another version \\(format {format}, this one is 5\\)"
+    with pytest.raises(SetupError, match=said) as raised:
         open_store(state, store_address)
     assert "drain the coordinator" in raised.value.hint
 

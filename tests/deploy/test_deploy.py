@@ -1,0 +1,169 @@
+"""What `deploy/` offers to copy fits what is here: options, metrics, schemas, and stores that are
+backed up and restored."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import apsw
+import httpx
+import kubernetes_validate
+import pytest
+import yaml
+
+from paimon_magics.coordinator.core import Pause
+from paimon_magics.coordinator.process.arguments import parser
+from paimon_magics.coordinator.store.state_store import open_store
+from paimon_magics.planning.commits.requests import Append, CommitRequest
+from tests.coordinator.inserts.serving import Served, table_sql
+from tests.coordinator.postgres import PostgresServer
+from tests.coordinator.process import TABLE, read, write
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+MANIFESTS = DEPLOY / "kubernetes" / "coordinator.yaml"
+COMPOSE = DEPLOY / "compose.yaml"
+UNIT = DEPLOY / "paimon-coordinator.service"
+MONITORING = DEPLOY / "monitoring"
+_METRIC = re.compile(r"paimon_coordinator_\w+")
+
+
+def documents() -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all(MANIFESTS.read_text()))
+
+
+def command_lines() -> list[list[str]]:
+    """The options of every coordinator that is started there."""
+    (stateful,) = [one for one in documents() if one["kind"] == "StatefulSet"]
+    (container,) = stateful["spec"]["template"]["spec"]["containers"]
+    (entry,) = re.findall(r"^ENTRYPOINT (.*)$", (DEPLOY / "Dockerfile").read_text(), re.MULTILINE)
+    image = json.loads(entry)[1:]
+    (unit,) = re.findall(r"^ExecStart=\S+ (.*)$", UNIT.read_text(), re.MULTILINE)
+    compose = yaml.safe_load(COMPOSE.read_text())["services"]["coordinator"]["command"]
+    return [image + container["args"], image + compose, shlex.split(unit)]
+
+
+def test_every_command_line_has_options_that_there_are() -> None:
+    for words in command_lines():
+        options = parser().parse_args(words)
+        assert options.warehouse == "s3://lake/warehouse"
+        assert options.tls_cert or options.insecure_http
+
+
+def test_the_manifests_fit_the_schemas_of_kubernetes() -> None:
+    for document in documents():
+        kubernetes_validate.validate(document, "1.30", strict=True)
+    broken = documents()[1]
+    broken["spec"]["replicas"] = "one"
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(broken, "1.30", strict=True)
+
+
+def test_the_compose_file_fits_its_schema(tmp_path: Path) -> None:
+    program = [sys.executable, "-m", "check_jsonschema", "--builtin-schema"]
+    check = [*program, "vendor.compose-spec"]
+    assert subprocess.run([*check, str(COMPOSE)], check=False).returncode == 0
+    broken = tmp_path / "compose.yaml"
+    broken.write_text(COMPOSE.read_text().replace("restart:", "restarts:"))
+    assert subprocess.run([*check, str(broken)], check=False).returncode != 0
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="this machine has no systemd")
+def test_systemd_understands_the_unit(tmp_path: Path) -> None:
+    unit = tmp_path / UNIT.name
+    unit.write_text(
+        UNIT.read_text().replace("/opt/paimon-magics/bin/paimon-coordinator", "/bin/true")
+    )
+    words = ["systemd-analyze", "verify", "--man=no", str(unit)]
+    said = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
+    assert UNIT.name not in said.stderr, said.stderr
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    folder = tmp_path_factory.mktemp("deployed")
+    with Served(folder, table_sql(), "--audit-table=ops.audit") as one:
+        assert one.insert([[1, "a"]]).status_code == 200
+        yield one
+
+
+def test_dashboard_and_alerts_ask_for_metrics_that_there_are(served: Served) -> None:
+    client = served.process.client()
+    transaction = client.begin(TABLE)
+    rows = write(served.catalog, transaction, [{"id": 2, "name": "b"}])
+    client.commit(CommitRequest(transaction, Append(), rows))
+    headers = {"Authorization": f"Bearer {served.process.token()}"}
+    there = httpx.get(f"{served.process.address}/metrics", headers=headers, trust_env=False).text
+    known = set(re.findall(r"^(paimon_coordinator_\w+)", there, re.MULTILINE))
+    alerts = yaml.safe_load((MONITORING / "alerts.yaml").read_text())
+    asked = [rule["expr"] for group in alerts["groups"] for rule in group["rules"]]
+    dashboard = json.loads((MONITORING / "dashboard.json").read_text())
+    asked += [one["expr"] for panel in dashboard["panels"] for one in panel["targets"]]
+    for expression in asked:
+        assert set(_METRIC.findall(expression)) <= known, expression
+
+
+def test_a_state_folder_that_was_copied_after_an_orderly_end_is_restored(tmp_path: Path) -> None:
+    with Served(tmp_path, table_sql()) as one:
+        state = one.process.state
+        token = one.call("POST", "/v1/tokens", {"name": "etl", "allow": ["write"]}).json()["token"]
+        one.insert([[1, "a"]], idempotency_key="first")
+        one.flush()
+        # The database is locked while it runs, so that nobody copies half of it.
+        with pytest.raises(apsw.BusyError):
+            apsw.Connection(str(state / "coordinator.sqlite")).execute("SELECT * FROM meta")
+        one.process.end()
+        copy = tmp_path / "copy"
+        shutil.copytree(state, copy)
+        one.process.start()
+        late = one.call("POST", "/v1/tokens", {"name": "late", "allow": ["write"]}).json()["token"]
+        one.process.kill()
+        shutil.rmtree(state)
+        shutil.copytree(copy, state)
+        one.process.start()
+        headers = {"authorization": f"Bearer {token}"}
+        assert one.call("GET", "//v1/config", headers=headers).status_code == 200
+        # What was made after the copy is gone; what was acknowledged before it is known.
+        headers = {"authorization": f"Bearer {late}"}
+        assert one.call("GET", "//v1/config", headers=headers).status_code == 401
+        again = one.insert([[1, "a"]], idempotency_key="first")
+        assert again.json().get("duplicate") is True, again.text
+        one.insert([[2, "b"]])
+        one.flush()
+        assert sorted(str(row["id"]) for row in read(one.catalog)) == ["1", "2"]
+
+
+def test_a_dump_of_a_store_in_postgresql_is_restored_into_an_empty_database(
+    postgres: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in postgres.environment.items():
+        monkeypatch.setenv(name, value)
+    address = postgres.empty_database()
+    store = open_store(tmp_path / "first", address)
+    store.halts.save_pause(Pause("ada", 7))
+    dump = subprocess.run(
+        [program("pg_dump"), "--no-owner", address], capture_output=True, check=True
+    ).stdout
+    store.close()
+    address = postgres.empty_database()
+    restore = [program("psql"), "--quiet", "--set=ON_ERROR_STOP=1", address]
+    subprocess.run(restore, input=dump, check=True, stdout=subprocess.DEVNULL)
+    restored = open_store(tmp_path / "second", address)
+    assert restored.halts.pause() == Pause("ada", 7)
+    restored.close()
+
+
+def program(name: str) -> str:
+    """A program of PostgreSQL's, whose servers' programs need not be on the path."""
+    found = shutil.which(name) or next(
+        map(str, sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"), reverse=True)), None
+    )
+    assert found is not None, name
+    return found
