@@ -137,8 +137,8 @@ def rows_wanted(steps: Sequence[Step], asked: int | None, whole: int) -> int | N
                 return least
         elif step.grouped is not None or step.method not in _OF_A_ROW or not _is_of_a_row(step):
             return least
-    given_rows = [one for one in (least, asked) if one is not None]
-    return min(given_rows, default=None)
+    limits = [one for one in (least, asked) if one is not None]
+    return min(limits, default=None)
 
 
 def _is_of_a_row(step: Step) -> bool:
