@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from paimon_magics.coordinator.http.audited import tell
 from paimon_magics.coordinator.http.bodies import json_body
 from paimon_magics.coordinator.http.guard import principal_of
 from paimon_magics.coordinator.http.principals import Scope
@@ -41,6 +42,7 @@ def lease_routes(coordinator: Coordinator) -> list[Route]:
             for one in member(body, "leases", Sequence)
         ]
         for name, _ in wanted:
+            tell(request.scope, database=name.database, table=name.object_name)
             await run_in_threadpool(
                 check_table, principal_of(request), Scope.READ, name, coordinator.load
             )

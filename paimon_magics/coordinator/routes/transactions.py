@@ -91,6 +91,7 @@ class _Handlers:
         table = table_of(member(body, "table", dict))
         base = body.get("base_snapshot_id")
         principal = principal_of(request)
+        tell(request.scope, database=table.database, table=table.object_name)
         await run_in_threadpool(check_table, principal, Scope.WRITE, table, self._coordinator.load)
         owner = principal.name or str(body.get("owner", ""))[:_TEXT_CHARACTERS_MAX]
         if base is not None:

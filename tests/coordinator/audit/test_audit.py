@@ -91,6 +91,7 @@ def test_who_did_what_when_from_where(process: Process, catalog: Catalog) -> Non
     tokens = {
         "etl": named(process, "etl", "write=default.t"),
         "eve": named(process, "eve", "read=default.t"),
+        "mal": named(process, "mal", "write=default.salaries"),
         "root": named(process, "root", "admin"),
         "reader": named(process, "reader", "read"),
     }
@@ -111,6 +112,7 @@ def test_who_did_what_when_from_where(process: Process, catalog: Catalog) -> Non
     # Refused: by its scope, because the table is hidden, because the token is wrong.
     begin = {"table": {"database": "default", "table": "t"}}
     assert ask(process, tokens["eve"], "POST", "/v1/transactions", begin).status_code == 403
+    assert ask(process, tokens["mal"], "POST", "/v1/transactions", begin).status_code == 404
     assert ask(process, tokens["eve"], "DELETE", f"{TABLES}/t").status_code == 403
     assert ask(process, tokens["eve"], "GET", f"{TABLES}/salaries").status_code == 404
     assert ask(process, "nonsense", "GET", "/v1/config%0a%0d").status_code == 401
@@ -125,7 +127,7 @@ def test_who_did_what_when_from_where(process: Process, catalog: Catalog) -> Non
     added = (None, "add token", None, None, "done")
     assert Counter(seen) == Counter(
         {
-            added: 4,
+            added: 5,
             ("etl", "commit", "t", 1, "done"): 1,
             ("etl", "commit", "t", 2, "done"): 1,
             ("etl", "load", "t", 3, "done"): 1,
@@ -133,6 +135,7 @@ def test_who_did_what_when_from_where(process: Process, catalog: Catalog) -> Non
             ("root", "create table", "made", None, "done"): 1,
             ("root", "drop table", "made", None, "done"): 1,
             ("eve", "POST /v1/transactions", None, None, "refused"): 1,
+            ("mal", "POST /v1/transactions", "t", None, "refused"): 1,
             ("eve", "drop table", "t", None, "refused"): 1,
             ("eve", f"GET {TABLES}/salaries", "salaries", None, "refused"): 1,
             (None, "GET /v1/config\\n\\r", None, None, "refused"): 1,
