@@ -2,28 +2,32 @@
 the environment variable PAIMON_SPARK_JAR names its jar, else with pypaimon in the same Spark tasks.
 
 Rows have 7 columns and go to 4 partitions; shuffle, statement order and commit are included. The
-peer in pypaimon shuffles by partition, and one writer has all buckets of a partition. To cut the
-size, set PAIMON_MAGICS_BENCH_ROWS. `--scale` measures growth to 20 million rows and 5,000
-partitions instead, and one core against two (each in a process of its own).
+peer in pypaimon shuffles by partition, and one writer has all buckets of a partition. Beside the
+connector each layout is written by SQL and by a frame, both sides in turn, the median of
+PAIMON_MAGICS_BENCH_RUNS (7); `append`, `fixed` or `dynamic` as an argument measures that layout
+alone. To cut the size, set PAIMON_MAGICS_BENCH_ROWS. `--scale` measures growth to
+20 million rows and 5,000 partitions instead, and one core against two (each in its own process).
 """
 
 from __future__ import annotations
 
 import os
 import pickle
+import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pyarrow as pa
-from measure import median_ms, report
+from measure import median_ms, report, timed
 from pyspark.sql import DataFrame, SparkSession
 
 import paimon_magics
 
 ROWS = int(os.environ.get("PAIMON_MAGICS_BENCH_ROWS", "2000000"))
 JAR = os.environ.get("PAIMON_SPARK_JAR")
+RUNS = int(os.environ.get("PAIMON_MAGICS_BENCH_RUNS", "7"))
 COLUMNS = "k BIGINT NOT NULL, a INT, b DOUBLE, c STRING, d DECIMAL(12,2), e DATE, part INT"
 SELECT = (
     "SELECT id AS k, CAST(id % 1000 AS INT) AS a, id * 0.5D AS b, concat('value-', id) AS c, "
@@ -46,23 +50,20 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         session = connect(folder)
         query = SELECT.format(rows=ROWS, parts=4)
+        chosen = sys.argv[1:]
         for layout, options in LAYOUTS.items():
+            if chosen and layout.split()[0] not in chosen:
+                continue
             name = layout.replace(" ", "_")
             for owner in ("ours", "peer"):
                 create(session, f"{name}_{owner}", options)
             what = f"INSERT OVERWRITE … SELECT, {layout}, {ROWS:,} rows"
+            if JAR:
+                beside_connector(session, name, query, what)
+                continue
             ours_ms = median_ms(
                 lambda n=name: session.run(f"INSERT OVERWRITE {n}_ours {query}"), runs=5
             )
-            if JAR:
-                peer_ms = median_ms(
-                    lambda n=name: session.spark.sql(
-                        f"INSERT OVERWRITE connector.default.{n}_peer {query}"
-                    ),
-                    runs=5,
-                )
-                report(what, ours_ms, "connector", peer_ms)
-                continue
             runs = 5 if layout == "append" else 1  # pypaimon's keyed writers take a minute
             peer_ms = median_ms(
                 lambda n=name: peer_write(session, session.spark.sql(query), f"{n}_peer"),
@@ -70,12 +71,40 @@ def main() -> None:
                 warm_up=1 if runs > 1 else 0,
             )
             report(what, ours_ms, "pypaimon", peer_ms)
+        if chosen and "dynamic" not in chosen:
+            session.close(stop_spark=True)
+            return
         upsert = f"INSERT INTO dynamic_buckets_ours {query}"
         report(
             f"upsert into dynamic buckets with an index, {ROWS:,} rows",
             median_ms(lambda: session.run(upsert), runs=3),
         )
         session.close(stop_spark=True)
+
+
+def beside_connector(session: paimon_magics.Session, name: str, query: str, what: str) -> None:
+    """Measure a layout by SQL and by a frame, both sides in turn."""
+    spark = session.spark
+    ours, peer = f"{name}_ours", f"connector.default.{name}_peer"
+    pairs: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {
+        "SQL": (
+            lambda: session.run(f"INSERT OVERWRITE {ours} {query}"),
+            lambda: spark.sql(f"INSERT OVERWRITE {peer} {query}"),
+        ),
+        "a frame": (
+            lambda: session.write(spark.sql(query), ours, mode="overwrite"),
+            lambda: spark.sql(query).write.mode("overwrite").insertInto(peer),
+        ),
+    }
+    for way, pair in pairs.items():
+        times: tuple[list[float], list[float]] = ([], [])
+        for run in range(RUNS + 1):
+            for side, action in zip(times, pair, strict=True):
+                took_ms, _ = timed(action)
+                if run:  # the first one warms up
+                    side.append(took_ms)
+        ours_ms, peer_ms = map(statistics.median, times)
+        report(f"{what}, {way}", ours_ms, "connector", peer_ms)
 
 
 def connect(folder: str) -> paimon_magics.Session:
