@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from paimon_magics.planning.jobs.progress import Work
+from paimon_magics.planning.reads.scans import ReadPlan
 from paimon_magics.planning.writes.distributions import (
     ByAssigner,
     ByBucket,
@@ -31,12 +32,14 @@ __all__ = ["Reads", "made_of", "note_reads", "planned_bytes", "reads_of", "work_
 class Reads:
     """What a frame reads: the names in its query, and the plans of the Paimon tables. `leases` keep
     their snapshots: each ends when the last Reads that has it is gone. `rows_at_most` is how many
-    rows the frame has at most, None where that is not known."""
+    rows the frame has at most, None where that is not known. `plan` is set where the frame's rows
+    are those of one table, and come from the tasks of that plan."""
 
     names: tuple[str, ...] = ()
     planned: tuple[PlannedSplits, ...] = ()
     leases: tuple[object, ...] = ()
     rows_at_most: int | None = None
+    plan: ReadPlan | None = None
 
 
 _reads: weakref.WeakKeyDictionary[DataFrame, Reads] = weakref.WeakKeyDictionary()

@@ -11,9 +11,13 @@ from dataclasses import dataclass
 from typing import TextIO
 
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Sources", "estimated_bytes", "estimated_sources"]
+from paimon_magics.errors import InvalidTableError
+from paimon_magics.planning.options.values import memory_size_bytes
+from paimon_magics.planning.reads.bucket_tasks import ScanSizes
+
+__all__ = ["Sources", "estimated_bytes", "estimated_sources", "scan_sizes"]
 
 _SIZE = re.compile(r"Statistics\(sizeInBytes=([\d.]+(?:E\+?\d+)?) (\w+)")
 _LEAF = re.compile(r"[\s:|+-]*(?:Range |Relation |LocalRelation |LogicalRDD |InMemoryRelation )")
@@ -21,6 +25,11 @@ _ROWS = re.compile(r"rowCount=([\d.]+(?:E\+?\d+)?)")
 # Not MapInArrow: our own tasks are that, too, and report their progress themselves.
 _FUNCTIONS = re.compile(r"EvalPython|MapInPandas|InPandas|WindowInPandas")
 _SHUFFLE = re.compile(r"Exchange ")
+_SCAN_SETTINGS = {
+    "spark.sql.files.maxPartitionBytes": "task_bytes_max",
+    "spark.sql.files.openCostInBytes": "open_bytes",
+    "spark.sql.files.minPartitionNum": "slots",
+}
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
@@ -36,6 +45,21 @@ def estimated_bytes(frame: DataFrame) -> float | None:
     if found is None or found[2] not in _UNITS:
         return None
     return float(found[1]) * 1024.0 ** _UNITS.index(found[2])
+
+
+def scan_sizes(spark: SparkSession, slots: int) -> ScanSizes | None:
+    """How Spark divides files into tasks, of which `slots` run at once; None where a setting can't
+    be read."""
+    given = {"slots": slots}
+    for key, name in _SCAN_SETTINGS.items():
+        text = spark.conf.get(key, None)
+        if text is None:
+            continue
+        try:
+            given[name] = memory_size_bytes(key, text)
+        except InvalidTableError:
+            return None
+    return ScanSizes(**given)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ left to the caller, who finds them by the transaction's prefix.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -25,6 +25,7 @@ from paimon_magics.planning.writes.distributions import (
     Gathered,
     InPlace,
     OneWriter,
+    OwnBuckets,
 )
 from paimon_magics.spark.arrow_stages import map_in_arrow
 from paimon_magics.spark.row_hashes import row_hash
@@ -33,6 +34,7 @@ from paimon_magics.spark.task_reports import Reporter, reports_folder
 from paimon_magics.spark.transfer import collected
 from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.tables.writing.changed_rows import ChangedRows, ChangedTwiceError
+from paimon_magics.tables.writing.commit_messages import bucket_of_message
 from paimon_magics.tables.writing.write_spec import WriteSpec, Written
 from paimon_magics.tables.writing.writer import (
     TooManyPartitionsError,
@@ -107,6 +109,10 @@ def write_frame(
         gathered = Gathered(task.partition_keys)
         rows, _ = _run(spark, frame, task, gathered, slots=slots, order=order)
         repeated = True
+    elif isinstance(distribution, OwnBuckets) and _share_buckets(rows):
+        # Files of one bucket that several tasks write are no single sorted run.
+        rows, _ = _run(spark, frame, task, distribution.otherwise, slots=slots, order=order)
+        repeated = True
     repeated |= (spark.conf.get("spark.speculation", "false") or "false") == "true"
     return JobWritten(
         written=Written(
@@ -124,6 +130,12 @@ def write_frame(
         else (),
         changes_twice=any(row["changes_twice"] for row in rows),
     )
+
+
+def _share_buckets(rows: Sequence[Row]) -> bool:
+    """Whether two of the tasks that returned `rows` wrote files of one bucket."""
+    written = [{bucket_of_message(bytes(one)) for one in row["messages"]} for row in rows]
+    return len(frozenset().union(*written)) < sum(map(len, written))
 
 
 def _run(
@@ -168,6 +180,8 @@ def _place(
             return _in_order(frame, lambda numbered: numbered.repartition(1)), None
         case InPlace(writers):
             return frame.coalesce(writers), None
+        case OwnBuckets():
+            return frame, None
         case Gathered(()):
             return _in_order(frame, lambda numbered: _gathered(numbered, distribution)), None
         case Gathered():

@@ -21,6 +21,7 @@ __all__ = [
     "Gathered",
     "InPlace",
     "OneWriter",
+    "OwnBuckets",
     "distribution_of",
 ]
 
@@ -113,7 +114,18 @@ class InPlace:
         return f"the tasks of the query write their rows themselves, {self.writers} at most"
 
 
-Distribution = OneWriter | ByBucket | ByGivenBucket | ByAssigner | Gathered | InPlace
+@dataclass(frozen=True, slots=True)
+class OwnBuckets:
+    """Each task writes the rows that it reads, since no two read rows of one bucket of a partition.
+    If two have written one after all, the rows are written again, `otherwise`."""
+
+    otherwise: ByBucket
+
+    def __str__(self) -> str:
+        return "each task writes the rows that it reads: no two tasks read rows of one bucket"
+
+
+Distribution = OneWriter | ByBucket | ByGivenBucket | ByAssigner | Gathered | InPlace | OwnBuckets
 
 
 def distribution_of(

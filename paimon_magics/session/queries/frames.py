@@ -154,6 +154,12 @@ class _Reading:
         is_target = chosen is not None and reference.range.start == chosen.position
         return chosen.frame if chosen is not None and is_target else None
 
+    def selects_from(self, query: QueryText, reference: TableReference) -> bool:
+        """Whether rows to change are selected from the reference, and there is no other."""
+        chosen = self.selection
+        is_target = chosen is not None and reference.range.start == chosen.position
+        return is_target and len(query.references) == 1
+
     def relation_of(
         self, reference: TableReference
     ) -> Relation | SparkOwn | FileRelation | GivenFrame:
@@ -218,6 +224,8 @@ def _views(
                         view, frame = _view_of(connection, relation, held)
                         known = reads_of(frame).rows_at_most
                         reading.rows.extend(() if known is None else (known,))
+                        if reading.selects_from(query, reference):
+                            held.plan = reads_of(frame).plan
                         if relation.names_row_ids and _shows_row_ids(connection, relation):
                             with_ids.append(reference)
                 case FileRelation() as files:

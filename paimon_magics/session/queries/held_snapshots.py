@@ -11,6 +11,7 @@ import weakref
 from typing import TYPE_CHECKING
 
 from paimon_magics.coordinator.client.interface import CoordinatorClient
+from paimon_magics.planning.reads.scans import ReadPlan
 from paimon_magics.session.planned_work import Reads, note_reads, reads_of
 from paimon_magics.statements.statement import TableName
 
@@ -41,6 +42,8 @@ class HeldSnapshots:
         """The plans of the query's reads."""
         self.rows_at_most: int | None = None
         """How many rows the query has at most, where that is known."""
+        self.plan: ReadPlan | None = None
+        """The plan of the one table whose rows the query selects, to change them."""
 
     def hold(self, table: TableName, snapshot_id: int) -> bool:
         """Keep a snapshot; False if it has expired. Snapshots of branches don't expire here."""
@@ -62,7 +65,7 @@ class HeldSnapshots:
         if self._held:
             leases = (*leases, _Leases(self._committer, tuple(self._held)))
             self._held.clear()
-        reads = Reads(names, tuple(self.planned), leases, self.rows_at_most)
+        reads = Reads(names, tuple(self.planned), leases, self.rows_at_most, self.plan)
         return note_reads(frame, reads)
 
     def release(self) -> None:

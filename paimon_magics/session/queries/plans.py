@@ -94,4 +94,5 @@ def frame_of_read(connection: Connection, read: DataRead, limits: LocalLimits | 
             frame = frame_of_batch(connection.spark, rows, shown_columns(columns, read.view))
             return note_reads(frame, Reads(rows_at_most=rows.num_rows))
         plan = plan_of(connection, read)  # they are more in memory than they are stored
-    return read_frame(connection.spark, plan, columns, read.reader)
+    frame = read_frame(connection.spark, plan, columns, read.reader)
+    return note_reads(frame, Reads(plan=plan))

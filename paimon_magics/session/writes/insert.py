@@ -37,7 +37,12 @@ from paimon_magics.spark.writing import JobWritten, RowOrder, write_frame
 from paimon_magics.statements.statement import Insert
 from paimon_magics.tables.manifests.live_files import ManifestCache
 from paimon_magics.tables.table import Table
-from paimon_magics.tables.writing.table_write import CompletedWrite, completed, write_spec
+from paimon_magics.tables.writing.table_write import (
+    CompletedWrite,
+    completed,
+    with_numbers,
+    write_spec,
+)
 from paimon_magics.tables.writing.write_spec import WriteSpec
 from paimon_magics.tables.writing.writer import write_batches
 
@@ -175,11 +180,13 @@ def _written(
         gives_kinds=prepared.has_kinds,
         gives_buckets=prepared.has_buckets,
     )
+    manifests = _manifests(connection, prepared.table)
+    base = transaction.base_snapshot_id
+    if prepared.read_set is not None and prepared.read_set.written_keys:
+        task = with_numbers(task, prepared.table, base, manifests)
     work = work_of(prepared.frame, partial(distribution, connection, prepared))
     with cancellable(connection.spark, work):
         job = write(prepared, task)
-    manifests = _manifests(connection, prepared.table)
-    base = transaction.base_snapshot_id
     return job, completed(prepared.table, task, job.written, base, manifests)
 
 

@@ -74,9 +74,11 @@ def keyed_rows(
     again: Callable[[], PreparedInsert],
     read_set: ReadSet,
     has_buckets: bool = False,
+    own_buckets: bool = False,
 ) -> PreparedInsert:
     """The write of `rows` with their kinds (column KIND) that were made of those of a snapshot.
-    With `has_buckets` the rows have a column of their buckets, too. Where the writer does not take
+    With `has_buckets` the rows have a column of their buckets, too; with `own_buckets` no two tasks
+    of the frame have rows of one bucket. Where the writer does not take
     kinds beside the table's columns, `without_kinds` makes the rows that it takes."""
     table = _written_at_once(table)
     return PreparedInsert(
@@ -90,6 +92,7 @@ def keyed_rows(
         has_kinds=has_buckets or _takes_kinds(table.schema),
         has_buckets=has_buckets,
         read_set=read_set,
+        own_buckets=own_buckets,
     )
 
 

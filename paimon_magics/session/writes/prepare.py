@@ -21,8 +21,10 @@ from paimon_magics.planning.commits.requests import (
 )
 from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.planning.writes.distributions import (
+    ByBucket,
     ByGivenBucket,
     Distribution,
+    OwnBuckets,
     distribution_of,
 )
 from paimon_magics.planning.writes.inserts import (
@@ -80,7 +82,7 @@ class PreparedInsert:
     `has_kinds` the frame has a column of the rows' kinds behind the table's, with `has_buckets` one
     of their buckets, too. `keys_repeat` tells that rows with kinds are changes of which a later one
     of a key counts more. `read_set` is what the rows were made of, if they are made of rows of the
-    table.
+    table. With `own_buckets` no two tasks of the frame have rows of one bucket.
     """
 
     table: Table
@@ -94,6 +96,7 @@ class PreparedInsert:
     has_buckets: bool = False
     keys_repeat: bool = False
     read_set: ReadSet | None = None
+    own_buckets: bool = False
 
 
 def prepare_insert(
@@ -201,6 +204,8 @@ def distribution(connection: Connection, prepared: PreparedInsert) -> Distributi
     schema = prepared.table.schema
     if prepared.has_buckets:
         return ByGivenBucket()
+    if prepared.own_buckets and schema.bucket_mode == "HASH_FIXED":
+        return OwnBuckets(ByBucket(schema.bucket_keys, schema.bucket))
     partitions = partitions_max(prepared.table, prepared.base_snapshot_id)
     estimated = None
     if schema.bucket_mode == "BUCKET_UNAWARE":

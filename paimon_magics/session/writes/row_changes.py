@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from paimon_magics.coordinator.client.attempts import Attempts
 from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.planning.commits.read_sets import read_keys
+from paimon_magics.planning.reads.bucket_tasks import have_own_buckets
 from paimon_magics.planning.reads.row_kinds import DELETE, UPDATE_AFTER
 from paimon_magics.planning.row_changes.assignments import assigned_paths
 from paimon_magics.planning.row_changes.engine_rules import (
@@ -24,6 +26,7 @@ from paimon_magics.planning.row_changes.engine_rules import (
 )
 from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.outcome import Outcome
+from paimon_magics.session.planned_work import reads_of
 from paimon_magics.session.writes.append_changes import (
     PreparedAppendChange,
     prepare_append_change,
@@ -42,13 +45,18 @@ from paimon_magics.session.writes.row_selection import (
 from paimon_magics.session.writes.rows_by_key import PreparedKeys, commit_by_key, prepare_by_key
 from paimon_magics.session.writes.transactions import run_again
 from paimon_magics.spark.queries import cancellable
+from paimon_magics.spark.sizes import scan_sizes
 from paimon_magics.spark.writing import JobWritten
 from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.statements.queries.determinism import random_part
 from paimon_magics.statements.row_changes import Delete, RowChange, Update
 from paimon_magics.tables.snapshots.latest import latest_state
 from paimon_magics.tables.table import Table
+from paimon_magics.tables.writing.table_write import flushes_itself
 from paimon_magics.tables.writing.write_spec import WriteSpec
+
+if TYPE_CHECKING:
+    from paimon_magics.spark.handles import DataFrame
 
 __all__ = ["PreparedChange", "prepare_row_change", "run_row_change"]
 
@@ -141,7 +149,17 @@ def _prepare_keyed(
         again=again,
         read_set=read_keys(base_snapshot_id, manifest_list=list_name),
         has_buckets=moves and deletes,
+        own_buckets=_own_buckets(connection, table, selected),
     )
+
+
+def _own_buckets(connection: Connection, table: Table, selected: DataFrame) -> bool:
+    """Whether no two tasks read selected rows of one bucket, and may write its files."""
+    plan = reads_of(selected).plan
+    if plan is None or not flushes_itself(table.schema):
+        return False
+    sizes = scan_sizes(connection.spark, connection.slots)
+    return sizes is not None and have_own_buckets(plan, sizes)
 
 
 def _run_once(

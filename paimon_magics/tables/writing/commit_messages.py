@@ -41,7 +41,7 @@ from paimon_magics.tables.writing.stored_rows import (
     packed_statistics,
 )
 
-__all__ = ["read_messages", "write_message"]
+__all__ = ["bucket_of_message", "read_messages", "write_message"]
 
 _Value = TypeVar("_Value")
 
@@ -68,6 +68,12 @@ def read_messages(paimon: Any, bodies: Iterable[bytes]) -> Iterator[CommitMessag
         except (struct.error, LookupError) as error:
             raise ValueError(f"it ends too early: {error}") from error
         yield message
+
+
+def bucket_of_message(body: bytes) -> tuple[bytes, int]:
+    """The partition, as a serialised `BinaryRow`, and the bucket of a message."""
+    stream = _Stream(body)
+    return stream.framed(), stream.int()
 
 
 def write_message(paimon: Any, message: CommitMessage) -> bytes:

@@ -35,6 +35,7 @@ from paimon_magics.tables.writing.row_kinds import KindRule, kind_rule
 if TYPE_CHECKING:
     from paimon_magics.tables.manifests.live_files import ManifestCache
     from paimon_magics.tables.table import Table
+    from paimon_magics.tables.writing.sequence_numbers import Bucket
 
 __all__ = ["FlushTable", "FlushWriter", "buffer_bytes", "flush_table"]
 
@@ -46,7 +47,9 @@ _BUFFER_BYTES_MAX = 2**30  # a flush puts a column together, and Arrow holds 2 G
 class FlushTable:
     """How to write one table in a task; picklable. `body` is a pickle of pypaimon's table. The
     names of data and changelog files begin with `prefixes`. `changelogs` is None for a table whose
-    writers write no changelog. The buffers of a writer hold up to `buffer_bytes`."""
+    writers write no changelog. The buffers of a writer hold up to `buffer_bytes`. `first_numbers`
+    are the next sequence numbers of all buckets that have files; with None each writer reads the
+    manifests of the newest snapshot."""
 
     name: str
     body: bytes
@@ -58,6 +61,7 @@ class FlushTable:
     prefixes: tuple[str, str]
     buffer_bytes: int
     io_options: tuple[tuple[str, str], ...]
+    first_numbers: tuple[tuple[Bucket, int], ...] | None = None
 
     def __repr__(self) -> str:
         return f"FlushTable({self.name})"  # the pickle and io_options may hold credentials
@@ -159,12 +163,14 @@ class FlushWriter:
 
     def _first_number(self, partition: Partition, bucket: int) -> int:
         """The sequence number of the first row of a bucket, after all that the newest snapshot
-        has."""
+        has, or the one that the table's description was made of."""
         if self._overwrite:
             return 0
         from paimon_magics.tables.snapshots.latest import latest_snapshot
         from paimon_magics.tables.writing.sequence_numbers import next_numbers, partition_row
 
+        if self._next_numbers is None and self._table.first_numbers is not None:
+            self._next_numbers = dict(self._table.first_numbers)
         if self._next_numbers is None:
             latest = latest_snapshot(self._paimon)
             self._next_numbers = next_numbers(self._paimon, latest, self._manifests)

@@ -7,7 +7,7 @@ inserts.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -24,6 +24,7 @@ from paimon_magics.settings import Settings
 from paimon_magics.tables.manifests.live_files import ManifestCache
 from paimon_magics.tables.schema.merge_options import merge_rule
 from paimon_magics.tables.schema.types import arrow_schema
+from paimon_magics.tables.snapshots.latest import read_snapshot
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.bucket_assignment import BucketRule
 from paimon_magics.tables.writing.bucket_counts import (
@@ -40,7 +41,7 @@ from paimon_magics.tables.writing.dynamic_buckets import (
 from paimon_magics.tables.writing.file_conversion import file_conversion
 from paimon_magics.tables.writing.file_indexes import file_index_rules
 from paimon_magics.tables.writing.float_bounds import FloatColumns, float_columns, mend_messages
-from paimon_magics.tables.writing.flush_writer import flush_table
+from paimon_magics.tables.writing.flush_writer import FlushTable, flush_table
 from paimon_magics.tables.writing.native_writer import (
     buffer_options,
     given_bucket_options,
@@ -48,13 +49,14 @@ from paimon_magics.tables.writing.native_writer import (
 )
 from paimon_magics.tables.writing.postponed_writer import POSTPONED_BUCKET, postponed_table
 from paimon_magics.tables.writing.python_writer import python_table
-from paimon_magics.tables.writing.sequence_numbers import number_rows
+from paimon_magics.tables.writing.sequence_numbers import next_numbers, number_rows
 from paimon_magics.tables.writing.write_spec import WriteSpec, Written
 from paimon_magics.tables.writing.written_buckets import BucketKey, written_buckets
 
-__all__ = ["CompletedWrite", "completed", "flushes_itself", "write_spec"]
+__all__ = ["CompletedWrite", "completed", "flushes_itself", "with_numbers", "write_spec"]
 
 _PREFIXES = {"data-file.prefix": "data-", "changelog-file.prefix": "changelog-"}
+_NUMBERED_BUCKETS_MAX = 1_000  # some tens of kilobytes in each task
 _ARITHMETIC = ("sum", "product")  # inf - inf and inf * 0 are NaN
 
 
@@ -83,6 +85,24 @@ def write_spec(
         gives_buckets=gives_buckets,
     )
     return spec.with_kinds() if gives_kinds else spec
+
+
+def with_numbers(
+    spec: WriteSpec, table: Table, snapshot_id: int, manifests: ManifestCache
+) -> WriteSpec:
+    """The specification with the sequence numbers that follow those of a snapshot, so that writers
+    need not read its manifests; as it is where that is no part of it, or the buckets are many.
+
+    Only for writers whose rows take the place of rows of that snapshot, and whose commit fails when
+    others have written the same keys since: newer rows of other keys may have these numbers.
+    """
+    if not isinstance(spec.table, FlushTable) or not snapshot_id or spec.overwrite:
+        return spec
+    snapshot = read_snapshot(table.paimon, snapshot_id)
+    numbers = next_numbers(table.paimon, snapshot, manifests)
+    if snapshot is None or len(numbers) > _NUMBERED_BUCKETS_MAX:
+        return spec
+    return replace(spec, table=replace(spec.table, first_numbers=tuple(numbers.items())))
 
 
 def flushes_itself(schema: TableSchema) -> bool:
