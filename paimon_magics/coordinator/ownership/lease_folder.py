@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 
 from paimon_magics.coordinator.ownership.lease import FOLDER, Lease, epoch_in, lease_name, lease_of
-from paimon_magics.errors import PaimonMagicsError
+from paimon_magics.errors import PaimonMagicsError, SetupError
 from paimon_magics.tables.stores.store import Store
 
 __all__ = ["LeaseFolder"]
@@ -38,14 +38,22 @@ class LeaseFolder:
         return self._store.read(self._path(epoch))
 
     def create(self, lease: Lease) -> bool:
-        """Create the object of a lease's epoch; return whether it has this lease now."""
+        """Create the object of a lease's epoch; return whether it has this lease now, False when
+        another's is there. Raises SetupError when there is none, for example on a full disk."""
+        failed: OSError | None = None
         try:
             if self._store.create(self._path(lease.epoch), lease.document()):
                 return True
-        except OSError:
-            pass  # the object itself shows whether it was created
-        found = self.read(lease.epoch)
-        return found is not None and found.instance == lease.instance
+        except OSError as error:
+            failed = error  # the object itself shows whether it was created
+        found = self.content(lease.epoch)
+        if found is None and failed is not None:
+            raise SetupError(
+                f"The lease of the warehouse's commits could not be written: {failed}",
+                hint="The coordinator goes on once the warehouse can be written.",
+            ) from failed
+        mine = None if found is None else lease_of(found, lease.epoch)
+        return mine is not None and mine.instance == lease.instance
 
     def write(self, lease: Lease) -> None:
         """Rewrite the object of the owner's own epoch."""

@@ -167,15 +167,18 @@ class Ownership:
 
     def _take_again(self) -> None:
         """Take the next epoch, unless another coordinator has, after the lease ran out while this
-        process stood still. The lease can't be renewed: others may have seen it run out."""
+        process stood still or could not write. The lease can't be renewed: others may have seen it
+        run out. An epoch that this process wrote when it was told otherwise has run out as well."""
         if self._lost is not None:
             raise self._lost
         if self._now_ms() < self._until_ms:
             return
         highest = self._leases.highest()
         if highest > self.epoch:
-            self._lose(highest)
-        self._advance(self.epoch + 1)
+            lease = self._leases.read(highest)
+            if lease is None or not self.has_written(lease):
+                self._lose(highest)
+        self._advance(max(highest, self.epoch) + 1)
 
     def _advance(self, epoch: int) -> None:
         """Create the lease of a higher epoch. Raises DeposedError when another coordinator did."""

@@ -70,7 +70,8 @@ class StateThread:
     """Owns the state and the store's changes to it. Every method may be called from any thread.
 
     `happened` is called with each event that was saved, then `carry_out` with each of its effects
-    other than replies. `may_answer` raises DeposedError when no answer may be given any more.
+    other than replies. `may_answer` raises DeposedError when no answer may be given any more,
+    another SetupError when none may be given now.
 
     `state` is the present state, a value. `opened` has the unfinished transactions as they were
     opened, `requests` their commit requests since the start. `finished` counts the transactions
@@ -253,10 +254,21 @@ class StateThread:
         for effect in effects:
             match effect:
                 case Reply(ask=ask, answer=answer):
-                    self._may_answer()  # a deposed coordinator acknowledges nothing
-                    self._pending.answer(ask, answer)
+                    self._reply(ask, answer)
                 case _:
                     self._carry_out(effect)
+
+    def _reply(self, ask: int, answer: Answer) -> None:
+        """Answer a question. A deposed coordinator acknowledges nothing, nor does one whose lease
+        has run out and can't be taken again now: who asked asks once more."""
+        try:
+            self._may_answer()
+        except DeposedError:
+            raise
+        except SetupError as error:
+            self._pending.fail(ask, StoreUnavailableError(error.message, hint=error.hint))
+        else:
+            self._pending.answer(ask, answer)
 
     def _with_finished(self, event: Event) -> Event:
         match event:

@@ -23,6 +23,7 @@ from paimon_magics.tables.stores.syncing import sync_path
 __all__ = ["publish_local_file"]
 
 _NO_HARD_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS)
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 _HAS_UNNAMED = hasattr(os, "O_TMPFILE") and os.path.isdir("/proc/self/fd")
 
 
@@ -46,6 +47,8 @@ def publish_local_file(path: str, content: bytes) -> bool:
                     "overwrite each other's files there.",
                     hint="Put the warehouse on a local disk file system such as ext4, xfs or APFS.",
                 ) from error
+            if error.errno in _NO_ROOM:  # neither for a name in the folder
+                raise _not_written(target, error) from error
             raise
         sync_path(target.parent)
         return True
@@ -64,10 +67,12 @@ def _written(target: Path, content: bytes) -> Iterator[Callable[[], None]]:
                 descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
         except OSError as error:
             raise _not_written(target, error) from error
-        with os.fdopen(descriptor, "wb") as file:
+        # Without a buffer, which closing would try to write once more where the disk is full.
+        with os.fdopen(descriptor, "wb", buffering=0) as file:
             try:
-                file.write(content)
-                file.flush()
+                left = memoryview(content)
+                while left:
+                    left = left[file.write(left) :]
                 os.fsync(descriptor)
             except OSError as error:
                 raise _not_written(target, error) from error

@@ -23,6 +23,7 @@ from paimon_magics.coordinator.ownership.ownership import Ownership, current_lea
 from paimon_magics.errors import SetupError
 from paimon_magics.tables.commits.fencing import DeposedError
 from paimon_magics.tables.stores.store import LocalStore, Store, open_store
+from tests.faults.disk import mounted_disk
 
 LEASE = Lease(3, "i", Home("h", "/s", "x"), "http://127.0.0.1:1", "ada", 7, 1000, 50_000)
 
@@ -140,6 +141,36 @@ def test_an_owner_that_stood_still_while_nobody_came_goes_on_with_the_next_epoch
     first.check_time()
     assert first.epoch == 2
     assert first.fence().epoch == 2
+
+
+def test_an_owner_that_finds_no_room_for_its_lease_goes_on_once_there_is_some(
+    tmp_path: Path,
+) -> None:
+    now = [0.0]
+    with mounted_disk(tmp_path / "warehouse") as disk:
+        owner = Owner(Home("host", "/state/a", "a"), "http://127.0.0.1:1", "ada", 1)
+        place = LocalStore(), str(disk.folder)
+        first = Ownership(*place, owner, 60_000, lambda: now[0])
+        assert first.acquire() == 1
+        disk.fill()
+        now[0] += 60_000
+        for _ in range(2):
+            with pytest.raises(SetupError, match=r"could not be written: .*No space left"):
+                first.check()
+        with pytest.raises(SetupError, match="No space left"):
+            Ownership(*place, owner, 60_000).acquire()
+        disk.mend()
+        first.check()
+        assert first.epoch == 2
+        # It was written, but the answer was lost.
+        late = current_lease(*place)
+        assert late is not None
+        document = replace(late, epoch=3).document()
+        assert place[0].create(f"{disk.folder}/.paimon-magics/owner-3.json", document)
+        now[0] += 60_000
+        first.check_time()
+        assert first.epoch == 4
+        first.release()
 
 
 def test_an_epoch_that_no_lease_knows_is_outranked(
