@@ -1,4 +1,5 @@
-"""Completion of `%%paimon` cells and `%paimon` lines in the kernel, for every frontend.
+"""Completion of `%%paimon` cells, `%paimon` lines and the options of streams in the kernel, for
+every frontend.
 
 `statements.completion.completing` says what may come next. Names come from the session's name
 cache, which is filled in the background, and from the notebook's variables. Nothing here waits for
@@ -21,6 +22,8 @@ from paimon_magics.magics.name_offers import NameOffers, Offer, matching, open_s
 from paimon_magics.magics.namespace import Variables
 from paimon_magics.magics.options import CELL_OPTIONS, RESULT_TYPES
 from paimon_magics.planning.formatting import shortened
+from paimon_magics.planning.reads.stream_points import STREAM_MODES
+from paimon_magics.planning.reads.stream_purposes import STREAM_PURPOSES
 
 if TYPE_CHECKING:
     from paimon_magics.magics.configuration import PaimonMagics
@@ -31,7 +34,15 @@ __all__ = [
 ]
 
 _ABOUT_MAX = 90
+_STREAM_TEXT_MAX = 2000  # of Python before the cursor that is looked at
 _LINE = re.compile(r"\s*(?:[^\W\d]\w*\s*=\s*)?%paimon\s")
+# A text that has begun where Python names an option of a stream, or gives `scan.mode` its value:
+# session.stream("t", **{"…  and  spark.readStream.format("paimon").option("…
+_STREAM_TEXT = re.compile(
+    r"""\.(?:stream\([^)]*\*\*\{[^})]*?|readStream\b(?:[^()]|\([^()]*\))*\.option\(\s*)
+    (?P<mode>["']scan\.mode["']\s*[:,]\s*)?["'](?P<typed>[\w.-]*)\Z""",
+    re.VERBOSE,
+)
 
 
 class Completer:
@@ -81,7 +92,7 @@ class Completer:
                 return self._of_options(head[:cursor])
             return self._of_statements(body, cursor - len(head) - len(newline))
         line = _verb_line(text, cursor)
-        return ("", []) if line is None else self._of_verbs(line)
+        return _of_streams(text[:cursor]) if line is None else self._of_verbs(line)
 
     # ---- the first line, and verbs ----
 
@@ -155,6 +166,17 @@ class Completer:
         if names.have_come():
             found = names.all()
         return found
+
+
+def _of_streams(text: str) -> tuple[str, list[Offer]]:
+    """The options of a stream, or its modes, where `text` ends in the beginning of one."""
+    found = _STREAM_TEXT.search(text, max(0, len(text) - _STREAM_TEXT_MAX))
+    if found is None:
+        return "", []
+    typed = found["typed"]
+    if found["mode"]:
+        return typed, matching(typed, map(Offer, STREAM_MODES))
+    return typed, matching(typed, (Offer(*one) for one in STREAM_PURPOSES.items()))
 
 
 def _verb_line(text: str, cursor: int) -> str | None:

@@ -13,6 +13,7 @@ from paimon_magics.magics.options import CELL_OPTIONS
 from paimon_magics.planning.commits.procedures import PROCEDURES
 from paimon_magics.planning.options.purposes import OPTION_PURPOSES
 from paimon_magics.planning.options.table_options import CORE_OPTIONS, OWN_OPTIONS, OptionDefinition
+from paimon_magics.planning.reads.stream_purposes import STREAM_PURPOSES
 from paimon_magics.planning.schemas.alternatives import COMING
 
 __all__ = ["REFUSED", "STATEMENTS", "StatementHelp", "cell_help", "help_text", "topics"]
@@ -171,8 +172,8 @@ _SYNONYMS = {
 
 
 def help_text(topic: str = "") -> str:
-    """Return a line on everything that is offered; or the help on a verb, a statement, `cell`, or a
-    table option.
+    """Return a line on everything that is offered; or the help on a verb, a statement, `cell`,
+    `streams`, or a table option.
 
     Raises UnknownNameError for another topic.
     """
@@ -193,6 +194,8 @@ def help_text(topic: str = "") -> str:
     found = found or [s for s in STATEMENTS if s.name.split()[0] == wanted.upper()]
     if found:
         return "\n".join(_statement(statement) for statement in found)
+    if wanted.lower() == _STREAMS:
+        return _streams_help()
     option = CORE_OPTIONS.get(wanted.lower()) or OWN_OPTIONS.get(wanted.lower())
     if option is not None:
         return _option(option)
@@ -204,7 +207,7 @@ def help_text(topic: str = "") -> str:
 def topics() -> list[str]:
     """The topics of `help_text`, except table options."""
     statements = (s.name for s in STATEMENTS)
-    return ["cell", *(verb.name for verb in VERBS), *statements, *COMING]
+    return ["cell", _STREAMS, *(verb.name for verb in VERBS), *statements, *COMING]
 
 
 def cell_help() -> str:
@@ -222,6 +225,22 @@ def cell_help() -> str:
     )
 
 
+def _streams_help() -> str:
+    """The help on streams and their options."""
+    return "\n".join(
+        [
+            "session.stream(name, **{OPTION: VALUE, …})",
+            "    reads a table, its $audit_log or its $binlog as a streaming DataFrame",
+            "session.write_stream(frame, name, checkpoint=FOLDER, mode='append')",
+            "    writes a streaming DataFrame; what it returns shows its progress in a notebook,",
+            "    with a button that stops it. Modes: append, upsert, complete.",
+            "",
+            "Options",
+            *_columns(list(STREAM_PURPOSES.items())),
+        ]
+    )
+
+
 def _overview() -> str:
     return "\n".join(
         [
@@ -234,6 +253,7 @@ def _overview() -> str:
             "Statements (%paimon help STATEMENT shows the forms)",
             *_columns([(statement.name, statement.purpose) for statement in STATEMENTS]),
             "",
+            "Streams, from Python: %paimon help streams shows their options.",
             f"Not offered yet: {', '.join(REFUSED)}.",
             "Other statements go to Spark, if they name no Paimon table.",
         ]
@@ -260,6 +280,7 @@ def _statement(statement: StatementHelp) -> str:
 
 
 _FIRST_WIDTH_MAX = 28
+_STREAMS = "streams"
 
 
 def _columns(rows: list[tuple[str, str]]) -> list[str]:

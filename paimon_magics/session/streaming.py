@@ -51,13 +51,8 @@ def place_of(connection: Connection) -> Place:
 
 
 def register_source(connection: Connection) -> None:
-    """Register the data source `paimon` for the connection's tables in its Spark session. Where
-    Paimon's own connector is in Spark, that name stays the connector's."""
-    try:
-        register(connection.spark, place_of(connection))
-    except Exception as error:
-        if "DATA_SOURCE_ALREADY_EXISTS" not in str(error):
-            raise
+    """Register the data source `paimon` for the connection's tables in its Spark session."""
+    register(connection.spark, place_of(connection))
 
 
 def stream_options(

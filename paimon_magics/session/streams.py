@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from paimon_magics.boundary import short_errors
-from paimon_magics.planning.formatting import count_text
 from paimon_magics.session.connection import Connection
+from paimon_magics.session.reports.report import Report
+from paimon_magics.session.reports.stream import StreamState, stream_of
 from paimon_magics.session.stream_sinks import StreamSink
 from paimon_magics.spark.failures import translate
 from paimon_magics.spark.streaming_queries import last_report
@@ -27,12 +28,14 @@ class StreamProgress:
     """How far a stream is. `epochs` counts its micro-batches, with those before its last stop.
     `rows` are those written since then, and `snapshot_id` is the last snapshot that it made; None
     before the first one, and on Spark Connect, where the server writes. `behind` is the number of
-    snapshots of the source that it has not read yet; None for other sources, and on PySpark 4.1."""
+    snapshots of the source that it has not read yet; None for other sources, and on PySpark 4.1.
+    `rows_per_second` is the speed of the last micro-batch that Spark has reported."""
 
     epochs: int
     rows: int | None
     snapshot_id: int | None
     behind: int | None
+    rows_per_second: float | None = None
 
 
 @short_errors
@@ -63,7 +66,32 @@ class Stream:
         written, told = self._sink.written, last_report(self.query)
         epochs = written.epochs or int(told.get("batchId", -1)) + 1
         rows = written.rows if written.epochs else None
-        return StreamProgress(epochs, rows, written.snapshot_id, _behind(told))
+        speed = told.get("processedRowsPerSecond")
+        return StreamProgress(epochs, rows, written.snapshot_id, _behind(told), speed)
+
+    def report(self) -> Report:
+        """The stream as a report, which a notebook shows: its progress, followed while it is looked
+        at, and a button that stops it. `str` of it is one line."""
+        return stream_of(self._state, self.stop)
+
+    def _state(self) -> StreamState | None:
+        """How the stream is; None when its session is closed."""
+        if self._connection.closed:
+            return None
+        failed = None if self.is_active else self.query.exception()
+        state = "failed" if failed is not None else "running" if self.is_active else "ended"
+        reason = "" if failed is None else str(self._reason(failed))
+        now = self.progress
+        return StreamState(
+            self.table,
+            state,
+            now.epochs,
+            now.rows,
+            now.rows_per_second,
+            now.snapshot_id,
+            now.behind,
+            reason,
+        )
 
     def stop(self) -> None:
         """Stop the stream. The batch that is being written is given up or finished; it is whole in
@@ -108,18 +136,8 @@ class Stream:
         return self.progress
 
     def __repr__(self) -> str:
-        progress = self.progress
-        state = "running" if self.is_active else "ended"
-        if not self.is_active and self.query.exception() is not None:
-            state = "failed"
-        parts = [count_text(progress.epochs, "epoch")]
-        if progress.rows is not None:
-            parts.append(count_text(progress.rows, "row"))
-        if progress.snapshot_id is not None:
-            parts.append(f"snapshot {progress.snapshot_id}")
-        if progress.behind:
-            parts.append(f"{count_text(progress.behind, 'snapshot')} behind")
-        return f"Stream({self.table}, {state}: {', '.join(parts)})"
+        state = self._state()
+        return f"Stream({f'{self.table}, its session is closed' if state is None else state})"
 
     def _reason(self, error: Exception) -> Exception:
         """The error of ours that the stream failed with."""

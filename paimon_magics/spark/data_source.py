@@ -54,9 +54,21 @@ except ImportError:  # PySpark 4.1
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["FORMAT", "TABLE_KEYS", "PaimonSource", "Place", "asked_table", "register", "source_at"]
+__all__ = [
+    "FORMAT",
+    "STREAM_FORMAT",
+    "TABLE_KEYS",
+    "PaimonSource",
+    "Place",
+    "asked_table",
+    "register",
+    "source_at",
+]
 
 FORMAT = "paimon"
+STREAM_FORMAT = "paimon_magics"
+"""A second name of the data source, by which streams are read. The first one is that of Paimon's
+own connector, where it is in Spark."""
 TABLE_KEYS = ("table", "path")
 """The options that name the table."""
 _MANY = 2**62
@@ -97,26 +109,33 @@ def asked_table(options: Mapping[str, str], place: Place) -> TableName:
 
 def register(spark: SparkSession, place: Place) -> None:
     """Register the data source for the tables at `place` in a Spark session, and let Spark push
-    conditions into it."""
+    conditions into it. Where Paimon's own connector is in Spark, the name `paimon` stays the
+    connector's."""
     spark.conf.set(_PUSHES, "true")
-    spark.dataSource.register(source_at(place))
+    spark.dataSource.register(source_at(place, STREAM_FORMAT))
+    try:
+        spark.dataSource.register(source_at(place))
+    except Exception as error:
+        if "DATA_SOURCE_ALREADY_EXISTS" not in str(error):
+            raise
 
 
-def source_at(place: Place) -> type[PaimonSource]:
-    """The data source for the tables at `place`, to be registered. It goes to Spark's processes by
-    value, since no module has it by name."""
-    return type("PaimonSource", (PaimonSource,), {"place": place})
+def source_at(place: Place, name: str = FORMAT) -> type[PaimonSource]:
+    """The data source for the tables at `place`, to be registered under `name`. It goes to Spark's
+    processes by value, since no module has it by name."""
+    return type("PaimonSource", (PaimonSource,), {"place": place, "format_name": name})
 
 
 class PaimonSource(spark_source.DataSource):
     """The data source. `source_at` makes the class that is registered."""
 
     place: ClassVar[Place]
+    format_name: ClassVar[str] = FORMAT
 
     @classmethod
     def name(cls) -> str:
         """The name of the format."""
-        return FORMAT
+        return cls.format_name
 
     def schema(self) -> spark_types.StructType:
         """The columns of the table as it is now. Raises what naming and loading it raise."""

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from copy import deepcopy
 from typing import Any
 
-from paimon_magics.spark.data_source import FORMAT
+from paimon_magics.spark.data_source import FORMAT, STREAM_FORMAT
 from paimon_magics.spark.pyspark_calls import (
     Answers,
     Told,
@@ -82,7 +82,7 @@ def _loads_stream(original: Callable[..., Any], call: str) -> Callable[..., Any]
         if answers is not None and (wanted or _is_ours(answers, self, found)):
             options = answers.stream_options(found.options, name)
             if options is not None:
-                return self.format(FORMAT).options(**options).load()
+                return self.format(STREAM_FORMAT).options(**options).load()
         return original(self, *args, **kwargs)
 
     return asking

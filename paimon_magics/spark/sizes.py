@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import re
-import sys
-import threading
-from contextlib import redirect_stdout
 from dataclasses import dataclass
-from typing import TextIO
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -16,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from paimon_magics.errors import InvalidTableError
 from paimon_magics.planning.options.values import memory_size_bytes
 from paimon_magics.planning.reads.bucket_tasks import ScanSizes
+from paimon_magics.spark.printed_plans import printed_plan
 
 __all__ = ["Sources", "estimated_bytes", "estimated_sources", "scan_sizes"]
 
@@ -39,7 +35,7 @@ def estimated_bytes(frame: DataFrame) -> float | None:
     Runs no job. The estimate is good for scans and ranges, and far too high after most joins.
     """
     try:
-        found = _SIZE.search(_explained(frame))
+        found = _SIZE.search(printed_plan(frame, "cost"))
     except PySparkException:
         return None
     if found is None or found[2] not in _UNITS:
@@ -77,7 +73,7 @@ class Sources:
 def estimated_sources(frame: DataFrame) -> Sources:
     """The `Sources` of `frame`. Runs no job."""
     try:
-        optimized, _, physical = _explained(frame).partition("== Physical Plan ==")
+        optimized, _, physical = printed_plan(frame, "cost").partition("== Physical Plan ==")
     except PySparkException:
         return Sources()
     leaves = [line for line in optimized.splitlines() if _LEAF.match(line)]
@@ -95,32 +91,3 @@ def estimated_sources(frame: DataFrame) -> Sources:
         len(_SHUFFLE.findall(physical)),
         _FUNCTIONS.search(physical) is not None,
     )
-
-
-def _explained(frame: DataFrame) -> str:
-    """The text of the plan with its statistics, which the public interface has nowhere else.
-
-    `explain` prints it. EXPLAIN COST returns it, but plans a statement of its own as well, which
-    takes several times as long.
-    """
-    printed = _PrintedHere(sys.stdout)
-    with redirect_stdout(printed):
-        frame.explain(mode="cost")
-    return printed.text.getvalue()
-
-
-class _PrintedHere(io.TextIOBase):
-    """Keeps what this thread prints; what other threads print goes to `stream`."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self.text = io.StringIO()
-        self._stream = stream
-        self._thread = threading.get_ident()
-
-    def write(self, text: str) -> int:
-        here = threading.get_ident() == self._thread
-        return (self.text if here else self._stream).write(text)
-
-    def flush(self) -> None:
-        if threading.get_ident() != self._thread:
-            self._stream.flush()

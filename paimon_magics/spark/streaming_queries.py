@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import DataFrame, SparkSession
 
 from paimon_magics.errors import SetupError
-from paimon_magics.spark.data_source import FORMAT
+from paimon_magics.spark.data_source import STREAM_FORMAT
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -19,7 +19,7 @@ __all__ = ["last_report", "query_id", "start_query", "streaming_frame"]
 
 def streaming_frame(spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
     """The streaming frame of a table that the data source's options name."""
-    return spark.readStream.format(FORMAT).options(**options).load()
+    return spark.readStream.format(STREAM_FORMAT).options(**options).load()
 
 
 def start_query(

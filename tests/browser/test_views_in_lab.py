@@ -33,8 +33,14 @@ GRID = "%%paimon\nSELECT id, item FROM orders WHERE day = 'tue' ORDER BY id"
 LIVE = "times = []\ndef now():\n    times.append(1)\n" + (
     "    return Report('LIVE', f'looked {len(times)} times', (), refresh=now, seconds=0.3)\nnow()"
 )
+STREAM = (
+    "session.run('CREATE DATABASE other')\n"
+    "session.run('CREATE TABLE other.kept (day STRING, id INT, item STRING)')\n"
+    "changes = session.stream('orders')\n"
+    "session.write_stream(changes, 'other.kept', checkpoint='checkpoints/kept')"
+)
 CELLS = (
-    *(TABLE, "%paimon layout orders", GRID, "%paimon snapshots orders", LIVE),
+    *(TABLE, "%paimon layout orders", GRID, "%paimon snapshots orders", LIVE, STREAM),
     *("session.run('CREATE TABLE bare (k INT)')", "%paimon health default.*"),
 )
 
@@ -226,6 +232,14 @@ def test_the_statement_that_helps_is_run_by_a_button(views: Views) -> None:
     view.get_by_text("default.orders, snapshot 5: 2 partitions").wait_for()
     tue = view.get_by_role("option", selected=True).filter(has_text="day=tue")
     assert "3 files" in tue.inner_text()
+
+
+def test_a_stream_shows_its_progress_and_is_stopped_by_a_button(views: Views) -> None:
+    view = views.page.locator(".paimon-report").nth(3)
+    view.get_by_text("other.kept, running: 1 epoch, 60 rows").wait_for(timeout=60_000)
+    assert view.get_by_role("columnheader", name="snapshots_behind").count() == 1
+    view.get_by_role("button", name="Stop", exact=True).click()
+    view.get_by_text("other.kept, ended: 1 epoch, 60 rows").first.wait_for(timeout=20_000)
 
 
 def test_what_goes_on_is_asked_for_anew_until_its_output_goes(views: Views) -> None:

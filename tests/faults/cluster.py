@@ -79,7 +79,7 @@ class Cluster:
             )
         assert "connected" in self.answer()
 
-    def send(self, sql: str) -> None:
+    def send(self, sql: str | dict[str, Any]) -> None:
         assert self._driver is not None and self._driver.stdin is not None
         try:
             self._driver.stdin.write(json.dumps(sql) + "\n")
@@ -96,13 +96,22 @@ class Cluster:
         answer: dict[str, Any] = json.loads(line)
         return answer
 
-    def run(self, sql: str) -> dict[str, Any]:
+    def run(self, sql: str | dict[str, Any]) -> dict[str, Any]:
         self.send(sql)
         return self.answer()
 
     def kill_executor(self, choice: int) -> bool:
         """Kill one of the executors; return False when there is none at the moment."""
         found = sorted(self._processes(b"CoarseGrainedExecutorBackend"))
+        if not found:
+            return False
+        _kill(found[choice % len(found)])
+        return True
+
+    def kill_python(self, choice: int) -> bool:
+        """Kill one of the Python processes that Spark has started: workers of tasks, their parents,
+        and what plans a stream's batches. Return False when there is none at the moment."""
+        found = sorted({*self._processes(b"pyspark.daemon"), *self._processes(b"source_runner")})
         if not found:
             return False
         _kill(found[choice % len(found)])

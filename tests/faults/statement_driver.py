@@ -1,8 +1,10 @@
 """A session in a process of its own, whose executors may be processes, too.
 
-Each line of its input is a statement, as a JSON string, or `{"source", "target", "checkpoint",
-"options"}` of a stream that is to end with what the source has. Each line of its output is a JSON
-object: `{"snapshot": …}`, or `{"error": type, "message": …}`. Its SQL has the function `killing`.
+Each line of its input is a statement, as a JSON string, or `{"streams": […], "finish": …}`, where
+a stream is `{"source", "columns", "options", "target", "checkpoint"}`: those that do not run are
+started, and with `finish` all are stopped when they have what their sources have. Each line of its
+output is a JSON object: `{"snapshot": …}`, `{"started": number}`, or `{"error": type, "message":
+…}`. Its SQL has the function `killing`.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from paimon_magics import Session
+    from paimon_magics.session.streams import Stream
 
 
 def killing(number: int, at: int) -> str:
@@ -34,14 +37,22 @@ def killing(number: int, at: int) -> str:
     return "new"
 
 
-def streamed(session: Session, asked: dict[str, Any]) -> int | None:
-    """The last snapshot that a stream made which ended with what there was."""
-    frame = session.stream(asked["source"], **asked["options"])
-    stream = session.write_stream(
-        frame, asked["target"], checkpoint=asked["checkpoint"], trigger="available-now"
-    )
-    stream.wait()
-    return stream.progress.snapshot_id
+def run_streams(session: Session, streams: dict[str, Stream], asked: dict[str, Any]) -> int:
+    """Start the streams that do not run, and with `finish` end all; the number of started ones."""
+    started = 0
+    for one in asked["streams"]:
+        known = streams.get(one["target"])
+        if known is None or not known.is_active:
+            streams[one["target"]] = session.write_stream(
+                session.stream(one["source"], **one["options"]).selectExpr(*one["columns"]),
+                one["target"],
+                checkpoint=one["checkpoint"],
+            )
+            started += 1
+    for stream in streams.values() if asked.get("finish") else ():
+        stream.process_all()
+        stream.stop()
+    return started
 
 
 def main(folder: str, master: str) -> None:
@@ -69,12 +80,13 @@ def main(folder: str, master: str) -> None:
     spark.sparkContext.setLogLevel("OFF")
     session = paimon_magics.connect(spark=spark)  # the environment names the coordinator
     spark.udf.register("killing", killing, "string")
+    streams: dict[str, Stream] = {}
     print(json.dumps({"connected": os.getpid()}), flush=True)
     for line in sys.stdin:
         try:
             asked = json.loads(line)
             if isinstance(asked, dict):
-                answer: dict[str, object] = {"snapshot": streamed(session, asked)}
+                answer: dict[str, object] = {"started": run_streams(session, streams, asked)}
             else:
                 answer = {"snapshot": session.run(asked).snapshot_id}
         except Exception as error:

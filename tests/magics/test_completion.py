@@ -15,6 +15,8 @@ from paimon_magics.magics.options import CELL_OPTIONS
 from paimon_magics.planning.options.purposes import OPTION_PURPOSES
 from paimon_magics.planning.options.table_options import CORE_OPTIONS, OWN_OPTIONS
 from paimon_magics.planning.reads.read_points import READ_OPTIONS
+from paimon_magics.planning.reads.stream_points import STREAM_OPTIONS
+from paimon_magics.planning.reads.stream_purposes import STREAM_PURPOSES
 from paimon_magics.session.opening import active_session
 from tests.magics.conftest import Run
 
@@ -54,6 +56,17 @@ def completed(shell: InteractiveShell, text: str) -> list[str]:
             "%%paimon\nCREATE TABLE t (a INT, b STRING) PARTITIONED BY (|",
             "%%paimon\nCREATE TABLE t (a INT, b STRING) PARTITIONED BY (b",
         ),
+        ("%paimon help strea|", "%paimon help streams"),
+        (
+            's.stream("t", **{"read.stream.maxS|',
+            's.stream("t", **{"read.stream.maxSnapshotsPerTrigger',
+        ),
+        ('s.stream("t", **{"branch": "b", "cons|', 's.stream("t", **{"branch": "b", "consumer-id'),
+        ('s.stream("t", **{"scan.mode": "latest-|', 's.stream("t", **{"scan.mode": "latest-full'),
+        (
+            'spark.readStream.format("paimon").option("scan.snap|',
+            'spark.readStream.format("paimon").option("scan.snapshot-id',
+        ),
         ("%paimon help trunc|", "%paimon help TRUNCATE TABLE"),
         ("%%paimon\nCALL sys.create_t|", "%%paimon\nCALL sys.create_tag("),
         (
@@ -90,7 +103,9 @@ def test_an_option_tells_its_type_and_default(shell: InteractiveShell) -> None:
 def test_every_option_that_is_completed_says_what_it_is_for() -> None:
     known = {*CORE_OPTIONS, *OWN_OPTIONS, *READ_OPTIONS, "primary-key"}
     assert set(OPTION_PURPOSES) == known
-    assert all(text and text[-1] != "." for text in OPTION_PURPOSES.values())
+    assert tuple(STREAM_PURPOSES) == STREAM_OPTIONS
+    purposes = [*OPTION_PURPOSES.values(), *STREAM_PURPOSES.values()]
+    assert all(text and text[-1] != "." for text in purposes)
 
 
 @pytest.mark.parametrize(

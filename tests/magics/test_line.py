@@ -112,6 +112,7 @@ def test_help_lists_every_verb_option_and_statement(
         ("merge into", "WHEN NOT MATCHED BY SOURCE [AND condition]"),
         ("upsert", "a row replaces the one of the same key"),
         ("compact", "CALL sys.compact('t')"),
+        ("streams", "consumer-id"),
     ],
 )
 def test_help_explains_a_topic(

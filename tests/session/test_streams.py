@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -154,6 +155,29 @@ def test_an_epoch_that_comes_again_is_written_once(session: Session) -> None:
     assert len(properties) == 3
 
 
+def test_notes_of_streams_that_rest_for_long_go_and_snapshots_tell_what_they_did(
+    session: Session, warehouse: Path
+) -> None:
+    session.run("CREATE TABLE noted (k BIGINT)")
+    connection, name = session._connection, TableName("noted", "default")
+    frame = session.spark.range(3).toDF("k")
+    for number in (0, 1):
+        write_epoch(connection, frame, name, "append", "mine", number)
+    folder = warehouse / "default.db/noted/.streams"
+    for number in range(101):
+        (folder / f"other-{number}").write_text("{}")
+    days = 86_400
+    for path, age in ((folder / "mine", 91), (folder / "other-7", 92), (folder / "other-8", 89)):
+        os.utime(path, (time.time() - age * days,) * 2)
+    write_epoch(connection, frame, name, "append", "new", 0)
+    left = {path.name for path in folder.iterdir()}
+    assert left == {"new", *(f"other-{number}" for number in range(101))} - {"other-7"}
+    assert len(rows(session, "SELECT * FROM noted")) == 9
+    for number in (1, 2):  # the first one was committed: a snapshot has its number
+        write_epoch(connection, frame, name, "append", "mine", number)
+    assert len(rows(session, "SELECT * FROM noted")) == 12
+
+
 DRIVER = """
 import sys
 import paimon_magics
@@ -223,8 +247,17 @@ def test_what_an_aggregation_gives_replaces_keys_or_the_whole_table(
     for name in ("whole", "keyed"):
         assert sorted(rows(session, f"SELECT * FROM {name}")) == [("a", 2), ("b", 2), ("c", 1)]
     for stream in running:
-        stream.stop()
-        assert "ended" in repr(stream)
+        report = stream.report()
+        assert str(report) == repr(stream).removeprefix("Stream(").removesuffix(")")
+        (section,) = report.sections
+        (now,) = section.rows.to_pylist()
+        assert (now["state"], now["epochs"], now["rows_per_second"] > 0) == ("running", 2, True)
+        (stop,) = section.actions
+        assert "ended: 2 epochs" in str(stop.run(()))
+        assert not stream.is_active and "ended" in repr(stream)
+        assert report.refresh is not None
+        ended = report.refresh()
+        assert ended is not None and ended.sections[0].actions == ()
 
 
 def test_streams_that_make_no_sense_are_refused_before_they_start(

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import io
-import threading
 from pathlib import Path
 
 import pytest
@@ -9,7 +7,6 @@ from pyspark.sql import SparkSession
 
 from paimon_magics.spark.sizes import (
     Sources,
-    _PrintedHere,
     estimated_bytes,
     estimated_sources,
 )
@@ -30,16 +27,6 @@ def test_spark_tells_how_much_a_query_will_give_and_prints_nothing(
     found = estimated_bytes(spark.sql(query))
     assert found == pytest.approx(size_bytes, rel=0.01, abs=16)
     assert capsys.readouterr().out == ""
-
-
-def test_what_other_threads_print_meanwhile_is_printed() -> None:
-    stream = io.StringIO()
-    printed = _PrintedHere(stream)
-    print("a plan", file=printed)
-    other = threading.Thread(target=lambda: print("a row", file=printed, flush=True))
-    other.start()
-    other.join()
-    assert (printed.text.getvalue(), stream.getvalue()) == ("a plan\n", "a row\n")
 
 
 @pytest.mark.parametrize(

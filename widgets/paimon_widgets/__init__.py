@@ -23,13 +23,14 @@ _VIEWS = {
     "paimon_magics.session.reports.health.Health": "health_view.health_bundle",
     "paimon_magics.session.outcome.Outcome": "report_view.outcome_bundle",
     "paimon_magics.session.reports.report.Report": "report_view.report_bundle",
+    "paimon_magics.session.streams.Stream": "report_view.stream_bundle",
 }
 """The classes that are shown, with the functions that show them, by name: so neither is imported
 before it is needed."""
 
 
 def register(shell: InteractiveShell) -> None:
-    """Show layouts, health, reports and rows as interactive views in this shell."""
+    """Show layouts, health, reports, streams and rows as interactive views in this shell."""
     formatter = shell.display_formatter.mimebundle_formatter  # type: ignore[union-attr]
     for shown, view in _VIEWS.items():
         formatter.for_type(shown, _bundle_of(view, shell))

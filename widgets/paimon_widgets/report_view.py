@@ -26,8 +26,9 @@ from paimon_widgets.report_page import report_html
 
 if TYPE_CHECKING:
     from paimon_magics.session.outcome import Outcome
+    from paimon_magics.session.streams import Stream
 
-__all__ = ["ReportView", "outcome_bundle", "report_bundle"]
+__all__ = ["ReportView", "outcome_bundle", "report_bundle", "stream_bundle"]
 
 _PAGE_ROWS = 20
 _PAGE_ROWS_MAX = 100
@@ -210,6 +211,11 @@ def outcome_bundle(outcome: Outcome, *, live: bool = True) -> dict[str, Any]:
     if not live or not outcome.shows_rows or not outcome.page().num_columns:
         return bundle
     return with_widget(bundle, ReportView(outcome))
+
+
+def stream_bundle(stream: Stream, *, live: bool = True) -> dict[str, Any]:
+    """The same for a stream: its report, and as text the one line that it is without a notebook."""
+    return report_bundle(stream.report(), live=live) | {"text/plain": repr(stream)}
 
 
 def _shown(sheet: _Sheet) -> pa.Table:

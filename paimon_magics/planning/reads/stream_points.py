@@ -31,6 +31,7 @@ from paimon_magics.statements.statement import TableName
 
 __all__ = [
     "LIMIT_OPTIONS",
+    "STREAM_MODES",
     "STREAM_OPTIONS",
     "AtFull",
     "AtSnapshotFull",
@@ -191,8 +192,9 @@ _NOT_OFFERED = {
     "streaming-read-overwrite": "Overwrites are no changes here: a stream passes over them.",
     "scan.bounded.watermark": "Stop the stream yourself, or let its trigger do so.",
     "streaming.read.snapshot.delay": "Let the trigger's interval wait.",
+    "read.changelog": "Read the table's $audit_log: its column rowkind has the kinds.",
 }
-_OFFERED_MODES = ("default", "latest-full", "full", "latest", "from-snapshot", "from-snapshot-full",
+STREAM_MODES = ("default", "latest-full", "full", "latest", "from-snapshot", "from-snapshot-full",
                   "from-timestamp")  # fmt: skip
 _NEEDED = {
     "from-snapshot": ("scan.snapshot-id",),
@@ -320,10 +322,10 @@ def _start(given: Mapping[str, str]) -> StreamStart:
             hint="Give one of them.",
         )
     mode = given.get("scan.mode", "default").lower()
-    if mode not in _OFFERED_MODES:
+    if mode not in STREAM_MODES:
         raise UnsupportedStatementError(
             f"A stream with 'scan.mode' = '{mode}' is not offered.",
-            hint=nearest(mode, _OFFERED_MODES, what="modes of a stream"),
+            hint=nearest(mode, STREAM_MODES, what="modes of a stream"),
         )
     needed = _NEEDED.get(mode, ())
     if mode == "default" and points:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import io
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -19,6 +18,7 @@ from paimon_magics.session.queries.table_frames import frame_of_plain_query
 from paimon_magics.session.statements.handler import Handler
 from paimon_magics.session.statements.read_plans import query_lines
 from paimon_magics.spark.failures import translate
+from paimon_magics.spark.printed_plans import printed_plan
 from paimon_magics.statements.queries.plain_queries import plain_query
 from paimon_magics.statements.statement import CreateTemporaryView, Query
 from paimon_magics.statements.subjects import subject_of
@@ -129,9 +129,6 @@ def _frame_of_new_view(
     return frame_of_query(connection, statement.text, statement.query, parameters), None
 
 
-def _spark_plan(frame: object, mode: str) -> list[str]:
-    # Spark's public API only prints the plan.
-    captured = io.StringIO()
-    with contextlib.redirect_stdout(captured):
-        frame.explain(mode=(mode or "simple").lower().replace("logical", "extended"))  # type: ignore[attr-defined]
-    return captured.getvalue().rstrip().splitlines()
+def _spark_plan(frame: DataFrame, mode: str) -> list[str]:
+    named = (mode or "simple").lower().replace("logical", "extended")
+    return printed_plan(frame, named).rstrip().splitlines()

@@ -33,9 +33,15 @@ from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.writes.frames import write_frame_to
 from paimon_magics.spark.row_changes import with_changes
 from paimon_magics.statements.statement import TableName
-from paimon_magics.tables.commits.epochs import EpochNote, note_epoch, noted_epoch
+from paimon_magics.tables.commits.epochs import (
+    EpochNote,
+    committed_epoch,
+    epoch_properties,
+    note_epoch,
+    noted_epoch,
+    remove_old_notes,
+)
 from paimon_magics.tables.commits.receipts import find_commit
-from paimon_magics.tables.snapshots.provenance import PREFIX
 from paimon_magics.tables.table import Table
 
 if TYPE_CHECKING:
@@ -110,8 +116,7 @@ def write_epoch(
             note_epoch(table, query_id, EpochNote(number, transaction, key))
             reach("epoch.noted")
 
-        properties = ((f"{PREFIX}stream", query_id), (f"{PREFIX}epoch", str(number)))
-        with connection.writing_epoch(Epoch(begun, properties)):
+        with connection.writing_epoch(Epoch(begun, epoch_properties(query_id, number))):
             outcome = write_frame_to(
                 connection, frame, name, "overwrite" if mode == "complete" else "append"
             )
@@ -122,7 +127,11 @@ def write_epoch(
 def _is_done(connection: Connection, table: Table, query_id: str, number: int) -> bool:
     """Whether an epoch is committed. If not, nothing of it will be any more."""
     note = noted_epoch(table, query_id)
-    if note is None or note.epoch < number:
+    if note is None:
+        remove_old_notes(table)
+        last = committed_epoch(table, query_id) if number else None
+        return last is not None and last >= number
+    if note.epoch < number:
         return False
     if note.epoch > number:
         return True

@@ -5,22 +5,39 @@ So the transaction of an epoch is noted beside the table before anything of it c
 next run of the epoch finds out what became of it, and commits nothing twice.
 
 A note is one file for each query, `.streams/ID`, which is replaced whole. A process that dies
-leaves the old note or the new one.
+leaves the old note or the new one. Nobody tells when a query will never run again: the first note
+of another query removes those that have not changed for `_KEPT_DAYS` days, except the newest
+`_KEPT_NOTES_MIN`. Without a note the properties of snapshots tell which epoch was committed, as
+long as they are kept.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import time
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from paimon_magics.errors import InvalidValueError, TableDamagedError
 from paimon_magics.planning.commits.requests import Transaction
+from paimon_magics.tables.snapshots.latest import latest_snapshot, read_snapshot
+from paimon_magics.tables.snapshots.provenance import PREFIX, noted
 from paimon_magics.tables.table import Table
 
-__all__ = ["EpochNote", "note_epoch", "noted_epoch"]
+__all__ = [
+    "EpochNote",
+    "committed_epoch",
+    "epoch_properties",
+    "note_epoch",
+    "noted_epoch",
+    "remove_old_notes",
+]
 
+_KEPT_DAYS = 90
+_KEPT_NOTES_MIN = 100
+_DAY_MS = 86_400_000
+_STREAM, _EPOCH = "stream", "epoch"
 _FOLDER = ".streams"
 _ID = re.compile(r"[0-9A-Za-z-]{1,100}")
 
@@ -61,6 +78,37 @@ def note_epoch(table: Table, query_id: str, note: EpochNote) -> None:
     body = json.dumps({"epoch": note.epoch, "key": note.key, "transaction": document}).encode()
     table.store.make_folder(_folder(table))
     table.store.write(_path(table, query_id), body)
+
+
+def remove_old_notes(table: Table, now_ms: float | None = None) -> None:
+    """Remove the notes of queries that have not written for a long time. `now_ms` is the time, in
+    milliseconds since 1970 UTC."""
+    store, folder = table.store, _folder(table)
+    names = [name for name in store.names(folder) if _ID.fullmatch(name)]
+    if len(names) <= _KEPT_NOTES_MIN:
+        return
+    changed = {name: store.modified_ms(f"{folder}/{name}") or 0 for name in names}
+    oldest = (time.time() * 1000 if now_ms is None else now_ms) - _KEPT_DAYS * _DAY_MS
+    by_age = sorted(names, key=lambda name: changed[name], reverse=True)
+    old = [name for name in by_age[_KEPT_NOTES_MIN:] if changed[name] < oldest]
+    store.delete(f"{folder}/{name}" for name in old)
+
+
+def epoch_properties(query_id: str, number: int) -> tuple[tuple[str, str], ...]:
+    """The properties of the snapshot of an epoch."""
+    return ((PREFIX + _STREAM, query_id), (PREFIX + _EPOCH, str(number)))
+
+
+def committed_epoch(table: Table, query_id: str) -> int | None:
+    """The last epoch of a query that a snapshot has in its properties; None if no snapshot that is
+    kept has one. Reads snapshots from the latest back to it."""
+    snapshot = latest_snapshot(table.paimon)
+    while snapshot is not None:
+        said = noted(snapshot.properties)
+        if said.get(_STREAM) == query_id:
+            return int(said[_EPOCH])
+        snapshot = read_snapshot(table.paimon, snapshot.id - 1)
+    return None
 
 
 def _path(table: Table, query_id: str) -> str:

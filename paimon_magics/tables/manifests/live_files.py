@@ -39,12 +39,13 @@ class ManifestGoneError(TableDamagedError):
 
 
 class ManifestCache:
-    """The manifests of one table, read through pypaimon's file IO and cached."""
+    """The manifests of one table, read through pypaimon's file IO and cached, up to
+    `kept_bytes_max` bytes."""
 
-    def __init__(self, paimon: Any) -> None:
+    def __init__(self, paimon: Any, kept_bytes_max: int = _KEPT_BYTES_MAX) -> None:
         self._paimon = paimon
         self._folder = paimon.path_factory().manifest_path()
-        self.columns = ManifestColumns(self.read, _KEPT_BYTES_MAX)
+        self.columns = ManifestColumns(self.read, kept_bytes_max)
 
     def read(self, name: str) -> bytes:
         """The content of a file in the manifest folder. Raises ManifestGoneError if it is gone,

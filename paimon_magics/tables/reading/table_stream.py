@@ -2,7 +2,7 @@
 
 A batch reads each of its snapshots by itself, in their order, as Paimon's streams do. Snapshots
 without changes are passed over: compactions, unless they have a changelog, and overwrites. Nothing
-is kept between two calls but manifests, so that memory does not grow with the stream.
+is kept between two calls but the last manifests, so that memory does not grow with the stream.
 Rules: `DataTableStreamScan`, `DeltaFollowUpScanner`, `ChangelogFollowUpScanner`,
 `ContinuousFromTimestampStartingScanner`.
 """
@@ -55,6 +55,10 @@ from paimon_magics.tables.table import Table
 
 __all__ = ["TableStream"]
 
+# A snapshot's manifests are read when a batch is measured and again when it is planned, and never
+# after it: room for those of some hundred snapshots.
+_KEPT_BYTES_MAX = 16 * 1024 * 1024
+
 
 class TableStream:
     """One table, its `$audit_log` or its `$binlog`, read snapshot by snapshot.
@@ -87,7 +91,7 @@ class TableStream:
         check_streamable(name, self._table.schema, kind)
         assert kind is not None
         self._kind = kind
-        self._manifests = ManifestCache(self._table.paimon)
+        self._manifests = ManifestCache(self._table.paimon, _KEPT_BYTES_MAX)
 
     @property
     def limits(self) -> Limits:

@@ -71,6 +71,8 @@ REFUSED: list[tuple[dict[str, str], type[PaimonMagicsError], str]] = [
     ({"scan.tag-name": "a"}, UnsupportedStatementError, "batch reads"),
     ({"incremental-between": "1,2"}, UnsupportedStatementError, "batch reads"),
     ({"streaming-read-overwrite": "true"}, UnsupportedStatementError, "passes over"),
+    ({"read.changelog": "true"}, UnsupportedStatementError, "$audit_log"),
+    ({"consumer.expiration-time": "1 d"}, InvalidValueError, "belongs to the table"),
     ({"bucket": "1"}, InvalidValueError, "belongs to the table"),
     ({"read.stream.maxRows": "1"}, UnknownNameError, "read.stream.maxRowsPerTrigger"),
     ({"read.stream.maxRowsPerTrigger": "0"}, InvalidValueError, "above 0"),

@@ -1,0 +1,79 @@
+"""A report on a stream that writes a table, which is read again while it is looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from paimon_magics.planning.formatting import count_text
+from paimon_magics.session.reports.report import Action, Report, Section
+
+__all__ = ["StreamState", "stream_of"]
+
+_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class StreamState:
+    """A stream at one moment. `state` is "running", "ended" or "failed", `reason` why it failed.
+    `epochs` counts micro-batches. `rows` were written since it was started, at `rows_per_second` in
+    the last micro-batch; `snapshot_id` is the last snapshot that it made. `behind` is the number of
+    snapshots of its source that it has not read. What is None is not known."""
+
+    table: str
+    state: str
+    epochs: int
+    rows: int | None
+    rows_per_second: float | None
+    snapshot_id: int | None
+    behind: int | None
+    reason: str = ""
+
+    def __str__(self) -> str:
+        parts = [count_text(self.epochs, "epoch")]
+        if self.rows is not None:
+            parts.append(count_text(self.rows, "row"))
+        if self.snapshot_id is not None:
+            parts.append(f"snapshot {self.snapshot_id}")
+        if self.behind:
+            parts.append(f"{count_text(self.behind, 'snapshot')} behind")
+        return f"{self.table}, {self.state}: {', '.join(parts)}"
+
+
+def stream_of(look: Callable[[], StreamState | None], stop: Callable[[], None]) -> Report:
+    """Report a stream. `look` returns its state, None when its session is closed; `stop` stops it.
+
+    The report of a running stream has the action "Stop".
+    """
+    state = look()
+    if state is None:
+        return Report("STREAM", "The session of the stream is closed.", ())
+
+    def stopped(_: object) -> Report:
+        stop()
+        return stream_of(look, stop)
+
+    def refresh() -> Report | None:
+        return None if look() is None else stream_of(look, stop)
+
+    actions = (Action("Stop", 0, stopped),) if state.state == "running" else ()
+    section = Section("", _rows(state), "", actions=actions, only_live=True)
+    notes = (state.reason,) if state.reason else ()
+    return Report("STREAM", str(state), (section,), notes, refresh=refresh, seconds=_SECONDS)
+
+
+def _rows(state: StreamState) -> pa.Table:
+    """One row: what changes while the stream runs."""
+    speed = state.rows_per_second
+    return pa.table(
+        {
+            "state": pa.array([state.state]),
+            "epochs": pa.array([state.epochs], pa.int64()),
+            "rows": pa.array([state.rows], pa.int64()),
+            "rows_per_second": pa.array([None if speed is None else round(speed)], pa.int64()),
+            "snapshot_written": pa.array([state.snapshot_id], pa.int64()),
+            "snapshots_behind": pa.array([state.behind], pa.int64()),
+        }
+    )
