@@ -3,16 +3,19 @@
 It prints one line when it is ready: its address, and the file that holds its token. SIGTERM and
 SIGINT end it after the commits under way. The exit code is 0 after a signal, 2 when it can't start,
 3 when another coordinator has taken the warehouse over, and 4 when group commit has failed.
+
+With `--standby` a process that owns the warehouse no more begins anew instead, to stand by.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from contextlib import ExitStack
 
 from paimon_magics.coordinator.process.arguments import parser
-from paimon_magics.coordinator.process.composition import begin
+from paimon_magics.coordinator.process.beginning import begin
 from paimon_magics.coordinator.process.token_command import token_command
 from paimon_magics.errors import PaimonMagicsError
 
@@ -30,24 +33,39 @@ def main(arguments: list[str] | None = None) -> int:
         if given[:1] == ["token"]:
             print("\n".join(token_command(given[1:])))
             return 0
-        return _serve(parser().parse_args(given))
+        return _serve(parser().parse_args(given), given)
     except PaimonMagicsError as error:
         print(error.text(), file=sys.stderr)
         return _UNABLE
 
 
-def _serve(options: argparse.Namespace) -> int:
+def _serve(options: argparse.Namespace, given: list[str]) -> int:
+    environment = dict(os.environ)  # what is read from it is removed
     with ExitStack() as ending:
         begun = begin(options, ending)
         print(begun.announcement, flush=True)
+        port = begun.place.listening.getsockname()[1]
         begun.serve()
-    if begun.coordinator.deposed is not None:
-        print(begun.coordinator.deposed.text(), file=sys.stderr)
+        stands_by_again = begun.stands_by_again()
+    parts = begun.parts()
+    if stands_by_again:
+        _begin_anew(given, port, environment)
+    if parts is None:
+        return 0
+    if parts.coordinator.deposed is not None:
+        print(parts.coordinator.deposed.text(), file=sys.stderr)
         return _DEPOSED
-    if begun.group is not None and begun.group.problem is not None:
-        print(begun.group.problem, file=sys.stderr)
+    if parts.group is not None and parts.group.problem is not None:
+        print(parts.group.problem, file=sys.stderr)
         return _FAILED
     return 0
+
+
+def _begin_anew(given: list[str], port: int, environment: dict[str, str]) -> None:
+    """Replace this process by a new one of the same command, at the same port: nothing that was in
+    memory stays."""
+    arguments = ["-m", "paimon_magics.coordinator", *given, f"--port={port}"]
+    os.execve(sys.executable, [sys.executable, *arguments], environment)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from paimon_magics.errors import SetupError
 
-__all__ = ["Addresses", "ca_of", "is_address", "tls_context"]
+__all__ = ["Addresses", "ca_of", "is_address", "tls_context", "trusting"]
 
 _SCHEMES = ("http://", "https://")
 
@@ -66,6 +66,12 @@ def tls_context(addresses: Addresses | None, ca: str = "") -> ssl.SSLContext:
     """
     if addresses is None or not any(one.startswith("https://") for one in addresses.all):
         return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    return trusting(ca)
+
+
+def trusting(ca: str) -> ssl.SSLContext:
+    """A client's context of TLS that trusts the certificates in the PEM file `ca`, else the
+    system's. Raises SetupError for a file that can't be used."""
     try:
         return ssl.create_default_context(cafile=ca or None)
     except OSError as error:  # ssl.SSLError is one

@@ -9,7 +9,11 @@ import httpx
 
 from paimon_magics.coordinator.client.finding import Endpoint
 from paimon_magics.coordinator.client.queue_administration import TooLateError
-from paimon_magics.coordinator.protocol.errors import TableHeldError
+from paimon_magics.coordinator.protocol.errors import (
+    BrokeOffError,
+    NoOwnerError,
+    TableHeldError,
+)
 from paimon_magics.errors import (
     CommitConflictError,
     CompactionConflictError,
@@ -35,6 +39,11 @@ __all__ = [
 # Errors of a statement keep their class on the way from the coordinator to its client.
 _STATEMENT_ERRORS: Mapping[str, type[StatementError]] = {
     kind.__name__: kind for kind in (InvalidTableError, StatementError, UnsupportedStatementError)
+}
+
+# Those of a coordinator that stands by tell whether the request may have been carried out.
+_OWNER_ERRORS: Mapping[str, type[SetupError]] = {
+    kind.__name__: kind for kind in (NoOwnerError, BrokeOffError)
 }
 
 
@@ -78,6 +87,8 @@ def failure(response: httpx.Response) -> PaimonMagicsError:
         message, hint, kind = str(error["message"]), str(error["hint"]), str(error["type"])
     except (ValueError, KeyError, TypeError):
         message, hint, kind = f"The coordinator answered {response.status_code}.", "", ""
+    if kind in _OWNER_ERRORS:
+        return _OWNER_ERRORS[kind](message, hint=hint)
     match response.status_code:
         case 400 if kind in _STATEMENT_ERRORS:
             return _STATEMENT_ERRORS[kind](message, hint=hint)

@@ -26,6 +26,7 @@ from paimon_magics.coordinator.client.failures import (
     unreachable,
 )
 from paimon_magics.coordinator.client.finding import Endpoint, Finder
+from paimon_magics.coordinator.protocol.errors import BrokeOffError, NoOwnerError
 from paimon_magics.errors import PaimonMagicsError, SetupError
 
 __all__ = ["BinaryBody", "Requests", "broke_off"]
@@ -51,6 +52,8 @@ class BinaryBody:
 
 def broke_off(error: SetupError) -> bool:
     """Whether a connection ended before the answer came: the request may have been carried out."""
+    if isinstance(error, BrokeOffError):
+        return True
     cause = error.__cause__
     return isinstance(cause, _BROKEN) and not isinstance(cause, _NOT_SENT)
 
@@ -143,13 +146,14 @@ class Requests:
                     moved = self._move(endpoint)
                     document = document if again is None else again
                 else:
-                    if response.status_code not in (423, 429, 503):
-                        if may_have_arrived and response.status_code not in (200, 409, 410):
-                            raise no_clear_answer(failure(response))
-                        return answered_document(response)
-                    may_have_arrived |= settles and response.status_code != _NOT_LOOKED_AT
-                    is_lost = response.status_code == _NOT_LOOKED_AT
+                    status = response.status_code
                     problem = failure(response)
+                    if status not in (423, 429, 503) and not isinstance(problem, BrokeOffError):
+                        if may_have_arrived and status not in (200, 409, 410):
+                            raise no_clear_answer(problem)
+                        return answered_document(response)
+                    is_lost = status == _NOT_LOOKED_AT or isinstance(problem, NoOwnerError)
+                    may_have_arrived |= settles and not is_lost
                     moved = self._move(endpoint, new_address(response))
             except SetupError as error:  # there is no coordinator, and none can be started
                 raise no_clear_answer(error) if may_have_arrived else error from None

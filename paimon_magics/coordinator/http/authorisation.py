@@ -153,7 +153,7 @@ def unauthorised(message: str, hint: str) -> Response:
 _DLF = "DLF4-HMAC-SHA256"
 _DLF_TOKEN = "x-dlf-security-token"
 
-PUBLIC = frozenset({"/health/live", "/dead-letters"})
+PUBLIC = frozenset({"/health/live", "/health/owner", "/dead-letters"})
 """Paths that are open to everybody. `/dead-letters` asks for a proof of its own."""
 
 _TABLE = "/v1/paimon/databases/{database}/tables/{table}"

@@ -114,17 +114,14 @@ class Watched:
     lease: Lease | None
     since_ms: float
 
-    def has_run_out(self, now_ms: float, wall_ms: float, lease_ms: int) -> bool:
-        """Whether the lease has run out for its owner too.
+    def has_run_out(self, looked_ms: float, lease_ms: int) -> bool:
+        """Whether the lease has run out for its owner too: it was seen unchanged for a whole lease,
+        and the owner counts from before it wrote.
 
-        It has when it was seen unchanged for a whole lease: the owner counts from before it wrote.
-        The end by the owner's clock must have passed as well, unless it is further away than a
-        whole lease: then one of the clocks is wrong. `lease_ms` is the length to assume for a lease
-        that can't be read.
+        `looked_ms` is the time before the last look, so that a watcher that stands still between
+        its look and this question does not take a living owner for dead. Clocks of two machines are
+        not compared, and may be any time apart. `lease_ms` is the length to assume for a lease that
+        can't be read.
         """
-        if self.lease is None:
-            return now_ms - self.since_ms >= lease_ms
-        if now_ms - self.since_ms < self.lease.lease_ms:
-            return False
-        left_ms = self.lease.expires_at_ms - wall_ms
-        return left_ms <= 0 or left_ms > self.lease.lease_ms
+        length_ms = lease_ms if self.lease is None else self.lease.lease_ms
+        return looked_ms - self.since_ms >= length_ms

@@ -27,13 +27,16 @@ from paimon_magics.errors import PaimonMagicsError, SetupError
 from paimon_magics.tables.commits.fencing import DeposedError, Fence, NotOwnerError
 from paimon_magics.tables.stores.store import Store
 
-__all__ = ["Ownership", "current_lease", "owned_elsewhere"]
+__all__ = ["Ownership", "Saw", "current_lease", "owned_elsewhere"]
 
 _RENEWALS_PER_LEASE = 6
 _LOOKS_PER_LEASE = 30
 _LOOK_MS_MAX = 1_000
 # The part of a lease by which it ends earlier for its owner than for others: clocks tick unevenly.
 _MARGIN = 0.1
+
+Saw = Callable[[Lease | None], None]
+"""Gets a lease that was seen."""
 
 
 def current_lease(store: Store, warehouse: str) -> Lease | None:
@@ -71,9 +74,18 @@ class Ownership:
         """Whether a coordinator with another state folder owned the warehouse before this one."""
 
     def when_lost(self, tell: Callable[[DeposedError], None]) -> None:
-        """Have `tell` called once, from any thread, when another coordinator has taken over. The
-        callbacks run in the order of registration; register them before `acquire`."""
-        self._when_lost.append(tell)
+        """Have `tell` called once, from any thread, when another coordinator has taken over; at
+        once if one has. The callbacks run in the order of registration."""
+        with self._turn:
+            if self._lost is None:
+                self._when_lost.append(tell)
+                return
+        tell(self._lost)
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether another coordinator has taken over, or the lease was released."""
+        return self._lost is not None
 
     @property
     def epoch(self) -> int:
@@ -91,10 +103,37 @@ class Ownership:
                 raise self._lost
             if self.epoch == 0:
                 self._leases.check()
-                self._take()
-                self._renewer = threading.Thread(target=self._renew, name="owner", daemon=True)
-                self._renewer.start()
+                while not self._begin(*self._free()):
+                    pass  # another coordinator was faster: look again
             return self.epoch
+
+    def stand_by(
+        self, may_take: Callable[[], bool] = lambda: True, saw: Saw = lambda lease: None
+    ) -> int:
+        """Wait as long as other coordinators own the warehouse's commits, then own them, and return
+        the epoch. `saw` gets each lease that is seen, None where there is none that can be read; it
+        and the lease's end are looked at 30 times a lease.
+
+        `may_take` is asked each time before a free lease is taken. Errors of the store are in
+        `trouble` and waited for. Raises SetupError after `release`.
+        """
+        pause = min(self._mine.lease_ms / _LOOKS_PER_LEASE, _LOOK_MS_MAX) / 1000
+        watch = _Watch(self._leases, self._now_ms)
+        while not self._closing.is_set():
+            try:
+                if watch.look():
+                    saw(watch.lease)
+                self.trouble = ""
+                if self._is_free(watch) and may_take():
+                    self._leases.check()
+                    with self._turn:
+                        if self._begin(watch.epoch, watch.lease):
+                            return self.epoch
+                    continue
+            except (PaimonMagicsError, OSError) as error:
+                self.trouble = str(error)
+            self._closing.wait(pause)
+        raise SetupError("The coordinator is stopping.")
 
     def fence(self) -> Fence:
         """Return the fence of the present epoch, which a publication needs."""
@@ -149,21 +188,20 @@ class Ownership:
 
     # ---- taking ----
 
-    def _take(self) -> None:
-        """Create the lease of the next epoch, once the present lease may be succeeded."""
-        while True:
-            highest = self._leases.highest()
-            before = self._leases.read(highest) if highest else None
-            if highest and not self._may_succeed(before):
-                before = self._wait_for(highest)
-            started_ms = self._now_ms()
-            wanted = replace(self._mine, epoch=highest + 1, expires_at_ms=self._end_ms())
-            if self._leases.create(wanted):
-                break
+    def _begin(self, epoch: int, before: Lease | None) -> bool:
+        """Create the lease of the epoch after `epoch`, and keep it. Return False when another
+        coordinator was faster."""
+        started_ms = self._now_ms()
+        wanted = replace(self._mine, epoch=epoch + 1, expires_at_ms=self._end_ms())
+        if not self._leases.create(wanted):
+            return False
         self._mine = wanted
         self._until_ms = started_ms + wanted.lease_ms * (1 - _MARGIN)
-        self.succeeded_another = bool(highest) and not self._is_own(before)
+        self.succeeded_another = bool(epoch) and not self._is_own(before)
         self._leases.remove_older(self.epoch)
+        self._renewer = threading.Thread(target=self._renew, name="owner", daemon=True)
+        self._renewer.start()
+        return True
 
     def _take_again(self) -> None:
         """Take the next epoch, unless another coordinator has, after the lease ran out while this
@@ -190,31 +228,32 @@ class Ownership:
         self._until_ms = started_ms + wanted.lease_ms * (1 - _MARGIN)
         self._leases.remove_older(self.epoch)
 
-    def _may_succeed(self, lease: Lease | None) -> bool:
-        return lease is not None and (lease.released or self._is_own(lease))
+    def _is_free(self, watch: _Watch) -> bool:
+        """Whether the lease that was seen may be succeeded now."""
+        lease = watch.lease
+        if not watch.epoch or (lease is not None and (lease.released or self._is_own(lease))):
+            return True
+        return watch.has_run_out(self._mine.lease_ms)
 
     def _is_own(self, lease: Lease | None) -> bool:
         return lease is not None and lease.home == self._mine.home
 
-    def _wait_for(self, epoch: int) -> Lease | None:
-        """Watch another coordinator's lease until it has run out or was released, and return it.
-        Raises NotOwnerError as soon as it is renewed."""
-        content = self._leases.content(epoch)
-        watched = Watched(lease_of(content, epoch) if content else None, self._now_ms())
-        lease_ms = watched.lease.lease_ms if watched.lease else self._mine.lease_ms
-        pause = min(lease_ms / _LOOKS_PER_LEASE, _LOOK_MS_MAX) / 1000
-        while not watched.has_run_out(self._now_ms(), time.time() * 1000, lease_ms):
+    def _free(self) -> tuple[int, Lease | None]:
+        """Wait until the present lease may be succeeded; return its epoch, 0 for none, and what it
+        says. Raises NotOwnerError as soon as its owner renews it."""
+        watch = _Watch(self._leases, self._now_ms)
+        watch.look()
+        epoch = watch.epoch
+        length_ms = watch.lease.lease_ms if watch.lease else self._mine.lease_ms
+        pause = min(length_ms / _LOOKS_PER_LEASE, _LOOK_MS_MAX) / 1000
+        while not self._is_free(watch):
             if self._closing.wait(pause):
                 raise SetupError("The coordinator is stopping.")
-            if self._leases.highest() != epoch:
-                return watched.lease  # another coordinator was faster: the caller looks again
-            seen = self._leases.content(epoch)
-            if seen != content:
-                lease = lease_of(seen, epoch) if seen else None
-                if self._may_succeed(lease):
-                    return lease
-                raise owned_elsewhere(lease)
-        return watched.lease
+            is_renewed = watch.look() and watch.epoch == epoch
+            epoch = watch.epoch
+            if is_renewed and not self._is_free(watch):
+                raise owned_elsewhere(watch.lease)
+        return watch.epoch, watch.lease
 
     # ---- keeping ----
 
@@ -256,6 +295,40 @@ class Ownership:
 
     def _end_ms(self) -> int:
         return int(time.time() * 1000) + self._mine.lease_ms
+
+
+class _Watch:
+    """The lease of the highest epoch, as it is seen again and again. Not for several threads."""
+
+    def __init__(self, leases: LeaseFolder, now_ms: Callable[[], float]) -> None:
+        self._leases = leases
+        self._now_ms = now_ms
+        self._content: bytes | None = None
+        self._looked_ms = 0.0
+        self._watched: Watched | None = None
+        self.epoch = -1
+
+    @property
+    def lease(self) -> Lease | None:
+        """The lease that was seen; None without one, or where it can't be read."""
+        return None if self._watched is None else self._watched.lease
+
+    def look(self) -> bool:
+        """Look, and return whether anything has changed since the last look. Raises errors of the
+        store; then it is as if nobody had looked."""
+        looked_ms = self._now_ms()
+        epoch = self._leases.highest()
+        content = self._leases.content(epoch) if epoch else None
+        has_changed = (epoch, content) != (self.epoch, self._content)
+        if has_changed:
+            self.epoch, self._content = epoch, content
+            self._watched = Watched(lease_of(content, epoch) if content else None, self._now_ms())
+        self._looked_ms = looked_ms
+        return has_changed
+
+    def has_run_out(self, lease_ms: int) -> bool:
+        """See `Watched.has_run_out`."""
+        return self._watched is not None and self._watched.has_run_out(self._looked_ms, lease_ms)
 
 
 def owned_elsewhere(lease: Lease | None) -> NotOwnerError:

@@ -68,6 +68,7 @@ def parser() -> argparse.ArgumentParser:
     _add_issuer(arguments)
     _add_audit(arguments)
     arguments.add_argument("--ownership-lease-ms", type=int, default=_OWNERSHIP_LEASE_MS)
+    _add_standby(arguments)
     arguments.add_argument(
         "--embedded", action="store_true", help="own the warehouse when needed, end when idle"
     )
@@ -116,6 +117,28 @@ def _add_network(arguments: argparse.ArgumentParser) -> None:
         type=int,
         default=0,
         help="how long after SIGTERM it still answers, not ready, while clients go elsewhere",
+    )
+
+
+def _add_standby(arguments: argparse.ArgumentParser) -> None:
+    arguments.add_argument(
+        "--standby",
+        action="store_true",
+        help="stand by while another coordinator owns the warehouse, and take over after it",
+    )
+    arguments.add_argument(
+        "--peer",
+        action="append",
+        default=[],
+        metavar="URL",
+        help="the address of another coordinator, to which tokens may be passed on while that one "
+        "owns the warehouse; may have `*` for a part of its host's name, and be given many times "
+        "(default: those of this machine's loopback)",
+    )
+    arguments.add_argument(
+        "--peer-ca",
+        metavar="FILE",
+        help="a PEM file with the certificates to trust at the other coordinators",
     )
 
 

@@ -1,4 +1,4 @@
-"""Puts a coordinator's process together. Each part is made after the parts that it needs, and
+"""Puts together what answers for a warehouse. Each part is made after the parts that it needs, and
 closed before them, also when a later part can't be made or started.
 
 Ownership comes before everything that writes to the warehouse, and is released after that has
@@ -16,14 +16,11 @@ import socket
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 
 from starlette.routing import BaseRoute, WebSocketRoute
 from starlette.types import ASGIApp
 
 from paimon_magics.coordinator.core import Limits
-from paimon_magics.coordinator.http.forwarding import Forwarding
-from paimon_magics.coordinator.http.hub import HubService, hub_service
 from paimon_magics.coordinator.http.limits import ClientLimits
 from paimon_magics.coordinator.http.tokens import Tokens
 from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit, GroupCommitSettings
@@ -33,18 +30,13 @@ from paimon_magics.coordinator.inserts.log.interface import Log
 from paimon_magics.coordinator.inserts.log.objects import ObjectLog
 from paimon_magics.coordinator.inserts.log.registry import LogRegistry, RegisteredLog
 from paimon_magics.coordinator.inserts.queue.values import Thresholds
-from paimon_magics.coordinator.ownership.catalog_options import ENVIRONMENT as CATALOG_OPTIONS
-from paimon_magics.coordinator.ownership.catalog_options import catalog_options
 from paimon_magics.coordinator.ownership.lease import Owner
 from paimon_magics.coordinator.ownership.ownership import Ownership
-from paimon_magics.coordinator.ownership.redacted_log import keep_secrets_out_of_logs
-from paimon_magics.coordinator.ownership.state_folder import Running, StateFolder
 from paimon_magics.coordinator.process.auditing import trail_of
 from paimon_magics.coordinator.process.authorisers import authoriser_of
-from paimon_magics.coordinator.process.certificates import Certificate
-from paimon_magics.coordinator.process.connections import Bounds
-from paimon_magics.coordinator.process.network import LOOPBACK, Network, listen, network_of
-from paimon_magics.coordinator.process.server import Server, Shutdown
+from paimon_magics.coordinator.process.network import Network
+from paimon_magics.coordinator.process.place import Place
+from paimon_magics.coordinator.process.server import Shutdown
 from paimon_magics.coordinator.routes.app import Parts, application
 from paimon_magics.coordinator.routes.catalog import catalog_routes
 from paimon_magics.coordinator.routes.insert_stream import InsertStream
@@ -58,15 +50,10 @@ from paimon_magics.coordinator.service.idling import Idling
 from paimon_magics.coordinator.service.key_moves import KeyMover
 from paimon_magics.coordinator.service.served import Context
 from paimon_magics.coordinator.store.sqlite import SqliteDatabase
-from paimon_magics.coordinator.store.state_store import StateStore, open_store, store_address
-from paimon_magics.errors import SetupError
-from paimon_magics.redaction import conceal_options
+from paimon_magics.coordinator.store.state_store import StateStore, open_store
 from paimon_magics.settings import Settings
-from paimon_magics.tables.catalog.catalog import Catalog
-from paimon_magics.tables.stores.s3_access import ENVIRONMENT_KEYS, with_credentials
-from paimon_magics.version import __version__
 
-__all__ = ["CoordinatorProcess", "begin"]
+__all__ = ["OwnerParts", "ownership_of", "start_owner"]
 
 _COMPACTION_WORKER = "paimon_magics.coordinator.process.compaction_worker"
 _RECENT = 200  # commits whose tables are looked at after the start
@@ -80,97 +67,55 @@ _STREAMS_MAX = 1_024
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
-    """The process's state folder, store and sockets, and the catalog that it serves.
-
-    `inner` is a socket on the loopback for the coordinator's own processes, the same as `listening`
-    where they can use that.
-    """
-
-    folder: StateFolder
-    store: StateStore
-    catalog: Catalog
-    hub: HubService | None
-    network: Network
-    listening: socket.socket
-    inner: socket.socket
-
-    @property
-    def root(self) -> str:
-        """The path below which all routes are; "" for none."""
-        return self.network.root if self.hub is None else self.hub.root
-
-    @property
-    def address(self) -> str:
-        """The URL at which others reach it."""
-        if self.hub is not None:
-            return self.inner_address
-        return self.network.address(self.listening.getsockname()[1])
-
-    @property
-    def inner_address(self) -> str:
-        """The URL at which this machine's processes reach it without TLS."""
-        return f"http://{LOOPBACK}:{self.inner.getsockname()[1]}{self.root}"
-
-    @property
-    def tokens(self) -> str:
-        """Where its tokens come from, for the line that it prints."""
-        return "tokens=hub" if self.hub else f"token-file={self.folder.token_file}"
-
-
-@dataclass(frozen=True, slots=True)
-class CoordinatorProcess:
-    """A started process whose web server does not run yet. `group` takes small inserts; it is None
+class OwnerParts:
+    """The parts that answer for the warehouse, started. `group` takes small inserts; it is None
     without ownership."""
 
     coordinator: Coordinator
     group: GroupCommit | None
-    server: Server
-    place: _Place
+    app: ASGIApp
+    idling: Idling | None
 
-    @property
-    def announcement(self) -> str:
-        """What it says when it answers: its address, and where tokens come from."""
-        return f"paimon-coordinator {self.place.address} {self.place.tokens}"
-
-    def serve(self) -> None:
-        """Answer requests until the shutdown."""
-        outer = [self.place.listening]
-        inner = [] if self.place.inner is self.place.listening else [self.place.inner]
-        if self.place.network.certificate is None:
-            self.server.run_on(outer + inner, [])
-        else:
-            self.server.run_on(inner, outer)
+    def wind_up(self) -> None:
+        """Release clients that wait until their rows are visible."""
+        if self.group is not None:
+            self.group.wind_up()
 
 
-def begin(options: argparse.Namespace, ending: ExitStack) -> CoordinatorProcess:
-    """Make the parts and start them; `ending` stops and closes them.
+def start_owner(
+    options: argparse.Namespace,
+    place: Place,
+    ownership: Ownership | None,
+    shutdown: Shutdown,
+    ending: ExitStack,
+) -> OwnerParts:
+    """Make the parts that answer for the warehouse, and start them; `ending` stops and closes them.
 
-    Raises errors of ours when the process can't start.
+    The warehouse may be owned already; else it is now, or by an embedded coordinator when it first
+    writes. Raises errors of ours.
     """
-    keep_secrets_out_of_logs()
-    shutdown = Shutdown(options.drain_ms / 1000)
-    network = network_of(options)
-    place = _place(options, network, ending)
-    ownership = _ownership(options, place, ending)
-    coordinator = Coordinator(place.catalog, place.store, Settings(), _limits(options), ownership)
+    warehouse = place.catalog.warehouse
+    is_heir = ownership is not None and ownership.epoch > 0
+    store = open_store(place.folder.path, place.store_address, warehouse, is_heir=is_heir)
+    ending.callback(store.close)
+    coordinator = Coordinator(place.catalog, store, Settings(), _limits(options), ownership)
     group = None
     if ownership is not None:
-        log = _log(options, place, ending)
+        log = _log(options, place, store, ending)
         group = _group_commit(options, place, coordinator, log, ownership, shutdown)
         ownership.when_lost(lambda _: shutdown.request_after(_LAST_WORDS_SECONDS))
     secret = secrets.token_urlsafe()
-    compactions = _compactions(options, place, coordinator, secret)
+    compactions = _compactions(options, place, store, coordinator, secret)
     coordinator.when_published(compactions.committed)
     parts = Parts(
         coordinator,
-        place.catalog.warehouse,
+        warehouse,
         None if group is None else _inserts(options, place, coordinator, group),
         compactions,
         is_draining=lambda: shutdown.is_draining,
-        trail=trail_of(options, place.catalog, place.store, coordinator),
+        trail=trail_of(options, place.catalog, store, coordinator),
     )
-    app = _application(options, place, parts, ownership, secret)
+    app = _application(options, place, store, parts, ownership, secret)
     idling = None
     if options.embedded:
         app = idling = Idling(
@@ -180,9 +125,6 @@ def begin(options: argparse.Namespace, ending: ExitStack) -> CoordinatorProcess:
             shutdown.request,
             has_work=lambda: compactions.has_work or (group is not None and group.backlog.has_work),
         )
-    server = _server(app, network, shutdown, options.request_bytes_max)
-    # Clients that wait until their rows are visible are released when the process ends.
-    shutdown.take_signals((lambda: None) if group is None else group.wind_up)
     # An embedded one takes the warehouse at the first write, so that readers hinder nobody.
     if ownership is not None and not options.embedded:
         ownership.acquire()
@@ -198,48 +140,17 @@ def begin(options: argparse.Namespace, ending: ExitStack) -> CoordinatorProcess:
     # An embedded one leaves the warehouse to others until its first write.
     compactions.start([] if options.embedded else coordinator.recent_publications(_RECENT))
     _spare_garbage_collection()
-    ending.callback(place.folder.retract)
-    place.folder.announce(Running(place.inner_address, os.getpid(), __version__))
-    if idling is not None:
-        idling.start()
-    return CoordinatorProcess(coordinator, group, server, place)
+    return OwnerParts(coordinator, group, app, idling)
 
 
-def _server(app: ASGIApp, network: Network, shutdown: Shutdown, request_bytes_max: int) -> Server:
-    if not network.is_local or network.peers.all:
-        app = Forwarding(app, network.peers, is_insecure=network.is_insecure)
-    certificate = None
-    if network.certificate is not None:
-        certificate = Certificate(network.certificate, network.key)
-    return Server(app, shutdown, request_bytes_max, Bounds(free=network.peers), certificate)
-
-
-def _place(options: argparse.Namespace, network: Network, ending: ExitStack) -> _Place:
-    if options.embedded and options.log == "warehouse":
-        raise SetupError(
-            "A coordinator with --embedded can't keep its log in the warehouse.",
-            hint="Leave out --embedded or --log warehouse.",
-        )
-    hub = hub_service(options.hub_cache_ms) if options.hub else None
-    folder = StateFolder(Path(options.state))
-    folder.hold()
-    ending.callback(folder.let_go)
-    store = open_store(folder.path, store_address(options.store))
-    ending.callback(store.close)
-    catalog = _catalog(options)
-    port = options.port if hub is None else hub.port
-    listening = inner = ending.enter_context(listen(network.host, port))
-    if network.needs_inner_port:
-        inner = ending.enter_context(listen(LOOPBACK, 0))
-    return _Place(folder, store, catalog, hub, network, listening, inner)
-
-
-def _ownership(options: argparse.Namespace, place: _Place, ending: ExitStack) -> Ownership | None:
-    if place.catalog.metastore == "rest":  # its own compare-and-swap decides
+def ownership_of(options: argparse.Namespace, place: Place, ending: ExitStack) -> Ownership | None:
+    """This process's side of the lease on the warehouse; None where its catalog publishes by its
+    own compare-and-swap. `ending` releases it."""
+    if place.catalog.metastore == "rest":
         return None
     files = place.catalog.stores.of(place.catalog.warehouse)
-    owner = Owner(place.folder.home(), place.address, getpass.getuser(), os.getpid())
-    ownership = Ownership(files, place.catalog.warehouse, owner, options.ownership_lease_ms)
+    holder = Owner(place.folder.home(), place.address, getpass.getuser(), os.getpid())
+    ownership = Ownership(files, place.catalog.warehouse, holder, options.ownership_lease_ms)
     ending.callback(ownership.release)
     return ownership
 
@@ -254,7 +165,9 @@ def _limits(options: argparse.Namespace) -> Limits:
     )
 
 
-def _log(options: argparse.Namespace, place: _Place, ending: ExitStack) -> RegisteredLog:
+def _log(
+    options: argparse.Namespace, place: Place, store: StateStore, ending: ExitStack
+) -> RegisteredLog:
     """The log of small inserts: beside the coordinator's store, or in the warehouse."""
     who = f"{getpass.getuser()} on {socket.gethostname()}"
     warehouse = place.catalog.warehouse
@@ -262,18 +175,18 @@ def _log(options: argparse.Namespace, place: _Place, ending: ExitStack) -> Regis
     log: Log
     if options.log == "warehouse":
         log = ObjectLog(files, warehouse, who)
-    elif isinstance(place.store.database, SqliteDatabase):
+    elif isinstance(store.database, SqliteDatabase):
         # A file of its own, so that transactions and inserts do not wait for each other.
         log = DatabaseLog(SqliteDatabase(place.folder.path / "log.sqlite"))
     else:
-        log = DatabaseLog(place.store.database, owned=False)
+        log = DatabaseLog(store.database, owned=False)
     ending.callback(log.close)
     return RegisteredLog(log, LogRegistry(files, warehouse, log.id, log.name, who))
 
 
 def _group_commit(
     options: argparse.Namespace,
-    place: _Place,
+    place: Place,
     coordinator: Coordinator,
     log: RegisteredLog,
     ownership: Ownership,
@@ -287,14 +200,18 @@ def _group_commit(
 
 
 def _compactions(
-    options: argparse.Namespace, place: _Place, coordinator: Coordinator, secret: str
+    options: argparse.Namespace,
+    place: Place,
+    store: StateStore,
+    coordinator: Coordinator,
+    secret: str,
 ) -> CompactionScheduler:
     default = "auto" if options.embedded else "off"
     return CompactionScheduler(
         place.catalog,
         Budget(options.compact_workers, options.compact_memory_bytes, options.compact_bytes_max),
         Endpoint(place.inner_address, secret, _COMPACTION_WORKER),
-        place.store.halts,
+        store.halts,
         is_auto=(options.compact or default) == "auto",
         settle_ms=options.compact_settle_ms,
         paused=lambda: coordinator.state.pause is not None or coordinator.problem is not None,
@@ -302,16 +219,17 @@ def _compactions(
 
 
 def _inserts(
-    options: argparse.Namespace, place: _Place, coordinator: Coordinator, group: GroupCommit
+    options: argparse.Namespace, place: Place, coordinator: Coordinator, group: GroupCommit
 ) -> InsertRoutes:
-    elsewhere = options.store or options.log == "warehouse"
+    elsewhere = place.store_address or options.log == "warehouse"
     room = Room(None if elsewhere else place.folder.path, options.log_reserve_bytes)
     return InsertRoutes(group, coordinator, room)
 
 
 def _application(
     options: argparse.Namespace,
-    place: _Place,
+    place: Place,
+    store: StateStore,
     parts: Parts,
     ownership: Ownership | None,
     secret: str,
@@ -324,7 +242,7 @@ def _application(
         fence=None if ownership is None else ownership.fence,
         watch=coordinator.watching,
         order=None if inserts is None else inserts.group.order,
-        properties=place.store.database_properties,
+        properties=store.database_properties,
         mover=KeyMover(catalog, coordinator.transactions),
     )
     routes: Sequence[BaseRoute] = catalog_routes(served)
@@ -333,7 +251,7 @@ def _application(
         path = "/v1/inserts/{database}/{table}/stream"
         routes = [*inserts.routes(), WebSocketRoute(path, stream), *routes]
     store_options = StoreOptions(catalog, ownership, takes_new=options.embedded)
-    tokens = Tokens(place.store.tokens)
+    tokens = Tokens(store.tokens)
     token = (
         place.folder.token() if place.hub is None else ""
     )  # a hub's users have tokens of its own
@@ -356,24 +274,6 @@ def _client_limits(options: argparse.Namespace, network: Network) -> ClientLimit
     given = options.client_requests_max, options.client_rate_max, options.client_streams_max
     defaults = default.in_flight_max, default.rate_max, default.streams_max
     return ClientLimits(*(d if g is None else g for g, d in zip(given, defaults, strict=True)))
-
-
-def _catalog(options: argparse.Namespace) -> Catalog:
-    """Open the catalog. An embedded coordinator gets its credentials from the session that starts
-    it, and removes them from its environment: they must not outlast those of a later session."""
-    given = catalog_options(
-        warehouse=options.warehouse,
-        file=options.catalog,
-        environment=os.environ,
-        assignments=options.catalog_option,
-    )
-    os.environ.pop(CATALOG_OPTIONS, None)
-    if options.embedded:
-        given = with_credentials(given)
-        for name in ENVIRONMENT_KEYS:
-            os.environ.pop(name, None)
-    conceal_options(given)
-    return Catalog.open(given)
 
 
 def _spare_garbage_collection() -> None:

@@ -27,12 +27,14 @@ class Shutdown:
     """Whether the process is to end. For any thread.
 
     A signal begins to drain it: for `drain_seconds` everything is answered as before, but
-    `is_draining` says that no new client should come.
+    `is_draining` says that no new client should come. `was_signalled` tells whether a signal has
+    come at all.
     """
 
     def __init__(self, drain_seconds: float = 0.0) -> None:
         self.is_requested = False
         self.is_draining = False
+        self.was_signalled = False
         self._drain_seconds = drain_seconds
 
     def request(self) -> None:
@@ -50,6 +52,7 @@ class Shutdown:
             first()
 
         def requested(*_: object) -> None:
+            self.was_signalled = True
             wait = 0.0 if self.is_draining else self._drain_seconds
             self.is_draining = True
             if not wait:

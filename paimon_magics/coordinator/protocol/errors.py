@@ -16,6 +16,8 @@ from paimon_magics.errors import (
 __all__ = [
     "RESUME_HINT",
     "RETRY_AFTER",
+    "BrokeOffError",
+    "NoOwnerError",
     "NotTheirsError",
     "PausedError",
     "StoppedError",
@@ -34,6 +36,15 @@ RESUME_HINT = (
 
 class StoppedError(SetupError):
     """The coordinator has stopped, and answers nothing until it is started again."""
+
+
+class NoOwnerError(SetupError):
+    """No coordinator owns the warehouse at the moment, or it can't be reached: nothing of the
+    request was looked at."""
+
+
+class BrokeOffError(SetupError):
+    """The owner died while it had the request, which may have been carried out."""
 
 
 class TableHeldError(CommitConflictError):

@@ -1,7 +1,7 @@
 """The coordinator over HTTP: all its routes, health, metrics, and the status page.
 
-Without a valid token only `/health/live` is answered, and routes that carry their own proof. The
-size of bodies is limited. See `http.answers` for the form of errors.
+Without a valid token only `/health/live` and `/health/owner` are answered, and routes that carry
+their own proof. The size of bodies is limited. See `http.answers` for the form of errors.
 """
 
 from __future__ import annotations
@@ -108,6 +108,7 @@ def application(
     handlers = _Handlers(parts, metrics, forms)
     own: list[BaseRoute] = [
         Route("/health/live", handlers.live),
+        Route("/health/owner", handlers.owner),
         Route("/health/ready", handlers.ready),
         Route("/metrics", handlers.metrics),
         Route("/", handlers.page),
@@ -146,6 +147,12 @@ class _Handlers:
 
     async def live(self, _: Request) -> Response:
         return JSONResponse({"status": "live"})
+
+    async def owner(self, _: Request) -> Response:
+        coordinator = self._coordinator
+        is_owner = coordinator.epoch != 0 and coordinator.deposed is None
+        status = "owner" if is_owner and not self._is_draining() else "standby"
+        return JSONResponse({"status": status}, status_code=200 if status == "owner" else 503)
 
     async def ready(self, request: Request) -> Response:
         problem = self._coordinator.problem

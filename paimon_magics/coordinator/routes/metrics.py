@@ -48,6 +48,18 @@ class Metrics:
                     return sum(held.phase is phase for held in coordinator.state.held.values())
 
                 phases.labels(phase.value).set_function(count)
+        is_owner = Gauge(
+            "paimon_coordinator_owner",
+            "Whether this coordinator owns the warehouse's commits.",
+            registry=self.registry,
+        )
+        is_owner.set_function(lambda: coordinator.epoch != 0 and coordinator.deposed is None)
+        epoch = Gauge(
+            "paimon_coordinator_epoch",
+            "The epoch in which it owns them, one more at each takeover.",
+            registry=self.registry,
+        )
+        epoch.set_function(lambda: coordinator.epoch or 0)
         self.registry.register(_Finished(coordinator))
         self.registry.register(_Watched(coordinator))
         self.registry.register(_Upkeep(coordinator))

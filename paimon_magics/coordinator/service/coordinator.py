@@ -181,6 +181,11 @@ class Coordinator:
         return self._state_thread.problem
 
     @property
+    def waits_for_store(self) -> bool:
+        """Whether its store takes no writes at the moment."""
+        return self._state_thread.waits_for_store
+
+    @property
     def store_trouble(self) -> str:
         """Why the lease could not be renewed in the warehouse's store; "" when it could."""
         return "" if self._ownership is None else self._ownership.trouble

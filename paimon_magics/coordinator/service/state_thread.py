@@ -137,6 +137,11 @@ class StateThread:
             return self._stopped().message
         return None if self._trouble is None else self._trouble.message
 
+    @property
+    def waits_for_store(self) -> bool:
+        """Whether the store takes no writes at the moment."""
+        return self._trouble is not None and self._failure is None
+
     def ask(self, make: Callable[[int], Asked]) -> Answer:
         """Put the event that `make` returns for a question's number; return its answer.
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import getpass
+import hashlib
 import os
 import socket
 import threading
@@ -33,7 +34,7 @@ from paimon_magics.coordinator.store.database import (
 )
 from paimon_magics.errors import SetupError
 
-__all__ = ["PostgresDatabase"]
+__all__ = ["PostgresDatabase", "trouble_at"]
 
 SCHEMA = "paimon_coordinator"
 
@@ -43,7 +44,6 @@ _LOCK_SECONDS = 2.0  # the session of a process that has just died may take so l
 _RECONNECT_SECONDS = 2.0
 _POLL_SECONDS = 0.1
 _SESSION = {
-    "application_name": "paimon-coordinator",
     "connect_timeout": _CONNECT_SECONDS,
     # Both ends close a silent connection.
     "keepalives_idle": 10,
@@ -65,14 +65,18 @@ _SETTINGS = (
 class PostgresDatabase:
     """A `Database` on a server. `address` is in libpq's form: a URL, or `key=value` pairs.
 
-    libpq finds what the address leaves out in PGPASSWORD, ~/.pgpass and so on.
+    libpq finds what the address leaves out in PGPASSWORD, ~/.pgpass and so on. `is_heir` says that
+    the caller owns the commits of `warehouse` now: a session of another coordinator of the same
+    warehouse that holds the lock is ended, since its process may stand still or be out of reach.
     """
 
     dialect = Dialect(integer="BIGINT", bytes="BYTEA", table_end="")
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, warehouse: str = "", *, is_heir: bool = False) -> None:
         self._turn = threading.Lock()
         self._address = address
+        self._application = _application(warehouse)
+        self._is_heir = is_heir
         self.name = _name(address)
         self._connection: psycopg.Connection[tuple[Any, ...]] | None = None
         self._session: tuple[Any, ...] = (0, None)
@@ -159,7 +163,12 @@ class PostgresDatabase:
         if self._connection is not None and not self._connection.closed:
             return self._connection
         try:
-            connection = psycopg.connect(self._address, autocommit=True, **_SESSION)  # type: ignore[arg-type]
+            connection = psycopg.connect(
+                self._address,
+                autocommit=True,
+                application_name=self._application,
+                **_SESSION,  # type: ignore[arg-type]
+            )
         except psycopg.Error as error:
             raise self._unavailable(error, unclear=self._unclear) from error
         try:
@@ -206,7 +215,18 @@ class PostgresDatabase:
         while connection.execute("SELECT pg_try_advisory_lock(%s)", (_LOCK,)).fetchone() != (True,):
             if time.monotonic() > deadline:
                 raise self._owned_by_another(connection)
+            if self._is_heir and self._generation is None:
+                self._end_predecessor(connection)
             time.sleep(_POLL_SECONDS)
+
+    def _end_predecessor(self, connection: psycopg.Connection[tuple[Any, ...]]) -> None:
+        """End the session that holds the lock, if it is of a coordinator of the same warehouse."""
+        connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_locks JOIN pg_stat_activity USING (pid) "
+            "WHERE locktype = 'advisory' AND granted AND classid = %s AND objid = %s "
+            "AND application_name = %s",
+            (_LOCK >> 32, _LOCK & 0xFFFF_FFFF, self._application),
+        )
 
     def _own(self, connection: psycopg.Connection[tuple[Any, ...]]) -> None:
         if connection.execute("SELECT to_regnamespace(%s)", (SCHEMA,)).fetchone() == (None,):
@@ -265,6 +285,21 @@ class PostgresDatabase:
             "then.",
             unclear=unclear,
         )
+
+
+def trouble_at(address: str) -> str:
+    """Why a server takes no writes now; "" if it does."""
+    try:
+        psycopg.connect(address, application_name=_application(""), **_SESSION).close()  # type: ignore[arg-type]
+    except psycopg.Error as error:
+        return str(error).strip().split("\n", 1)[0]
+    return ""
+
+
+def _application(warehouse: str) -> str:
+    """The name that a session tells the server; those for one warehouse have the same."""
+    digest = hashlib.sha256(warehouse.encode()).hexdigest()[:16] if warehouse else ""
+    return f"paimon-coordinator {digest}".rstrip()
 
 
 def _translated(statement: str) -> bytes:

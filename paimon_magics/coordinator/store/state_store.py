@@ -23,7 +23,7 @@ from paimon_magics.coordinator.store.tokens import TokenTable
 from paimon_magics.coordinator.store.transactions import TransactionTable
 from paimon_magics.errors import SetupError
 
-__all__ = ["StateStore", "open_store", "store_address"]
+__all__ = ["StateStore", "open_store", "store_address", "store_trouble"]
 
 _FORMAT = 5
 _FORMATS_READ = (4, 5)  # 4 has other names in the bodies of transactions
@@ -67,11 +67,14 @@ _TABLES = (
 )
 
 
-def open_store(state: Path, address: str | None = None) -> StateStore:
+def open_store(
+    state: Path, address: str | None = None, warehouse: str = "", *, is_heir: bool = False
+) -> StateStore:
     """Open the store of the coordinator with this state folder; make it if there is none.
 
     `address` is that of a PostgreSQL database; without one the store is an SQLite file in the
-    folder. Raises SetupError for a store that can't be used, or that another coordinator uses.
+    folder. See `PostgresDatabase` for `warehouse` and `is_heir`. Raises SetupError for a store that
+    can't be used, or that another coordinator uses.
     """
     try:
         state.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -94,7 +97,17 @@ def open_store(state: Path, address: str | None = None) -> StateStore:
             f"A store in PostgreSQL needs the psycopg package: {error}.",
             hint="Install it with: pip install 'paimon-magics[postgres]'",
         ) from error
-    return StateStore(PostgresDatabase(address))
+    return StateStore(PostgresDatabase(address, warehouse, is_heir=is_heir))
+
+
+def store_trouble(address: str | None) -> str:
+    """Why the store at an address takes no writes at the moment; "" if it does, or if it is a file
+    of this machine's."""
+    if address is None:
+        return ""
+    from paimon_magics.coordinator.store.postgres import trouble_at
+
+    return trouble_at(address)
 
 
 def store_address(option: str | None) -> str | None:

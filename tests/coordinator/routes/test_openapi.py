@@ -47,7 +47,11 @@ def test_the_document_has_every_endpoint_with_its_scope(process: Process) -> Non
         for method, operation in operations.items()
     }
     listed = {which: scope.value for which, scope in SCOPES.items() if ":path}" not in which}
-    assert found == listed | {"GET /health/live": None, "POST /dead-letters": None}
+    assert found == listed | {
+        "GET /health/live": None,
+        "GET /health/owner": None,
+        "POST /dead-letters": None,
+    }
     assert set(PUBLIC) == {which.split(" ")[1] for which, scope in found.items() if scope is None}
 
 

@@ -1,0 +1,248 @@
+"""Relaying requests to the coordinator that owns the warehouse, by one that stands by.
+
+A request is passed on as it came, with its token, and the owner's answer as it comes; streams of
+small inserts likewise. Who may do what is decided by the owner alone. `PASSED_ON` marks what was
+passed on once, so that two coordinators that take each other for the owner don't pass a request to
+and fro.
+
+If the owner dies while it has a request, nobody knows whether it was carried out, and the answer
+says so; a request that certainly did not arrive may be passed to the next owner.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any
+
+import httpx
+import websockets
+from starlette.requests import ClientDisconnect
+from starlette.responses import Response
+from starlette.types import Message, Receive, Scope, Send
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.typing import Subprotocol
+
+from paimon_magics.coordinator.http.answers import error_answer
+from paimon_magics.coordinator.protocol.errors import BrokeOffError
+
+__all__ = ["PASSED_ON", "Relay"]
+
+PASSED_ON = "paimon-coordinator-passed-on"
+"""The header of requests that a coordinator has passed on."""
+
+_NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+# Of one connection only, in HTTP; the names of headers in ASGI are in lower case.
+_HOP_BY_HOP = frozenset(
+    b"connection host keep-alive proxy-connection te trailer transfer-encoding upgrade".split()
+)
+_SOCKETS_OWN = b"sec-websocket-"
+_CONNECT_SECONDS = 5.0
+_ANSWER_SECONDS = 180.0  # longer than clients wait
+_CONNECTIONS_MAX = 1_000
+_RESTARTING = 1012  # the code by which streams end
+_UNAUTHORISED = 4401
+
+
+class Relay:
+    """Passes requests on to one owner. For one event loop.
+
+    `address` is the owner's URL, with the path below which everything is there, `root` that path
+    here; `tls` is whom it is trusted by.
+    """
+
+    def __init__(self, address: str, root: str, tls: ssl.SSLContext) -> None:
+        self.address = address
+        self._root = root
+        self._tls = tls
+        self._base = httpx.URL(address)
+        self._over = asyncio.Event()
+        limits = httpx.Limits(max_connections=_CONNECTIONS_MAX, max_keepalive_connections=100)
+        self._http = httpx.AsyncClient(
+            transport=httpx.AsyncHTTPTransport(verify=tls, limits=limits, trust_env=False),
+            trust_env=False,
+        )
+
+    async def close(self) -> None:
+        """End: this is the owner no more. What it still has is answered as broken off."""
+        self._over.set()
+        await self._http.aclose()
+
+    async def get(self, path: str, scope: Scope) -> httpx.Response | None:
+        """Ask the owner for a path with a request's token. None if it does not answer."""
+        timeout = dict.fromkeys(("connect", "pool", "read", "write"), _CONNECT_SECONDS)
+        request = httpx.Request(
+            "GET", self.address + path, headers=_headers(scope), extensions={"timeout": timeout}
+        )
+        try:
+            return await self._http.send(request)
+        except httpx.HTTPError:
+            return None
+
+    async def pass_on(self, scope: Scope, receive: Receive, send: Send) -> bool:
+        """Pass a request on, and its answer back. Return False when it certainly did not arrive;
+        then nothing of it was read, and nothing answered."""
+        request = self._request(scope, receive)
+        try:
+            response = await self._until_over(self._http.send(request, stream=True))
+        except _NOT_SENT:
+            return False
+        except ClientDisconnect:
+            return True
+        except (httpx.HTTPError, _OverError) as error:
+            await _broke_off(scope, self.address, error)(scope, receive, send)
+            return True
+        try:
+            headers = [
+                (name.lower(), value)
+                for name, value in response.headers.raw
+                if name.lower() not in _HOP_BY_HOP
+            ]
+            status = response.status_code
+            await send({"type": "http.response.start", "status": status, "headers": headers})
+            async for part in response.aiter_raw():
+                await send({"type": "http.response.body", "body": part, "more_body": True})
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        finally:
+            await response.aclose()
+        return True
+
+    async def pass_on_socket(self, scope: Scope, receive: Receive, send: Send) -> bool:
+        """The same for a stream, whose messages are passed both ways until one side ends it."""
+        address = self.address.replace("http", "ws", 1) + self._target(scope)
+        named = [
+            (name.decode("latin-1"), value.decode("latin-1"))
+            for name, value in _headers(scope)
+            if not name.startswith(_SOCKETS_OWN)
+        ]
+        try:
+            inner = await connect(
+                address,
+                additional_headers=named,
+                subprotocols=[Subprotocol(one) for one in scope.get("subprotocols", [])] or None,
+                ssl=self._tls if address.startswith("wss") else None,
+                open_timeout=_CONNECT_SECONDS,
+                compression=None,
+                max_size=None,
+                proxy=None,
+                user_agent_header=None,
+            )
+        except websockets.InvalidStatus:
+            await send({"type": "websocket.close", "code": _UNAUTHORISED})
+            return True
+        except (OSError, TimeoutError, websockets.WebSocketException):
+            return False
+        async with inner:
+            await receive()  # websocket.connect
+            await send({"type": "websocket.accept", "subprotocol": inner.subprotocol})
+            tasks = [
+                asyncio.ensure_future(_to_owner(inner, receive)),
+                asyncio.ensure_future(_to_client(inner, send)),
+                asyncio.ensure_future(self._over.wait()),
+            ]
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            code = inner.close_code
+            if code is None or code == websockets.CloseCode.ABNORMAL_CLOSURE:
+                code = _RESTARTING
+            with contextlib.suppress(Exception):  # the client may have ended it
+                await send({"type": "websocket.close", "code": code})
+        return True
+
+    def _request(self, scope: Scope, receive: Receive) -> httpx.Request:
+        names = dict(scope["headers"])
+        has_body = names.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in names
+        seconds = {"connect": _CONNECT_SECONDS, "pool": _CONNECT_SECONDS}
+        timeout = {**seconds, "read": _ANSWER_SECONDS, "write": _ANSWER_SECONDS}
+        path = self._base.raw_path.split(b"?")[0].rstrip(b"/")
+        return httpx.Request(
+            scope["method"],
+            self._base,
+            headers=_headers(scope),
+            content=_body(receive) if has_body else None,
+            # The target as it came: a URL would be written otherwise.
+            extensions={"timeout": timeout, "target": path + self._target(scope).encode()},
+        )
+
+    def _target(self, scope: Scope) -> str:
+        path: bytes = scope.get("raw_path") or scope["path"].encode()
+        query: bytes = scope["query_string"]
+        target = path.decode("latin-1").removeprefix(self._root)
+        return target + (f"?{query.decode('latin-1')}" if query else "")
+
+    async def _until_over(self, asked: Coroutine[Any, Any, httpx.Response]) -> httpx.Response:
+        """The answer. Raises _OverError when the owner is the owner no more."""
+        answer = asyncio.ensure_future(asked)
+        over = asyncio.ensure_future(self._over.wait())
+        try:
+            await asyncio.wait({answer, over}, return_when=asyncio.FIRST_COMPLETED)
+            if not answer.done():
+                raise _OverError("it owns the warehouse no more")
+            return answer.result()
+        finally:
+            over.cancel()
+            if not answer.done():
+                answer.cancel()
+
+
+class _OverError(Exception):
+    """The owner that has a request was succeeded by another one."""
+
+
+async def _to_owner(inner: ClientConnection, receive: Receive) -> None:
+    while True:
+        message: Message = await receive()
+        if message["type"] == "websocket.disconnect":
+            await inner.close(message.get("code") or 1000)
+            return
+        text = message.get("text")
+        await inner.send(message["bytes"] if text is None else text)
+
+
+async def _to_client(inner: ClientConnection, send: Send) -> None:
+    async for part in inner:
+        kind = "text" if isinstance(part, str) else "bytes"
+        await send({"type": "websocket.send", kind: part})
+
+
+def _headers(scope: Scope) -> list[tuple[bytes, bytes]]:
+    """The headers of a request that is passed on: its own, who sent it, and the mark."""
+    passed = [(name, value) for name, value in scope["headers"] if name not in _HOP_BY_HOP]
+    hops = [value for name, value in passed if name == b"x-forwarded-for"]
+    client = (scope.get("client") or ("", 0))[0]
+    hops += [client.encode()] if client else []
+    scheme = b"https" if scope["scheme"] in ("https", "wss") else b"http"
+    told = (b"x-forwarded-for", b"x-forwarded-proto", PASSED_ON.encode())
+    return [
+        *((name, value) for name, value in passed if name not in told),
+        (told[0], b", ".join(hops)),
+        (told[1], scheme),
+        (told[2], b"1"),
+    ]
+
+
+async def _body(receive: Receive) -> AsyncIterator[bytes]:
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        yield message.get("body", b"")
+        if not message.get("more_body", False):
+            return
+
+
+def _broke_off(scope: Scope, address: str, error: Exception) -> Response:
+    """The answer to a request that may have been carried out. Engines send a request that is
+    answered 503 again by themselves, so only those that may be sent twice are."""
+    may_repeat = scope["method"] in ("GET", "HEAD") or scope["path"].endswith("/commit")
+    may_repeat = may_repeat or any(name == b"idempotency-key" for name, _ in scope["headers"])
+    return error_answer(
+        503 if may_repeat else 502,
+        BrokeOffError.__name__,
+        f"The coordinator at {address} was asked and has not answered: {error}.",
+        "The request may have been carried out: look before it is sent again.",
+    )

@@ -1,0 +1,253 @@
+"""What a coordinator answers while it stands by, and, once it owns the warehouse, what it answers
+then.
+
+While it stands by, requests are relayed to the owner. In a takeover there is none for a moment:
+requests wait, unread, and are answered by the next owner; after `HOLD_SECONDS` they are answered
+503, with an error that names the owner that does not answer, or says that there is none.
+
+Of its own it answers `/health/live`, `/health/owner`, `/health/ready` and `/metrics`. The last two
+take what they take everywhere: a token that the owner lets in, or that of its own state folder.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import ssl
+import time
+from collections.abc import Callable
+
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    generate_latest,
+)
+from starlette.requests import HTTPConnection
+from starlette.responses import JSONResponse, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from paimon_magics.coordinator.http.answers import error_answer
+from paimon_magics.coordinator.http.authorisation import bearer_token
+from paimon_magics.coordinator.http.relaying import PASSED_ON, Relay
+from paimon_magics.coordinator.ownership.lease import Lease
+from paimon_magics.coordinator.protocol.errors import NoOwnerError
+
+__all__ = ["HOLD_SECONDS", "StandingBy"]
+
+HOLD_SECONDS = 30.0
+"""How long a request waits for an owner."""
+
+_HELD_MAX = 1_000  # requests that wait at once
+_LOOK_SECONDS = 0.05
+_BUSY = 1013  # the code by which a stream is told to come back
+_UNKNOWN = "There is none at the moment: whoever stands by takes over within a lease."
+
+
+class StandingBy:
+    """An ASGI application. `saw` and `become` may be called from any thread, all else belongs to
+    the event loop.
+
+    `address` is its own, `root` the path below which everything is, `token` that of its own state
+    folder. A token is relayed to an owner whose address `may_trust` allows, over TLS that `tls`
+    trusts.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        root: str,
+        token: str,
+        may_trust: Callable[[str], bool],
+        tls: ssl.SSLContext,
+    ) -> None:
+        self._address = address
+        self._root = root
+        self._token = token.encode()
+        self._may_trust = may_trust
+        self._tls = tls
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._lease: Lease | None = None
+        self._owner: ASGIApp | None = None
+        self._relay: Relay | None = None
+        self._ending: set[asyncio.Task[None]] = set()
+        self._held = 0
+        self.trouble = ""
+        """Why it can't take over, for the error of requests that find no owner."""
+        self._registry = CollectorRegistry()
+        is_owner = Gauge(
+            "paimon_coordinator_owner",
+            "Whether this coordinator owns the warehouse's commits.",
+            registry=self._registry,
+        )
+        is_owner.set(0)
+        held = Gauge(
+            "paimon_coordinator_held_requests",
+            "Requests that wait for a coordinator that owns the warehouse.",
+            registry=self._registry,
+        )
+        held.set_function(lambda: self._held)
+        self._answers = Counter(
+            "paimon_coordinator_relayed_total",
+            "Requests to a coordinator that stands by, by what became of them.",
+            ["outcome"],
+            registry=self._registry,
+        )
+
+    def saw(self, lease: Lease | None) -> None:
+        """Note the lease of the present owner; None where there is none that can be read."""
+        self._lease = lease
+        self._give_up_others()
+
+    def become(self, owner: ASGIApp) -> None:
+        """Let `owner` answer all requests from now on, also those that wait."""
+        self._owner = owner
+        self._lease = None
+        self._give_up_others()
+
+    def _give_up_others(self) -> None:
+        """Give up what a coordinator has not answered that is the owner no more."""
+        if self._loop is not None:
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                self._loop.call_soon_threadsafe(self._present_relay)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] == "lifespan":
+            self._loop = asyncio.get_running_loop()
+            await _live_through(receive, send)
+        elif self._owner is not None:
+            await self._owner(scope, receive, send)
+        elif scope["type"] == "websocket":
+            await self._pass_on(scope, receive, send)
+        else:
+            path = scope["path"].removeprefix(self._root)
+            own = {
+                "/health/live": self._live,
+                "/health/owner": self._not_owner,
+                "/health/ready": self._ready,
+                "/metrics": self._metrics,
+            }.get(path)
+            if own is None or scope["method"] not in ("GET", "HEAD"):
+                await self._pass_on(scope, receive, send)
+            else:
+                await (await own(scope))(scope, receive, send)
+
+    # ---- its own ----
+
+    async def _live(self, _: Scope) -> Response:
+        return JSONResponse({"status": "live"})
+
+    async def _not_owner(self, _: Scope) -> Response:
+        return JSONResponse({"status": "standby"}, status_code=503)
+
+    async def _ready(self, scope: Scope) -> Response:
+        answer = await self._refused(scope, "/health/ready")
+        if answer is not None:
+            return answer
+        lease = self._lease
+        address = "" if lease is None or lease.released else lease.address
+        return JSONResponse({"status": "standby", "owner": address})
+
+    async def _metrics(self, scope: Scope) -> Response:
+        if not self._is_own(scope):
+            answer = await self._refused(scope, "/metrics")
+            if answer is not None:
+                return answer
+        return Response(generate_latest(self._registry), media_type=CONTENT_TYPE_LATEST)
+
+    async def _refused(self, scope: Scope, path: str) -> Response | None:
+        """The owner's answer to this path unless it is 200; 503 where no owner answers."""
+        relay = self._present_relay()
+        answer = None if relay is None else await relay.get(path, scope)
+        if answer is None:
+            return self._no_owner()
+        if answer.is_success:
+            return None
+        kind = answer.headers.get("content-type")
+        return Response(answer.content, status_code=answer.status_code, media_type=kind)
+
+    def _is_own(self, scope: Scope) -> bool:
+        token = bearer_token(HTTPConnection(scope)) or ""
+        return bool(self._token) and hmac.compare_digest(token.encode(), self._token)
+
+    # ---- the owner's ----
+
+    async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Have the owner answer, once there is one."""
+        until = time.monotonic() + HOLD_SECONDS
+        was_passed_on = any(name == PASSED_ON.encode() for name, _ in scope["headers"])
+        self._held += 1
+        try:
+            while self._owner is None:
+                relay = self._present_relay()
+                if relay is not None and was_passed_on:
+                    break  # it goes no further; who passed it on sees the new owner, too
+                if relay is not None and await self._asked(relay, scope, receive, send):
+                    self._answers.labels("passed_on").inc()
+                    return
+                if time.monotonic() > until or self._held > _HELD_MAX:
+                    break
+                await asyncio.sleep(_LOOK_SECONDS)
+        finally:
+            self._held -= 1
+        if self._owner is not None:
+            self._answers.labels("taken_over").inc()
+            await self._owner(scope, receive, send)
+            return
+        self._answers.labels("no_owner").inc()
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": _BUSY})
+        else:
+            await self._no_owner()(scope, receive, send)
+
+    async def _asked(self, relay: Relay, scope: Scope, receive: Receive, send: Send) -> bool:
+        ask = relay.pass_on_socket if scope["type"] == "websocket" else relay.pass_on
+        return await ask(scope, receive, send)
+
+    def _present_relay(self) -> Relay | None:
+        """The way to the present owner; None where there is none, or none that may be trusted, or
+        where this address had the last lease."""
+        lease = self._lease
+        address = "" if lease is None or lease.released else lease.address
+        if address == self._address:
+            address = ""
+        if self._relay is not None and self._relay.address != address:
+            task = asyncio.ensure_future(self._relay.close())
+            self._ending.add(task)  # the loop keeps no reference
+            task.add_done_callback(self._ending.discard)
+            self._relay = None
+        if self._relay is None and address and self._may_trust(address):
+            self._relay = Relay(address, self._root, self._tls)
+        return self._relay
+
+    def _no_owner(self) -> Response:
+        lease = self._lease
+        if lease is None or lease.released:
+            error = NoOwnerError("No coordinator owns the warehouse's commits yet.", hint=_UNKNOWN)
+        elif not self._may_trust(lease.address):
+            error = NoOwnerError(
+                f"The warehouse's commits are owned by the coordinator at {lease.address}, and "
+                "this one, which stands by, was not told to trust it.",
+                hint=f"Ask there. Its administrator names it with --peer {lease.address}.",
+            )
+        else:
+            error = NoOwnerError(
+                f"The warehouse's commits are owned by the coordinator of {lease.who} at "
+                f"{lease.address}, which does not answer.",
+                hint=f"Send it again: {lease.lease_ms / 1000:.0f} s after the owner's end another "
+                "one takes over.",
+            )
+        hint = f"{error.hint} {self.trouble}".rstrip()
+        return error_answer(503, NoOwnerError.__name__, error.message, hint)
+
+
+async def _live_through(receive: Receive, send: Send) -> None:
+    with contextlib.suppress(asyncio.CancelledError):
+        while True:
+            message = await receive()
+            await send({"type": f"{message['type']}.complete"})
+            if message["type"] == "lifespan.shutdown":
+                return

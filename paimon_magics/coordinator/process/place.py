@@ -1,0 +1,123 @@
+"""Where a coordinator's process is: its state folder, sockets, and the catalog that it serves."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import socket
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from paimon_magics.coordinator.http.hub import HubService, hub_service
+from paimon_magics.coordinator.ownership.catalog_options import ENVIRONMENT as CATALOG_OPTIONS
+from paimon_magics.coordinator.ownership.catalog_options import catalog_options
+from paimon_magics.coordinator.ownership.state_folder import StateFolder
+from paimon_magics.coordinator.process.network import LOOPBACK, Network, listen, network_of
+from paimon_magics.coordinator.store.state_store import store_address
+from paimon_magics.errors import SetupError
+from paimon_magics.redaction import conceal_options
+from paimon_magics.tables.catalog.catalog import Catalog
+from paimon_magics.tables.stores.s3_access import ENVIRONMENT_KEYS, with_credentials
+
+__all__ = ["Place", "place_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The process's state folder and sockets, the catalog that it serves, and the address of its
+    store, None for a file in the folder.
+
+    `inner` is a socket on the loopback for the coordinator's own processes, the same as `listening`
+    where they can use that.
+    """
+
+    folder: StateFolder
+    store_address: str | None
+    catalog: Catalog
+    hub: HubService | None
+    network: Network
+    listening: socket.socket
+    inner: socket.socket
+
+    @property
+    def root(self) -> str:
+        """The path below which all routes are; "" for none."""
+        return self.network.root if self.hub is None else self.hub.root
+
+    @property
+    def address(self) -> str:
+        """The URL at which others reach it."""
+        if self.hub is not None:
+            return self.inner_address
+        return self.network.address(self.listening.getsockname()[1])
+
+    @property
+    def inner_address(self) -> str:
+        """The URL at which this machine's processes reach it without TLS."""
+        return f"http://{LOOPBACK}:{self.inner.getsockname()[1]}{self.root}"
+
+    @property
+    def tokens(self) -> str:
+        """Where its tokens come from, for the line that it prints."""
+        return "tokens=hub" if self.hub else f"token-file={self.folder.token_file}"
+
+
+def place_of(options: argparse.Namespace, ending: ExitStack) -> Place:
+    """Take the place that the command line names; `ending` leaves it. Raises SetupError."""
+    _check(options)
+    network = network_of(options)
+    hub = hub_service(options.hub_cache_ms) if options.hub else None
+    folder = StateFolder(Path(options.state))
+    folder.hold()
+    ending.callback(folder.let_go)
+    catalog = _catalog(options)
+    port = options.port if hub is None else hub.port
+    listening = inner = ending.enter_context(listen(network.host, port))
+    if network.needs_inner_port:
+        inner = ending.enter_context(listen(LOOPBACK, 0))
+    return Place(folder, store_address(options.store), catalog, hub, network, listening, inner)
+
+
+def _check(options: argparse.Namespace) -> None:
+    if options.embedded and options.log == "warehouse":
+        raise SetupError(
+            "A coordinator with --embedded can't keep its log in the warehouse.",
+            hint="Leave out --embedded or --log warehouse.",
+        )
+    if not options.standby:
+        if options.peer or options.peer_ca:
+            raise SetupError(
+                "--peer and --peer-ca are for a coordinator that stands by.",
+                hint="Give --standby, too.",
+            )
+        return
+    if options.embedded or options.hub:
+        word = "--embedded" if options.embedded else "--hub"
+        raise SetupError(
+            f"A coordinator with {word} can't stand by.", hint=f"Leave out --standby or {word}."
+        )
+    if store_address(options.store) is None and options.log != "warehouse":
+        raise SetupError(
+            "With --standby what has been acknowledged must be where the next owner finds it, and "
+            "this coordinator would keep it on its own disk.",
+            hint="Give --store postgresql://…, or --log warehouse.",
+        )
+
+
+def _catalog(options: argparse.Namespace) -> Catalog:
+    """Open the catalog. An embedded coordinator gets its credentials from the session that starts
+    it, and removes them from its environment: they must not outlast those of a later session."""
+    given = catalog_options(
+        warehouse=options.warehouse,
+        file=options.catalog,
+        environment=os.environ,
+        assignments=options.catalog_option,
+    )
+    os.environ.pop(CATALOG_OPTIONS, None)
+    if options.embedded:
+        given = with_credentials(given)
+        for name in ENVIRONMENT_KEYS:
+            os.environ.pop(name, None)
+    conceal_options(given)
+    return Catalog.open(given)

@@ -1,0 +1,144 @@
+"""Standing by: waiting for the ownership of a warehouse, taking over, and stepping down.
+
+The lease in the warehouse decides who owns it (`ownership.ownership`). Only then is the store
+opened, whose last owner may still have a session there. A coordinator whose own store takes no
+writes does not take over, and one whose store has taken none for a whole lease steps down: another
+one may reach it.
+
+What can't be started after a takeover gives the lease back, and the process goes on to stand by. If
+the process dies at any step, its lease runs out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import threading
+import time
+from contextlib import ExitStack
+
+from paimon_magics.coordinator.client.addresses import trusting
+from paimon_magics.coordinator.http.standing_by import StandingBy
+from paimon_magics.coordinator.ownership.ownership import Ownership
+from paimon_magics.coordinator.process.composition import OwnerParts, ownership_of, start_owner
+from paimon_magics.coordinator.process.peers import PeerNames
+from paimon_magics.coordinator.process.place import Place
+from paimon_magics.coordinator.process.server import Shutdown
+from paimon_magics.coordinator.store.state_store import store_trouble
+from paimon_magics.errors import PaimonMagicsError, SetupError
+
+__all__ = ["Succession"]
+
+_LOOK_SECONDS = 0.5
+
+_log = logging.getLogger(__name__)
+
+
+class Succession:
+    """One process's way from standing by to owning, and to its end. For any thread.
+
+    `app` answers all along; `parts` has what answers for the warehouse, None before.
+    """
+
+    def __init__(self, options: argparse.Namespace, place: Place, shutdown: Shutdown) -> None:
+        self._options = options
+        self._place = place
+        self._shutdown = shutdown
+        self._lease_seconds = options.ownership_lease_ms / 1000
+        peers = PeerNames.of(options.peer)
+        self.app = StandingBy(
+            place.address,
+            place.root,
+            place.folder.token(),
+            peers.__contains__,
+            trusting(options.peer_ca or ""),
+        )
+        self.parts: OwnerParts | None = None
+        self._ending = ExitStack()
+        self._closing = threading.Event()
+        self._ownership: Ownership | None = None
+        self._steps_down = False
+        self._turn = threading.Lock()
+        self._thread = threading.Thread(target=self._work, name="succession", daemon=True)
+        if ownership_of(options, place, self._ending) is None:
+            raise SetupError(
+                "A coordinator in front of a REST catalog can't stand by: there nobody owns the "
+                "warehouse, and any number may be at work.",
+                hint="Leave out --standby.",
+            )
+
+    @property
+    def has_lost(self) -> bool:
+        """Whether it has owned the warehouse and does so no more; ask before `close`."""
+        is_lost = self._ownership is not None and self._ownership.is_lost
+        return self.parts is not None and (is_lost or self._steps_down)
+
+    def start(self) -> None:
+        """Begin to stand by."""
+        self._thread.start()
+
+    def wind_up(self) -> None:
+        """Release clients that wait until their rows are visible."""
+        if self.parts is not None:
+            self.parts.wind_up()
+
+    def close(self) -> None:
+        """End; give the ownership back."""
+        self._closing.set()
+        with self._turn:
+            ownership = self._ownership
+        if ownership is not None and self.parts is None:
+            ownership.release()
+        self._thread.join()
+        self._ending.close()
+
+    def _work(self) -> None:
+        while not self._closing.is_set():
+            with ExitStack() as ending:
+                try:
+                    parts = self._taken_over(ending)
+                except (PaimonMagicsError, OSError) as error:
+                    if not self._closing.is_set():
+                        self.app.trouble = f"This one could not take over: {error}"
+                        _log.error("Could not take over: %s", error)
+                else:
+                    self.parts = parts
+                    self._ending = ending.pop_all()
+                    self.app.become(parts.app)
+                    self._watch(parts)
+                    return
+            # Others have a lease's time to take over before it tries again.
+            self._closing.wait(self._lease_seconds)
+
+    def _taken_over(self, ending: ExitStack) -> OwnerParts:
+        ownership = ownership_of(self._options, self._place, ending)
+        assert ownership is not None
+        with self._turn:
+            if self._closing.is_set():
+                raise SetupError("The coordinator is stopping.")
+            self._ownership = ownership
+        epoch = ownership.stand_by(self._may_take, self.app.saw)
+        began = time.monotonic()
+        parts = start_owner(self._options, self._place, ownership, self._shutdown, ending)
+        self.app.trouble = ""
+        seconds = time.monotonic() - began
+        print(f"owns the warehouse since epoch {epoch}, answers after {seconds:.2f} s", flush=True)
+        return parts
+
+    def _may_take(self) -> bool:
+        trouble = store_trouble(self._place.store_address)
+        self.app.trouble = f"The store of this one takes no writes: {trouble}." if trouble else ""
+        return not trouble
+
+    def _watch(self, parts: OwnerParts) -> None:
+        """Step down when the store has taken no writes for a whole lease."""
+        since = time.monotonic()
+        while not self._closing.wait(_LOOK_SECONDS):
+            now = time.monotonic()
+            if not parts.coordinator.waits_for_store:
+                since = now
+            elif now - since > self._lease_seconds:
+                _log.error("Steps down, since its store does not work.")
+                self._steps_down = True
+                self._shutdown.request()
+                return
