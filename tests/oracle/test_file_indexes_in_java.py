@@ -15,7 +15,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from paimon_magics.columnar.file_indexes.absent_values import (
+    JUDGED_KINDS,
+    has_none_of,
+    wanted_values,
+)
 from paimon_magics.columnar.file_indexes.collection import IndexCollection
+from paimon_magics.columnar.file_indexes.container import indexes_in, stored_name
 from paimon_magics.planning.schemas.index_rules import FILE_INDEXES
 from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.planning.writes.index_rules import file_indexes_of
@@ -165,11 +171,28 @@ def test_java_finds_what_is_there(java: Any, kind: str, name: str) -> None:
         if kind == "range-bitmap" and set(values) <= {None}:
             assert not stored  # Java's reader finds two rows of such a column
             return
+        of_java = bytes(java.written(kind, name, case[2], pickled_values(values)))
         if kind in _EXACT:
-            assert stored == bytes(java.written(kind, name, case[2], pickled_values(values)))
+            assert stored == of_java
+        if kind in JUDGED_KINDS:
+            _check_absent(kind, of_java, pa.array(literals, arrow), set(values))
         _check(java, kind, name, stored, values, literals)
 
     finds()
+
+
+def _check_absent(kind: str, whole: bytes, literals: pa.Array, there: set[Any]) -> None:
+    """An index that Java wrote tells of no value that it is absent but of those that are."""
+    (place, length) = indexes_in(whole)[stored_name("c"), kind]
+    for at, literal in enumerate(literals.to_pylist()):
+        wanted = wanted_values(literals.slice(at, 1))
+        if wanted is None:
+            assert isinstance(literal, float)
+            continue
+        absent = has_none_of(kind, whole[place : place + length], wanted)
+        assert not (absent and literal in there), literal
+        if kind == "bitmap" and wanted.width is not None:
+            assert absent == (literal not in there), literal
 
 
 def _check(

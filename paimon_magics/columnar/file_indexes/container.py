@@ -5,12 +5,15 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 
-__all__ = ["file_index_container"]
+__all__ = ["HEAD_START_BYTES", "file_index_container", "head_bytes", "indexes_in", "stored_name"]
 
 _MAGIC = 1493475289347502
 _VERSION = 1
 _HEAD_BYTES = 8 + 4 + 4  # magic number, version, length of the head
 _NAME_BYTES_MAX = 0xFFFF
+
+HEAD_START_BYTES = _HEAD_BYTES
+"""How many bytes tell how long the head is."""
 
 
 def file_index_container(indexes: Iterable[tuple[str, str, bytes]]) -> bytes:
@@ -34,6 +37,48 @@ def file_index_container(indexes: Iterable[tuple[str, str, bytes]]) -> bytes:
             bodies.append(body)
             place += len(body)
     return b"".join([*parts, struct.pack(">i", 0), *bodies])
+
+
+def head_bytes(start: bytes) -> int | None:
+    """How long the head of a file index is, from its first HEAD_START_BYTES; None for what is no
+    file index of a known version."""
+    if len(start) < _HEAD_BYTES:
+        return None
+    magic, version, length = struct.unpack_from(">qii", start)
+    return length if (magic, version) == (_MAGIC, _VERSION) and length > _HEAD_BYTES else None
+
+
+def indexes_in(head: bytes) -> dict[tuple[bytes, str], tuple[int, int]]:
+    """Where in the file index with that head each index lies: its place and its length, by the
+    column's name as `stored_name` spells it, and the kind. Raises ValueError for a damaged head."""
+    found = {}
+    place = _HEAD_BYTES
+    try:
+        (columns,) = struct.unpack_from(">i", head, place)
+        place += 4
+        for _ in range(columns):
+            name, place = _text_at(head, place)
+            (kinds,) = struct.unpack_from(">i", head, place)
+            place += 4
+            for _ in range(kinds):
+                kind, place = _text_at(head, place)
+                start, length = struct.unpack_from(">ii", head, place)
+                found[name, kind.decode("ascii", "replace")] = start, length
+                place += 8
+    except struct.error as error:
+        raise ValueError("the head of a file index is damaged") from error
+    return found
+
+
+def stored_name(column: str) -> bytes:
+    """How a file index spells the name of a column."""
+    return _java_text(column)[2:]
+
+
+def _text_at(head: bytes, place: int) -> tuple[bytes, int]:
+    (length,) = struct.unpack_from(">H", head, place)
+    end = place + 2 + length
+    return head[place + 2 : end], end
 
 
 def _java_text(text: str) -> bytes:

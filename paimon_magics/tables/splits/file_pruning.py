@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from paimon_magics.planning.reads.predicates import ColumnPredicate
 from paimon_magics.planning.reads.views import RowView, ViewKind
 from paimon_magics.planning.schemas.table_schema import Column, TableSchema
+from paimon_magics.tables.splits.indexed_files import IndexedFiles
 from paimon_magics.tables.splits.pruning import (
     in_buckets,
     in_key_ranges,
@@ -43,7 +44,8 @@ class PruningStep:
 
 class FilePruning:
     """Prunes the files of one table for one read. `schema` is the schema that is read, `columns`
-    returns the columns of a schema by its id. `steps` are the pruning steps so far."""
+    returns the columns of a schema by its id; without `indexes` no file index is looked at. `steps`
+    are the pruning steps so far."""
 
     def __init__(
         self,
@@ -51,8 +53,10 @@ class FilePruning:
         schema: TableSchema,
         view: RowView,
         predicates: Sequence[ColumnPredicate],
+        indexes: IndexedFiles | None = None,
     ) -> None:
         self._columns = columns
+        self._indexes = indexes
         self._schema = schema
         self._view = view
         # `$binlog` shows arrays; statistics are of the values in them.
@@ -73,10 +77,14 @@ class FilePruning:
         files = self._kept("partitions", files, in_partitions(files, schema, predicates))
         files = self._kept("buckets", files, in_buckets(files, schema, predicates))
         if schema.is_primary_key_table:
-            return self._kept("keys", files, in_key_ranges(files, schema, predicates))
+            files = self._kept("keys", files, in_key_ranges(files, schema, predicates))
+            keys = schema.trimmed_primary_keys
+            # A key that a file does not have is neither hidden nor deleted by it.
+            return self._by_indexes(files, [one for one in predicates if one.column in keys])
         if schema.data_evolution_enabled:
             return files  # a file has only some columns of its rows
-        return self._kept("values", files, self.in_value_ranges(files))
+        files = self._kept("values", files, self.in_value_ranges(files))
+        return self._by_indexes(files, predicates)
 
     def _top_level(self) -> int:
         levels = self._schema.option("num-levels")
@@ -87,9 +95,27 @@ class FilePruning:
         """Files whose statistics can meet the conditions. Right only where no row hides another."""
         return in_value_ranges(files, self._columns, self._schema.columns, self._predicates)
 
+    def in_indexes(self, files: pa.Table, chosen: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+        """Files of the `chosen` ones whose file indexes can meet the conditions on values. Right
+        only where no row hides another."""
+        keys = self._schema.trimmed_primary_keys
+        others = [one for one in self._predicates if one.column not in keys]
+        if self._indexes is None or not others:
+            return chosen
+        places = np.flatnonzero(chosen)
+        found = chosen.copy()
+        found[places] = self._indexes.may_hold(files.take(pa.array(places)), others)
+        return found
+
     def tell_values(self, files: pa.Table) -> None:
-        """Note the step "values", in which statistics pruned fully merged buckets to `files`."""
+        """Note the step "values", in which statistics, or file indexes, pruned fully merged buckets
+        to `files`."""
         self._tell("values", files)
+
+    def _by_indexes(self, files: pa.Table, predicates: Sequence[ColumnPredicate]) -> pa.Table:
+        if self._indexes is None or not predicates:
+            return files
+        return self._kept("file indexes", files, self._indexes.may_hold(files, predicates))
 
     def _kept(self, step: str, files: pa.Table, kept: npt.NDArray[np.bool_]) -> pa.Table:
         if kept.all():

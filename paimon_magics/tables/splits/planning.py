@@ -40,6 +40,7 @@ from paimon_magics.tables.splits.bucket_splits import (
     without_non_overlapping,
 )
 from paimon_magics.tables.splits.file_pruning import FilePruning, PruningStep
+from paimon_magics.tables.splits.indexed_files import IndexedFiles
 from paimon_magics.tables.splits.stored_files import (
     by_bucket,
     files_of_partitions,
@@ -100,13 +101,17 @@ class StoredState:
 
 class SplitPlanner:
     """Plans one read. `columns` returns the columns of a schema by its id, `first_bucket_folder`
-    the folder of bucket 0 of a partition by the partition's values."""
+    the folder of bucket 0 of a partition by the partition's values. `opened` opens a file index
+    beside its data file, on a disk if `is_local`; without it file indexes are not looked at."""
 
     def __init__(
         self,
         scan: TableScan,
         columns: Callable[[int], Sequence[Column]],
         first_bucket_folder: Callable[[tuple[Any, ...]], str],
+        opened: Callable[[str], Any] | None = None,
+        *,
+        is_local: bool = False,
     ) -> None:
         schema, view = scan.schema, scan.view
         self._name = scan.name
@@ -120,7 +125,10 @@ class SplitPlanner:
         self._by_snapshot = schema.flag("sequence.snapshot-ordering")
         bucket = schema.stored_option("scan.bucket")
         self._bucket = None if bucket is None else int(bucket)
-        self._pruning = FilePruning(columns, schema, view, scan.predicates)
+        indexes = None
+        if opened is not None:
+            indexes = IndexedFiles(schema.columns, columns, self._paths, opened, is_local)
+        self._pruning = FilePruning(columns, schema, view, scan.predicates, indexes)
         self._stores_elsewhere: set[str] = set()
         self._unordered = scan.unordered
         self._partitions = scan.partitions
@@ -208,6 +216,8 @@ class SplitPlanner:
         useful = np.ones(files.num_rows, dtype=bool)
         if merges and self._schema.is_primary_key_table and plain.any():
             useful = self._pruning.in_value_ranges(files)
+            of_plain = np.repeat(plain, np.diff([*(g.start for g in groups), files.num_rows]))
+            useful &= ~of_plain | self._pruning.in_indexes(files, useful & of_plain)
         in_tasks = ~plain | self._need_tasks(files, groups, deletions, merges=merges)
         lengths = np.diff([*(group.start for group in groups), files.num_rows])
         of_tasks = np.repeat(in_tasks, lengths)

@@ -16,6 +16,7 @@ from paimon_magics.tables.splits.planning import (
     StoredState,
     TableScan,
 )
+from paimon_magics.tables.stores.paths import local_path
 from paimon_magics.tables.table import Table
 
 __all__ = ["plan_splits"]
@@ -30,7 +31,13 @@ def plan_splits(
     def first_bucket_folder(partition: tuple[Any, ...]) -> str:
         return str(canonical_data_file_path(table.paimon, partition, 0, ""))
 
-    planner = SplitPlanner(scan, schemas.columns, first_bucket_folder)
+    planner = SplitPlanner(
+        scan,
+        schemas.columns,
+        first_bucket_folder,
+        lambda path: table.paimon.file_io.new_input_stream(path),
+        is_local=local_path(table.location) is not None,
+    )
     match target:
         case TableState(snapshot=None):
             return PlannedSplits()

@@ -1,0 +1,123 @@
+"""Tells from a file index which values the file's column surely does not have.
+
+Of the kinds `bloom-filter` and `bitmap`, for comparisons with single values: the bounds that
+manifests have of each file tell the rest. Source: `BloomFilterFileIndex.Reader`,
+`BitmapFileIndexMeta`, `BitmapFileIndexMetaV2`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from paimon_magics.columnar.file_indexes.hashes import fast_hashes
+from paimon_magics.columnar.file_indexes.values import index_values, stored_pieces
+
+__all__ = ["JUDGED_KINDS", "WantedValues", "has_none_of", "wanted_values"]
+
+JUDGED_KINDS = ("bloom-filter", "bitmap")
+
+_BLOOM_HEAD_BYTES = 4
+_BITMAP_HEAD = struct.Struct(">bii?")
+_OFFSET_BYTES, _LENGTH_BYTES = 4, 4
+
+
+@dataclass(frozen=True, slots=True)
+class WantedValues:
+    """Values as indexes hold them: their hashes, and their stored bytes. `width` is the number of
+    bytes of each, None for texts and binaries, which follow their length."""
+
+    hashes: tuple[int, ...]
+    stored: tuple[bytes, ...]
+    width: int | None
+
+
+def wanted_values(values: pa.Array) -> WantedValues | None:
+    """What to look for, of values in the column's exact type; None where an index can't hold
+    them, or tells -0.0 and 0.0 apart, which are equal in SQL."""
+    if pa.types.is_floating(values.type):
+        return None
+    try:
+        numbers = index_values(values)
+        hashes = tuple(fast_hashes(values).tolist())
+    except ValueError:  # decimals of more than 64 bits
+        return None
+    pieces = stored_pieces(numbers)
+    stored = tuple(pieces.between(at, at + 1) for at in range(len(values)))
+    is_text = pa.types.is_large_binary(numbers.type)
+    return WantedValues(hashes, stored, None if is_text else len(stored[0]) if stored else 0)
+
+
+def has_none_of(kind: str, body: bytes, wanted: WantedValues) -> bool:
+    """Whether an index's `body` tells that its column has none of the values. Never for a kind or
+    a version that is not known here."""
+    if kind == "bloom-filter" and len(body) > _BLOOM_HEAD_BYTES:
+        return not any(_may_have(body, one) for one in wanted.hashes)
+    if kind == "bitmap" and len(body) >= _BITMAP_HEAD.size:
+        return not any(_in_bitmap(body, one, wanted.width) for one in wanted.stored)
+    return False
+
+
+def _may_have(body: bytes, wanted: int) -> bool:
+    """`BloomFilter64.testHash`."""
+    hashes = int.from_bytes(body[:_BLOOM_HEAD_BYTES], "big")
+    bits = (len(body) - _BLOOM_HEAD_BYTES) * 8
+    low, high = _signed(wanted), _signed(wanted >> 32)
+    for number in range(1, hashes + 1):
+        mixed = _signed(low + number * high)
+        place = (~mixed if mixed < 0 else mixed) % bits
+        if not body[_BLOOM_HEAD_BYTES + (place >> 3)] & 1 << (place & 7):
+            return False
+    return True
+
+
+def _signed(number: int) -> int:
+    """The low 32 bits of a number as Java's int."""
+    return ((number & 0xFFFFFFFF) ^ 0x80000000) - 0x80000000
+
+
+def _in_bitmap(body: bytes, wanted: bytes, width: int | None) -> bool:
+    """Whether the bitmaps' values have one; of a text it may be a false yes."""
+    version, _, values, has_nulls = _BITMAP_HEAD.unpack_from(body)
+    place = _BITMAP_HEAD.size
+    if version not in (1, 2):
+        return True
+    place += (_OFFSET_BYTES if version == 1 else _OFFSET_BYTES + _LENGTH_BYTES) * has_nulls
+    if width is None:
+        # A text's length and bytes stand one after the other wherever the text is.
+        return body.find(wanted, place) >= 0
+    entries = _one_list if version == 1 else _in_blocks
+    key = np.frombuffer(wanted, dtype=np.uint8)
+    return any(
+        bool((held == key).all(axis=1).any()) for held in entries(body, place, values, width)
+    )
+
+
+def _one_list(body: bytes, place: int, values: int, width: int) -> Iterator[np.ndarray]:
+    """The values of version 1, as rows of bytes."""
+    yield _rows(body, place, values, width, width + _OFFSET_BYTES)
+
+
+def _in_blocks(body: bytes, place: int, values: int, width: int) -> Iterator[np.ndarray]:
+    """The values of version 2, as rows of bytes, block by block."""
+    (blocks,) = struct.unpack_from(">i", body, place)
+    table = place + 4
+    places = _rows(body, table + width, blocks, 4, width + 4)
+    start = table + blocks * (width + 4) + 4
+    for block in places.view(">i4").reshape(-1).tolist() if blocks else ():
+        (count,) = struct.unpack_from(">i", body, start + block)
+        step = width + _OFFSET_BYTES + _LENGTH_BYTES
+        yield _rows(body, start + block + 4, count, width, step)
+
+
+def _rows(body: bytes, place: int, count: int, width: int, step: int) -> np.ndarray:
+    """`count` pieces of `width` bytes that begin at `place`, `step` bytes apart."""
+    if not count:
+        return np.zeros((0, width), dtype=np.uint8)
+    whole = np.frombuffer(body, dtype=np.uint8, count=(count - 1) * step + width, offset=place)
+    found = np.lib.stride_tricks.as_strided(whole, (count, width), (step, 1), writeable=False)
+    return np.ascontiguousarray(found)
