@@ -30,9 +30,10 @@ _SETTINGS = {
 
 
 class PostgresServer:
-    """A server with a database owned by the role `coordinator`, which has no other rights."""
+    """A server with a database owned by the role `coordinator`, which has no other rights; or with
+    `primary` a server that follows that one."""
 
-    def __init__(self, programs: Path) -> None:
+    def __init__(self, programs: Path, primary: PostgresServer | None = None) -> None:
         self._programs = programs
         self._user = _unprivileged_user()
         # Short, because a socket's path has 107 characters at most, and outside of pytest's
@@ -42,6 +43,10 @@ class PostgresServer:
             shutil.chown(self.folder, self._user, pwd.getpwnam(self._user).pw_gid)
         self._data = self.folder / "data"
         self._process: subprocess.Popen[bytes] | None = None
+        if primary is not None:
+            self._copy(primary)
+            self.start()
+            return
         self._initialise()
         self.start()
         with self.administer("postgres") as connection:
@@ -79,6 +84,24 @@ class PostgresServer:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(one, signal.SIGKILL)
         self._process.wait()
+
+    def replica(self) -> PostgresServer:
+        """Start a server that has every change before this one acknowledges it."""
+        started = PostgresServer(self._programs, self)
+        with self.administer("postgres") as connection:
+            connection.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
+            connection.execute("SELECT pg_reload_conf()")
+            deadline = time.monotonic() + 60
+            asked = "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'"
+            while connection.execute(asked).fetchone() != (1,):
+                assert time.monotonic() < deadline
+                time.sleep(0.1)
+        return started
+
+    def promote(self) -> None:
+        """Let a replica take writes, and wait until it does. It waits for no other replica."""
+        with self.administer("postgres") as connection:
+            assert connection.execute("SELECT pg_promote()").fetchone() == (True,)
 
     def remove(self) -> None:
         if self._process is not None and self._process.poll() is None:
@@ -140,6 +163,23 @@ class PostgresServer:
             ],
             check=True,
             capture_output=True,
+            **self._identity(),
+        )
+
+    def _copy(self, primary: PostgresServer) -> None:
+        subprocess.run(
+            [
+                self._programs / "pg_basebackup",
+                f"--host={primary.folder}",
+                "--username=postgres",
+                "--checkpoint=fast",
+                "--write-recovery-conf",
+                "--no-sync",
+                f"--pgdata={self._data}",
+            ],
+            check=True,
+            capture_output=True,
+            env={**os.environ, **self.environment},
             **self._identity(),
         )
 

@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from paimon_magics.coordinator.client.finding import At
 from paimon_magics.coordinator.client.remote import RemoteCoordinator
-from paimon_magics.planning.commits.requests import Append, CommitRequest
+from paimon_magics.errors import SetupError
+from paimon_magics.planning.commits.requests import Append, CommitRequest, Transaction
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from tests.coordinator.process import TABLE, Process, wait_until, write
@@ -123,9 +124,21 @@ class Writer:
             name = TableName("inserted", "default")
             self._client.inserts().insert(name, rows, label=f"row-{key}").result()
             return
-        transaction = self._client.begin(TABLE)
+        transaction = self._begun()
         messages = write(self._catalog, transaction, [{"k": key}])
         self._client.commit(CommitRequest(transaction, Append(), messages))
+
+    def _begun(self) -> Transaction:
+        """A new transaction. Where the store does not work, none is opened and the statement fails
+        (503): its user runs it again."""
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                return self._client.begin(TABLE)
+            except SetupError as error:
+                if "does not work" not in error.message or time.monotonic() > deadline:
+                    raise
+            time.sleep(0.2)
 
 
 def asked(member: Process, path: str, token: str = "") -> int:
@@ -140,3 +153,15 @@ def asked(member: Process, path: str, token: str = "") -> int:
 
 def is_alive(member: Process) -> bool:
     return asked(member, "/health/live") == 200
+
+
+def flushed(team: Team, table: str) -> None:
+    """Have the acknowledged rows of a table loaded."""
+    answer = httpx.post(
+        f"{team.owner().address}/v1/inserts/default/{table}/flush",
+        json={},
+        headers={"authorization": f"Bearer {TOKEN}"},
+        trust_env=False,
+        timeout=60,
+    )
+    assert answer.status_code == 200, answer.text

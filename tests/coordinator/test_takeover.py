@@ -23,7 +23,7 @@ from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from tests.coordinator.postgres import PostgresServer, start_postgres
 from tests.coordinator.process import TABLE, create_table, read, wait_until, write
-from tests.coordinator.team import TOKEN, Team, Writer, asked
+from tests.coordinator.team import TOKEN, Team, Writer, asked, flushed
 
 APPEND_TABLE = "CREATE TABLE t (k INT, v STRING)"
 INSERTED_TABLE = (
@@ -118,7 +118,7 @@ def test_writers_go_on_when_the_owner_is_killed_and_nothing_is_lost_or_doubled(
     for writer in writers:
         writer.end()
     assert max(takeovers) < 3 * LEASE_SECONDS, "a takeover takes a lease and the start of the parts"
-    http_flush(team, INSERTED.table)
+    flushed(team, INSERTED.table)
     for table, kind in ((TABLE, "commits"), (INSERTED, "inserts")):
         keys = [key for writer in writers if writer.kind == kind for key in writer.written]
         assert sorted(int(str(row["k"])) for row in read(catalog, table)) == sorted(keys)
@@ -220,15 +220,3 @@ def test_tokens_go_to_no_address_but_those_that_were_named() -> None:
 def commit_row(client: RemoteCoordinator, catalog: Catalog, key: int) -> None:
     transaction = client.begin(TABLE)
     client.commit(CommitRequest(transaction, Append(), write(catalog, transaction, [{"k": key}])))
-
-
-def http_flush(team: Team, table: str) -> None:
-    """Have the acknowledged rows of a table loaded."""
-    answer = httpx.post(
-        f"{team.owner().address}/v1/inserts/default/{table}/flush",
-        json={},
-        headers={"authorization": f"Bearer {TOKEN}"},
-        trust_env=False,
-        timeout=60,
-    )
-    assert answer.status_code == 200, answer.text
