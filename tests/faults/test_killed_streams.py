@@ -13,6 +13,8 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import re
+import shutil
 import threading
 import time
 from collections import Counter
@@ -46,6 +48,7 @@ STEPS = {
     "task": ("attempt.written", "attempt.noted"),
 }
 LIMITS = {"scan.snapshot-id": "1", "read.stream.maxSnapshotsPerTrigger": "10"}
+_HALF_A_CHECKPOINT = re.compile(r"location (?:file:)?(\S+/offsets) should be empty on batch 0")
 STREAMS = {"kept": "t", "followed": "t1$audit_log", "told": "t1$audit_log"}
 """The sources of the streams, by their targets."""
 
@@ -151,11 +154,26 @@ def ask(cluster: Cluster, asked: dict[str, Any]) -> int:
             if not cluster.is_started():
                 cluster.start()
             answer = cluster.run(asked)
+            if begun_anew(answer):
+                continue
             assert "error" not in answer, answer
             return int(answer["started"])
         except DriverDiedError:
             cluster.bury()
     raise AssertionError("no driver lives")
+
+
+def begun_anew(answer: dict[str, Any]) -> bool:
+    """Whether a stream could not start since a kill in Spark's very first write of its checkpoint
+    left half a file there; then delete the checkpoint, as Spark asks for and the docs say: nothing
+    of the stream was written yet."""
+    found = _HALF_A_CHECKPOINT.search(str(answer.get("message", "")))
+    if found is None:
+        return False
+    offsets = Path(found[1])
+    assert all(file.name.startswith(".") for file in offsets.iterdir()), list(offsets.iterdir())
+    shutil.rmtree(offsets.parent)
+    return True
 
 
 def run_until_killed(
