@@ -236,10 +236,14 @@ def test_the_statement_that_helps_is_run_by_a_button(views: Views) -> None:
 
 def test_a_stream_shows_its_progress_and_is_stopped_by_a_button(views: Views) -> None:
     view = views.page.locator(".paimon-report").nth(3)
-    view.get_by_text("other.kept, running: 1 epoch, 60 rows").wait_for(timeout=60_000)
+    # (A compaction of the source by another test is an epoch without rows.)
+    view.get_by_text(re.compile(r"other\.kept, running: \d epochs?, 60 rows")).wait_for(
+        timeout=60_000
+    )
     assert view.get_by_role("columnheader", name="snapshots_behind").count() == 1
     view.get_by_role("button", name="Stop", exact=True).click()
-    view.get_by_text("other.kept, ended: 1 epoch, 60 rows").first.wait_for(timeout=20_000)
+    ended = view.get_by_text(re.compile(r"other\.kept, ended: \d epochs?, 60 rows")).first
+    ended.wait_for(timeout=20_000)
 
 
 def test_what_goes_on_is_asked_for_anew_until_its_output_goes(views: Views) -> None:
