@@ -148,7 +148,8 @@ def lake(spark: SparkSession, module_session: Session) -> Iterator[Session]:
 
 def test_every_view_has_a_case() -> None:
     shown = {"Outcome", "Report", "Layout", "Health"}
-    assert {name.rpartition(".")[2] for name in paimon_widgets._VIEWS} == shown
+    # A stream's view is of a query that runs: no statement makes it again.
+    assert {name.rpartition(".")[2] for name in paimon_widgets._VIEWS} == shown | {"Stream"}
     methods = {
         f"{owner.__name__}.{name}"
         for owner in (Session, Reporting, Administration)
