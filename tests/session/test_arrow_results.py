@@ -96,7 +96,7 @@ def test_no_job_begins_before_a_batch_is_asked_for_and_closing_cancels(session: 
     with outcome.to_arrow_batches() as unread:
         pass
     assert unread.schema == schema and list(unread) == []
-    assert jobs(session.spark) == before
+    assert jobs(session.spark) <= before, "Spark forgets old ones"
     session.run("SET spark.sql.execution.arrow.maxRecordsPerBatch = 100")
     try:
         with session.run("SELECT id FROM range(0, 4000, 1, 40)").to_arrow_batches() as batches:

@@ -157,8 +157,10 @@ class Requests:
                     moved = self._move(endpoint, new_address(response))
             except SetupError as error:  # there is no coordinator, and none can be started
                 raise no_clear_answer(error) if may_have_arrived else error from None
-            if path == "/v1/transactions" and not moved and not is_lost:
+            broke = isinstance(problem, SetupError) and broke_off(problem)
+            if path == "/v1/transactions" and not is_lost and (broke or not moved):
                 # A repetition could open a second transaction. An unanswered one ends by its lease.
+                # Elsewhere, too: the new owner has what the dead one had opened.
                 raise problem
             if time.monotonic() > deadline:
                 raise problem if is_lost and not may_have_arrived else no_clear_answer(problem)

@@ -253,7 +253,7 @@ def test_machines_with_clocks_apart_take_over_after_one_lease_all_the_same(
     store.create(f"{warehouse}/.paimon-magics/owner-1.json", theirs.document())
     started = time.monotonic()
     assert owner("b", lease_ms=900).acquire() == 2
-    assert 1.0 <= time.monotonic() - started < 1.4
+    assert 1.0 <= time.monotonic() - started < 3.0, "a busy machine may look late"
 
 
 @pytest.mark.parametrize("place", ["disk"], indirect=True)
