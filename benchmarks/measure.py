@@ -7,8 +7,18 @@ import statistics
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-__all__ = ["cpu_ms", "file_sync_ms", "median_ms", "peak_mb", "report", "resident_mb", "timed"]
+__all__ = [
+    "cpu_ms",
+    "file_sync_ms",
+    "in_turns",
+    "median_ms",
+    "peak_mb",
+    "report",
+    "resident_mb",
+    "timed",
+]
 
 
 def median_ms(action: Callable[[], object], *, runs: int, warm_up: int = 1) -> float:
@@ -21,6 +31,22 @@ def median_ms(action: Callable[[], object], *, runs: int, warm_up: int = 1) -> f
         action()
         times.append((time.perf_counter() - started) * 1000)
     return statistics.median(times)
+
+
+def in_turns(
+    *actions: Callable[[], object], runs: int, warm_up: int
+) -> tuple[tuple[float, Any], ...]:
+    """For each action its median time in milliseconds and what it returned last. The actions are
+    run in turn, `warm_up` times without being counted."""
+    times: list[list[float]] = [[] for _ in actions]
+    found: list[Any] = [None for _ in actions]
+    for run in range(warm_up + runs):
+        for number, action in enumerate(actions):
+            started = time.perf_counter()
+            found[number] = action()
+            if run >= warm_up:
+                times[number].append((time.perf_counter() - started) * 1000)
+    return tuple(zip(map(statistics.median, times), found, strict=True))
 
 
 def file_sync_ms(folder: Path) -> float:
