@@ -1,31 +1,44 @@
 """The rows of a frame as Arrow batches, one after the other, in the frame's order.
 
 Spark computes the last stage of the frame one partition after the other: the one that is read, and
-the next one meanwhile. So no more than two partitions are in the memory of Spark's driver, and a
-few batches in that of this process. Public methods of DataFrame do it, so a session in this process
-and Spark Connect work alike: tasks make each batch one binary value, and `toLocalIterator` fetches
-those. (`DataFrame.toArrow` collects all of them.)
+the next one meanwhile. Public methods of DataFrame do it, so a session in this process and Spark
+Connect work alike: tasks make each batch one binary value, and `toLocalIterator` fetches those.
+(`DataFrame.toArrow` collects all of them.)
+
+Spark's driver has these values of two partitions in memory, whatever their size. So where tasks run
+on this machine, what a partition has beyond the first batches goes through temporary files, which
+are removed as they are read. Elsewhere two partitions have to fit into the driver's memory. This
+process has a few batches.
 """
 
 from __future__ import annotations
 
+import os
+import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from paimon_magics.spark.arrow_stages import map_in_arrow
 from paimon_magics.spark.progress import WorkKnown
 from paimon_magics.spark.python_workers import keep_modules
 from paimon_magics.spark.queries import cancel_jobs, cancellable
+from paimon_magics.spark.sessions import runs_here
+from paimon_magics.spark.spooled_rows import SpooledRows
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, Row
 
 __all__ = ["arrow_stream"]
 
 # Of one binary value: far below the 128 MB of a message of Spark Connect.
 _MESSAGE_BYTES_MAX = 16 << 20
+# Of the batches of a partition that go through Spark's driver, and of a file for those behind them.
+_IN_MEMORY_BYTES_MAX = 16 << 20
+_FILE_BYTES = 64 << 20
 _CAUSES_MAX = 10
 
 
@@ -35,20 +48,19 @@ def arrow_stream(frame: DataFrame, work: WorkKnown | None = None) -> Iterator[pa
     Nothing runs before the first batch is asked for. Closing the iterator, or an interrupt while it
     waits, cancels the Spark jobs. Raises what Spark raises.
     """
-    import pyarrow as pa
-
     spark, tag, is_over = frame.sparkSession, "", False
     if not frame.columns:
         return
+    spooled = SpooledRows() if runs_here(spark) else None
+    stage = _AsMessages(None if spooled is None else str(spooled.folder))
     try:
         with cancellable(spark, work) as tag, _errors_of_jobs():
-            messages = map_in_arrow(frame, _as_messages, "message BINARY").toLocalIterator(
+            messages = map_in_arrow(frame, stage, "message BINARY, file STRING").toLocalIterator(
                 prefetchPartitions=True
             )
             message = next(messages, None)
         while message is not None:
-            with pa.ipc.open_stream(pa.py_buffer(message[0])) as reader:
-                yield from reader
+            yield from _batches_in(message)
             with cancellable(spark, begun=tag), _errors_of_jobs():
                 message = next(messages, None)
         is_over = True
@@ -80,19 +92,75 @@ def _errors_of_jobs() -> Iterator[None]:
         raise found from None
 
 
-def _as_messages(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Run in a task: each batch as one binary value or, if it is large, several."""
+def _batches_in(message: Row) -> Iterator[pa.RecordBatch]:
     import pyarrow as pa
 
-    for batch in batches:
-        parts = -(-batch.nbytes // _MESSAGE_BYTES_MAX)
-        rows_each = max(1, -(-batch.num_rows // max(1, parts)))
-        for start in range(0, batch.num_rows, rows_each):
-            sink = pa.BufferOutputStream()
-            with pa.ipc.new_stream(sink, batch.schema) as writer:
-                writer.write_batch(batch.slice(start, rows_each))
-            content = sink.getvalue()
-            ends = pa.array([0, content.size], pa.int32()).buffers()[1]
-            message = pa.Array.from_buffers(pa.binary(), 1, [None, ends, content])  # no copy
-            yield pa.record_batch({"message": message})
-    keep_modules()
+    content, path = message
+    if path is None:
+        with pa.ipc.open_stream(pa.py_buffer(content)) as rows:
+            yield from rows
+        return
+    with pa.OSFile(path) as source, pa.ipc.open_stream(source) as rows:
+        os.unlink(path)
+        yield from rows
+
+
+@dataclass(frozen=True)
+class _AsMessages:
+    """Runs in a task: makes each batch one binary value or, if it is large, several. With a
+    `folder`, batches behind the first ones are put into files there, and the names returned."""
+
+    folder: str | None
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        rest = iter(batches)
+        sent_bytes = 0
+        for batch in rest:
+            yield from map(_as_message, _slices(batch))
+            sent_bytes += batch.nbytes
+            if self.folder is not None and sent_bytes >= _IN_MEMORY_BYTES_MAX:
+                break
+        for batch in rest:
+            yield _as_file(chain([batch], rest), str(self.folder))
+        keep_modules()
+
+
+def _slices(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """The rows of a batch in pieces that are not larger than a message may be."""
+    parts = -(-batch.nbytes // _MESSAGE_BYTES_MAX)
+    rows_each = max(1, -(-batch.num_rows // max(1, parts)))
+    for start in range(0, batch.num_rows, rows_each):
+        yield batch.slice(start, rows_each)
+
+
+def _as_message(batch: pa.RecordBatch) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    content = sink.getvalue()
+    ends = pa.array([0, content.size], pa.int32()).buffers()[1]
+    message = pa.Array.from_buffers(pa.binary(), 1, [None, ends, content])  # no copy
+    return pa.record_batch({"message": message, "file": pa.nulls(1, pa.string())})
+
+
+def _as_file(batches: Iterator[pa.RecordBatch], folder: str) -> pa.RecordBatch:
+    """Write batches into a new file until it is large, and return its name as a message."""
+    import pyarrow as pa
+
+    path = os.path.join(folder, f"{uuid.uuid4().hex}.arrow")
+    first = next(batches)
+    options = pa.ipc.IpcWriteOptions(compression="lz4")
+    with (
+        pa.OSFile(path, "wb") as sink,
+        pa.ipc.new_stream(sink, first.schema, options=options) as to,
+    ):
+        written_bytes = 0
+        for batch in chain([first], batches):
+            for rows in _slices(batch):
+                to.write_batch(rows)
+            written_bytes += batch.nbytes
+            if written_bytes >= _FILE_BYTES:
+                break
+    return pa.record_batch({"message": pa.nulls(1, pa.binary()), "file": pa.array([path])})

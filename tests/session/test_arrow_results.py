@@ -86,6 +86,25 @@ def test_wide_rows_come_in_small_batches(session: Session) -> None:
     assert sum(sizes) > 100_000_000 and max(sizes) < 20_000_000
 
 
+def test_what_is_large_goes_through_files_that_are_removed(
+    session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    query = (
+        "SELECT id, repeat('x', 1000) AS v, IF(id < 0, 1, NULL) AS n FROM range(0, 200000, 1, 2)"
+    )
+    with session.run(query).to_arrow_batches() as batches:
+        ids, spooled = [], 0
+        for batch in batches:
+            ids += batch.column(0).to_pylist()
+            assert batch.nbytes < 20_000_000
+            spooled = max(spooled, len(list(tmp_path.glob("paimon-magics-rows-*/*.arrow"))))
+    assert ids == list(range(200_000)) and spooled
+    del batches
+    gc.collect()
+    assert not list(tmp_path.glob("paimon-magics-rows-*"))
+
+
 def test_no_job_begins_before_a_batch_is_asked_for_and_closing_cancels(session: Session) -> None:
     outcome = session.run(
         "SELECT id, if(id < 100, 0, java_method('java.lang.Thread', 'sleep', 10L)) AS w "
