@@ -1,8 +1,8 @@
 """Tells from a file index which values the file's column surely does not have.
 
-Of the kinds `bloom-filter` and `bitmap`, for comparisons with single values: the bounds that
-manifests have of each file tell the rest. Source: `BloomFilterFileIndex.Reader`,
-`BitmapFileIndexMeta`, `BitmapFileIndexMetaV2`.
+For comparisons with single values: the bounds that manifests have of each file tell the rest.
+Source: `BloomFilterFileIndex.Reader`, `BitmapFileIndexMeta`, `BitmapFileIndexMetaV2`,
+`RangeBitmap`, `ChunkedDictionary`, `BitSliceIndexBitmapFileIndex.Reader`.
 """
 
 from __future__ import annotations
@@ -16,24 +16,31 @@ import pyarrow as pa
 
 from paimon_magics.columnar.file_indexes.hashes import fast_hashes
 from paimon_magics.columnar.file_indexes.values import index_values, stored_pieces
+from paimon_magics.columnar.roaring import numbers_at
 
 __all__ = ["JUDGED_KINDS", "WantedValues", "has_none_of", "wanted_values"]
 
-JUDGED_KINDS = ("bloom-filter", "bitmap")
+JUDGED_KINDS = ("bloom-filter", "bitmap", "range-bitmap", "bsi")
 
 _BLOOM_HEAD_BYTES = 4
 _BITMAP_HEAD = struct.Struct(">bii?")
 _OFFSET_BYTES, _LENGTH_BYTES = 4, 4
+_DICTIONARY_HEAD = struct.Struct(">ibiii")
+_CHUNK_BYTES = 21
+"""Of a chunk's head in a dictionary, besides its first value: a version and five numbers."""
+_SLICES_HEAD = struct.Struct(">bqq")
 
 
 @dataclass(frozen=True, slots=True)
 class WantedValues:
-    """Values as indexes hold them: their hashes, and their stored bytes. `width` is the number of
-    bytes of each, None for texts and binaries, which follow their length."""
+    """Values as indexes hold them: their hashes, their stored bytes, and their numbers. `width` is
+    the number of bytes of each, None for texts and binaries, which follow their length and are no
+    numbers."""
 
     hashes: tuple[int, ...]
     stored: tuple[bytes, ...]
     width: int | None
+    numbers: tuple[int, ...] = ()
 
 
 def wanted_values(values: pa.Array) -> WantedValues | None:
@@ -48,17 +55,30 @@ def wanted_values(values: pa.Array) -> WantedValues | None:
         return None
     pieces = stored_pieces(numbers)
     stored = tuple(pieces.between(at, at + 1) for at in range(len(values)))
-    is_text = pa.types.is_large_binary(numbers.type)
-    return WantedValues(hashes, stored, None if is_text else len(stored[0]) if stored else 0)
+    if pa.types.is_large_binary(numbers.type):
+        return WantedValues(hashes, stored, None)
+    width = len(stored[0]) if stored else 0
+    return WantedValues(hashes, stored, width, tuple(numbers.to_pylist()))
 
 
 def has_none_of(kind: str, body: bytes, wanted: WantedValues) -> bool:
     """Whether an index's `body` tells that its column has none of the values. Never for a kind or
-    a version that is not known here."""
+    a version that is not known here, or for bytes that are not an index of the kind."""
+    try:
+        return _has_none(kind, body, wanted)
+    except (struct.error, ValueError):
+        return False
+
+
+def _has_none(kind: str, body: bytes, wanted: WantedValues) -> bool:
     if kind == "bloom-filter" and len(body) > _BLOOM_HEAD_BYTES:
         return not any(_may_have(body, one) for one in wanted.hashes)
     if kind == "bitmap" and len(body) >= _BITMAP_HEAD.size:
         return not any(_in_bitmap(body, one, wanted.width) for one in wanted.stored)
+    if kind == "range-bitmap":
+        return not any(_in_dictionary(body, one, wanted.width) for one in wanted.stored)
+    if kind == "bsi" and wanted.width is not None and body[:1] == b"\x01":
+        return not any(_in_slices(body, one) for one in wanted.numbers)
     return False
 
 
@@ -112,6 +132,54 @@ def _in_blocks(body: bytes, place: int, values: int, width: int) -> Iterator[np.
         (count,) = struct.unpack_from(">i", body, start + block)
         step = width + _OFFSET_BYTES + _LENGTH_BYTES
         yield _rows(body, start + block + 4, count, width, step)
+
+
+def _in_dictionary(body: bytes, wanted: bytes, width: int | None) -> bool:
+    """Whether a range bitmap's dictionary has a value; of a text it may be a false yes."""
+    (head,) = struct.unpack_from(">i", body)
+    start = 4 + head
+    (length,) = struct.unpack_from(">i", body, start - 4)
+    rest, version, chunks, offsets_bytes, chunks_bytes = _DICTIONARY_HEAD.unpack_from(body, start)
+    if body[4] != 1 or version != 1:
+        return True
+    firsts = start + 4 + rest + offsets_bytes
+    others = firsts + chunks_bytes
+    if width is None:
+        return body.find(wanted, firsts, start + length) >= 0
+    key = np.frombuffer(wanted, dtype=np.uint8)
+    held = (
+        _rows(body, firsts + 1, chunks, width, width + _CHUNK_BYTES),
+        _rows(body, others, (start + length - others) // width, width, width),
+    )
+    return any(bool((one == key).all(axis=1).any()) for one in held)
+
+
+def _in_slices(body: bytes, wanted: int) -> bool:
+    """Whether a row has a number, by the rows of which each bit is set."""
+    place = 5  # behind the version and the number of rows
+    for is_negative in (False, True):
+        place += 1
+        if not body[place - 1]:
+            continue
+        version, least, greatest = _SLICES_HEAD.unpack_from(body, place)
+        if version != 1:
+            return True
+        is_wanted = is_negative == (wanted < 0)
+        if is_wanted and not least <= abs(wanted) <= greatest:
+            return False
+        rows, place = numbers_at(body, place + _SLICES_HEAD.size)
+        (bits,) = struct.unpack_from(">i", body, place)
+        place += 4
+        if is_wanted and abs(wanted) >> bits:
+            return False
+        for bit in range(bits):
+            ones, place = numbers_at(body, place)
+            if is_wanted and len(rows):
+                has_bit = bool(abs(wanted) >> bit & 1)
+                rows = rows[np.isin(rows, ones, assume_unique=True) == has_bit]
+        if is_wanted:
+            return bool(len(rows))
+    return False
 
 
 def _rows(body: bytes, place: int, count: int, width: int, step: int) -> np.ndarray:

@@ -17,7 +17,13 @@ from paimon_magics.columnar.file_indexes.container import (
     indexes_in,
     stored_name,
 )
-from paimon_magics.planning.writes.index_rules import Bitmap, BitSlices, BloomFilter, FileIndex
+from paimon_magics.planning.writes.index_rules import (
+    Bitmap,
+    BitSlices,
+    BloomFilter,
+    FileIndex,
+    RangeBitmap,
+)
 
 DAY = datetime.date(1969, 12, 30)
 VALUES: dict[pa.DataType, list[Any]] = {
@@ -43,11 +49,18 @@ RULES = {
     "bitmap": Bitmap(2, 16384),
     "bitmap of many blocks": Bitmap(2, 64),
     "bloom-filter": BloomFilter(2000, 0.001),
+    "range bitmap": RangeBitmap(16384),
+    "range bitmap of many chunks": RangeBitmap(30),
+    "range bitmap of single values": RangeBitmap(0),
+    "bit slices": BitSlices(),
 }
+KINDS: dict[type, str] = {
+    BloomFilter: "bloom-filter", RangeBitmap: "range-bitmap", BitSlices: "bsi", Bitmap: "bitmap",
+}  # fmt: skip
 
 
 def body_of(rules: Any, values: pa.Array) -> tuple[str, bytes]:
-    kind = "bloom-filter" if isinstance(rules, BloomFilter) else "bitmap"
+    kind = KINDS[type(rules)]
     collection = IndexCollection([FileIndex("ä\0c", None, kind, rules)])
     collection.add(pa.record_batch({"ä\0c": values}))
     whole = collection.finish() or b""
@@ -66,6 +79,8 @@ def test_values_that_are_there_are_found_and_others_are_not(
 ) -> None:
     if name == "bloom-filter" and pa.types.is_decimal(data_type):
         return  # has no such index
+    if name == "bit slices" and pa.types.is_string(data_type):
+        return  # neither
     there = VALUES[data_type]
     kind, body = body_of(RULES[name], pa.array([*there, *[None] * nulls, *there[:7]], data_type))
 
@@ -88,7 +103,13 @@ def test_what_an_index_can_not_tell_leaves_nothing_out() -> None:
     assert has_none_of(kind, body, wanted)
     assert not has_none_of("bitmap", b"\x09" + body[1:], wanted)  # another version
     assert not has_none_of("range-bitmap", body, wanted)
-    assert not has_none_of("bloom-filter", b"", wanted)
+    for kind in ("bloom-filter", "range-bitmap", "bsi"):
+        assert not has_none_of(kind, b"", wanted)
+    for rules in (RangeBitmap(64), BitSlices()):
+        kind, body = body_of(rules, pa.array([*range(0, 40, 2)], pa.int32()))
+        assert has_none_of(kind, body, wanted)
+        assert not has_none_of(kind, body[: len(body) // 2], wanted) or kind == "range-bitmap"
+        assert not has_none_of(kind, body.replace(b"\x01", b"\x02"), wanted)
     assert wanted_values(pa.array([Decimal(10**25)], pa.decimal128(30, 0))) is None
     bsi = FileIndex("c", None, "bsi", BitSlices())
     collection = IndexCollection([bsi])

@@ -19,6 +19,7 @@ INDEXES = (
     "'file-index.bloom-filter.b.items' = '40', 'file-index.bloom-filter.k.fpp' = '0.001', "
     "'file-index.bloom-filter.b.fpp' = '0.001', 'file-index.bitmap.columns' = 'm'"
 )
+MORE = "'file-index.range-bitmap.columns' = 'r', 'file-index.bsi.columns' = 's'"
 PLACES = {
     "in the manifest": "'file-index.in-manifest-threshold' = '1 mb'",
     "beside the files": "'file-index.in-manifest-threshold' = '10 b'",
@@ -28,11 +29,12 @@ KINDS = {
     "keyed": "'primary-key' = 'k', 'bucket' = '1', 'write-only' = 'true'",
 }
 FILES = 4
+ROW = (41, "v41", 123, 41, -41)
 
 
-def values(number: int) -> list[tuple[int, str, int]]:
+def values(number: int) -> list[tuple[int, str, int, int, int]]:
     """The rows of a file: every fourth number, so that bounds tell nothing."""
-    return [(one, f"v{one}", 3 * one) for one in range(number, 120 + number, FILES)]
+    return [(one, f"v{one}", 3 * one, one, -one) for one in range(number, 120 + number, FILES)]
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -47,8 +49,8 @@ def test_a_query_of_a_value_opens_the_files_that_can_have_it(
     place: str,
 ) -> None:
     session.run(
-        "CREATE TABLE t (k INT NOT NULL, b STRING, m INT) "
-        f"TBLPROPERTIES ({KINDS[kind]}, {INDEXES}, {PLACES[place]})"
+        "CREATE TABLE t (k INT NOT NULL, b STRING, m INT, r BIGINT, s INT) "
+        f"TBLPROPERTIES ({KINDS[kind]}, {INDEXES}, {MORE}, {PLACES[place]})"
     )
     folder, kept = warehouse / "default.db" / "t", set[Path]()
     for number in range(FILES):
@@ -56,19 +58,21 @@ def test_a_query_of_a_value_opens_the_files_that_can_have_it(
             java_paimon.write(warehouse, "default.t", values(number))
         else:
             session.run(
-                "INSERT INTO t SELECT CAST(id AS INT), concat('v', id), CAST(3 * id AS INT) "
-                f"FROM range({number}, {120 + number}, {FILES}, 1)"
+                "INSERT INTO t SELECT CAST(id AS INT), concat('v', id), CAST(3 * id AS INT), id, "
+                f"CAST(-id AS INT) FROM range({number}, {120 + number}, {FILES}, 1)"
             )
         if number == 1:
             kept = set(folder.glob("bucket-*/*.parquet"))
         elif number == 0:
             first = set(folder.glob("bucket-*/*.parquet"))
-    wanted = {"k = 41": (41, "v41", 123), "k IN (41, 44000)": (41, "v41", 123)}
+    wanted = {"k = 41": ROW, "k IN (41, 44000)": ROW}
     if kind == "append":
         wanted |= {
-            "b = 'v41'": (41, "v41", 123),
-            "m = 123": (41, "v41", 123),
-            "m IN (123, 122) AND b = 'v41'": (41, "v41", 123),
+            "b = 'v41'": ROW,
+            "m = 123": ROW,
+            "r = 41": ROW,
+            "s IN (-41, 41, 400)": ROW,
+            "m IN (123, 122) AND b = 'v41'": ROW,
         }
     explained = str(session.explain("SELECT * FROM t WHERE k = 41"))
     assert "file indexes: 1 file of 1 bucket" in explained
@@ -79,7 +83,7 @@ def test_a_query_of_a_value_opens_the_files_that_can_have_it(
         assert rows(session, f"SELECT * FROM t WHERE {condition}") == [row], condition
         assert [tuple(one) for one in frame.where(condition).collect()] == [row]
     found = frame.where((F.col("k") == 41) & (F.col("m") > 0)).collect()
-    assert [tuple(one) for one in found] == [(41, "v41", 123)]
+    assert [tuple(one) for one in found] == [ROW]
     before = jobs(session.spark)
     assert rows(session, "SELECT * FROM t WHERE k = 500 AND m = 3") == []
     assert jobs(session.spark) == before
@@ -88,7 +92,8 @@ def test_a_query_of_a_value_opens_the_files_that_can_have_it(
 def test_conditions_that_an_index_can_not_tell_read_all(session: Session, warehouse: Path) -> None:
     session.run(
         "CREATE TABLE t (k INT NOT NULL, b STRING, m INT) TBLPROPERTIES ('primary-key' = 'k', "
-        f"'bucket' = '1', 'write-only' = 'true', {INDEXES}, {PLACES['beside the files']})"
+        f"'bucket' = '1', 'write-only' = 'true', {INDEXES}, "
+        f"{PLACES['beside the files']})"
     )
     session.run("INSERT INTO t SELECT CAST(id AS INT), 'old', 1 FROM range(0, 40, 2, 1)")
     session.run("INSERT INTO t SELECT CAST(id AS INT), 'new', 2 FROM range(0, 39, 1, 1)")
