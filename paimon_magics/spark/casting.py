@@ -150,9 +150,13 @@ class _Cast:
         """The cast value as SQL text, where that is a plain cast of the input's column. Spark's
         error then names the column, and PySpark asks the JVM once and not for each part."""
         column = self.column
-        if not self.is_input or column.default is not None or not _is_plain(column.type):
+        if not self.is_input or not _is_plain(column.type):
             return None
-        return f"CAST({quoted(column.name)} AS {spark_type(column.type).simpleString()})"
+        type_name = spark_type(column.type).simpleString()
+        cast = f"CAST({quoted(column.name)} AS {type_name})"
+        if column.default is None:
+            return cast
+        return f"coalesce({cast}, CAST(({column.default}) AS {type_name}))"
 
     @property
     def stored(self) -> SparkColumn:
@@ -160,11 +164,13 @@ class _Cast:
         column, text = self.column, self.text
         if text is not None:
             return F.expr(text)
-        value = self.value()
+        # The value is cast before it meets the default: their common type may hold less than both
+        # (a text and a DECIMAL become DOUBLE).
+        value = self.value().cast(spark_type(column.type))
         if column.default is not None:
             # Paimon puts the default in place of every NULL, an explicit one too.
             value = F.coalesce(value, F.expr(column.default).cast(spark_type(column.type)))
-        return value.cast(spark_type(column.type))
+        return value
 
 
 def partition_values(

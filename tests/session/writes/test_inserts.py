@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -380,6 +381,20 @@ def test_default_stands_for_a_columns_default_in_values(session: Session) -> Non
     session.run("CREATE TABLE t (k INT, v STRING DEFAULT 'none')")
     session.run("INSERT INTO t VALUES (1, DEFAULT), (DEFAULT, 'some')")
     assert rows(session, "SELECT * FROM t ORDER BY v") == [(1, "none"), (None, "some")]
+
+
+def test_a_column_with_a_default_stores_what_one_without_stores(session: Session) -> None:
+    """The value is cast alone: the common type of a text and a DECIMAL is DOUBLE."""
+    session.run(
+        "CREATE TABLE t (k INT, v DECIMAL(20, 2) DEFAULT 1, w DECIMAL(20, 2));"
+        "INSERT INTO t SELECT id, text, text FROM (SELECT id, '12345678901234567.89' AS text "
+        "FROM range(2)); UPDATE t SET v = NULL, w = 1 WHERE k = 1"
+    )
+    stored = Decimal("12345678901234567.89")
+    assert rows(session, "SELECT * FROM t ORDER BY k") == [(0, stored, stored), (1, 1, 1)]
+    for statement in ("INSERT INTO t SELECT 2, 'many', 1", "UPDATE t SET v = 'many' WHERE k = 0"):
+        with pytest.raises(InvalidValueError, match=r"Column `v` is DECIMAL\(20,2\), .*'many'"):
+            session.run(statement)
 
 
 def test_create_table_as_select_fills_the_table_or_leaves_none(session: Session) -> None:
