@@ -88,7 +88,11 @@ def new_values(
     kind: int | None = None,
 ) -> DataFrame:
     """`columns` of the selected rows, with the values that are assigned, cast to the columns' types
-    as those of an INSERT; then the rows' `kind`, Paimon's number, if it is given."""
+    as those of an INSERT; then the rows' `kind`, Paimon's number, if it is given.
+
+    What is not assigned stays as it is: a NULL from before its column got a default, too."""
+    changed = {path.column.name for path in paths}
+    columns = [one if one.name in changed else replace(one, default=None) for one in columns]
     try:
         assigned = with_assigned(selected, columns, paths)
         if connection.settings.store_assignment != "ansi":

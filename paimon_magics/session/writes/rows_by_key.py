@@ -213,7 +213,8 @@ def _with_plain_values(
     rows: pa.Table,
     paths: Sequence[AssignedPath],
 ) -> pa.Table | None:
-    """The rows with the values that are assigned; None if those are Spark's to evaluate."""
+    """The rows with the values that are assigned; None if those are Spark's to evaluate, or NULLs
+    become a column's default."""
     import pyarrow as pa
 
     query = update.selection.query
@@ -224,7 +225,7 @@ def _with_plain_values(
     given = {name: rows.column(name).to_pylist() for one in values for name in one.sources}
     for one in values:
         column = computed(one, given, rows.num_rows, bound)
-        if column is None:
+        if column is None or (one.column.default is not None and None in column):
             return None
         place = rows.column_names.index(one.column.name)
         field = rows.schema.field(place)
