@@ -113,6 +113,13 @@ class ColumnFilter:
     operator: str
     values: tuple[FilterValue, ...] = ()
 
+    def either(self, other: ColumnFilter) -> ColumnFilter | None:
+        """That this condition or the other holds; None unless both list values of one column."""
+        listed = self.operator in ("=", "in") and other.operator in ("=", "in")
+        if not listed or self.column.lower() != other.column.lower():
+            return None
+        return ColumnFilter(self.column, "in", self.values + other.values)
+
 
 @dataclass(frozen=True, slots=True)
 class TableReference:

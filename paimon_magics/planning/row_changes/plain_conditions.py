@@ -25,8 +25,8 @@ _ORDERED = ("<=", ">=", "<", ">")
 def plain_filters(change: RowChange, columns: Collection[str]) -> tuple[ColumnFilter, ...] | None:
     """The comparisons of a statement's condition; None unless it consists of comparisons of these
     columns with values alone, with AND between them: `=`, `<`, `<=`, `>`, `>=`, `IN (value, …)`,
-    `IS NULL`, `IS NOT NULL`. Values are whole numbers, texts, dates, truth values and
-    bind names."""
+    `IS NULL`, `IS NOT NULL`; and of values of one column with OR between them, which count as IN.
+    Values are whole numbers, texts, dates, truth values and bind names."""
     where = change.selection.condition
     if where is None:
         return None
@@ -34,9 +34,18 @@ def plain_filters(change: RowChange, columns: Collection[str]) -> tuple[ColumnFi
     cursor = Cursor(text, tokenize(text))
     names = {column.lower(): column for column in columns}
     table = (change.alias or change.target.table).lower()
+    alone = _alternatives(cursor, names, table)
+    if alone is not None and cursor.at_end:
+        return (alone,)
+    cursor.index = 0
     found: list[ColumnFilter] = []
     while True:
-        one = _comparison(cursor, names, table)
+        if cursor.accept("("):
+            one = _alternatives(cursor, names, table)
+            if not cursor.accept(")"):
+                return None
+        else:
+            one = _comparison(cursor, names, table)
         if one is None:
             return None
         found.append(one)
@@ -44,6 +53,15 @@ def plain_filters(change: RowChange, columns: Collection[str]) -> tuple[ColumnFi
             return tuple(found)
         if not cursor.accept("AND"):
             return None
+
+
+def _alternatives(cursor: Cursor, names: Mapping[str, str], table: str) -> ColumnFilter | None:
+    """Comparisons with OR between them, as one."""
+    found = _comparison(cursor, names, table)
+    while found is not None and cursor.accept("OR"):
+        other = _comparison(cursor, names, table)
+        found = None if other is None else found.either(other)
+    return found
 
 
 def _comparison(cursor: Cursor, names: Mapping[str, str], table: str) -> ColumnFilter | None:

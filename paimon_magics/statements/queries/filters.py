@@ -206,6 +206,26 @@ def _filters(term: exp.Expr) -> Iterator[tuple[exp.Column, ColumnFilter]]:
         if column is not None and all(value is not None for value in values):
             found = tuple(value for value in values if value is not None)
             yield column, ColumnFilter(column.name, "in", found)
+    elif isinstance(term, exp.Or):
+        yield from _alternatives(term)
+
+
+def _alternatives(term: exp.Or) -> Iterator[tuple[exp.Column, ColumnFilter]]:
+    """The filter that `a = 1 OR a = 2` is. All sides must name the column in the same words."""
+    found: tuple[exp.Column, ColumnFilter] | None = None
+    for side in term.flatten():
+        filters = list(_filters(side))
+        if len(filters) != 1:
+            return
+        ((column, one),) = filters
+        if found is not None:
+            both = found[1].either(one) if found[0] == column else None
+            if both is None:
+                return
+            one = both
+        found = column, one
+    if found is not None:
+        yield found
 
 
 def _column(node: exp.Expr) -> exp.Column | None:
