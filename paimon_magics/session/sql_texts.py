@@ -15,8 +15,11 @@ def values_by_column(values: object, example: str) -> list[tuple[str, str]]:
     a text that the error shows as a value. Raises InvalidValueError for what is no dictionary of
     texts, and for one without any."""
     if not isinstance(values, Mapping) or not values:
+        empty = isinstance(values, Mapping)
         raise InvalidValueError(
-            f"{value_text(values, begins=True)} are no values by column.",
+            "No values by column are given."
+            if empty
+            else f"Values by column are expected, not {value_text(values)}.",
             hint=f"Give a dictionary: {{'amount': '{example}'}}.",
         )
     found = []

@@ -15,6 +15,7 @@ from paimon_magics.errors import (
     StatementError,
     StatementSyntaxError,
     UnknownNameError,
+    UnsupportedStatementError,
     error_of_task,
     likely_meant,
 )
@@ -115,6 +116,13 @@ def translate(
     named = _wrong_name(kind, parameters, message, place)
     if named is not None:
         return named
+    if condition == "UNSUPPORTED_FEATURE.TABLE_OPERATION":
+        table, operation = (parameters.get(name, "") for name in ("tableName", "operation"))
+        return UnsupportedStatementError(
+            f"{table} is a table of Spark's own, which does not support {operation}.",
+            hint="Paimon's tables do: CREATE TABLE … USING paimon AS SELECT * FROM … copies it.",
+            **place,
+        )
     is_analysis = _is_analysis(error)
     is_data = _sql_state(error).startswith(_DATA_EXCEPTION) and not is_analysis
     if is_data or kind in _INVALID_VALUE:

@@ -59,7 +59,8 @@ class Attempts:
             raise error
         pause = min(_PAUSE_SECONDS * 2**self._reruns, _PAUSE_SECONDS_MAX)
         self._reruns += 1
-        self._last = error.message
+        # A coordinator's refusal has the next step in its message, which is done by then.
+        self._last = error.message.partition(" Nothing was written.")[0]
         time.sleep(random.uniform(0, pause))
 
     def notes(self) -> tuple[str, ...]:

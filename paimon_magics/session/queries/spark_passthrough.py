@@ -15,6 +15,8 @@ from paimon_magics.session.queries.resolution import is_paimon_table
 from paimon_magics.session.refusals import instead_of
 from paimon_magics.spark.queries import cancellable, is_temporary_view, known_to_spark
 from paimon_magics.statements.kinds import Statement
+from paimon_magics.statements.merge_into import MergeInto
+from paimon_magics.statements.row_changes import Delete, Update
 from paimon_magics.statements.statement import (
     CreateTable,
     PassThrough,
@@ -53,6 +55,8 @@ def pass_to_spark(
             _refuse_paimon(connection, statement)
         case CreateTable(name=name, name_position=position):
             _refuse_shadow(connection, statement, name, position)
+        case Delete() | Update() | MergeInto():
+            _refuse_view(connection, statement)
         case AlterTable(name=name, changes=(RenameTable(new_name=new_name),)):
             target = replace(new_name, database=new_name.database or name.database)
             _refuse_shadow(connection, statement, target, statement.name_position)
@@ -99,6 +103,19 @@ def _refuse_paimon(connection: Connection, statement: PassThrough) -> None:
                 statement=statement.text,
                 position=position,
             )
+
+
+def _refuse_view(connection: Connection, statement: Delete | Update | MergeInto) -> None:
+    """Refuse to change the rows of a temporary view, of which Spark says something unclear."""
+    name = statement.target
+    if name.catalog or name.database or not is_temporary_view(connection.spark, name.object_name):
+        return
+    raise UnsupportedStatementError(
+        f"`{name}` is a temporary view: it has no rows of its own to be changed.",
+        hint="Name the table that it reads.",
+        statement=statement.text,
+        position=statement.target_position,
+    )
 
 
 def _refuse_shadow(

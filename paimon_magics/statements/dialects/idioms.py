@@ -43,6 +43,7 @@ _NUMBERED = "Leave {0} out, and give the numbers in the INSERT, or use uuid() in
 _VALUE_OF_X = "Put the value into a variable, say x, and write `:x`."
 _AS_OF = "Write VERSION AS OF 3, or TIMESTAMP AS OF '2026-01-31'."
 _JSON = "Write get_json_object(column, '$.key')."
+_DELETE_BY = "Write DELETE FROM t WHERE key IN (SELECT …), or MERGE INTO t USING s ON … WHEN MATCHED THEN DELETE."
 _COMMITS = "Each statement is committed atomically by itself: leave `{0}` out."
 
 
@@ -151,6 +152,14 @@ IDIOMS: tuple[Idiom, ...] = (
     Idiom("^ INSERT INTO <name> ( <string>", "{4} is a string, not a column.", "Write names without quotes, or in back-quotes."),
     Idiom("RETURNING", "RETURNING is not offered.", "Leave it out, and select the rows afterwards."),
     Idiom("PARTITION <name> =", "The partition must be in brackets.", "Write PARTITION ({1} = …)."),
+    # ---- DELETE and UPDATE
+    Idiom("^ DELETE <name> WHERE|<end>", "FROM is missing.", "Write DELETE FROM {1}."),
+    Idiom("^ DELETE FROM <name> USING", "DELETE … USING is PostgreSQL's.", _DELETE_BY),
+    Idiom("^ DELETE FROM <name> <name> USING", "DELETE … USING is PostgreSQL's.", _DELETE_BY),
+    Idiom("^ DELETE FROM <name> AS <name> USING", "DELETE … USING is PostgreSQL's.", _DELETE_BY),
+    Idiom("^ DELETE <name> FROM <name>", "DELETE takes the table behind FROM only.", _DELETE_BY),
+    Idiom("^ UPDATE <name> JOIN|INNER|LEFT", "UPDATE … JOIN is MySQL's.", "Look values up in a subquery, SET a = (SELECT …), or write MERGE INTO."),
+    Idiom("! LIMIT", "LIMIT can't be written here.", "Leave it out. DELETE and UPDATE change all rows that WHERE selects, such as WHERE id IN (SELECT id FROM t LIMIT 10)."),
     # ---- definitions
     Idiom("AUTO_INCREMENT|AUTOINCREMENT", "Paimon does not number rows by itself.", _NUMBERED),
     Idiom("IDENTITY (", "Paimon does not number rows by itself.", _NUMBERED),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from paimon_magics import Session
-from paimon_magics.errors import UnknownNameError
+from paimon_magics.errors import UnknownNameError, UnsupportedStatementError
 from tests.session.rows import rows
 
 pytestmark = pytest.mark.spark
@@ -116,6 +116,14 @@ def test_a_temporary_view_shadows_a_table_and_gives_it_back(shop: Session) -> No
         "`orders` is Spark's temporary view; Paimon's `default.orders` is not read.",
     )
     assert rows(shop, "SELECT count(*) FROM default.orders") == [(2,)]
+    for change in (
+        "DELETE FROM orders",
+        "UPDATE orders SET what = 'x'",
+        "MERGE INTO orders t USING default.orders s ON true WHEN MATCHED THEN DELETE",
+    ):
+        with pytest.raises(UnsupportedStatementError, match="is a temporary view") as caught:
+            shop.run(change)
+        assert "the table that it reads" in caught.value.hint
     shop.spark.catalog.dropTempView("orders")
     assert rows(shop, "SELECT count(*) FROM orders") == [(2,)]
 
@@ -124,6 +132,8 @@ def test_a_paimon_table_shadows_one_of_sparks_catalog(shop: Session) -> None:
     shop.run("CREATE TABLE spark_cities (paimon STRING); INSERT INTO spark_cities VALUES ('ours')")
     assert rows(shop, "SELECT * FROM spark_cities") == [("ours",)]
     assert rows(shop, "SELECT count(*) FROM spark_catalog.default.spark_cities") == [(2,)]
+    with pytest.raises(UnsupportedStatementError, match="a table of Spark's own"):
+        shop.run("DELETE FROM spark_catalog.default.spark_cities WHERE uid = 1")
     shop.run("DROP TABLE spark_cities")
     assert rows(shop, "SELECT city FROM spark_cities ORDER BY uid") == [("Oslo",), ("Rome",)]
 
