@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 
 from paimon_magics.errors import InvalidValueError, PaimonMagicsError
-from tests.coordinator.process import Process
 from tests.session.rows import rows
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from paimon_magics.session.session import Session
 
 pytestmark = pytest.mark.spark
@@ -23,25 +19,9 @@ SLOW = "'group_commit_interval_ms' = '600000'"
 KEYED = "'primary-key' = 'id', 'bucket' = '2'"
 
 
-@pytest.fixture(scope="module")
-def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
-    folder = tmp_path_factory.mktemp("changing")
-    (folder / "warehouse").mkdir()
-    process = Process(folder / "warehouse", folder / "state")
-    process.start()
-    yield process
-    process.close()
-
-
 @pytest.fixture
-def session(
-    spark: SparkSession, process: Process, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Session]:
-    import paimon_magics
-
-    monkeypatch.setenv("PAIMON_COORDINATOR_TOKEN", process.token())
-    with paimon_magics.connect(coordinator=process.address, spark=spark) as session:
-        yield session
+def session(coordinated: Session) -> Session:
+    return coordinated
 
 
 def create(session: Session, options: str = KEYED, interval: str = SLOW, more: str = "") -> None:
@@ -68,7 +48,7 @@ def test_changes_by_key_are_acknowledged_and_loaded_in_order_with_inserts(
     create(session, options)
     session.insert("orders", [(1, "a", 1), (2, "a", 1), (3, "a", 1)])
     session.flush("orders")
-    outcome = session.run("DELETE FROM orders WHERE id IN (1, 2)")
+    outcome = session.run("DELETE FROM orders WHERE id = 1 OR id = 2")
     assert str(outcome).splitlines()[0] == (
         "DELETE `default.orders`: 2 keys acknowledged (record 2), carried out with others soon."
     )

@@ -6,7 +6,6 @@ import asyncio
 import re
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +17,6 @@ from paimon_magics.errors import InvalidValueError, SetupError, UnknownNameError
 from paimon_magics.statements.grammar.parsing import parse_statement
 from paimon_magics.statements.statement import TableName
 from paimon_magics.statements.table_changes import AlterTable
-from tests.coordinator.process import Process
 from tests.session.rows import rows
 
 if TYPE_CHECKING:
@@ -31,30 +29,14 @@ pytestmark = pytest.mark.spark
 SLOW = "'group_commit_interval_ms' = '600000'"
 
 
-@pytest.fixture(scope="module")
-def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
-    folder = tmp_path_factory.mktemp("inserting")
-    (folder / "warehouse").mkdir()
-    process = Process(folder / "warehouse", folder / "state")
-    process.start()
-    yield process
-    process.close()
-
-
 @pytest.fixture
-def events(
-    spark: SparkSession, process: Process, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Session]:
+def events(coordinated: Session) -> Session:
     """A session with an empty table `events` that takes small inserts."""
-    import paimon_magics
-
-    monkeypatch.setenv("PAIMON_COORDINATOR_TOKEN", process.token())
-    with paimon_magics.connect(coordinator=process.address, spark=spark) as session:
-        session.run(
-            "DROP TABLE IF EXISTS events; CREATE TABLE events (id BIGINT NOT NULL, kind STRING "
-            f"DEFAULT 'new') TBLPROPERTIES ('auto_batch_load' = 'true', {SLOW})"
-        )
-        yield session
+    coordinated.run(
+        "DROP TABLE IF EXISTS events; CREATE TABLE events (id BIGINT NOT NULL, kind STRING "
+        f"DEFAULT 'new') TBLPROPERTIES ('auto_batch_load' = 'true', {SLOW})"
+    )
+    return coordinated
 
 
 def stored(session: Session) -> list[tuple[object, ...]]:
