@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import date
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -47,18 +48,24 @@ def shop(spark: SparkSession, module_session: Session) -> Session:
     return module_session
 
 
+def given(numbers: Iterable[int], row: str) -> str:
+    """A VALUES list, which is written without a job: `row` with each number `k`."""
+    rows = (row.format(k=k, odd=k % 2, day=k % 3 + 1) for k in numbers)
+    return f"VALUES ({'), ('.join(rows)})"
+
+
 def rows(session: Session, table: str, order: str = "k") -> list[tuple[Any, ...]]:
     found = session.run(f"SELECT * FROM {table} ORDER BY {order}").to_pylist()
     return [tuple(row.values()) for row in found]
 
 
-@pytest.mark.parametrize("name", only_in_soak([*KEYED], ["fixed", "orc", "postponed"]))
+@pytest.mark.parametrize("name", only_in_soak([*KEYED], ["fixed", "orc", "postponed", "partial"]))
 def test_rows_with_keys_are_changed_by_rows_of_a_kind(shop: Session, name: str) -> None:
     shop.run(
         f"CREATE TABLE {name} (k INT NOT NULL, v STRING, s STRUCT<a: INT, b: STRING>, "
         f"d INT DEFAULT 7, PRIMARY KEY (k) NOT ENFORCED) TBLPROPERTIES ({KEYED[name]});"
-        f"INSERT INTO {name} SELECT id, if(id = 5, NULL, concat('v', id)), "
-        "if(id = 4, NULL, struct(id, 'b')), 1 FROM range(6)"
+        f"INSERT INTO {name} " + given(range(4), "{k}, 'v{k}', struct({k}, 'b'), 1") + ", "
+        "(4, 'v4', NULL, 1), (5, NULL, struct(5, 'b'), 1)"
     )
     if name == "waiting":
         shop.run("CALL sys.compact(table => 'waiting')")
@@ -97,7 +104,7 @@ def test_engines_that_take_no_deletes_lose_rows_from_their_files(shop: Session, 
         f"CREATE TABLE {name} (k INT NOT NULL, n INT, p STRING NOT NULL, "
         "PRIMARY KEY (k, p) NOT ENFORCED) PARTITIONED BY (p) "
         f"TBLPROPERTIES ({UNDELETING[name]});"
-        f"INSERT INTO {name} SELECT id, id * 10, concat('p', id % 2) FROM range(10);"
+        f"INSERT INTO {name} " + given(range(10), "{k}, {k} * 10, 'p{odd}'") + ";"
         f"CALL sys.compact(table => '{name}')"
     )
     levels = f"SELECT level, sum(record_count) AS n FROM {name}$files GROUP BY level"
@@ -128,8 +135,8 @@ def test_rows_whose_keys_move_between_partitions_are_changed(shop: Session) -> N
     shop.run(
         "CREATE TABLE moving (k INT NOT NULL, v STRING, p STRING, PRIMARY KEY (k) NOT ENFORCED) "
         "PARTITIONED BY (p) TBLPROPERTIES ('bucket' = '-1', 'changelog-producer' = 'input');"
-        "INSERT INTO moving SELECT id, concat('v', id), if(id = 3, NULL, concat('p', id % 2)) "
-        "FROM range(6)"
+        "INSERT INTO moving VALUES (0, 'v0', 'p0'), (1, 'v1', 'p1'), (2, 'v2', 'p0'), "
+        "(3, 'v3', NULL), (4, 'v4', 'p0'), (5, 'v5', 'p1')"
     )
     moved = shop.run("UPDATE moving SET p = 'q', v = upper(v) WHERE k IN (1, 2)")
     assert (moved.rows_updated, moved.commit_kind) == (2, "APPEND")
@@ -169,7 +176,7 @@ def test_the_kinds_of_rows_can_be_in_a_column(shop: Session) -> None:
     shop.run(
         "CREATE TABLE told (k INT NOT NULL, v STRING, rk STRING, PRIMARY KEY (k) NOT ENFORCED) "
         "TBLPROPERTIES ('bucket' = '1', 'rowkind.field' = 'rk');"
-        "INSERT INTO told SELECT id, concat('v', id), '+I' FROM range(5)"
+        "INSERT INTO told " + given(range(5), "{k}, 'v{k}', '+I'")
     )
     assert shop.run("DELETE FROM told WHERE v = 'v1'").rows_deleted == 1
     assert shop.run("UPDATE told SET v = 'u', rk = '+U' WHERE k = 2").rows_updated == 1
@@ -223,14 +230,14 @@ APPENDS = {
 )
 def test_rows_without_keys_are_changed_in_their_files(shop: Session, name: str) -> None:
     options = APPENDS[name]
+    row, first = "{k}, 'v{k}', struct({k}, 'x'), 'p{odd}'", (k for k in range(10) if k != 5)
     tracks, marks = "tracking" in options, "deletion" in options
     properties = ", ".join(filter(None, (options, "'write-only' = 'true'")))
     shop.run(
         f"CREATE TABLE {name} (k INT, v STRING, s STRUCT<a: INT, b: STRING>, p STRING) "
         f"PARTITIONED BY (p) TBLPROPERTIES ({properties});"
-        f"INSERT INTO {name} SELECT id, if(id = 5, NULL, concat('v', id)), struct(id, 'x'), "
-        "concat('p', id % 2) FROM range(10);"
-        f"INSERT INTO {name} SELECT id, concat('v', id), struct(id, 'x'), 'p0' FROM range(10, 13)"
+        f"INSERT INTO {name} {given(first, row)}, (5, NULL, struct(5, 'x'), 'p1');"
+        f"INSERT INTO {name} {given(range(10, 13), row.replace('{odd}', '0'))}"
     )
     ids = f"SELECT k, _ROW_ID AS id FROM {name} ORDER BY k"
     before = {row["k"]: row["id"] for row in shop.run(ids).to_pylist()} if tracks else {}
@@ -363,7 +370,7 @@ def test_new_values_of_columns_are_files_of_these_columns(shop: Session) -> None
 def test_conditions_on_partitions_remove_them_by_metadata(shop: Session) -> None:
     shop.run(
         "CREATE TABLE days (id INT, day DATE, h INT) PARTITIONED BY (day, h);"
-        "INSERT INTO days SELECT id, date_add('2026-01-01', int(id % 3)), id % 2 FROM range(12)"
+        "INSERT INTO days " + given(range(12), "{k}, DATE '2026-01-0{day}', {odd}")
     )
     first = shop.run("DELETE FROM days WHERE day = DATE '2026-01-01' AND h IN (SELECT 1)")
     assert first.commit_kind == "OVERWRITE"
@@ -470,6 +477,20 @@ def test_wrong_statements_write_nothing(shop: Session) -> None:
             shop.run(statement)
     assert rows(shop, "checked") == [(1, 1, "a")]
     assert shop.run("SELECT count(*) AS n FROM checked$snapshots").to_pylist() == [{"n": 1}]
+
+
+@pytest.mark.parametrize("options", ["'primary-key' = 'k', 'bucket' = '1'", ""])
+def test_what_is_not_assigned_stays_as_it_is(shop: Session, options: str) -> None:
+    """A NULL from before its column got a default stays; one that is assigned becomes it."""
+    table = f"defaults_{len(options)}"
+    shop.run(
+        f"CREATE TABLE {table} (k INT NOT NULL, n INT, v STRING) TBLPROPERTIES ({options});"
+        f"INSERT INTO {table} VALUES (1, NULL, 'a'), (2, NULL, 'b'), (3, 3, 'c'), (4, 4, 'd');"
+        f"ALTER TABLE {table} ALTER COLUMN n SET DEFAULT 7;"
+        f"UPDATE {table} SET v = 'x' WHERE k = 1; UPDATE {table} SET v = 'y' WHERE v = 'b';"
+        f"UPDATE {table} SET n = NULL WHERE k = 3; UPDATE {table} SET n = NULL WHERE v = 'd'"
+    )
+    assert rows(shop, table) == [(1, None, "x"), (2, None, "y"), (3, 7, "c"), (4, 7, "d")]
 
 
 BY_KEY = {
