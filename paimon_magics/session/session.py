@@ -185,7 +185,7 @@ class Session(RowStreaming):
         self,
         name: str,
         columns: Sequence[str] | None = None,
-        where: str | None = None,
+        where: object = None,
         *,
         include_buffer: bool = False,
         **options: object,
@@ -194,9 +194,9 @@ class Session(RowStreaming):
 
             session.table("shop.orders", columns=["id", "amount"], where="day = '2026-01-31'")
 
-        It reads the snapshot of this moment. `columns` and `where`, a condition in SQL, say what is
-        read; `.select`, `.where`, `.groupBy` and `.agg` on the frame say it as well (see
-        docs/python-api.md). `options` are Paimon's read options, such as
+        It reads the snapshot of this moment. `columns` and `where`, a condition as a text of SQL,
+        say what is read; `.select`, `.where`, `.groupBy` and `.agg` on the frame say it as well
+        (see docs/python-api.md). `options` are Paimon's read options, such as
         `**{"incremental-between": "3,7"}`. With `include_buffer` the frame also has small inserts
         that are acknowledged but not loaded yet. Rows come in no particular order.
 

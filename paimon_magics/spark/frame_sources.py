@@ -16,9 +16,9 @@ __all__ = ["Narrowed", "Source"]
 
 @dataclass(frozen=True, slots=True)
 class Narrowed:
-    """What a frame needs of its table: `columns` (None for all), and the conditions that all its
-    rows meet, with the values `bound` in them. With `rows` so many rows that meet the conditions
-    are enough, whichever; None for all."""
+    """What a frame needs of its table: the names of `columns` (None for all), and conditions on the
+    source's `columns` that all its rows meet, with the values `bound` in them. With `rows` so many
+    rows that meet the conditions are enough, whichever; None for all."""
 
     columns: frozenset[str] | None
     filters: tuple[ColumnFilter, ...] = ()
@@ -30,8 +30,13 @@ class Source(Protocol):
     """What a noted frame was read from."""
 
     @property
+    def names(self) -> Sequence[str]:
+        """The names of the frame's columns."""
+
+    @property
     def columns(self) -> Sequence[TableColumn]:
-        """The columns of the frame, with the types by which the table's rows are compared."""
+        """Those of its columns that show a column of the table, by the names that the frame has for
+        them, with the types by which the table's rows are compared."""
 
     @property
     def is_small(self) -> bool:

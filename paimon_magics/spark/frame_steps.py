@@ -6,8 +6,10 @@ rows of the result meet, and how many rows of the table are enough.
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 from pyspark.errors import PySparkException
@@ -24,8 +26,9 @@ from paimon_magics.planning.reads.column_texts import (
     text_within,
     uses_other_rows,
 )
+from paimon_magics.planning.reads.predicates import PredicateValue
 from paimon_magics.planning.schemas.table_schema import Column as TableColumn
-from paimon_magics.statements.clauses.names import quoted
+from paimon_magics.statements.clauses.names import quoted, text_literal
 from paimon_magics.statements.grammar.parsing import parse_statement
 from paimon_magics.statements.statement import ColumnFilter, FilterValue, Query, TableReference
 
@@ -61,11 +64,13 @@ class Step:
 @dataclass(frozen=True, slots=True)
 class StepFilters:
     """Conditions on stored columns that all rows meet, with the values `bound` in them. `whole` is
-    the number of the first steps of which they tell all conditions."""
+    the number of the first steps of which they tell all conditions. `by_name` has for some steps,
+    by their numbers, the same condition as a text of SQL, for whatever frame."""
 
     filters: tuple[ColumnFilter, ...]
     bound: Mapping[str, object]
     whole: int
+    by_name: Mapping[int, str]
 
 
 def used_columns(
@@ -97,7 +102,8 @@ def filters_of_steps(
     own = {one.name.lower(): one.name for one in columns}
     """The columns that are still those of the table, by their names in lower case."""
     whole, all_told = 0, True
-    for step in steps:
+    by_name: dict[int, str] = {}
+    for number, step in enumerate(steps):
         if step.method in ("where", "filter"):
             condition = next(iter((*step.args, *step.kwargs.values())), None)
             if isinstance(condition, str):
@@ -108,16 +114,18 @@ def filters_of_steps(
                 )
             elif isinstance(condition, Column):
                 kept = [one for one in columns if one.name.lower() in own]
-                for guess in _of_column(root, condition, kept):
-                    all_told &= guess is not None
-                    if guess is not None:
-                        found.append(_filter(guess, bound))
+                parts = list(_of_column(root, condition, kept))
+                found += (_filter(one[0], bound) for one in parts if one is not None)
+                texts = ["" if one is None else one[1] for one in parts]
+                all_told &= None not in parts
+                if all(texts):
+                    by_name[number] = " AND ".join(texts)
         else:
             own = {key: name for key, name in own.items() if key in _kept(step, own, connect)}
         whole += all_told
         if not own:
             break
-    return StepFilters(tuple(found), bound, whole)
+    return StepFilters(tuple(found), bound, whole, by_name)
 
 
 def rows_wanted(steps: Sequence[Step], asked: int | None, whole: int) -> int | None:
@@ -224,23 +232,51 @@ def _reference(condition: str) -> TableReference | None:
 
 def _of_column(
     root: DataFrame, condition: Column, columns: Sequence[TableColumn]
-) -> Iterator[Guess | None]:
-    """The comparisons that a condition joins by AND; None for a part of which Spark does not say
-    that it is the same as what its text tells."""
+) -> Iterator[tuple[Guess, str] | None]:
+    """The comparisons that a condition joins by AND, each with a text of SQL that says the same, or
+    "" without one; None for a part of which Spark does not say that it is the same as what its text
+    tells."""
     parts = condition.__dict__.get(PARTS)
     if parts is not None:
         for part in parts:
             yield from _of_column(root, part, columns)
         return
+    asked = None
     for guess in guesses(text_within(str(condition)), columns):
         try:
-            asked = root.where(condition)
+            asked = root.where(condition) if asked is None else asked
+            # A text takes one call of the JVM, a Column some tens.
+            text = _text_of(guess)
+            if asked.sameSemantics(root.where(text)):
+                yield guess, text
+                return
             if asked.sameSemantics(root.where(_column_of(guess))):
-                yield guess
+                yield guess, ""
                 return
         except PySparkException:
             break  # it uses a column that the table does not have
     yield None
+
+
+def _text_of(guess: Guess) -> str:
+    column, values = quoted(guess.column), [_literal(one, guess) for one in guess.values]
+    if guess.operator == "in":
+        return f"{column} IN ({', '.join(values)})"
+    return " ".join((column, guess.operator.upper(), *values))
+
+
+def _literal(value: PredicateValue, guess: Guess) -> str:
+    match value:
+        case bool():
+            return str(value).lower()
+        case str():
+            return text_literal(value)
+        case datetime.date():
+            return ("" if guess.as_text else "DATE") + text_literal(value.isoformat())
+        case Decimal():
+            return f"{value:f}BD"
+        case _:
+            return str(value)
 
 
 def _column_of(guess: Guess) -> Column:

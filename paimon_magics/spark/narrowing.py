@@ -10,16 +10,20 @@ It never gives other rows than Spark would:
 - The columns that are read are a superset, from texts alone. If a name is missing all the same,
   Spark can't resolve it, and the frame runs as it is.
 - A condition that leaves out files was compared by Spark with the user's own (`sameSemantics`).
-- The new frame stands behind an empty piece of the old one, in a union. A union has the columns of
-  its first part, so that `frame.day` means the same column as before. Catalyst drops the piece.
+- Steps are taken with columns by their names, conditions that are known in that form. Where a step
+  names a column by its frame, or others use the result so, the new frame stands behind an empty
+  piece of the old one, in a union. A union has the columns of its first part, so that `frame.day`
+  means the same column as before. Catalyst drops the piece.
 
 Spark Connect looks columns of frames up by the plans they come from, also in a union. There only
-frames that are run at once are planned anew, and not if a step uses such a column.
+frames that are run at once are planned anew, and not if a step other than such a condition uses a
+column by its frame.
 """
 
 from __future__ import annotations
 
 import weakref
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -142,26 +146,18 @@ def _planned(frame: DataFrame, record: _Record, use: Use, asked: int | None) -> 
     connect = is_connect(frame.sparkSession)
     if connect and use == "made of":
         return None
-    columns = record.source.columns
-    names = [one.name for one in columns]
+    columns, names = record.source.columns, record.source.names
     wanted = used_columns(record.steps, names, counted=use == "counted")
     found_filters = filters_of_steps(root, record.steps, columns, connect=connect)
     filters, bound = found_filters.filters, found_filters.bound
     rows = rows_wanted(record.steps, asked, found_filters.whole)
-    fewer = filters or rows is not None or (wanted is not None and len(wanted) < len(columns))
+    fewer = filters or rows is not None or (wanted is not None and len(wanted) < len(names))
     if not (fewer or record.source.is_small):
         return None
     base = record.source.read(Narrowed(wanted, filters, bound, rows))
     if base is None:
         return None
-    if connect:
-        found = _made_again(base, record, in_place=0)
-    else:
-        try:
-            found = _made_again(base, record, in_place=1)
-        except AnalysisException:
-            # A step uses a column that an earlier step has made, by its frame.
-            found = _made_again(base, record, in_place=len(record.steps))
+    found = _with_steps(base, record, found_filters.by_name, connect=connect)
     if use == "counted":
         if connect:
             _ = found.schema  # asks the server whether it can resolve the steps
@@ -171,13 +167,36 @@ def _planned(frame: DataFrame, record: _Record, use: Use, asked: int | None) -> 
     return _in_place_of(frame, found) if use == "made of" else found
 
 
-def _made_again(base: DataFrame, record: _Record, *, in_place: int) -> DataFrame:
+def _with_steps(
+    base: DataFrame, record: _Record, by_name: Mapping[int, str], *, connect: bool
+) -> DataFrame:
+    """The steps once more, on `base`."""
+    named = [
+        Step("where", (by_name[number],), {}) if number in by_name else step
+        for number, step in enumerate(record.steps)
+    ]
+    if connect:
+        return _made_again(base, record.before, named, in_place=0)
+    try:
+        return _made_again(base, record.before, named, in_place=0)
+    except AnalysisException:
+        pass  # a step uses a column by its frame
+    try:
+        return _made_again(base, record.before, record.steps, in_place=1)
+    except AnalysisException:
+        # A step uses a column that an earlier step has made, by its frame.
+        return _made_again(base, record.before, record.steps, in_place=len(record.steps))
+
+
+def _made_again(
+    base: DataFrame, before: Sequence[DataFrame], steps: Sequence[Step], *, in_place: int
+) -> DataFrame:
     """The steps once more, on `base`. Before the first `in_place` of them the new frame gets the
     columns of the old one."""
     found = base
-    for number, (before, step) in enumerate(zip(record.before, record.steps, strict=True)):
+    for number, (old, step) in enumerate(zip(before, steps, strict=True)):
         if number < in_place:
-            found = _in_place_of(before, found)
+            found = _in_place_of(old, found)
         found = _taken(found, step)
     return found
 

@@ -193,11 +193,13 @@ class Query(StatementText):
 
 @dataclass(frozen=True, slots=True)
 class CreateTemporaryView(StatementText):
-    """CREATE [OR REPLACE] TEMPORARY VIEW name AS query (name without parts)."""
+    """CREATE [OR REPLACE] TEMPORARY VIEW name [(columns)] AS query (name without parts). `columns`
+    is None without a list."""
 
     name: str
     or_replace: bool
     query: QueryText
+    columns: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from decimal import Decimal, InvalidOperation
 from paimon_magics.planning.reads.predicates import PredicateValue, plain_day
 from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.statements.data_types import AtomicType
+from paimon_magics.statements.lexing.keywords import word_set
 
 __all__ = [
     "Guess",
@@ -37,9 +38,13 @@ _UNNAMED = re.compile(
 _OTHER_ROWS = re.compile(r"\bover\b|window", re.IGNORECASE)
 _COUNT = re.compile(r"count\((?:\*|unresolvedstar\(\))\)", re.IGNORECASE)
 _CALLED = re.compile(r"([\w`.]+)\s*\(|/\*|--")
-_OF_A_ROW = frozenset(
-    {"cast", "concat", "coalesce", "substring", "upper", "lower", "length", "abs", "round"}
-    | {"unresolvedstar"}
+_OF_A_ROW = word_set(
+    "cast try_cast concat concat_ws coalesce substring substr left right upper lower length trim "
+    "ltrim rtrim lpad rpad replace split_part abs round bround floor ceil ceiling sqrt pow power "
+    "mod sign if nvl nvl2 ifnull nullif isnull isnotnull least greatest year quarter month day "
+    "dayofmonth dayofweek dayofyear weekofyear hour minute second to_date to_timestamp date_trunc "
+    "trunc date_add date_sub datediff add_months date_format unix_timestamp hash xxhash64 md5 "
+    "and or not in when then else case between like unresolvedstar"
 )
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _WORDS = frozenset({"true", "false", "null"})

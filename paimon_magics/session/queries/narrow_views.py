@@ -49,6 +49,7 @@ def frame_of_view(
         return None
     if not connection.spark.table(name).sameSemantics(read.shown):
         return None  # PySpark has replaced the view
-    columns = [column.name for column in read.source.columns]
-    wanted = None if names is None else frozenset(c for c in columns if c.lower() in names)
-    return read.source.read(Narrowed(wanted, reference.filters, bound))
+    shown = read.source.names
+    wanted = None if names is None else frozenset(one for one in shown if one.lower() in names)
+    filters, rows = reference.filters, reference.rows_wanted
+    return read.source.read(Narrowed(wanted, filters, bound, rows))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from paimon_magics.errors import InvalidValueError, UnknownNameError, nearest, value_text
-from paimon_magics.planning.reads.column_texts import mentioned
+from paimon_magics.planning.reads.column_texts import calls_of_a_row, mentioned
 from paimon_magics.planning.reads.views import shown_columns
 from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.session.connection import Connection
@@ -20,8 +20,8 @@ from paimon_magics.spark.frame_sources import Narrowed, Source
 from paimon_magics.spark.frame_steps import conditions_in, has_only_conditions
 from paimon_magics.spark.narrowing import note_source
 from paimon_magics.statements.clauses.names import quoted
-from paimon_magics.statements.queries.plain_queries import PlainQuery
-from paimon_magics.statements.statement import TableName
+from paimon_magics.statements.queries.plain_queries import ChosenColumn, PlainQuery
+from paimon_magics.statements.statement import ColumnFilter, TableName
 from paimon_magics.tables.reading.known_rows import row_count
 from paimon_magics.tables.system_tables.registry import is_metadata
 
@@ -66,10 +66,13 @@ def chosen_of_table(
     if condition is None and names == tuple(frame.columns):
         return frame
     try:
-        plain = _cut(frame, condition, names)
+        outputs = tuple(_Output(one, quoted(one), one) for one in names)
+        plain = _cut(frame, condition, outputs)
         if source is None:
             return plain
-        chosen = _Chosen(frame, source, condition, names)
+        told = condition is None or has_only_conditions(condition)
+        filters = () if condition is None else conditions_in(condition)
+        chosen = _Chosen(frame, source, outputs, condition, filters, told)
         found = chosen.read(Narrowed(None)) or plain
     except Exception as error:
         raise translate(error, statement=condition or "") from error
@@ -78,24 +81,49 @@ def chosen_of_table(
 
 
 def frame_of_plain_query(
-    connection: Connection, statement: str, plain: PlainQuery
+    connection: Connection, statement: str, plain: PlainQuery, names: Sequence[str] | None = None
 ) -> tuple[DataFrame, Source] | None:
     """The frame of a plain query of a table, and the source that reads less of it; None where the
-    query is not of a table's data, or does not name the columns as the table does."""
+    query is not of a table's data, or each row may depend on others. `names` are those of the
+    columns, None for the query's own."""
     relation = relation_of(connection, plain.reference, statement, {})
     if not isinstance(relation, Relation) or is_metadata(relation.name):
         return None
+    texts = [one.text for one in plain.columns or ()]
+    if not all(map(calls_of_a_row, [*texts, plain.where or ""])):
+        return None
     options = dict(relation.options)
     frame, source = _frame_and_source(connection, relation.name, options, False, True)
-    names = frame.columns if plain.columns is None else plain.columns
-    if source is None or len(set(names)) < len(names) or not set(names) <= set(frame.columns):
+    if source is None:
         return None
-    chosen = _Chosen(frame, source, plain.where, tuple(names))
+    alias, reference = plain.reference.alias, plain.reference
     try:
+        outputs = _outputs(frame.alias(alias), source, plain, names)
+        if outputs is None:
+            return None
+        filters, told = reference.filters, reference.only_filters
+        chosen = _Chosen(frame, source, outputs, plain.where, filters, told, alias)
         found = chosen.read(Narrowed(None))
     except Exception as error:
         raise translate(error, statement=statement) from error
     return None if found is None else (found, chosen)
+
+
+def _outputs(
+    frame: DataFrame, source: Source, plain: PlainQuery, names: Sequence[str] | None
+) -> tuple[_Output, ...] | None:
+    """The columns of a plain query of a source's frame; None where their names are not unique or
+    not as many as `names`."""
+    known = {column.name.lower(): column.name for column in source.columns}
+    chosen = plain.columns or [ChosenColumn(quoted(one), one) for one in frame.columns]
+    own = frame.selectExpr(*(one.text for one in chosen)).columns
+    shown = own if names is None else names
+    if len(shown) != len(own) or len({name.lower() for name in shown}) < len(shown):
+        return None
+    return tuple(
+        _Output(name, one.text, known.get((one.stored or "").lower()), name != before)
+        for name, before, one in zip(shown, own, chosen, strict=True)
+    )
 
 
 def _frame_and_source(
@@ -132,6 +160,11 @@ class _TableSource:
     connection: Connection
     relation: Relation
     first: KeptRead
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The names of the columns that the view on the table shows."""
+        return [column.name for column in self.columns]
 
     @property
     def columns(self) -> Sequence[Column]:
@@ -174,20 +207,45 @@ class _TableSource:
             connection.views.drop_passing()
 
 
+@dataclass(frozen=True, slots=True)
+class _Output:
+    """A column of a choice: its name and the text that gives it; `stored` is the column of the
+    source that it shows, None for an expression. `is_renamed`: the text gives another name."""
+
+    name: str
+    text: str
+    stored: str | None
+    is_renamed: bool = False
+
+
 @dataclass(frozen=True)
 class _Chosen:
-    """Some columns and rows of a source, whose frame with all of them is `frame`."""
+    """Some columns and rows of a source, whose frame with all of them is `frame`. `filters` are
+    conditions in the condition `where`, and all there is in it if it is `told`. The texts may
+    qualify names by `alias`."""
 
     frame: DataFrame
     source: Source
+    outputs: tuple[_Output, ...]
     where: str | None
-    names: tuple[str, ...]
+    filters: tuple[ColumnFilter, ...]
+    told: bool
+    alias: str = ""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The names of the chosen columns."""
+        return [one.name for one in self.outputs]
 
     @property
     def columns(self) -> Sequence[Column]:
-        """The chosen columns."""
+        """The chosen columns that are no expressions."""
         by_name = {column.name: column for column in self.source.columns}
-        return tuple(by_name[name] for name in self.names)
+        return tuple(
+            replace(by_name[one.stored], name=one.name)
+            for one in self.outputs
+            if one.stored is not None
+        )
 
     @property
     def is_small(self) -> bool:
@@ -200,27 +258,30 @@ class _Chosen:
 
     def read(self, wanted: Narrowed) -> DataFrame | None:
         """A frame of the chosen columns that are wanted."""
-        all_names = [column.name for column in self.source.columns]
-        names = self.names
+        outputs = self.outputs
         if wanted.columns is not None:
-            names = tuple(name for name in names if name in wanted.columns) or names[:1]
-        used = mentioned(self.where or "", all_names)
-        filters = () if self.where is None else conditions_in(self.where)
-        told = self.where is None or has_only_conditions(self.where)
+            outputs = tuple(one for one in outputs if one.name in wanted.columns) or outputs[:1]
+        texts = [one.text for one in outputs]
+        used = mentioned(", ".join([*texts, self.where or ""]), self.source.names)
+        stored = {one.name.lower(): one.stored for one in self.outputs if one.stored is not None}
+        given = [one for one in wanted.filters if one.column.lower() in stored]
+        renamed = (replace(one, column=stored[one.column.lower()]) for one in given)
+        told = self.told and len(given) == len(wanted.filters)
         base = self.source.read(
-            Narrowed(
-                None if used is None else used | frozenset(names),
-                (*filters, *wanted.filters),
-                wanted.bound,
-                wanted.rows if told else None,
-            )
+            Narrowed(used, (*self.filters, *renamed), wanted.bound, wanted.rows if told else None)
         )
-        return _cut(self.frame if base is None else base, self.where, names)
+        return self._of(self.frame if base is None else base, outputs)
+
+    def _of(self, frame: DataFrame, outputs: Sequence[_Output]) -> DataFrame:
+        rows = frame.alias(self.alias) if self.alias else frame
+        return _cut(rows, self.where, outputs)
 
 
-def _cut(frame: DataFrame, where: str | None, names: Sequence[str]) -> DataFrame:
+def _cut(frame: DataFrame, where: str | None, outputs: Sequence[_Output]) -> DataFrame:
     rows = frame if where is None else frame.where(where)
-    return rows.select(*map(quoted, names))
+    found = rows.selectExpr(*(one.text for one in outputs))
+    renamed = any(one.is_renamed for one in outputs)
+    return found.toDF(*(one.name for one in outputs)) if renamed else found
 
 
 def _condition(where: object) -> str | None:

@@ -6,12 +6,13 @@ import contextlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from paimon_magics.errors import PaimonMagicsError
+from paimon_magics.errors import InvalidValueError, PaimonMagicsError
 from paimon_magics.planning.formatting import count_text
 from paimon_magics.session.bound_values import with_values
 from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.parameters import bind
+from paimon_magics.session.planned_work import made_of
 from paimon_magics.session.queries.frames import frame_of_query
 from paimon_magics.session.queries.narrow_views import note_view
 from paimon_magics.session.queries.table_frames import frame_of_plain_query
@@ -123,10 +124,20 @@ def _frame_of_new_view(
     if plain is not None:
         # Whatever is wrong with the query is told of the query as a whole.
         with contextlib.suppress(PaimonMagicsError):
-            found = frame_of_plain_query(connection, statement.text, plain)
+            found = frame_of_plain_query(connection, statement.text, plain, statement.columns)
             if found is not None:
                 return found
-    return frame_of_query(connection, statement.text, statement.query, parameters), None
+    frame = frame_of_query(connection, statement.text, statement.query, parameters)
+    names = statement.columns
+    if names is None:
+        return frame, None
+    if len(names) != len(frame.columns):
+        given = count_text(len(names), "column")
+        raise InvalidValueError(
+            f"View `{statement.name}` names {given}, and its query gives {len(frame.columns)}.",
+            hint=f"The query's columns are: {', '.join(frame.columns)}.",
+        )
+    return made_of(frame.toDF(*names), frame), None
 
 
 def _spark_plan(frame: DataFrame, mode: str) -> list[str]:

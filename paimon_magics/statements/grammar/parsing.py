@@ -221,14 +221,33 @@ def _replace(cursor: Cursor, offset: int) -> Statement:
 
 
 def _temporary_view(cursor: Cursor, offset: int, or_replace: bool) -> Statement:
-    name = cursor.peek()
-    follows = cursor.peek(1)
-    if name.kind in IDENTIFIER_KINDS and follows.upper == "AS":
-        cursor.index += 2
-        if not at_query(cursor):
-            cursor.fail("a query")
-        return CreateTemporaryView(cursor.text, offset, name.name, or_replace, read_query(cursor))
+    name, start = cursor.peek(), cursor.index
+    if name.kind in IDENTIFIER_KINDS:
+        cursor.index += 1
+        columns = _view_columns(cursor)
+        if cursor.accept("AS"):
+            if not at_query(cursor):
+                cursor.fail("a query")
+            query = read_query(cursor)
+            return CreateTemporaryView(cursor.text, offset, name.name, or_replace, query, columns)
+        cursor.index = start
     return pass_through(cursor, offset)
+
+
+def _view_columns(cursor: Cursor) -> tuple[str, ...] | None:
+    """The names in the list of columns that comes next; None without one, or with comments in it,
+    behind which the cursor is not moved."""
+    start, names = cursor.index, []
+    if not cursor.accept("("):
+        return None
+    while cursor.peek().kind in IDENTIFIER_KINDS:
+        names.append(cursor.identifier("a column"))
+        if cursor.accept(")"):
+            return tuple(names)
+        if not cursor.accept(","):
+            break
+    cursor.index = start
+    return None
 
 
 def _drop(cursor: Cursor, offset: int) -> Statement:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import sys
+from contextlib import redirect_stdout
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 import paimon_magics
 from paimon_magics.spark.narrowing import narrowed
 from tests.session.queries.frame_steps import CREATE, INSERT, STEPS
+from tests.session.queries.small_reads import settings
 
 _ANEW_MIN = 18
 """How many of the steps are planned anew at least: those without columns of frames, or joins."""
@@ -34,7 +38,33 @@ def main(folder: str) -> None:
     assert session.table("kept").where("p = 1").count() == 50
     chosen = session.table("kept", columns=["k", "p"], where="p = 1")
     assert chosen.where(chosen.k < 10).join(chosen, "k").count() == 3
+    first_rows(session)
     session.close(stop_spark=True)
+
+
+def first_rows(session: paimon_magics.Session) -> None:
+    """Methods that look at some rows read these here, and not the others."""
+    session.run(
+        "CREATE TABLE parts (k BIGINT, p INT) PARTITIONED BY (p); "
+        "INSERT INTO parts SELECT id, CAST(id % 3 AS INT) FROM range(60)"
+    )
+    with settings(session, local_rows_max=10):
+        table = session.table("parts")
+        assert not is_local(narrowed(table, "run"))
+        assert is_local(narrowed(table.limit(3), "run"))
+        assert is_local(narrowed(table.select("k").where(table.p == 2), "run", 4))
+        assert len(table.limit(3).collect()) == 3
+        assert {row.p for row in table.where(F.col("p") == 2).take(4)} == {2}
+        assert len(table.drop("p").head(6)) == 6 and len(table.tail(2)) == 2
+        assert table.first() is not None and not table.isEmpty() and table.where("p = 9").isEmpty()
+        table.show(2)
+
+
+def is_local(frame: DataFrame) -> bool:
+    shown = io.StringIO()
+    with redirect_stdout(shown):
+        frame.explain()
+    return "LocalTableScan" in shown.getvalue()
 
 
 if __name__ == "__main__":

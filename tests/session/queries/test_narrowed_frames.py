@@ -150,6 +150,7 @@ def test_columns_and_rows_are_chosen_with_the_table(tables: Session) -> None:
         ({"columns": ["k", "K"]}, InvalidValueError, "names `k` twice"),
         ({"columns": ["nope"]}, UnknownNameError, "`default.kept` has no column `nope`"),
         ({"where": " "}, InvalidValueError, "not a condition"),
+        ({"where": ["p = 1"]}, InvalidValueError, "call .where(…) on the frame"),
         ({"where": "nope = 1"}, UnknownNameError, "no column `nope`"),
         ({"where": "p = "}, StatementError, "Syntax error"),
         ({"where": "p"}, StatementError, "p"),
@@ -177,6 +178,8 @@ VIEWS = {
     "everything": "SELECT * FROM pruned",
     "columns": "SELECT k, a, c, p FROM pruned",
     "rows": "SELECT p, a, k FROM pruned VERSION AS OF 2 WHERE a >= 0 -- all",
+    "names": "SELECT p AS p, x.k k, upper(c) AS c, x.a FROM pruned AS x WHERE x.k IN (k, a)",
+    "expressions": "SELECT k, a + 0 AS a, IF(a > 3, b, 0D) AS z, pruned.p FROM pruned",
 }
 
 
@@ -194,6 +197,25 @@ def test_a_query_of_a_view_reads_what_it_uses(
     assert read == {"a", "k", "p"}
 
 
+def test_a_view_gives_its_columns_names(
+    tables: Session, capsys: pytest.CaptureFixture[str]
+) -> None:
+    view = "CREATE OR REPLACE TEMPORARY VIEW named (part, `no`, sum) AS SELECT p, k, a + b"
+    tables.run(f"{view} FROM pruned WHERE a > 2")
+    query = "SELECT max(sum), count(*) FROM named WHERE part = 1 AND no > 5"
+    expected = "SELECT max(a + b), count(*) FROM kept WHERE p = 1 AND k > 5 AND a > 2"
+    assert rows(tables, query) == rows(tables, expected)
+    frame = tables.run("SELECT part FROM named WHERE part = 1 AND sum > 3").dataframe
+    assert frame is not None
+    frame.explain()
+    read = set(re.findall(r"(\w+)#", "".join(_READ.findall(capsys.readouterr().out))))
+    assert read == {"a", "b", "p"}
+    tables.run(f"{view} FROM kept ORDER BY k LIMIT 3")
+    assert rows(tables, "SELECT count(sum) FROM named WHERE no >= 0") == [(3,)]
+    with pytest.raises(InvalidValueError, match="names 3 columns, and its query gives 2"):
+        tables.run(view.replace(", a + b", " FROM kept"))
+
+
 def test_a_view_that_was_replaced_or_is_not_plain_is_spark_s(tables: Session) -> None:
     tables.run("CREATE OR REPLACE TEMPORARY VIEW seen AS SELECT * FROM kept WHERE p = 1")
     tables.spark.range(3).selectExpr("id AS k", "1 AS p").createOrReplaceTempView("seen")
@@ -204,6 +226,8 @@ def test_a_view_that_was_replaced_or_is_not_plain_is_spark_s(tables: Session) ->
         ("SELECT k, p FROM kept ORDER BY k LIMIT 3", 1),
         ("SELECT k, p + 1 AS p FROM kept", 50),
         ("SELECT DISTINCT k, p FROM kept", 50),
+        ("SELECT count(k) AS k, 1 AS p FROM kept", 1),
+        ("SELECT explode(array(k, k, k)) AS k, p FROM kept", 150),
     ):
         tables.run(f"CREATE OR REPLACE TEMPORARY VIEW seen AS {query}")
         assert rows(tables, "SELECT count(k) FROM seen WHERE p = 1") == [(expected,)], query

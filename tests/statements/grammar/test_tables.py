@@ -427,7 +427,6 @@ def test_what_is_recognised_and_not_offered_is_refused_by_name(text, kind, name)
         ("SHOW CATALOGS", []),
         ("SHOW VIEWS", []),
         ("CREATE GLOBAL TEMPORARY VIEW v AS SELECT f(x) FROM o$files", ["v", "x", "o$files"]),
-        ("CREATE TEMP VIEW v (a) AS SELECT 1", ["v", "a"]),
         ("CREATE VIEW v AS SELECT 1 FROM orders", ["v", "orders"]),
         ("DROP VIEW v", ["v"]),
         ("SHOW TABLES IN other.x", ["other.x"]),
@@ -448,16 +447,17 @@ def test_what_spark_may_know_is_passed_on_with_every_name_in_it(text, names):
 
 
 @pytest.mark.parametrize(
-    ("text", "name", "or_replace"),
+    ("text", "name", "or_replace", "columns"),
     [
-        ("CREATE TEMPORARY VIEW v AS SELECT * FROM orders", "v", False),
-        ("CREATE OR REPLACE TEMP VIEW `a b` AS TABLE orders", "a b", True),
+        ("CREATE TEMPORARY VIEW v AS SELECT * FROM orders", "v", False, None),
+        ("CREATE OR REPLACE TEMP VIEW `a b` AS TABLE orders", "a b", True, None),
+        ("CREATE TEMP VIEW v (a, `b c`) AS SELECT * FROM orders", "v", False, ("a", "b c")),
     ],
 )
-def test_a_temporary_view_carries_its_query(text, name, or_replace):
+def test_a_temporary_view_carries_its_query(text, name, or_replace, columns):
     view = parse_statement(text)
     assert isinstance(view, CreateTemporaryView)
-    assert (view.name, view.or_replace) == (name, or_replace)
+    assert (view.name, view.or_replace, view.columns) == (name, or_replace, columns)
     assert [str(r.name) for r in view.query.references] == ["orders"]
 
 
