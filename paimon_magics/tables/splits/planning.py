@@ -259,8 +259,6 @@ class SplitPlanner:
         schema = self._schema
         if not schema.is_primary_key_table or not merges:
             return np.ones(len(groups), dtype=bool)
-        if self._shows_kinds:
-            return np.zeros(len(groups), dtype=bool)
         starts = np.array([group.start for group in groups])
         level = np.asarray(files["level"])
         deletes = np.asarray(pc.fill_null(files["delete_row_count"], -1))
@@ -280,19 +278,22 @@ class SplitPlanner:
         merges: bool,
     ) -> npt.NDArray[np.bool_]:
         """For each bucket, whether tasks must read it although its rows need no merge."""
+        starts = [group.start for group in groups]
         if self._shows_kinds and self._schema.is_primary_key_table:
-            # A raw scan cuts files anywhere, also between the two rows of an update.
-            cut = merges or not self._unordered or self._view.kind is not ViewKind.AUDIT_LOG
-            # It would show the numbers that are stored.
-            numbers = self._by_snapshot and self._view.sequence_numbers
-            return np.full(len(groups), cut or numbers)
+            if self._by_snapshot and self._view.sequence_numbers:
+                return np.ones(len(groups), dtype=bool)  # a raw scan shows those that are stored
+            if not merges and not self._unordered:
+                return np.ones(len(groups), dtype=bool)
+            if not merges and self._view.kind is ViewKind.BINLOG:
+                # A raw scan cuts files anywhere, also between the two rows of an update.
+                retracts = np.asarray(pc.fill_null(files["delete_row_count"], -1)) != 0
+                pairs: npt.NDArray[np.bool_] = np.logical_or.reduceat(retracts, starts)
+                return pairs
         if self._of_tasks or not deletions:
             return np.full(len(groups), self._of_tasks)
         columns = (files[name].to_pylist() for name in ("partition", "bucket", "file_name"))
         deleted = np.array([one in deletions for one in zip(*columns, strict=True)])
-        found: npt.NDArray[np.bool_] = np.logical_or.reduceat(
-            deleted, [group.start for group in groups]
-        )
+        found: npt.NDArray[np.bool_] = np.logical_or.reduceat(deleted, starts)
         return found
 
     def _stored(

@@ -23,7 +23,9 @@ SETTINGS = {"local_rows_max": 0}
 
 
 def plan(session: Session, name: str = "t") -> ReadPlan:
-    return read_plan(session._connection, Relation(TableName(name, "default")))[0]
+    table, _, view = name.partition("$")
+    relation = Relation(TableName(table, "default", system_table=view or None))
+    return read_plan(session._connection, relation)[0]
 
 
 @pytest.mark.java
@@ -66,7 +68,12 @@ def test_the_merge_road_and_the_raw_road_read_the_same_rows(
 def test_a_primary_key_table_written_once_goes_the_raw_road(session: Session) -> None:
     session.run("CREATE TABLE t (k INT, v INT) TBLPROPERTIES ('primary-key' = 'k', 'bucket' = '2')")
     session.run("INSERT INTO t SELECT id, id FROM range(100)")
-    assert (plan(session).merge_file_count, plan(session).raw_file_count) == (0, 2)
+    for name in ("t", "t$audit_log", "t$binlog"):
+        found = plan(session, name)
+        assert (found.merge_file_count, found.raw_file_count) == (0, 2)
+    query = "SELECT DISTINCT rowkind, {0} FROM t${1} WHERE {0} = {2}"
+    assert rows(session, query.format("k", "audit_log", 7)) == [("+I", 7)]
+    assert rows(session, query.format("k", "binlog", "array(7)")) == [("+I", [7])]
     session.run("INSERT INTO t VALUES (5, 500)")
     assert plan(session).merge_file_count == 2
     assert rows(session, "SELECT sum(v), count(*) FROM t") == [(4950 + 495, 100)]

@@ -66,9 +66,9 @@ def state(*files: Any, **deletions: Deletions) -> StoredState:
     return StoredState(pa.Table.from_pylist(list(files), MANIFEST_ENTRIES), of_files)
 
 
-def planner(sql: str, kind: ViewKind = ViewKind.TABLE) -> SplitPlanner:
+def planner(sql: str, kind: ViewKind = ViewKind.TABLE, *, unordered: bool = False) -> SplitPlanner:
     schema = schema_of(sql)
-    scan = TableScan(TableName("t", "default"), schema, RowView(kind))
+    scan = TableScan(TableName("t", "default"), schema, RowView(kind), unordered=unordered)
     return SplitPlanner(scan, lambda _: schema.columns, lambda _: "/lake/t/bucket-0/")
 
 
@@ -90,6 +90,31 @@ def test_files_with_overlapping_keys_are_merged_and_lone_ones_are_not() -> None:
     assert [type(split) for split in planned.splits] == [MergeSplit]
     assert names(one.path for one in planned.splits[0].files) == ["bucket-0/a", "bucket-0/b"]
     assert names(path for raw in planned.raw for path in raw.paths) == ["bucket-0/c", "bucket-1/d"]
+
+
+@pytest.mark.parametrize("kind", [ViewKind.AUDIT_LOG, ViewKind.BINLOG])
+def test_row_kinds_of_merged_buckets_are_scanned_raw(kind: ViewKind) -> None:
+    deleted = {**file("d", bucket=1, level=5), "delete_row_count": 1}
+    planned = planner(KEYED, kind).state(state(file("c", level=5), deleted))
+    assert names(path for raw in planned.raw for path in raw.paths) == ["bucket-0/c"]
+    assert names(one.path for split in planned.splits for one in split.files) == ["bucket-1/d"]
+    (split,) = planner(KEYED, kind).state(state(file("a"), file("c", level=5))).splits
+    assert isinstance(split, MergeSplit)
+
+
+@pytest.mark.parametrize("unordered", [False, True])
+def test_changes_without_pairs_are_scanned_raw_where_their_order_does_not_matter(
+    unordered: bool,
+) -> None:
+    updates = {**file("u", bucket=1), "delete_row_count": 5}
+    files = pa.Table.from_pylist([file("a"), updates], MANIFEST_ENTRIES)
+    expected = {
+        ViewKind.BINLOG: ["bucket-0/a"] if unordered else [],
+        ViewKind.AUDIT_LOG: ["bucket-0/a", "bucket-1/u"] if unordered else [],
+    }
+    for kind, raw in expected.items():
+        planned = planner(KEYED, kind, unordered=unordered).changes(files)
+        assert names(path for one in planned.raw for path in one.paths) == raw
 
 
 def test_deletion_vectors_are_applied_in_tasks() -> None:
