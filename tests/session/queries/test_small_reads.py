@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 
 from paimon_magics import Session
 from paimon_magics.errors import TableDamagedError, UnknownNameError
+from tests.sampling import sampled
 from tests.session.evidence import jobs
 from tests.session.queries.small_reads import settings
 from tests.session.rows import rows
@@ -110,7 +111,7 @@ def both(session: Session, query: str) -> pa.Table:
     return found
 
 
-@pytest.fixture(params=["Asia/Kolkata", "America/New_York"])
+@pytest.fixture
 def zone(tables: Session, request: pytest.FixtureRequest) -> Iterator[str]:
     key = "spark.sql.session.timeZone"
     before = tables.spark.conf.get(key)
@@ -120,7 +121,11 @@ def zone(tables: Session, request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize("table", ["parquet", "orc", "keyed", "log"])
+@pytest.mark.parametrize(
+    ("zone", "table"),
+    sampled(["Asia/Kolkata", "America/New_York"], ["parquet", "orc", "keyed", "log"]),
+    indirect=["zone"],
+)
 def test_every_type_is_the_one_that_spark_reads(tables: Session, table: str, zone: str) -> None:
     assert both(tables, f"SELECT * FROM {table}").num_rows == (
         14 if table in ("keyed", "log") else 18
