@@ -150,11 +150,18 @@ $(MINIO):
 	@GOPATH=$(CURDIR)/build/minio GOBIN=$(CURDIR)/build/minio/bin GOFLAGS=-modcacherw \
 	  go install github.com/minio/minio@latest
 
+# An emulator of Google Cloud Storage, likewise.
+FAKE_GCS := build/fake-gcs-server/bin/fake-gcs-server
+$(FAKE_GCS):
+	@GOPATH=$(CURDIR)/build/fake-gcs-server GOBIN=$(CURDIR)/build/fake-gcs-server/bin \
+	  GOFLAGS=-modcacherw go install github.com/fsouza/fake-gcs-server@latest
+
 .PHONY: soak
 soak: $(STAMP)  ## what takes long: every crash, long races of writers, on S3 too (MinIO where there is Go)
+	@! command -v go >/dev/null || $(MAKE) --no-print-directory $(FAKE_GCS)
 	@$(BIN)/python -m pytest -m soak tests $(PYTEST_ARGS)
-	@PAIMON_MAGICS_TEST_SOAK=1 $(BIN)/python -m pytest tests/faults/test_commits_on_s3.py -k append \
-	  -m "soak or not soak"
+	@PAIMON_MAGICS_TEST_SOAK=1 $(BIN)/python -m pytest tests/faults/test_commits_on_s3.py \
+	  tests/faults/test_commits_in_clouds.py -k append -m "soak or not soak"
 	@PAIMON_MAGICS_EXAMPLES=100 $(BIN)/python -m pytest --timeout=0 tests/oracle/test_filters_in_java.py \
 	  tests/oracle/test_file_indexes_in_java.py
 	@PAIMON_MAGICS_EXAMPLES=300 $(BIN)/python -m pytest --timeout=0 tests/columnar/test_compaction.py

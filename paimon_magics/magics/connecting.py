@@ -166,7 +166,20 @@ def _given(pairs: list[str]) -> dict[str, str]:
 
 def _of_a_catalog(key: str) -> str:
     """The hint for a catalog option that lacks its `catalog.` prefix."""
-    if key.partition(".")[0] in ("s3", "s3a", "fs", "hdfs", "dlf", "token", "metastore", "uri"):
+    if key.partition(".")[0] in (
+        "s3",
+        "s3a",
+        "gcs",
+        "gs",
+        "azure",
+        "abfs",
+        "fs",
+        "hdfs",
+        "dlf",
+        "token",
+        "metastore",
+        "uri",
+    ):
         return f"Catalog options begin with `catalog.`: catalog.{key}=…"
     return ""
 

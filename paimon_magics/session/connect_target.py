@@ -23,7 +23,7 @@ from paimon_magics.settings import DEFAULT_WAREHOUSE, Settings
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.stores.probes import StoreReport, probe_store
 from paimon_magics.tables.stores.s3_access import with_region
-from paimon_magics.tables.stores.store import S3_SCHEMES
+from paimon_magics.tables.stores.store import OBJECT_SCHEMES
 
 __all__ = ["ConnectTarget", "committer_of", "found_target"]
 
@@ -83,10 +83,10 @@ def _compared(store: StoreReport, address: str, theirs: Mapping[str, str]) -> St
 
 
 def _opened(options: dict[str, str]) -> tuple[Catalog, StoreReport]:
-    """Open the catalog and probe its store. An S3 store is probed first, since the probe's errors
-    are the clearest."""
+    """Open the catalog and probe its store. An object store is probed first, since the probe's
+    errors are the clearest."""
     is_of_ours = options.get("metastore", "filesystem") in ("filesystem", "jdbc")
-    if is_of_ours and urlsplit(options.get("warehouse", "")).scheme in S3_SCHEMES:
+    if is_of_ours and urlsplit(options.get("warehouse", "")).scheme in OBJECT_SCHEMES:
         conceal_options(options)
         report = probe_store(with_region(options))
         return Catalog.open(options), report

@@ -6,7 +6,7 @@ version. Functions import pypaimon when they are called: tasks on executors load
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from paimon_magics.columnar.whole_arrays import whole_structs
@@ -18,6 +18,7 @@ __all__ = [
     "innermost_file_io",
     "manifest_record",
     "numbers_from_zero",
+    "open_files_by",
     "read_statistics_of_row_ids",
     "replace_innermost_file_io",
     "schema_path",
@@ -129,6 +130,24 @@ def take_buckets_below(paimon: Any, count: int) -> None:
 def with_commit_user(builder: Any, commit_user: str) -> Any:
     """A batch write builder (pypaimon's or the native one) that writes as this commit user."""
     return builder._with_commit_user(commit_user)
+
+
+def open_files_by(schemes: Collection[str], open_file_io: Callable[[str, Any], Any]) -> None:
+    """Let pypaimon open locations of these schemes by `open_file_io`, which gets the location and
+    its Options. pypaimon 2.1 has a fixed list of schemes. Repeated, it does nothing."""
+    from pypaimon.common.file_io import FileIO
+    from pypaimon.common.options import Options
+
+    of_pypaimon = FileIO.get
+    if of_pypaimon.__name__ == "of_more_schemes":
+        return
+
+    def of_more_schemes(path: str, catalog_options: Any = None) -> Any:
+        if path.partition("://")[0] in schemes:
+            return open_file_io(path, catalog_options or Options({}))
+        return of_pypaimon(path, catalog_options)
+
+    FileIO.get = staticmethod(of_more_schemes)
 
 
 def innermost_file_io(file_io: Any) -> Any:

@@ -34,7 +34,7 @@ FORKING.set_forkserver_preload(
         "paimon_magics.coordinator.client.remote",
         "paimon_magics.coordinator.store.sqlite",
         "paimon_magics.tables.writing.native_writer",
-        "paimon_magics.tables.stores.s3",
+        "paimon_magics.tables.stores.object_store",
         "paimon_magics.tables.writing.writer",
         "uvicorn",
         "uvicorn.protocols.http.h11_impl",

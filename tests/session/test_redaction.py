@@ -14,7 +14,7 @@ from obstore.store import S3Store
 from paimon_magics.boundary import full_trace, short_errors
 from paimon_magics.errors import SetupError
 from paimon_magics.redaction import conceal, conceal_options, is_secret_name, masked, redacted
-from paimon_magics.tables.stores.s3 import ObjectStore
+from paimon_magics.tables.stores.s3 import S3Store as OurS3Store
 
 SECRET = "9dK/8fh+known=to-nobody"
 
@@ -98,7 +98,7 @@ def test_no_trace_has_a_secret_whatever_it_comes_from(kind: str) -> None:
 
 
 def test_a_panic_of_a_library_is_an_error_like_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    store = ObjectStore("s3://lake/w", {"s3.secret-key": SECRET, "s3.region": "x"})
+    store = OurS3Store("s3://lake/w", {"s3.secret-key": SECRET, "s3.region": "x"})
     # The client as it would be made for a bucket before an address in digits.
     panicking = S3Store(
         "lake",

@@ -26,8 +26,7 @@ from paimon_magics.coordinator.protocol.paths import OPTIONS_PATH
 from paimon_magics.errors import InvalidValueError, SetupError
 from paimon_magics.redaction import conceal_options
 from paimon_magics.tables.catalog.catalog import Catalog
-from paimon_magics.tables.stores.probes import probe_store
-from paimon_magics.tables.stores.s3_access import s3_access
+from paimon_magics.tables.stores.probes import endpoint_of, probe_store
 from paimon_magics.tables.stores.store import open_store
 
 __all__ = ["StoreOptions"]
@@ -65,7 +64,7 @@ class StoreOptions:
             report = probe_store(options)
             if report.read_only:
                 raise SetupError(f"With these options the warehouse is read only: {report}.")
-            if s3_access(options).endpoint != s3_access(present).endpoint:
+            if endpoint_of(options) != endpoint_of(present):
                 self._check_is_there(options)
             self._catalog.renew(options)
         _log.warning("The catalog's options were renewed by a new connection.")
@@ -92,6 +91,6 @@ class StoreOptions:
         lease = current_lease(open_store(warehouse, options), warehouse)
         if self._ownership is None or lease is None or not self._ownership.has_written(lease):
             raise SetupError(
-                f"The endpoint {s3_access(options).endpoint} leads to another store than this "
+                f"The endpoint {endpoint_of(options)} leads to another store than this "
                 "coordinator's."
             )

@@ -25,7 +25,7 @@ from paimon_magics.errors import (
 from paimon_magics.tables.catalog.names import check_name, first_line, quoted
 from paimon_magics.tables.catalog.warehouse import REMOTE_SCHEMES, checked_options
 from paimon_magics.tables.stores.corruption import damaged, misread
-from paimon_magics.tables.stores.s3_file_io import use_s3_file_io
+from paimon_magics.tables.stores.object_file_io import know_object_stores, use_object_file_io
 from paimon_magics.tables.stores.store import Stores, failure
 
 __all__ = ["DEFAULT_DATABASE", "Databases"]
@@ -52,10 +52,11 @@ class Databases:
         """
         checked = checked_options(options)
         metastore = checked["metastore"]
+        know_object_stores()
         try:
             catalog = cls(checked, CatalogFactory.create(checked))
             if metastore != "rest" and urlparse(checked["warehouse"]).scheme in REMOTE_SCHEMES:
-                use_s3_file_io(catalog.paimon, checked["warehouse"], checked, catalog.stores)
+                use_object_file_io(catalog.paimon, checked["warehouse"], checked, catalog.stores)
                 catalog.paimon.file_io.exists(checked["warehouse"])
         except PaimonMagicsError:
             raise
@@ -74,7 +75,7 @@ class Databases:
         on. Tables that are loaded already read with the old options and publish with the new."""
         opened = type(self).open(options)
         self.stores.renew(opened.options)
-        use_s3_file_io(opened.paimon, self.warehouse, opened.options, self.stores)
+        use_object_file_io(opened.paimon, self.warehouse, opened.options, self.stores)
         self.options, self.paimon = opened.options, opened.paimon
 
     @property

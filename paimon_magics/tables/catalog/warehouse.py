@@ -16,7 +16,7 @@ from paimon_magics.errors import (
 from paimon_magics.redaction import conceal_options
 from paimon_magics.tables.stores.s3_access import s3_access, with_region
 from paimon_magics.tables.stores.s3_diagnosis import check_access
-from paimon_magics.tables.stores.store import S3_SCHEMES
+from paimon_magics.tables.stores.store import OBJECT_SCHEMES, S3_SCHEMES, open_object_store
 
 __all__ = ["METASTORES", "REMOTE_SCHEMES", "checked_options"]
 
@@ -32,7 +32,7 @@ _NOT_OFFERED = {
     "without 'metastore'); Hive can go on using them",
     "dlf": "Use a rest catalog with 'token.provider' = 'dlf'",
 }
-REMOTE_SCHEMES = ("gs", "hdfs", "oss", "s3", "s3a", "s3n", "viewfs")
+REMOTE_SCHEMES = tuple(sorted((*OBJECT_SCHEMES, "hdfs", "oss", "viewfs")))
 
 
 def checked_options(options: Mapping[str, str]) -> dict[str, str]:
@@ -57,6 +57,8 @@ def checked_options(options: Mapping[str, str]) -> dict[str, str]:
         checked = with_region(checked)
         if urlparse(checked["warehouse"]).scheme in S3_SCHEMES:
             check_access(checked["warehouse"], s3_access(checked))
+        elif urlparse(checked["warehouse"]).scheme in OBJECT_SCHEMES:
+            open_object_store(checked["warehouse"], checked)  # refuses what can't be reached
     return checked
 
 

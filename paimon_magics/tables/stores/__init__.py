@@ -1,1 +1,1 @@
-"""The stores of tables' files (local disks, S3, HDFS), and what each can do in one step."""
+"""The stores of files (local disks, object stores, HDFS), and what each can do in one step."""

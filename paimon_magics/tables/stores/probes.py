@@ -18,8 +18,8 @@ from urllib.parse import urlsplit
 
 from paimon_magics.errors import PaimonMagicsError, SetupError, UnsupportedStatementError
 from paimon_magics.redaction import masked
+from paimon_magics.tables.stores.object_store import ObjectStore
 from paimon_magics.tables.stores.paths import local_path
-from paimon_magics.tables.stores.s3 import ObjectStore
 from paimon_magics.tables.stores.s3_access import s3_access
 from paimon_magics.tables.stores.s3_diagnosis import (
     check_access,
@@ -27,9 +27,16 @@ from paimon_magics.tables.stores.s3_diagnosis import (
     is_refusal_to_write,
     no_store,
 )
-from paimon_magics.tables.stores.store import S3_SCHEMES, LocalStore, open_store
+from paimon_magics.tables.stores.store import (
+    GCS_SCHEMES,
+    OBJECT_SCHEMES,
+    S3_SCHEMES,
+    LocalStore,
+    open_object_store,
+    open_store,
+)
 
-__all__ = ["StoreReport", "probe_store", "store_facts"]
+__all__ = ["StoreReport", "endpoint_of", "probe_store", "store_facts"]
 
 _CONTENT = b"written to see whether it can be read"
 
@@ -75,6 +82,8 @@ def probe_store(options: Mapping[str, str]) -> StoreReport:
     scheme = urlsplit(warehouse).scheme
     if scheme in S3_SCHEMES:
         return _s3(warehouse, options)
+    if scheme in OBJECT_SCHEMES:
+        return _object_store(scheme, warehouse, options)
     return _other(scheme, warehouse, options)
 
 
@@ -99,7 +108,7 @@ def _local(folder: Path) -> StoreReport:
 def _s3(warehouse: str, options: Mapping[str, str]) -> StoreReport:
     access = s3_access(options)
     check_access(warehouse, access)
-    store = ObjectStore(warehouse, options, is_impatient=True)
+    store = open_object_store(warehouse, options, is_impatient=True)
     try:
         is_new = not store.has_folder(warehouse)
     except SetupError as error:
@@ -118,6 +127,41 @@ def _s3(warehouse: str, options: Mapping[str, str]) -> StoreReport:
     return StoreReport("S3", store_facts(options), is_new, read_only)
 
 
+def _object_store(scheme: str, warehouse: str, options: Mapping[str, str]) -> StoreReport:
+    kind = "Google Cloud Storage" if scheme in GCS_SCHEMES else "Azure Blob Storage"
+    store = open_object_store(warehouse, options, is_impatient=True)
+    facts = store_facts(options)
+    try:
+        is_new = not store.has_folder(warehouse)
+    except SetupError as error:
+        reached = ", ".join(f"{name} {value}" for name, value in facts)
+        raise type(error)(
+            f"The warehouse {warehouse} can't be used: {error.message}. It was reached by: "
+            f"{reached}.",
+            hint="Check that the bucket or container is there, that the credentials may list, "
+            "read and write it, and the network. docs/stores.md has the options.",
+        ) from error
+    read_only = ""
+    try:
+        store.check()
+    except UnsupportedStatementError as error:
+        read_only = error.message
+    except PaimonMagicsError as error:
+        if not is_refusal_to_write(error):
+            raise
+        read_only = "its credentials have no right to write there"
+    return StoreReport(kind, facts, is_new, read_only)
+
+
+def endpoint_of(options: Mapping[str, str]) -> str | None:
+    """The address of the store that a catalog's options name; None for the store's own."""
+    warehouse = options.get("warehouse", "")
+    if urlsplit(warehouse).scheme not in OBJECT_SCHEMES:
+        return None
+    endpoint: str | None = open_object_store(warehouse, options).access.endpoint
+    return endpoint
+
+
 def _reads_back(store: ObjectStore, warehouse: str) -> bool:
     """Whether an object that was written can be read: a server that accepts every request may be
     no store."""
@@ -134,9 +178,14 @@ def _reads_back(store: ObjectStore, warehouse: str) -> bool:
 
 def store_facts(options: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     """How a bucket is reached, for a person: names and values, without secrets; () for a warehouse
-    that is not in S3."""
-    if urlsplit(options.get("warehouse", "")).scheme not in S3_SCHEMES:
+    that is in no object store."""
+    warehouse = options.get("warehouse", "")
+    scheme = urlsplit(warehouse).scheme
+    if scheme not in OBJECT_SCHEMES:
         return ()
+    if scheme not in S3_SCHEMES:
+        facts: tuple[tuple[str, str], ...] = open_object_store(warehouse, options).access.facts()
+        return facts
     access = s3_access(options)
     key = access.access_key or os.environ.get("AWS_ACCESS_KEY_ID", "")
     where = "" if access.access_key else " (environment)"

@@ -15,14 +15,20 @@ import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
 
 from paimon_magics.errors import SetupError, UnsupportedStatementError
 from paimon_magics.tables.stores.local import publish_local_file
 from paimon_magics.tables.stores.paths import local_path
 
+if TYPE_CHECKING:
+    from paimon_magics.tables.stores.object_store import ObjectStore
+
 __all__ = [
+    "AZURE_SCHEMES",
+    "GCS_SCHEMES",
+    "OBJECT_SCHEMES",
     "S3_SCHEMES",
     "LocalStore",
     "Publish",
@@ -32,15 +38,21 @@ __all__ = [
     "UnreachableError",
     "UnreachableFileError",
     "failure",
+    "open_object_store",
     "open_store",
+    "os_errors",
     "store_errors",
 ]
 
 S3_SCHEMES = ("s3", "s3a", "s3n")
+GCS_SCHEMES = ("gs",)
+AZURE_SCHEMES = ("abfs", "abfss", "wasb", "wasbs")
+OBJECT_SCHEMES = (*S3_SCHEMES, *GCS_SCHEMES, *AZURE_SCHEMES)
+"""The schemes of object stores: their stores are `ObjectStore`s."""
+
 _REASONS = {
     "oss": "files can be protected from overwriting only in a bucket without versioning, which "
     "this version can't detect",
-    "gs": "this version can't create files there only if they are absent",
     "viewfs": "the cluster behind it is unknown, and so is whether it renames in one step",
 }
 
@@ -93,12 +105,24 @@ def store_errors(what: str) -> Iterator[None]:
         ) from error
 
 
+@contextlib.contextmanager
+def os_errors() -> Iterator[None]:
+    """Raise a SetupError of the body, which a store has raised, as an OSError: Paimon's file IO may
+    raise that."""
+    try:
+        yield
+    except UnreachableError as error:
+        raise UnreachableFileError(error.message) from error
+    except SetupError as error:
+        raise OSError(error.message) from error
+
+
 class Store(Protocol):
     """One store. Paths are written as in Paimon: plain paths or URIs. Safe for several threads.
 
-    If an operation fails, S3 raises UnreachableError (no answer) or StoreRefusedError, HDFS
-    SetupError, a local disk OSError. `renames_folders` tells whether a folder can be renamed in
-    one step, with all that it holds.
+    If an operation fails, an object store raises UnreachableError (no answer) or
+    StoreRefusedError, HDFS SetupError, a local disk OSError. `renames_folders` tells whether a
+    folder can be renamed in one step, with all that it holds.
     """
 
     renames_folders: bool
@@ -223,8 +247,8 @@ class _RefusedStore:
             f"Tables in a {self._scheme}:// store can't be changed: "
             f"{_REASONS.get(self._scheme, 'this version does not know it')}. Two writers "
             "could overwrite each other's snapshots there.",
-            hint="Use a warehouse on a local disk, S3 or HDFS, or a REST catalog. The tables in "
-            "this store can be read.",
+            hint="Use a warehouse on a local disk, in S3, Google Cloud Storage, Azure or HDFS, or "
+            "a REST catalog. The tables in this store can be read.",
         )
 
     def create(self, path: str, content: bytes) -> bool:
@@ -267,15 +291,29 @@ def open_store(location: str, options: Mapping[str, str]) -> Store:
     if local_path(location) is not None:
         return LocalStore()
     parts = urlsplit(location)
-    if parts.scheme in S3_SCHEMES:
-        from paimon_magics.tables.stores.s3 import ObjectStore
-
-        return ObjectStore(location, options)
+    if parts.scheme in OBJECT_SCHEMES:
+        return open_object_store(location, options)
     if parts.scheme == "hdfs":
         from paimon_magics.tables.stores.hdfs import HdfsStore
 
         return HdfsStore(location, options)
     return _RefusedStore(parts.scheme)
+
+
+def open_object_store(
+    location: str, options: Mapping[str, str], *, is_impatient: bool = False
+) -> ObjectStore:
+    """The object store of a location whose scheme is in `OBJECT_SCHEMES`. See `open_store`. Raises
+    SetupError for options with which no request can succeed."""
+    scheme = urlsplit(location).scheme
+    kind: type[ObjectStore]
+    if scheme in GCS_SCHEMES:
+        from paimon_magics.tables.stores.gcs import GcsStore as kind
+    elif scheme in AZURE_SCHEMES:
+        from paimon_magics.tables.stores.azure import AzureStore as kind
+    else:
+        from paimon_magics.tables.stores.s3 import S3Store as kind
+    return kind(location, options, is_impatient=is_impatient)
 
 
 class Stores:
@@ -297,11 +335,11 @@ class Stores:
             return self._opened[key]
 
     def renew(self, options: Mapping[str, str]) -> None:
-        """Use these options from now on, also for the S3 stores that are open already."""
+        """Use these options from now on, also for the object stores that are open."""
         with self._guard:
             self._options = dict(options)
             for (scheme, _), store in list(self._opened.items()):
-                if scheme in S3_SCHEMES:
+                if scheme in OBJECT_SCHEMES:
                     store.renew(self._options)  # type: ignore[attr-defined]
 
     def publish(self, path: str, content: bytes) -> bool:

@@ -22,6 +22,7 @@ from paimon_magics.tables.pypaimon_internals import catalog_options, store_optio
 from paimon_magics.tables.stores.s3_access import s3_access
 from paimon_magics.tables.stores.store import S3_SCHEMES
 from paimon_magics.tables.writing.parquet_dictionaries import DICTIONARY_OPTION
+from paimon_magics.tables.writing.staging import Staging, is_staged
 
 if TYPE_CHECKING:
     from paimon_magics.tables.table import Table
@@ -62,8 +63,13 @@ class NativeTable:
     def writer(self, commit_user: str, *, overwrite: bool) -> NativeWriter:
         """A writer of new files. With `overwrite` they replace others, and sequence numbers start
         anew."""
-        builder = with_commit_user(self.open().new_batch_write_builder(), commit_user)
-        return NativeWriter(builder.with_overwrite({}) if overwrite else builder)
+        staging = None
+        opened = self
+        if is_staged(self.location) and not self.through_catalog:
+            staging = Staging(self.location, dict(self.io_options))
+            opened = replace(self, location=staging.folder)
+        builder = with_commit_user(opened.open().new_batch_write_builder(), commit_user)
+        return NativeWriter(builder.with_overwrite({}) if overwrite else builder, staging)
 
     def with_file_prefix(self, addition: str) -> NativeTable:
         """The same table with `addition` appended to the prefixes of its new files' names."""
@@ -103,9 +109,11 @@ class NativeTable:
 
 
 class NativeWriter:
-    """The native writer; rows of one (partition, bucket) keep their order."""
+    """The native writer; rows of one (partition, bucket) keep their order. With `staging` its files
+    are uploaded when they are finished."""
 
-    def __init__(self, builder: Any) -> None:
+    def __init__(self, builder: Any, staging: Staging | None = None) -> None:
+        self._staging = staging
         self._builder = builder
         self._writer = builder.new_write()
         self._messages: list[Any] = []
@@ -121,15 +129,22 @@ class NativeWriter:
     def messages(self) -> list[bytes]:
         """Finish and return the commit messages; nothing may be written after."""
         self._messages = list(self._writer.prepare_commit())
+        if self._staging is not None:
+            self._staging.upload()
         return [message.serialize() for message in self._messages]
 
     def abort(self) -> None:
         """Delete the files of the messages that were returned; they must not be committed."""
-        self._builder.new_commit().abort(self._messages)
+        if self._staging is not None:
+            self._staging.delete()
+        else:
+            self._builder.new_commit().abort(self._messages)
 
     def close(self) -> None:
         """Close the writer, and delete files that are in no returned message."""
         self._writer.close()
+        if self._staging is not None:
+            self._staging.close()
 
 
 def given_bucket_options() -> dict[str, str]:

@@ -1,0 +1,228 @@
+"""pypaimon's file IO for object stores. On S3 it sends fewer requests, with shorter timeouts;
+Google Cloud Storage and Azure are reached by the same client that publishes snapshots there.
+
+pypaimon sends two or three requests before it reads a small file on S3, and six to write one. It
+retries for more than a minute when the store can't be reached. It does not know Azure. Here a
+metadata file is read by one request, and every file is written whole. Reading other files on S3 is
+left to Arrow.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+from urllib.parse import urlsplit
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+from pypaimon.common.options import Options
+from pypaimon.filesystem.caching_file_io import CachingFileIO
+from pypaimon.filesystem.pyarrow_file_io import PyArrowFileIO
+
+from paimon_magics.tables.pypaimon_internals import (
+    innermost_file_io,
+    open_files_by,
+    replace_innermost_file_io,
+)
+from paimon_magics.tables.stores.object_file_system import ObjectFileSystem
+from paimon_magics.tables.stores.object_store import ObjectStore
+from paimon_magics.tables.stores.store import (
+    AZURE_SCHEMES,
+    GCS_SCHEMES,
+    S3_SCHEMES,
+    Stores,
+    open_object_store,
+    os_errors,
+)
+
+__all__ = ["ObjectFileIO", "S3FileIO", "know_object_stores", "use_object_file_io"]
+
+_ATTEMPTS = 4
+_REQUEST_SECONDS = 20
+_CONNECT_SECONDS = 5
+# Names that only metadata files have.
+_METADATA = re.compile(
+    r"((snapshot|schema|changelog|manifest|manifest-list|index-manifest|tag|stat)-[^/.]+"
+    r"|LATEST|EARLIEST)$"
+)
+_DATABASE = ".db"
+_MARKER = ".database"  # an object in a database's folder, which would not be there without any
+
+
+def know_object_stores() -> None:
+    """Let pypaimon open files in Google Cloud Storage and Azure by ObjectFileIO. Repeated, it does
+    nothing."""
+    open_files_by((*GCS_SCHEMES, *AZURE_SCHEMES), _opened)
+
+
+def use_object_file_io(
+    catalog: Any, warehouse: str, options: dict[str, str], stores: Stores
+) -> None:
+    """Give a pypaimon catalog a file IO of this module with the store of `stores`, unless it has
+    chosen one that is neither Arrow's nor ours."""
+    store = stores.of(warehouse)
+    chosen = catalog.file_io
+    cached = isinstance(chosen, CachingFileIO)
+    if not isinstance(store, ObjectStore):
+        return
+    present = type(innermost_file_io(chosen) if cached else chosen)
+    if present not in (PyArrowFileIO, S3FileIO, ObjectFileIO):
+        return
+    ours = _kind(warehouse)(warehouse, Options(options), store)
+    if cached:
+        replace_innermost_file_io(chosen, ours)
+    else:
+        catalog.file_io = ours
+
+
+class ObjectFileIO(PyArrowFileIO):  # type: ignore[misc]
+    """Raises OSError if the store can't be reached or refuses, FileNotFoundError like pypaimon."""
+
+    def __init__(self, path: str, catalog_options: Options, store: ObjectStore) -> None:
+        self._path = path
+        self._store = store
+        super().__init__(self._known_location(), catalog_options)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Clients can't be pickled; a task makes its own.
+        return _restored, (self._path, dict(self.properties.to_map()))
+
+    def _known_location(self) -> str:
+        """A location of a scheme that pypaimon knows, for which it asks `_initialize_gcs_fs`."""
+        return f"{GCS_SCHEMES[0]}://bucket"
+
+    def _initialize_gcs_fs(self) -> pafs.FileSystem:
+        scheme, place, *_ = urlsplit(self._path)
+        return pafs.PyFileSystem(ObjectFileSystem(self._store, f"{scheme}://{place}"))
+
+    def to_filesystem_path(self, path: str) -> str:
+        """The path as Arrow's file system has it: the bucket, or Azure's container and host, and
+        the key."""
+        return str(path).partition("://")[2] or str(path)
+
+    def mkdirs(self, path: str) -> bool:
+        """Make a folder: that of a database by an object in it, another one not at all."""
+        if path.rstrip("/").endswith(_DATABASE):
+            with os_errors():
+                self._store.write(f"{path.rstrip('/')}/{_MARKER}", b"")
+        return True
+
+    def new_input_stream(self, path: str) -> Any:
+        """A stream of the file's content; a metadata file is read whole, at once."""
+        if not _is_metadata(path):
+            return super().new_input_stream(path)
+        with os_errors():
+            content = self._store.read(path)
+        if content is None:
+            raise FileNotFoundError(f"File {path} does not exist")
+        return pa.BufferReader(content)
+
+    def new_output_stream(self, path: str) -> Any:
+        """A stream whose content is uploaded when it is closed, unless its `with` block raises."""
+
+        def finish(content: bytes) -> None:
+            with os_errors():
+                self._store.write(path, content)
+
+        return _Upload(finish)
+
+    def exists(self, path: str) -> bool:
+        """Whether the file or folder exists."""
+        with os_errors():
+            if not _is_metadata(path) and self._store.has_folder(path):
+                return True
+            return self._store.modified_ms(path) is not None
+
+    def list_status(self, path: str) -> list[pafs.FileInfo]:
+        """The files and folders in a folder; [] if it does not exist."""
+        where = self.to_filesystem_path(path).rstrip("/")
+        with os_errors():
+            found = self._store.entries(path)
+        return [
+            pafs.FileInfo(
+                f"{where}/{name}",
+                pafs.FileType.Directory if size is None else pafs.FileType.File,
+                size=size,
+            )
+            for name, size in found
+        ]
+
+    def rename(self, src: str, dst: str) -> bool:
+        """Copy a file and delete the old one; False if there is none, or the new name is taken. It
+        is no single step: what must appear at once is created by `Store.create`."""
+        with os_errors():
+            if self._store.status(dst) is not None:
+                return False
+            try:
+                self._store.copy(src, dst)
+            except FileNotFoundError:
+                return False
+            self._store.delete([src])
+        return True
+
+
+class S3FileIO(ObjectFileIO):
+    """The file IO of stores that speak S3: data files are read, and folders made, by Arrow."""
+
+    def _known_location(self) -> str:
+        return self._path
+
+    def _create_s3_retry_config(self, *_: Any, **__: Any) -> dict[str, Any]:
+        config: dict[str, Any] = super()._create_s3_retry_config(
+            _ATTEMPTS, _REQUEST_SECONDS, _CONNECT_SECONDS
+        )
+        return config
+
+    def to_filesystem_path(self, path: str) -> str:
+        """See pypaimon's."""
+        return str(PyArrowFileIO.to_filesystem_path(self, path))
+
+    def mkdirs(self, path: str) -> bool:
+        """See pypaimon's."""
+        return bool(PyArrowFileIO.mkdirs(self, path))
+
+
+class _Upload(io.BytesIO):
+    def __init__(self, finish: Callable[[bytes], None]) -> None:
+        super().__init__()
+        self._finish = finish
+
+    def close(self) -> None:
+        if not self.closed:
+            content = self.getvalue()
+            super().close()
+            self._finish(content)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is not None:
+            super().close()
+        self.close()
+
+    def __del__(self) -> None:
+        super().close()  # a stream that nobody closed is not uploaded
+
+
+def _kind(path: str) -> type[ObjectFileIO]:
+    return S3FileIO if urlsplit(path).scheme in S3_SCHEMES else ObjectFileIO
+
+
+def _opened(path: str, options: Options) -> ObjectFileIO:
+    texts = {str(key): str(value) for key, value in options.to_map().items()}
+    return _kind(path)(path, options, open_object_store(path, texts))
+
+
+def _restored(path: str, options: dict[str, str]) -> ObjectFileIO:
+    know_object_stores()  # for files in a second store, which pypaimon opens here
+    return _opened(path, Options(options))
+
+
+def _is_metadata(path: str) -> bool:
+    return _METADATA.match(path.rsplit("/", 1)[-1]) is not None

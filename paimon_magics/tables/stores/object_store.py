@@ -1,0 +1,449 @@
+"""Object stores: create-if-absent by a conditional PUT.
+
+A server that does not know the condition would ignore it and overwrite, so the first use of a store
+tries the condition on an object of its own. The answer to a request is not trusted alone: it may be
+lost, and a proxy may repeat the request and so report that the object exists. So every created
+object carries a mark, by which a writer tells its own object from another writer's. (S3 also
+answers 409 where nobody has created the object; the request is then repeated.)
+
+A kind of store (`s3`, `gcs`, `azure`) says how its client is made; all else is done here.
+
+If the process dies while it creates an object, the object exists whole or not at all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+from urllib.parse import urlsplit
+
+from paimon_magics.errors import SetupError, UnsupportedStatementError
+from paimon_magics.redaction import conceal_options
+from paimon_magics.tables.stores.object_reader import ObjectReader
+from paimon_magics.tables.stores.store import StoreRefusedError, UnreachableError, os_errors
+
+__all__ = [
+    "ObjectStore",
+    "is_failure",
+]
+
+
+_PATIENCE_SECONDS = 10.0
+_IMPATIENT_SECONDS = 4.0
+_PAUSE_SECONDS = 0.05
+_PAUSE_SECONDS_MAX = 1.0
+_REQUEST_TIMEOUT = "20s"
+_IMPATIENT_TIMEOUT = "4s"
+_CONNECT_TIMEOUT = "5s"
+_PART_BYTES = 8 << 20
+_PARTS_AT_ONCE = 4  # so that an upload of any size takes some 40 MB of memory
+_REFUSED = re.compile(r"status code: 40[13] ")
+_NO_BUCKET = re.compile(r"<Code>(NoSuchBucket|ContainerNotFound|ContainerBeingDeleted)</Code>")
+_T = TypeVar("_T")
+
+
+class ObjectStore:
+    """A bucket (of Azure: a container). See `Store`. With `is_impatient`, requests give up after a
+    few seconds.
+
+    A kind of store sets `condition`, the header of a conditional PUT, and `mark`, the name of the
+    metadata that marks an object's writer, and makes its access and its clients.
+    """
+
+    renames_folders = False
+    condition: ClassVar[str]
+    mark: ClassVar[str] = "paimon-magics-mark"
+
+    def __init__(
+        self, location: str, options: Mapping[str, str], *, is_impatient: bool = False
+    ) -> None:
+        conceal_options(options)
+        parts = urlsplit(location)
+        self._name = f"{parts.scheme}://{parts.netloc}"
+        self._folder = parts.path.strip("/")
+        self._place = parts.netloc
+        self._access = self.access_of(location, options)
+        self._location = location
+        self._is_impatient = is_impatient
+        self._checked = False
+        self._guard = threading.Lock()
+        # The clients with the access that they were made for: `renew`, on another thread, may
+        # have replaced `_access` since.
+        self._clients: tuple[Any, Any, Any] | None = None
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._name})"
+
+    @property
+    def access(self) -> Any:
+        """How the bucket is reached now."""
+        return self._access
+
+    @staticmethod
+    def access_of(location: str, options: Mapping[str, str]) -> Any:
+        """How the bucket of a location is reached by these options: a value that can be compared.
+        Raises SetupError for options with which no request can succeed."""
+        raise NotImplementedError
+
+    def new_client(self, access: Any, **settings: Any) -> Any:
+        """A client of obstore for the access. `settings`: `client_options` and `retry_config`."""
+        raise NotImplementedError
+
+    def open(self, path: str) -> ObjectReader:
+        """A reader of the object at a path, by ranges. Raises FileNotFoundError; the reader raises
+        OSError."""
+        import obstore
+
+        status = self.status(path)
+        if status is None:
+            raise FileNotFoundError(f"File {path} does not exist")
+
+        def get(start: int, end: int) -> bytes:
+            return bytes(obstore.get_range(self._store(), self.key(path), start=start, end=end))
+
+        def fetch(start: int, end: int) -> bytes:
+            with os_errors():
+                return self._ask("read", path, lambda: get(start, end))
+
+        return ObjectReader(status[0], fetch)
+
+    def upload(self, file: Path, path: str) -> None:
+        """Write the object at a path from a local file of any size, part by part."""
+        import obstore
+
+        self._ask(
+            "written",
+            path,
+            lambda: obstore.put(
+                self._store(),
+                self.key(path),
+                file,
+                chunk_size=_PART_BYTES,
+                max_concurrency=_PARTS_AT_ONCE,
+            ),
+        )
+
+    def check(self) -> None:
+        """See `Store.check`: creates an object twice; the store must refuse the second request."""
+        with self._guard:
+            if self._checked:
+                return
+            path = f"{self._name}/{f'{self._folder}/.paimon-magics-{uuid.uuid4().hex}'.lstrip('/')}"
+            try:
+                first = self._create(path, b"1")
+                second = self._create(path, b"2")
+            except OSError as error:
+                raise SetupError(
+                    f"The test whether {self._name} creates objects only if they are absent "
+                    f"failed: {error}",
+                    hint=f"Try again. If the test fails again, the store does not support the "
+                    f"header {self.condition}, and commits there are not safe.",
+                ) from error
+            finally:
+                with contextlib.suppress(Exception):
+                    self.delete([path])
+            if not first or second:
+                raise UnsupportedStatementError(
+                    f"The server of {self._name} ignores the header {self.condition}: two writers "
+                    "could overwrite each other's snapshots there.",
+                    hint="Use a newer version of the server, or commit through a REST catalog.",
+                )
+            self._checked = True
+
+    def renew(self, options: Mapping[str, str]) -> None:
+        """Use the credentials, region and endpoint of these options from now on. Requests that are
+        under way keep the old ones."""
+        conceal_options(options)
+        self._access = self.access_of(self._location, options)
+
+    def create(self, path: str, content: bytes) -> bool:
+        """See `Store.create`."""
+        return self._create(path, content)
+
+    def write(self, path: str, content: bytes) -> None:
+        """See `Store.write`."""
+        import obstore
+
+        self._ask("written", path, lambda: obstore.put(self._store(), self.key(path), content))
+
+    def read(self, path: str) -> bytes | None:
+        """See `Store.read`."""
+        import obstore
+
+        def get() -> bytes | None:
+            try:
+                return bytes(obstore.get(self._store(), self.key(path)).bytes())
+            except FileNotFoundError as error:
+                _check_bucket(error)
+                return None
+
+        return self._ask("read", path, get)
+
+    def names(self, folder: str, prefix: str = "") -> list[str]:
+        """See `Store.names`; lists only the names that have the prefix, not the whole folder."""
+        import obstore
+
+        start = f"{self.key(folder)}/{prefix}"
+
+        def walk() -> list[str]:
+            found: list[str] = []
+            # The client's own prefixes end at folders. Names are listed in order, so the listing
+            # starts at the prefix and ends with the first name after those that have it. (Not every
+            # server heeds where to start.)
+            for page in obstore.list(self._store(), prefix=self.key(folder), offset=start):
+                for meta in page:
+                    if meta["path"].startswith(start):
+                        found.append(meta["path"])
+                    elif meta["path"] > start:
+                        return found
+            return found
+
+        paths = self._ask("listed", folder, walk)
+        leaves = (path.removeprefix(f"{self.key(folder)}/") for path in paths)
+        return [leaf for leaf in leaves if leaf and "/" not in leaf]
+
+    def entries(self, folder: str) -> list[tuple[str, int | None]]:
+        """The leaf names in a folder, sorted, each with the size in bytes, or None for a folder."""
+        import obstore
+
+        found = self._ask(
+            "listed",
+            folder,
+            lambda: obstore.list_with_delimiter(self._store(), self.key(folder)),
+        )
+        folders: dict[str, int | None] = {
+            path.rsplit("/", 1)[-1]: None for path in found["common_prefixes"]
+        }
+        files = {
+            meta["path"].rsplit("/", 1)[-1]: meta["size"]
+            for meta in found["objects"]
+            if meta["path"] != self.key(folder)  # its marker
+        }
+        return sorted((files | folders).items())
+
+    def has_folder(self, folder: str) -> bool:
+        """Whether a folder holds an object, if only its own marker."""
+        import obstore
+
+        def first() -> bool:
+            pages = obstore.list(self._store(), self.key(folder), chunk_size=1)
+            return next(iter(pages), None) is not None
+
+        return self._ask("listed", folder, first)
+
+    def delete(self, paths: Iterable[str]) -> None:
+        """See `Store.delete`."""
+        import obstore
+
+        keys = [self.key(path) for path in paths]
+
+        def delete_all() -> None:
+            try:
+                obstore.delete(self._store(), keys)
+            except FileNotFoundError:  # Azure and Google tell of a missing object, and may stop
+                for key in keys:
+                    try:
+                        obstore.delete(self._store(), key)
+                    except FileNotFoundError as error:
+                        _check_bucket(error)
+
+        if keys:
+            self._ask("deleted", f"{self._name}/{keys[0]}", delete_all)
+
+    def copy(self, source: str, target: str) -> None:
+        """Copy an object within the bucket, over what is there. Raises FileNotFoundError."""
+        import obstore
+
+        if self.status(source) is None:
+            raise FileNotFoundError(f"File {source} does not exist")
+        keys = self.key(source), self.key(target)
+        self._ask("copied", source, lambda: obstore.copy(self._store(), *keys))
+
+    def delete_folder(self, folder: str) -> None:
+        """Delete all objects of a folder, page by page."""
+        import obstore
+
+        def delete_pages() -> None:
+            for page in obstore.list(self._store(), self.key(folder)):
+                self.delete([f"{self._name}/{meta['path']}" for meta in page])
+
+        self._ask("deleted", folder, delete_pages)
+
+    def status(self, path: str) -> tuple[int, int] | None:
+        """The size in bytes of an object, and when it was written, in epoch milliseconds; None if
+        there is no object."""
+        import obstore
+
+        def head() -> tuple[int, int] | None:
+            try:
+                found = obstore.head(self._store(), self.key(path))
+            except FileNotFoundError:
+                return None
+            return found["size"], int(found["last_modified"].timestamp() * 1000)
+
+        return self._ask("checked", path, head)
+
+    def modified_ms(self, path: str) -> int | None:
+        """See `Store.modified_ms`."""
+        found = self.status(path)
+        return None if found is None else found[1]
+
+    def make_folder(self, folder: str) -> None:
+        """See `Store.make_folder`: there are no folders."""
+
+    def remove_if_empty(self, folder: str) -> bool:
+        """See `Store.remove_if_empty`: there are no folders."""
+        return True
+
+    def _create(self, path: str, content: bytes) -> bool:
+        import obstore
+        from obstore.exceptions import AlreadyExistsError
+
+        mark = uuid.uuid4().hex
+        unclear: BaseException | None = None
+        patience = _IMPATIENT_SECONDS if self._is_impatient else _PATIENCE_SECONDS
+        deadline = time.monotonic() + patience
+        pause = _PAUSE_SECONDS
+        while True:
+            try:
+                obstore.put(
+                    self._store(patient=False),
+                    self.key(path),
+                    content,
+                    mode="create",
+                    attributes={self.mark: mark},
+                )
+                return True
+            except AlreadyExistsError as error:
+                failed: BaseException = error
+            except BaseException as error:
+                if not is_failure(error):
+                    raise
+                if _is_final(error) and unclear is None:
+                    raise self._failure("created", path, error) from error
+                if not _was_never_sent(error):
+                    unclear = error
+                failed = error
+            owner = self._mark_of(path)
+            if owner is not None:
+                return owner == mark
+            if time.monotonic() > deadline:
+                if unclear is None and not isinstance(failed, AlreadyExistsError):
+                    raise self._failure("created", path, failed) from failed
+                raise OSError(f"{path} may have been created: {_said(failed)}") from failed
+            time.sleep(pause)
+            pause = min(pause * 2, _PAUSE_SECONDS_MAX)
+
+    def _mark_of(self, path: str) -> str | None:
+        """The mark of an object, "" if it has none; None if there is no object or the request
+        failed."""
+        import obstore
+
+        try:
+            found = obstore.get(self._store(patient=False), self.key(path))
+        except Exception:
+            return None
+        return str(found.attributes.get(self.mark, ""))
+
+    def _store(self, *, patient: bool = True) -> Any:
+        """The client. The `patient` client repeats failed requests; the other leaves that to the
+        caller."""
+        access, clients = self._access, self._clients
+        if clients is None or clients[0] != access:
+            tries = 1 if self._is_impatient else 5
+            clients = access, self._client(access, tries), self._client(access, 0)
+            self._clients = clients
+        return clients[1 if patient else 2]
+
+    def _client(self, access: Any, max_retries: int) -> Any:
+        impatient = self._is_impatient
+        return self.new_client(
+            access,
+            client_options={
+                "timeout": _IMPATIENT_TIMEOUT if impatient else _REQUEST_TIMEOUT,
+                "connect_timeout": _IMPATIENT_TIMEOUT if impatient else _CONNECT_TIMEOUT,
+            },
+            retry_config={
+                "max_retries": max_retries,
+                "retry_timeout": timedelta(
+                    seconds=_IMPATIENT_SECONDS if impatient else _PATIENCE_SECONDS
+                ),
+            },
+        )
+
+    def key(self, path: str) -> str:
+        """The key of the object at a path, or of a folder."""
+        parts = urlsplit(path)
+        # Not `parts.path`: a partition value may contain `?` or `#`, which would end it.
+        _, _, rest = path.partition("://")
+        assert (parts.netloc, bool(rest)) == (self._place, True), path
+        return re.sub("/+", "/", rest.partition("/")[2]).strip("/")
+
+    def _ask(self, done: str, path: str, action: Callable[[], _T]) -> _T:
+        try:
+            return action()
+        except BaseException as error:
+            if not is_failure(error):
+                raise
+            raise self._failure(done, path, error) from error
+
+    def _failure(self, done: str, path: str, error: BaseException) -> SetupError:
+        kind = StoreRefusedError if _is_final(error) else UnreachableError
+        return kind(
+            f"{path} can't be {done}: {_said(error)}",
+            hint="Check that the store can be reached, that the bucket is there, and that the "
+            "credentials among the catalog options may write to it.",
+        )
+
+
+def is_failure(error: BaseException) -> bool:
+    """Whether an exception is a failure, and not an interrupt or an exit. The PanicException of a
+    library in Rust is a failure, though it is no Exception."""
+    return isinstance(error, Exception) or type(error).__name__ == "PanicException"
+
+
+def _is_final(error: BaseException) -> bool:
+    """Whether the store has understood the request and refused it: nothing was done."""
+    from obstore import exceptions
+
+    # A refused listing raises a general error: only its text tells.
+    return _REFUSED.search(str(error)) is not None or isinstance(
+        error,
+        FileNotFoundError  # the bucket
+        | exceptions.PermissionDeniedError
+        | exceptions.UnauthenticatedError
+        | exceptions.NotSupportedError
+        | exceptions.InvalidPathError
+        | ValueError,
+    )
+
+
+def _was_never_sent(error: BaseException) -> bool:
+    # Only the text tells. Without this text the request counts as sent.
+    return "kind: Connect," in str(error)
+
+
+def _check_bucket(error: FileNotFoundError) -> None:
+    if _NO_BUCKET.search(str(error)):
+        raise error
+
+
+def _said(error: BaseException) -> str:
+    """The message of a store's client on one line, without the details for its developers."""
+    if _was_never_sent(error):
+        return "it can't be reached"
+    text = str(error).split("\n\nDebug source", 1)[0]
+    code = re.search(r"<Code>(.*?)</Code>", text)
+    status = re.search(r"status code: (\d+ [A-Za-z ]+)", text)
+    if status is not None:
+        message = re.search(r"<Message>(.*?)</Message>", text)
+        detail = ": ".join(found[1] for found in (code, message) if found is not None)
+        return f"{status[1].strip()} ({detail})" if detail else status[1].strip()
+    return " ".join(text.rsplit(" - ", 1)[-1].split())
