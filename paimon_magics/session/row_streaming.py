@@ -69,6 +69,6 @@ class RowStreaming(RowChanging):
         with connection.naming(None):
             full = connection.full_name(named(name))
             return start_stream(
-                connection, frame, full, checkpoint=os.fspath(checkpoint), mode=mode,
+                connection, frame, full, checkpoint=os.fspath(checkpoint or ""), mode=mode,
                 trigger=trigger,
             )  # fmt: skip

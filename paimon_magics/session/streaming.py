@@ -3,12 +3,15 @@ own calls on streams ask for."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from paimon_magics.errors import InvalidValueError, UnsupportedStatementError, nearest
 from paimon_magics.planning.reads.stream_points import FromTime, check_streamable, stream_request
 from paimon_magics.planning.reads.views import view_named
+from paimon_magics.session.checkpoints import clear_half_begun
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.stream_sinks import StreamSink, sink_of
 from paimon_magics.session.streams import Stream
@@ -16,7 +19,7 @@ from paimon_magics.session.writes.epochs import ROW_KINDS, check_stream_mode, ta
 from paimon_magics.session.writes.prepare import prepare_insert
 from paimon_magics.spark.data_source import Place, register
 from paimon_magics.spark.row_changes import with_changes
-from paimon_magics.spark.streaming_queries import start_query, streaming_frame
+from paimon_magics.spark.streaming_queries import AVAILABLE_NOW, start_query, streaming_frame
 from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.statements.grammar.parsing import parse_statement
 from paimon_magics.statements.statement import Insert, TableName
@@ -35,6 +38,8 @@ __all__ = [
     "stream_options",
 ]
 
+_UNITS = "microsecond|millisecond|second|minute|hour|day|week"
+_INTERVAL = re.compile(rf"(interval\s+)?(\d+\s+({_UNITS})s?\s*)+", re.IGNORECASE)
 _MODES = {"append": "append", "update": "update", "upsert": "update", "complete": "complete"}
 
 
@@ -65,6 +70,9 @@ def stream_options(
     table = connection.tables.load(_itself(name))
     check_streamable(name, table.schema, view_named(name.system_table))
     request = stream_request(table.schema, options)
+    branch = dict(request.reads).get("branch", "main")
+    if branch != "main":
+        connection.tables.load(replace(_itself(name), branch=branch))
     given = {key: value for key, value in options.items() if key.lower() != "scan.timestamp"}
     if isinstance(request.start, FromTime) and isinstance(request.start.time, str):
         given["scan.timestamp-millis"] = str(moment_ms(request.start.time, connection.zone))
@@ -86,12 +94,21 @@ def start_stream(
     mode: str,
     trigger: str | None,
 ) -> Stream:
-    """Start a query that writes a streaming frame to a table. See `Session.write_stream`."""
+    """Start a query that writes a streaming frame to a table. See `Session.write_stream`.
+
+    Raises InvalidValueError for a frame that is not a stream, and for another trigger than an
+    interval and `AVAILABLE_NOW`, and what `checked_sink` raises.
+    """
     if not getattr(frame, "isStreaming", False):
         raise InvalidValueError(
             "The frame is not a stream.",
             hint="session.stream(name) and spark.readStream make streams; session.write(frame, "
             "name) writes other frames.",
+        )
+    if trigger is not None and trigger != AVAILABLE_NOW and not _INTERVAL.fullmatch(trigger):
+        raise InvalidValueError(
+            f"There is no trigger '{trigger}' of a stream.",
+            hint=f"Use an interval, such as '10 seconds', or '{AVAILABLE_NOW}'.",
         )
     sink = checked_sink(connection, frame, name, mode, checkpoint)
     query = start_query(frame, sink, checkpoint=checkpoint, mode=sink.mode, trigger=trigger)
@@ -106,7 +123,8 @@ def checked_sink(
     checkpoint: str | None,
 ) -> StreamSink:
     """The function that writes a query's micro-batches. The frame's columns and types are checked
-    against the table's, if they are known, before anything runs.
+    against the table's, if they are known, before anything runs. A checkpoint in which a kill left
+    half a file before the first batch is made usable.
 
     Raises InvalidValueError for another mode, and without a checkpoint, UnknownNameError for the
     table, and what writing such a frame raises.
@@ -134,6 +152,7 @@ def checked_sink(
             insert = parse_statement(f"INSERT INTO {target} BY NAME SELECT * FROM frame")
             assert isinstance(insert, Insert)
             prepare_insert(connection, insert, {}, frame=empty)
+    clear_half_begun(connection, checkpoint)
     return sink_of(connection, name, mode, checkpoint)
 
 

@@ -265,12 +265,12 @@ class _StreamReader(SupportsTriggerAvailableNow, spark_source.DataSourceStreamRe
         """Where a new query begins."""
         with sent_to_driver():
             self._position = self._stream.begin()
-            return self._position.document()
+            return self._stream.document(self._position)
 
     def latestOffset(self, start: Any = None, limit: Any = None) -> dict[str, Any]:
         """Where the next batch ends."""
         with sent_to_driver():
-            return self._end(start, limit).document()
+            return self._stream.document(self._end(start, limit))
 
     def _end(self, start: Any, limit: Any) -> StreamOffset:
         begins = self._position if start is None else StreamOffset.of(start)
@@ -293,7 +293,7 @@ class _StreamReader(SupportsTriggerAvailableNow, spark_source.DataSourceStreamRe
 
     def reportLatestOffset(self) -> dict[str, Any]:
         """The offset behind the latest snapshot, for the query's progress."""
-        return self._stream.latest().document()
+        return self._stream.document(self._stream.latest())
 
     def prepareForTriggerAvailableNow(self) -> None:
         """End at the snapshot that is the latest one now."""
@@ -308,6 +308,7 @@ class _StreamReader(SupportsTriggerAvailableNow, spark_source.DataSourceStreamRe
         if begins == ends:  # PySpark 4.1 tells so where a query goes on
             return []
         with sent_to_driver():
+            self._stream.check_same_table(begins)
             return parts_of(self._stream.reads(begins, ends), self._source.place.slots)
 
     def read(self, partition: spark_source.InputPartition) -> Iterator[pa.RecordBatch]:

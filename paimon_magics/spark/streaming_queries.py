@@ -14,7 +14,10 @@ from paimon_magics.spark.data_source import STREAM_FORMAT
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["last_report", "query_id", "start_query", "streaming_frame"]
+__all__ = ["AVAILABLE_NOW", "last_report", "query_id", "start_query", "streaming_frame"]
+
+AVAILABLE_NOW = "available-now"
+"""The trigger of a query that ends with what there is."""
 
 
 def streaming_frame(spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
@@ -31,10 +34,10 @@ def start_query(
     trigger: str | None,
 ) -> StreamingQuery:
     """Start a query that hands its micro-batches to `sink`. `trigger` is an interval, or
-    "available-now"."""
+    `AVAILABLE_NOW`."""
     writer = frame.writeStream.foreachBatch(sink).outputMode(mode)
     writer = writer.option("checkpointLocation", checkpoint)
-    if trigger == "available-now":
+    if trigger == AVAILABLE_NOW:
         writer = writer.trigger(availableNow=True)
     elif trigger is not None:
         writer = writer.trigger(processingTime=trigger)

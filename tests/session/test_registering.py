@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 import paimon_magics
 from paimon_magics.errors import InvalidValueError, StatementError
+from tests.session.half_checkpoints import leave_half_a_write
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -43,7 +44,9 @@ def test_the_format_reads_and_writes_without_a_session(
     assert loaded.sparkSession.read.format("paimon").load("t").count() == 1
     streamed = spark.readStream.format("paimon").load("t")
     assert streamed.isStreaming
-    started = streamed.writeStream.format("paimon").option("checkpointLocation", str(tmp_path))
+    leave_half_a_write(tmp_path / "half")
+    writer = streamed.writeStream.format("paimon")
+    started = writer.option("checkpointLocation", str(tmp_path / "half"))
     query = started.trigger(availableNow=True).start("t")
     query.awaitTermination(120)
     assert query.exception() is None

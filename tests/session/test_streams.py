@@ -21,8 +21,13 @@ from paimon_magics.errors import (
     UnknownNameError,
     UnsupportedStatementError,
 )
+from paimon_magics.session.streaming import place_of, stream_options
 from paimon_magics.session.writes.epochs import write_epoch
+from paimon_magics.spark.data_source import source_at
+from paimon_magics.statements.clauses.given_names import named
 from paimon_magics.statements.statement import TableName
+from tests.sampling import only_in_soak
+from tests.session.half_checkpoints import leave_half_a_write
 from tests.session.rows import rows
 from tests.tables.reachability import unreachable
 
@@ -70,7 +75,42 @@ def read(frame: DataFrame, checkpoint: Path) -> list[list[tuple[Any, ...]]]:
     return [batch for batch in batches if batch]
 
 
-def test_a_stream_begins_where_it_is_asked_to(changing: Session, tmp_path: Path) -> None:
+def reader_of(session: Session, name: str, **options: object) -> Any:
+    """What Spark asks for the batches of a stream."""
+    connection = session._connection
+    given = {key: str(value) for key, value in options.items()}
+    found = stream_options(connection, connection.full_name(named(name)), given)
+    source = source_at(place_of(connection))({key.lower(): one for key, one in found.items()})
+    return source.streamReader(source.schema())
+
+
+def read_here(session: Session, name: str, **options: object) -> list[list[tuple[Any, ...]]]:
+    """The same by the data source alone, whose readers run in this process, as Spark asks them."""
+    reader = reader_of(session, name, **options)
+    position = reader.initialOffset()
+    reader.prepareForTriggerAvailableNow()
+    batches = []
+    while (end := reader.latestOffset(position, reader.getDefaultReadLimit())) != position:
+        rows = [
+            tuple(row.values())
+            for part in reader.partitions(position, end)
+            for batch in reader.read(part)
+            for row in batch.to_pylist()
+        ]
+        reader.commit(end)
+        batches.append(sorted(rows, key=str))
+        position = end
+    return [batch for batch in batches if batch]
+
+
+BY_READER = [False, pytest.param(True, marks=pytest.mark.soak)]
+"""Whether a query of Spark's reads, or the data source alone; a process for each query."""
+
+
+@pytest.mark.parametrize("by_spark", BY_READER)
+def test_a_stream_begins_where_it_is_asked_to(
+    changing: Session, tmp_path: Path, by_spark: bool
+) -> None:
     starts: dict[str, dict[str, object]] = {
         "full": {},
         "from": {"scan.snapshot-id": 2},
@@ -82,6 +122,8 @@ def test_a_stream_begins_where_it_is_asked_to(changing: Session, tmp_path: Path)
     later = [("+I", 1, "x2"), ("+I", 4, "w"), ("-D", 2, "y")]
     found = {
         name: read(changing.stream("a$audit_log", **options), tmp_path / name)
+        if by_spark
+        else read_here(changing, "a$audit_log", **options)
         for name, options in starts.items()
     }
     assert found == {
@@ -95,13 +137,14 @@ def test_a_stream_begins_where_it_is_asked_to(changing: Session, tmp_path: Path)
 
 def test_a_batch_takes_whole_snapshots_within_its_limits(changing: Session, tmp_path: Path) -> None:
     one = {"scan.snapshot-id": 1, "read.stream.maxSnapshotsPerTrigger": 1}
-    found = read(changing.stream("a", **one), tmp_path / "one")
+    found = read_here(changing, "a", **one)
     assert [len(batch) for batch in found] == [3, 1, 1], (
         "an overwrite is no change, and a deleted row no row"
     )
     rows_max = {"scan.snapshot-id": 1, "read.stream.maxRowsPerTrigger": 4}
     found = read(changing.stream("a$audit_log", **rows_max), tmp_path / "rows")
     assert [len(batch) for batch in found] == [4, 2]
+    assert found == read_here(changing, "a$audit_log", **rows_max)
 
 
 def test_a_stream_that_was_stopped_goes_on_where_it_was(session: Session, tmp_path: Path) -> None:
@@ -109,7 +152,6 @@ def test_a_stream_that_was_stopped_goes_on_where_it_was(session: Session, tmp_pa
     assert read(session.stream("stopped"), tmp_path) == [[(1,)]]
     session.run("INSERT INTO stopped VALUES (2); INSERT INTO stopped VALUES (3)")
     assert read(session.stream("stopped", **{"scan.mode": "latest"}), tmp_path) == [[(2,), (3,)]]
-    assert read(session.stream("stopped"), tmp_path) == []
 
 
 def test_a_consumer_holds_snapshots_and_knows_where_its_stream_was(
@@ -123,7 +165,7 @@ def test_a_consumer_holds_snapshots_and_knows_where_its_stream_was(
     file = warehouse / "default.db/held/consumer/consumer-me"
     assert json.loads(file.read_text())["nextSnapshot"] in (2, 3), "the last one may come again"
     session.run("INSERT INTO held VALUES (3)")
-    (again,) = read(session.stream("held", **{"consumer-id": "me"}), tmp_path / "two")
+    (again,) = read_here(session, "held", **{"consumer-id": "me"})
     assert (3,) in again and (1,) not in again
 
 
@@ -188,38 +230,53 @@ stream = session.write_stream(frame, "b_NAME", checkpoint=sys.argv[2], trigger="
 stream.wait()
 session.close(stop_spark=True)
 """
+QUICK = "--conf spark.python.daemon.module=tests.backends.python_daemon pyspark-shell"
 KILLS = {
-    "in-process": ("epoch.noted", "publish.linked"),
-    "embedded": ("statement.written", "epoch.committed"),
+    "two": [("embedded", "epoch.committed"), ("in-process", "publish.linked")],
+    "all": [
+        ("embedded", "statement.written"),
+        ("embedded", "epoch.noted"),
+        ("embedded", "epoch.committed"),
+        ("embedded", ""),
+        ("in-process", "epoch.noted"),
+        ("in-process", "publish.linked"),
+    ],
 }
+"""Where the drivers of a run commit, and the steps at which they die."""
 
 
 @pytest.mark.usefixtures("state_home")
-@pytest.mark.parametrize("coordinator", list(KILLS))
+@pytest.mark.parametrize("kills", only_in_soak(KILLS, ["all"]))
 def test_a_stream_that_is_killed_doubles_and_loses_nothing(
-    session: Session, warehouse: Path, tmp_path: Path, coordinator: str
+    session: Session, warehouse: Path, tmp_path: Path, kills: list[tuple[str, str]]
 ) -> None:
-    name = coordinator.replace("-", "_")
+    name = f"after_{len(kills)}"
     session.run(f"CREATE TABLE a_{name} {KEYED}, 'changelog-producer' = 'input')")
     session.run(
         f"CREATE TABLE b_{name} (k INT NOT NULL, v STRING)"
     )  # without keys: what doubles is seen
-    for number in range(4):
+    count = len(kills) + 2
+    for number in range(count):
         session.run(f"INSERT INTO a_{name} VALUES ({number}, 'v')")
-    for step in (*KILLS[coordinator], ""):
+    environment = {**os.environ, "PYSPARK_SUBMIT_ARGS": QUICK, "SPARK_LOCAL_IP": "127.0.0.1"}
+    for coordinator, step in kills:
         fault = tmp_path / "fault"
         if step:
             fault.write_text(f"{step}=kill")
         source = DRIVER.replace("NAME", name)
         ran = subprocess.run(
             [sys.executable, "-c", source, str(warehouse), str(tmp_path / "c"), coordinator],
-            env={**os.environ, "PAIMON_MAGICS_FAULTS": f"@{fault}", "SPARK_LOCAL_IP": "127.0.0.1"},
+            env=environment | {"PAIMON_MAGICS_FAULTS": f"@{fault}"},
             cwd=ROOT, capture_output=True, text=True, timeout=240,
         )  # fmt: skip
         assert (ran.returncode == 0) is not bool(step), ran.stderr[-3000:]
         assert not fault.exists(), f"{step} was not reached: {ran.stderr[-3000:]}"
+    stream = session.write_stream(
+        session.stream(f"a_{name}"), f"b_{name}", checkpoint=tmp_path / "c", trigger="available-now"
+    )
+    assert stream.wait(120)
     found = rows(session, f"SELECT * FROM b_{name}")
-    assert sorted(found) == [(number, "v") for number in range(4)]
+    assert sorted(found) == [(number, "v") for number in range(count)]
     table = session.catalog.load(TableName(f"b_{name}", "default"))
     left = {one for one in unreachable(table) if not one.startswith(".")}
     assert left == set(), "what was given up is removed"
@@ -234,12 +291,14 @@ def test_what_an_aggregation_gives_replaces_keys_or_the_whole_table(
         "CREATE TABLE keyed (v STRING NOT NULL, n BIGINT) TBLPROPERTIES ('primary-key' = 'v')"
     )
     counted = session.stream("counted").groupBy("v").count().withColumnRenamed("count", "n")
+    half = leave_half_a_write(tmp_path / "whole")
     running = [
         session.write_stream(counted, name, checkpoint=tmp_path / name, mode=mode)
         for name, mode in (("whole", "complete"), ("keyed", "upsert"))
     ]
     for stream in running:
         stream.process_all()
+    assert not half.exists(), "Spark would have refused the checkpoint"
     session.run("INSERT INTO counted VALUES ('b'), ('c')")
     for stream in running:
         stream.process_all()
@@ -274,6 +333,8 @@ def test_streams_that_make_no_sense_are_refused_before_they_start(
         (InvalidValueError, "NOT NULL", lambda: into(frame.select("v"), "r")),
         (InvalidValueError, "`k`", lambda: into(frame.selectExpr("array(k) AS k", "v"), "r")),
         (InvalidValueError, "no mode 'x'", lambda: into(frame, "r", mode="x")),
+        (InvalidValueError, "'available-now'", lambda: into(frame, "r", trigger="availableNow")),
+        (UnknownNameError, "branch `b`", lambda: session.stream("a", branch="b")),
         (UnsupportedStatementError, "primary key", lambda: into(frame, "plain", mode="upsert")),
         (InvalidValueError, "not a stream", lambda: into(session.table("a"), "r")),
     ]
@@ -293,18 +354,38 @@ def test_a_stream_whose_snapshots_or_columns_are_gone_says_so(
 ) -> None:
     session.run("CREATE TABLE gone (k INT, v INT); INSERT INTO gone VALUES (1, 1)")
     session.run("CREATE TABLE taken (k INT, v INT)")
-    read(session.stream("gone"), tmp_path / "one")
-    session.run("INSERT INTO gone VALUES (2, 2); INSERT INTO gone VALUES (3, 3)")
+    stream = session.write_stream(session.stream("gone"), "taken", checkpoint=tmp_path)
+    stream.process_all()
+    session.run("ALTER TABLE gone RENAME COLUMN v TO w; INSERT INTO gone VALUES (2, 2)")
+    with pytest.raises(InvalidTableError, match=r"`v` of .* is gone"):
+        stream.process_all()
+    session.run("ALTER TABLE gone RENAME COLUMN w TO v; INSERT INTO gone VALUES (3, 3)")
     (warehouse / "default.db/gone/snapshot/snapshot-2").unlink()
-    stream = session.write_stream(session.stream("gone"), "taken", checkpoint=tmp_path / "one")
+    stream = session.write_stream(session.stream("gone"), "taken", checkpoint=tmp_path)
     with pytest.raises(UnknownNameError, match=r"Snapshot 2 of .* has expired"):
         stream.process_all()
     assert "failed" in repr(stream)
-    stream = session.write_stream(session.stream("gone"), "taken", checkpoint=tmp_path / "two")
-    stream.process_all()
-    session.run("ALTER TABLE gone RENAME COLUMN v TO w; INSERT INTO gone VALUES (4, 4)")
-    with pytest.raises(InvalidTableError, match=r"`v` of .* is gone"):
-        stream.process_all()
+
+
+def test_a_table_that_was_made_anew_is_not_taken_for_the_one_that_was_read(
+    session: Session,
+) -> None:
+    def make(table: str) -> None:
+        session.run(f"CREATE TABLE {table} (k INT)")
+        session.run(f"INSERT INTO {table} VALUES (1); INSERT INTO {table} VALUES (2)")
+
+    make("anew")
+    reader = reader_of(session, "anew", **{"scan.snapshot-id": 1})
+    begins, read = {"snapshotId": 1}, reader.latestOffset(reader.initialOffset())
+    assert len(reader.partitions(begins, read)) == 1, "an offset may not tell of its table"
+    session.run("INSERT INTO anew VALUES (3); ALTER TABLE anew RENAME TO moved")
+    renamed = reader_of(session, "moved")
+    assert len(renamed.partitions(read, renamed.latestOffset(read))) == 1
+    make("anew")
+    session.run("INSERT INTO anew VALUES (3); INSERT INTO anew VALUES (4)")
+    for again in (reader, reader_of(session, "anew")):
+        with pytest.raises(InvalidTableError, match="made anew, or the checkpoint is"):
+            again.partitions(read, again.latestOffset(read))
 
 
 def test_sparks_own_reading_of_the_format_gives_the_rows_of_sql(
@@ -321,13 +402,18 @@ def test_sparks_own_reading_of_the_format_gives_the_rows_of_sql(
         "map('a', 1), DATE '2026-01-31'), "
         "(2, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)"
     )
-    conditions = {"typed": "p = DATE '2026-01-31' AND k >= 1", "a$audit_log": "k IN (4, 9)"}
-    for name in ("typed", "a", "a$audit_log", "a$snapshots"):
+    conditions = {
+        "typed": ["true", "p = DATE '2026-01-31' AND k >= 1"],
+        "a": ["true"],
+        "a$audit_log": ["k IN (4, 9)"],
+        "a$snapshots": ["true"],
+    }
+    for name in conditions:
         view = f"raw_{name.replace('$', '_')}"
         session.spark.createDataFrame([], "x INT").createOrReplaceTempView(view)
         text = f"CREATE OR REPLACE TEMPORARY VIEW {view} USING paimon OPTIONS (table '{name}')"
         unanswered(session.spark, text)
-        for condition in ("true", conditions.get(name, "true")):
+        for condition in conditions[name]:
             raw = unanswered(session.spark, f"SELECT * FROM {view} WHERE {condition}").collect()
             told = session.run(f"SELECT * FROM `{name}` WHERE {condition}").dataframe
             assert told is not None

@@ -9,7 +9,7 @@ Rules: `CoreOptions.startupMode`, `AbstractDataTableScan.createStartingScanner` 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from paimon_magics.errors import (
     InvalidTableError,
@@ -21,10 +21,12 @@ from paimon_magics.errors import (
 from paimon_magics.planning.options.table_options import CORE_OPTIONS, DEPRECATED_KEYS
 from paimon_magics.planning.options.values import (
     boolean_value,
+    choice_value,
     integer_value,
     memory_size_bytes,
     positive_value,
 )
+from paimon_magics.planning.reads.consumer_names import check_consumer_name
 from paimon_magics.planning.reads.views import ViewKind
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.statements.statement import TableName
@@ -87,14 +89,17 @@ StreamStart = AtFull | Next | FromSnapshot | AtSnapshotFull | FromTime
 @dataclass(frozen=True, slots=True)
 class StreamOffset:
     """A place between snapshots: all before `snapshot_id` has been read. With `full` all rows of
-    the snapshot come next, else its changes."""
+    the snapshot come next, else its changes. `created_ms` is when the table was created, in
+    milliseconds since 1970 UTC, where that is known: another table has other snapshots."""
 
     snapshot_id: int
     full: bool = False
+    created_ms: int | None = field(default=None, compare=False)
 
     def document(self) -> dict[str, object]:
         """The offset as Spark stores it in a checkpoint."""
-        return {"snapshotId": self.snapshot_id, "scanSnapshot": self.full}
+        made = {} if self.created_ms is None else {"tableCreatedMs": self.created_ms}
+        return {"snapshotId": self.snapshot_id, "scanSnapshot": self.full, **made}
 
     @classmethod
     def of(cls, document: Mapping[str, object]) -> StreamOffset:
@@ -105,7 +110,8 @@ class StreamOffset:
                 f"The checkpoint has the offset {dict(document)!r}, which is not one of Paimon's.",
                 hint="Give the stream a checkpoint of its own.",
             )
-        return cls(snapshot_id, full)
+        created_ms = document.get("tableCreatedMs")
+        return cls(snapshot_id, full, created_ms if isinstance(created_ms, int) else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,14 +171,16 @@ LIMIT_OPTIONS = (
     "read.stream.minRowsPerTrigger",
     "read.stream.maxTriggerDelayMs",
 )
-_READ_KEYS = ("branch", "source.split.target-size", "source.split.open-file-cost")
+_SIZE_KEYS = ("source.split.target-size", "source.split.open-file-cost")
+_READ_KEYS = ("branch", *_SIZE_KEYS)
 _START_KEYS = (
     "scan.mode",
     "scan.snapshot-id",
     "scan.timestamp-millis",
     "scan.timestamp",
 )
-_CONSUMER_KEYS = ("consumer-id", "consumer.ignore-progress", "consumer.mode")
+_CONSUMER_MODES, _IGNORES = ("exactly-once", "at-least-once"), "consumer.ignore-progress"
+_CONSUMER_KEYS = ("consumer-id", _IGNORES, "consumer.mode")
 STREAM_OPTIONS = (*_START_KEYS, *_CONSUMER_KEYS, *LIMIT_OPTIONS, *_READ_KEYS)
 """The options of a stream, by Paimon's names and those of its connector for Spark."""
 
@@ -227,14 +235,20 @@ def stream_request(schema: TableSchema, options: Mapping[str, str]) -> StreamReq
             hint="A stream begins with 'scan.snapshot-id', 'scan.timestamp-millis' or "
             "'scan.timestamp', or with 'scan.mode' = 'latest-full' or 'latest'.",
         )
-    stored_id = schema.stored_option("consumer-id")
-    ignores = given.get("consumer.ignore-progress", "false")
+    consumer_id = given.get("consumer-id", schema.stored_option("consumer-id"))
+    if consumer_id is not None:
+        check_consumer_name(consumer_id)
     try:
+        choice_value(
+            "consumer.mode", given.get("consumer.mode", _CONSUMER_MODES[0]), _CONSUMER_MODES
+        )
+        for key in set(_SIZE_KEYS) & given.keys():
+            memory_size_bytes(key, given[key])
         return StreamRequest(
             _start(given),
             _limits(given),
-            given.get("consumer-id", stored_id),
-            boolean_value("consumer.ignore-progress", ignores),
+            consumer_id,
+            boolean_value(_IGNORES, given.get(_IGNORES, "false")),
             tuple((key, given[key]) for key in _READ_KEYS if key in given),
         )
     except InvalidTableError as error:  # it was about a table's option

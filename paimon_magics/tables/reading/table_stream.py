@@ -43,6 +43,7 @@ from paimon_magics.tables.reading.data_read import (
     plan_data_read,
     shown_schema,
 )
+from paimon_magics.tables.schema.identity import created_at_ms
 from paimon_magics.tables.snapshots.consumers import keep_progress, progress_of
 from paimon_magics.tables.snapshots.latest import (
     earliest_snapshot_id,
@@ -87,6 +88,7 @@ class TableStream:
         self._columns = columns
         self._batch_rows = batch_rows
         self._table = self._loaded()
+        self._created_ms = created_at_ms(self._table)
         kind = view_named(name.system_table)
         check_streamable(name, self._table.schema, kind)
         assert kind is not None
@@ -111,6 +113,21 @@ class TableStream:
         offset = self._beginning()
         self.keep(offset)
         return offset
+
+    def document(self, offset: StreamOffset) -> dict[str, object]:
+        """The offset as Spark stores it in a checkpoint, with what tells this table from others."""
+        return replace(offset, created_ms=self._created_ms).document()
+
+    def check_same_table(self, offset: StreamOffset) -> None:
+        """Raise InvalidTableError if the offset is one of another table: this one was dropped and
+        made anew, or the checkpoint is another stream's."""
+        now = created_at_ms(self._table)
+        if offset.created_ms is not None and now is not None and offset.created_ms != now:
+            raise InvalidTableError(
+                f"`{self._name}` is another table than the one that the stream has read: it was "
+                "dropped and made anew, or the checkpoint is that of another stream.",
+                hint="Begin a new stream, with a checkpoint of its own.",
+            )
 
     def keep(self, offset: StreamOffset) -> None:
         """Note for the stream's consumer that all before `offset` has been read."""

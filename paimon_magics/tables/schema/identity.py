@@ -9,7 +9,7 @@ from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.tables.schema.alterations import schema_of
 from paimon_magics.tables.table import Table
 
-__all__ = ["Definitions", "identity_of", "version_of"]
+__all__ = ["Definitions", "created_at_ms", "identity_of", "version_of"]
 
 _TABLES_MAX = 256
 
@@ -41,6 +41,14 @@ def identity_of(table: Table) -> str:
     again at the same location gets another identity."""
     first = table.paimon.schema_manager.get_schema(0)
     return f"{table.location}@{0 if first is None else first.time_millis}"
+
+
+def created_at_ms(table: Table) -> int | None:
+    """When the table that is at the location now was created, in milliseconds since 1970 UTC; None
+    where its first schema is gone. Asks the store each time."""
+    manager = table.paimon.schema_manager
+    first = manager.copy_with_branch(manager.branch).get_schema(0)
+    return None if first is None else int(first.time_millis)
 
 
 def version_of(identity: str, schema: TableSchema) -> str:

@@ -8,15 +8,13 @@ replaced whole, so that a reader that dies leaves the old number or the new one.
 from __future__ import annotations
 
 import json
-import re
 from typing import Any
 
-from paimon_magics.errors import InvalidValueError, TableDamagedError
+from paimon_magics.errors import TableDamagedError
+from paimon_magics.planning.reads.consumer_names import check_consumer_name
 from paimon_magics.tables.table import Table
 
 __all__ = ["keep_progress", "progress_of"]
-
-_NAME = re.compile(r"[^/\\\s\x00-\x1f]{1,200}")
 
 
 def progress_of(table: Table, consumer_id: str) -> int | None:
@@ -48,11 +46,7 @@ def keep_progress(table: Table, consumer_id: str, next_snapshot: int) -> None:
 
 
 def _path(table: Table, consumer_id: str) -> str:
-    if not _NAME.fullmatch(consumer_id) or consumer_id in (".", ".."):
-        raise InvalidValueError(
-            f"'{consumer_id}' can't name a consumer.",
-            hint="Use letters, digits, dots, dashes and underscores.",
-        )
+    check_consumer_name(consumer_id)
     return f"{_folder(table.paimon)}/consumer-{consumer_id}"
 
 

@@ -77,6 +77,9 @@ REFUSED: list[tuple[dict[str, str], type[PaimonMagicsError], str]] = [
     ({"read.stream.maxRows": "1"}, UnknownNameError, "read.stream.maxRowsPerTrigger"),
     ({"read.stream.maxRowsPerTrigger": "0"}, InvalidValueError, "above 0"),
     ({"read.stream.minRowsPerTrigger": "1"}, InvalidValueError, "belong together"),
+    ({"consumer-id": "a/b"}, InvalidValueError, "'consumer-id'"),
+    ({"consumer.mode": "exactly"}, InvalidValueError, "`exactly-once`"),
+    ({"source.split.target-size": "x"}, InvalidValueError, "'source.split.target-size'"),
 ]
 
 

@@ -12,6 +12,7 @@ from paimon_magics.errors import SetupError
 from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.statements.data_types import AtomicType
 from paimon_magics.tables.catalog.catalog import Catalog
+from paimon_magics.tables.stores.checkpoints import clear_unbegun
 from paimon_magics.tables.stores.hdfs import HdfsStore
 from paimon_magics.tables.stores.store import open_store
 from tests.faults.appending import TABLE, append, committer_of, written
@@ -37,6 +38,15 @@ def test_the_first_of_two_creates_and_the_content_stays(hdfs: str) -> None:
     store.delete([path, f"{hdfs}/first/not-there"])
     assert store.remove_if_empty(f"{hdfs}/first/dt=a%20b")
     assert store.names(f"{hdfs}/first/nowhere") == []
+
+
+def test_what_a_kill_left_in_a_new_checkpoint_goes(hdfs: str) -> None:
+    store, folder = open_store(f"{hdfs}/checkpoint", {}), f"{hdfs}/checkpoint/offsets"
+    half = f"{folder}/.0.031fdbb5-ae81-4802-80d0-5cd002296b47.tmp"
+    assert store.create(half, b"v1")
+    assert clear_unbegun(store, f"{hdfs}/checkpoint") == [half]
+    assert store.create(half, b"v1") and store.create(f"{folder}/0", b"v1")
+    assert clear_unbegun(store, f"{hdfs}/checkpoint") == []
 
 
 def test_of_four_writers_exactly_one_creates_each_file(hdfs: str) -> None:

@@ -1,0 +1,20 @@
+"""What may name a consumer: it names a file, `consumer/consumer-ID`."""
+
+from __future__ import annotations
+
+import re
+
+from paimon_magics.errors import InvalidValueError
+
+__all__ = ["check_consumer_name"]
+
+_NAME = re.compile(r"[^/\\\s\x00-\x1f]{1,200}")
+
+
+def check_consumer_name(name: str) -> None:
+    """Raise InvalidValueError for a name that can't be a consumer's."""
+    if not _NAME.fullmatch(name) or name in (".", ".."):
+        raise InvalidValueError(
+            f"'{name}' can't name a consumer ('consumer-id').",
+            hint="Use letters, digits, dots, dashes and underscores.",
+        )
