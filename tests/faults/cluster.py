@@ -32,7 +32,7 @@ class Cluster:
     ) -> None:
         self._folder = folder
         self._master = master
-        self._coordinator = coordinator
+        self.coordinator = coordinator
         self._driver: subprocess.Popen[str] | None = None
         self._fault = folder / "fault"
 
@@ -52,8 +52,8 @@ class Cluster:
         """Start a driver, and wait until it is connected."""
         self._folder.mkdir(exist_ok=True)
         environment = {
-            "PAIMON_COORDINATOR": self._coordinator.address,
-            "PAIMON_COORDINATOR_TOKEN": self._coordinator.token(),
+            "PAIMON_COORDINATOR": self.coordinator.address,
+            "PAIMON_COORDINATOR_TOKEN": self.coordinator.token(),
             "PYSPARK_PYTHON": sys.executable,
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_LOCAL_DIRS": str(self._folder),

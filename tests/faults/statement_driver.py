@@ -1,8 +1,9 @@
 """A session in a process of its own, whose executors may be processes, too.
 
 Each line of its input is a statement, as a JSON string, or `{"streams": […], "finish": …}`, where
-a stream is `{"source", "columns", "options", "target", "checkpoint"}`: those that do not run are
-started, and with `finish` all are stopped when they have what their sources have. Each line of its
+a stream is `{"source", "columns", "options", "target", "checkpoint"}`, and for counts of the values
+of a column `{"counts", "mode"}`: those that do not run are started, and with `finish` all are
+stopped when they have what their sources have. Each line of its
 output is a JSON object: `{"snapshot": …}`, `{"started": number}`, or `{"error": type, "message":
 …}`. Its SQL has the function `killing`.
 """
@@ -43,10 +44,11 @@ def run_streams(session: Session, streams: dict[str, Stream], asked: dict[str, A
     for one in asked["streams"]:
         known = streams.get(one["target"])
         if known is None or not known.is_active:
+            frame = session.stream(one["source"], **one["options"]).selectExpr(*one["columns"])
+            if "counts" in one:
+                frame = frame.groupBy(one["counts"]).count()
             streams[one["target"]] = session.write_stream(
-                session.stream(one["source"], **one["options"]).selectExpr(*one["columns"]),
-                one["target"],
-                checkpoint=one["checkpoint"],
+                frame, one["target"], checkpoint=one["checkpoint"], mode=one.get("mode", "append")
             )
             started += 1
     for stream in streams.values() if asked.get("finish") else ():
