@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from copy import deepcopy
 from typing import Any
 
-from paimon_magics.spark.data_source import FORMAT, STREAM_FORMAT
+from paimon_magics.spark.data_source import FORMAT
 from paimon_magics.spark.pyspark_calls import (
     Answers,
     Told,
@@ -26,6 +26,7 @@ from paimon_magics.spark.pyspark_calls import (
     keeps,
     told,
 )
+from paimon_magics.spark.streaming_queries import streaming_frame
 
 __all__ = ["FORMAT_METHODS"]
 
@@ -82,7 +83,8 @@ def _loads_stream(original: Callable[..., Any], call: str) -> Callable[..., Any]
         if answers is not None and (wanted or _is_ours(answers, self, found)):
             options = answers.stream_options(found.options, name)
             if options is not None:
-                return self.format(STREAM_FORMAT).options(**options).load()
+                # By a reader of its own: this one would keep options that were put otherwise.
+                return streaming_frame(answers.spark, options)
         return original(self, *args, **kwargs)
 
     return asking

@@ -42,7 +42,8 @@ def test_the_format_reads_and_writes_without_a_session(
     assert [row.snapshot_id for row in snapshots.collect()] == [1, 2]
     frame.limit(1).write.format("paimon").mode("overwrite").save("t")
     assert loaded.sparkSession.read.format("paimon").load("t").count() == 1
-    streamed = spark.readStream.format("paimon").load("t")
+    reader = spark.readStream.format("paimon").option("scan.timestamp", "2026-01-31")
+    streamed = reader.load("t")
     assert streamed.isStreaming
     leave_half_a_write(tmp_path / "half")
     writer = streamed.writeStream.format("paimon")
