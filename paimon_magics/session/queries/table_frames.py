@@ -113,12 +113,18 @@ def _outputs(
     frame: DataFrame, source: Source, plain: PlainQuery, names: Sequence[str] | None
 ) -> tuple[_Output, ...] | None:
     """The columns of a plain query of a source's frame; None where their names are not unique or
-    not as many as `names`."""
+    not as many as `names`, and where one may use what another one gives a name to."""
     known = {column.name.lower(): column.name for column in source.columns}
     chosen = plain.columns or [ChosenColumn(quoted(one), one) for one in frame.columns]
     own = frame.selectExpr(*(one.text for one in chosen)).columns
+    given = {name for name in own if name.lower() not in {one.lower() for one in source.names}}
+    for name, one in zip(own, chosen, strict=False):
+        if mentioned(one.text, given - {name}) != frozenset():
+            return None
     shown = own if names is None else names
-    if len(shown) != len(own) or len({name.lower() for name in shown}) < len(shown):
+    if not len(chosen) == len(own) == len(shown) or len({name.lower() for name in shown}) < len(
+        shown
+    ):
         return None
     return tuple(
         _Output(name, one.text, known.get((one.stored or "").lower()), name != before)

@@ -227,6 +227,7 @@ def test_a_view_that_was_replaced_or_is_not_plain_is_spark_s(tables: Session) ->
         ("SELECT k, p + 1 AS p FROM kept", 50),
         ("SELECT DISTINCT k, p FROM kept", 50),
         ("SELECT count(k) AS k, 1 AS p FROM kept", 1),
+        ("SELECT p AS z, z + 0 AS y, k, y AS p FROM kept", 50),
         ("SELECT explode(array(k, k, k)) AS k, p FROM kept", 150),
     ):
         tables.run(f"CREATE OR REPLACE TEMPORARY VIEW seen AS {query}")
