@@ -26,6 +26,7 @@ from paimon_magics.errors import InvalidValueError, sent_to_driver
 from paimon_magics.planning.reads.read_points import READ_OPTIONS, ScanMode
 from paimon_magics.planning.reads.stream_points import StreamOffset, stream_request
 from paimon_magics.planning.reads.views import shown_columns, view_named
+from paimon_magics.spark.progress import is_connect
 from paimon_magics.spark.pushed_filters import column_filters
 from paimon_magics.spark.source_rows import GivenRows, parts_of, rows_of_part
 from paimon_magics.spark.types import spark_schema
@@ -112,6 +113,10 @@ def register(spark: SparkSession, place: Place) -> None:
     conditions into it. Where Paimon's own connector is in Spark, the name `paimon` stays the
     connector's."""
     spark.conf.set(_PUSHES, "true")
+    if not is_connect(spark):
+        # Spark refuses names that are known in the active session, which may be another one.
+        jvm: Any = spark._jvm
+        jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)
     spark.dataSource.register(source_at(place, STREAM_FORMAT))
     try:
         spark.dataSource.register(source_at(place))

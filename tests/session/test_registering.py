@@ -55,3 +55,14 @@ def test_the_format_reads_and_writes_without_a_session(
         spark.read.format("paimon").load("/elsewhere/default.db/t")
     with pytest.raises(InvalidValueError, match="no table"):
         spark.read.format("paimon").load()
+
+
+def test_a_session_can_be_another_than_the_active_one(spark: SparkSession, warehouse: Path) -> None:
+    """PySpark makes the session active by which a frame is made."""
+    for _ in range(2):
+        other = spark.newSession()
+        with paimon_magics.connect(warehouse, spark=other, coordinator="in-process") as session:
+            session.run("CREATE TABLE IF NOT EXISTS t (k INT)")
+            assert other.read.format("paimon").load("t").columns == ["k"]
+        assert other.createDataFrame([(1,)], "a int").count() == 1
+    spark.createDataFrame([(1,)], "a int")
