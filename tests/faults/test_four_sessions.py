@@ -30,6 +30,8 @@ KINDS = {
     "keyed": "'primary-key' = 'k', 'bucket' = '1', 'num-sorted-run.compaction-trigger' = '3'",
     "files": "'compaction.min.file-num' = '3'",
     "vectors": "'deletion-vectors.enabled' = 'true', 'compaction.min.file-num' = '3'",
+    "columns": "'row-tracking.enabled' = 'true', 'data-evolution.enabled' = 'true', "
+    "'deletion-vectors.enabled' = 'true', 'compaction.min.file-num' = '3'",
 }
 SESSIONS, STEPS, ATTEMPTS_MAX = 4, 6, 60
 COUNTED = range(12)

@@ -23,9 +23,20 @@ KINDS = {
     "dynamic": "'primary-key' = 'k'",
     "files": "'write-only' = 'true'",
     "vectors": "'deletion-vectors.enabled' = 'true'",
+    "tracked": "'row-tracking.enabled' = 'true'",
+    "columns": "'row-tracking.enabled' = 'true', 'data-evolution.enabled' = 'true'",
 }
-COUNTED = {"keyed": 50, "looked_up": 20, "files": 20, "vectors": 20}
+COUNTED = {
+    "keyed": 50,
+    "looked_up": 20,
+    "files": 20,
+    "vectors": 20,
+    "tracked": 10,
+    "columns": 10,
+}
 """How often each of both sessions counts in a table of a kind."""
+ADDED = {"keyed": 50, "files": 20}
+"""How often each of both sessions adds rows to a table of a kind, where not 6 times."""
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +115,7 @@ def test_two_sessions_add_what_is_missing_once(
 ) -> None:
     name = f"added_{kind}"
     catalog = table(folder, name, KINDS[kind])
-    steps = 6
+    steps = ADDED.get(kind, 6)
 
     def add(session: Cluster) -> None:
         for step in range(steps):
