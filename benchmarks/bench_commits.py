@@ -52,20 +52,22 @@ def create(catalog: Catalog, name: str) -> TableName:
     return table
 
 
-def written(catalog: Catalog, transaction: Transaction, number: int) -> tuple[bytes, ...]:
-    """Write a file of one row; return its commit messages."""
+def written(
+    catalog: Catalog, transaction: Transaction, number: int, partition_keys: tuple[str, ...] = ()
+) -> tuple[bytes, ...]:
+    """Write a file of one row, which has `number` in each column; return its commit messages."""
     table = catalog.load(transaction.table)
     schema = arrow_schema(table.schema)
     task = WriteSpec(
         table=native_table(table, {"data-file.prefix": transaction.file_prefix + "data-"}),
         commit_user=transaction.commit_user,
         schema=schema.serialize().to_pybytes(),
-        partition_keys=(),
+        partition_keys=partition_keys,
         bucket_rule=None,
         overwrite=False,
         attempts_folder=transaction.attempts_folder,
     )
-    columns = [pa.array([number], type=field.type) for field in schema]
+    columns = [pa.array([number], pa.int32()).cast(field.type) for field in schema]
     batch = pa.RecordBatch.from_arrays(columns, schema=schema)
     return write_batches(task, [batch]).messages
 

@@ -83,7 +83,9 @@ def _milliseconds(text: str, percentile: str) -> float:
     return float(found[1]) * {"us": 0.001, "ms": 1.0, "s": 1000.0}[found[2]]
 
 
-def stream(address: str, token: str, streams: int, rate: float, results: object) -> None:
+def stream(
+    address: str, token: str, streams: int, rate: float, seconds: float, results: object
+) -> None:
     """Run some streams in one process; put (messages answered, a sample of latencies in ms) into
     the queue `results`. Each stream sends `rate` messages a second; 0 means as many as it can.
 
@@ -108,7 +110,7 @@ def stream(address: str, token: str, streams: int, rate: float, results: object)
         assert b" 101 " in head, head
         answered = sent = 0
         begun: deque[tuple[int, float]] = deque()
-        ends = (began := time.perf_counter()) + _SECONDS
+        ends = (began := time.perf_counter()) + seconds
 
         async def take() -> None:
             nonlocal answered
@@ -141,11 +143,15 @@ def stream(address: str, token: str, streams: int, rate: float, results: object)
     results.put((asyncio.run(all_of_them()), times))  # type: ignore[attr-defined]
 
 
-def streamed(address: str, token: str, rate: float = 0.0) -> tuple[int, list[float]]:
+def streamed(
+    address: str, token: str, rate: float = 0.0, seconds: float = _SECONDS
+) -> tuple[int, list[float]]:
+    """Run eight streams in two processes; return the number of answered messages, and a sample of
+    latencies in ms. `rate` and `seconds` as in `stream`."""
     context = multiprocessing.get_context("spawn")
     results = context.Queue()
     processes = [
-        context.Process(target=stream, args=(address, token, _STREAMS // 2, rate, results))
+        context.Process(target=stream, args=(address, token, _STREAMS // 2, rate, seconds, results))
         for _ in range(2)
     ]
     for process in processes:

@@ -11,8 +11,10 @@ from typing import Any
 
 __all__ = [
     "cpu_ms",
+    "family_cpu_ms",
     "file_sync_ms",
     "in_turns",
+    "machine_cpu_ms",
     "median_ms",
     "peak_mb",
     "report",
@@ -67,6 +69,22 @@ def cpu_ms(pid: int) -> float:
     """The CPU time that a process has used since its start, in milliseconds. Linux only."""
     fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) * 1000 / os.sysconf("SC_CLK_TCK")
+
+
+def family_cpu_ms(pid: int) -> float:
+    """The CPU time of a process and of its descendants that are there, in milliseconds. Linux
+    only."""
+    threads = Path(f"/proc/{pid}/task").glob("*/children")
+    children = [int(child) for thread in threads for child in thread.read_text().split()]
+    return cpu_ms(pid) + sum(family_cpu_ms(child) for child in children)
+
+
+def machine_cpu_ms() -> float:
+    """The CPU time that all processes of the machine have used, in milliseconds. Linux only."""
+    user, nice, system, _, _, irq, softirq = map(
+        int, Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:8]
+    )
+    return (user + nice + system + irq + softirq) * 1000 / os.sysconf("SC_CLK_TCK")
 
 
 def resident_mb(pid: int) -> float:

@@ -95,4 +95,5 @@ def _section(read: TableRead) -> Section:
 
 
 def _amount(one: PruningStep) -> str:
-    return f"{count_text(one.files, 'file')}, {size_text(one.size_bytes)}"
+    files = count_text(one.files, "file")
+    return files if one.size_bytes is None else f"{files}, {size_text(one.size_bytes)}"

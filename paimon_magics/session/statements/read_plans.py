@@ -59,9 +59,10 @@ def query_lines(
 def steps_text(steps: Sequence[PruningStep]) -> str:
     """How many files were left after each pruning step."""
     return " → ".join(
-        f"{one.step}: {_files(one.files)} of {count_text(one.buckets, 'bucket')}"
+        f"{one.step}: {_files(one.files)}"
+        + ("" if one.buckets is None else f" of {count_text(one.buckets, 'bucket')}")
         + ("" if one.partitions is None else f" in {count_text(one.partitions, 'partition')}")
-        + f", {count_text(one.size_bytes, 'byte')}"
+        + ("" if one.size_bytes is None else f", {count_text(one.size_bytes, 'byte')}")
         for one in steps
     )
 

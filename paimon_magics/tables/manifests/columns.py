@@ -10,7 +10,7 @@ Fields: `ManifestEntrySerializer`, `DataFileMeta` and `ManifestFileMeta` of Paim
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -86,6 +86,7 @@ MANIFEST_FILES = pa.schema(
 # What the objects of a cached table take beside its values. Most tables are small: the manifest of
 # one commit has 500 bytes of values and takes 35 KB.
 _TABLE_BYTES = 40_000
+_PART_BYTES = 16_000_000
 _NESTED = {"key": "_KEY_STATS", "value": "_VALUE_STATS", "partition": "_PARTITION_STATS"}
 
 
@@ -116,7 +117,8 @@ class ManifestColumns:
 
     def _read(self, name: str, schema: pa.Schema) -> pa.Table:
         try:
-            return _flat(avro_columns(self._read_bytes(name)), schema)
+            parts = [_flat(part, schema) for part in _parts(self._read_bytes(name))]
+            return pa.concat_tables(parts)
         except (ValueError, KeyError, pa.ArrowInvalid) as error:
             raise damaged(f"The manifest `{name}`", error) from error
 
@@ -134,10 +136,16 @@ def columns_of_entries(entries: Iterable[Any]) -> pa.Table:
 
 def avro_columns(body: bytes) -> pa.Table:
     """The records of an Avro file as columns. Raises ValueError for any other content."""
+    return pa.concat_tables(_parts(body))
+
+
+def _parts(body: bytes) -> Iterator[pa.Table]:
+    """The records of an Avro file as columns, some of its blocks at a time."""
     import polars
 
     try:
-        return polars.read_avro(io.BytesIO(_inflated(body))).to_arrow()
+        for part in _inflated(body):
+            yield polars.read_avro(io.BytesIO(part)).to_arrow()
     except (polars.exceptions.PolarsError, IndexError) as error:
         raise ValueError(f"it is not a complete Avro file: {error}") from error
 
@@ -180,8 +188,9 @@ def _members(column: pa.ChunkedArray) -> dict[str, pa.ChunkedArray]:
     }
 
 
-def _inflated(body: bytes) -> bytes:
-    """The Avro file `body`, rewritten without compression if its blocks are compressed by zstd."""
+def _inflated(body: bytes) -> Iterator[bytes]:
+    """The Avro file `body`, rewritten without compression if its blocks are compressed by zstd: as
+    files of about `_PART_BYTES` each, because decoding takes several times the size of a file."""
     if body[:4] != b"Obj\x01":
         raise ValueError("it is not an Avro file")
     source = memoryview(body)
@@ -196,7 +205,8 @@ def _inflated(body: bytes) -> bytes:
             key, position = _bytes(source, position)
             metadata[key], position = _bytes(source, position)
     if metadata.get(b"avro.codec") != b"zstandard":
-        return body
+        yield body
+        return
     import zstandard
 
     sync = bytes(source[position : position + 16])
@@ -205,7 +215,8 @@ def _inflated(body: bytes) -> bytes:
     out = [b"Obj\x01", _as_long(len(header))]
     for key, value in header.items():
         out += [_as_long(len(key)), key, _as_long(len(value)), value]
-    out += [_as_long(0), sync]
+    head = [*out, _as_long(0), sync]
+    out, part_bytes = list(head), 0
     decompressor = zstandard.ZstdDecompressor()
     while position < len(source):
         count, position = _long(source, position)
@@ -218,8 +229,12 @@ def _inflated(body: bytes) -> bytes:
         if source[position : position + 16] != sync:
             raise ValueError("it ends in the middle of a block")
         position += 16
+        if part_bytes and part_bytes + len(block) > _PART_BYTES:
+            yield b"".join(out)
+            out, part_bytes = list(head), 0
         out += [_as_long(count), _as_long(len(block)), block, sync]
-    return b"".join(out)
+        part_bytes += len(block)
+    yield b"".join(out)
 
 
 def _long(source: memoryview, position: int) -> tuple[int, int]:

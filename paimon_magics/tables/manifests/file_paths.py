@@ -33,10 +33,7 @@ def file_paths(
     partitions = files["partition"].combine_chunks().dictionary_encode()
     columns = decode_rows(partitions.dictionary, list(partition_types)) if partition_types else []
     values = list(zip(*(column.to_pylist() for column in columns), strict=True))
-    folders = [
-        first_bucket_folder(value).rstrip("/").rpartition("/")[0]
-        for value in values or [()] * len(partitions.dictionary)
-    ]
+    folders = _folders(values or [()] * len(partitions.dictionary), first_bucket_folder)
     # Bucket names are the same in all partitions, and there may be as many buckets as files.
     buckets, members = np.unique(np.asarray(files["bucket"]), return_inverse=True)
     called = ["bucket-postpone" if bucket < 0 else f"bucket-{bucket}" for bucket in buckets]
@@ -49,3 +46,31 @@ def file_paths(
     external = files["external_path"].combine_chunks().cast(_TEXT)
     is_elsewhere = pc.greater(pc.fill_null(pc.binary_length(external), 0), 0)
     return pc.if_else(is_elsewhere, external, inside)
+
+
+def _folders(
+    partitions: Sequence[tuple[Any, ...]], first_bucket_folder: Callable[[tuple[Any, ...]], str]
+) -> list[str]:
+    """The folder of each partition. Each value of each key is spelled once, since a folder is made
+    of them one after the other. Where a name is escaped the whole path may have another form
+    (`canonical_data_file_path`), and is asked for."""
+
+    def exact(partition: tuple[Any, ...]) -> str:
+        return first_bucket_folder(partition).rstrip("/").rpartition("/")[0]
+
+    if len(partitions) < 2 or len(partitions[0]) < 2:
+        return [exact(one) for one in partitions]
+    depth = len(partitions[0])
+    root = exact(partitions[0]).rsplit("/", depth)[0]
+    names: dict[tuple[int, str], str] = {}
+    folders = []
+    for partition in partitions:
+        parts = [root]
+        for key in enumerate(map(repr, partition)):  # -0.0 equals 0.0, and has another name
+            name = names.get(key)
+            if name is None:
+                name = names[key] = exact(partition).rsplit("/", depth)[1 + key[0]]
+            parts.append(name)
+        folder = "/".join(parts)
+        folders.append(exact(partition) if "%" in folder else folder)
+    return folders

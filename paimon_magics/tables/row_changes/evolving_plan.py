@@ -26,7 +26,7 @@ from paimon_magics.planning.reads.views import RowView, ViewKind
 from paimon_magics.settings import Settings
 from paimon_magics.tables.compaction.append_units import AppendUnit
 from paimon_magics.tables.compaction.append_vectors import put_marks
-from paimon_magics.tables.manifests.live_files import ManifestCache, live_files
+from paimon_magics.tables.manifests.live_files import ManifestCache
 from paimon_magics.tables.reading.evolving_files import anchor_of
 from paimon_magics.tables.reading.table_files import updated_columns_reader
 from paimon_magics.tables.row_changes.column_changes import ColumnChanges
@@ -40,6 +40,7 @@ from paimon_magics.tables.schema.history import TableSchemas
 from paimon_magics.tables.schema.types import arrow_schema
 from paimon_magics.tables.splits.file_pruning import FilePruning, PruningStep
 from paimon_magics.tables.splits.row_ranges import ranges_of
+from paimon_magics.tables.splits.table_scan import files_seen
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.columns_files import (
     ColumnsWrite,
@@ -175,7 +176,7 @@ def plan_evolving_change(
     pypaimon's. Raises UnsupportedStatementError for a table with rows that have no ids."""
     columns = TableSchemas(table.paimon).columns
     pruning = FilePruning(columns, table.schema, RowView(ViewKind.TABLE, False), predicates)
-    files = pruning.seen(live_files(manifests, snapshot))
+    files = files_seen(pruning, manifests, snapshot)
     if pc.any(pc.is_null(files["first_row_id"])).as_py():
         raise UnsupportedStatementError(
             f"`{table.name}` has files whose rows have no ids, so that single columns of them "

@@ -32,7 +32,7 @@ from paimon_magics.tables.compaction.append_plan import stored_files_of
 from paimon_magics.tables.compaction.append_units import AppendUnit
 from paimon_magics.tables.compaction.planning import folder_of
 from paimon_magics.tables.compaction.row_files import RowFiles
-from paimon_magics.tables.manifests.live_files import ManifestCache, live_files
+from paimon_magics.tables.manifests.live_files import ManifestCache
 from paimon_magics.tables.pypaimon_internals import store_options
 from paimon_magics.tables.reading.table_files import whole_rows_reader
 from paimon_magics.tables.row_changes.plan import AppendChange
@@ -41,6 +41,7 @@ from paimon_magics.tables.schema.history import TableSchemas
 from paimon_magics.tables.splits.bucket_splits import KeyRanks, sections_of
 from paimon_magics.tables.splits.file_pruning import FilePruning
 from paimon_magics.tables.splits.stored_files import by_bucket, schema_ids, stores_elsewhere
+from paimon_magics.tables.splits.table_scan import files_seen
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.data_file_metas import meta_of_new_file
 from paimon_magics.tables.writing.level_files import level_files
@@ -115,7 +116,7 @@ def plan_keyed_change(
     schema = table.schema
     columns = TableSchemas(table.paimon).columns
     pruning = FilePruning(columns, schema, RowView(ViewKind.TABLE, False), predicates)
-    files, groups = by_bucket(pruning.seen(live_files(manifests, snapshot)))
+    files, groups = by_bucket(files_seen(pruning, manifests, snapshot))
     stored = stored_files_of(table, files, manifests.deletions(snapshot.index_manifest))
     hidden_by = level_zero_hidden_by(schema)
     waiting = pc.sum(pc.equal(files["level"], 0)).as_py() or 0

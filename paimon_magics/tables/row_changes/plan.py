@@ -32,7 +32,7 @@ from paimon_magics.tables.compaction.append_plan import row_files, stored_files_
 from paimon_magics.tables.compaction.append_units import AppendUnit
 from paimon_magics.tables.compaction.append_vectors import put_marks
 from paimon_magics.tables.compaction.planning import folder_of
-from paimon_magics.tables.manifests.live_files import ManifestCache, live_files
+from paimon_magics.tables.manifests.live_files import ManifestCache
 from paimon_magics.tables.manifests.partition_values import partition_values
 from paimon_magics.tables.reading.table_files import whole_rows_reader
 from paimon_magics.tables.row_changes.moving_files import moving_row_files
@@ -42,6 +42,7 @@ from paimon_magics.tables.schema.history import TableSchemas
 from paimon_magics.tables.schema.types import arrow_schema
 from paimon_magics.tables.splits.file_pruning import FilePruning, PruningStep
 from paimon_magics.tables.splits.stored_files import schema_ids, stores_elsewhere
+from paimon_magics.tables.splits.table_scan import files_seen
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.commit_messages import read_messages
 from paimon_magics.tables.writing.data_file_metas import stored_metas
@@ -240,7 +241,7 @@ def plan_append_change(
     schema = table.schema
     columns = TableSchemas(table.paimon).columns
     pruning = FilePruning(columns, schema, RowView(ViewKind.TABLE, False), predicates)
-    files = pruning.seen(live_files(manifests, snapshot)).combine_chunks()
+    files = files_seen(pruning, manifests, snapshot).combine_chunks()
     order = np.lexsort((
         np.asarray(files["min_sequence_number"]),
         np.asarray(files["bucket"]),

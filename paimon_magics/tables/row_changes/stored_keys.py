@@ -21,6 +21,7 @@ from paimon_magics.tables.schema.history import TableSchemas
 from paimon_magics.tables.splits.file_pruning import FilePruning
 from paimon_magics.tables.splits.pruning import in_partitions
 from paimon_magics.tables.splits.stored_files import schema_ids, stores_elsewhere
+from paimon_magics.tables.splits.table_scan import files_seen
 from paimon_magics.tables.table import Table
 
 __all__ = ["check_none_wait", "key_files"]
@@ -36,7 +37,7 @@ def key_files(
     `predicates`. A unit has the number of its file's bucket."""
     columns = TableSchemas(table.paimon).columns
     pruning = FilePruning(columns, table.schema, RowView(ViewKind.TABLE, False), predicates)
-    files = pruning.seen(live_files(manifests, snapshot)).combine_chunks()
+    files = files_seen(pruning, manifests, snapshot).combine_chunks()
     stored = stored_files_of(table, files, manifests.deletions(snapshot.index_manifest))
     units = tuple(
         AppendUnit(bucket, bucket, (file,))

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from paimon_magics.planning.reads.predicates import ColumnPredicate
 from paimon_magics.planning.reads.views import RowView, ViewKind
 from paimon_magics.planning.schemas.table_schema import Column, TableSchema
+from paimon_magics.tables.splits.entry_pruning import EntryPruning
 from paimon_magics.tables.splits.indexed_files import IndexedFiles
 from paimon_magics.tables.splits.pruning import (
     in_buckets,
@@ -27,19 +28,25 @@ from paimon_magics.tables.splits.pruning import (
 
 __all__ = ["FilePruning", "PruningStep"]
 
+_STATISTICS = (
+    *("key_min_values", "key_max_values", "key_null_counts"),
+    *("value_min_values", "value_max_values", "value_null_counts"),
+)
+
 
 @dataclass(frozen=True, slots=True)
 class PruningStep:
     """How many files, partitions, buckets and bytes are left after `step`.
 
-    `partitions` is None for a table without any.
+    `partitions` is None for a table without any. Of all files of a large table only the number is
+    known where manifests were left out; the rest is None then.
     """
 
     step: str
     files: int
     partitions: int | None
-    buckets: int
-    size_bytes: int
+    buckets: int | None
+    size_bytes: int | None
 
 
 class FilePruning:
@@ -63,11 +70,24 @@ class FilePruning:
         self._predicates = () if view.kind is ViewKind.BINLOG else tuple(predicates)
         self.steps: list[PruningStep] = []
 
-    def seen(self, files: pa.Table) -> pa.Table:
+    def narrowing(self, *, whole_entries: bool = True) -> EntryPruning | None:
+        """What can be left out while manifests are read; None if nothing can. Statistics are left
+        out where no condition needs them, unless `whole_entries` are wanted."""
+        if whole_entries and not self._predicates:
+            return None
+        unused = () if self._schema.is_primary_key_table else _STATISTICS
+        return EntryPruning(self._schema, self._predicates, self.in_value_ranges, unused)
+
+    def seen(self, files: pa.Table, all_files: int | None = None) -> pa.Table:
         """The files that can hold matching rows. Leaves out files that wait for their bucket
-        (negative bucket numbers) and, for `$ro`, all but the top level."""
+        (negative bucket numbers) and, for `$ro`, all but the top level. `all_files` is the number
+        of files where `narrowing` has left some out."""
         schema, predicates = self._schema, self._predicates
-        self._tell("all files", files)
+        if all_files is None or all_files == files.num_rows:
+            self._tell("all files", files)
+        else:
+            self.steps.append(PruningStep("all files", all_files, None, None, None))
+            self._tell("manifests", files)
         files = files.filter(pc.greater_equal(files["bucket"], 0))
         if self._view.kind is ViewKind.READ_OPTIMIZED and schema.is_primary_key_table:
             files = files.filter(pc.equal(files["level"], self._top_level()))

@@ -32,6 +32,7 @@ from paimon_magics.planning.reads.views import RowView, ViewKind
 from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.manifests.file_paths import file_paths
+from paimon_magics.tables.manifests.narrowing import Narrowing
 from paimon_magics.tables.schema.types import arrow_type
 from paimon_magics.tables.splits.bucket_splits import (
     BucketSplits,
@@ -93,10 +94,12 @@ class TableScan:
 
 @dataclass(frozen=True, slots=True)
 class StoredState:
-    """The files of a snapshot (columns of MANIFEST_ENTRIES), and deletion vectors by file."""
+    """The files of a snapshot (columns of MANIFEST_ENTRIES), and deletion vectors by file.
+    `all_files` is the number of its files where `SplitPlanner.narrowing` has left some out."""
 
     files: pa.Table
     deletions: Mapping[FileKey, Deletions] = field(default_factory=dict)
+    all_files: int | None = None
 
 
 class SplitPlanner:
@@ -135,9 +138,14 @@ class SplitPlanner:
         self._level_min = scan.level_min
         self._with_entries = scan.with_entries
 
+    def narrowing(self) -> Narrowing | None:
+        """What can be left out of a state while its manifests are read."""
+        return self._pruning.narrowing(whole_entries=self._with_entries)
+
     def state(self, state: StoredState, created_after_ms: int | None = None) -> PlannedSplits:
         """Plan to read a snapshot; with `created_after_ms` only files created after that time."""
-        files = self._pruning.seen(files_of_partitions(state.files, self._partitions))
+        files = files_of_partitions(state.files, self._partitions)
+        files = self._pruning.seen(files, state.all_files)
         if created_after_ms is not None:
             created = pc.greater(files.column("creation_time").cast(pa.int64()), created_after_ms)
             files = files.filter(pc.fill_null(created, False))

@@ -130,6 +130,11 @@ def stored_columns(
 ) -> Iterator[tuple[list[int], list[Column]]]:
     """The numbers of files that have statistics of the same columns, and these columns."""
     schema_ids = np.asarray(files["schema_id"])
+    if files["value_stats_cols"].null_count == files["write_cols"].null_count == files.num_rows:
+        for schema_id in np.unique(schema_ids):
+            written = np.flatnonzero(schema_ids == schema_id)
+            yield written.tolist(), list(columns_of(int(schema_id)))
+        return
     names = [
         stored if stored is not None else written
         for stored, written in zip(
@@ -155,7 +160,6 @@ def _in_ranges(
 ) -> _Bools:
     kept = np.ones(files.num_rows, dtype=bool)
     least = greatest = None
-    counts = files["value_null_counts"].to_pylist()
     total = np.asarray(files["row_count"])
     for one in predicates:
         column = wanted[one.column]
@@ -169,12 +173,21 @@ def _in_ranges(
             types = [arrow_type(stored.type) for stored in in_file]
             least = decode_rows(files["value_min_values"].combine_chunks(), types)
             greatest = decode_rows(files["value_max_values"].combine_chunks(), types)
-        known = [c[place] if c is not None and len(c) > place else None for c in counts]
-        nulls = np.array([count is None or count > 0 for count in known])
-        all_null = np.array([count is not None and count >= n for count, n in zip(
-            known, total.tolist(), strict=True)])  # fmt: skip
+        counts = _counts_at(files["value_null_counts"], place)
+        nulls, all_null = counts != 0, counts >= total
         kept &= may_match(one, least[place], greatest[place], nulls, all_null)
     return kept
+
+
+def _counts_at(lists: pa.ChunkedArray, place: int) -> npt.NDArray[np.int64]:
+    """The number at `place` of each list; -1 where there is none."""
+    rows = lists.combine_chunks()
+    offsets = np.asarray(rows.offsets)
+    there = np.asarray(rows.is_valid()) & (np.diff(offsets) > place)
+    found = np.full(len(rows), -1, dtype=np.int64)
+    at = pa.array(offsets[:-1][there] + place)
+    found[there] = np.asarray(pc.fill_null(rows.values.take(at), -1))
+    return found
 
 
 def has_fields(rows: pa.Array, fields: int) -> bool:

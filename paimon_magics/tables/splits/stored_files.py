@@ -142,9 +142,10 @@ def _of_kind(files: pa.Table, schema_id: int, format: str) -> RawFiles:
     return RawFiles(
         schema_id=schema_id,
         format=format,
-        paths=tuple(members["path"].to_pylist()),
-        row_counts=tuple(members["rows"].to_pylist()),
-        sizes_bytes=tuple(members["bytes"].to_pylist()),
+        # By numpy, which makes objects of columns several times as fast.
+        paths=tuple(members["path"].to_numpy().tolist()),
+        row_counts=tuple(members["rows"].to_numpy().tolist()),
+        sizes_bytes=tuple(members["bytes"].to_numpy().tolist()),
     )
 
 
