@@ -10,9 +10,10 @@ Fields: `ManifestEntrySerializer`, `DataFileMeta` and `ManifestFileMeta` of Paim
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -27,6 +28,7 @@ __all__ = [
     "ManifestColumns",
     "avro_columns",
     "columns_of_entries",
+    "only",
 ]
 
 _STATS = ("_MIN_VALUES", "_MAX_VALUES", "_NULL_COUNTS")
@@ -106,11 +108,14 @@ class ManifestColumns:
         if the file can't be read."""
         return self._of(manifest_list, MANIFEST_FILES)
 
-    def entries(self, manifests: Iterable[str]) -> pa.Table:
-        """The entries of manifests, in their order; columns as in MANIFEST_ENTRIES. Raises
-        TableDamagedError if a file can't be read."""
-        tables = [self._of(name, MANIFEST_ENTRIES) for name in manifests]
-        return pa.concat_tables(tables) if tables else MANIFEST_ENTRIES.empty_table()
+    def entries(
+        self, manifests: Iterable[str], columns: Sequence[str] = MANIFEST_ENTRIES.names
+    ) -> pa.Table:
+        """The entries of manifests, in their order; these columns of MANIFEST_ENTRIES, others are
+        not held. Raises TableDamagedError if a file can't be read."""
+        names = list(columns)
+        tables = [only(self._of(name, MANIFEST_ENTRIES), names) for name in manifests]
+        return pa.concat_tables(tables or [MANIFEST_ENTRIES.empty_table().select(names)])
 
     def _of(self, name: str, schema: pa.Schema) -> pa.Table:
         return self._cache.get(name, lambda: self._read(name, schema))
@@ -121,6 +126,14 @@ class ManifestColumns:
             return pa.concat_tables(parts)
         except (ValueError, KeyError, pa.ArrowInvalid) as error:
             raise damaged(f"The manifest `{name}`", error) from error
+
+
+def only(found: pa.Table, names: Sequence[str]) -> pa.Table:
+    """Some columns, without the memory of the others: what was decoded together is freed together,
+    so they are copied."""
+    if list(names) == found.column_names:
+        return found
+    return found.select(list(names)).take(pa.array(np.arange(found.num_rows)))
 
 
 def columns_of_entries(entries: Iterable[Any]) -> pa.Table:

@@ -6,12 +6,12 @@ columns are those of `columns.MANIFEST_ENTRIES`. Folders are never listed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
-from paimon_magics.tables.manifests.columns import ManifestColumns
+from paimon_magics.tables.manifests.columns import MANIFEST_ENTRIES, ManifestColumns
 
 __all__ = ["entries", "manifest_files"]
 
@@ -27,7 +27,11 @@ def manifest_files(
     return pa.concat_tables([manifests.files(name) for name in lists if name])
 
 
-def entries(manifests: ManifestColumns, snapshot: Mapping[str, Any]) -> pa.Table:
-    """All entries of the snapshot's manifests, in order; without its changelog."""
+def entries(
+    manifests: ManifestColumns,
+    snapshot: Mapping[str, Any],
+    columns: Sequence[str] = MANIFEST_ENTRIES.names,
+) -> pa.Table:
+    """These columns of all entries of the snapshot's manifests, in order; without its changelog."""
     names = manifest_files(manifests, snapshot).column("file_name").to_pylist()
-    return manifests.entries(names)
+    return manifests.entries(names, columns)

@@ -7,7 +7,7 @@ folder is listed, and no object is made for a file. Rules: Paimon's `ManifestsRe
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from pypaimon.utils.file_store_path_factory import canonical_data_file_path
 
 from paimon_magics.errors import TableDamagedError, UnsupportedStatementError
 from paimon_magics.planning.reads.splits import Deletions
-from paimon_magics.tables.manifests.columns import ManifestColumns, avro_columns
+from paimon_magics.tables.manifests.columns import MANIFEST_ENTRIES, ManifestColumns, avro_columns
 from paimon_magics.tables.manifests.file_kinds import ADD, DELETE
 from paimon_magics.tables.stores.corruption import damaged
 
@@ -31,6 +31,7 @@ __all__ = [
 ]
 
 _OTHER_FORMATS = {b"ORC": "orc", b"PAR1": "parquet"}
+_IDENTITY = ("kind", "partition", "bucket", "level", "file_name")
 _KEPT_BYTES_MAX = 256 * 1024 * 1024
 
 
@@ -68,15 +69,18 @@ class ManifestCache:
                 )
         return content
 
-    def listed_entries(self, manifest_lists: Iterable[str | None]) -> pa.Table:
-        """The entries of the manifests in these lists, in order; None stands for an empty list."""
+    def listed_entries(
+        self, manifest_lists: Iterable[str | None], columns: Sequence[str] = MANIFEST_ENTRIES.names
+    ) -> pa.Table:
+        """The entries of the manifests in these lists, in order; None stands for an empty list.
+        `columns` are those of MANIFEST_ENTRIES that are wanted."""
         names = [
             name
             for manifest_list in manifest_lists
             if manifest_list
             for name in self.columns.files(manifest_list).column("file_name").to_pylist()
         ]
-        return self.columns.entries(names)
+        return self.columns.entries(names, columns)
 
     def deletions(self, index_manifest: str | None) -> dict[tuple[bytes, int, str], Deletions]:
         """The deletion vectors in an index manifest, by partition, bucket and name of the data
@@ -109,10 +113,14 @@ class ManifestCache:
         return str(canonical_data_file_path(self._paimon, values, row["_BUCKET"], name))
 
 
-def live_files(folder: ManifestCache, snapshot: Any) -> pa.Table:
-    """The files of a snapshot, in the order in which they were added."""
+def live_files(
+    folder: ManifestCache, snapshot: Any, columns: Sequence[str] = MANIFEST_ENTRIES.names
+) -> pa.Table:
+    """The files of a snapshot, in the order in which they were added. `columns` are those of
+    MANIFEST_ENTRIES that are wanted, beside those by which a file is known."""
     lists = [snapshot.base_manifest_list, snapshot.delta_manifest_list]
-    return undeleted(folder.listed_entries(lists))
+    wanted = [name for name in MANIFEST_ENTRIES.names if name in _IDENTITY or name in columns]
+    return undeleted(folder.listed_entries(lists, wanted))
 
 
 def added_files(folder: ManifestCache, manifest_lists: Iterable[str | None]) -> pa.Table:

@@ -83,7 +83,8 @@ def _changed_file(entry: Any) -> _File:
 
 
 def _stored_files(paimon: Any, snapshot: Any) -> Iterator[_File]:
-    files = live_files(ManifestCache(paimon), snapshot)
+    names = ("row_count", "file_size", "total_buckets", "creation_time")
+    files = live_files(ManifestCache(paimon), snapshot, names)
     partitions, of_files = partition_values(paimon, files)
     columns = (
         files.column("row_count").to_pylist(),

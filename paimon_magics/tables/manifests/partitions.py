@@ -35,7 +35,7 @@ def list_partitions(table: Table) -> list[tuple[Any, ...]]:
     snapshot = latest_snapshot(table.paimon)
     if snapshot is None:
         return []
-    files = live_files(ManifestCache(table.paimon), snapshot)
+    files = live_files(ManifestCache(table.paimon), snapshot, ())
     partitions, _ = partition_values(table.paimon, files)
     return sorted(partitions, key=lambda values: [(v is None, str(v)) for v in values])
 

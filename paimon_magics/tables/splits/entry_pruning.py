@@ -18,6 +18,7 @@ from paimon_magics.columnar.binary_rows import decode_rows
 from paimon_magics.columnar.value_ranges import may_match
 from paimon_magics.planning.reads.predicates import ColumnPredicate
 from paimon_magics.planning.schemas.table_schema import TableSchema
+from paimon_magics.tables.manifests.columns import only
 from paimon_magics.tables.manifests.file_kinds import DELETE
 from paimon_magics.tables.schema.types import arrow_type
 from paimon_magics.tables.splits.pruning import (
@@ -79,11 +80,11 @@ class EntryPruning:
         """The entries of files that can hold matching rows."""
         if self._predicates:
             return found.filter(pa.array(self._can_match(found)))
+        left = only(found, [name for name in found.column_names if name not in self._unused])
+        columns = {name: left.column(name) for name in left.column_names}
         for name in self._unused:
-            place = found.schema.get_field_index(name)
-            field = found.schema.field(place)
-            found = found.set_column(place, field, pa.nulls(found.num_rows, field.type))
-        return found
+            columns[name] = pa.nulls(found.num_rows, found.schema.field(name).type)
+        return pa.table([columns[name] for name in found.column_names], found.schema)
 
     def _can_match(self, found: pa.Table) -> _Bools:
         schema, predicates = self._schema, self._predicates

@@ -49,7 +49,7 @@ def named_files(view: TableView, zone: str) -> NamedFiles:
     schema = FILES.append(pa.field("file_name", pa.string()))
     if view.snapshot is None:
         return NamedFiles(schema.empty_table())
-    found = undeleted(entries(view.folder.columns, view.snapshot).select(_COLUMNS))
+    found = undeleted(entries(view.folder.columns, view.snapshot, _COLUMNS))
     found = view.in_real_buckets(found)
     partitions, twice = _partitions(view, found.column("partition").combine_chunks(), zone)
     names = found.column("file_name")

@@ -211,7 +211,7 @@ def _sums(view: TableView, keys: Sequence[str], *, real_buckets: bool = False) -
     if view.snapshot is None:
         found = pa.table({name: pa.array([], _TYPES[name]) for name in names})
     else:
-        found = entries(view.folder.columns, view.snapshot).select(names)
+        found = entries(view.folder.columns, view.snapshot, names)
     if real_buckets:
         found = view.in_real_buckets(found)
     sign = pc.if_else(pc.equal(found.column("kind"), 0), 1, -1).cast(pa.int64())
