@@ -22,7 +22,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from paimon_magics.spark.arrow_stages import map_in_arrow
-from paimon_magics.spark.progress import WorkKnown
+from paimon_magics.spark.progress import WorkKnown, is_connect
 from paimon_magics.spark.python_workers import keep_modules
 from paimon_magics.spark.queries import cancel_jobs, cancellable
 from paimon_magics.spark.sessions import runs_here
@@ -51,7 +51,8 @@ def arrow_stream(frame: DataFrame, work: WorkKnown | None = None) -> Iterator[pa
     spark, tag, is_over = frame.sparkSession, "", False
     if not frame.columns:
         return
-    spooled = SpooledRows() if runs_here(spark) else None
+    # The server of Spark Connect may be on another machine.
+    spooled = SpooledRows() if runs_here(spark) and not is_connect(spark) else None
     stage = _AsMessages(None if spooled is None else str(spooled.folder))
     try:
         with cancellable(spark, work) as tag, _errors_of_jobs():

@@ -20,6 +20,7 @@ from paimon_magics.errors import (
     likely_meant,
 )
 from paimon_magics.spark.casting import CHECK_FAILED
+from paimon_magics.spark.error_places import position_of, without_place
 from paimon_magics.statements.dialects.foreign_functions import foreign_function_hint
 from paimon_magics.statements.dialects.foreign_types import foreign_type_hint
 from paimon_magics.statements.dialects.misreadings import misread
@@ -75,7 +76,6 @@ _WAITED = re.compile(r"^Exception thrown in awaitResult: .*?\nCaused by: [\w.$]+
 # How Spark writes numbers of types that are not INT: 300L, 5.5BD.
 _TYPED_NUMBER = re.compile(r"(-?[\d.]+(?:E-?\d+)?)(?:BD|[LSYDF])")
 _CAST_OF_COLUMN = re.compile(r"CAST\(`((?:[^`]|``)*)` AS ")
-_PLACE = re.compile(r"\(line (\d+), pos (\d+)\)")
 _UNREAD = re.compile(
     r"\[FAILED_READ_FILE[^\]]*\] Encountered error while reading file (.+?)\.(?=\s)"
 )
@@ -96,7 +96,7 @@ def translate(
     """
     if isinstance(error, PaimonMagicsError):
         return error
-    position = _position(error, spark_text, original_position)
+    position = position_of(error, spark_text, original_position)
     condition, parameters = _condition(error)
     kind, message = condition.split(".")[0], _message(error)
     place: dict[str, Any] = {
@@ -116,34 +116,39 @@ def translate(
     named = _wrong_name(kind, parameters, message, place)
     if named is not None:
         return named
-    if condition == "UNSUPPORTED_FEATURE.TABLE_OPERATION":
-        table, operation = (parameters.get(name, "") for name in ("tableName", "operation"))
-        return UnsupportedStatementError(
-            f"{table} is a table of Spark's own, which does not support {operation}.",
-            hint="Paimon's tables do: CREATE TABLE … USING paimon AS SELECT * FROM … copies it.",
-            **place,
-        )
     is_analysis = _is_analysis(error)
     is_data = _sql_state(error).startswith(_DATA_EXCEPTION) and not is_analysis
     if is_data or kind in _INVALID_VALUE:
         return _invalid_value(error, condition, parameters, message, statement, position)
-    unread = _UNREAD.search(str(error))
-    if unread is not None:  # inside other messages, where rows are fetched as Arrow
-        return damaged(f"The file {unread[1]}", _reason(error))
-    if condition == "PATH_NOT_FOUND" and spark_text is not None:
-        # A table's files were checked when its frame was made, so the statement names this path.
-        return UnknownNameError(
-            f"There is no file or folder `{parameters.get('path', '')}`.",
-            hint="Check the path.",
-            **place,
-        )
-    if condition == "PATH_NOT_FOUND":
-        return damaged(f"The file {parameters.get('path', '')}", "it is gone")
+    unread = _unread_file(error, condition, parameters.get("path", ""), spark_text, place)
+    if unread is not None:
+        return unread
     if is_analysis:
         message, hint = _advised(message)
         return StatementError(message, hint=_HINTS.get(kind) or hint or _CORRECT, **place)
     hint = _HINTS.get(kind, "") if kind else _hint_of_text(error)
     return JobError(f"The Spark job failed: {_cause(error, message)}", hint=hint)
+
+
+def _unread_file(
+    error: BaseException,
+    condition: str,
+    path: str,
+    spark_text: str | None,
+    place: dict[str, Any],
+) -> PaimonMagicsError | None:
+    """The error for a file that Spark could not read; None for other conditions."""
+    unread = _UNREAD.search(str(error))
+    if unread is not None:  # inside other messages, where rows are fetched as Arrow
+        return damaged(f"The file {unread[1]}", _reason(error))
+    if condition != "PATH_NOT_FOUND":
+        return None
+    if spark_text is None:
+        return damaged(f"The file {path}", "it is gone")
+    # A table's files were checked when its frame was made, so the statement names this path.
+    return UnknownNameError(
+        f"There is no file or folder `{path}`.", hint="Check the path.", **place
+    )
 
 
 def _wrong_name(
@@ -176,6 +181,14 @@ def _wrong_name(
         case "INCONSISTENT_BEHAVIOR_CROSS_VERSION" if "pattern" in parameters:
             said = f"{parameters['pattern']} is not a pattern for times."
             return InvalidValueError(said, hint=f"Write {_PATTERN}.", **place)
+        case "UNSUPPORTED_FEATURE" if "tableName" in parameters and "operation" in parameters:
+            return UnsupportedStatementError(
+                f"{parameters['tableName']} is a table of Spark's own, which does not support "
+                f"{parameters['operation']}.",
+                hint="Paimon's tables do: CREATE TABLE … USING paimon AS SELECT * FROM … "
+                "copies it.",
+                **place,
+            )
         case "UNSUPPORTED_DATATYPE" | "DATATYPE_MISSING_SIZE":
             return _wrong_type(kind, parameters, place)
         case _:
@@ -314,7 +327,7 @@ def _message(error: BaseException) -> str:
     text = _text(error) or type(error).__name__
     head = re.split(r"\n(?:== |JVM stacktrace|\s+at )|;\n|; line \d+ pos \d+", text, maxsplit=1)[0]
     head = _SQLSTATE.sub("", _CONDITION.sub("", head.strip()))
-    head = _CHATTER.sub("", _PLACE.sub("", head))
+    head = _CHATTER.sub("", without_place(head))
     return " ".join(head.split())
 
 
@@ -354,39 +367,3 @@ def _proposal(wanted: str, proposal: str) -> str:
     if not names:
         return texts or "Check the name."
     return f"The nearest are {', '.join(names)}. {texts}".rstrip()
-
-
-def _position(
-    error: BaseException,
-    spark_text: str | None,
-    original_position: Callable[[int], int] | None,
-) -> int | None:
-    if original_position is None or spark_text is None:
-        return None
-    offset = _context_offset(error, spark_text)
-    if offset is None:
-        place = _PLACE.search(str(error))
-        if place is None:
-            return None
-        offset = _offset_of(spark_text, int(place[1]), int(place[2]))
-    return original_position(min(max(offset, 0), len(spark_text)))
-
-
-def _context_offset(error: BaseException, spark_text: str) -> int | None:
-    if not isinstance(error, PySparkException):
-        return None
-    try:
-        contexts = error.getQueryContext()
-        for context in contexts:
-            start = context.startIndex()
-            # A context in the text of a view has offsets in that text, not in ours.
-            if not context.objectName() and 0 <= start < len(spark_text):
-                return int(start)
-    except Exception:
-        return None
-    return None
-
-
-def _offset_of(text: str, line: int, column: int) -> int:
-    lines = text.split("\n")
-    return sum(len(before) + 1 for before in lines[: line - 1]) + column

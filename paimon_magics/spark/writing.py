@@ -29,6 +29,7 @@ from paimon_magics.planning.writes.distributions import (
 )
 from paimon_magics.spark.arrow_stages import map_in_arrow
 from paimon_magics.spark.decimal_columns import HashedDecimals, with_hashed_decimals
+from paimon_magics.spark.progress import is_connect
 from paimon_magics.spark.row_hashes import row_hash
 from paimon_magics.spark.sessions import is_one_process
 from paimon_magics.spark.sizes import estimated_bytes
@@ -136,7 +137,10 @@ def _spools(
     """Whether rows go to the writers of their buckets through files of ours. The rows come in the
     statement's order, but not partition by partition, so that they must fit into the writers'
     buffers where there are partitions."""
-    if not isinstance(task.table, FlushTable) or order.changed_once or not is_one_process(spark):
+    if not isinstance(task.table, FlushTable) or order.changed_once:
+        return False
+    # The server of Spark Connect may be on another machine, which does not have the folder.
+    if is_connect(spark) or not is_one_process(spark):
         return False
     dynamic = task.dynamic_buckets
     if not isinstance(distribution, ByBucket | ByGivenBucket | ByAssigner) or (

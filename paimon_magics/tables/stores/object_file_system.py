@@ -21,11 +21,11 @@ class ObjectFileSystem(pafs.FileSystemHandler):  # type: ignore[misc]
     """The objects of one bucket. Raises OSError if the store can't be reached or refuses."""
 
     def __init__(self, store: ObjectStore, root: str) -> None:
-        self._store = store
+        self.store = store
         self._root = root.rstrip("/")  # the bucket's URI; a path follows its own bucket
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, ObjectFileSystem) and other._store is self._store
+        return isinstance(other, ObjectFileSystem) and other.store is self.store
 
     def get_type_name(self) -> str:
         """Arrow's name of the kind of file system."""
@@ -49,7 +49,7 @@ class ObjectFileSystem(pafs.FileSystemHandler):  # type: ignore[misc]
     def delete_dir(self, path: str) -> None:
         """Delete all objects of a folder."""
         with os_errors():
-            self._store.delete_folder(self._uri(path))
+            self.store.delete_folder(self._uri(path))
 
     def delete_dir_contents(self, path: str, missing_dir_ok: bool = False) -> None:
         """Delete all objects of a folder."""
@@ -62,7 +62,7 @@ class ObjectFileSystem(pafs.FileSystemHandler):  # type: ignore[misc]
     def delete_file(self, path: str) -> None:
         """Delete an object, if it is there."""
         with os_errors():
-            self._store.delete([self._uri(path)])
+            self.store.delete([self._uri(path)])
 
     def move(self, source: str, target: str) -> None:
         """Copy an object and delete the old one."""
@@ -72,7 +72,7 @@ class ObjectFileSystem(pafs.FileSystemHandler):  # type: ignore[misc]
     def copy_file(self, source: str, target: str) -> None:
         """Copy an object within the bucket."""
         with os_errors():
-            self._store.copy(self._uri(source), self._uri(target))
+            self.store.copy(self._uri(source), self._uri(target))
 
     def open_input_stream(self, path: str) -> pa.NativeFile:
         """A reader of an object."""
@@ -81,7 +81,7 @@ class ObjectFileSystem(pafs.FileSystemHandler):  # type: ignore[misc]
     def open_input_file(self, path: str) -> pa.NativeFile:
         """A reader of an object that can seek."""
         with os_errors():
-            return pa.PythonFile(self._store.open(self._uri(path)), mode="r")
+            return pa.PythonFile(self.store.open(self._uri(path)), mode="r")
 
     def open_output_stream(self, path: str, metadata: Any) -> pa.NativeFile:
         """Not offered: `ObjectFileIO` writes files whole."""
@@ -93,7 +93,7 @@ class ObjectFileSystem(pafs.FileSystemHandler):  # type: ignore[misc]
 
     def _below(self, folder: str, recursive: bool) -> Iterator[pafs.FileInfo]:
         with os_errors():
-            found = self._store.entries(self._uri(folder))
+            found = self.store.entries(self._uri(folder))
         for name, size in found:
             path = f"{folder}/{name}"
             kind = pafs.FileType.Directory if size is None else pafs.FileType.File
@@ -104,13 +104,13 @@ class ObjectFileSystem(pafs.FileSystemHandler):  # type: ignore[misc]
     def _info(self, path: str) -> pafs.FileInfo:
         uri = self._uri(path)
         with os_errors():
-            status = self._store.status(uri)
+            status = self.store.status(uri)
             if status is not None:
                 size, modified_ms = status
                 return pafs.FileInfo(
                     path, pafs.FileType.File, size=size, mtime_ns=modified_ms * 1_000_000
                 )
-            is_folder = self._store.has_folder(uri)
+            is_folder = self.store.has_folder(uri)
         return pafs.FileInfo(path, pafs.FileType.Directory if is_folder else pafs.FileType.NotFound)
 
     def _uri(self, path: str) -> str:

@@ -26,14 +26,18 @@ from urllib.parse import urlsplit
 
 from paimon_magics.errors import SetupError, UnsupportedStatementError
 from paimon_magics.redaction import conceal_options
+from paimon_magics.tables.stores.object_failures import (
+    check_bucket,
+    failure,
+    is_failure,
+    is_final,
+    said,
+    was_never_sent,
+)
 from paimon_magics.tables.stores.object_reader import ObjectReader
-from paimon_magics.tables.stores.store import StoreRefusedError, UnreachableError, os_errors
+from paimon_magics.tables.stores.store import os_errors
 
-__all__ = [
-    "ObjectStore",
-    "is_failure",
-]
-
+__all__ = ["ObjectStore"]
 
 _PATIENCE_SECONDS = 10.0
 _IMPATIENT_SECONDS = 4.0
@@ -44,8 +48,6 @@ _IMPATIENT_TIMEOUT = "4s"
 _CONNECT_TIMEOUT = "5s"
 _PART_BYTES = 8 << 20
 _PARTS_AT_ONCE = 4  # so that an upload of any size takes some 40 MB of memory
-_REFUSED = re.compile(r"status code: 40[13] ")
-_NO_BUCKET = re.compile(r"<Code>(NoSuchBucket|ContainerNotFound|ContainerBeingDeleted)</Code>")
 _T = TypeVar("_T")
 
 
@@ -181,7 +183,7 @@ class ObjectStore:
             try:
                 return bytes(obstore.get(self._store(), self.key(path)).bytes())
             except FileNotFoundError as error:
-                _check_bucket(error)
+                check_bucket(error)
                 return None
 
         return self._ask("read", path, get)
@@ -252,7 +254,7 @@ class ObjectStore:
                     try:
                         obstore.delete(self._store(), key)
                     except FileNotFoundError as error:
-                        _check_bucket(error)
+                        check_bucket(error)
 
         if keys:
             self._ask("deleted", f"{self._name}/{keys[0]}", delete_all)
@@ -326,9 +328,9 @@ class ObjectStore:
             except BaseException as error:
                 if not is_failure(error):
                     raise
-                if _is_final(error) and unclear is None:
-                    raise self._failure("created", path, error) from error
-                if not _was_never_sent(error):
+                if is_final(error) and unclear is None:
+                    raise failure("created", path, error) from error
+                if not was_never_sent(error):
                     unclear = error
                 failed = error
             owner = self._mark_of(path)
@@ -336,8 +338,8 @@ class ObjectStore:
                 return owner == mark
             if time.monotonic() > deadline:
                 if unclear is None and not isinstance(failed, AlreadyExistsError):
-                    raise self._failure("created", path, failed) from failed
-                raise OSError(f"{path} may have been created: {_said(failed)}") from failed
+                    raise failure("created", path, failed) from failed
+                raise OSError(f"{path} may have been created: {said(failed)}") from failed
             time.sleep(pause)
             pause = min(pause * 2, _PAUSE_SECONDS_MAX)
 
@@ -392,58 +394,4 @@ class ObjectStore:
         except BaseException as error:
             if not is_failure(error):
                 raise
-            raise self._failure(done, path, error) from error
-
-    def _failure(self, done: str, path: str, error: BaseException) -> SetupError:
-        kind = StoreRefusedError if _is_final(error) else UnreachableError
-        return kind(
-            f"{path} can't be {done}: {_said(error)}",
-            hint="Check that the store can be reached, that the bucket is there, and that the "
-            "credentials among the catalog options may write to it.",
-        )
-
-
-def is_failure(error: BaseException) -> bool:
-    """Whether an exception is a failure, and not an interrupt or an exit. The PanicException of a
-    library in Rust is a failure, though it is no Exception."""
-    return isinstance(error, Exception) or type(error).__name__ == "PanicException"
-
-
-def _is_final(error: BaseException) -> bool:
-    """Whether the store has understood the request and refused it: nothing was done."""
-    from obstore import exceptions
-
-    # A refused listing raises a general error: only its text tells.
-    return _REFUSED.search(str(error)) is not None or isinstance(
-        error,
-        FileNotFoundError  # the bucket
-        | exceptions.PermissionDeniedError
-        | exceptions.UnauthenticatedError
-        | exceptions.NotSupportedError
-        | exceptions.InvalidPathError
-        | ValueError,
-    )
-
-
-def _was_never_sent(error: BaseException) -> bool:
-    # Only the text tells. Without this text the request counts as sent.
-    return "kind: Connect," in str(error)
-
-
-def _check_bucket(error: FileNotFoundError) -> None:
-    if _NO_BUCKET.search(str(error)):
-        raise error
-
-
-def _said(error: BaseException) -> str:
-    """The message of a store's client on one line, without the details for its developers."""
-    if _was_never_sent(error):
-        return "it can't be reached"
-    text = str(error).split("\n\nDebug source", 1)[0]
-    code = re.search(r"<Code>(.*?)</Code>", text)
-    status = re.search(r"status code: (\d+ [A-Za-z ]+)", text)
-    if status is not None:
-        message = re.search(r"<Message>(.*?)</Message>", text)
-        detail = ": ".join(found[1] for found in (code, message) if found is not None)
-        return f"{status[1].strip()} ({detail})" if detail else status[1].strip()
-    return " ".join(text.rsplit(" - ", 1)[-1].split())
+            raise failure(done, path, error) from error

@@ -85,6 +85,6 @@ def test_only_what_overlaps_or_deletes_is_merged(
     found = {row["k"]: row["v"] for batch in read.rows() for row in batch.to_pylist()}
     assert found == {key: number for key, number in expected.items() if number is not None}
     log = plan_data_read(table, ReadRequest(ViewKind.AUDIT_LOG))
-    # It shows kinds: of buckets that need a merge, a raw scan reads no lone files either.
+    # It shows kinds: of buckets that need a merge, a raw scan reads no file either.
     assert len(log.planned.raw) == (len(commits) == raw == 1 and not merged)
     assert sum(batch.num_rows for batch in log.rows()) == len(expected)
