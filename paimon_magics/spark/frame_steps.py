@@ -7,6 +7,8 @@ rows of the result meet, and how many rows of the table are enough.
 from __future__ import annotations
 
 import datetime
+import functools
+import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -65,12 +67,12 @@ class Step:
 class StepFilters:
     """Conditions on stored columns that all rows meet, with the values `bound` in them. `whole` is
     the number of the first steps of which they tell all conditions. `by_name` has for some steps,
-    by their numbers, the same condition as a text of SQL, for whatever frame."""
+    by their numbers, the same step with columns by their names, for whatever frame."""
 
     filters: tuple[ColumnFilter, ...]
     bound: Mapping[str, object]
     whole: int
-    by_name: Mapping[int, str]
+    by_name: Mapping[int, Step]
 
 
 def used_columns(
@@ -102,7 +104,7 @@ def filters_of_steps(
     own = {one.name.lower(): one.name for one in columns}
     """The columns that are still those of the table, by their names in lower case."""
     whole, all_told = 0, True
-    by_name: dict[int, str] = {}
+    by_name: dict[int, Step] = {}
     for number, step in enumerate(steps):
         if step.method in ("where", "filter"):
             condition = next(iter((*step.args, *step.kwargs.values())), None)
@@ -116,11 +118,13 @@ def filters_of_steps(
                 kept = [one for one in columns if one.name.lower() in own]
                 parts = list(_of_column(root, condition, kept))
                 found += (_filter(one[0], bound) for one in parts if one is not None)
-                texts = ["" if one is None else one[1] for one in parts]
                 all_told &= None not in parts
-                if all(texts):
-                    by_name[number] = " AND ".join(texts)
+                same = [one[1] for one in parts if one is not None]
+                if len(same) == len(parts):
+                    by_name[number] = Step("where", (_joined(same),), {})
         else:
+            if connect:
+                by_name[number] = _by_name(root, step, columns, own)
             own = {key: name for key, name in own.items() if key in _kept(step, own, connect)}
         whole += all_told
         if not own:
@@ -232,10 +236,10 @@ def _reference(condition: str) -> TableReference | None:
 
 def _of_column(
     root: DataFrame, condition: Column, columns: Sequence[TableColumn]
-) -> Iterator[tuple[Guess, str] | None]:
-    """The comparisons that a condition joins by AND, each with a text of SQL that says the same, or
-    "" without one; None for a part of which Spark does not say that it is the same as what its text
-    tells."""
+) -> Iterator[tuple[Guess, str | Column] | None]:
+    """The comparisons that a condition joins by AND, each with a text of SQL or a Column that says
+    the same of columns by their names; None for a part of which Spark does not say that it is the
+    same as what its text tells."""
     parts = condition.__dict__.get(PARTS)
     if parts is not None:
         for part in parts:
@@ -250,12 +254,63 @@ def _of_column(
             if asked.sameSemantics(root.where(text)):
                 yield guess, text
                 return
-            if asked.sameSemantics(root.where(_column_of(guess))):
-                yield guess, ""
+            column = _column_of(guess)
+            if asked.sameSemantics(root.where(column)):
+                yield guess, column
                 return
         except PySparkException:
             break  # it uses a column that the table does not have
     yield None
+
+
+def _joined(conditions: Sequence[str | Column]) -> str | Column:
+    """All of the conditions: a text if all are."""
+    texts = [one for one in conditions if isinstance(one, str)]
+    if len(texts) == len(conditions):
+        return " AND ".join(texts)
+    columns = (F.expr(one) if isinstance(one, str) else one for one in conditions)
+    return functools.reduce(operator.and_, columns)
+
+
+def _by_name(
+    root: DataFrame, step: Step, columns: Sequence[TableColumn], own: Mapping[str, str]
+) -> Step:
+    """The step with columns by their names, in those of its arguments of which Spark says that
+    they are the same: columns of `root`, and functions of them whose text is SQL too. All names
+    must be those of columns that are still the table's, `own`."""
+    names = [one.name for one in columns]
+
+    def text_of(value: object) -> str:
+        text = text_within(str(value)) if isinstance(value, Column) else ""
+        used = mentioned(text, names)
+        return text if used and all(one.lower() in own for one in used) else ""
+
+    def named(values: Sequence[Any]) -> list[Any]:
+        found: list[Any] = [
+            type(one)(named(one)) if type(one) in (list, tuple) else one for one in values
+        ]
+        texts = {place: text for place, one in enumerate(found) if (text := text_of(one))}
+        for places in (list(texts), *([place] for place in texts)):
+            same = _same(root, [found[one] for one in places], [texts[one] for one in places])
+            for place, column in zip(places, same, strict=False):
+                found[place] = column
+            if len(same) == len(texts):
+                break
+        return found
+
+    grouped = None if step.grouped is None else tuple(named(step.grouped))
+    return Step(step.method, tuple(named(step.args)), step.kwargs, grouped)
+
+
+def _same(root: DataFrame, columns: Sequence[Column], texts: Sequence[str]) -> list[Column]:
+    """The columns that the texts stand for as SQL; none if Spark does not say that they are all
+    the same, as for the text of a literal."""
+    try:
+        named = [F.expr(one) for one in texts]
+        same = bool(named) and root.select(*columns).sameSemantics(root.select(*named))
+    except PySparkException:
+        return []  # a column of another frame, or no SQL
+    return named if same else []
 
 
 def _text_of(guess: Guess) -> str:

@@ -16,8 +16,9 @@ It never gives other rows than Spark would:
   means the same column as before. Catalyst drops the piece.
 
 Spark Connect looks columns of frames up by the plans they come from, also in a union. There only
-frames that are run at once are planned anew, and not if a step other than such a condition uses a
-column by its frame.
+frames that are run at once are planned anew. Columns of the table, functions of them and conditions
+are taken by names there too, where Spark says that they are the same, and a frame with a step that
+uses a column by its frame otherwise runs as it is.
 """
 
 from __future__ import annotations
@@ -168,13 +169,10 @@ def _planned(frame: DataFrame, record: _Record, use: Use, asked: int | None) -> 
 
 
 def _with_steps(
-    base: DataFrame, record: _Record, by_name: Mapping[int, str], *, connect: bool
+    base: DataFrame, record: _Record, by_name: Mapping[int, Step], *, connect: bool
 ) -> DataFrame:
     """The steps once more, on `base`."""
-    named = [
-        Step("where", (by_name[number],), {}) if number in by_name else step
-        for number, step in enumerate(record.steps)
-    ]
+    named = [by_name.get(number, step) for number, step in enumerate(record.steps)]
     if connect:
         return _made_again(base, record.before, named, in_place=0)
     try:

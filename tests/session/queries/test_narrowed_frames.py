@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -168,9 +169,10 @@ def test_what_table_can_not_take_is_told(
 @pytest.mark.slow
 def test_the_rows_are_the_same_on_spark_connect(tmp_path: Path) -> None:
     script = Path(__file__).with_name("frames_on_connect.py")
-    ran = subprocess.run(
-        [sys.executable, str(script), str(tmp_path)], capture_output=True, text=True, timeout=400
-    )
+    command = [sys.executable, str(script), str(tmp_path)]
+    # The server starts its tasks by this Python, not by the first of the path.
+    env = os.environ | {"PYSPARK_PYTHON": sys.executable}
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=400, env=env)
     assert ran.returncode == 0, ran.stdout[-2000:] + ran.stderr[-2000:]
 
 
