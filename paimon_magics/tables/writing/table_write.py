@@ -26,7 +26,6 @@ from paimon_magics.tables.schema.merge_options import merge_rule
 from paimon_magics.tables.schema.types import arrow_schema
 from paimon_magics.tables.snapshots.latest import read_snapshot
 from paimon_magics.tables.table import Table
-from paimon_magics.tables.writing.append_writer import AppendTable, append_table, appends_itself
 from paimon_magics.tables.writing.bucket_assignment import BucketRule
 from paimon_magics.tables.writing.bucket_counts import (
     bucket_counts,
@@ -131,11 +130,7 @@ def _placed_spec(
     schema = arrow_schema(table_schema)
     is_placed = gives_buckets and table_schema.bucket_mode == "KEY_DYNAMIC"
     if flushes_itself(table_schema) or is_placed:
-        flushed = flush_table(table, transaction.file_prefix)
-        return _own_spec(table, flushed, transaction, schema, buckets, overwrite=overwrite)
-    if appends_itself(table_schema):
-        appended = append_table(table, transaction.file_prefix)
-        return _own_spec(table, appended, transaction, schema, buckets, overwrite=overwrite)
+        return _flush_spec(table, transaction, schema, buckets, overwrite=overwrite)
     rule, dynamic = buckets
     conversion = file_conversion(table)
     is_native = table_schema.is_primary_key_table or table_schema.file_format == "parquet"
@@ -191,9 +186,8 @@ def _buckets(
     return None, None
 
 
-def _own_spec(
+def _flush_spec(
     table: Table,
-    written: FlushTable | AppendTable,
     transaction: Transaction,
     rows: pa.Schema,
     buckets: tuple[BucketRule | None, DynamicBuckets | None],
@@ -201,7 +195,7 @@ def _own_spec(
     overwrite: bool,
 ) -> WriteSpec:
     return WriteSpec(
-        table=written,
+        table=flush_table(table, transaction.file_prefix),
         commit_user=transaction.commit_user,
         schema=rows.serialize().to_pybytes(),
         partition_keys=table.schema.partition_keys,

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from paimon_magics.columnar.merging import KIND
-from paimon_magics.tables.writing.append_writer import AppendTable
 from paimon_magics.tables.writing.bucket_assignment import (
     BucketRule,
 )
@@ -42,7 +41,7 @@ class WriteSpec:
     not matter lie in `common_bucket`.
     """
 
-    table: NativeTable | PythonTable | PostponedTable | FlushTable | AppendTable
+    table: NativeTable | PythonTable | PostponedTable | FlushTable
     commit_user: str
     schema: bytes
     partition_keys: tuple[str, ...]
