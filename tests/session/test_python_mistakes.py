@@ -50,7 +50,7 @@ MISTAKES: list[Mistake] = [
     (lambda s: s.delete("items", " "), "`where` of delete() is ", 'write "true"'),
     (lambda s: s.delete("items"), "missing 1 required", "It takes name, where"),
     (lambda s: s.delete("items", "idd = 1"), "`idd`", "Did you mean"),
-    (lambda s: s.update("items", {}, "id = 1"), "no values by column", "Give a dictionary"),
+    (lambda s: s.update("items", {}, "id = 1"), "No values by column", "Give a dictionary"),
     (lambda s: s.update("items", {"id": "2"}, None), "`where` of update() is None", '"true"'),
     (lambda s: s.update("items", {"id": 2}, "id = 1"), "value of `id` is 2", "as in a statement"),
     (lambda s: s.update("items", {"idd": "2"}, "id = 1"), "`idd`", "Did you mean"),
