@@ -11,6 +11,7 @@ import paimon_magics
 from paimon_magics import Session
 from paimon_magics.errors import JobError
 from tests.backends.clouds import CLOUDS, Cloud, CloudBucket, running
+from tests.backends.object_buckets import left_behind
 from tests.session.rows import rows
 
 if TYPE_CHECKING:
@@ -34,10 +35,6 @@ def bucket(cloud: Cloud) -> CloudBucket:
 def session(spark: SparkSession, bucket: CloudBucket) -> Iterator[Session]:
     with paimon_magics.connect(catalog=bucket.options, spark=spark) as opened:
         yield opened
-
-
-def left_behind(bucket: CloudBucket) -> list[str]:
-    return [key for key in bucket.objects() if "/.attempts" in key or "/.paimon-magics-" in key]
 
 
 def test_a_table_with_keys_is_written_changed_compacted_and_dropped(

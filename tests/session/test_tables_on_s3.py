@@ -13,6 +13,7 @@ import pytest
 import paimon_magics
 from paimon_magics import Session
 from paimon_magics.errors import JobError, PaimonMagicsError
+from tests.backends.object_buckets import left_behind
 from tests.backends.s3 import Bucket, s3_server
 from tests.coordinator.process import Process
 from tests.sampling import only_in_soak
@@ -34,10 +35,6 @@ def bucket() -> Iterator[Bucket]:
 def session(spark: SparkSession, bucket: Bucket) -> Iterator[Session]:
     with paimon_magics.connect(catalog=bucket.options, spark=spark) as opened:
         yield opened
-
-
-def left_behind(bucket: Bucket) -> list[str]:
-    return [key for key in bucket.objects() if "/.attempts" in key or "/.paimon-magics-" in key]
 
 
 def test_rows_are_written_replaced_and_read(session: Session, bucket: Bucket) -> None:

@@ -18,11 +18,11 @@ from paimon_magics.errors import SetupError, UnsupportedStatementError
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.stores.object_file_io import ObjectFileIO, know_object_stores
 from paimon_magics.tables.stores.object_reader import ObjectReader
-from paimon_magics.tables.stores.object_store import ObjectStore
 from paimon_magics.tables.stores.probes import endpoint_of, probe_store
 from paimon_magics.tables.stores.store import Stores, open_store
 from tests.backends.clouds import CLOUDS, Cloud, CloudBucket, running
 from tests.backends.fake_gcs import FakeGcs, fake_gcs
+from tests.backends.object_buckets import opened, path_in
 
 
 @pytest.fixture(scope="module", params=CLOUDS)
@@ -34,17 +34,6 @@ def cloud(request: pytest.FixtureRequest) -> Iterator[Cloud]:
 @pytest.fixture
 def bucket(cloud: Cloud) -> CloudBucket:
     return cloud.bucket()
-
-
-def opened(bucket: CloudBucket) -> ObjectStore:
-    store = open_store(bucket.options["warehouse"], bucket.options)
-    assert isinstance(store, ObjectStore)
-    store.check()
-    return store
-
-
-def path_in(bucket: CloudBucket, name: str) -> str:
-    return f"{bucket.options['warehouse']}/default.db/t/dt=a%20b#c?d/{name}"
 
 
 def test_the_first_of_two_creates_and_the_content_stays(bucket: CloudBucket) -> None:

@@ -12,9 +12,9 @@ import pytest
 
 from paimon_magics.errors import SetupError, UnsupportedStatementError
 from paimon_magics.tables.stores import object_store
-from paimon_magics.tables.stores.object_store import ObjectStore
 from paimon_magics.tables.stores.s3_access import s3_access
 from paimon_magics.tables.stores.store import Stores, open_store
+from tests.backends.object_buckets import opened, path_in
 from tests.backends.s3 import Bucket, Environment, Reply, S3Server, s3_server
 
 
@@ -36,17 +36,6 @@ def server(module_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator
 @pytest.fixture
 def bucket(server: S3Server) -> Bucket:
     return server.bucket()
-
-
-def opened(bucket: Bucket) -> ObjectStore:
-    store = open_store(bucket.options["warehouse"], bucket.options)
-    assert isinstance(store, ObjectStore)
-    store.check()
-    return store
-
-
-def path_in(bucket: Bucket, name: str) -> str:
-    return f"{bucket.options['warehouse']}/default.db/t/dt=a%20b#c?d/{name}"
 
 
 def test_the_first_of_two_creates_and_the_content_stays(bucket: Bucket) -> None:
