@@ -48,6 +48,8 @@ __all__ = [
 PARTS = "_paimon_magics_parts"
 """Attribute of a Column that `&` made: the two Columns."""
 
+_TEXT = "_paimon_magics_text"
+
 _TABLE = "paimon_magics_frame"
 _OF_A_ROW = ("select", "selectExpr", "withColumn", "withColumns", "drop", "alias")
 """Methods that make one row of each, if their expressions do."""
@@ -96,9 +98,15 @@ def used_columns(
 
 
 def filters_of_steps(
-    root: DataFrame, steps: Sequence[Step], columns: Sequence[TableColumn], *, connect: bool
+    root: DataFrame,
+    steps: Sequence[Step],
+    made: Sequence[DataFrame],
+    columns: Sequence[TableColumn],
+    *,
+    connect: bool,
 ) -> StepFilters:
-    """The conditions that the steps on `root`, the frame of a table, set on its columns."""
+    """The conditions that the steps on `root`, the frame of a table, set on its columns. `made` are
+    the frames that the steps made."""
     found: list[ColumnFilter] = []
     bound: dict[str, object] = {}
     own = {one.name.lower(): one.name for one in columns}
@@ -116,7 +124,7 @@ def filters_of_steps(
                 )
             elif isinstance(condition, Column):
                 kept = [one for one in columns if one.name.lower() in own]
-                parts = list(_of_column(root, condition, kept))
+                parts = list(_of_column(root, condition, kept, None if number else made[0]))
                 found += (_filter(one[0], bound) for one in parts if one is not None)
                 all_told &= None not in parts
                 same = [one[1] for one in parts if one is not None]
@@ -125,7 +133,8 @@ def filters_of_steps(
         else:
             if connect:
                 by_name[number] = _by_name(root, step, columns, own)
-            own = {key: name for key, name in own.items() if key in _kept(step, own, connect)}
+            left = _kept(step, own, connect)
+            own = {key: name for key, name in own.items() if key in left}
         whole += all_told
         if not own:
             break
@@ -168,7 +177,7 @@ def _texts(values: Iterable[object]) -> Iterator[str | None]:
             case str():
                 yield value
             case Column():
-                yield text_within(str(value))
+                yield _text(value)
             case list() | tuple():
                 yield from _texts(value)
             case dict():
@@ -176,6 +185,14 @@ def _texts(values: Iterable[object]) -> Iterator[str | None]:
             case _:
                 # A number is the place of a column, and of anything else nothing is known.
                 yield None
+
+
+def _text(column: Column) -> str:
+    """The text of a Column, for which the JVM is asked once."""
+    known = column.__dict__.get(_TEXT)
+    if not isinstance(known, str):
+        known = column.__dict__[_TEXT] = text_within(str(column))
+    return known
 
 
 def _kept(step: Step, own: Mapping[str, str], connect: bool) -> set[str]:
@@ -196,7 +213,7 @@ def _kept(step: Step, own: Mapping[str, str], connect: bool) -> set[str]:
                     chosen |= set(own)
                 elif isinstance(value, str) or not connect:
                     # With Spark Connect the text of a literal has no quotes.
-                    text = text_within(str(value))
+                    text = _text(value) if isinstance(value, Column) else text_within(str(value))
                     chosen |= {text.lower()} if is_plain_name(text) else set()
             return chosen
         case _:
@@ -235,18 +252,20 @@ def _reference(condition: str) -> TableReference | None:
 
 
 def _of_column(
-    root: DataFrame, condition: Column, columns: Sequence[TableColumn]
+    root: DataFrame,
+    condition: Column,
+    columns: Sequence[TableColumn],
+    asked: DataFrame | None = None,
 ) -> Iterator[tuple[Guess, str | Column] | None]:
     """The comparisons that a condition joins by AND, each with a text of SQL or a Column that says
     the same of columns by their names; None for a part of which Spark does not say that it is the
-    same as what its text tells."""
+    same as what its text tells. `asked` is `root` with the whole condition, where there is one."""
     parts = condition.__dict__.get(PARTS)
     if parts is not None:
         for part in parts:
             yield from _of_column(root, part, columns)
         return
-    asked = None
-    for guess in guesses(text_within(str(condition)), columns):
+    for guess in guesses(_text(condition), columns):
         try:
             asked = root.where(condition) if asked is None else asked
             # A text takes one call of the JVM, a Column some tens.
@@ -281,7 +300,7 @@ def _by_name(
     names = [one.name for one in columns]
 
     def text_of(value: object) -> str:
-        text = text_within(str(value)) if isinstance(value, Column) else ""
+        text = _text(value) if isinstance(value, Column) else ""
         used = mentioned(text, names)
         return text if used and all(one.lower() in own for one in used) else ""
 

@@ -149,7 +149,8 @@ def _planned(frame: DataFrame, record: _Record, use: Use, asked: int | None) -> 
         return None
     columns, names = record.source.columns, record.source.names
     wanted = used_columns(record.steps, names, counted=use == "counted")
-    found_filters = filters_of_steps(root, record.steps, columns, connect=connect)
+    made = (*record.before[1:], frame)
+    found_filters = filters_of_steps(root, record.steps, made, columns, connect=connect)
     filters, bound = found_filters.filters, found_filters.bound
     rows = rows_wanted(record.steps, asked, found_filters.whole)
     fewer = filters or rows is not None or (wanted is not None and len(wanted) < len(names))
@@ -163,9 +164,15 @@ def _planned(frame: DataFrame, record: _Record, use: Use, asked: int | None) -> 
         if connect:
             _ = found.schema  # asks the server whether it can resolve the steps
         return found
-    if found.schema != frame.schema:
+    if _shown_by(found) != _shown_by(frame):
         return None
     return _in_place_of(frame, found) if use == "made of" else found
+
+
+def _shown_by(frame: DataFrame) -> list[tuple[object, ...]]:
+    """The columns that a frame shows. Whether Spark knows of one that it has no NULLs is not
+    compared: that depends on how the rows are read."""
+    return [(field.name, field.dataType, field.metadata) for field in frame.schema]
 
 
 def _with_steps(

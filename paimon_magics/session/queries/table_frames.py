@@ -62,6 +62,8 @@ def chosen_of_table(
     """
     condition = _condition(where)
     frame, source = _frame_and_source(connection, name, options, include_buffer, False)
+    if columns is None and condition is None:
+        return frame
     names = _chosen(columns, frame.columns, name)
     if condition is None and names == tuple(frame.columns):
         return frame
@@ -150,13 +152,18 @@ def _frame_and_source(
                 return held.noted(found), None
         # What is done with the frame decides what is read of it: nothing is read before.
         kept = kept_read(connection, relation, held, by_spark=True)
-        # The caller gets a new frame: the kept one stays for other queries.
-        frame = held.noted(kept.frame.select("*"), (name.object_name,))
+        frame = held.noted(_new_frame(kept), (name.object_name,))
     finally:
         held.release()
     source = _TableSource(connection, relation, kept)
     note_source(frame, source)
     return frame, source
+
+
+def _new_frame(kept: KeptRead) -> DataFrame:
+    """A frame of its own for a caller: the kept one stays for other queries. A text takes one call
+    of the JVM, `select("*")` nine."""
+    return kept.frame.where("true")
 
 
 @dataclass(frozen=True)
@@ -207,7 +214,7 @@ class _TableSource:
             kept = kept_read(connection, relation, held, self.first)
             if kept.view == self.first.view:
                 return None
-            return held.noted(kept.frame.select("*"), (relation.name.object_name,))
+            return held.noted(_new_frame(kept), (relation.name.object_name,))
         finally:
             held.release()
             connection.views.drop_passing()

@@ -12,7 +12,12 @@ import pytest
 from pyspark.sql import functions as F
 
 from paimon_magics import Session
-from paimon_magics.errors import InvalidValueError, StatementError, UnknownNameError
+from paimon_magics.errors import (
+    InvalidValueError,
+    PaimonMagicsError,
+    StatementError,
+    UnknownNameError,
+)
 from paimon_magics.statements.clauses.names import quoted
 from tests.recorded_reads import RecordedRead, assert_same_rows, recorded_reads
 from tests.sampling import sampled
@@ -58,21 +63,28 @@ def test_spark_gets_the_rows_that_paimon_reads(recorded: Session, read: Recorded
     assert_same_rows(read, frame.toArrow())
 
 
-WHOLE = {
-    read.id: read
-    for read in recorded_reads()
-    if read.rows and read.select is None and read.columns is not None
-}
+ALL = {read.id: read for read in recorded_reads()}
 
 
-@pytest.mark.parametrize("read", sampled(WHOLE, one_in=60))
+@pytest.mark.parametrize("read", sampled(ALL, one_in=120))
 def test_frames_have_the_rows_of_sql_also_where_they_read_less(
     recorded: Session, read: RecordedRead
 ) -> None:
     hints = ", ".join(f"'{key}' = '{value}'" for key, value in read.options.items())
-    query = f"SELECT * FROM {read.table}" + (f" WITH ({hints})" if hints else "")
-    expected = recorded.run(query).to_arrow()
+    chosen = "*" if read.select is None else ", ".join(map(quoted, read.select))
+    query = f"SELECT {chosen} FROM {read.table}" + (f" WITH ({hints})" if hints else "")
+    if read.error is not None:
+        with pytest.raises(PaimonMagicsError) as by_sql:
+            recorded.run(query)
+        with pytest.raises(type(by_sql.value)) as by_frame:
+            recorded.table(read.table, **read.options)
+        assert by_frame.value.message == by_sql.value.message
+        return
+    ran = recorded.run(query)
+    expected = ran.to_arrow()
     frame = recorded.table(read.table, **read.options)
+    frame = frame if read.select is None else frame.select(*map(quoted, read.select))
+    assert frame.schema.simpleString() == ran.dataframe.schema.simpleString()
     assert _sorted(frame.toArrow()) == _sorted(expected)
     names = expected.column_names[::2]
     assert _sorted(frame.select(*map(quoted, names)).toArrow()) == _sorted(expected.select(names))
@@ -81,9 +93,9 @@ def test_frames_have_the_rows_of_sql_also_where_they_read_less(
         value = next((v for v in expected[name].to_pylist() if isinstance(v, str | int)), None)
         if value is None or pa.types.is_nested(expected[name].type):
             continue
-        found = frame.where(F.col(quoted(name)) == value).select(*map(quoted, names)).toArrow()
+        rest = frame.where(F.col(quoted(name)) == value).select(*map(quoted, names)).toArrow()
         kept = expected.filter(pc.equal(expected[name], pa.scalar(value, expected[name].type)))
-        assert _sorted(found) == _sorted(kept.select(names))
+        assert _sorted(rest) == _sorted(kept.select(names))
 
 
 def in_order(

@@ -243,6 +243,9 @@ def test_frames_are_read_and_counted_like_queries(tables: Session) -> None:
         counts = {frame.count(), frame.drop("k").count(), session.table(name, ["k"]).count()}
         assert counts == {rows(session, f"SELECT count(*) FROM {name}")[0][0]}
     assert [one["v"] for one in session.table("once").where("k = 7").collect()] == [-7]
+    for name, shown in (("audit_log", 7), ("binlog", [7])):
+        logged = session.table(f"parts${name}").select("rowkind", "k").collect()
+        assert ("+I", shown) in logged
     assert jobs(session.spark) - before == set()
     assert session.table("keyed").count() == 14
     assert session.table("keyed").orderBy("i8").where("i8 > 4").count() == 9
