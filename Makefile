@@ -156,9 +156,15 @@ $(FAKE_GCS):
 	@GOPATH=$(CURDIR)/build/fake-gcs-server GOBIN=$(CURDIR)/build/fake-gcs-server/bin \
 	  GOFLAGS=-modcacherw go install github.com/fsouza/fake-gcs-server@latest
 
+# A server that cuts and slows connections, likewise.
+TOXIPROXY := build/toxiproxy/bin/server
+$(TOXIPROXY):
+	@GOPATH=$(CURDIR)/build/toxiproxy GOBIN=$(CURDIR)/build/toxiproxy/bin GOFLAGS=-modcacherw \
+	  go install github.com/Shopify/toxiproxy/v2/cmd/server@latest
+
 .PHONY: soak
 soak: $(STAMP)  ## what takes long: every crash, long races of writers, on S3 too (MinIO where there is Go)
-	@! command -v go >/dev/null || $(MAKE) --no-print-directory $(FAKE_GCS)
+	@! command -v go >/dev/null || $(MAKE) --no-print-directory $(FAKE_GCS) $(TOXIPROXY)
 	@$(BIN)/python -m pytest -m soak tests $(PYTEST_ARGS)
 	@PAIMON_MAGICS_TEST_SOAK=1 $(BIN)/python -m pytest tests/faults/test_commits_on_s3.py \
 	  tests/faults/test_commits_in_clouds.py -k append -m "soak or not soak"

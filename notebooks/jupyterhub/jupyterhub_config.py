@@ -1,7 +1,10 @@
 """A JupyterHub whose users share one Paimon warehouse, committed to by one coordinator.
 
 Try it on one machine: see README.md. What belongs to the coordinator stands first; what a real hub
-has in its own way, authenticator and spawner above all, stands last.
+has in its own way, authenticator and spawner above all, stands last. Where the warehouse is not in
+the hub's folder, PAIMON_HUB_WAREHOUSE says where, PAIMON_HUB_STORE where the coordinator's store
+is, and PAIMON_CATALOG_OPTIONS how both the coordinator and users' servers reach the warehouse:
+`deploy/hub` has an example.
 """
 
 import os
@@ -13,6 +16,8 @@ c = get_config()  # noqa: F821
 FOLDER = Path(os.environ.get("PAIMON_HUB_FOLDER", "paimon-hub")).resolve()
 PORT = int(os.environ.get("PAIMON_HUB_PORT", "8000"))
 COORDINATOR_PORT = int(os.environ.get("PAIMON_HUB_COORDINATOR_PORT", "8124"))
+WAREHOUSE = os.environ.get("PAIMON_HUB_WAREHOUSE", str(FOLDER / "warehouse"))
+STORE = os.environ.get("PAIMON_HUB_STORE", "")
 
 # ---- the coordinator: a service that the hub starts, restarts, and gives tokens to ----
 
@@ -25,9 +30,16 @@ c.JupyterHub.services = [
             "-m",
             "paimon_magics.coordinator",
             "--hub",
-            f"--warehouse={FOLDER / 'warehouse'}",
+            f"--warehouse={WAREHOUSE}",
             f"--state={FOLDER / 'coordinator'}",
+            *([f"--store={STORE}"] if STORE else []),
         ],
+        # The hub gives a service no more of its own environment than it is told to.
+        "environment": {
+            name: os.environ[name]
+            for name in ("PAIMON_CATALOG_OPTIONS", "PGPASSWORD")
+            if name in os.environ
+        },
         # The status page shows what a reader may see, without asking everybody to confirm that.
         "oauth_client_allowed_scopes": ["custom:paimon-coordinator:read"],
         "oauth_no_confirm": True,
@@ -89,10 +101,13 @@ c.Spawner.environment = {
     "PAIMON_COORDINATOR": f"http://127.0.0.1:{COORDINATOR_PORT}/services/paimon-coordinator",
     "PAIMON_COORDINATOR_TOKEN": lambda spawner: spawner.api_token,
 }
+if "PAIMON_CATALOG_OPTIONS" in os.environ:  # users' servers read and write the warehouse themselves
+    c.Spawner.environment["PAIMON_CATALOG_OPTIONS"] = os.environ["PAIMON_CATALOG_OPTIONS"]
 
 # ---- the hub itself: for a try-out, where everybody has one password and one Unix user ----
 
-c.JupyterHub.bind_url = f"http://127.0.0.1:{PORT}"
+# In a container, whose port is published on the loopback, PAIMON_HUB_IP may be 0.0.0.0.
+c.JupyterHub.bind_url = f"http://{os.environ.get('PAIMON_HUB_IP', '127.0.0.1')}:{PORT}"
 c.JupyterHub.db_url = f"sqlite:///{FOLDER / 'jupyterhub.sqlite'}"
 c.JupyterHub.cookie_secret_file = str(FOLDER / "cookie-secret")
 c.ConfigurableHTTPProxy.pid_file = str(FOLDER / "proxy.pid")

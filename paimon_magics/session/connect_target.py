@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from paimon_magics.coordinator.client.choosing import (
     chosen_coordinator,
     default_coordinator,
+    environment_options,
     found_at,
     is_address,
     local_committer,
@@ -97,16 +98,23 @@ def _opened(options: dict[str, str]) -> tuple[Catalog, StoreReport]:
 def _catalog_options(
     warehouse: str | os.PathLike[str] | None, catalog: Mapping[str, str] | None
 ) -> dict[str, str]:
-    options = {str(key): str(value) for key, value in (catalog or {}).items()}
-    if warehouse is not None:
-        named = os.fspath(warehouse)
-        if options.get("warehouse", named) != named:
+    """The catalog's options that are given, else those of the environment: a notebook then keeps no
+    key of a store."""
+    if catalog is None:
+        options = environment_options(os.environ)
+        if warehouse is not None:
+            options["warehouse"] = os.fspath(warehouse)
+    else:
+        options = {str(key): str(value) for key, value in catalog.items()}
+        named = options.get("warehouse") if warehouse is None else os.fspath(warehouse)
+        if named is not None and options.get("warehouse", named) != named:
             raise SetupError(
                 f"Two warehouses are given: `{named}`, and `{options['warehouse']}` among the "
                 "catalog's options.",
                 hint="Leave one of them out.",
             )
-        options["warehouse"] = named
-    if not options:
+        if named is not None:
+            options["warehouse"] = named
+    if "warehouse" not in options and not catalog:
         options["warehouse"] = os.environ.get("PAIMON_WAREHOUSE") or DEFAULT_WAREHOUSE
     return options

@@ -31,10 +31,17 @@ _SETTINGS = {
 
 class PostgresServer:
     """A server with a database owned by the role `coordinator`, which has no other rights; or with
-    `primary` a server that follows that one."""
+    `primary` a server that follows that one. With a `port` it listens on 127.0.0.1, too."""
 
-    def __init__(self, programs: Path, primary: PostgresServer | None = None) -> None:
+    def __init__(
+        self, programs: Path, primary: PostgresServer | None = None, port: int | None = None
+    ) -> None:
         self._programs = programs
+        self._settings = dict(_SETTINGS)
+        if port is not None:
+            # Its socket's name has the port: clients that name a folder alone take the usual one.
+            self._settings |= {"listen_addresses": "127.0.0.1", "port": str(port)}
+        self.port = port
         self._user = _unprivileged_user()
         # Short, because a socket's path has 107 characters at most, and outside of pytest's
         # folders, which only their owner may enter.
@@ -59,7 +66,7 @@ class PostgresServer:
         while not self._answers():
             assert time.monotonic() < deadline, (self.folder / "log").read_text()[-1000:]
             if self._process is None or self._process.poll() is not None:
-                options = [f"-c{name}={value}" for name, value in _SETTINGS.items()]
+                options = [f"-c{name}={value}" for name, value in self._settings.items()]
                 with (self.folder / "log").open("ab") as log:
                     self._process = subprocess.Popen(
                         [
@@ -136,6 +143,7 @@ class PostgresServer:
             user="postgres",
             password=_PASSWORD,
             dbname=database,
+            port=self.port,
             autocommit=True,
         )
 
@@ -190,15 +198,16 @@ class PostgresServer:
         return {"cwd": self.folder, "user": self._user, "group": group, "extra_groups": []}
 
 
-def start_postgres() -> PostgresServer:
-    """Start a server. Without PostgreSQL on the machine, skip the test; with CI=true, fail it."""
+def start_postgres(port: int | None = None) -> PostgresServer:
+    """Start a server, with a `port` on 127.0.0.1, too. Without PostgreSQL on the machine, skip the
+    test; with CI=true, fail it."""
     programs = _programs()
     if programs is None:
         reason = "PostgreSQL is not installed: no initdb on PATH or in /usr/lib/postgresql"
         if os.environ.get("CI") == "true":
             pytest.fail(reason)
         pytest.skip(reason)
-    return PostgresServer(programs)
+    return PostgresServer(programs, port=port)
 
 
 def _programs() -> Path | None:

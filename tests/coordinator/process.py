@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -40,6 +41,7 @@ class Process:
         *options: str,
         environment: Mapping[str, str] | None = None,
         catalog: Mapping[str, str] | None = None,
+        port: int = 0,
     ) -> None:
         self.warehouse = warehouse
         self.state = state
@@ -49,8 +51,8 @@ class Process:
             file.write_text(json.dumps(dict(catalog)))
             self.options = [*options, f"--catalog={file}"]
         self.environment = {**os.environ, **(environment or {})}
-        self._port = "0"
-        self.running: Forked | None = None
+        self._port = str(port)
+        self.running: Forked | subprocess.Popen[str] | None = None
         self.address = ""
         self._clients: list[RemoteCoordinator] = []
 
@@ -62,11 +64,18 @@ class Process:
 
     def start(self, faults: str = "") -> None:
         environment = {**self.environment, "PAIMON_MAGICS_FAULTS": faults}
-        self.running = Forked(
-            "paimon_magics.coordinator",
-            [f"--state={self.state}", f"--port={self._port}", *self.options],
-            environment,
-        )
+        arguments = [f"--state={self.state}", f"--port={self._port}", *self.options]
+        if "LD_PRELOAD" in environment:  # a forked process has its libraries already
+            self.running = subprocess.Popen(
+                [sys.executable, "-m", "paimon_magics.coordinator", *arguments],
+                env=environment,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+        else:
+            self.running = Forked("paimon_magics.coordinator", arguments, environment)
+        assert self.running.stdout is not None
         line = self.running.stdout.readline()
         if not line:
             self.running.communicate()

@@ -1,7 +1,7 @@
 """A process that commits rows through a REST catalog with pypaimon, for tests of many writers.
 
 `python -m tests.coordinator.rest_writer URL WAREHOUSE TOKEN TABLE FIRST COUNT` commits the numbers
-FIRST … FIRST+COUNT-1, one row in each commit.
+FIRST … FIRST+COUNT-1, one row in each commit, and prints each number when its commit was answered.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import sys
 
 import pyarrow as pa
 from pypaimon import CatalogFactory
+from pypaimon.schema.data_types import PyarrowFieldParser
 
 
 def main(url: str, warehouse: str, token: str, name: str, first: int, count: int) -> None:
@@ -23,14 +24,16 @@ def main(url: str, warehouse: str, token: str, name: str, first: int, count: int
         }
     )
     table = catalog.get_table(name)
-    schema = pa.schema([("k", pa.int64()), ("v", pa.string()), ("p", pa.string())])
+    schema = PyarrowFieldParser.from_paimon_schema(table.fields)
     for k in range(first, first + count):
         builder = table.new_batch_write_builder()
         writer, committer = builder.new_write(), builder.new_commit()
-        writer.write_arrow(pa.table([[k], ["v"], [str(k % 2)]], schema=schema))
+        row = {"k": k, "v": "v", "p": str(k % 2)}
+        writer.write_arrow(pa.Table.from_pylist([row], schema=schema))
         committer.commit(writer.prepare_commit())
         writer.close()
         committer.close()
+        print(k, flush=True)
 
 
 if __name__ == "__main__":

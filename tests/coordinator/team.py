@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import httpx
 import pyarrow as pa
+from websockets.exceptions import WebSocketException
+from websockets.sync.client import ClientConnection, connect
 
 from paimon_magics.coordinator.client.finding import At
 from paimon_magics.coordinator.client.remote import RemoteCoordinator
-from paimon_magics.errors import SetupError
+from paimon_magics.errors import PaimonMagicsError, SetupError
 from paimon_magics.planning.commits.requests import Append, CommitRequest, Transaction
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
@@ -20,9 +24,16 @@ from tests.coordinator.process import TABLE, Process, wait_until, write
 
 TOKEN = "a token that all of them have"
 
+Own = tuple[int, Sequence[str], Mapping[str, str]]
+"""A port (0 for a free one), options and variables of one member."""
+
 
 class Team:
-    """`count` coordinators, started; each has a state folder of its own, and all the same token."""
+    """`count` coordinators, started; each has a state folder of its own, and all the same token.
+
+    `each` returns for a member's number what is its own: a port, options, and variables of its
+    environment.
+    """
 
     def __init__(
         self,
@@ -31,6 +42,7 @@ class Team:
         *options: str,
         lease_ms: int = 2_000,
         environment: Mapping[str, str] | None = None,
+        each: Callable[[int], Own] = lambda _: (0, [], {}),
     ) -> None:
         self.warehouse = folder / "warehouse"
         self.members = []
@@ -39,13 +51,16 @@ class Team:
             state.mkdir(mode=0o700)
             (state / "token").touch(0o600)
             (state / "token").write_text(TOKEN)
+            port, own_options, own_environment = each(number)
             member = Process(
                 self.warehouse,
                 state,
                 "--standby",
                 f"--ownership-lease-ms={lease_ms}",
                 *options,
-                environment=environment,
+                *own_options,
+                environment={**(environment or {}), **own_environment},
+                port=port,
             )
             self.members.append(member)
             member.start()
@@ -58,7 +73,12 @@ class Team:
     def owner(self) -> Process:
         """The one that owns the warehouse, once there is one."""
         found: list[Process] = []
-        wait_until(lambda: bool(found) or bool(found.extend(self.owners()) or found))
+
+        def look() -> bool:
+            found.extend(self.owners())
+            return bool(found)
+
+        wait_until(look)
         (one,) = found
         return one
 
@@ -77,17 +97,36 @@ class Team:
 
 
 class Writer:
-    """A thread that writes one row after another until `end`: `commits` of one file, or small
-    `inserts` with labels. `written` has the keys that were acknowledged, `slowest` the longest time
-    that one took, in seconds."""
+    """A thread that writes one row after another until `end`: `commits` of one file, small
+    `inserts` with labels, or messages of `streams` in a channel.
 
-    def __init__(self, addresses: str, kind: str, number: int, catalog: Catalog) -> None:
+    `written` has the keys that were acknowledged, `slowest` the longest time that one took, in
+    seconds. With `may_fail` a statement may fail, as where a disk is full: its key is in
+    `doubtful`, and in the table once or not at all, and the next one is written. `pause_seconds`
+    lie between two rows.
+    """
+
+    def __init__(
+        self,
+        addresses: str,
+        kind: str,
+        number: int,
+        catalog: Catalog,
+        *,
+        may_fail: bool = False,
+        pause_seconds: float = 0.0,
+    ) -> None:
         self.kind = kind
         self.written: list[int] = []
+        self.doubtful: list[int] = []
+        self.failures: list[BaseException] = []
         self.slowest = 0.0
+        self._may_fail = may_fail
+        self._pause_seconds = pause_seconds
         self._first = number * 10_000_000
         self._catalog = catalog
         self._client = RemoteCoordinator(At(addresses, TOKEN))
+        self._stream = InsertStream(addresses, f"channel-{number}")
         self._ending = threading.Event()
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._work, daemon=True)
@@ -104,21 +143,32 @@ class Writer:
         self._thread.join(120)
         assert not self._thread.is_alive()
         self._client.close()
+        self._stream.close()
         if self._failure is not None:
             raise self._failure
 
     def _work(self) -> None:
         try:
-            while not self._ending.is_set():
-                key = self._first + len(self.written)
+            while not self._ending.wait(self._pause_seconds):
+                key = self._first + len(self.written) + len(self.doubtful)
                 began = time.monotonic()
-                self._write(key)
+                try:
+                    self._write(key)
+                except (PaimonMagicsError, OSError) as error:
+                    if not self._may_fail:
+                        raise
+                    self.doubtful.append(key)
+                    self.failures.append(error)
+                    continue
                 self.slowest = max(self.slowest, time.monotonic() - began)
                 self.written.append(key)
         except BaseException as error:
             self._failure = error
 
     def _write(self, key: int) -> None:
+        if self.kind == "streams":
+            self._stream.insert(key)
+            return
         if self.kind == "inserts":
             rows = pa.table({"k": pa.array([key], pa.int32())})
             name = TableName("inserted", "default")
@@ -139,6 +189,57 @@ class Writer:
                 if "does not work" not in error.message or time.monotonic() > deadline:
                     raise
             time.sleep(0.2)
+
+
+class InsertStream:
+    """A channel of small inserts into `inserted`, over a WebSocket to any of the addresses."""
+
+    def __init__(self, addresses: str, channel: str) -> None:
+        self._addresses = addresses.split(",")
+        self._channel = channel
+        self._offset = 0
+        self._socket: ClientConnection | None = None
+
+    def insert(self, key: int) -> None:
+        """Insert one row. After a lost connection the same message is sent over another one, with
+        its offset. Raises TimeoutError if it is not acknowledged within two minutes."""
+        deadline = time.monotonic() + 120
+        message = json.dumps({"columns": ["k"], "rows": [[key]]})
+        while True:
+            try:
+                socket = self._connected()
+                socket.send(message)
+                (answer,) = json.loads(socket.recv(60))
+                assert answer["offset"] == self._offset, answer
+                assert "error" not in answer, answer
+                self._offset += 1
+                return
+            except (WebSocketException, OSError) as error:
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"key {key} was not acknowledged: {error}") from error
+                self.close()
+                self._addresses.append(self._addresses.pop(0))
+                time.sleep(0.05)
+
+    def close(self) -> None:
+        """Leave the connection."""
+        if self._socket is not None:
+            socket, self._socket = self._socket, None
+            with contextlib.suppress(WebSocketException, OSError):
+                socket.close()
+
+    def _connected(self) -> ClientConnection:
+        if self._socket is None:
+            url = self._addresses[0].replace("http", "ws", 1)
+            opening = connect(
+                f"{url}/v1/inserts/default/inserted/stream"
+                f"?channel={self._channel}&offset={self._offset}",
+                additional_headers={"authorization": f"Bearer {TOKEN}"},
+                proxy=None,
+                open_timeout=40,
+            )
+            self._socket = opening.__enter__()
+        return self._socket
 
 
 def asked(member: Process, path: str, token: str = "") -> int:

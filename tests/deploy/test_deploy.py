@@ -30,6 +30,7 @@ from tests.coordinator.process import TABLE, read, write
 DEPLOY = Path(__file__).parents[2] / "deploy"
 MANIFESTS = DEPLOY / "kubernetes" / "coordinator.yaml"
 COMPOSE = DEPLOY / "compose.yaml"
+HUB_COMPOSE = DEPLOY / "hub" / "compose.yaml"
 UNIT = DEPLOY / "paimon-coordinator.service"
 MONITORING = DEPLOY / "monitoring"
 _METRIC = re.compile(r"paimon_coordinator_\w+")
@@ -66,12 +67,13 @@ def test_the_manifests_fit_the_schemas_of_kubernetes() -> None:
         kubernetes_validate.validate(broken, "1.30", strict=True)
 
 
-def test_the_compose_file_fits_its_schema(tmp_path: Path) -> None:
+@pytest.mark.parametrize("file", [COMPOSE, HUB_COMPOSE], ids=["coordinator", "hub"])
+def test_the_compose_files_fit_their_schema(file: Path, tmp_path: Path) -> None:
     program = [sys.executable, "-m", "check_jsonschema", "--builtin-schema"]
     check = [*program, "vendor.compose-spec"]
-    assert subprocess.run([*check, str(COMPOSE)], check=False).returncode == 0
+    assert subprocess.run([*check, str(file)], check=False).returncode == 0
     broken = tmp_path / "compose.yaml"
-    broken.write_text(COMPOSE.read_text().replace("restart:", "restarts:"))
+    broken.write_text(file.read_text().replace("restart:", "restarts:"))
     assert subprocess.run([*check, str(broken)], check=False).returncode != 0
 
 

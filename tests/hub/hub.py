@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +23,33 @@ CONFIG = Path(__file__).resolve().parents[2] / "notebooks" / "jupyterhub" / "jup
 SERVICE = "/services/paimon-coordinator"
 _PASSWORD = "a password of the test's"
 _SECONDS_MAX = 60
+COMMIT_TEN = """
+import os
+from paimon_magics.coordinator.client.finding import At
+from paimon_magics.coordinator.client.remote import RemoteCoordinator
+from paimon_magics.coordinator.ownership.catalog_options import environment_options
+from paimon_magics.planning.commits.requests import Append, CommitRequest
+from paimon_magics.tables.catalog.catalog import Catalog
+from tests.coordinator.process import TABLE, write
+
+at = At(os.environ["PAIMON_COORDINATOR"], os.environ["PAIMON_COORDINATOR_TOKEN"])
+client = RemoteCoordinator(at)
+catalog = Catalog.open({**environment_options(os.environ), "warehouse": client.warehouse()})
+for number in range(10):
+    transaction = client.begin(TABLE)
+    messages = write(catalog, transaction, [{"k": FIRST + number}])
+    client.commit(CommitRequest(transaction, Append(), messages))
+print("done by", os.environ["JUPYTERHUB_USER"])
+"""
+"""What a user runs in a kernel: ten commits of one row, whose keys begin with FIRST."""
 
 
 class Hub:
     """A running hub with its proxy and its coordinator, all on 127.0.0.1."""
 
-    def __init__(self, folder: Path, proxy: Path) -> None:
+    def __init__(
+        self, folder: Path, proxy: Path, variables: Mapping[str, str] | None = None
+    ) -> None:
         self.folder = folder
         self._browsers: list[httpx.Client] = []
         ports = _free_ports(4)
@@ -45,6 +66,7 @@ class Hub:
             "PAIMON_HUB_PASSWORD": _PASSWORD,
             "PAIMON_HUB_PORT": str(ports[0]),
             "PAIMON_HUB_COORDINATOR_PORT": str(ports[1]),
+            **(variables or {}),
         }
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(

@@ -14,25 +14,7 @@ from paimon_magics.errors import SetupError
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.snapshots.provenance import history
 from tests.coordinator.process import TABLE, create_table, read
-from tests.hub.hub import SERVICE, Hub, User, install_proxy
-
-COMMIT_TEN = """
-import os
-from paimon_magics.coordinator.client.finding import At
-from paimon_magics.coordinator.client.remote import RemoteCoordinator
-from paimon_magics.planning.commits.requests import Append, CommitRequest
-from paimon_magics.tables.catalog.catalog import Catalog
-from tests.coordinator.process import TABLE, write
-
-at = At(os.environ["PAIMON_COORDINATOR"], os.environ["PAIMON_COORDINATOR_TOKEN"])
-client = RemoteCoordinator(at)
-catalog = Catalog.open({"warehouse": client.warehouse()})
-for number in range(10):
-    transaction = client.begin(TABLE)
-    messages = write(catalog, transaction, [{"k": FIRST + number}])
-    client.commit(CommitRequest(transaction, Append(), messages))
-print("done by", os.environ["JUPYTERHUB_USER"])
-"""
+from tests.hub.hub import COMMIT_TEN, SERVICE, Hub, User, install_proxy
 
 pytestmark = pytest.mark.slow
 

@@ -19,7 +19,7 @@ import org.apache.paimon.table.sink.BatchWriteBuilder;
 public class JavaWriter {
     /**
      * url, warehouse, token, table, first key, commits, then other options as key=value: one row (k
-     * INT, v STRING) a commit.
+     * INT, v STRING) a commit. Prints each key when its commit was answered.
      */
     public static void main(String[] arguments) throws Exception {
         Map options = new HashMap();
@@ -47,6 +47,7 @@ public class JavaWriter {
             commit.commit(write.prepareCommit());
             write.close();
             commit.close();
+            System.out.println(k);
         }
         catalog.close();
         System.exit(0);

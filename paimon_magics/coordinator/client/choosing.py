@@ -16,6 +16,7 @@ from paimon_magics.coordinator.client.interface import CoordinatorClient
 from paimon_magics.coordinator.client.remote import RemoteCoordinator
 from paimon_magics.coordinator.client.starting import Embedded, can_start, state_at
 from paimon_magics.coordinator.client.tokens import GivenToken, token_of_user
+from paimon_magics.coordinator.ownership.catalog_options import environment_options
 from paimon_magics.coordinator.ownership.state_folder import StateFolder
 from paimon_magics.errors import SetupError, nearest
 from paimon_magics.settings import Settings
@@ -26,6 +27,7 @@ __all__ = [
     "IN_PROCESS",
     "chosen_coordinator",
     "default_coordinator",
+    "environment_options",
     "found_at",
     "is_address",
     "local_committer",

@@ -1,4 +1,5 @@
-"""The options of the catalog that a coordinator serves: from a file, the environment, arguments.
+"""The options of a catalog: a coordinator's from a file, the environment and arguments, a session's
+from the environment where it is given none.
 
 Secrets belong in the file or the environment: every user of a machine can see command lines.
 """
@@ -12,7 +13,7 @@ from pathlib import Path
 from paimon_magics.errors import SetupError
 from paimon_magics.redaction import is_secret_name
 
-__all__ = ["ENVIRONMENT", "catalog_options"]
+__all__ = ["ENVIRONMENT", "catalog_options", "environment_options"]
 
 ENVIRONMENT = "PAIMON_CATALOG_OPTIONS"
 """The environment variable that may hold options, as a JSON object."""
@@ -42,7 +43,7 @@ def catalog_options(
                 "are texts.",
             ) from error
         options |= _parsed(text, file)
-    options |= _parsed(environment.get(ENVIRONMENT) or "{}", f"the variable {ENVIRONMENT}")
+    options |= environment_options(environment)
     for assignment in assignments:
         key, sign, value = assignment.partition("=")
         if not sign or not key.strip():
@@ -65,6 +66,12 @@ def catalog_options(
             hint="Name its folder or URI with --warehouse, or among the catalog options.",
         )
     return options
+
+
+def environment_options(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the options in the variable PAIMON_CATALOG_OPTIONS, a JSON object; none where it is
+    not set. Raises SetupError for another text."""
+    return _parsed(environment.get(ENVIRONMENT) or "{}", f"the variable {ENVIRONMENT}")
 
 
 def _parsed(text: str, where: str) -> dict[str, str]:
