@@ -98,13 +98,14 @@ class Connection:
         """Run the body as one statement of this thread: it may name `frames`, and loads each of its
         tables once. Gives the list of notes on what its names came to mean."""
         at_hand = self._at_hand
-        before = at_hand.frames, at_hand.told, at_hand.tables
+        before = at_hand.frames, at_hand.told, at_hand.tables, at_hand.zone
         at_hand.frames, at_hand.told, at_hand.tables = frames, [], OpenTables(self.catalog)
+        at_hand.zone = None
         try:
             with self.telling():
                 yield self.told
         finally:
-            at_hand.frames, at_hand.told, at_hand.tables = before
+            at_hand.frames, at_hand.told, at_hand.tables, at_hand.zone = before
 
     @contextmanager
     def writing_epoch(self, epoch: Epoch) -> Iterator[None]:
@@ -153,8 +154,14 @@ class Connection:
 
     @property
     def zone(self) -> str:
-        """The session's current time zone, by Arrow's and Python's name."""
-        return session_zone(self.spark)
+        """The session's current time zone, by Arrow's and Python's name; within a statement the one
+        in which it was first asked for."""
+        at_hand = self._at_hand
+        if at_hand.tables is None:
+            return session_zone(self.spark)
+        if at_hand.zone is None:
+            at_hand.zone = session_zone(self.spark)
+        return at_hand.zone
 
     def keep_read(self, key: Hashable, read: DataRead) -> None:
         """Keep the plan of a read for the next query on the same snapshot."""
@@ -196,6 +203,7 @@ class _AtHand(threading.local):
         self.frames: Mapping[str, object] | None = None
         self.told: list[str] = []
         self.tables: OpenTables | None = None
+        self.zone: str | None = None
         self.epoch: Epoch | None = None
 
 

@@ -21,6 +21,7 @@ from paimon_magics.errors import InvalidValueError
 from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.planning.writes.inserts import Constant, FromInput, Missing, Source
 from paimon_magics.spark.losses import first_loss, reason
+from paimon_magics.spark.selecting import selected_columns
 from paimon_magics.spark.types import spark_type
 from paimon_magics.statements.clauses.names import quoted, text_literal
 from paimon_magics.statements.data_types import (
@@ -96,7 +97,7 @@ def project(
                     named = "NULL"
             casts.append(_Cast(column, value, named, isinstance(source, FromInput)))
         try:
-            return frame.select(*(_checked_column(cast) for cast in casts), *map(F.expr, more))
+            return selected_columns(frame, [*map(_checked_column, casts), *more])
         except AnalysisException:
             # Look for the column only now: each attempt takes Spark some milliseconds.
             for cast in casts:
@@ -252,14 +253,14 @@ def _check_cast(frame: DataFrame, cast: _Cast) -> None:
         raise
 
 
-def _checked_column(cast: _Cast) -> SparkColumn:
+def _checked_column(cast: _Cast) -> SparkColumn | str:
     column, text = cast.column, cast.text
     place = f"column `{column.name}`"
     if text is None or _is_limited_inside(column.type):
         return _checked(cast.stored, column.type, place).alias(column.name)
     if not column.type.nullable:
         text = _not_null_text(text, place)
-    return F.expr(f"{text} AS {quoted(column.name)}")
+    return f"{text} AS {quoted(column.name)}"
 
 
 def _checked(value: SparkColumn, data_type: DataType, place: str) -> SparkColumn:

@@ -31,6 +31,7 @@ from paimon_magics.planning.row_changes.merges import (
 from paimon_magics.planning.schemas.column_paths import type_at
 from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.spark.casting import ansi_casts, check_stored_types, stored
+from paimon_magics.spark.selecting import selected_columns
 from paimon_magics.spark.struct_names import with_fields_by_name
 from paimon_magics.spark.types import spark_type
 from paimon_magics.statements.clauses.names import quoted
@@ -113,11 +114,11 @@ def changed_rows(
         }
         kind = _case(kinds, "CAST(NULL AS TINYINT)", KIND)
         others = [
-            F.expr(f"{quoted(target_name(at))} AS {quoted(name)}")
+            f"{quoted(target_name(at))} AS {quoted(name)}"
             for at, name in enumerate(more, len(columns))
         ]
         try:
-            return joined.select(*chosen, kind, *others)
+            return selected_columns(joined, [*chosen, kind, *others])
         except AnalysisException:
             # Look for the value only now: each attempt takes Spark some milliseconds.
             check_stored_types(joined, given)
@@ -208,7 +209,7 @@ def _with_fields(
     )
 
 
-def _chosen(values: dict[int, _Value], kept: str | None, column: Column) -> SparkColumn:
+def _chosen(values: dict[int, _Value], kept: str | None, column: Column) -> _Value:
     otherwise: _Value
     if kept is not None:
         otherwise = kept
@@ -219,7 +220,7 @@ def _chosen(values: dict[int, _Value], kept: str | None, column: Column) -> Spar
     return _case(values, otherwise, column.name)
 
 
-def _case(values: dict[int, _Value], otherwise: _Value, name: str) -> SparkColumn:
+def _case(values: dict[int, _Value], otherwise: _Value, name: str) -> _Value:
     """The value of the clause that decides about a row. As one text where all values are: PySpark
     asks the JVM several times for each part of a column."""
     clause = quoted(CLAUSE_COLUMN)
@@ -227,7 +228,7 @@ def _case(values: dict[int, _Value], otherwise: _Value, name: str) -> SparkColum
     if isinstance(otherwise, str) and len(texts) == len(values):
         cases = "".join(f" WHEN {clause} = {number} THEN {value}" for number, value in texts)
         text = f"CASE{cases} ELSE {otherwise} END" if cases else otherwise
-        return F.expr(f"{text} AS {quoted(name)}")
+        return f"{text} AS {quoted(name)}"
     chosen: SparkColumn | None = None
     for number, value in values.items():
         is_this = F.col(clause) == number

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from types import FrameType
-from typing import Literal
+from typing import Any, Literal
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
@@ -154,7 +154,12 @@ def _is_kept(place: int, query: QueryText) -> bool:
 
 def is_temporary_view(spark: SparkSession, name: str) -> bool:
     """Whether `name`, of one part, is a temporary view of this session."""
-    return kind_in_spark(spark, [name]) == "view"
+    if is_connect(spark):
+        return kind_in_spark(spark, [name]) == "view"
+    # Only the views are looked at. `tableExists` asks the catalogs, too, and takes some
+    # milliseconds for a name that none of them has.
+    session: Any = spark._jsparkSession
+    return bool(session.sessionState().catalog().getTempView(name).isDefined())
 
 
 def known_to_spark(spark: SparkSession, parts: Sequence[str]) -> bool:

@@ -13,6 +13,7 @@ from paimon_magics.planning.reads.row_kinds import DELETE, KIND_NAMES, UPDATE_BE
 from paimon_magics.planning.row_changes.assignments import AssignedPath
 from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.planning.writes.distributions import BUCKET_COLUMN
+from paimon_magics.spark.selecting import selected_columns
 from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.statements.data_types import DataType, RowType
 from paimon_magics.statements.row_changes import VALUE_PREFIX
@@ -34,7 +35,9 @@ def with_assigned(
     """The rows with their new values, in `columns`. The assigned values follow the columns in
     `selected`. A STRUCT that is NULL becomes one of NULLs where a field of it is assigned, as in
     Spark."""
-    return selected.select(*(_assigned_column(column, paths) for column in columns))
+    if not paths and selected.columns == [column.name for column in columns]:
+        return selected
+    return selected_columns(selected, [_assigned_column(column, paths) for column in columns])
 
 
 def row_counts(frame: DataFrame, by: str | None) -> tuple[int, int]:
@@ -85,7 +88,7 @@ def _assigned_column(column: Column, paths: Sequence[AssignedPath]) -> SparkColu
     if not own:
         return quoted(column.name)
     if not own[0][0]:
-        return F.expr(f"{quoted(f'{VALUE_PREFIX}{own[0][1]}')} AS {quoted(column.name)}")
+        return f"{quoted(f'{VALUE_PREFIX}{own[0][1]}')} AS {quoted(column.name)}"
     return _assigned(F.col(quoted(column.name)), column.type, own).alias(column.name)
 
 

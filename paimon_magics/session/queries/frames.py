@@ -164,15 +164,21 @@ class _Reading:
         self, reference: TableReference
     ) -> Relation | SparkOwn | FileRelation | GivenFrame:
         """What the reference reads."""
-        found = relation_of(self.connection, reference, self.statement, self.bound, self.names)
         chosen = self.selection
+        is_target = chosen is not None and reference.range.start == chosen.position
+        # The statement's target has been found before: neither Spark is asked about its name again,
+        # nor the catalog.
+        known = chosen.table if chosen is not None and is_target else None
+        found = relation_of(
+            self.connection, reference, self.statement, self.bound, self.names, known
+        )
         if chosen is not None and chosen.shows_row_ids and isinstance(found, Relation):
             found = replace(found, names_row_ids=True)
         if chosen is None or not isinstance(found, Relation) or found.name != chosen.table:
             return found
         if not found.options:
             found = replace(found, snapshot_id=chosen.snapshot_id)
-        if reference.range.start != chosen.position:
+        if not is_target:
             return found
         if chosen.conditions is None:
             return replace(found, names=None)

@@ -45,9 +45,11 @@ def relation_of(
     statement: str,
     bound: Mapping[str, object],
     names: frozenset[str] | None = None,
+    known: TableName | None = None,
 ) -> Relation | SparkOwn | FileRelation | GivenFrame:
-    """Return what a reference reads. Raises UnknownNameError."""
-    name = resolve(connection, reference, statement)
+    """Return what a reference reads; `known` is the table, if that is clear. Raises
+    UnknownNameError."""
+    name = known or resolve(connection, reference, statement)
     if not isinstance(name, TableName):
         return name
     options = dict(reference.options)

@@ -13,6 +13,8 @@ from paimon_magics.session.connection import Connection
 from paimon_magics.session.writes.compaction import compact_plan, planned_compaction
 from paimon_magics.statements.clauses.names import table_text
 from paimon_magics.tables.compaction.planning import CompactionScope
+from paimon_magics.tables.compaction.plans import may_be_due
+from paimon_magics.tables.manifests.live_files import ManifestCache
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.written_buckets import BucketKey
 
@@ -28,14 +30,20 @@ def compact_written(
     statement: str,
     *,
     overwritten: int | None = None,
+    added: tuple[int, int] | None = None,
 ) -> tuple[str, ...]:
     """Compact the buckets that were written, if the table's options ask for it; return notes.
-    `overwritten` is the snapshot in which their rows replaced others."""
+    `overwritten` is the snapshot in which their rows replaced others. `added` is the snapshot that
+    added files to them, and how many at most to each."""
     if not (connection.settings.inline_compaction and compacts_inline(table.schema)):
         return ()
     try:
         if not buckets:
             return ()
+        if added is not None and table.schema.is_primary_key_table:
+            manifests = connection.manifests(table.location, lambda: ManifestCache(table.paimon))
+            if not may_be_due(table, added[0], buckets, added[1], manifests):
+                return ()
         scope = CompactionScope(
             is_full(table.schema), buckets=buckets, overwritten_snapshot=overwritten
         )

@@ -96,7 +96,14 @@ def _run_once(
         f"{count_text(written.rows, 'row')} written",
     )
     overwrote = not isinstance(current.change, Append)
-    return finished(connection, outcome, current.table, written.buckets, overwrote=overwrote)
+    return finished(
+        connection,
+        outcome,
+        current.table,
+        written.buckets,
+        overwrote=overwrote,
+        files_each=written.files_each,
+    )
 
 
 def _known_rows(insert: Insert, prepared: PreparedInsert) -> pa.Table | None:

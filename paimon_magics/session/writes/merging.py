@@ -263,7 +263,9 @@ def _run_once(
     current, receipt, written = write_planned(connection, insert, attempts, merge.text, write)
     counts = counted[-1] if counted else MatchCounts(written.rows, 0, 0, 0)
     outcome = _outcome(merge, current.table, receipt, of_write(written), counts)
-    return finished(connection, outcome, current.table, written.buckets)
+    return finished(
+        connection, outcome, current.table, written.buckets, files_each=written.files_each
+    )
 
 
 def _counted_write(

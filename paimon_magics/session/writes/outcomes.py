@@ -82,15 +82,19 @@ def finished(
     buckets: frozenset[BucketKey],
     *,
     overwrote: bool = False,
+    files_each: int | None = None,
 ) -> Outcome:
     """The outcome with notes, after the written `buckets` were compacted, where the table's options
-    ask for that. With `overwrote` their rows took the place of others."""
+    ask for that. With `overwrote` their rows took the place of others. `files_each` is how many
+    files one of them got at most, None if that is not known."""
     notes = _write_notes(table, compacts=connection.settings.inline_compaction)
     if outcome.snapshot_id is not None and buckets:
-        replaced = outcome.snapshot_id if overwrote else None
-        notes += compact_written(
-            connection, table, buckets, outcome.statement, overwritten=replaced
-        )
+        id = outcome.snapshot_id
+        if overwrote:
+            notes += compact_written(connection, table, buckets, outcome.statement, overwritten=id)
+        else:
+            added = None if files_each is None else (id, files_each)
+            notes += compact_written(connection, table, buckets, outcome.statement, added=added)
     outcome.notes = (*outcome.notes, *notes)
     return outcome
 

@@ -184,7 +184,7 @@ def _run_once(
         table = current.table
     rows = counted[-1] if counted else written.rows
     outcome = changed_outcome(change, table, receipt, rows, of_write(written))
-    return finished(connection, outcome, table, written.buckets)
+    return finished(connection, outcome, table, written.buckets, files_each=written.files_each)
 
 
 def _counted_write(

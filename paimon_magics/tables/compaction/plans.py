@@ -10,7 +10,8 @@ from typing import Any
 from pypaimon.write.commit_message import CommitMessage
 
 from paimon_magics.planning.commits.requests import Transaction
-from paimon_magics.planning.compaction.picks import Moment
+from paimon_magics.planning.compaction.inline import is_full
+from paimon_magics.planning.compaction.picks import Moment, PickOptions
 from paimon_magics.settings import Settings
 from paimon_magics.tables.compaction.append_plan import AppendCompaction, plan_append_compaction
 from paimon_magics.tables.compaction.index_plan import IndexRewriting
@@ -19,14 +20,23 @@ from paimon_magics.tables.compaction.messages import compaction_messages
 from paimon_magics.tables.compaction.planning import (
     CompactionPlan,
     CompactionScope,
+    files_of_scope,
     plan_compaction,
 )
 from paimon_magics.tables.compaction.rewriting import rewrite_all
-from paimon_magics.tables.manifests.live_files import ManifestCache
+from paimon_magics.tables.manifests.live_files import ManifestCache, live_files
 from paimon_magics.tables.snapshots.latest import latest_snapshot, read_snapshot
 from paimon_magics.tables.table import Table
+from paimon_magics.tables.writing.written_buckets import BucketKey
 
-__all__ = ["Plan", "is_outdated", "planned", "planned_after", "rewritten_here"]
+__all__ = [
+    "Plan",
+    "is_outdated",
+    "may_be_due",
+    "planned",
+    "planned_after",
+    "rewritten_here",
+]
 
 _LOOKED_AT_MAX = 20  # snapshots; planning anew costs less than more of them
 
@@ -45,6 +55,34 @@ def planned(table: Table, scope: CompactionScope, manifests: ManifestCache) -> P
         else plan_append_compaction(table, snapshot, scope, manifests)
     )
     return None if plan.is_empty else plan
+
+
+def may_be_due(
+    table: Table,
+    snapshot_id: int,
+    buckets: frozenset[BucketKey],
+    files_added: int,
+    manifests: ManifestCache,
+) -> bool:
+    """Whether a writer can pick files of `buckets` after the commit of `snapshot_id`, which added
+    `files_added` files at most to each. Below the trigger nothing is picked; then neither the new
+    snapshot's manifests nor the buckets' files have to be looked at."""
+    options = PickOptions.of(table.schema)
+    if options.forces_level_0_up or options.may_be_early_full or is_full(table.schema):
+        return True
+    runs: dict[BucketKey, set[int | str]] = {}
+    if snapshot_id > 1:
+        before = read_snapshot(table.paimon, snapshot_id - 1)
+        if before is None:  # it has expired
+            return True
+        files = live_files(manifests, before, ("partition", "bucket", "level", "file_name"))
+        files = files_of_scope(files, CompactionScope(False, buckets=buckets))
+        columns = (files[one].to_pylist() for one in ("partition", "bucket", "level", "file_name"))
+        for partition, bucket, level, name in zip(*columns, strict=True):
+            # Each file of level 0 is a sorted run, as is each higher level.
+            runs.setdefault((partition, bucket), set()).add(level or name)
+    most = max(map(len, runs.values()), default=0)
+    return most + files_added >= options.compaction_trigger
 
 
 def planned_after(

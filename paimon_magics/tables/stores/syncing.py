@@ -11,6 +11,7 @@ If the process dies here, each file may be on the disk or not. So nothing may re
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -22,7 +23,8 @@ __all__ = ["begin_sync", "sync_files", "sync_path"]
 # Writing a larger file takes longer than waiting for the journal. Its pages that are on the disk
 # already would also be dropped from the cache, which slows the next read of the table.
 _BEGUN_BYTES_MAX = 1 << 20
-_THREADS_MAX = 8  # a small commit has three files of metadata, a data file, and their folders
+# A small commit has three files of metadata, a data file, and their folders; several may commit.
+_THREADS_MAX = 32
 
 
 def begin_sync(paths: Iterable[str]) -> None:
@@ -51,9 +53,18 @@ def sync_files(paths: Iterable[str]) -> None:
         return
     begin_sync(local)
     all_paths = [*local, *dict.fromkeys(map(os.path.dirname, local))]
-    with ThreadPoolExecutor(min(_THREADS_MAX, len(all_paths)), "sync") as threads:
-        for _ in threads.map(sync_path, all_paths):
-            pass
+    for _ in _threads().map(sync_path, all_paths):
+        pass
+
+
+@functools.cache
+def _threads() -> ThreadPoolExecutor:
+    """The threads that wait, which are kept: to start them takes longer than to wait for a disk."""
+    return ThreadPoolExecutor(_THREADS_MAX, "sync")
+
+
+if hasattr(os, "register_at_fork"):  # a child of this process has none of its threads
+    os.register_at_fork(after_in_child=_threads.cache_clear)
 
 
 def sync_path(path: str | os.PathLike[str]) -> None:

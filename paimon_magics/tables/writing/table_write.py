@@ -7,6 +7,7 @@ inserts.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -222,13 +223,15 @@ def _postponed_spec(table: Table, transaction: Transaction, *, overwrite: bool) 
 @dataclass(frozen=True, slots=True)
 class CompletedWrite:
     """What a transaction commits: the messages of all its writers, the number of rows that they
-    took, the number and total bytes of their data and changelog files, and the buckets of those."""
+    took, the number and total bytes of their data and changelog files, the buckets of those, and
+    the most data files of one of them."""
 
     messages: tuple[bytes, ...]
     rows: int
     files: int
     size_bytes: int
     buckets: frozenset[BucketKey]
+    files_each: int
 
 
 def completed(
@@ -267,7 +270,11 @@ def completed(
         bodies = tuple(write_message(table.paimon, message) for message in messages)
     buckets = written_buckets(table, messages)
     size_bytes = sum(sizes_bytes.values())
-    return CompletedWrite(bodies, written.rows, len(sizes_bytes), size_bytes, buckets)
+    counts: Counter[tuple[object, int]] = Counter()
+    for message in messages:
+        counts[tuple(message.partition), message.bucket] += len(message.new_files)
+    each = max(counts.values(), default=0)
+    return CompletedWrite(bodies, written.rows, len(sizes_bytes), size_bytes, buckets, each)
 
 
 def _is_rescaled(table: Table) -> bool:

@@ -35,6 +35,17 @@ def test_the_trigger_of_the_table_decides(session: Session) -> None:
     assert session.run("SELECT count(*) AS n FROM t").to_pylist() == [{"n": 2}]
 
 
+def test_files_of_level_0_and_higher_levels_count_as_sorted_runs(session: Session) -> None:
+    session.run(CREATE.format(", 'num-sorted-run.compaction-trigger' = '3'"))
+    for number in range(6):
+        session.run(f"INSERT INTO t VALUES ({number % 2}, 'a{number}')")
+    # The first compaction leaves one run, so that two more files are enough for the next.
+    assert kinds(session) == [*["APPEND"] * 3, "COMPACT", *["APPEND"] * 2, "COMPACT", "APPEND"]
+    session.run("DELETE FROM t WHERE k = 0")
+    assert kinds(session)[-2:] == ["APPEND", "COMPACT"]
+    assert session.run("SELECT k, v FROM t").to_pylist() == [{"k": 1, "v": "a5"}]
+
+
 def test_with_write_only_nothing_is_compacted(session: Session) -> None:
     session.run(CREATE.format(", 'num-sorted-run.compaction-trigger' = '2', 'write-only' = 'true'"))
     for number in range(3):
