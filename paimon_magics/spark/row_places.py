@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, SparkSession
@@ -19,20 +20,33 @@ from paimon_magics.spark.task_reports import Reporter, reports_folder
 from paimon_magics.spark.task_units import RESULT_SCHEMA, UnitResults, result_batch, unit_results
 from paimon_magics.spark.transfer import collected
 from paimon_magics.spark.types import spark_schema
+from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.statements.data_types import AtomicType, contains_type
 from paimon_magics.tables.compaction.append_units import AppendUnit
 from paimon_magics.tables.row_changes.column_changes import ColumnChanges
 from paimon_magics.tables.row_changes.placed_files import PlacedFiles
 from paimon_magics.tables.row_changes.rewriting import ChangedFile, FileChanges
 from paimon_magics.tables.row_changes.selected_rows import FILE_COLUMN, PLACE_COLUMN
+from paimon_magics.tables.writing.changed_rows import ChangedRows, ChangedTwiceError
+from paimon_magics.tables.writing.write_spec import WriteSpec, Written
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["change_files", "placed_rows"]
+__all__ = ["AddedRows", "change_and_add_files", "change_files", "placed_rows"]
 
 _TASKS_PER_SLOT = 3
+_NUMBER = "__paimon_magics_number"
 _SYSTEM = (Column(0, FILE_COLUMN, AtomicType("INT")), Column(0, PLACE_COLUMN, AtomicType("BIGINT")))
+
+
+@dataclass(frozen=True)
+class AddedRows:
+    """How rows that are new are written: their columns `names`, by so many `writers`."""
+
+    write: WriteSpec
+    names: tuple[str, ...]
+    writers: int
 
 
 def placed_rows(
@@ -61,19 +75,64 @@ def placed_rows(
 
 
 def change_files(
-    spark: SparkSession, selected: DataFrame, changes: FileChanges | ColumnChanges, slots: int
+    spark: SparkSession,
+    selected: DataFrame,
+    changes: FileChanges | ColumnChanges,
+    slots: int,
+    *,
+    changed_once: bool = False,
 ) -> UnitResults[ChangedFile]:
     """Run the job that changes the files of the selected rows: `selected` has FILE_COLUMN,
-    PLACE_COLUMN and the new values. One task owns each file. Raises what Spark raises; the caller
-    must then remove every file of the job."""
+    PLACE_COLUMN and the new values. One task owns each file. Raises what Spark raises, and with
+    `changed_once` ChangedTwiceError for rows, which then have KIND, of one place; the caller must
+    then remove every file of the job."""
     tasks = max(1, min(len(changes.units), slots * _TASKS_PER_SLOT))
-    owner = F.pmod(F.col(FILE_COLUMN), F.lit(tasks)).cast("int")
+    owner = F.expr(f"CAST(pmod({quoted(FILE_COLUMN)}, {tasks}) AS INT)")
     placed = selected.repartitionById(tasks, owner).sortWithinPartitions(FILE_COLUMN, PLACE_COLUMN)
-    work = _ChangeTasks(changes, reports_folder())
+    work = _ChangeTasks(changes, changed_once, reports_folder())
     rows, ran_twice = collected(
         spark, selected.schema, lambda: map_in_arrow(placed, work, RESULT_SCHEMA)
     )
-    return unit_results(spark, rows, repeated=ran_twice)
+    found = unit_results(spark, rows, repeated=ran_twice)
+    if None in found.results:
+        raise ChangedTwiceError
+    return found
+
+
+def change_and_add_files(
+    spark: SparkSession,
+    rows: DataFrame,
+    changes: FileChanges | ColumnChanges,
+    added: AddedRows,
+    slots: int,
+) -> tuple[UnitResults[ChangedFile], Written]:
+    """Run one job that changes files by the rows that have a place, as `change_files` with
+    `changed_once`, and writes the others, which have none, into new files. Raises as that."""
+    tasks = max(1, min(len(changes.units), slots * _TASKS_PER_SLOT))
+    place = quoted(FILE_COLUMN)
+    number = "0"
+    if added.writers > 1:
+        rows = rows.withColumn(_NUMBER, F.monotonically_increasing_id())
+        number = f"pmod({_NUMBER}, {added.writers})"
+    owner = f"CASE WHEN {place} IS NULL THEN {tasks} + {number} ELSE pmod({place}, {tasks}) END"
+    placed = rows.repartitionById(tasks + added.writers, F.expr(f"CAST({owner} AS INT)"))
+    placed = placed.drop(_NUMBER).sortWithinPartitions(FILE_COLUMN, PLACE_COLUMN)
+    work = _MergeTasks(_ChangeTasks(changes, True, reports_folder()), added)
+    found, ran_twice = collected(
+        spark, rows.schema, lambda: map_in_arrow(placed, work, RESULT_SCHEMA)
+    )
+    results = unit_results(spark, found, repeated=ran_twice)
+    if None in results.results:
+        raise ChangedTwiceError
+    written = [one for one in results.results if isinstance(one, Written)]
+    changed = tuple(one for one in results.results if not isinstance(one, Written))
+    new = Written(
+        messages=tuple(message for one in written for message in one.messages),
+        rows=sum(one.rows for one in written),
+        index_files=tuple(file for one in written for file in one.index_files),
+        odd_floats=frozenset[str]().union(*(one.odd_floats for one in written)),
+    )
+    return UnitResults(changed, results.repeated_attempts), new
 
 
 @dataclass(frozen=True)
@@ -115,17 +174,63 @@ class _PlacedTasks:
 
 @dataclass(frozen=True)
 class _ChangeTasks:
-    """Runs in the task: changes the files whose selected rows it is given."""
+    """Runs in the task: changes the files whose selected rows it is given. With `changed_once` None
+    is its last result where two of them have one place: then not all was written."""
 
     changes: FileChanges | ColumnChanges
+    changed_once: bool
     reports: str
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from paimon_magics.spark.python_workers import keep_modules
 
         reporter = Reporter(self.reports, writes=True)
-        with sent_to_driver():
-            for result in self.changes(batches, reporter.add):
-                yield result_batch(result)
+        try:
+            with sent_to_driver():
+                for result in self.changes(self._noted(batches), reporter.add):
+                    yield result_batch(result)
+        except ChangedTwiceError:
+            yield result_batch(None)
         reporter.end()
         keep_modules()
+
+    def _noted(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        changed = ChangedRows((FILE_COLUMN, PLACE_COLUMN)) if self.changed_once else None
+        for batch in batches:
+            if changed is not None:
+                changed.note(batch)
+            yield batch
+
+
+@dataclass(frozen=True)
+class _MergeTasks:
+    """Runs in the task, whose rows either all have a place or are all new."""
+
+    changes: _ChangeTasks
+    added: AddedRows
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from paimon_magics.spark.python_workers import keep_modules
+        from paimon_magics.tables.writing.writer import write_batches
+
+        rest = iter(batches)
+        first = next(filter(len, rest), None)
+        if first is None:
+            return
+        rows = chain([first], rest)
+        if first.column(FILE_COLUMN).null_count == 0:
+            yield from self.changes(rows)
+            return
+        reporter = Reporter(self.changes.reports, writes=True)
+        with sent_to_driver():
+            written = write_batches(self.added.write, self._new(rows, reporter))
+            yield result_batch(written)
+        reporter.end()
+        keep_modules()
+
+    def _new(
+        self, batches: Iterable[pa.RecordBatch], reporter: Reporter
+    ) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            reporter.add(batch.num_rows, batch.nbytes)
+            yield batch.select(list(self.added.names))

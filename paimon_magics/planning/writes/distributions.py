@@ -14,6 +14,7 @@ from paimon_magics.planning.schemas.table_schema import TableSchema
 
 __all__ = [
     "BUCKET_COLUMN",
+    "IN_PLACE_FILE_BYTES_MIN",
     "ByAssigner",
     "ByBucket",
     "ByGivenBucket",
@@ -28,8 +29,9 @@ __all__ = [
 BUCKET_COLUMN = "__paimon_magics_bucket"
 """The column in which rows bring their buckets with them."""
 
-# The least size of a file that is written without a shuffle, by Spark's estimate of rows in memory.
-_IN_PLACE_FILE_BYTES_MIN = 4 * 2**20
+IN_PLACE_FILE_BYTES_MIN = 4 * 2**20
+"""The least size of a file that is written without a shuffle, by Spark's estimate of rows in
+memory."""
 _IN_PLACE_FILES_MAX = 64
 
 # Rows are gathered in more tasks than run at once, so that Spark can balance them, but in fewer
@@ -152,13 +154,13 @@ def distribution_of(
             return ByAssigner(schema.trimmed_primary_keys)
     if not schema.is_partitioned:
         # Few rows written by all slots would make small files.
-        if estimated_bytes is None or estimated_bytes >= slots * _IN_PLACE_FILE_BYTES_MIN:
+        if estimated_bytes is None or estimated_bytes >= slots * IN_PLACE_FILE_BYTES_MIN:
             return InPlace(slots, None)
-        return Gathered((), max(1, math.ceil(estimated_bytes / _IN_PLACE_FILE_BYTES_MIN)))
+        return Gathered((), max(1, math.ceil(estimated_bytes / IN_PLACE_FILE_BYTES_MIN)))
     if estimated_bytes is None:
         return Gathered(schema.partition_keys)
     files = (partitions_max or _IN_PLACE_FILES_MAX + 1) * slots
-    if files <= _IN_PLACE_FILES_MAX and estimated_bytes >= files * _IN_PLACE_FILE_BYTES_MIN:
+    if files <= _IN_PLACE_FILES_MAX and estimated_bytes >= files * IN_PLACE_FILE_BYTES_MIN:
         return InPlace(slots, partitions_max)
     tasks = max(slots * _GATHERED_TASKS_PER_SLOT, math.ceil(estimated_bytes / _GATHERED_TASK_BYTES))
     return Gathered(schema.partition_keys, tasks)

@@ -1,12 +1,15 @@
 """MERGE on append tables: the rows that it changes are found with their places, files that have
 such rows are written anew or get deletion vectors, and new rows are added, all by one commit.
 
-The changed rows are kept by Spark while they are counted and written: the source is computed once.
+The tasks that change files count their rows, and find a row that is changed twice. One job changes
+rows and adds new ones; where these need a shuffle of their own, there are two, and Spark keeps the
+rows until the second: the source is computed once.
 What happens when this process dies is said in `session/writes/transactions.py`.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,9 +22,11 @@ from paimon_magics.planning.commits.requests import CommitReceipt, Transaction
 from paimon_magics.planning.reads.predicates import ColumnPredicate
 from paimon_magics.planning.reads.views import ROW_ID, row_id_columns
 from paimon_magics.planning.row_changes.engine_rules import adds_changed_rows
+from paimon_magics.planning.row_changes.merge_joins import Join
 from paimon_magics.planning.row_changes.merge_query import needed_columns
-from paimon_magics.planning.row_changes.merges import MergePlan, assigned_columns
+from paimon_magics.planning.row_changes.merges import Effect, MergePlan, assigned_columns
 from paimon_magics.planning.schemas.table_schema import Column
+from paimon_magics.planning.writes.distributions import IN_PLACE_FILE_BYTES_MIN
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.planned_work import made_of
 from paimon_magics.session.writes.append_changes import check_stays, written_files
@@ -32,20 +37,23 @@ from paimon_magics.session.writes.prepare import PreparedInsert
 from paimon_magics.session.writes.transactions import ToCommit, begun, transact
 from paimon_magics.spark.merging import KIND_NUMBERS, MatchCounts, match_counts
 from paimon_magics.spark.queries import cancellable
-from paimon_magics.spark.row_places import change_files
-from paimon_magics.spark.writing import JobWritten
+from paimon_magics.spark.row_places import AddedRows, change_and_add_files, change_files
+from paimon_magics.spark.task_units import UnitResults
 from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.statements.data_types import AtomicType
 from paimon_magics.statements.merge_into import MergeInto
 from paimon_magics.statements.queries.used_columns import used_names
 from paimon_magics.tables.manifests.live_files import ManifestCache
-from paimon_magics.tables.row_changes.rewriting import ChangedFile
+from paimon_magics.tables.row_changes.column_changes import ColumnChanges
+from paimon_magics.tables.row_changes.rewriting import ChangedFile, FileChanges
 from paimon_magics.tables.row_changes.selected_rows import FILE_COLUMN, PLACE_COLUMN
 from paimon_magics.tables.row_changes.table_changes import TableChange, plan_table_change
 from paimon_magics.tables.snapshots.latest import read_snapshot
 from paimon_magics.tables.table import Table
+from paimon_magics.tables.writing.changed_rows import ChangedTwiceError
 from paimon_magics.tables.writing.commit_messages import read_messages, write_message
 from paimon_magics.tables.writing.table_write import CompletedWrite, completed, write_spec
+from paimon_magics.tables.writing.write_spec import WriteSpec
 from paimon_magics.tables.writing.written_buckets import BucketKey
 
 if TYPE_CHECKING:
@@ -64,7 +72,9 @@ _TWICE = (
     "The ON search condition of the MERGE statement matched a single row from the target table "
     "with multiple rows of the source table, so that it would be updated or deleted more than once."
 )
-_BROADCAST_MAX_BYTES = 10 * 2**20  # Spark's own default for files
+_BROADCAST_BYTES_MAX = 10 * 2**20  # Spark's own default for files
+_BROADCAST_ROWS_MAX = 100_000
+_HASHED_BYTES_MAX = 64 * 2**20
 
 
 @dataclass(frozen=True)
@@ -78,6 +88,22 @@ class MergePlaces:
     needed: tuple[int, ...]
     more: tuple[str, ...]
     frame: DataFrame
+    in_one_job: bool = False
+    many: bool = False
+    source_bytes: float | None = None
+
+    def joined(self, source: DataFrame, join: Join) -> tuple[DataFrame, DataFrame]:
+        """The frame and the source with hints for their join.
+
+        Spark does not know how many rows come from tasks: it would collect them on the driver,
+        where a single thread makes a table of them. Tables of a small source's rows are made by
+        the tasks, unless the join is about the source's rows alone."""
+        if not self.many:
+            return self.frame, source
+        size = self.source_bytes
+        if size is not None and size <= _HASHED_BYTES_MAX and join != "RIGHT ANTI":
+            return self.frame, made_of(source.hint("shuffle_hash"), source)
+        return made_of(self.frame.hint("merge"), self.frame), source
 
 
 @dataclass(frozen=True)
@@ -121,11 +147,18 @@ def merge_places(
     columns = [schema.columns[at] for at in needed]
     placed = None if files is None else files.placed_files()
     frame = placed_frame(connection, table, base, placed, columns, more)
-    if files is not None and sum(one.size_bytes for one in files.units) > _BROADCAST_MAX_BYTES:
-        # Spark does not know how large rows of tasks are; it would collect them on the driver.
-        frame = made_of(frame.hint("merge"), frame)
+    in_one_job = schema.bucket_mode == "BUCKET_UNAWARE" and not schema.is_partitioned
+    many = files is not None and _are_many(files, in_one_job=in_one_job)
     names = (*(one.name for one in more), FILE_COLUMN, PLACE_COLUMN)
-    return MergePlaces(files, updated, needed, names, frame)
+    return MergePlaces(files, updated, needed, names, frame, in_one_job, many)
+
+
+def _are_many(files: TableChange, *, in_one_job: bool) -> bool:
+    """Whether the rows of the files are too many to be sent to all tasks. Kept rows are sorted in
+    as many tasks as Spark has partitions of a shuffle, which takes longer than sending some."""
+    if in_one_job:  # rows are counted twice where files share them (data evolution)
+        return sum(file.rows for one in files.units for file in one.files) > _BROADCAST_ROWS_MAX
+    return sum(one.size_bytes for one in files.units) > _BROADCAST_BYTES_MAX
 
 
 def counted_rows(changed: DataFrame, identity: Sequence[str]) -> MatchCounts:
@@ -151,21 +184,25 @@ def run_place_merge(
     merge: MergeInto,
     prepared: PreparedInsert,
     places: MergePlaces,
+    effects: frozenset[Effect],
     attempts: Attempts,
 ) -> MergedRows:
-    """Change and add the rows `prepared.frame`, in one transaction. Raises as `run_merge`."""
+    """Change and add the rows `prepared.frame`, in one transaction; `effects` are those of the
+    clauses. Raises as `run_merge`."""
     table = prepared.table
     transaction = begun(connection, table.name, prepared.base_snapshot_id, attempts)
 
     def write() -> tuple[ToCommit, tuple[MatchCounts, WrittenFiles, frozenset[BucketKey]]]:
-        kept = prepared.frame.persist()
         try:
             with cancellable(connection.spark):
-                counts = counted_rows(kept, (FILE_COLUMN, PLACE_COLUMN))
-                results, repeated = _changed(connection, kept, places, counts, transaction)
-                added, job = _added(connection, replace(prepared, frame=kept), counts, transaction)
-        finally:
-            kept.unpersist()
+                results, repeated, added = _written(
+                    connection, prepared, places, effects, transaction
+                )
+        except ChangedTwiceError:
+            raise changed_twice() from None
+        deleted = sum(one.deleted for one in results)
+        updated = sum(one.changed for one in results) - deleted
+        counts = MatchCounts(0 if added is None else added.rows, updated, deleted, matches_max=1)
         bodies, files = _bodies(table, places, results, added, transaction)
         read_set = prepared.read_set
         if places.plan is not None and read_set is not None:
@@ -175,7 +212,7 @@ def run_place_merge(
             counts.updated + counts.deleted + counts.inserted,
             files.files,
             read_set=read_set,
-            repeated_attempts=repeated or (job is not None and job.repeated_attempts),
+            repeated_attempts=repeated,
         )
         return found, (counts, files, frozenset() if added is None else added.buckets)
 
@@ -183,46 +220,100 @@ def run_place_merge(
     return MergedRows(receipt, counts, files, buckets)
 
 
+_Done = tuple[tuple[ChangedFile, ...], bool, CompletedWrite | None]
+"""The changed files, whether a task may have run twice, and the rows that were added."""
+
+
+def _written(
+    connection: Connection,
+    prepared: PreparedInsert,
+    places: MergePlaces,
+    effects: frozenset[Effect],
+    transaction: Transaction,
+) -> _Done:
+    """Change and add rows: by one job, or by two, for which Spark keeps the rows. Raises
+    ChangedTwiceError."""
+    rows = prepared.frame
+    if places.plan is None or effects <= {"insert"}:
+        return (), *_added(connection, prepared, transaction)
+    changes = _changes(connection, places, transaction)
+    if "insert" not in effects:
+        job = _changed(connection, rows, places, changes)
+        return job.results, job.repeated_attempts, None
+    if places.in_one_job:
+        return _changed_and_added(connection, prepared, places, changes, transaction)
+    kept = rows.persist()
+    try:
+        job = _changed(connection, kept, places, changes)
+        repeated, added = _added(connection, replace(prepared, frame=kept), transaction)
+    finally:
+        kept.unpersist()
+    return job.results, job.repeated_attempts or repeated, added
+
+
+def _changes(
+    connection: Connection, places: MergePlaces, transaction: Transaction
+) -> FileChanges | ColumnChanges:
+    assert places.plan is not None
+    return places.plan.changes(
+        transaction, places.updated, slots=connection.slots, settings=connection.settings
+    )
+
+
 def _changed(
     connection: Connection,
     rows: DataFrame,
     places: MergePlaces,
-    counts: MatchCounts,
-    transaction: Transaction,
-) -> tuple[tuple[ChangedFile, ...], bool]:
-    """Change the files of updated and deleted rows; also whether a task may have run twice."""
-    if places.plan is None or not counts.updated + counts.deleted:
-        return (), False
-    changes = places.plan.changes(
-        transaction, places.updated, slots=connection.slots, settings=connection.settings
-    )
+    changes: FileChanges | ColumnChanges,
+) -> UnitResults[ChangedFile]:
+    """Change the files of updated and deleted rows."""
+    assert places.plan is not None
     schema = places.plan.table.schema
     names = schema.column_names if adds_changed_rows(schema) else places.updated or ()
     taken = (*(names if places.updated is not None else ()), KIND, *places.more)
     selected = rows.where(f"{quoted(FILE_COLUMN)} IS NOT NULL")
     selected = selected.select(*(quoted(name) for name in taken))
-    job = change_files(connection.spark, selected, changes, connection.slots)
-    return job.results, job.repeated_attempts
+    return change_files(connection.spark, selected, changes, connection.slots, changed_once=True)
 
 
 def _added(
-    connection: Connection,
-    prepared: PreparedInsert,
-    counts: MatchCounts,
-    transaction: Transaction,
-) -> tuple[CompletedWrite | None, JobWritten | None]:
-    """Write the inserted rows, if there are any."""
-    if not counts.inserted:
-        return None, None
+    connection: Connection, prepared: PreparedInsert, transaction: Transaction
+) -> tuple[bool, CompletedWrite]:
+    """Write the inserted rows; also whether a task may have run twice."""
     table = prepared.table
     rows = prepared.frame.where(f"{quoted(KIND)} = {KIND_NUMBERS['insert']}")
     rows = rows.select(*(quoted(name) for name in table.schema.column_names))
     new = replace(prepared, frame=rows, column=partial(_column, rows))
-    task = write_spec(
+    task = _write_spec(connection, table, transaction)
+    job = run_job(connection, new, task)
+    written = completed(table, task, job.written, transaction.base_snapshot_id)
+    return job.repeated_attempts, written
+
+
+def _changed_and_added(
+    connection: Connection,
+    prepared: PreparedInsert,
+    places: MergePlaces,
+    changes: FileChanges | ColumnChanges,
+    transaction: Transaction,
+) -> _Done:
+    table, slots = prepared.table, connection.slots
+    task = _write_spec(connection, table, transaction)
+    # No more rows are added than the source has.
+    size = places.source_bytes
+    writers = (
+        slots if size is None else min(slots, max(1, math.ceil(size / IN_PLACE_FILE_BYTES_MIN)))
+    )
+    added = AddedRows(task, table.schema.column_names, writers)
+    job, written = change_and_add_files(connection.spark, prepared.frame, changes, added, slots)
+    new = completed(table, task, written, transaction.base_snapshot_id)
+    return job.results, job.repeated_attempts, new
+
+
+def _write_spec(connection: Connection, table: Table, transaction: Transaction) -> WriteSpec:
+    return write_spec(
         table, transaction, overwrite=False, slots=connection.slots, settings=connection.settings
     )
-    job = run_job(connection, new, task)
-    return completed(table, task, job.written, transaction.base_snapshot_id), job
 
 
 def _column(rows: DataFrame, only: str) -> DataFrame:

@@ -29,6 +29,9 @@ def merged_rows(on: MergeOnTable, target: MergeTarget, source: DataFrame) -> Dat
     """The rows to write, with their kinds, in the table's columns and types."""
     connection, merge, plan, bound = on.connection, on.merge, on.plan, on.bound
     columns = on.table.schema.columns
+    rows_of_target, rows_of_source = target.frame, source
+    if target.places is not None:
+        rows_of_target, rows_of_source = target.places.joined(source, plan.join)
     replaced = [*binding_replacements(connection.spark, merge.text, merge.within, bound)]
     nested = [(reference, _nested_frame(on, reference)) for reference in merge.within.references]
     views = connection.views
@@ -37,8 +40,8 @@ def merged_rows(on: MergeOnTable, target: MergeTarget, source: DataFrame) -> Dat
         for reference, frame in nested:
             names.append(views.pass_by(frame))
             replaced += replacements_for(reference, names[-1])
-        left = views.pass_by(marked(target.frame, TARGET_MARK))
-        right = views.pass_by(marked(source, SOURCE_MARK))
+        left = views.pass_by(marked(rows_of_target, TARGET_MARK))
+        right = views.pass_by(marked(rows_of_source, SOURCE_MARK))
         target_columns = {at: columns[at].name for at in target.needed}
         target_columns |= dict(enumerate(target.more, len(columns)))
         text = merge_query(merge, plan, (left, right), target_columns, replaced)

@@ -59,6 +59,7 @@ from paimon_magics.session.writes.own_reads import reads_now
 from paimon_magics.session.writes.prepare import PreparedInsert
 from paimon_magics.session.writes.transactions import run_again
 from paimon_magics.spark.merging import COUNTED, KIND_NUMBERS, MatchCounts
+from paimon_magics.spark.sizes import estimated_bytes
 from paimon_magics.spark.writing import JobWritten
 from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.statements.merge_into import MergeInto
@@ -184,6 +185,9 @@ def prepare_merge(
             if asked is not None:
                 conditions, given = asked.conditions, asked.frame
         target = merge_target(on, conditions)
+        if target.places is not None and target.places.in_one_job:
+            places = replace(target.places, source_bytes=estimated_bytes(given))
+            target = replace(target, places=places)
         rows = merged_rows(on, target, given)
     except PaimonMagicsError as error:
         if error.statement == merge.source_text:
@@ -252,7 +256,7 @@ def _run_once(
 ) -> Outcome:
     insert, plan = prepared.insert, prepared.plan
     if prepared.places is not None:
-        merged = run_place_merge(connection, merge, insert, prepared.places, attempts)
+        merged = run_place_merge(connection, merge, insert, prepared.places, plan.effects, attempts)
         outcome = _outcome(merge, insert.table, merged.receipt, merged.files, merged.counts)
         return finished(connection, outcome, insert.table, merged.buckets)
     counted: list[MatchCounts] = []

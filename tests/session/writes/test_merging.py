@@ -227,6 +227,28 @@ def test_rows_without_keys_are_changed_and_added_by_one_commit(shop: Session, na
     assert rows(shop, name) == [(8, "all", 0), (8, "all", 0)]
 
 
+def test_new_rows_of_a_large_source_have_several_writers(shop: Session) -> None:
+    made(shop, "several", "'bucket' = '-1'")
+    source = (
+        "SELECT CAST(id AS INT) AS id, 'x' AS v, 1 AS n FROM range(1000000) WHERE id % 1000 = 2"
+    )
+    outcome = shop.run(
+        f"MERGE INTO several t USING ({source}) s ON t.id = s.id "
+        "WHEN MATCHED THEN UPDATE SET v = s.v WHEN NOT MATCHED THEN INSERT *"
+    )
+    assert (outcome.rows_updated, outcome.rows_inserted) == (1, 999)
+    counts = "SELECT count(*) AS n, count(DISTINCT id) AS ids, sum(id) AS s FROM several"
+    whole = {"n": 1003, "ids": 1003, "s": 8 + sum(range(2, 1_000_000, 1000))}
+    assert shop.run(counts).to_pylist() == [whole]
+    # A row that is changed twice leaves the new ones out, too.
+    with pytest.raises(InvalidValueError, match="multiple rows of the source"):
+        shop.run(
+            f"MERGE INTO several t USING (SELECT id - id % 2000 + 1 AS id, v, n FROM ({source})) s "
+            "ON t.id = s.id WHEN MATCHED THEN UPDATE SET v = s.v WHEN NOT MATCHED THEN INSERT *"
+        )
+    assert shop.run(counts).to_pylist() == [whole]
+
+
 def names_of_files(session: Session, table: str, condition: str = "true") -> set[str]:
     found = session.run(f"SELECT file_path FROM `{table}$files` WHERE {condition}").to_pylist()
     return {row["file_path"] for row in found}
