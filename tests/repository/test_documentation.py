@@ -11,11 +11,16 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
 
+import paimon_magics
 from paimon_magics import errors
 from paimon_magics.magics.configuration import PaimonMagics
 from paimon_magics.magics.help import REFUSED, STATEMENTS, StatementHelp
 from paimon_magics.magics.line import VERBS, Verb
 from paimon_magics.magics.options import CELL_OPTIONS, Option
+from paimon_magics.session.merge_builder import MergeBuilder
+from paimon_magics.session.reports.administration import Administration
+from paimon_magics.session.reports.surface import Reporting
+from paimon_magics.session.streams import Stream
 from paimon_magics.settings import Settings
 from paimon_magics.statements.grammar.parsing import parse_cell, parse_statement
 from paimon_magics.statements.kinds import Statement
@@ -162,14 +167,26 @@ def test_the_examples_of_reading_run(session: Session) -> None:
 
 
 def test_the_page_on_python_lists_every_public_method() -> None:
-    from paimon_magics import Outcome, Session
-
-    _, session_part, outcome_part = re.split(r"## (?:Session|Outcome)\n", read("python-api.md"))
-    for part, owner in ((session_part, Session), (outcome_part, Outcome)):
-        told = set(re.findall(r"`(\w+)`", part))
+    owners = {
+        "Session": paimon_magics.Session,
+        "Merge": MergeBuilder,
+        "Stream": Stream,
+        "Reports": Reporting,
+        "Administration": Administration,
+        "Outcome": paimon_magics.Outcome,
+    }
+    first, *rest = re.split(r"^## (.+)\n", read("python-api.md"), flags=re.MULTILINE)
+    parts = dict(zip(rest[::2], rest[1::2], strict=True))
+    for heading, owner in owners.items():
+        told = set(re.findall(r"`(\w+)`", parts[heading]))
         fields = getattr(owner, "__dataclass_fields__", {})
         public = {name for name in dir(owner) if not name.startswith("_")} - set(fields)
         assert public <= told, public - told
+        methods = re.findall(r"^\| (`.+?`) \|", parts[heading], re.MULTILINE)
+        for name in re.findall(r"`(\w+)`", " ".join(methods)):
+            assert hasattr(owner, name) or name in {*fields, "query"}, name
+    for name in ("connect", "active_session", "doctor", "register"):
+        assert f"`paimon_magics.{name}" in first
 
 
 @pytest.mark.spark
