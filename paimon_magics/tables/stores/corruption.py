@@ -19,7 +19,8 @@ RESTORE = "Restore the file, or go back to a snapshot that does not use it."
 
 def damaged(what: str, reason: object, hint: str = RESTORE) -> TableDamagedError:
     """The error that says that `what` can't be read, with the reason."""
-    return TableDamagedError(f"{what} can't be read: {str(reason).rstrip('.')}.", hint=hint)
+    told = "it is gone" if isinstance(reason, FileNotFoundError) else str(reason).rstrip(".")
+    return TableDamagedError(f"{what} can't be read: {told}.", hint=hint)
 
 
 @contextlib.contextmanager
