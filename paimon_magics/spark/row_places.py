@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from paimon_magics.columnar.merging import PLACE
 from paimon_magics.errors import sent_to_driver
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
 __all__ = ["AddedRows", "change_and_add_files", "change_files", "placed_rows"]
 
 _TASKS_PER_SLOT = 3
-_NUMBER = "__paimon_magics_number"
 _SYSTEM = (Column(0, FILE_COLUMN, AtomicType("INT")), Column(0, PLACE_COLUMN, AtomicType("BIGINT")))
 
 
@@ -110,13 +110,17 @@ def change_and_add_files(
     `changed_once`, and writes the others, which have none, into new files. Raises as that."""
     tasks = max(1, min(len(changes.units), slots * _TASKS_PER_SLOT))
     place = quoted(FILE_COLUMN)
-    number = "0"
-    if added.writers > 1:
-        rows = rows.withColumn(_NUMBER, F.monotonically_increasing_id())
-        number = f"pmod({_NUMBER}, {added.writers})"
+    # By a row's values: a task that runs again, since what it had sent is lost, must send each row
+    # to the same task. A number in the order of rows is another one then.
+    hashed = ", ".join(
+        quoted(one.name)
+        for one in rows.schema
+        if one.name in added.names and _has_hash(one.dataType)
+    )
+    number = f"pmod(xxhash64({hashed}), {added.writers})" if hashed and added.writers > 1 else "0"
     owner = f"CASE WHEN {place} IS NULL THEN {tasks} + {number} ELSE pmod({place}, {tasks}) END"
     placed = rows.repartitionById(tasks + added.writers, F.expr(f"CAST({owner} AS INT)"))
-    placed = placed.drop(_NUMBER).sortWithinPartitions(FILE_COLUMN, PLACE_COLUMN)
+    placed = placed.sortWithinPartitions(FILE_COLUMN, PLACE_COLUMN)
     work = _MergeTasks(_ChangeTasks(changes, True, reports_folder()), added)
     found, ran_twice = collected(
         spark, rows.schema, lambda: map_in_arrow(placed, work, RESULT_SCHEMA)
@@ -133,6 +137,11 @@ def change_and_add_files(
         odd_floats=frozenset[str]().union(*(one.odd_floats for one in written)),
     )
     return UnitResults(changed, results.repeated_attempts), new
+
+
+def _has_hash(type: T.DataType) -> bool:
+    """Whether Spark makes a hash of such values."""
+    return isinstance(type, T.AtomicType) and not isinstance(type, T.VariantType)
 
 
 @dataclass(frozen=True)
