@@ -48,7 +48,19 @@ class BoundsCollector:
 
     def add(self, values: pa.Array) -> None:
         """Take the values of a batch into account."""
+        self.add_nulls(values)
+        self.add_ends(values)
+
+    def add_nulls(self, values: pa.Array) -> None:
+        """Count the NULLs of a batch, whose least and greatest values come by `add_ends`."""
         self._nulls += values.null_count
+
+    def forget_ends(self) -> None:
+        """The least and the greatest value are not known."""
+        self._is_known = False
+
+    def add_ends(self, values: pa.Array) -> None:
+        """Take values into account, but not the number of NULLs among them."""
         if not self._is_known or values.null_count == len(values):
             return
         if pa.types.is_floating(values.type) and _is_odd(values):

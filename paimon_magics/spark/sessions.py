@@ -25,7 +25,16 @@ from paimon_magics.settings import Settings
 from paimon_magics.spark.java import find_java, newest_java, prepare_environment
 from paimon_magics.spark.progress import doing
 
-__all__ = ["adopt", "is_alive", "is_started", "log_file", "runs_here", "slots", "start"]
+__all__ = [
+    "adopt",
+    "is_alive",
+    "is_one_process",
+    "is_started",
+    "log_file",
+    "runs_here",
+    "slots",
+    "start",
+]
 
 _log_file: Path | None = None
 
@@ -169,6 +178,14 @@ def runs_here(spark: SparkSession) -> bool:
         master = spark.conf.get("spark.master", "") or ""
         store = spark.conf.get("spark.hadoop.fs.defaultFS", "file:///") or ""
         return master.startswith("local") and store.startswith("file:")
+    return False
+
+
+def is_one_process(spark: SparkSession) -> bool:
+    """Whether all tasks run in the driver's JVM; False where the session does not know."""
+    with suppress(Exception):
+        master = spark.conf.get("spark.master", "") or ""
+        return master == "local" or master.startswith("local[")
     return False
 
 

@@ -13,13 +13,18 @@ from paimon_magics.planning.options.values import memory_size_bytes
 from paimon_magics.planning.reads.bucket_tasks import ScanSizes
 from paimon_magics.spark.printed_plans import printed_plan
 
-__all__ = ["Sources", "estimated_bytes", "estimated_sources", "scan_sizes"]
+__all__ = ["Estimate", "Sources", "estimate", "estimated_bytes", "estimated_sources", "scan_sizes"]
 
 _SIZE = re.compile(r"Statistics\(sizeInBytes=([\d.]+(?:E\+?\d+)?) (\w+)")
 _LEAF = re.compile(r"[\s:|+-]*(?:Range |Relation |LocalRelation |LogicalRDD |InMemoryRelation )")
 _ROWS = re.compile(r"rowCount=([\d.]+(?:E\+?\d+)?)")
 # Not MapInArrow: our own tasks are that, too, and report their progress themselves.
 _FUNCTIONS = re.compile(r"EvalPython|MapInPandas|InPandas|WindowInPandas")
+# What makes more rows of a row, or takes any time for one.
+_WORK = re.compile(r"EvalPython|In(?:Arrow|Pandas)\b|Generate\b|ScriptTransformation")
+_FILES = re.compile(r"(?<!\w)Relation ")
+# Files are compressed, so that their rows may be many times as large.
+_FILES_BYTES_MAX = 256 * 2**10
 _SHUFFLE = re.compile(r"Exchange ")
 _SCAN_SETTINGS = {
     "spark.sql.files.maxPartitionBytes": "task_bytes_max",
@@ -29,18 +34,37 @@ _SCAN_SETTINGS = {
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
-def estimated_bytes(frame: DataFrame) -> float | None:
-    """Spark's estimate of the size of `frame` in bytes; None where it has none.
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """Spark's estimate of the size of a frame in bytes, None where it has none. `tells_work` says
+    that so many bytes are about as much work: no function in Python works on the rows, none makes
+    several of one, and files that are read are small."""
 
-    Runs no job. The estimate is good for scans and ranges, and far too high after most joins.
+    size_bytes: float | None = None
+    tells_work: bool = False
+
+
+def estimate(frame: DataFrame) -> Estimate:
+    """The `Estimate` of `frame`.
+
+    Runs no job. The size is good for scans and ranges, and far too high after most joins.
     """
     try:
-        found = _SIZE.search(printed_plan(frame, "cost"))
+        plan = printed_plan(frame, "cost")
     except PySparkException:
-        return None
+        return Estimate()
+    found = _SIZE.search(plan)
     if found is None or found[2] not in _UNITS:
-        return None
-    return float(found[1]) * 1024.0 ** _UNITS.index(found[2])
+        return Estimate()
+    size_bytes = float(found[1]) * 1024.0 ** _UNITS.index(found[2])
+    if size_bytes > _FILES_BYTES_MAX and _FILES.search(plan) is not None:
+        return Estimate(size_bytes)
+    return Estimate(size_bytes, _WORK.search(plan) is None)
+
+
+def estimated_bytes(frame: DataFrame) -> float | None:
+    """The size of `estimate` alone."""
+    return estimate(frame).size_bytes
 
 
 def scan_sizes(spark: SparkSession, slots: int) -> ScanSizes | None:

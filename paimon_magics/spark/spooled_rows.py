@@ -33,12 +33,16 @@ _FILE_BYTES = 64 << 20
 
 
 class SpooledRows:
-    """A folder of temporary files, removed when nothing refers to this object any more, or when
-    Python ends."""
+    """A folder of temporary files, removed when nothing refers to this object any more, when Python
+    ends, or before."""
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="paimon-magics-rows-"))
-        weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
+        self._finalizer = weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
+
+    def remove(self) -> None:
+        """Remove the folder."""
+        self._finalizer()
 
 
 def frame_of_stream(

@@ -8,18 +8,20 @@ left to the caller, who finds them by the transaction's prefix.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as spark_types
 
-from paimon_magics.errors import sent_to_driver
 from paimon_magics.planning.reads.row_kinds import KIND_NAMES
 from paimon_magics.planning.writes.distributions import (
     BUCKET_COLUMN,
+    ByAssigner,
+    ByBucket,
     ByGivenBucket,
     Distribution,
     Gathered,
@@ -28,41 +30,36 @@ from paimon_magics.planning.writes.distributions import (
     OwnBuckets,
 )
 from paimon_magics.spark.arrow_stages import map_in_arrow
+from paimon_magics.spark.decimal_columns import HashedDecimals, with_hashed_decimals
+from paimon_magics.spark.progress import is_connect
 from paimon_magics.spark.row_hashes import row_hash
+from paimon_magics.spark.sessions import is_one_process
+from paimon_magics.spark.sizes import estimated_bytes
 from paimon_magics.spark.sort_keys import group_text, ordinal_text, spread_text
-from paimon_magics.spark.task_reports import Reporter, reports_folder
+from paimon_magics.spark.spooled_buckets import SPOOLED, SpooledWriteTasks, SpoolTasks
+from paimon_magics.spark.spooled_rows import SpooledRows
+from paimon_magics.spark.task_reports import reports_folder
 from paimon_magics.spark.transfer import collected
+from paimon_magics.spark.writing_tasks import WRITTEN, AssignTasks, OwnerTasks, WriteTasks
 from paimon_magics.statements.clauses.names import quoted
-from paimon_magics.tables.writing.changed_rows import ChangedRows, ChangedTwiceError
 from paimon_magics.tables.writing.commit_messages import bucket_of_message
+from paimon_magics.tables.writing.flush_writer import FlushTable
 from paimon_magics.tables.writing.write_spec import WriteSpec, Written
-from paimon_magics.tables.writing.writer import (
-    TooManyPartitionsError,
-    with_assigned_buckets,
-    with_owners,
-    write_batches,
-)
 
 __all__ = ["JobWritten", "RowOrder", "write_frame"]
 
 _OWNER = "__paimon_magics_owner"
 _HASH = "__paimon_magics_hash"
 _ORDER = "__paimon_magics_order"
+_WRITER = "__paimon_magics_writer"
+
+# By Spark's estimate. Few rows are shuffled sooner than a second job is planned; what is spooled
+# is not compressed, as Spark's shuffles are.
+_SPOOLED_BYTES_MIN = 2**20
+_SPOOLED_BYTES_MAX = 4 * 2**30
+_FREE_SPACE_FACTOR = 4
 
 _INITIAL_TASKS = "spark.sql.adaptive.coalescePartitions.initialPartitionNum"
-
-_WRITTEN = spark_types.StructType(
-    [
-        spark_types.StructField("messages", spark_types.ArrayType(spark_types.BinaryType())),
-        spark_types.StructField("rows", spark_types.LongType()),
-        spark_types.StructField("attempt", spark_types.IntegerType()),
-        spark_types.StructField("index_files", spark_types.BinaryType()),
-        spark_types.StructField("odd_floats", spark_types.ArrayType(spark_types.StringType())),
-        spark_types.StructField("gave_up", spark_types.BooleanType()),
-        spark_types.StructField("kinds", spark_types.ArrayType(spark_types.LongType())),
-        spark_types.StructField("changes_twice", spark_types.BooleanType()),
-    ]
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +129,78 @@ def write_frame(
     )
 
 
+def _spools(
+    spark: SparkSession,
+    frame: DataFrame,
+    task: WriteSpec,
+    distribution: Distribution,
+    slots: int,
+    order: RowOrder,
+) -> bool:
+    """Whether rows go to the writers of their buckets through files of ours. The rows come in the
+    statement's order, but not partition by partition, so that they must fit into the writers'
+    buffers where there are partitions."""
+    if not isinstance(task.table, FlushTable) or order.changed_once:
+        return False
+    # The server of Spark Connect may be on another machine, which does not have the folder.
+    if is_connect(spark) or not is_one_process(spark):
+        return False
+    dynamic = task.dynamic_buckets
+    if not isinstance(distribution, ByBucket | ByGivenBucket | ByAssigner) or (
+        dynamic is not None and dynamic.index
+    ):
+        return False
+    size_bytes = estimated_bytes(frame)
+    limit_bytes = _SPOOLED_BYTES_MAX
+    if task.partition_keys:
+        limit_bytes = min(limit_bytes, slots * task.table.buffer_bytes)
+    if size_bytes is None or not _SPOOLED_BYTES_MIN <= size_bytes <= limit_bytes:
+        return False
+    # The estimate may be too low, and others write there, too.
+    return shutil.disk_usage(tempfile.gettempdir()).free >= _FREE_SPACE_FACTOR * size_bytes
+
+
+def _run_spooled(
+    spark: SparkSession,
+    frame: DataFrame,
+    task: WriteSpec,
+    distribution: Distribution,
+    slots: int,
+) -> tuple[list[Row], bool]:
+    """As `_run`, in two jobs: rows to files, and files to writers."""
+    spread = spread_text(frame, task.partition_keys)
+    owned = _owned(frame, task, distribution)
+    has_hash = _HASH in owned.columns
+    placed = owned.withColumn(_WRITER, F.expr(_writer_text(spread, slots)))
+    placed, decimals = with_hashed_decimals(placed)
+    spool = SpooledRows()
+    try:
+        owners = (_OWNER, *task.partition_keys)
+        spooling = SpoolTasks(str(spool.folder), _WRITER, owners, decimals)
+        found, repeated = collected(
+            spark, frame.schema, lambda: map_in_arrow(placed, spooling, SPOOLED)
+        )
+        files: dict[int, list[str]] = {}
+        for row in sorted(found, key=lambda row: int(row["source"])):
+            files.setdefault(row["writer"], []).append(row["path"])
+        tasks = WriteTasks(
+            task,
+            _OWNER if task.dynamic_buckets is None else None,
+            _HASH if has_hash else None,
+            None,
+            (),
+            HashedDecimals(()),
+            reports_folder(),
+        )
+        writing = SpooledWriteTasks(tuple(map(tuple, files.values())), tasks)
+        if not files:
+            return [], repeated
+        numbers = spark.range(0, len(files), 1, len(files))
+        return map_in_arrow(numbers, writing, WRITTEN).collect(), repeated
+    finally:
+        spool.remove()
+
+
 def _share_buckets(rows: Sequence[Row]) -> bool:
     """Whether two of the tasks that returned `rows` wrote files of one bucket."""
     written = [{bucket_of_message(bytes(one)) for one in row["messages"]} for row in rows]
@@ -148,19 +217,29 @@ def _run(
     order: RowOrder,
 ) -> tuple[list[Row], bool]:
     """The rows that the tasks return, and whether the job had to run twice."""
+    if _spools(spark, frame, task, distribution, slots, order):
+        return _run_spooled(spark, frame, task, distribution, slots)
     partitions_max = distribution.partitions_max if isinstance(distribution, InPlace) else None
     task = replace(task, partitions_max=partitions_max)
-    placed, bucket_column = _place(frame, task, distribution, slots=slots, order=order)
+    schema = frame.schema
+    if isinstance(distribution, InPlace):
+        # Before the tasks become fewer: Spark makes rows anew for what it computes behind that.
+        frame, decimals = with_hashed_decimals(frame)
+        placed, bucket_column = _place(frame, task, distribution, slots=slots, order=order)
+    else:
+        placed, bucket_column = _place(frame, task, distribution, slots=slots, order=order)
+        placed, decimals = with_hashed_decimals(placed)
     names = placed.columns
-    tasks = _WriteTasks(
+    tasks = WriteTasks(
         task,
         bucket_column,
         _HASH if _HASH in names else None,
         _ORDER if _ORDER in names else None,
         order.changed_once,
+        decimals,
         reports_folder(),
     )
-    return collected(spark, frame.schema, lambda: map_in_arrow(placed, tasks, _WRITTEN))
+    return collected(spark, schema, lambda: map_in_arrow(placed, tasks, WRITTEN))
 
 
 def _place(
@@ -194,17 +273,13 @@ def _place(
             frame = frame.withColumn(_ORDER, F.monotonically_increasing_id())
             number = f"{number} | {ordinal_text(_ORDER)}"
         frame = frame.withColumn(_ORDER, F.expr(number))
-    if isinstance(distribution, ByGivenBucket):
-        owned = frame.withColumnRenamed(BUCKET_COLUMN, _OWNER)
-    else:
-        owned = _with_owners(frame, task)
-    routed = _to_owners(owned, spread, slots)
+    routed = _to_owners(_owned(frame, task, distribution), spread, slots)
     dynamic = task.dynamic_buckets
     bucket_column: str | None = _OWNER if dynamic is None else None
     if dynamic is not None and dynamic.index:
         # A known key may be in a bucket of another assigner, so rows are sent on to their bucket's
         # owner. Where there is no index yet, an assigner uses only buckets of its own.
-        assigned = map_in_arrow(routed, _AssignTasks(task, _HASH, _OWNER), routed.schema)
+        assigned = map_in_arrow(routed, AssignTasks(task, _HASH, _OWNER), routed.schema)
         routed = _to_owners(assigned, spread, slots)
         bucket_column = _OWNER
     sort_keys = [_ORDER] if order.is_kept or partitions else []
@@ -229,6 +304,13 @@ def _in_order(frame: DataFrame, shuffle: Callable[[DataFrame], DataFrame]) -> Da
     return shuffle(numbered).sortWithinPartitions(_ORDER).drop(_ORDER)
 
 
+def _owned(frame: DataFrame, task: WriteSpec, distribution: Distribution) -> DataFrame:
+    """The frame with the owner of each row; see `_with_owners`."""
+    if isinstance(distribution, ByGivenBucket):
+        return frame.withColumnRenamed(BUCKET_COLUMN, _OWNER)
+    return _with_owners(frame, task)
+
+
 def _with_owners(frame: DataFrame, task: WriteSpec) -> DataFrame:
     """The frame with a column of each row's owner, and one of its key hash where buckets are
     dynamic. The owner is the bucket, or the assigner of dynamic buckets. Rows of a partition with
@@ -240,129 +322,27 @@ def _with_owners(frame: DataFrame, task: WriteSpec) -> DataFrame:
         if hashed is not None:
             frame = frame.withColumn(_HASH, F.expr(hashed))
         else:
-            frame = map_in_arrow(frame, _OwnerTasks(task, _HASH), _with_column(frame, _HASH))
+            frame = map_in_arrow(frame, OwnerTasks(task, _HASH), _with_column(frame, _HASH))
         return frame.withColumn(_OWNER, F.expr(f"abs({_HASH} % {dynamic.assigners})"))
     assert rule is not None
     if rule.function == "default" and not rule.by_partition:
         hashed = row_hash([schema.field(key) for key in rule.keys])
         if hashed is not None:
             return frame.withColumn(_OWNER, F.expr(f"abs({hashed} % {rule.buckets})"))
-    return map_in_arrow(frame, _OwnerTasks(task, _OWNER), _with_column(frame, _OWNER))
+    return map_in_arrow(frame, OwnerTasks(task, _OWNER), _with_column(frame, _OWNER))
 
 
 def _to_owners(frame: DataFrame, spread: str, slots: int) -> DataFrame:
     """Send each owner's rows to one of `slots` tasks, a partition's owners to different tasks."""
-    task = F.expr(f"CAST(pmod({spread} + {_OWNER}, {slots}) AS INT)")
-    return frame.repartitionById(slots, task)
+    return frame.repartitionById(slots, F.expr(_writer_text(spread, slots)))
+
+
+def _writer_text(spread: str, slots: int) -> str:
+    """The number of the task that writes a row, as SQL text."""
+    return f"CAST(pmod({spread} + {_OWNER}, {slots}) AS INT)"
 
 
 def _with_column(frame: DataFrame, name: str) -> spark_types.StructType:
     return spark_types.StructType(
         [*frame.schema.fields, spark_types.StructField(name, spark_types.IntegerType())]
     )
-
-
-@dataclass(frozen=True)
-class _OwnerTasks:
-    """Runs in the task: computes each row's owner, or the key hash that gives the owner."""
-
-    task: WriteSpec
-    name: str
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from paimon_magics.spark.python_workers import keep_modules
-
-        with sent_to_driver():
-            yield from with_owners(batches, self.task, self.name)
-        keep_modules()
-
-
-@dataclass(frozen=True)
-class _AssignTasks:
-    """Runs in the task: replaces each row's assigner with its bucket."""
-
-    task: WriteSpec
-    hash_column: str
-    owner_column: str
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from paimon_magics.spark.python_workers import keep_modules
-
-        hashed, owner = self.hash_column, self.owner_column
-        with sent_to_driver():
-            yield from with_assigned_buckets(batches, self.task, hashed, owner)
-        keep_modules()
-
-
-@dataclass(frozen=True)
-class _WriteTasks:
-    """Runs in the task: writes all its rows, then returns the commit messages."""
-
-    task: WriteSpec
-    bucket_column: str | None
-    hash_column: str | None
-    order_column: str | None
-    changed_once: tuple[str, ...]
-    reports: str
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from pyspark import TaskContext
-
-        from paimon_magics.spark.python_workers import keep_modules
-
-        context = TaskContext.get()
-        assert context is not None
-        reporter = Reporter(self.reports, writes=True)
-        gave_up = changes_twice = False
-        changes = ChangedRows(self.changed_once) if self.changed_once else None
-        try:
-            with sent_to_driver():
-                written = write_batches(
-                    self.task,
-                    _counted(batches, reporter, changes),
-                    bucket_column=self.bucket_column,
-                    hash_column=self.hash_column,
-                    order_column=self.order_column,
-                )
-        except TooManyPartitionsError:
-            written, gave_up = Written((), 0), True
-        except ChangedTwiceError:
-            written, changes_twice = Written((), 0), True
-        reporter.end()
-        yield pa.RecordBatch.from_pydict(
-            {
-                "messages": [list(written.messages)],
-                "rows": [written.rows],
-                "attempt": [context.attemptNumber()],
-                "index_files": [pickle.dumps(written.index_files)],
-                "odd_floats": [sorted(written.odd_floats)],
-                "gave_up": [gave_up],
-                "kinds": [[] if changes is None else changes.counts],
-                "changes_twice": [changes_twice],
-            },
-            schema=pa.schema(
-                [
-                    ("messages", pa.list_(pa.binary())),
-                    ("rows", pa.int64()),
-                    ("attempt", pa.int32()),
-                    ("index_files", pa.binary()),
-                    ("odd_floats", pa.list_(pa.string())),
-                    ("gave_up", pa.bool_()),
-                    ("kinds", pa.list_(pa.int64())),
-                    ("changes_twice", pa.bool_()),
-                ]
-            ),
-        )
-        keep_modules()
-
-
-def _counted(
-    batches: Iterable[pa.RecordBatch], reporter: Reporter, changes: ChangedRows | None
-) -> Iterator[pa.RecordBatch]:
-    """The same batches; each is reported once the writer asks for the next one. Raises
-    ChangedTwiceError for a row that they would change twice."""
-    for batch in batches:
-        if changes is not None:
-            changes.note(batch)
-        yield batch
-        reporter.add(batch.num_rows, batch.nbytes)

@@ -4,9 +4,11 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from paimon_magics.spark.sizes import (
     Sources,
+    estimate,
     estimated_bytes,
     estimated_sources,
 )
@@ -27,6 +29,34 @@ def test_spark_tells_how_much_a_query_will_give_and_prints_nothing(
     found = estimated_bytes(spark.sql(query))
     assert found == pytest.approx(size_bytes, rel=0.01, abs=16)
     assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    ("query", "tells"),
+    [
+        ("SELECT id % 7 AS k, count(*) AS n FROM range(1000) GROUP BY 1", True),
+        ("SELECT explode(sequence(1, 1000000)) AS k", False),
+        ("SELECT k FROM range(10) LATERAL VIEW explode(sequence(1, 100)) AS k", False),
+    ],
+)
+def test_a_size_tells_the_work_unless_rows_become_more(
+    spark: SparkSession, query: str, *, tells: bool
+) -> None:
+    assert estimate(spark.sql(query)).tells_work == tells
+
+
+def test_a_size_tells_the_work_of_few_files(spark: SparkSession, tmp_path: Path) -> None:
+    for rows, tells in ((1_000, True), (100_000, False)):
+        folder = str(tmp_path / str(rows))
+        spark.range(rows).write.parquet(folder)
+        assert estimate(spark.read.parquet(folder)).tells_work == tells
+
+
+def test_a_size_does_not_tell_the_work_of_functions_in_python(spark: SparkSession) -> None:
+    rows = spark.range(1000)
+    same = F.udf(lambda number: number, "BIGINT")
+    for frame in (rows.mapInArrow(lambda rows: rows, "id BIGINT"), rows.select(same("id"))):
+        assert not estimate(frame).tells_work
 
 
 @pytest.mark.parametrize(

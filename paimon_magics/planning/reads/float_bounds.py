@@ -15,6 +15,7 @@ from paimon_magics.statements.data_types import AtomicType, DataType, RowType, c
 
 __all__ = [
     "MENDED_PREFIXES",
+    "OWN_PREFIXES",
     "floating_columns",
     "has_true_bounds",
     "is_floating",
@@ -22,11 +23,16 @@ __all__ = [
 ]
 
 MENDED_PREFIXES = {"data-file.prefix": "mdata-", "changelog-file.prefix": "mchangelog-"}
-"""What follows the transaction's prefix in the names of such files, by the option that sets the
-prefix of file names. It has no hyphen inside, because the attempt's id follows."""
+"""What follows the transaction's prefix in the names of such files of the native writer, by the
+option that sets the prefix of file names. It has no hyphen inside, because the attempt's id
+follows."""
+
+OWN_PREFIXES = {"data-file.prefix": "wdata-", "changelog-file.prefix": "wchangelog-"}
+"""The same for files of the writers of our own, which stamp them otherwise
+(`planning.reports.view_queries`)."""
 
 _FLOATING = ("FLOAT", "DOUBLE")
-_MENDED = re.compile(r"pm-[0-9a-f]{32}-m(?:data|changelog)-[^/]*\.parquet", re.IGNORECASE)
+_MENDED = re.compile(r"pm-[0-9a-f]{32}-[mw](?:data|changelog)-[^/]*\.parquet", re.IGNORECASE)
 
 
 def has_true_bounds(path: str) -> bool:

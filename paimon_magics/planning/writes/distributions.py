@@ -113,6 +113,8 @@ class InPlace:
     partitions_max: int | None
 
     def __str__(self) -> str:
+        if self.writers == 1:
+            return "one task computes the rows and writes them"
         return f"the tasks of the query write their rows themselves, {self.writers} at most"
 
 
@@ -137,11 +139,13 @@ def distribution_of(
     single_writer_rows_max: int,
     partitions_max: int | None,
     estimated_bytes: float | None,
+    tells_work: bool = False,
 ) -> Distribution:
     """Return how rows for a table are distributed when `slots` tasks can run at once.
 
     `partitions_max` is the most partitions that the rows may have if they are written without a
-    shuffle, `estimated_bytes` their size in memory; each None if unknown.
+    shuffle, `estimated_bytes` their size in memory; each None if unknown. `tells_work` says that
+    this size tells how much work it is to compute the rows, too.
     """
     match schema.bucket_mode:
         case "KEY_DYNAMIC":
@@ -152,6 +156,14 @@ def distribution_of(
             return ByBucket(schema.bucket_keys, None)
         case "HASH_DYNAMIC":
             return ByAssigner(schema.trimmed_primary_keys)
+    if (
+        tells_work
+        and estimated_bytes is not None
+        and estimated_bytes <= IN_PLACE_FILE_BYTES_MIN
+        and (partitions_max or 0) <= _IN_PLACE_FILES_MAX
+    ):
+        # One task computes and writes so few rows sooner than a shuffle is begun.
+        return InPlace(1, _IN_PLACE_FILES_MAX if schema.is_partitioned else None)
     if not schema.is_partitioned:
         # Few rows written by all slots would make small files.
         if estimated_bytes is None or estimated_bytes >= slots * IN_PLACE_FILE_BYTES_MIN:

@@ -25,6 +25,8 @@ __all__ = [
 
 _TRUNCATED = re.compile(r"TRUNCATE\((\d+)\)")
 _KEYS_LENGTH = 128
+# Whoever looks for few keys reads row groups as a whole: these are as large as a merge's batches.
+_ROW_GROUP_ROWS = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +48,15 @@ KEY_STATISTICS = Statistics(length=_KEYS_LENGTH)
 @dataclass(frozen=True, slots=True)
 class FileRules:
     """How a file is written. `statistics` are those of the table's columns, by name. `dictionaries`
-    tells whether Parquet columns have dictionaries; None leaves that to the writer."""
+    tells whether Parquet columns have dictionaries; None leaves that to the writer. A row group has
+    `row_group_rows` rows at most."""
 
     format: str
     compression: str
     zstd_level: int
     statistics: Mapping[str, Statistics]
     dictionaries: bool | None = None
+    row_group_rows: int = _ROW_GROUP_ROWS
 
 
 def data_file_format(schema: TableSchema, level: int) -> str:

@@ -44,10 +44,11 @@ from paimon_magics.session.writes.own_reads import own_read_set
 from paimon_magics.spark.casting import partition_values, project
 from paimon_magics.spark.failures import translate
 from paimon_magics.spark.fetching import fetched
-from paimon_magics.spark.sizes import estimated_bytes
+from paimon_magics.spark.sizes import Estimate, estimate
 from paimon_magics.spark.struct_names import with_fields_by_name
 from paimon_magics.statements.data_types import AtomicType
 from paimon_magics.statements.statement import Insert
+from paimon_magics.tables.manifests.live_files import ManifestCache
 from paimon_magics.tables.manifests.partition_counts import partitions_max
 from paimon_magics.tables.snapshots.latest import latest_state
 from paimon_magics.tables.table import Table
@@ -206,16 +207,19 @@ def distribution(connection: Connection, prepared: PreparedInsert) -> Distributi
         return ByGivenBucket()
     if prepared.own_buckets and schema.bucket_mode == "HASH_FIXED":
         return OwnBuckets(ByBucket(schema.bucket_keys, schema.bucket))
-    partitions = partitions_max(prepared.table, prepared.base_snapshot_id)
-    estimated = None
+    table = prepared.table
+    manifests = connection.manifests(table.location, lambda: ManifestCache(table.paimon))
+    partitions = partitions_max(table, prepared.base_snapshot_id, manifests)
+    estimated = Estimate()
     if schema.bucket_mode == "BUCKET_UNAWARE":
-        estimated = estimated_bytes(prepared.frame)
+        estimated = estimate(prepared.frame)
     return distribution_of(
         schema,
         slots=connection.slots,
         single_writer_rows_max=connection.settings.cross_partition_rows_max,
         partitions_max=partitions,
-        estimated_bytes=estimated,
+        estimated_bytes=estimated.size_bytes,
+        tells_work=estimated.tells_work,
     )
 
 

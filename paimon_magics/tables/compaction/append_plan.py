@@ -25,7 +25,7 @@ from paimon_magics.planning.commits.requests import Transaction
 from paimon_magics.planning.compaction.append_tables import AppendRules
 from paimon_magics.planning.compaction.incremental_clustering import ClusteringRules
 from paimon_magics.planning.compaction.sort_orders import SortOrder
-from paimon_magics.planning.reads.float_bounds import MENDED_PREFIXES
+from paimon_magics.planning.reads.float_bounds import OWN_PREFIXES
 from paimon_magics.planning.reads.splits import Deletions, StoredFile
 from paimon_magics.planning.schemas.table_schema import column_list
 from paimon_magics.planning.writes.inserts import check_writable
@@ -150,7 +150,7 @@ class AppendCompaction:
         # The files replace others: their sequence numbers follow from those.
         spec = write_spec(
             _with_own_options(self.table), transaction, overwrite=True, slots=slots,
-            settings=settings, gives_buckets=True,
+            settings=settings, gives_buckets=True, rewrites=True,
         )  # fmt: skip
         spec = replace(spec, bucket_rule=None)
         return AppendRewrite(reader, spec, _has_buckets(self.table), self.order)
@@ -266,7 +266,7 @@ def _row_files(table: Table, transaction: Transaction, files: KeyValueFiles) -> 
     return RowFiles(
         files=files,
         partition_keys=table.schema.partition_keys,
-        stem=transaction.file_prefix + MENDED_PREFIXES["data-file.prefix"],
+        stem=transaction.file_prefix + OWN_PREFIXES["data-file.prefix"],
         attempts_folder=transaction.attempts_folder,
         io_options=tuple(sorted((store_options(table.paimon) or {}).items())),
     )

@@ -22,7 +22,7 @@ from paimon_magics.planning.compaction.picks import Moment, PickOptions
 from paimon_magics.planning.compaction.sort_orders import SortOrder
 from paimon_magics.planning.compaction.steps import Rewrite
 from paimon_magics.planning.options.values import double_value
-from paimon_magics.planning.reads.float_bounds import MENDED_PREFIXES
+from paimon_magics.planning.reads.float_bounds import OWN_PREFIXES
 from paimon_magics.planning.reads.splits import Section
 from paimon_magics.planning.schemas.table_schema import TableSchema, column_list
 from paimon_magics.planning.writes.file_rules import data_file_format
@@ -190,8 +190,8 @@ class CompactionPlan:
             changelogs={level: changelog_files(self.table, level) for level in levels},
             partitions=partition_schema(schema),
             stems=(
-                transaction.file_prefix + MENDED_PREFIXES["data-file.prefix"],
-                transaction.file_prefix + MENDED_PREFIXES["changelog-file.prefix"],
+                transaction.file_prefix + OWN_PREFIXES["data-file.prefix"],
+                transaction.file_prefix + OWN_PREFIXES["changelog-file.prefix"],
             ),
             attempts_folder=transaction.attempts_folder,
             io_options=tuple(sorted((store_options(paimon) or {}).items())),

@@ -22,7 +22,7 @@ from paimon_magics.errors import UnsupportedStatementError
 from paimon_magics.planning.commits.read_sets import Found, ReadSet
 from paimon_magics.planning.commits.requests import Transaction
 from paimon_magics.planning.formatting import count_text
-from paimon_magics.planning.reads.float_bounds import MENDED_PREFIXES
+from paimon_magics.planning.reads.float_bounds import OWN_PREFIXES
 from paimon_magics.planning.reads.predicates import ColumnPredicate
 from paimon_magics.planning.reads.splits import StoredFile
 from paimon_magics.planning.reads.views import RowView, ViewKind
@@ -87,7 +87,7 @@ class KeyedChange(AppendChange):
         return RowFiles(
             files=level_files(self.table, level),
             partition_keys=self.table.schema.partition_keys,
-            stem=transaction.file_prefix + MENDED_PREFIXES["data-file.prefix"],
+            stem=transaction.file_prefix + OWN_PREFIXES["data-file.prefix"],
             attempts_folder=transaction.attempts_folder,
             io_options=tuple(sorted((store_options(self.table.paimon) or {}).items())),
         )

@@ -28,7 +28,7 @@ from pypaimon.write.commit_message import CommitMessage
 from paimon_magics.errors import TableDamagedError, UnsupportedStatementError
 from paimon_magics.faults import reach
 from paimon_magics.planning.commits.requests import Transaction
-from paimon_magics.planning.reads.float_bounds import MENDED_PREFIXES
+from paimon_magics.planning.reads.float_bounds import OWN_PREFIXES
 from paimon_magics.planning.reads.row_ranges import RowRange
 from paimon_magics.planning.reads.views import ROW_ID
 from paimon_magics.planning.schemas.feature_rules import is_blob_column
@@ -215,7 +215,7 @@ def columns_write(
         columns=chosen,
         ranges=tuple(ranges),
         partition_types=pa.schema(keys).serialize().to_pybytes(),
-        stem=transaction.file_prefix + MENDED_PREFIXES["data-file.prefix"],
+        stem=transaction.file_prefix + OWN_PREFIXES["data-file.prefix"],
         attempts_folder=transaction.attempts_folder,
         io_options=tuple(sorted((store_options(table.paimon) or {}).items())),
     )

@@ -22,7 +22,7 @@ from paimon_magics.columnar.flushing import flushed
 from paimon_magics.columnar.folding import MergeRule
 from paimon_magics.columnar.merging import KIND, SEQUENCE
 from paimon_magics.planning.options.values import memory_size_bytes
-from paimon_magics.planning.reads.float_bounds import MENDED_PREFIXES
+from paimon_magics.planning.reads.float_bounds import OWN_PREFIXES
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.tables.pypaimon_internals import store_options
 from paimon_magics.tables.schema.merge_options import merge_rule
@@ -255,8 +255,8 @@ def flush_table(table: Table, file_prefix: str) -> FlushTable:
         kinds=kind_rule(schema),
         partition_keys=schema.partition_keys,
         prefixes=(
-            file_prefix + MENDED_PREFIXES["data-file.prefix"],
-            file_prefix + MENDED_PREFIXES["changelog-file.prefix"],
+            file_prefix + OWN_PREFIXES["data-file.prefix"],
+            file_prefix + OWN_PREFIXES["changelog-file.prefix"],
         ),
         buffer_bytes=buffer_bytes(schema),
         io_options=tuple(sorted((str(k), str(v)) for k, v in options.items())),

@@ -26,8 +26,6 @@ _ORC_CODECS = {"none": "uncompressed", "null": "uncompressed"}
 _AVRO_CODECS = {"none": "null", "uncompressed": "null", "zstd": "zstandard"}
 _PER_SECOND = {"ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _LEVELLED = ("zstd", "zstandard")
-# Whoever looks for few keys reads row groups as a whole: these are as large as a merge's batches.
-_ROW_GROUP_ROWS = 64 * 1024
 
 
 class FormatWriter(Protocol):
@@ -38,6 +36,11 @@ class FormatWriter(Protocol):
 
     def close(self) -> None:
         """Write what the format needs at the end. The file itself stays open."""
+
+    def ends(self, column: str, parts: int | None) -> list[pa.Array] | None:
+        """After `close`: the least and the greatest value of a column of texts or binaries in each
+        part, as far as it has values, of the first `parts` calls of `write`, or of all of them.
+        None if not known."""
 
 
 def open_format_writer(
@@ -64,6 +67,10 @@ class _Parquet:
         import pyarrow.parquet as pq
 
         codec = _PARQUET_CODECS.get(rules.compression.lower(), rules.compression.lower())
+        self._row_group_rows = rules.row_group_rows
+        self._schema = rows.schema
+        self._footers: list[Any] = []
+        self._row_groups: list[int] = []
         schema = rows.schema
         dictionaries = repeating_columns(rows) if rules.dictionaries is None else rules.dictionaries
         if dictionaries is True and odd_floats:
@@ -84,13 +91,34 @@ class _Parquet:
             else True,
             write_page_index=True,
             store_schema=False,
+            metadata_collector=self._footers,
+            store_decimal_as_integer=True,  # up to 18 digits, as Java: smaller, and faster to read
         )
 
     def write(self, rows: pa.Table) -> None:
-        self._writer.write_table(with_required_parts(rows), row_group_size=_ROW_GROUP_ROWS)
+        self._writer.write_table(with_required_parts(rows), row_group_size=self._row_group_rows)
+        self._row_groups.append(-(-rows.num_rows // self._row_group_rows))
 
     def close(self) -> None:
         self._writer.close()
+
+    def ends(self, column: str, parts: int | None) -> list[pa.Array] | None:
+        (footer,) = self._footers
+        place = self._schema.get_field_index(column)
+        data_type = self._schema.field(place).type
+        leaf = sum(1 for one in list(self._schema)[:place] for _ in _leaves(one))
+        found = []
+        for group in range(sum(self._row_groups[:parts])):
+            chunk = footer.row_group(group).column(leaf)
+            statistics = chunk.statistics
+            if statistics is None or not statistics.has_null_count:
+                return None
+            if statistics.null_count == footer.row_group(group).num_rows:
+                continue
+            if not statistics.has_min_max:
+                return None
+            found.append(pa.array([statistics.min, statistics.max], data_type))
+        return found
 
 
 def _leaves(field: pa.Field, prefix: str = "") -> Iterator[str]:
@@ -121,6 +149,9 @@ class _Orc:
 
     def close(self) -> None:
         self._writer.close()
+
+    def ends(self, column: str, parts: int | None) -> list[pa.Array] | None:
+        return None
 
 
 def check_orc_times(rows: pa.Table | pa.RecordBatch) -> None:
@@ -168,6 +199,9 @@ class _Avro:
 
     def close(self) -> None:
         self._writer.flush()
+
+    def ends(self, column: str, parts: int | None) -> list[pa.Array] | None:
+        return None
 
 
 def _avro_value(value: Any) -> Any:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import calendar
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
@@ -22,19 +22,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_magics.columnar.binary_row_encoding import encode_row, encode_values
+from paimon_magics.columnar.binary_row_encoding import encode_row
 from paimon_magics.columnar.merging import KIND, SEQUENCE, is_retract
 from paimon_magics.columnar.odd_floats import odd_float_columns
-from paimon_magics.columnar.value_bounds import BoundsCollector
 from paimon_magics.planning.reads.row_kinds import UPDATE_BEFORE
 from paimon_magics.planning.reads.views import ROW_ID
-from paimon_magics.planning.writes.file_rules import KEY_STATISTICS, NO_STATISTICS, FileRules
-from paimon_magics.planning.writes.file_rules import Statistics as StatisticsRule
+from paimon_magics.planning.writes.file_rules import KEY_STATISTICS, FileRules
 from paimon_magics.planning.writes.index_rules import FileIndexes
+from paimon_magics.tables.writing.file_bounds import FileBounds
 from paimon_magics.tables.writing.file_indexes import FileIndexWriter, StoredIndex
 from paimon_magics.tables.writing.format_writers import FormatWriter, open_format_writer
 from paimon_magics.tables.writing.new_file_sinks import FileCreation
-from paimon_magics.tables.writing.new_files import NewFile, StoredBounds
+from paimon_magics.tables.writing.new_files import NewFile
 
 __all__ = [
     "ROW_FIELDS",
@@ -132,6 +131,16 @@ class KeyValueFileWriter:
             if self._open.is_full() and not (self._files.is_single or _ends_within_update(part)):
                 self._roll()
 
+    @property
+    def waiting_bytes(self) -> int:
+        """The size in memory of the rows that wait to be encoded."""
+        return 0 if self._open is None else self._open.waiting_bytes
+
+    def write_waiting(self) -> None:
+        """Write the rows that wait to be encoded, few as they may be."""
+        if self._open is not None:
+            self._open.write_waiting()
+
     def finish(self) -> tuple[NewFile, ...]:
         """Finish the open file and return all files that were written so far. Rows that are written
         after it begin a new file, with any keys."""
@@ -210,16 +219,18 @@ class _OpenFile:
         self._deleted = 0
         self._sequences: tuple[int, int] | None = None
         self._ends: tuple[bytes, bytes] | None = None
+        self._parts = 0
         schema = pa.ipc.read_schema(pa.py_buffer(files.schema))
-        self._keys = _Collectors(schema, dict.fromkeys(files.keys, KEY_STATISTICS))
+        has_footer = files.rules.format == "parquet"
+        self._keys = FileBounds(schema, dict.fromkeys(files.keys, KEY_STATISTICS), has_footer)
         self._put_beside = put_beside
         self._index = (
             FileIndexWriter(files.indexes, schema.names)
             if files.indexes is not None and not files.is_changelog
             else None
         )
-        self._values = _Collectors(
-            schema, {name: files.rules.statistics[name] for name in schema.names}
+        self._values = FileBounds(
+            schema, {name: files.rules.statistics[name] for name in schema.names}, has_footer
         )
 
     def forbids(self, odd: set[str]) -> bool:
@@ -241,6 +252,15 @@ class _OpenFile:
         ):
             self._write_group()
 
+    @property
+    def waiting_bytes(self) -> int:
+        """The size in memory of the rows that are not written yet."""
+        return self._pending_bytes
+
+    def write_waiting(self) -> None:
+        """Write the rows that are not written yet."""
+        self._write_group()
+
     def is_full(self) -> bool:
         """Whether the file has the size that is aimed at."""
         return not self._pending and bool(self._sink.tell() >= self._files.target_bytes)
@@ -250,6 +270,8 @@ class _OpenFile:
         self._write_group()
         assert self._writer is not None and self._ends is not None and self._sequences is not None
         self._writer.close()
+        for bounds in (self._keys, self._values):
+            bounds.take_from_footer(self._writer)
         size_bytes = int(self._sink.tell())
         self._sink.close()
         index = StoredIndex()
@@ -296,6 +318,7 @@ class _OpenFile:
         if self._writer is None:
             self._writer = open_format_writer(self._sink, rows, self._files.rules, self._odd)
         self._writer.write(rows)
+        self._parts += 1
         self._raw_bytes += self._pending_bytes
         self._pending, self._pending_rows, self._pending_bytes = [], 0, 0
 
@@ -308,8 +331,8 @@ class _OpenFile:
         last = encode_row([column[-1] for column in keys])
         first = encode_row([column[0] for column in keys]) if self._ends is None else self._ends[0]
         self._ends = first, last
-        self._keys.add(rows)
-        self._values.add(rows)
+        for bounds in (self._keys, self._values):
+            bounds.add(rows, self._pending, self._parts)
         if self._index is not None:
             self._index.add(rows)
 
@@ -323,36 +346,6 @@ class _OpenFile:
         if self._sequences is not None:
             least, greatest = min(least, self._sequences[0]), max(greatest, self._sequences[1])
         return least, greatest
-
-
-class _Collectors:
-    """The bounds of some columns of a file."""
-
-    def __init__(self, schema: pa.Schema, wanted: dict[str, StatisticsRule]) -> None:
-        self._all = len(wanted)
-        self._types = {n: schema.field(n).type for n, r in wanted.items() if r != NO_STATISTICS}
-        self._collectors = {
-            name: BoundsCollector(
-                data_type, length=wanted[name].length, wants_values=wanted[name].wants_values
-            )
-            for name, data_type in self._types.items()
-        }
-
-    def add(self, rows: pa.RecordBatch) -> None:
-        for name, collector in self._collectors.items():
-            collector.add(rows.column(name))
-
-    def bounded_columns(self) -> tuple[str, ...] | None:
-        return None if len(self._collectors) == self._all else tuple(self._collectors)
-
-    def bounds(self) -> StoredBounds:
-        found = [collector.bounds() for collector in self._collectors.values()]
-        types: Sequence[pa.DataType] = list(self._types.values())
-        return StoredBounds(
-            least=encode_values([one.least for one in found], types),
-            greatest=encode_values([one.greatest for one in found], types),
-            null_counts=tuple(one.null_count for one in found),
-        )
 
 
 def wall_clock_ms() -> int:

@@ -30,7 +30,7 @@ def repeats_values(rows: pa.RecordBatch) -> bool:
     for column in sample.columns:
         if pa.types.is_nested(column.type):
             return True
-        if pc.count_distinct(column, mode="all").as_py() * _REPEATED_SHARE <= sample.num_rows:
+        if _repeats(column):
             if _has_own_lengths(column.type):
                 return True
             repeated_bytes += column.nbytes
@@ -44,12 +44,17 @@ def repeating_columns(rows: pa.Table) -> list[str] | bool:
     if rows.num_rows < _ROWS_MIN or any(pa.types.is_nested(one.type) for one in rows.schema):
         return True
     sample = rows.slice(0, _ROWS_MAX)
-    return [
-        name
-        for name in sample.column_names
-        if pc.count_distinct(sample.column(name), mode="all").as_py() * _REPEATED_SHARE
-        <= sample.num_rows
-    ]
+    return [name for name in sample.column_names if _repeats(sample.column(name))]
+
+
+def _repeats(values: pa.Array | pa.ChunkedArray) -> bool:
+    """Whether each value occurs `_REPEATED_SHARE` times on average."""
+    distinct_max = len(values) // _REPEATED_SHARE
+    # The first values alone may be too many different ones.
+    return all(
+        pc.count_distinct(some, mode="all").as_py() <= distinct_max
+        for some in (values.slice(0, distinct_max + 1), values)
+    )
 
 
 def _has_own_lengths(data_type: pa.DataType) -> bool:

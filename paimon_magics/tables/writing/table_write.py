@@ -27,6 +27,7 @@ from paimon_magics.tables.schema.merge_options import merge_rule
 from paimon_magics.tables.schema.types import arrow_schema
 from paimon_magics.tables.snapshots.latest import read_snapshot
 from paimon_magics.tables.table import Table
+from paimon_magics.tables.writing.append_writer import AppendTable, append_table, appends_itself
 from paimon_magics.tables.writing.bucket_assignment import BucketRule
 from paimon_magics.tables.writing.bucket_counts import (
     bucket_counts,
@@ -70,11 +71,13 @@ def write_spec(
     settings: Settings,
     gives_buckets: bool = False,
     gives_kinds: bool = False,
+    rewrites: bool = False,
 ) -> WriteSpec:
     """The specification for the writers of the transaction, of which `slots` run at once. With
     `gives_buckets` the rows of a table with fixed buckets come with theirs, and so do those of keys
     that can move between partitions; with `gives_kinds` the rows of a primary-key table have a last
-    column of their kinds."""
+    column of their kinds. With `rewrites` the rows of an append table were in its files: the native
+    writer writes them, which needs no catalog in the task."""
     if table.schema.postpones_buckets:
         return _postponed_spec(table, transaction, overwrite=overwrite)
     spec = _placed_spec(
@@ -84,6 +87,7 @@ def write_spec(
         slots=slots,
         settings=settings,
         gives_buckets=gives_buckets,
+        rewrites=rewrites,
     )
     return spec.with_kinds() if gives_kinds else spec
 
@@ -123,6 +127,7 @@ def _placed_spec(
     slots: int,
     settings: Settings,
     gives_buckets: bool,
+    rewrites: bool,
 ) -> WriteSpec:
     """The specification for rows of the table's columns that get their buckets when they are
     written."""
@@ -131,7 +136,11 @@ def _placed_spec(
     schema = arrow_schema(table_schema)
     is_placed = gives_buckets and table_schema.bucket_mode == "KEY_DYNAMIC"
     if flushes_itself(table_schema) or is_placed:
-        return _flush_spec(table, transaction, schema, buckets, overwrite=overwrite)
+        flushed = flush_table(table, transaction.file_prefix)
+        return _own_spec(table, flushed, transaction, schema, buckets, overwrite=overwrite)
+    if appends_itself(table_schema) and not rewrites:
+        appended = append_table(table, transaction.file_prefix)
+        return _own_spec(table, appended, transaction, schema, buckets, overwrite=overwrite)
     rule, dynamic = buckets
     conversion = file_conversion(table)
     is_native = table_schema.is_primary_key_table or table_schema.file_format == "parquet"
@@ -187,8 +196,9 @@ def _buckets(
     return None, None
 
 
-def _flush_spec(
+def _own_spec(
     table: Table,
+    written: FlushTable | AppendTable,
     transaction: Transaction,
     rows: pa.Schema,
     buckets: tuple[BucketRule | None, DynamicBuckets | None],
@@ -196,7 +206,7 @@ def _flush_spec(
     overwrite: bool,
 ) -> WriteSpec:
     return WriteSpec(
-        table=flush_table(table, transaction.file_prefix),
+        table=written,
         commit_user=transaction.commit_user,
         schema=rows.serialize().to_pybytes(),
         partition_keys=table.schema.partition_keys,

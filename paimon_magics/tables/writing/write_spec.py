@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from paimon_magics.columnar.merging import KIND
+from paimon_magics.tables.writing.append_writer import AppendTable
 from paimon_magics.tables.writing.bucket_assignment import (
     BucketRule,
 )
@@ -41,7 +42,7 @@ class WriteSpec:
     not matter lie in `common_bucket`.
     """
 
-    table: NativeTable | PythonTable | PostponedTable | FlushTable
+    table: NativeTable | PythonTable | PostponedTable | FlushTable | AppendTable
     commit_user: str
     schema: bytes
     partition_keys: tuple[str, ...]

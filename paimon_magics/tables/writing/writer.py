@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from paimon_magics.faults import reach
 from paimon_magics.tables.schema.arrow_casting import conform
+from paimon_magics.tables.writing.append_writer import AppendWriter
 from paimon_magics.tables.writing.attempts import Attempt, attempt, ended_error
 from paimon_magics.tables.writing.bucket_assignment import (
     Partition,
@@ -42,6 +43,7 @@ __all__ = [
     "GROUP_BITS",
     "GROUP_SHIFT",
     "TooManyPartitionsError",
+    "gathered",
     "with_assigned_buckets",
     "with_owners",
     "write_batches",
@@ -53,7 +55,7 @@ GROUP_SHIFT = 53
 GROUP_BITS = 10
 """The number of bits of a group's number: the rest of a positive LONG."""
 
-_EngineWriter = NativeWriter | PythonWriter | PostponedWriter | FlushWriter
+_EngineWriter = NativeWriter | PythonWriter | PostponedWriter | FlushWriter | AppendWriter
 
 _BATCH_ROWS = 131_072
 _BATCH_BYTES = 16 * 2**20
@@ -75,7 +77,7 @@ def with_owners(
     # Only these columns must have Paimon's exact types.
     wanted = list(dict.fromkeys([*keys, *task.partition_keys]))
     schema = task.arrow_schema().empty_table().select(wanted).schema
-    for batch in _gathered(batches):
+    for batch in gathered(batches):
         conformed = conform(batch, schema)
         if dynamic is not None:
             numbers = dynamic.hashes(conformed)
@@ -96,7 +98,7 @@ def with_assigned_buckets(
     assert dynamic is not None
     assign = dynamic.assigner()
     schema = task.arrow_schema().empty_table().select(list(task.partition_keys)).schema
-    for batch in _gathered(batches):
+    for batch in gathered(batches):
         keys = conform(batch, schema) if task.partition_keys else batch
         hashes = np.asarray(batch.column(hash_column))
         buckets = _assigned(keys, task.partition_keys, hashes, assign)
@@ -149,7 +151,7 @@ def _write_batches(
     index_files: tuple[IndexWritten, ...] = ()
     rows = 0
     try:
-        for batch in _gathered(batches):
+        for batch in gathered(batches):
             conformed = conform(batch, schema)
             if not conformed.num_rows:
                 continue
@@ -351,7 +353,7 @@ class _Groups:
             self._index.abort(written)
 
 
-def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The same rows in larger batches: each batch costs some milliseconds whatever its size."""
     waiting: list[pa.RecordBatch] = []
     rows = size_bytes = 0
@@ -360,10 +362,15 @@ def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows += batch.num_rows
         size_bytes += batch.nbytes
         if rows >= _BATCH_ROWS or size_bytes >= _BATCH_BYTES:
-            yield pa.concat_batches(waiting)
+            yield _one_batch(waiting)
             waiting, rows, size_bytes = [], 0, 0
     if waiting:
-        yield pa.concat_batches(waiting)
+        yield _one_batch(waiting)
+
+
+def _one_batch(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """The same rows as one batch, which is not copied where it is one already."""
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
 def _assigned(

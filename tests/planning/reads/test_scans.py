@@ -59,12 +59,12 @@ def test_files_whose_bounds_may_be_wrong_are_scanned_apart_where_they_could_be_a
     data_type: DataType, *, apart: bool
 ) -> None:
     column = Column(0, "c", data_type)
-    older = MENDED.replace("mdata", "data")
-    paths = (MENDED, "/t/bucket-0/data-0.parquet", older, f"{MENDED[:-8]}.orc")
-    raw = [RawFiles(0, "parquet", paths, (1,) * 4, (10, 20, 30, 40))]
+    own, older = MENDED.replace("mdata", "wdata"), MENDED.replace("mdata", "data")
+    paths = (MENDED, own, "/t/bucket-0/data-0.parquet", older, f"{MENDED[:-8]}.orc")
+    raw = [RawFiles(0, "parquet", paths, (1,) * 5, (10, 20, 30, 40, 50))]
     plan = plan_read([column], {0: [column]}, raw, [], slots=2, spark_opens_store=True)
     found = [(scan.true_bounds, scan.paths, scan.sizes_bytes) for scan in plan.raw_scans]
     if apart:
-        assert found == [(True, paths[:1], (10,)), (False, paths[1:], (20, 30, 40))]
+        assert found == [(True, paths[:2], (10, 20)), (False, paths[2:], (30, 40, 50))]
     else:
-        assert found == [(True, paths, (10, 20, 30, 40))]
+        assert found == [(True, paths, (10, 20, 30, 40, 50))]

@@ -23,6 +23,8 @@ def planned(
     schema: TableSchema,
     partitions_max: int | None = None,
     estimated_bytes: float | None = None,
+    *,
+    tells_work: bool = False,
 ) -> Distribution:
     return distribution_of(
         schema,
@@ -30,6 +32,7 @@ def planned(
         single_writer_rows_max=1000,
         partitions_max=partitions_max,
         estimated_bytes=estimated_bytes,
+        tells_work=tells_work,
     )
 
 
@@ -90,3 +93,26 @@ def test_rows_of_a_partitioned_append_stay_where_their_files_are_few_and_large(
     partitions_max: int | None, estimated_bytes: float | None, distribution: Distribution
 ) -> None:
     assert planned(TableSchema((), ("p",)), partitions_max, estimated_bytes) == distribution
+
+
+PARTITIONED = TableSchema((), ("p",))
+
+
+@pytest.mark.parametrize(
+    ("schema", "partitions_max", "estimated_bytes", "distribution"),
+    [
+        (PARTITIONED, None, 4 * MIB, InPlace(1, 64)),
+        (PARTITIONED, 64, 0, InPlace(1, 64)),
+        (PARTITIONED, 65, 4 * MIB, Gathered(("p",), 128)),
+        (PARTITIONED, 4, 4 * MIB + 1, Gathered(("p",), 128)),
+        (TableSchema(()), None, 4 * MIB, InPlace(1, None)),
+        (TableSchema(()), None, 4 * MIB + 1, Gathered((), 2)),
+    ],
+)
+def test_few_rows_that_are_little_work_are_written_by_the_task_that_computes_them(
+    schema: TableSchema,
+    partitions_max: int | None,
+    estimated_bytes: float,
+    distribution: Distribution,
+) -> None:
+    assert planned(schema, partitions_max, estimated_bytes, tells_work=True) == distribution

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+import tempfile
 from contextlib import redirect_stdout
 
 from pyspark.sql import DataFrame, SparkSession
@@ -40,6 +41,7 @@ def main(folder: str) -> None:
     chosen = session.table("kept", columns=["k", "p"], where="p = 1")
     assert chosen.where(chosen.k < 10).join(chosen, "k").count() == 3
     first_rows(session)
+    rows_of_buckets(session)
     session.close(stop_spark=True)
 
 
@@ -59,6 +61,21 @@ def first_rows(session: paimon_magics.Session) -> None:
         assert len(table.drop("p").head(6)) == 6 and len(table.tail(2)) == 2
         assert table.first() is not None and not table.isEmpty() and table.where("p = 9").isEmpty()
         table.show(2)
+
+
+def rows_of_buckets(session: paimon_magics.Session) -> None:
+    """Rows reach the writers of their buckets without this machine's folders: there are none."""
+    session.run(
+        "CREATE TABLE buckets (k BIGINT NOT NULL, v BIGINT, PRIMARY KEY (k) NOT ENFORCED) "
+        "TBLPROPERTIES ('bucket' = '2')"
+    )
+    tempfile.tempdir = "/nowhere/at/all"
+    try:
+        session.run("INSERT INTO buckets SELECT id % 1000, id FROM range(0, 200000, 1, 4)")
+    finally:
+        tempfile.tempdir = None
+    query = "SELECT count(*) AS n, min(v) AS least FROM buckets"
+    assert session.run(query).to_pylist() == [{"n": 1000, "least": 199_000}]
 
 
 def is_local(frame: DataFrame) -> bool:

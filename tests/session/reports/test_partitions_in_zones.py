@@ -38,6 +38,8 @@ CREATE TABLE keyed (k INT NOT NULL, v INT, at TIMESTAMP NOT NULL, x INT NOT NULL
 INSERT INTO keyed VALUES (1, 1, TIMESTAMP'2026-07-01 04:00:00Z', 1);
 INSERT INTO keyed VALUES (1, 2, TIMESTAMP'2026-07-01 04:00:00Z', 1),
   (2, 1, TIMESTAMP'{LATER}', 2);
+CREATE TABLE tracked (k INT) TBLPROPERTIES ('row-tracking.enabled' = 'true');
+INSERT INTO tracked VALUES (1);
 CREATE TABLE orc (k INT, at TIMESTAMP_NTZ) PARTITIONED BY (at)
   TBLPROPERTIES ('file.format' = 'orc');
 INSERT INTO orc VALUES (1, TIMESTAMP_NTZ'2026-11-01 01:30:00')
@@ -156,7 +158,7 @@ def test_guard_rails_name_partitions_in_the_zone(lake: Session, zone: str) -> No
 
 def test_files_are_told_when_they_were_made(lake: Session, zone: str) -> None:
     now = datetime.datetime.now(datetime.UTC)
-    for name in ("instants", "orc"):  # the writer of ORC files stamps them otherwise
+    for name in ("instants", "keyed", "tracked", "orc"):  # the native writer stamps them otherwise
         report = lake.reports.files(name)
         assert report.data.schema.field("creation_time").type.tz == zone
         for made in report.data.column("creation_time").to_pylist():

@@ -103,7 +103,7 @@ def test_a_partition_with_most_of_the_rows_is_written_by_several_tasks(
     try:
         session.run(
             "INSERT INTO t SELECT id, sha2(string(id), 256), IF(id % 100 = 0, 1, 0) "
-            "FROM range(0, 80000, 1, 8)"
+            "FROM range(0, 240000, 1, 8)"
         )
     finally:
         for key, value in before.items():
@@ -115,7 +115,7 @@ def test_a_partition_with_most_of_the_rows_is_written_by_several_tasks(
     assert len(list(folder.glob("p=0/**/*.parquet"))) >= 3
     assert len(list(folder.glob("p=1/**/*.parquet"))) == 1
     found = session.run("SELECT count(*), sum(k) FROM t").to_arrow().to_pylist()[0]
-    assert [*found.values()] == [80000, 80000 * 79999 // 2]
+    assert [*found.values()] == [240000, 240000 * 239999 // 2]
 
 
 def test_many_tasks_write_no_more_files_than_tasks_that_run_at_once(

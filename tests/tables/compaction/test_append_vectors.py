@@ -55,9 +55,9 @@ def test_a_file_whose_rows_are_all_deleted_just_goes(warehouse: Path) -> None:
 def test_vectors_of_other_files_are_written_anew(warehouse: Path) -> None:
     lake = filled(warehouse, files=2)
     noise = random.Random(1)
-    lake.append(*[(100 + k, noise.randbytes(30).hex()) for k in range(2000)])
+    lake.append(*[(100 + k, noise.randbytes(30).hex()) for k in range(1500)])
     small, other, large = names(lake)
-    lake.delete({small: [3], large: [1, 5, 1999]})
+    lake.delete({small: [3], large: [1, 5, 1499]})
     lake.delete({other: [0]})
     before = sorted(lake.rows())
     plan = lake.plan()
