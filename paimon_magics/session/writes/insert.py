@@ -184,9 +184,10 @@ def _written(
         overwrite=not isinstance(prepared.change, Append),
         slots=connection.slots,
         settings=connection.settings,
-        gives_kinds=prepared.has_kinds,
         gives_buckets=prepared.has_buckets,
     )
+    if prepared.has_kinds and not prepared.table.schema.postpones_buckets:
+        task = task.with_kinds()
     manifests = _manifests(connection, prepared.table)
     base = transaction.base_snapshot_id
     if prepared.read_set is not None and prepared.read_set.written_keys:

@@ -184,10 +184,7 @@ def prepare_merge(
             asked = asked_source(on, keys, conditions, given, kept)
             if asked is not None:
                 conditions, given = asked.conditions, asked.frame
-        target = merge_target(on, conditions)
-        if target.places is not None and target.places.in_one_job:
-            places = replace(target.places, source_bytes=estimated_bytes(given))
-            target = replace(target, places=places)
+        target = _with_source_size(merge_target(on, conditions), given)
         rows = merged_rows(on, target, given)
     except PaimonMagicsError as error:
         if error.statement == merge.source_text:
@@ -214,6 +211,13 @@ def prepare_merge(
             table, rows, Append(), base, column, again, check=lambda: None, read_set=read_set
         )
     return PreparedMerge(plan, method, target, insert, keys)
+
+
+def _with_source_size(target: MergeTarget, source: DataFrame) -> MergeTarget:
+    """The target with Spark's estimate of the source's size, where one job does all."""
+    if target.places is None or not target.places.in_one_job:
+        return target
+    return replace(target, places=replace(target.places, source_bytes=estimated_bytes(source)))
 
 
 def _column(rows: DataFrame, only: str) -> DataFrame:

@@ -340,8 +340,9 @@ def _written(
         overwrite=False,
         slots=connection.slots,
         settings=connection.settings,
-        gives_kinds=True,
     )
+    if not table.schema.postpones_buckets:
+        task = task.with_kinds()
     manifests = connection.manifests(table.location, lambda: ManifestCache(table.paimon))
     written = write_batches(task, rows.to_batches(), manifests=manifests)
     return completed(table, task, written, transaction.base_snapshot_id, manifests)

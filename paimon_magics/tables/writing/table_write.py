@@ -70,17 +70,15 @@ def write_spec(
     slots: int,
     settings: Settings,
     gives_buckets: bool = False,
-    gives_kinds: bool = False,
     rewrites: bool = False,
 ) -> WriteSpec:
     """The specification for the writers of the transaction, of which `slots` run at once. With
     `gives_buckets` the rows of a table with fixed buckets come with theirs, and so do those of keys
-    that can move between partitions; with `gives_kinds` the rows of a primary-key table have a last
-    column of their kinds. With `rewrites` the rows of an append table were in its files: the native
-    writer writes them, which needs no catalog in the task."""
+    that can move between partitions. With `rewrites` the rows of an append table were in its files:
+    the native writer writes them, which needs no catalog in the task."""
     if table.schema.postpones_buckets:
         return _postponed_spec(table, transaction, overwrite=overwrite)
-    spec = _placed_spec(
+    return _placed_spec(
         table,
         transaction,
         overwrite=overwrite,
@@ -89,7 +87,6 @@ def write_spec(
         gives_buckets=gives_buckets,
         rewrites=rewrites,
     )
-    return spec.with_kinds() if gives_kinds else spec
 
 
 def with_numbers(
