@@ -201,9 +201,7 @@ def test_nothing_acknowledged_is_lost_or_doubled_whatever_becomes_of_the_owner(
                 may_fail=True,
                 pause_seconds=pause,
             )
-            for number, (kind, pause) in enumerate(
-                [("commits", 1.0)] * 20 + [("streams", 0.05)] * 8
-            )
+            for number, (kind, pause) in enumerate([("commits", 2.5)] * 20 + [("streams", 0.1)] * 8)
         ]
         takeovers = Takeovers(team)
         ends = time.monotonic() + MINUTES * 60

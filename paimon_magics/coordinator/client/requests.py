@@ -38,6 +38,7 @@ _ANSWER_SECONDS = 120.0
 _PAUSE_SECONDS = 0.05
 _PAUSE_SECONDS_MAX = 2.0
 _PLACES_MAX = 3
+_WAITS_MAX = 5  # while owners die one after the other
 _UNAUTHORISED = 401
 _NOT_LOOKED_AT = 429  # a limit of clients
 
@@ -117,19 +118,21 @@ class Requests:
         A request that `settles` something may have done so although no answer came. From then on
         only an answer about the thing itself (200, 409, 410) counts; anything else raises
         UnknownOutcomeError. `again` is the document of repetitions, if it differs. `wait_seconds`
-        replaces the client's own.
+        replaces the client's own. It begins again, up to five times, when a coordinator lived and
+        ended in the middle of an answer: another one takes over.
         """
         wait_seconds = self._wait_seconds if wait_seconds is None else wait_seconds
-        deadline = time.monotonic() + wait_seconds
         try:
-            return self._until(deadline, method, path, document, again, settles=settles)
+            return self._until(wait_seconds, method, path, document, again, settles=settles)
         finally:
             self.delay = ""
 
     def _until(
-        self, deadline: float, method: str, path: str, document: Any, again: Any, *, settles: bool
+        self, wait: float, method: str, path: str, document: Any, again: Any, *, settles: bool
     ) -> Any:
         pause = _PAUSE_SECONDS
+        began = time.monotonic()
+        deadline = began + wait
         may_have_arrived = False
         while True:
             is_lost = False  # whether the request certainly did not arrive
@@ -158,6 +161,8 @@ class Requests:
             except SetupError as error:  # there is no coordinator, and none can be started
                 raise no_clear_answer(error) if may_have_arrived else error from None
             broke = isinstance(problem, SetupError) and broke_off(problem)
+            if broke:
+                deadline = min(time.monotonic() + wait, began + _WAITS_MAX * wait)
             if path == "/v1/transactions" and not is_lost and (broke or not moved):
                 # A repetition could open a second transaction. An unanswered one ends by its lease.
                 # Elsewhere, too: the new owner has what the dead one had opened.

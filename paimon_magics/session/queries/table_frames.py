@@ -313,9 +313,12 @@ def _chosen(columns: object, known: Sequence[str], table: TableName) -> tuple[st
         return tuple(known)
     given = None if isinstance(columns, str | bytes | Mapping) else columns
     names = list(given) if isinstance(given, Sequence) else []
-    if not names or not all(isinstance(name, str) for name in names):
+    wrong = [name for name in names if not isinstance(name, str)]
+    if not names or wrong:
+        said = "an empty list" if given == [] or given == () else value_text(columns)
+        said = f"a list with {value_text(wrong[0])} in it" if wrong else said
         raise InvalidValueError(
-            f"`columns` of table() is {value_text(columns)}, not a list of columns' names.",
+            f"`columns` of table() is {said}, not a list of columns' names.",
             hint="Give their names in a list, as in columns=['id', 'amount']; leave it out for all "
             "columns.",
         )

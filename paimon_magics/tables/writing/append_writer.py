@@ -2,8 +2,7 @@
 
 The rows of each partition and bucket wait until they fill a row group; together they take
 `_WAITING_BYTES_MAX` at most, since the largest part is written when they take more. A file is
-finished at about `target-file-size`. If the process dies, files stay that no snapshot names; the
-transaction's attempt noted their folders. Source: `AppendOnlyWriter`.
+finished at about `target-file-size`. Source: `AppendOnlyWriter`.
 """
 
 from __future__ import annotations
@@ -25,6 +24,7 @@ from paimon_magics.tables.pypaimon_internals import store_options
 from paimon_magics.tables.writing.bucket_assignment import Partition, values_at
 from paimon_magics.tables.writing.key_value_files import KeyValueFiles, KeyValueFileWriter
 from paimon_magics.tables.writing.level_files import level_files
+from paimon_magics.tables.writing.open_files import OpenFiles
 
 if TYPE_CHECKING:
     from paimon_magics.tables.table import Table
@@ -60,15 +60,14 @@ class AppendTable:
         return replace(self, prefix=self.prefix + addition)
 
 
-class AppendWriter:
+class AppendWriter(OpenFiles):
     """Writes rows as they come, with the interface of `NativeWriter`."""
 
     def __init__(self, table: AppendTable) -> None:
+        # The pickle was made by `append_table`, for this job.
+        super().__init__(pickle.loads(table.body), table.files)
         self._table = table
-        self._paimon = pickle.loads(table.body)  # made by `append_table`, for this job
         self._required = [one.name for one in table.files.stored_schema() if not one.nullable]
-        self._open: dict[tuple[Partition, int], KeyValueFileWriter] = {}
-        self._is_done = False
 
     def write(self, rows: pa.RecordBatch, bucket: int | None) -> None:
         """Write rows of one partition. Raises ValueError for rows that the table can't take."""
@@ -80,44 +79,13 @@ class AppendWriter:
             # A slice would keep the batch in memory that it was cut from.
             rows = rows.take(pa.array(np.arange(rows.num_rows)))
         self._writer(values_at(keys, 0) if keys else (), bucket or 0).write(rows)
-        while sum(one.waiting_bytes for one in self._open.values()) > _WAITING_BYTES_MAX:
-            max(self._open.values(), key=lambda one: one.waiting_bytes).write_waiting()
-
-    def messages(self) -> list[bytes]:
-        """Finish and return the commit messages; nothing may be written after."""
-        from pypaimon.write.commit_message import CommitMessage
-
-        from paimon_magics.tables.writing.commit_messages import write_message
-        from paimon_magics.tables.writing.data_file_metas import meta_of_new_file
-
-        found = []
-        for (partition, bucket), writer in self._open.items():
-            files = [replace(file, is_compacted=False) for file in writer.finish()]
-            metas = [meta_of_new_file(self._paimon, file) for file in files]
-            found.append(write_message(self._paimon, CommitMessage(partition, bucket, metas)))
-        self._is_done = True
-        return found
-
-    def abort(self) -> None:
-        """Delete all files; their messages must not be committed."""
-        for writer in self._open.values():
-            writer.abort()
-
-    def close(self) -> None:
-        """Close the writer, and delete files that are in no returned message."""
-        if not self._is_done:
-            self.abort()
+        while sum(one.waiting_bytes for one in self) > _WAITING_BYTES_MAX:
+            max(self, key=lambda one: one.waiting_bytes).write_waiting()
 
     def _writer(self, partition: Partition, bucket: int) -> KeyValueFileWriter:
-        from pypaimon.utils.file_store_path_factory import canonical_data_file_path
-
-        owner = partition, bucket
-        if owner not in self._open:
-            path = canonical_data_file_path(self._paimon, partition, bucket, "file")
-            folder = str(path).rpartition("/")[0]
-            stem = f"{self._table.prefix}{uuid.uuid4()}"  # names are told apart without folders
-            self._open[owner] = KeyValueFileWriter(self._table.files, folder, stem)
-        return self._open[owner]
+        # Each has a name of its own: files are told apart without their folders.
+        stem = f"{self._table.prefix}{uuid.uuid4()}"
+        return self.of(partition, bucket) or self.open(partition, bucket, stem)
 
 
 def appends_itself(schema: TableSchema) -> bool:

@@ -19,9 +19,10 @@ from paimon_magics.columnar.merging import KIND, SEQUENCE
 from paimon_magics.planning.schemas.format_rules import fits_format
 from paimon_magics.planning.writes.file_rules import NO_STATISTICS, data_file_rules
 from paimon_magics.tables.pypaimon_internals import store_options
-from paimon_magics.tables.writing.bucket_assignment import Partition, values_at
-from paimon_magics.tables.writing.key_value_files import KeyValueFiles, KeyValueFileWriter
+from paimon_magics.tables.writing.bucket_assignment import values_at
+from paimon_magics.tables.writing.key_value_files import KeyValueFiles
 from paimon_magics.tables.writing.level_files import level_files
+from paimon_magics.tables.writing.open_files import OpenFiles
 from paimon_magics.tables.writing.row_kinds import KindRule, kind_rule
 
 if TYPE_CHECKING:
@@ -61,18 +62,17 @@ class PostponedTable:
         return replace(self, prefix=self.prefix + addition)
 
 
-class PostponedWriter:
+class PostponedWriter(OpenFiles):
     """Writes rows as they come, with the interface of `NativeWriter`."""
 
     def __init__(self, table: PostponedTable, commit_user: str) -> None:
+        # The pickle was made by `postponed_table`, for this job.
+        super().__init__(pickle.loads(table.body), table.files)
         self._table = table
-        self._paimon = pickle.loads(table.body)  # made by `postponed_table`, for this job
         identity = uuid.uuid4()
         number = identity.int % (2**31 - 1)
         self._stem = f"{table.prefix}u-{commit_user}-s-{number}{_WRITER}{identity}"
-        self._open: dict[Partition, KeyValueFileWriter] = {}
         self._rows = 0
-        self._is_done = False
 
     def write(self, rows: pa.RecordBatch, bucket: int | None) -> None:
         """Write rows of one partition. Raises ValueError for rows that the table can't take."""
@@ -85,43 +85,9 @@ class PostponedWriter:
         numbers = np.arange(self._rows, self._rows + rows.num_rows, dtype=np.int64)
         self._rows += rows.num_rows
         rows = rows.append_column(SEQUENCE, pa.array(numbers))
-        self._writer(partition).write(rows.append_column(KIND, pa.array(kinds)))
-
-    def messages(self) -> list[bytes]:
-        """Finish and return the commit messages; nothing may be written after."""
-        from pypaimon.write.commit_message import CommitMessage
-
-        from paimon_magics.tables.writing.commit_messages import write_message
-        from paimon_magics.tables.writing.data_file_metas import meta_of_new_file
-
-        found = []
-        for partition, writer in self._open.items():
-            files = [replace(file, is_compacted=False) for file in writer.finish()]
-            metas = [meta_of_new_file(self._paimon, file) for file in files]
-            found.append(
-                write_message(self._paimon, CommitMessage(partition, POSTPONED_BUCKET, metas))
-            )
-        self._is_done = True
-        return found
-
-    def abort(self) -> None:
-        """Delete all files; their messages must not be committed."""
-        for writer in self._open.values():
-            writer.abort()
-
-    def close(self) -> None:
-        """Close the writer, and delete files that are in no returned message."""
-        if not self._is_done:
-            self.abort()
-
-    def _writer(self, partition: Partition) -> KeyValueFileWriter:
-        from pypaimon.utils.file_store_path_factory import canonical_data_file_path
-
-        if partition not in self._open:
-            path = canonical_data_file_path(self._paimon, partition, POSTPONED_BUCKET, "file")
-            folder = str(path).rpartition("/")[0]
-            self._open[partition] = KeyValueFileWriter(self._table.files, folder, self._stem)
-        return self._open[partition]
+        writer = self.of(partition, POSTPONED_BUCKET)
+        writer = writer or self.open(partition, POSTPONED_BUCKET, self._stem)
+        writer.write(rows.append_column(KIND, pa.array(kinds)))
 
 
 def postponed_table(table: Table, file_prefix: str) -> PostponedTable:

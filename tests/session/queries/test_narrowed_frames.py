@@ -147,7 +147,8 @@ def test_columns_and_rows_are_chosen_with_the_table(tables: Session) -> None:
     ("given", "error", "told"),
     [
         ({"columns": "k"}, InvalidValueError, "not a list of columns' names"),
-        ({"columns": []}, InvalidValueError, "not a list of columns' names"),
+        ({"columns": []}, InvalidValueError, "an empty list, not a list of columns' names"),
+        ({"columns": ["k", 3]}, InvalidValueError, "a list with 3 in it, not a list of"),
         ({"columns": ["k", "K"]}, InvalidValueError, "names `k` twice"),
         ({"columns": ["nope"]}, UnknownNameError, "`default.kept` has no column `nope`"),
         ({"where": " "}, InvalidValueError, "not a condition"),
