@@ -6,6 +6,7 @@ The server is found on PATH as `toxiproxy-server`, or where `make soak` builds i
 from __future__ import annotations
 
 import contextlib
+import random
 import shutil
 import socket
 import subprocess
@@ -106,7 +107,9 @@ def toxiproxy() -> Iterator[Toxiproxy]:
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 that nobody listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        port: int = listening.getsockname()[1]
-        return port
+    """A port of 127.0.0.1 that nobody listens on. The kernel gives it to no connection while a
+    server that was killed is started again: it lies below those that it gives away."""
+    while True:
+        port = random.randrange(15_000, 32_000)
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
