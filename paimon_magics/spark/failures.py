@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -79,6 +80,11 @@ _CAST_OF_COLUMN = re.compile(r"CAST\(`((?:[^`]|``)*)` AS ")
 _UNREAD = re.compile(
     r"\[FAILED_READ_FILE[^\]]*\] Encountered error while reading file (.+?)\.(?=\s)"
 )
+_TRACE = re.compile(r"\n\s+File .*$", re.DOTALL)  # Spark Connect has it after the error
+# Packages that every task needs, where the executors' Python has none of them.
+_MISSING_PACKAGE = re.compile(
+    r"ModuleNotFoundError: No module named '((?:paimon_magics|pypaimon|pyarrow)[\w.]*)'"
+)
 _PYTHON_ERROR = re.compile(r"^(?:[\w.]+(?:Error|Exception)|Exception): .*", re.MULTILINE)
 
 
@@ -126,6 +132,14 @@ def translate(
     if is_analysis:
         message, hint = _advised(message)
         return StatementError(message, hint=_HINTS.get(kind) or hint or _CORRECT, **place)
+    missing = _MISSING_PACKAGE.search(str(error))
+    if missing is not None:
+        return JobError(
+            f"The Python of Spark's executors has no `{missing[1].split('.')[0]}`.",
+            hint="Set PYSPARK_PYTHON to a Python that has the packages before Spark starts, on "
+            f"this machine {sys.executable}. docs/deployment.md says how executors elsewhere get "
+            "them.",
+        )
     hint = _HINTS.get(kind, "") if kind else _hint_of_text(error)
     return JobError(f"The Spark job failed: {_cause(error, message)}", hint=hint)
 
@@ -342,7 +356,7 @@ def _cause(error: BaseException, message: str) -> str:
     found = _PYTHON_ERROR.findall(str(error))
     if found:
         return str(found[-1]).strip()
-    return message[:500]
+    return _TRACE.sub("", message)[:500]
 
 
 def _check_failed(message: str) -> InvalidValueError:

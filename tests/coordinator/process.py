@@ -81,7 +81,8 @@ class Process:
             self.running.communicate()
         assert line.startswith("paimon-coordinator "), line
         self.address = line.split()[1]
-        self._port = self.address.rsplit(":", 1)[1]
+        if self._port == "0":  # an advertised address has another port
+            self._port = self.address.rsplit(":", 1)[1]
 
     def kill(self) -> None:
         assert self.running is not None

@@ -98,3 +98,23 @@ def test_executors_take_the_environment_that_was_packed(
     rows, places = json.loads(found)
     assert rows == [{"v": "x", "n": 500}, {"v": "y", "n": 500}]
     assert places and all(place.startswith(str(work)) for place in places), places
+
+
+def test_executors_without_the_packages_are_told_how_they_get_them(tmp_path: Path) -> None:
+    python = Path(sys.base_prefix, "bin", "python3")
+    script = (
+        "import paimon_magics\n"
+        "session = paimon_magics.connect('lake', coordinator='in-process', local_rows_max=0)\n"
+        "session.run('CREATE TABLE t (k INT)')\n"
+        "session.run('INSERT INTO t SELECT CAST(id AS INT) FROM range(100000)')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=tmp_path,
+        env={**os.environ, "PYSPARK_PYTHON": str(python), "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    last = done.stderr.strip().splitlines()[-1]
+    assert "JobError: The Python of Spark's executors has no `pyarrow`. Set PYSPARK_PYTHON" in last
