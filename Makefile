@@ -27,7 +27,7 @@ RECORDED_ARGS ?=
 LAB_FOLDER ?= my-notebooks
 # How many processes `make test` spreads the tests over; each has a Spark of its own (2 GB). Two more
 # than most machines of CI have cores: what kills and waits needs none.
-WORKERS ?= 4
+WORKERS ?= 3
 
 .PHONY: help
 help:  ## list the targets

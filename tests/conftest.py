@@ -67,9 +67,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def spark(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SparkSession]:
     """A Spark session with two cores, a warehouse folder of its own and no UI.
 
+    Its expressions are interpreted: each of a test's many small queries would compile its own code,
+    a fifth of all CPU time. The notebooks, kernels and clusters of the tests, and `make soak`,
+    compile as Spark does by default.
     Its JVM also has the jar of Paimon's Java library, the oracle of `java_paimon`.
     PAIMON_MAGICS_TEST_MASTER chooses another master: a process has one JVM, and a JVM one master.
     """
@@ -77,12 +82,15 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     from pyspark.sql import SparkSession
 
+    compiles = "soak" in request.config.option.markexpr
     # Temporary files of Spark, its executors and Paimon's Java library are removed with the tests'.
     aside = tmp_path_factory.mktemp("aside")
     session = (
         SparkSession.builder.master(MASTER)
         .appName("paimon-magics tests")
         .config("spark.ui.enabled", "false")
+        .config("spark.sql.codegen.wholeStage", str(compiles).lower())
+        .config("spark.sql.codegen.factoryMode", "FALLBACK" if compiles else "NO_CODEGEN")
         .config("spark.driver.memory", "2g")
         # Running tasks report their rows so often.
         .config("spark.executor.heartbeatInterval", "1s")

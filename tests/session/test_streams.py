@@ -232,7 +232,7 @@ session.close(stop_spark=True)
 """
 QUICK = "--conf spark.python.daemon.module=tests.backends.python_daemon pyspark-shell"
 KILLS = {
-    "two": [("embedded", "epoch.committed"), ("in-process", "publish.linked")],
+    "one": [("embedded", "epoch.committed")],
     "all": [
         ("embedded", "statement.written"),
         ("embedded", "epoch.noted"),
