@@ -67,6 +67,34 @@ def test_rows_of_a_primary_key_are_merged(session: Session, bucket: Bucket) -> N
     assert left_behind(bucket) == []
 
 
+CHANGED = {
+    "keyed": "'primary-key' = 'k', 'bucket' = '2'",
+    "append": "'bucket' = '-1'",
+    "vectors": "'deletion-vectors.enabled' = 'true'",
+    "tracked": "'row-tracking.enabled' = 'true'",
+}
+
+
+@pytest.mark.parametrize("options", only_in_soak(CHANGED, ["keyed", "vectors"]))
+def test_rows_are_changed(session: Session, bucket: Bucket, options: str) -> None:
+    session.run(f"CREATE TABLE t (k BIGINT NOT NULL, v STRING) TBLPROPERTIES ({options})")
+    session.run("INSERT INTO t SELECT id, 'old' FROM range(100)")
+    assert session.run("DELETE FROM t WHERE k < 10").rows_deleted == 10
+    assert session.run("UPDATE t SET v = 'new' WHERE k BETWEEN 20 AND 29").rows_updated == 10
+    merged = session.run(
+        "MERGE INTO t USING (SELECT id AS k FROM range(90, 110)) s ON t.k = s.k "
+        "WHEN MATCHED AND s.k % 2 = 0 THEN DELETE WHEN MATCHED THEN UPDATE SET v = 'new' "
+        "WHEN NOT MATCHED THEN INSERT (k, v) VALUES (s.k, 'new')"
+    )
+    assert (merged.rows_deleted, merged.rows_updated, merged.rows_inserted) == (5, 5, 10)
+    expected = [("new", 25, 1765), ("old", 70, 3715)]
+    query = "SELECT v, count(*), sum(k) FROM t GROUP BY v ORDER BY v"
+    assert rows(session, query) == expected
+    session.run("CALL sys.compact('t')")
+    assert rows(session, query) == expected
+    assert left_behind(bucket) == []
+
+
 def test_a_job_that_fails_leaves_nothing(session: Session, bucket: Bucket) -> None:
     session.run("CREATE TABLE a (k BIGINT, v STRING, p BIGINT) PARTITIONED BY (p)")
     session.run("INSERT INTO a VALUES (1, 'before', 0)")
