@@ -154,7 +154,7 @@ class Writer:
                 began = time.monotonic()
                 try:
                     self._write(key)
-                except (PaimonMagicsError, OSError) as error:
+                except (PaimonMagicsError, OSError, ValueError) as error:  # of pypaimon-rust
                     if not self._may_fail:
                         raise
                     self.doubtful.append(key)

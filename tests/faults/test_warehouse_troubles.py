@@ -14,6 +14,7 @@ import pytest
 from paimon_magics.coordinator.protocol.documents import request_document
 from paimon_magics.errors import PaimonMagicsError, SetupError
 from paimon_magics.planning.commits.requests import Append, CommitRequest
+from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from tests.coordinator.process import TABLE, Process, create_table, read, wait_until, write
 from tests.faults.compactor import Compactor
@@ -111,6 +112,38 @@ def test_a_coordinator_without_room_for_its_lease_goes_on_once_there_is_some(
     client.commit(more)
     assert {"k": 2, "v": "b"} in read(catalog)
     assert missing(catalog.load(TABLE)) == set()
+
+
+def test_a_small_insert_waits_while_there_is_no_room_for_the_lease(
+    process: Process, disk: Disk
+) -> None:
+    """Its row is in the log, on another disk, when the lease has run out: it is acknowledged once
+    the lease could be taken again, and not before."""
+    options = "'auto_batch_load' = 'true', 'group_commit_interval_ms' = '200'"
+    catalog = create_table(disk.folder, f"CREATE TABLE s (k INT) TBLPROPERTIES ({options})")
+    table = TableName("s", "default")
+    headers = {"Authorization": f"Bearer {process.token()}"}
+    with (
+        httpx.Client(base_url=process.address, headers=headers, trust_env=False) as http,
+        ThreadPoolExecutor() as pool,
+    ):
+
+        def insert(key: int) -> httpx.Response:
+            rows = {"columns": ["k"], "rows": [[key]]}
+            return http.post("/v1/inserts/default/s", json=rows, timeout=60)
+
+        assert insert(0).status_code == 200
+        wait_until(lambda: len(read(catalog, table)) == 1)
+        disk.fill()
+        time.sleep(2.5)  # the lease runs out
+        waiting = pool.submit(insert, 1)
+        time.sleep(2)
+        assert not waiting.done(), waiting.result().text
+        disk.mend()
+        assert waiting.result().status_code == 200
+        assert insert(2).status_code == 200
+    wait_until(lambda: [row["k"] for row in read(catalog, table)] == [0, 1, 2])
+    catalog.drop_table(table)
 
 
 @pytest.mark.parametrize("room_bytes", [0, 64 * 1024], ids=["at its begin", "in the middle"])

@@ -41,6 +41,7 @@ from paimon_magics.coordinator.protocol.clock import Clock
 from paimon_magics.coordinator.store.database import StoreLostError, StoreUnavailableError
 from paimon_magics.errors import PaimonMagicsError, SetupError
 from paimon_magics.faults import reach
+from paimon_magics.tables.commits.fencing import DeposedError
 
 __all__ = ["Loader", "QueueWork"]
 
@@ -177,11 +178,28 @@ class QueueWork:
         if not replies:
             return
         try:
-            self._may_answer()  # a deposed coordinator acknowledges nothing
-        except PaimonMagicsError as error:
+            self._wait_until_owner()
+        except BaseException as error:
             fail([future for future, _ in replies], error)
             raise
         deliver(replies)
+
+    def _wait_until_owner(self) -> None:
+        """Return once this coordinator may acknowledge what the log has. One whose lease has run
+        out on a full disk tries to take it again; who asked waits. Raises DeposedError when another
+        one has taken over, and the last error when the coordinator is stopping."""
+        while True:
+            try:
+                self._may_answer()
+            except DeposedError:
+                raise
+            except (PaimonMagicsError, OSError) as error:
+                if self._stopping():
+                    raise
+                _log.error("What is stored can't be acknowledged yet: %s", error)
+                time.sleep(_RETRY_SECONDS)
+            else:
+                return
 
     def _count(self, answer: Answer) -> None:
         match answer:
