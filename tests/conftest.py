@@ -72,9 +72,9 @@ def spark(
 ) -> Iterator[SparkSession]:
     """A Spark session with two cores, a warehouse folder of its own and no UI.
 
-    Its expressions are interpreted: each of a test's many small queries would compile its own code,
-    a fifth of all CPU time. The notebooks, kernels and clusters of the tests, and `make soak`,
-    compile as Spark does by default.
+    Each operator runs by itself: the code that Spark makes of a whole stage is compiled anew for
+    most of the tests' small queries, a tenth of all CPU time. Notebooks, kernels and clusters of
+    the tests, and `make soak`, have it, as Spark does by default.
     Its JVM also has the jar of Paimon's Java library, the oracle of `java_paimon`.
     PAIMON_MAGICS_TEST_MASTER chooses another master: a process has one JVM, and a JVM one master.
     """
@@ -90,7 +90,6 @@ def spark(
         .appName("paimon-magics tests")
         .config("spark.ui.enabled", "false")
         .config("spark.sql.codegen.wholeStage", str(compiles).lower())
-        .config("spark.sql.codegen.factoryMode", "FALLBACK" if compiles else "NO_CODEGEN")
         .config("spark.driver.memory", "2g")
         # Running tasks report their rows so often.
         .config("spark.executor.heartbeatInterval", "1s")
