@@ -201,8 +201,9 @@ class InsertStream:
         self._socket: ClientConnection | None = None
 
     def insert(self, key: int) -> None:
-        """Insert one row. After a lost connection the same message is sent over another one, with
-        its offset. Raises TimeoutError if it is not acknowledged within two minutes."""
+        """Insert one row. After a lost connection, or where the coordinator can't reach its store,
+        the same message is sent over another connection, with its offset. Raises TimeoutError if it
+        is not acknowledged within two minutes."""
         deadline = time.monotonic() + 120
         message = json.dumps({"columns": ["k"], "rows": [[key]]})
         while True:
@@ -211,6 +212,8 @@ class InsertStream:
                 socket.send(message)
                 (answer,) = json.loads(socket.recv(60))
                 assert answer["offset"] == self._offset, answer
+                if answer.get("error", {}).get("type") == "StoreUnavailableError":
+                    raise ConnectionError(answer["error"]["message"])
                 assert "error" not in answer, answer
                 self._offset += 1
                 return
