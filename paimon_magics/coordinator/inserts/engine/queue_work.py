@@ -179,7 +179,7 @@ class QueueWork:
             return
         try:
             self._wait_until_owner()
-        except BaseException as error:
+        except (PaimonMagicsError, OSError) as error:
             fail([future for future, _ in replies], error)
             raise
         deliver(replies)
