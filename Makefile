@@ -25,7 +25,7 @@ CONFORMANCE_ARGS ?=
 RECORDED_ARGS ?=
 # Where `make lab` keeps the copies of the notebooks that one works on. Ignored by git.
 LAB_FOLDER ?= my-notebooks
-# How many processes `make test` spreads the tests over; each has a Spark of its own (2 GB). Two more
+# How many processes `make test` spreads the tests over; each has a Spark of its own (2 GB). One more
 # than most machines of CI have cores: what kills and waits needs none.
 WORKERS ?= 3
 

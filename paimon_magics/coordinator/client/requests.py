@@ -118,21 +118,30 @@ class Requests:
         A request that `settles` something may have done so although no answer came. From then on
         only an answer about the thing itself (200, 409, 410) counts; anything else raises
         UnknownOutcomeError. `again` is the document of repetitions, if it differs. `wait_seconds`
-        replaces the client's own. It begins again, up to five times, when a coordinator lived and
-        ended in the middle of an answer: another one takes over.
+        replaces the client's own. That begins anew when a coordinator lived and ended in the middle
+        of an answer, since another one takes over, and is five times as long at most.
         """
-        wait_seconds = self._wait_seconds if wait_seconds is None else wait_seconds
+        waits = (self._wait_seconds, _WAITS_MAX) if wait_seconds is None else (wait_seconds, 1)
         try:
-            return self._until(wait_seconds, method, path, document, again, settles=settles)
+            return self._until(waits, method, path, document, again, settles=settles)
         finally:
             self.delay = ""
 
     def _until(
-        self, wait: float, method: str, path: str, document: Any, again: Any, *, settles: bool
+        self,
+        waits: tuple[float, int],
+        method: str,
+        path: str,
+        document: Any,
+        again: Any,
+        *,
+        settles: bool,
     ) -> Any:
+        """Repeat a request for so many seconds, and so many times these while owners die."""
+        wait_seconds, waits_max = waits
         pause = _PAUSE_SECONDS
         began = time.monotonic()
-        deadline = began + wait
+        deadline = began + wait_seconds
         may_have_arrived = False
         while True:
             is_lost = False  # whether the request certainly did not arrive
@@ -162,7 +171,7 @@ class Requests:
                 raise no_clear_answer(error) if may_have_arrived else error from None
             broke = isinstance(problem, SetupError) and broke_off(problem)
             if broke:
-                deadline = min(time.monotonic() + wait, began + _WAITS_MAX * wait)
+                deadline = min(time.monotonic() + wait_seconds, began + waits_max * wait_seconds)
             if path == "/v1/transactions" and not is_lost and (broke or not moved):
                 # A repetition could open a second transaction. An unanswered one ends by its lease.
                 # Elsewhere, too: the new owner has what the dead one had opened.

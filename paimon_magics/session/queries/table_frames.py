@@ -315,7 +315,7 @@ def _chosen(columns: object, known: Sequence[str], table: TableName) -> tuple[st
     names = list(given) if isinstance(given, Sequence) else []
     wrong = [name for name in names if not isinstance(name, str)]
     if not names or wrong:
-        said = "an empty list" if given == [] or given == () else value_text(columns)
+        said = "an empty list" if isinstance(given, Sequence) else value_text(columns)
         said = f"a list with {value_text(wrong[0])} in it" if wrong else said
         raise InvalidValueError(
             f"`columns` of table() is {said}, not a list of columns' names.",

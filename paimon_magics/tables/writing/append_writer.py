@@ -21,8 +21,8 @@ from paimon_magics.planning.schemas.feature_rules import is_blob_column
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.statements.data_types import VectorType
 from paimon_magics.tables.pypaimon_internals import store_options
-from paimon_magics.tables.writing.bucket_assignment import Partition, values_at
-from paimon_magics.tables.writing.key_value_files import KeyValueFiles, KeyValueFileWriter
+from paimon_magics.tables.writing.bucket_assignment import values_at
+from paimon_magics.tables.writing.key_value_files import KeyValueFiles
 from paimon_magics.tables.writing.level_files import level_files
 from paimon_magics.tables.writing.open_files import OpenFiles
 
@@ -78,14 +78,11 @@ class AppendWriter(OpenFiles):
         if rows.get_total_buffer_size() > 2 * rows.nbytes:
             # A slice would keep the batch in memory that it was cut from.
             rows = rows.take(pa.array(np.arange(rows.num_rows)))
-        self._writer(values_at(keys, 0) if keys else (), bucket or 0).write(rows)
-        while sum(one.waiting_bytes for one in self) > _WAITING_BYTES_MAX:
-            max(self, key=lambda one: one.waiting_bytes).write_waiting()
-
-    def _writer(self, partition: Partition, bucket: int) -> KeyValueFileWriter:
         # Each has a name of its own: files are told apart without their folders.
         stem = f"{self._table.prefix}{uuid.uuid4()}"
-        return self.of(partition, bucket) or self.open(partition, bucket, stem)
+        self.writer(values_at(keys, 0) if keys else (), bucket or 0, stem).write(rows)
+        while sum(one.waiting_bytes for one in self) > _WAITING_BYTES_MAX:
+            max(self, key=lambda one: one.waiting_bytes).write_waiting()
 
 
 def appends_itself(schema: TableSchema) -> bool:

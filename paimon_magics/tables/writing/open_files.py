@@ -28,19 +28,16 @@ class OpenFiles:
     def __iter__(self) -> Iterator[KeyValueFileWriter]:
         return iter(self._writers.values())
 
-    def of(self, partition: Partition, bucket: int) -> KeyValueFileWriter | None:
-        """The writer of one bucket, where rows came for it."""
-        return self._writers.get((partition, bucket))
-
-    def open(self, partition: Partition, bucket: int, stem: str) -> KeyValueFileWriter:
-        """Make the writer of one bucket; the names of its files begin with `stem`."""
+    def writer(self, partition: Partition, bucket: int, stem: str) -> KeyValueFileWriter:
+        """The writer of one bucket. The names of the files of a new one begin with `stem`."""
         from pypaimon.utils.file_store_path_factory import canonical_data_file_path
 
-        path = canonical_data_file_path(self._paimon, partition, bucket, "file")
-        folder = str(path).rpartition("/")[0]
-        writer = KeyValueFileWriter(self._files, folder, stem)
-        self._writers[partition, bucket] = writer
-        return writer
+        owner = partition, bucket
+        if owner not in self._writers:
+            path = canonical_data_file_path(self._paimon, partition, bucket, "file")
+            folder = str(path).rpartition("/")[0]
+            self._writers[owner] = KeyValueFileWriter(self._files, folder, stem)
+        return self._writers[owner]
 
     def messages(self) -> list[bytes]:
         """Finish all files and return their commit messages; nothing may be written after."""

@@ -85,8 +85,7 @@ class PostponedWriter(OpenFiles):
         numbers = np.arange(self._rows, self._rows + rows.num_rows, dtype=np.int64)
         self._rows += rows.num_rows
         rows = rows.append_column(SEQUENCE, pa.array(numbers))
-        writer = self.of(partition, POSTPONED_BUCKET)
-        writer = writer or self.open(partition, POSTPONED_BUCKET, self._stem)
+        writer = self.writer(partition, POSTPONED_BUCKET, self._stem)
         writer.write(rows.append_column(KIND, pa.array(kinds)))
 
 
