@@ -35,6 +35,10 @@ session.run("CREATE TABLE t (k INT, v STRING) TBLPROPERTIES ('primary-key' = 'k'
 session.run("INSERT INTO t SELECT CAST(id AS INT), 'x' FROM range(1000)")
 session.run("UPDATE t SET v = 'y' WHERE k % 2 = 1")
 session.run("CALL sys.compact('t')")
+session.run("CREATE TABLE u (k INT, v STRING)")
+stream = session.write_stream(session.stream("t"), "u", checkpoint="c", trigger="available-now")
+assert stream.wait(120)
+assert session.table("u").count() == 1000
 rows = session.run("SELECT v, count(*) AS n FROM t GROUP BY v ORDER BY v").to_arrow().to_pylist()
 places = session.run("SELECT DISTINCT where_am_i(id) AS w FROM range(0, 4, 1, 4)").to_arrow()
 print("FOUND " + json.dumps([rows, places["w"].to_pylist()]))
