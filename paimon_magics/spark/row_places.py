@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -25,9 +25,15 @@ from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.statements.data_types import AtomicType, contains_type
 from paimon_magics.tables.compaction.append_units import AppendUnit
 from paimon_magics.tables.row_changes.column_changes import ColumnChanges
+from paimon_magics.tables.row_changes.looked_up_keys import LookedUpKeys
 from paimon_magics.tables.row_changes.placed_files import PlacedFiles
 from paimon_magics.tables.row_changes.rewriting import ChangedFile, FileChanges
-from paimon_magics.tables.row_changes.selected_rows import FILE_COLUMN, PLACE_COLUMN
+from paimon_magics.tables.row_changes.selected_rows import (
+    FILE_COLUMN,
+    PLACE_COLUMN,
+    RowsOutOfOrderError,
+    in_order,
+)
 from paimon_magics.tables.writing.changed_rows import ChangedRows, ChangedTwiceError
 from paimon_magics.tables.writing.write_spec import WriteSpec, Written
 
@@ -55,13 +61,19 @@ def placed_rows(
     columns: Sequence[Column],
     more: Sequence[Column],
     slots: int,
+    keys: LookedUpKeys | None = None,
 ) -> DataFrame:
     """The rows of the files, None for none: `columns` and, of what the reader adds, the columns
-    `more`; then FILE_COLUMN, the number of a row's unit, and PLACE_COLUMN. Nothing runs yet."""
+    `more`; then FILE_COLUMN, the number of a row's unit, and PLACE_COLUMN. A task has whole files,
+    by ascending numbers and places. Rows that do not have the values of `keys`, which may be found
+    until a job runs, are left out. Nothing runs yet."""
     shown = [*columns, *more, *_SYSTEM]
     if files is None or not files.units:
         return spark.createDataFrame([], schema=spark_schema(shown))
-    groups = balanced(files.units, lambda unit: unit.size_bytes, slots * _TASKS_PER_SLOT)
+    groups = tuple(
+        tuple(sorted(group, key=lambda unit: unit.number))
+        for group in balanced(files.units, lambda unit: unit.size_bytes, slots * _TASKS_PER_SLOT)
+    )
     chosen = files.only([one.name for one in columns])
     work = _PlacedTasks(
         replace(chosen, units=()),
@@ -69,6 +81,7 @@ def placed_rows(
         tuple(one.name for one in shown[:-2]),
         frozenset(one.name for one in columns if contains_type(one.type, "VARIANT")),
         reports_folder(),
+        keys,
     )
     tasks = spark.range(0, len(groups), 1, len(groups))
     return with_char_columns(tasks.mapInArrow(work, spark_schema(shown)), shown)
@@ -81,22 +94,40 @@ def change_files(
     slots: int,
     *,
     changed_once: bool = False,
+    in_place: bool = False,
 ) -> UnitResults[ChangedFile]:
     """Run the job that changes the files of the selected rows: `selected` has FILE_COLUMN,
-    PLACE_COLUMN and the new values. One task owns each file. Raises what Spark raises, and with
+    PLACE_COLUMN and the new values. One task owns each file. With `in_place` the rows are expected
+    to be in the tasks and in the order of `placed_rows`, so that they need no shuffle; where that
+    turns out to be otherwise, the job runs again with one. Raises what Spark raises, and with
     `changed_once` ChangedTwiceError for rows, which then have KIND, of one place; the caller must
     then remove every file of the job."""
+    if in_place:
+        found = _changed(
+            spark, selected, selected, _ChangeTasks(changes, "order", reports_folder())
+        )
+        numbers = [None if one is None else one.number for one in found.results]
+        if None not in numbers and len(set(numbers)) == len(numbers):
+            return found
+        again = change_files(spark, selected, changes, slots, changed_once=changed_once)
+        return replace(again, repeated_attempts=True)
     tasks = max(1, min(len(changes.units), slots * _TASKS_PER_SLOT))
     owner = F.expr(f"CAST(pmod({quoted(FILE_COLUMN)}, {tasks}) AS INT)")
     placed = selected.repartitionById(tasks, owner).sortWithinPartitions(FILE_COLUMN, PLACE_COLUMN)
-    work = _ChangeTasks(changes, changed_once, reports_folder())
-    rows, ran_twice = collected(
-        spark, selected.schema, lambda: map_in_arrow(placed, work, RESULT_SCHEMA)
-    )
-    found = unit_results(spark, rows, repeated=ran_twice)
+    work = _ChangeTasks(changes, "once" if changed_once else None, reports_folder())
+    found = _changed(spark, selected, placed, work)
     if None in found.results:
         raise ChangedTwiceError
     return found
+
+
+def _changed(
+    spark: SparkSession, selected: DataFrame, placed: DataFrame, work: _ChangeTasks
+) -> UnitResults[Any]:
+    rows, ran_twice = collected(
+        spark, selected.schema, lambda: map_in_arrow(placed, work, RESULT_SCHEMA)
+    )
+    return unit_results(spark, rows, repeated=ran_twice)
 
 
 def change_and_add_files(
@@ -121,7 +152,7 @@ def change_and_add_files(
     owner = f"CASE WHEN {place} IS NULL THEN {tasks} + {number} ELSE pmod({place}, {tasks}) END"
     placed = rows.repartitionById(tasks + added.writers, F.expr(f"CAST({owner} AS INT)"))
     placed = placed.sortWithinPartitions(FILE_COLUMN, PLACE_COLUMN)
-    work = _MergeTasks(_ChangeTasks(changes, True, reports_folder()), added)
+    work = _MergeTasks(_ChangeTasks(changes, "once", reports_folder()), added)
     found, ran_twice = collected(
         spark, rows.schema, lambda: map_in_arrow(placed, work, RESULT_SCHEMA)
     )
@@ -153,6 +184,7 @@ class _PlacedTasks:
     names: tuple[str, ...]
     variants: frozenset[str]
     reports: str
+    keys: LookedUpKeys | None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from paimon_magics.spark.python_workers import keep_modules
@@ -173,21 +205,27 @@ class _PlacedTasks:
 
         names = [*self.names, FILE_COLUMN, PLACE_COLUMN]
         for unit in units:
-            for rows in self.files.rows(unit):
-                reporter.add(rows.num_rows, 0)
+            read = self._reported(unit, reporter)
+            for rows in read if self.keys is None else self.keys.matching(read):
                 number = pa.array(np.full(rows.num_rows, unit.number, dtype=np.int32))
                 arrays = [*(rows.column(name) for name in self.names), number, rows.column(PLACE)]
                 yield pa.RecordBatch.from_arrays(arrays, names=names)
             reporter.add(0, unit.size_bytes)
 
+    def _reported(self, unit: AppendUnit, reporter: Reporter) -> Iterator[pa.RecordBatch]:
+        for rows in self.files.rows(unit):
+            reporter.add(rows.num_rows, 0)
+            yield rows
+
 
 @dataclass(frozen=True)
 class _ChangeTasks:
-    """Runs in the task: changes the files whose selected rows it is given. With `changed_once` None
-    is its last result where two of them have one place: then not all was written."""
+    """Runs in the task: changes the files whose selected rows it is given. Its last result is None,
+    and not all was written, where two of these have one place though each comes `once`, or where
+    they are not in `order`."""
 
     changes: FileChanges | ColumnChanges
-    changed_once: bool
+    checked: Literal["once", "order"] | None
     reports: str
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -198,13 +236,16 @@ class _ChangeTasks:
             with sent_to_driver():
                 for result in self.changes(self._noted(batches), reporter.add):
                     yield result_batch(result)
-        except ChangedTwiceError:
+        except (ChangedTwiceError, RowsOutOfOrderError):
             yield result_batch(None)
         reporter.end()
         keep_modules()
 
     def _noted(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        changed = ChangedRows((FILE_COLUMN, PLACE_COLUMN)) if self.changed_once else None
+        if self.checked == "order":
+            yield from in_order(batches)
+            return
+        changed = ChangedRows((FILE_COLUMN, PLACE_COLUMN)) if self.checked == "once" else None
         for batch in batches:
             if changed is not None:
                 changed.note(batch)

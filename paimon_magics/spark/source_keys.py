@@ -1,21 +1,25 @@
-"""The range of the values by which the source of a MERGE is joined, found by one job."""
+"""The values by which the source of a MERGE is joined, or their range, found by one job."""
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as spark_types
 
 from paimon_magics.planning.row_changes.source_keys import KeyRange, KeyValue, SourceKey
+from paimon_magics.spark.python_workers import keep_modules
 from paimon_magics.spark.types import plain_type
 from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.statements.data_types import AtomicType
+from paimon_magics.tables.row_changes.looked_up_keys import INTEGERS_MAX, TEXTS_MAX
 
-__all__ = ["key_ranges", "type_of", "within"]
+__all__ = ["distinct_values", "key_ranges", "type_of", "within"]
 
 _CHARACTERS_MAX = 1_000
 _EPOCH = datetime.date(1970, 1, 1).toordinal()
@@ -50,6 +54,67 @@ def key_ranges(frame: DataFrame, keys: Mapping[str, SourceKey]) -> dict[str, Key
         if (low is None) == (least is None) and (high is None) == (greatest is None):
             ranges[name] = KeyRange(key, low, high)
     return ranges
+
+
+def distinct_values(frame: DataFrame, names: Sequence[str]) -> dict[str, pa.Array]:
+    """Return the distinct values, NULL left out, of those of the columns that have few enough for
+    `LookedUpKeys`, by one job. Raises what Spark raises."""
+    wanted = frame.select(*map(quoted, names))
+    parts = wanted.mapInArrow(_Distinct(), _DISTINCT).collect()
+    found: dict[str, pa.Array] = {}
+    for name in names:
+        mine = [row["values"] for row in parts if row["name"] == name]
+        if None in mine:
+            continue
+        kind = pa.string() if isinstance(frame.schema[name].dataType, _TEXT) else pa.int64()
+        read = [pa.ipc.open_stream(bytes(one)).read_all().column(0) for one in mine]
+        chunks = [chunk for column in read for chunk in column.chunks]
+        values = pc.unique(pa.chunked_array(chunks, kind))
+        if _are_few(values):
+            found[name] = values
+    return found
+
+
+_DISTINCT = "name STRING, values BINARY"
+_TEXT = spark_types.StringType
+
+
+def _are_few(values: pa.Array) -> bool:
+    return len(values) <= (TEXTS_MAX if pa.types.is_string(values.type) else INTEGERS_MAX)
+
+
+class _Distinct:
+    """Runs in the task: returns the distinct values of each column, NULL for too many."""
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        found: dict[str, pa.Array | None] = {}
+        for batch in batches:
+            for name, column in zip(batch.schema.names, batch.columns, strict=True):
+                before = found.get(name, column[:0])
+                if before is None:
+                    continue
+                values = pc.unique(pa.chunked_array([before, pc.drop_null(column)]))
+                found[name] = values if _are_few(values) else None
+        keep_modules()
+        for name, values in found.items():
+            yield pa.RecordBatch.from_pydict(
+                {"name": [name], "values": pa.array([_stream(values)], pa.binary())}
+            )
+
+
+def _stream(values: pa.Array | None) -> bytes | None:
+    if values is None:
+        return None
+    if pa.types.is_date(values.type):
+        values = values.cast(pa.int32())
+    text = pa.types.is_string(values.type) or pa.types.is_large_string(values.type)
+    rows = pa.RecordBatch.from_arrays(
+        [values.cast(pa.string() if text else pa.int64())], ["values"]
+    )
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_batch(rows)
+    return bytes(sink.getvalue().to_pybytes())
 
 
 def within(frame: DataFrame, ranges: Mapping[str, KeyRange]) -> DataFrame:

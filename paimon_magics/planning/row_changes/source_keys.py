@@ -25,7 +25,14 @@ from paimon_magics.statements.merge_into import MergeInto
 from paimon_magics.statements.queries.determinism import random_part
 from paimon_magics.statements.statement import ColumnFilter, FilterValue, TextRange
 
-__all__ = ["KeyRange", "SourceKey", "compare_alike", "range_filters", "source_keys"]
+__all__ = [
+    "KeyRange",
+    "SourceKey",
+    "compare_alike",
+    "look_up_alike",
+    "range_filters",
+    "source_keys",
+]
 
 KeyValue = int | str | Decimal | datetime.date
 
@@ -186,6 +193,14 @@ def compare_alike(column: DataType, value: AtomicType) -> bool:
             return given == "DATE"
         case _:
             return False
+
+
+def look_up_alike(column: DataType, value: AtomicType) -> bool:
+    """Whether a column and a value of these types are equal only where both are the same whole
+    number, day or text."""
+    if isinstance(column, AtomicType) and column.name == "DECIMAL":
+        return False
+    return compare_alike(column, value)
 
 
 def _decimal(value: AtomicType) -> tuple[int, int]:

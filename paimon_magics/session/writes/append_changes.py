@@ -14,6 +14,7 @@ from paimon_magics.planning.commits.requests import Transaction
 from paimon_magics.planning.reads.views import ROW_ID, row_id_columns
 from paimon_magics.planning.row_changes.assignments import assigned_paths
 from paimon_magics.planning.row_changes.engine_rules import adds_changed_rows
+from paimon_magics.planning.row_changes.row_by_row import chooses_row_by_row
 from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.outcome import Outcome
@@ -62,13 +63,15 @@ _ROW_ID = Column(0, ROW_ID, AtomicType("BIGINT"))
 @dataclass(frozen=True)
 class PreparedAppendChange:
     """A planned change of an append table: the places of the selected rows, with their new values.
-    `plan` is None for a table without snapshots. `assigned` is None for a DELETE."""
+    `plan` is None for a table without snapshots. `assigned` is None for a DELETE. Where each row
+    was chosen by itself (`row_by_row`), the rows are in the tasks that read their files."""
 
     table: Table
     base_snapshot_id: int
     plan: TableChange | None
     selected: DataFrame
     assigned: frozenset[str] | None
+    row_by_row: bool
 
 
 def prepare_append_change(
@@ -113,7 +116,9 @@ def prepare_append_change(
     except UnknownNameError:
         rows = selected(True)  # then Spark's error can suggest the column that was meant
     values = new_values(connection, change, rows, [*_PLACES, *more, *written], paths)
-    return PreparedAppendChange(table, base_snapshot_id, plan, values, assigned)
+    return PreparedAppendChange(
+        table, base_snapshot_id, plan, values, assigned, chooses_row_by_row(change)
+    )
 
 
 def _plan(
@@ -205,4 +210,10 @@ def _run_job(
         transaction, prepared.assigned, slots=connection.slots, settings=connection.settings
     )
     with cancellable(connection.spark):
-        return change_files(connection.spark, prepared.selected, changes, connection.slots)
+        return change_files(
+            connection.spark,
+            prepared.selected,
+            changes,
+            connection.slots,
+            in_place=prepared.row_by_row,
+        )

@@ -45,6 +45,7 @@ from paimon_magics.statements.merge_into import MergeInto
 from paimon_magics.statements.queries.used_columns import used_names
 from paimon_magics.tables.manifests.live_files import ManifestCache
 from paimon_magics.tables.row_changes.column_changes import ColumnChanges
+from paimon_magics.tables.row_changes.looked_up_keys import LookedUpKeys
 from paimon_magics.tables.row_changes.rewriting import ChangedFile, FileChanges
 from paimon_magics.tables.row_changes.selected_rows import FILE_COLUMN, PLACE_COLUMN
 from paimon_magics.tables.row_changes.table_changes import TableChange, plan_table_change
@@ -124,10 +125,11 @@ def merge_places(
     table: Table,
     base: int,
     predicates: Sequence[ColumnPredicate],
+    keys: LookedUpKeys | None = None,
 ) -> MergePlaces:
     """The rows of an append table's snapshot `base` (0 for none) that a MERGE may change, of files
-    that can meet `predicates`. Nothing runs. Raises UnsupportedStatementError for rows that have to
-    stay where they are."""
+    that can meet `predicates`, with the values of `keys`. Nothing runs. Raises
+    UnsupportedStatementError for rows that have to stay where they are."""
     schema = table.schema
     files = None
     if base:
@@ -146,7 +148,7 @@ def merge_places(
     needed = needed_columns(merge, plan, schema.column_names, written)
     columns = [schema.columns[at] for at in needed]
     placed = None if files is None else files.placed_files()
-    frame = placed_frame(connection, table, base, placed, columns, more)
+    frame = placed_frame(connection, table, base, placed, columns, more, keys)
     in_one_job = schema.bucket_mode == "BUCKET_UNAWARE" and not schema.is_partitioned
     many = files is not None and _are_many(files, in_one_job=in_one_job)
     names = (*(one.name for one in more), FILE_COLUMN, PLACE_COLUMN)

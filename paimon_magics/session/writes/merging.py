@@ -39,14 +39,12 @@ from paimon_magics.session.writes.merge_places import (
     run_place_merge,
 )
 from paimon_magics.session.writes.merge_rows import merged_rows
+from paimon_magics.session.writes.merge_sources import SourceLookup, asked
 from paimon_magics.session.writes.merge_targets import (
     MergeOnTable,
     MergeTarget,
-    asked_source,
     merge_target,
-    range_keys,
     target_conditions,
-    without_rows,
 )
 from paimon_magics.session.writes.merged_schemas import merge_columns_of_source, merge_rules_of
 from paimon_magics.session.writes.outcomes import (
@@ -79,13 +77,15 @@ __all__ = ["PreparedMerge", "prepare_merge", "run_merge"]
 class PreparedMerge:
     """A planned MERGE: what its clauses do, how the table's rows are changed, what is read of the
     table, and the rows that are written, with their kinds. `keys` are the values of the source
-    whose range tells, once it is known, which files of the table can match."""
+    whose range tells, once it is known, which files of the table can match; `lookup` finds those by
+    which rows are read."""
 
     plan: MergePlan
     method: ChangeMethod
     target: MergeTarget
     insert: PreparedInsert
     keys: tuple[SourceKey, ...] = ()
+    lookup: SourceLookup | None = None
 
     @property
     def places(self) -> MergePlaces | None:
@@ -177,14 +177,10 @@ def prepare_merge(
         on = MergeOnTable(connection, merge, plan, table, chosen, parameters)
         conditions = target_conditions(on)
         check_target(connection, merge, plan, table, base, conditions.predicates(table.schema))
-        keys = range_keys(on, conditions)
-        if keys and kept is not None:
-            # What is wrong with the statement is told before a job runs.
-            merged_rows(on, merge_target(without_rows(on), conditions), given)
-            asked = asked_source(on, keys, conditions, given, kept)
-            if asked is not None:
-                conditions, given = asked.conditions, asked.frame
-        target = _with_source_size(merge_target(on, conditions), given)
+        found = asked(on, conditions, given, kept)
+        given = found.source
+        looked_up = None if found.lookup is None else found.lookup.keys
+        target = _with_source_size(merge_target(on, found.conditions, looked_up), given)
         rows = merged_rows(on, target, given)
     except PaimonMagicsError as error:
         if error.statement == merge.source_text:
@@ -210,7 +206,7 @@ def prepare_merge(
         insert = PreparedInsert(
             table, rows, Append(), base, column, again, check=lambda: None, read_set=read_set
         )
-    return PreparedMerge(plan, method, target, insert, keys)
+    return PreparedMerge(plan, method, target, insert, found.keys, found.lookup)
 
 
 def _with_source_size(target: MergeTarget, source: DataFrame) -> MergeTarget:
@@ -260,6 +256,8 @@ def _run_once(
 ) -> Outcome:
     insert, plan = prepared.insert, prepared.plan
     if prepared.places is not None:
+        if prepared.lookup is not None:
+            prepared.lookup.ask(connection, merge)
         merged = run_place_merge(connection, merge, insert, prepared.places, plan.effects, attempts)
         outcome = _outcome(merge, insert.table, merged.receipt, merged.files, merged.counts)
         return finished(connection, outcome, insert.table, merged.buckets)

@@ -11,6 +11,7 @@ from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.queries.held_snapshots import HeldSnapshots
 from paimon_magics.spark.row_places import placed_rows
+from paimon_magics.tables.row_changes.looked_up_keys import LookedUpKeys
 from paimon_magics.tables.row_changes.placed_files import PlacedFiles
 from paimon_magics.tables.table import Table
 
@@ -27,6 +28,7 @@ def placed_frame(
     files: PlacedFiles | None,
     columns: Sequence[Column],
     more: Sequence[Column] = (),
+    keys: LookedUpKeys | None = None,
 ) -> DataFrame:
     """`placed_rows` of files of a snapshot, 0 for none, which stays for as long as the frame does.
     Raises OutdatedPlanError if it has expired."""
@@ -38,6 +40,7 @@ def placed_frame(
             "'snapshot.num-retained.min', 'snapshot.time-retained'.",
         )
     try:
-        return held.noted(placed_rows(connection.spark, files, columns, more, connection.slots))
+        rows = placed_rows(connection.spark, files, columns, more, connection.slots, keys)
+        return held.noted(rows)
     finally:
         held.release()

@@ -136,7 +136,11 @@ class FileChanges:
             place = batch.schema.get_field_index(PLACE)
             places = np.asarray(batch.column(place))
             batch = batch.remove_column(place)
-            for rows, deleted in changes.until(int(places[-1]) + 1):
+            # At once: each change copies the whole batch.
+            found = list(changes.until(int(places[-1]) + 1))
+            if found:
+                rows = pa.concat_batches([one for one, _ in found])
+                deleted = np.concatenate([one for _, one in found])
                 at = np.searchsorted(places, np.asarray(rows.column(PLACE_COLUMN)))
                 if schema is not None and not deleted.all():
                     new = conform(rows.filter(pa.array(~deleted)), schema)

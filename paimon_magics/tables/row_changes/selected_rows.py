@@ -16,7 +16,15 @@ from paimon_magics.columnar.merging import KIND
 from paimon_magics.columnar.roaring import roaring_bitmap
 from paimon_magics.planning.reads.row_kinds import DELETE
 
-__all__ = ["FILE_COLUMN", "PLACE_COLUMN", "FileRows", "SelectedRows", "Told"]
+__all__ = [
+    "FILE_COLUMN",
+    "PLACE_COLUMN",
+    "FileRows",
+    "RowsOutOfOrderError",
+    "SelectedRows",
+    "Told",
+    "in_order",
+]
 
 FILE_COLUMN = "__paimon_magics_file"
 """The number of the file that a selected row is in (INT)."""
@@ -25,6 +33,27 @@ PLACE_COLUMN = "__paimon_magics_place"
 
 
 Told = Callable[[int, int], None]
+
+
+class RowsOutOfOrderError(Exception):
+    """The rows of a task do not come file by file, by ascending places."""
+
+
+def in_order(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same batches, of files with ascending numbers. Raises RowsOutOfOrderError for a row that
+    comes after one that is behind it, or comes twice."""
+    last_file = last_place = -1
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        files = np.asarray(batch.column(FILE_COLUMN)).astype(np.int64)
+        places = np.asarray(batch.column(PLACE_COLUMN)).astype(np.int64)
+        files_on = np.diff(files, prepend=last_file)
+        places_on = np.diff(places, prepend=last_place)
+        if ((files_on < 0) | ((files_on == 0) & (places_on <= 0))).any():
+            raise RowsOutOfOrderError
+        last_file, last_place = int(files[-1]), int(places[-1])
+        yield batch
 
 
 class SelectedRows:

@@ -1,4 +1,4 @@
-"""Tasks that read whole buckets write their changed rows, so that nothing is shuffled."""
+"""Tasks that read whole buckets or files write their changed rows, so that nothing is shuffled."""
 
 from __future__ import annotations
 
@@ -49,9 +49,11 @@ def new_files(session: Session, table: str) -> Counter[int]:
 def left_over(session: Session, warehouse: Path, table: str) -> set[str]:
     """The names of data files on the disk that no snapshot has."""
     folder = warehouse / "default.db" / table
-    on_disk = {path.name for path in folder.glob("bucket-*/*.parquet")}
-    listed = session.run(f"SELECT file_path FROM {table}$files").to_pylist()
-    return on_disk - {str(row["file_path"]).rpartition("/")[2] for row in listed}
+    found = {path.name for path in folder.glob("bucket-*/*.parquet")}
+    for row in session.run(f"SELECT snapshot_id AS id FROM {table}$snapshots").to_pylist():
+        listed = session.run(f"SELECT file_path FROM {table}$files VERSION AS OF {row['id']}")
+        found -= {str(row["file_path"]).rpartition("/")[2] for row in listed.to_pylist()}
+    return found
 
 
 def test_changes_of_few_buckets_are_written_in_the_stage_that_reads_them(
@@ -87,3 +89,64 @@ def test_rows_that_a_join_has_moved_are_written_by_the_owners_of_their_buckets(
     assert left_over(session, module_warehouse, "moved") == set()
     found = session.run("SELECT count(*) AS n, min(k % 2) AS o FROM moved").to_pylist()
     assert found == [{"n": 2000, "o": 1}]
+
+
+FILES = {
+    "written_anew": "'write-only' = 'true'",
+    "marked": "'deletion-vectors.enabled' = 'true', 'write-only' = 'true'",
+}
+
+
+def with_files(session: Session, table: str) -> None:
+    """A table of three files, whose keys descend."""
+    session.run(f"CREATE TABLE {table} (k BIGINT, v BIGINT) TBLPROPERTIES ({FILES[table]})")
+    for first in (0, 1000, 2000):
+        session.run(f"INSERT INTO {table} SELECT {first} + 999 - id, 0 FROM range(0, 1000, 1, 1)")
+
+
+@pytest.mark.parametrize("table", FILES)
+def test_changes_of_files_are_written_in_the_stage_that_reads_them(
+    module_session: Session, module_warehouse: Path, table: str
+) -> None:
+    session = module_session
+    with_files(session, table)
+    for statement in (
+        f"UPDATE {table} SET v = v + 1 WHERE k % 2 = 1 AND k < 2000",
+        f"DELETE FROM {table} WHERE k % 4 = 0",
+    ):
+        before = jobs(session.spark)
+        outcome = session.run(statement)
+        assert outcome.rows_updated or outcome.rows_deleted
+        (job,) = jobs(session.spark) - before
+        info = session.spark.sparkContext.statusTracker().getJobInfo(job)
+        assert info is not None
+        assert len(info.stageIds) == 1
+    found = session.run(f"SELECT count(*) AS n, sum(v) AS v, sum(k) AS k FROM {table}").to_pylist()
+    kept = [key for key in range(3000) if key % 4]
+    assert found == [{"n": len(kept), "v": 1000, "k": sum(kept)}]
+    assert left_over(session, module_warehouse, table) == set()
+
+
+@pytest.mark.usefixtures("joins_by_shuffles")
+@pytest.mark.parametrize("table", FILES)
+def test_rows_that_a_function_has_moved_are_written_by_the_owners_of_their_files(
+    module_session: Session, module_warehouse: Path, table: str
+) -> None:
+    session = module_session
+    session.run(f"DROP TABLE IF EXISTS {table}")
+    with_files(session, table)
+    session.spark.range(0, 3003, 3).createOrReplaceTempView("of_three")
+    session.spark.sql(
+        "CREATE OR REPLACE TEMPORARY FUNCTION is_of_three(n BIGINT) RETURNS BOOLEAN "
+        "RETURN EXISTS (SELECT 1 FROM of_three WHERE id = n)"
+    )
+    try:
+        outcome = session.run(f"DELETE FROM {table} WHERE is_of_three(k)")
+        assert outcome.rows_deleted == 1000
+        outcome = session.run(f"UPDATE {table} SET v = 1 WHERE NOT is_of_three(k + 1)")
+        assert outcome.rows_updated == 1000
+    finally:
+        session.spark.sql("DROP TEMPORARY FUNCTION is_of_three")
+    found = session.run(f"SELECT count(*) AS n, sum(v) AS v, sum(k) AS k FROM {table}").to_pylist()
+    assert found == [{"n": 2000, "v": 1000, "k": sum(key for key in range(3000) if key % 3)}]
+    assert left_over(session, module_warehouse, table) == set()
