@@ -16,6 +16,8 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import numpy.typing as npt
 
+from paimon_magics.columnar.distinct_numbers import distinct
+
 __all__ = [
     "BUCKETS_MAX",
     "PartitionBuckets",
@@ -49,7 +51,7 @@ def decode_hashes(content: bytes) -> Hashes:
 
 def encode_hashes(hashes: Hashes) -> bytes:
     """The content of an index file with these hashes, each once."""
-    return np.unique(hashes).astype(">i4").tobytes()
+    return distinct(hashes).astype(">i4").tobytes()
 
 
 class PartitionBuckets:

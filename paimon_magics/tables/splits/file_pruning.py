@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from paimon_magics.columnar.distinct_numbers import distinct
 from paimon_magics.planning.reads.predicates import ColumnPredicate
 from paimon_magics.planning.reads.views import RowView, ViewKind
 from paimon_magics.planning.schemas.table_schema import Column, TableSchema
@@ -148,5 +149,5 @@ class FilePruning:
         partitions = files["partition"].combine_chunks().dictionary_encode().indices
         buckets = np.asarray(partitions).astype(np.int64) << 32 | np.asarray(files["bucket"])
         size = pc.sum(files["file_size"]).as_py() or 0
-        count = len(np.unique(partitions)) if self._schema.is_partitioned else None
-        self.steps.append(PruningStep(step, files.num_rows, count, len(np.unique(buckets)), size))
+        count = len(distinct(np.asarray(partitions))) if self._schema.is_partitioned else None
+        self.steps.append(PruningStep(step, files.num_rows, count, len(distinct(buckets)), size))

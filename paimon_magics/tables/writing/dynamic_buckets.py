@@ -23,6 +23,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from paimon_magics.columnar.bucket_hash import binary_row_hash
+from paimon_magics.columnar.distinct_numbers import distinct
 from paimon_magics.columnar.hash_index import (
     PartitionBuckets,
     assigner_of,
@@ -130,7 +131,7 @@ class DynamicBuckets:
         def assign(partition: Partition, hashes: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
             owners = assigner_of(hashes, self.assigners)
             buckets = np.empty(len(hashes), dtype=np.int32)
-            for owner in np.unique(owners).tolist():
+            for owner in distinct(owners).tolist():
                 if (partition, owner) not in known:
                     known[partition, owner] = self._load(partition, owner)
                 rows = owners == owner
@@ -186,7 +187,7 @@ class IndexWriter:
         keys: pa.RecordBatch,
     ) -> None:
         """Add the key hashes of rows that go to a bucket. `keys` is the partition as Arrow."""
-        self._seen.setdefault((partition, bucket), []).append(np.unique(hashes))
+        self._seen.setdefault((partition, bucket), []).append(distinct(hashes))
         self._partition = keys
 
     def write(self) -> tuple[IndexWritten, ...]:
@@ -199,7 +200,7 @@ class IndexWriter:
         written = []
         for (partition, bucket), seen in self._seen.items():
             stored = self._buckets.stored(partition, bucket)
-            union = np.union1d(stored, np.concatenate(seen))
+            union = distinct(np.concatenate([stored, *seen]))
             if len(union) == len(stored):
                 continue
             name = f"{self._buckets.file_prefix}index-{attempt}{uuid.uuid4()}"

@@ -1,0 +1,16 @@
+"""Numbers, each once."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from paimon_magics.columnar.distinct_numbers import distinct
+
+
+@given(st.lists(st.one_of(st.integers(-3, 3), st.integers(-(2**31), 2**31 - 1))))
+def test_numbers_come_once_in_ascending_order(numbers: list[int]) -> None:
+    found = distinct(np.array(numbers, dtype=np.int32))
+    assert found.tolist() == sorted(set(numbers))
+    assert found.dtype == np.int32
