@@ -110,13 +110,18 @@ def asked(
     if kept is None:
         return Asked(source, conditions, keys)
     found = None
+    level = source.storageLevel
+    # It is the user's then, and rows that do not fit into memory are computed anew.
+    lossy = level.useMemory and not level.useDisk
     if keys:
         # What is wrong with the statement is told before a job runs.
         merged_rows(on, merge_target(without_rows(on), conditions), source)
         found = _ranged(on, keys, conditions, source, kept)
     if found is not None:
         conditions, source = found.conditions, found.frame
-    lookup = _lookup(on, conditions, source, kept, is_kept=found is not None)
+    lookup = None
+    if not lossy:
+        lookup = _lookup(on, conditions, source, kept, is_kept=found is not None)
     return Asked(source, conditions, keys, lookup)
 
 
@@ -189,13 +194,10 @@ def _lookup(
     size_bytes = estimated_bytes(source) if keys else None
     if size_bytes is None or size_bytes > _LOOKUP_SOURCE_BYTES_MAX:
         return None
-    level = source.storageLevel
-    if not is_kept and level.useMemory and not level.useDisk:
-        return None  # it is the user's, and rows that do not fit are computed anew
     keyed = _with_keys(on, keys, source, look_up_alike)
     if keyed is None:
         return None
-    if not is_kept and not level.useDisk:
+    if not is_kept and not source.storageLevel.useDisk:
         kept.callback(source.persist().unpersist)
     folder = SpooledRows()
     kept.callback(folder.remove)
