@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -57,14 +57,6 @@ _LOOKUP_SOURCE_BYTES_MAX = 64 * 2**20
 
 
 @dataclass(frozen=True)
-class _Ranged:
-    """The source of a MERGE, that Spark keeps, and the conditions that its range of keys adds."""
-
-    frame: DataFrame
-    conditions: Conditions
-
-
-@dataclass(frozen=True)
 class SourceLookup:
     """How rows of the target are looked up by the source's values: `columns` are the target's, by
     the names of the columns of `frame` that have the values. `keys` have them once they are asked
@@ -92,8 +84,9 @@ class SourceLookup:
 
 @dataclass(frozen=True)
 class Asked:
-    """What is known of a source: its rows as `source`, the conditions on the target's rows, and how
-    these are looked up."""
+    """What is known of a source: its rows as `source`, the conditions on the target's rows, the
+    `keys` whose range is worth a job, since files may be left out by it and those that the
+    statement's own conditions leave are large, and how rows are looked up."""
 
     source: DataFrame
     conditions: Conditions
@@ -106,58 +99,40 @@ def asked(
 ) -> Asked:
     """Ask the source for the range of its keys, where that is worth it, and plan to ask it for the
     keys. Spark keeps it until `kept` is closed; with None, nothing is asked."""
-    keys = _range_keys(on, conditions)
-    if kept is None:
-        return Asked(source, conditions, keys)
-    found = None
-    level = source.storageLevel
-    # It is the user's then, and rows that do not fit into memory are computed anew.
-    lossy = level.useMemory and not level.useDisk
-    if keys:
-        # What is wrong with the statement is told before a job runs.
-        merged_rows(on, merge_target(without_rows(on), conditions), source)
-        found = _ranged(on, keys, conditions, source, kept)
-    if found is not None:
-        conditions, source = found.conditions, found.frame
-    lookup = None
-    if not lossy:
-        lookup = _lookup(on, conditions, source, kept, is_kept=found is not None)
-    return Asked(source, conditions, keys, lookup)
-
-
-def _range_keys(on: MergeOnTable, conditions: Conditions) -> tuple[SourceKey, ...]:
-    """The values of the source whose range is worth a job: with it files may be left out of those
-    that the conditions leave, and those are large."""
     certain = {one.column for one in conditions.filters if one.operator == "="}
     found = source_keys(on.merge, on.plan, on.table.schema)
     keys = tuple(key for key in found if key.column not in certain)
+    all_bytes = _all_bytes(on) if keys else 0
     least = on.connection.settings.source_range_from_bytes
     # Most tables are small as a whole: then no read is planned to know that.
-    is_large = bool(keys) and _all_bytes(on) >= least and _size_bytes(on, conditions) >= least
-    return keys if is_large else ()
+    is_large = bool(keys) and all_bytes >= least and _size_bytes(on, conditions) >= least
+    known = Asked(source, conditions, keys if is_large else ())
+    if kept is None:
+        return known
+    if known.keys:
+        # What is wrong with the statement is told before a job runs.
+        merged_rows(on, merge_target(without_rows(on), conditions), source)
+        known = _ranged(on, known, kept)
+    if keys and all_bytes >= min(_LOOKUP_BYTES_MIN, least):
+        known = replace(known, lookup=_lookup(on, keys, source, known.source, kept))
+    return known
 
 
-def _ranged(
-    on: MergeOnTable,
-    keys: Sequence[SourceKey],
-    conditions: Conditions,
-    source: DataFrame,
-    kept: ExitStack,
-) -> _Ranged | None:
-    """Find the ranges of `keys` by one job on the source, which Spark keeps from then on, until
-    `kept` is closed. None where they say nothing, and where the source is the larger side."""
+def _ranged(on: MergeOnTable, known: Asked, kept: ExitStack) -> Asked:
+    """Find the ranges of the keys by one job on the source, which Spark keeps from then on, until
+    `kept` is closed. Nothing more is known where they say nothing, and where the source is the
+    larger side."""
+    source, conditions = known.source, known.conditions
     reads = reads_of(source)
     is_of_tables = len(reads.planned) == len(reads.names)
     size_bytes = planned_bytes(reads) if is_of_tables else 0
     is_large = size_bytes > on.connection.settings.source_range_from_bytes
     if is_large and size_bytes > _size_bytes(on, conditions):
-        return None
-    keyed = _with_keys(on, keys, source)
+        return known
+    keyed = _with_keys(on, known.keys, source)
     if keyed is None:
-        return None
-    level = source.storageLevel
-    if not (level.useMemory or level.useDisk):  # else it is the user's to release
-        kept.callback(source.persist().unpersist)
+        return known
+    _keep(source, kept)
     frame, names = keyed
     try:
         with doing("looking up the source's keys"), cancellable(on.connection.spark):
@@ -165,45 +140,51 @@ def _ranged(
     except Exception as error:
         raise translate(error, statement=on.merge.text) from error
     if not ranges:
-        return None
+        return known
     filters, bound = range_filters(tuple(ranges.values()))
     read = note_reads(within(frame, ranges).drop(*names), reads)
     more = Conditions((*conditions.filters, *filters), (*conditions.bound, *sorted(bound.items())))
-    return _Ranged(read, more)
+    return replace(known, source=read, conditions=more)
 
 
 def _lookup(
-    on: MergeOnTable, conditions: Conditions, source: DataFrame, kept: ExitStack, *, is_kept: bool
+    on: MergeOnTable,
+    keys: Sequence[SourceKey],
+    source: DataFrame,
+    read: DataFrame,
+    kept: ExitStack,
 ) -> SourceLookup | None:
-    """Plan to look rows of the target up by the values that a small source has of the keys in ON,
-    where rows without keys change and the target is larger. Spark keeps the source until `kept` is
-    closed, if it does not yet (`is_kept`). Nothing runs.
+    """Plan to look rows of the target up by the values that a small source, which is `read`, has of
+    the keys in ON, where rows without keys change. Spark keeps the source until `kept` is closed.
+    Nothing runs.
 
     A source that has other values when it is read again would add rows that are there. So this is
     only for sources that Spark keeps where it does not lose them: in one process, with a disk."""
-    spark, settings = on.connection.spark, on.connection.settings
-    least = min(_LOOKUP_BYTES_MIN, settings.source_range_from_bytes)
-    if not on.has_places or not is_one_process(spark) or _all_bytes(on) < least:
+    keys = [key for key in keys if not key.null_safe]
+    if not keys or not on.has_places or not is_one_process(on.connection.spark):
         return None
-    certain = {one.column for one in conditions.filters if one.operator == "="}
-    keys = [
-        key
-        for key in source_keys(on.merge, on.plan, on.table.schema)
-        if not key.null_safe and key.column not in certain
-    ]
-    size_bytes = estimated_bytes(source) if keys else None
+    size_bytes = estimated_bytes(read)
     if size_bytes is None or size_bytes > _LOOKUP_SOURCE_BYTES_MAX:
         return None
-    keyed = _with_keys(on, keys, source, look_up_alike)
-    if keyed is None:
+    keyed = _with_keys(on, keys, read, look_up_alike)
+    if keyed is None or not _keep(source, kept):
         return None
-    if not is_kept and not source.storageLevel.useDisk:
-        kept.callback(source.persist().unpersist)
     folder = SpooledRows()
     kept.callback(folder.remove)
     frame, found = keyed
     columns = {name: key.column for name, key in found.items()}
     return SourceLookup(frame, columns, LookedUpKeys(str(folder.folder / "keys.arrow")))
+
+
+def _keep(source: DataFrame, kept: ExitStack) -> bool:
+    """Let Spark keep the source until `kept` is closed, where it does not yet: else it is the
+    user's to release. Returns whether rows that do not fit into memory are kept, too, and not
+    computed anew."""
+    level = source.storageLevel
+    if level.useMemory or level.useDisk:
+        return bool(level.useDisk)
+    kept.callback(source.persist().unpersist)
+    return True
 
 
 def _with_keys(

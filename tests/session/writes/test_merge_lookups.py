@@ -26,62 +26,58 @@ TARGET = (
 )
 Row = dict[str, Any]
 Matches = Callable[[Row, Row], bool]
+
+
+def same(column: str) -> Matches:
+    """The condition that a column of the target is the source's `k`."""
+    return lambda t, s: t[column] is not None and t[column] == s["k"]
+
+
 SOURCES: dict[str, tuple[str, str, Matches]] = {
-    "far_beyond": (
-        "t.k = s.k",
-        "SELECT id * 30 AS k, 1 AS v FROM range(100)",
-        lambda t, s: t["k"] == s["k"],
-    ),
-    "beyond_int": (
-        "t.k = s.k",
-        "SELECT id * 4294967296 AS k, 1 AS v FROM range(3)",
-        lambda t, s: t["k"] == s["k"],
-    ),
-    "sparse": (
-        "t.far = s.k",
-        "SELECT id * 700000000 AS k, 1 AS v FROM range(80)",
-        lambda t, s: t["far"] == s["k"],
-    ),
-    "texts": (
-        "t.name = s.k",
-        "SELECT concat('name-', id + 45) AS k, 1 AS v FROM range(10)",
-        lambda t, s: t["name"] == s["k"],
-    ),
-    "days": (
-        "t.day = s.k",
-        "SELECT date_add(DATE'2026-01-30', CAST(id AS INT)) AS k, 1 AS v FROM range(20)",
-        lambda t, s: t["day"] == s["k"],
-    ),
-    "expressions": (
-        "t.k = s.k * 2 + 1",
-        "SELECT id AS k, 1 AS v FROM range(30)",
-        lambda t, s: t["k"] == s["k"] * 2 + 1,
-    ),
-    "two_keys": (
-        "t.name = s.n AND t.k = s.k",
-        "SELECT id AS k, concat('name-', id % 49) AS n, 1 AS v FROM range(60)",
-        lambda t, s: t["name"] == s["n"] and t["k"] == s["k"],
-    ),
-    "nulls": (
-        "t.k = s.k",
-        "SELECT IF(id % 2 = 0, NULL, id) AS k, 1 AS v FROM range(40)",
-        lambda t, s: t["k"] is not None and t["k"] == s["k"],
-    ),
-    "null_safe": (
-        "t.k <=> s.k",
-        "SELECT IF(id % 2 = 0, NULL, id) AS k, 1 AS v FROM range(2)",
-        lambda t, s: t["k"] == s["k"],
-    ),
-    "empty": (
-        "t.k = s.k",
-        "SELECT id AS k, 1 AS v FROM range(0)",
-        lambda t, s: False,
-    ),
-    "other_terms": (
-        "t.k = s.k AND t.k > 7",
-        "SELECT id AS k, 1 AS v FROM range(20)",
-        lambda t, s: t["k"] == s["k"] and t["k"] > 7,
-    ),
+    name: (on, f"SELECT {columns}, 1 AS v FROM range({count})", matches)
+    for name, on, columns, count, matches in (
+        ("far_beyond", "t.k = s.k", "id * 30 AS k", 100, same("k")),
+        ("beyond_int", "t.k = s.k", "id * 4294967296 AS k", 3, same("k")),
+        ("sparse", "t.far = s.k", "id * 700000000 AS k", 80, same("far")),
+        ("texts", "t.name = s.k", "concat('name-', id + 45) AS k", 10, same("name")),
+        (
+            "days",
+            "t.day = s.k",
+            "date_add(DATE'2026-01-30', CAST(id AS INT)) AS k",
+            20,
+            same("day"),
+        ),
+        (
+            "expressions",
+            "t.k = s.k * 2 + 1",
+            "id AS k",
+            30,
+            lambda t, s: t["k"] == s["k"] * 2 + 1,
+        ),
+        (
+            "two_keys",
+            "t.name = s.n AND t.k = s.k",
+            "id AS k, concat('name-', id % 49) AS n",
+            60,
+            lambda t, s: same("k")(t, s) and t["name"] == s["n"],
+        ),
+        ("nulls", "t.k = s.k", "IF(id % 2 = 0, NULL, id) AS k", 40, same("k")),
+        (
+            "null_safe",
+            "t.k <=> s.k",
+            "IF(id % 2 = 0, NULL, id) AS k",
+            2,
+            lambda t, s: t["k"] == s["k"],
+        ),
+        ("empty", "t.k = s.k", "id AS k", 0, same("k")),
+        (
+            "other_terms",
+            "t.k = s.k AND t.k > 7",
+            "id AS k",
+            20,
+            lambda t, s: same("k")(t, s) and t["k"] > 7,
+        ),
+    )
 }
 CLAUSES = {
     "updates": "WHEN MATCHED THEN UPDATE SET v = t.v + s.v WHEN NOT MATCHED THEN "
