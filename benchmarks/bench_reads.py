@@ -13,6 +13,7 @@ PAIMON_MAGICS_BENCH_FILES, the greatest number of files in a table.
 from __future__ import annotations
 
 import io
+import json
 import os
 import pickle
 from collections.abc import Iterator
@@ -87,22 +88,40 @@ def files(session: paimon_magics.Session) -> None:
 
 def many_files(session: paimon_magics.Session, name: str, count: int) -> None:
     """Create a table of `count` files of 20 rows: links to one file, each with an entry in the
-    manifest."""
+    manifest. Its list and the snapshot tell sizes, up to which the connector reads the files."""
     session.run(f"CREATE TABLE {name} ({COLUMNS})")
     session.run(f"INSERT INTO {name} SELECT id AS k, {VALUES} FROM range(0, 20, 1, 1)")
     (file,) = map(Path, stored_files(session, name))
     folder = file.parent.parent
     (manifest,) = (m for m in folder.glob("manifest/manifest-*") if "list" not in m.name)
-    reader = fastavro.reader(io.BytesIO(manifest.read_bytes()))
-    (entry,) = reader
+    (entry,) = records_of(manifest)
     entries = []
     for number in range(count):
         copy = f"{number:08}-{file.name}"
         os.link(file, file.with_name(copy))
         entries.append({**entry, "_FILE": {**entry["_FILE"], "_FILE_NAME": copy}})
+    replace_records(manifest, entries)
+    snapshot_file = folder / "snapshot" / "snapshot-1"
+    snapshot = json.loads(snapshot_file.read_bytes())
+    manifest_list = folder / "manifest" / snapshot["deltaManifestList"]
+    (listed,) = records_of(manifest_list)
+    size = manifest.stat().st_size
+    replace_records(manifest_list, [{**listed, "_FILE_SIZE": size, "_NUM_ADDED_FILES": count}])
+    snapshot["deltaManifestListSize"] = manifest_list.stat().st_size
+    snapshot_file.write_text(json.dumps(snapshot))
+
+
+def records_of(file: Path) -> list[Any]:
+    """The records of an Avro file."""
+    return list(fastavro.reader(io.BytesIO(file.read_bytes())))
+
+
+def replace_records(file: Path, records: list[Any]) -> None:
+    """Write an Avro file anew with other records of its schema."""
+    schema = fastavro.reader(io.BytesIO(file.read_bytes())).writer_schema
     out = io.BytesIO()
-    fastavro.writer(out, reader.writer_schema, entries, codec="zstandard")  # type: ignore[arg-type]
-    manifest.write_bytes(out.getvalue())
+    fastavro.writer(out, schema, records, codec="zstandard")  # type: ignore[arg-type]
+    file.write_bytes(out.getvalue())
 
 
 def compare(
