@@ -66,7 +66,12 @@ class FormatAnswers:
             return frame_of_table(self._connection, name, given)
 
     def save(
-        self, frame: DataFrame, options: Mapping[str, str], mode: str, parts: Sequence[str]
+        self,
+        frame: DataFrame,
+        options: Mapping[str, str],
+        mode: str,
+        parts: Sequence[str],
+        name: str | None,
     ) -> None:
         """Write a frame as `Session.write` does. A missing table is created, with Paimon's options
         and `parts`; in the modes `error` (the default) and `ignore` only then.
@@ -74,7 +79,7 @@ class FormatAnswers:
         Raises StatementError for a table that exists in mode `error`, InvalidValueError for another
         mode, UnsupportedStatementError for options beside a table that exists.
         """
-        name, given = self._asked(options)
+        table, given = self._asked(options, name)
         dynamic = given.pop(_DYNAMIC.lower(), "static").lower() == "dynamic"
         kind = (mode or "error").lower()
         if kind not in ("append", "overwrite", "error", "errorifexists", "default", "ignore"):
@@ -83,23 +88,23 @@ class FormatAnswers:
             )
         connection = self._connection
         with connection.naming(None):
-            exists = connection.catalog.table_exists(name)
+            exists = connection.catalog.table_exists(table)
             if exists and kind == "ignore":
                 return
             if exists and kind not in ("append", "overwrite"):
                 raise StatementError(
-                    f"The table `{name}` exists.",
+                    f"The table `{table}` exists.",
                     hint="Write with .mode('append') or .mode('overwrite').",
                 )
             wanted = "dynamic" if dynamic and kind == "overwrite" else kind
             if exists:
-                _refuse_table_options(name, given, parts)
-                write_frame_to(connection, frame, name, wanted)
+                _refuse_table_options(table, given, parts)
+                write_frame_to(connection, frame, table, wanted)
                 return
             key = given.pop("primary-key", None)
             keys = None if key is None else [part.strip() for part in key.split(",")]
             new = WantedTable.of(keys, list(parts) or None, given)
-            write_to_new(connection, frame, name, None, new)
+            write_to_new(connection, frame, table, None, new)
 
     def stream_options(self, options: Mapping[str, str], name: str | None) -> dict[str, str] | None:
         """Check the options of a stream and return them as the data source takes them."""

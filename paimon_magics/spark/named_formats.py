@@ -59,14 +59,17 @@ def _loads(original: Callable[..., Any], call: str) -> Callable[..., Any]:
 
 
 def _saves(original: Callable[..., Any], call: str) -> Callable[..., Any]:
-    del call
+    is_table = call.endswith(".saveAsTable")
 
     def asking(self: Any, *args: Any, **kwargs: Any) -> Any:
         answers = asked(self)
         found = _told_by_call(original, self, args, kwargs)
+        name = given(original, self, args, kwargs).get("name") if is_table else None
         if answers is not None and _is_ours(answers, self, found):
-            answers.save(_frame_of(self), found.options, found.mode, found.parts)
+            answers.save(_frame_of(self), found.options, found.mode, found.parts, name)
             return None
+        if answers is not None and isinstance(name, str):
+            answers.refuse(call, name)
         return original(self, *args, **kwargs)
 
     return asking
@@ -131,7 +134,7 @@ FORMAT_METHODS: Mapping[str, Mapping[str, Wrap]] = {
     },
     "readwriter:DataFrameWriter": {
         **dict.fromkeys(("format", "option", "options", "mode", "partitionBy"), keeps),
-        "save": _saves,
+        **dict.fromkeys(("save", "saveAsTable"), _saves),
     },
     "streaming.readwriter:DataStreamReader": {
         **dict.fromkeys(("format", "option", "options"), keeps),

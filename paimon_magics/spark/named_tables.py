@@ -138,7 +138,7 @@ _METHODS: Mapping[str, Mapping[str, Wrap]] = {
         "table": _reads,
         "changes": _refuses,
     },
-    "readwriter:DataFrameWriter": {"saveAsTable": _refuses, "insertInto": _refuses},
+    "readwriter:DataFrameWriter": {"insertInto": _refuses},
     "dataframe:DataFrame": {"writeTo": _refuses, "mergeInto": _refuses},
     "catalog:Catalog": {
         "tableExists": _tells,

@@ -96,10 +96,15 @@ class Answers(Protocol):
         """The rows of the table that the options of a reader of the format `paimon` name."""
 
     def save(
-        self, frame: DataFrame, options: Mapping[str, str], mode: str, parts: Sequence[str]
+        self,
+        frame: DataFrame,
+        options: Mapping[str, str],
+        mode: str,
+        parts: Sequence[str],
+        name: str | None,
     ) -> None:
-        """Write the rows of a frame to the table that the options of a writer name. `parts` are the
-        columns that it shall be partitioned by."""
+        """Write the rows of a frame to the table `name`, or that the options of a writer name.
+        `parts` are the columns that it shall be partitioned by."""
 
     def stream_options(self, options: Mapping[str, str], name: str | None) -> dict[str, str] | None:
         """The options of a stream of the table that the options, or `name`, name, as the data

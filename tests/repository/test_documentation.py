@@ -234,7 +234,7 @@ def test_both_sides_of_the_page_for_pyspark_do_what_it_says(session: Session) ->
     table = read("coming-from-pyspark.md").partition("| --- |")[2]
     try:
         rows = table_rows(table)
-        assert len(rows) == 26
+        assert len(rows) == 27
         for call, (ours, does) in rows.items():
             if does == "is refused":
                 with pytest.raises(errors.UnsupportedStatementError, match="is a Paimon table"):

@@ -57,6 +57,17 @@ def test_the_format_reads_and_writes_without_a_session(
         spark.read.format("paimon").load()
 
 
+def test_tables_by_name_in_the_format_are_paimons(registered: SparkSession) -> None:
+    spark = registered
+    frame = spark.range(2).selectExpr("CAST(id AS INT) AS k")
+    frame.write.saveAsTable("default.named", format="paimon")
+    with pytest.raises(StatementError, match="exists"):
+        frame.write.format("paimon").saveAsTable("named")
+    frame.write.format("paimon").mode("append").saveAsTable("named")
+    assert spark.read.format("paimon").load("named").count() == 4
+    assert not spark.catalog.tableExists("spark_catalog.default.named")
+
+
 def test_a_session_can_be_another_than_the_active_one(spark: SparkSession, warehouse: Path) -> None:
     """PySpark makes the session active by which a frame is made."""
     for _ in range(2):

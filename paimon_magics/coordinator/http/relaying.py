@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import ssl
 from collections.abc import AsyncIterator, Coroutine
 from typing import Any
@@ -30,6 +31,7 @@ from paimon_magics.coordinator.protocol.errors import BrokeOffError
 
 __all__ = ["PASSED_ON", "Relay"]
 
+_log = logging.getLogger(__name__)
 PASSED_ON = "paimon-coordinator-passed-on"
 """The header of requests that a coordinator has passed on."""
 
@@ -85,26 +87,26 @@ class Relay:
         """Pass a request on, and its answer back. Return False when it certainly did not arrive;
         then nothing of it was read, and nothing answered."""
         request = self._request(scope, receive)
+        response: httpx.Response | None = None
         try:
             response = await self._until_over(self._http.send(request, stream=True))
+            parts = response.aiter_raw()
+            # Before anything is answered: an owner that dies now can still be told of.
+            first = await anext(parts, b"")
         except _NOT_SENT:
             return False
         except ClientDisconnect:
             return True
         except (httpx.HTTPError, _OverError) as error:
+            if response is not None:
+                await response.aclose()
             await _broke_off(scope, self.address, error)(scope, receive, send)
             return True
         try:
-            headers = [
-                (name.lower(), value)
-                for name, value in response.headers.raw
-                if name.lower() not in _HOP_BY_HOP
-            ]
-            status = response.status_code
-            await send({"type": "http.response.start", "status": status, "headers": headers})
-            async for part in response.aiter_raw():
-                await send({"type": "http.response.body", "body": part, "more_body": True})
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
+            await _answer(response, first, parts, send)
+        except httpx.HTTPError as error:
+            # The connection ends without the rest, by which the client knows.
+            _log.warning("The coordinator at %s has not ended an answer: %s", self.address, error)
         finally:
             await response.aclose()
         return True
@@ -191,6 +193,23 @@ class Relay:
 
 class _OverError(Exception):
     """The owner that has a request was succeeded by another one."""
+
+
+async def _answer(
+    response: httpx.Response, first: bytes, parts: AsyncIterator[bytes], send: Send
+) -> None:
+    """Answer as the owner did; `first` are the first bytes of its body, then come `parts`."""
+    headers = [
+        (name.lower(), value)
+        for name, value in response.headers.raw
+        if name.lower() not in _HOP_BY_HOP
+    ]
+    status = response.status_code
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": first, "more_body": True})
+    async for part in parts:
+        await send({"type": "http.response.body", "body": part, "more_body": True})
+    await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 async def _to_owner(inner: ClientConnection, receive: Receive) -> None:
