@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
@@ -95,6 +95,8 @@ def endpoint(context: Context, method: str, template: str, handler: Handler) -> 
             if not call.principal.is_free:
                 work = _seen(work, f"{method} {template}")
             result = await run_in_threadpool(work, context, call)
+        except ClientDisconnect:
+            raise  # there is nobody to answer
         except Exception as error:
             return error_response(error)
         return JSONResponse({} if result is None else result)
