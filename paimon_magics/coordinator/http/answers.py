@@ -44,6 +44,7 @@ from paimon_magics.coordinator.protocol.errors import (
     PausedError,
     TableHeldError,
 )
+from paimon_magics.coordinator.store.database import StoreUnavailableError
 from paimon_magics.errors import (
     CommitConflictError,
     PaimonMagicsError,
@@ -168,7 +169,8 @@ async def on_error(request: Request | None, error: Exception) -> Response:
     if isinstance(error, NotOwnerError):
         return _not_owner(error)
     status = _status(error)
-    if status >= _FAILURE and not isinstance(error, PausedError):
+    # That the store does not work is told once, not with each request that comes meanwhile.
+    if status >= _FAILURE and not isinstance(error, (PausedError, StoreUnavailableError)):
         _log.error("A request failed: %s", error)
     hint = error.hint
     if isinstance(error, StoreRefusedError):
