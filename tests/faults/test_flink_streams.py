@@ -1,6 +1,7 @@
 """A streaming job of Flink's and two sessions write the same tables through a coordinator that is
-killed again and again: each row is there once, and the job restarts for no other reason. In one
-table the sessions bring keys that Flink brings later, and has other buckets for.
+killed again and again, and started again or succeeded by another one: each row is there once, and
+the job restarts for no other reason. In one table the sessions bring keys that Flink brings later,
+and has other buckets for.
 
 The short version is in every run; `pytest -m soak` has the long one.
 """
@@ -23,7 +24,9 @@ import paimon_magics
 from paimon_magics.coordinator.client.finding import At
 from paimon_magics.coordinator.client.remote import RemoteCoordinator
 from tests.backends.flink import Failure, FlinkJob, compiled_flink_job, flink_job
+from tests.coordinator.balancer import Balancer
 from tests.coordinator.process import Process, wait_until
+from tests.coordinator.team import TOKEN, Team
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -114,16 +117,48 @@ class Inserting(threading.Thread):
             self.keys["shared"] += keys
 
 
+class Pair:
+    """Two coordinators behind one address, used as one `Process`: where the owner is killed, the
+    other one takes over, and the killed one stands by when it is started again."""
+
+    def __init__(self, folder: Path) -> None:
+        self._team = Team(folder, 2, "--log=warehouse")
+        self._balancer = Balancer([one.address for one in self._team.members])
+        self._killed = self._team.owner()
+        self.address = self._balancer.address
+        self.warehouse = self._team.warehouse
+
+    def token(self) -> str:
+        return TOKEN
+
+    def kill(self) -> None:
+        self._killed = self._team.owner()
+        self._killed.kill()
+
+    def start(self) -> None:
+        succeeded = self._team.owner()
+        assert succeeded is not self._killed
+        self._killed.start()
+
+    def close(self) -> None:
+        self._balancer.close()
+        self._team.close()
+
+
 @pytest.fixture
-def process(tmp_path: Path) -> Iterator[Process]:
-    started = Process(tmp_path / "warehouse", tmp_path / "state")
-    started.start()
+def process(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Process | Pair]:
+    started: Process | Pair
+    if request.param == "succeeded":
+        started = Pair(tmp_path)
+    else:
+        started = Process(tmp_path / "warehouse", tmp_path / "state")
+        started.start()
     yield started
     started.close()
 
 
 @pytest.fixture
-def session(spark: SparkSession, process: Process) -> Iterator[paimon_magics.Session]:
+def session(spark: SparkSession, process: Process | Pair) -> Iterator[paimon_magics.Session]:
     with paimon_magics.connect(
         coordinator=process.address,
         token=process.token(),
@@ -136,7 +171,7 @@ def session(spark: SparkSession, process: Process) -> Iterator[paimon_magics.Ses
         yield opened
 
 
-def statements(process: Process, rows: int, a_second: int) -> list[str]:
+def statements(process: Process | Pair, rows: int, a_second: int) -> list[str]:
     """Flink's: the keys 0 … rows - 1 into each table."""
     made = [
         "CREATE CATALOG lake WITH ('type' = 'paimon', 'metastore' = 'rest', "
@@ -153,8 +188,9 @@ def statements(process: Process, rows: int, a_second: int) -> list[str]:
     return made
 
 
-def kill(process: Process, job: FlinkJob, chance: random.Random) -> Down:
-    """Kill the coordinator while the job and the sessions are at work, and start it again."""
+def kill(process: Process | Pair, job: FlinkJob, chance: random.Random) -> Down:
+    """Kill the coordinator while the job and the sessions are at work, and start it again, or let
+    another one take over."""
     enough = job.checkpoints() + 2
     wait_until(lambda: job.checkpoints() >= enough or job.returncode() is not None, 90)
     assert job.returncode() is None, job.log()[-5000:]
@@ -167,11 +203,17 @@ def kill(process: Process, job: FlinkJob, chance: random.Random) -> Down:
 
 
 @pytest.mark.parametrize(
-    ("kills", "rows"), [(1, 3_600), pytest.param(10, 45_000, marks=pytest.mark.soak)]
+    ("process", "kills", "rows"),
+    [
+        ("restarted", 1, 3_600),
+        pytest.param("restarted", 10, 45_000, marks=pytest.mark.soak),
+        pytest.param("succeeded", 5, 24_000, marks=pytest.mark.soak),
+    ],
+    indirect=["process"],
 )
 def test_a_stream_and_sessions_lose_and_double_nothing_while_the_coordinator_is_killed(
     session: paimon_magics.Session,
-    process: Process,
+    process: Process | Pair,
     spark: SparkSession,
     java_paimon: JavaPaimon,
     tmp_path: Path,
