@@ -2,54 +2,47 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
+import socketserver
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
+import threading
+from collections.abc import Iterator
 
 import httpx
 import pytest
-import uvicorn
 from starlette.types import Receive, Scope, Send
 
 from paimon_magics.coordinator.http.relaying import Relay
-from tests.backends.toxiproxy import free_port
+from tests.coordinator.rest_server import serving
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 20\r\n\r\n"
 
 
-@contextlib.asynccontextmanager
-async def passed_on(answer: bytes) -> AsyncIterator[Callable[..., Awaitable[httpx.Response]]]:
-    """Ask through one that stands by, whose owner sends `answer` and dies."""
+@contextlib.contextmanager
+def passed_on(answer: bytes) -> Iterator[str]:
+    """The URL of one that stands by, whose owner sends `answer` to each request and dies."""
 
-    async def owner(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        writer.write(answer)
-        await writer.drain()
-        writer.close()
+    class Owner(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            while self.rfile.readline().strip():
+                pass
+            self.wfile.write(answer)
 
-    listening = await asyncio.start_server(owner, "127.0.0.1", 0)
-    address = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
-    relay = Relay(address, "", ssl.create_default_context())
+    async def standing_by(scope: Scope, receive: Receive, send: Send) -> None:
+        relay = Relay(owner, "", ssl.create_default_context())
+        try:
+            assert await relay.pass_on(scope, receive, send)
+        finally:
+            await relay.close()
 
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        assert await relay.pass_on(scope, receive, send)
-
-    port = free_port()
-    standing_by = uvicorn.Server(
-        uvicorn.Config(app, host="127.0.0.1", port=port, lifespan="off", log_config=None)
-    )
-    serving = asyncio.ensure_future(standing_by.serve())
-    try:
-        while not standing_by.started:
-            await asyncio.sleep(0.01)
-        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
-            yield client.request
-    finally:
-        standing_by.should_exit = True
-        await serving
-        await relay.close()
-        listening.close()
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Owner) as server:
+        owner = f"http://127.0.0.1:{server.server_address[1]}"
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            with serving(standing_by) as url:
+                yield url
+        finally:
+            server.shutdown()
 
 
 @pytest.mark.parametrize(
@@ -64,23 +57,16 @@ async def passed_on(answer: bytes) -> AsyncIterator[Callable[..., Awaitable[http
 def test_an_owner_that_dies_before_its_answer_is_told_of(
     method: str, path: str, status: int, answer: bytes
 ) -> None:
-    async def ask() -> httpx.Response:
-        async with passed_on(answer) as request:
-            return await request(method, path)
-
-    found = asyncio.run(ask())
+    with passed_on(answer) as url:
+        found = httpx.request(method, url + path, trust_env=False)
     assert found.status_code == status
     assert "may have been carried out" in found.text
 
 
 def test_an_answer_that_breaks_off_is_never_taken_for_whole(
-    caplog: pytest.LogCaptureFixture,
+    caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    async def ask() -> None:
-        async with passed_on(HEAD + b'{"half":') as request:
-            with pytest.raises(httpx.RemoteProtocolError):
-                await request("GET", "/v1/tables")
-
-    asyncio.run(ask())
-    assert "has not ended an answer" in caplog.text
-    assert "Traceback" not in caplog.text
+    with passed_on(HEAD + b'{"half":') as url, pytest.raises(httpx.RemoteProtocolError):
+        httpx.get(f"{url}/v1/tables", trust_env=False)
+    assert "has broken off" in caplog.text
+    assert "Traceback" not in caplog.text + capfd.readouterr().err

@@ -87,28 +87,25 @@ class Relay:
         """Pass a request on, and its answer back. Return False when it certainly did not arrive;
         then nothing of it was read, and nothing answered."""
         request = self._request(scope, receive)
-        response: httpx.Response | None = None
-        try:
-            response = await self._until_over(self._http.send(request, stream=True))
-            parts = response.aiter_raw()
-            # Before anything is answered: an owner that dies now can still be told of.
-            first = await anext(parts, b"")
-        except _NOT_SENT:
-            return False
-        except ClientDisconnect:
-            return True
-        except (httpx.HTTPError, _OverError) as error:
-            if response is not None:
-                await response.aclose()
-            await _broke_off(scope, self.address, error)(scope, receive, send)
-            return True
-        try:
-            await _answer(response, first, parts, send)
-        except httpx.HTTPError as error:
-            # The connection ends without the rest, by which the client knows.
-            _log.warning("The coordinator at %s has not ended an answer: %s", self.address, error)
-        finally:
-            await response.aclose()
+        async with contextlib.AsyncExitStack() as resources:
+            try:
+                response = await self._until_over(self._http.send(request, stream=True))
+                resources.push_async_callback(response.aclose)
+                parts = response.aiter_raw()
+                # Before anything is answered: an owner that dies now can still be told of.
+                first = await anext(parts, b"")
+            except _NOT_SENT:
+                return False
+            except ClientDisconnect:
+                return True
+            except (httpx.HTTPError, _OverError) as error:
+                await _broke_off(scope, self.address, error)(scope, receive, send)
+                return True
+            try:
+                await _answer(response, first, parts, send)
+            except httpx.HTTPError as error:
+                # The connection ends without the rest, by which the client knows.
+                _log.warning("The coordinator at %s has broken off: %s", self.address, error)
         return True
 
     async def pass_on_socket(self, scope: Scope, receive: Receive, send: Send) -> bool:
