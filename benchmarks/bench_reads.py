@@ -12,7 +12,6 @@ PAIMON_MAGICS_BENCH_FILES, the greatest number of files in a table.
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import pickle
@@ -20,8 +19,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import fastavro
 import pyarrow as pa
+from avro_files import records_of, replace_records
 from bench_writes import COLUMNS, JAR, SLOTS
 from measure import median_ms, report, timed
 from read_tables import ROWS, RUNS, VALUES, WARM_UP, compare_sql, keyed, run_parts, stored_files
@@ -109,19 +108,6 @@ def many_files(session: paimon_magics.Session, name: str, count: int) -> None:
     replace_records(manifest_list, [{**listed, "_FILE_SIZE": size, "_NUM_ADDED_FILES": count}])
     snapshot["deltaManifestListSize"] = manifest_list.stat().st_size
     snapshot_file.write_text(json.dumps(snapshot))
-
-
-def records_of(file: Path) -> list[Any]:
-    """The records of an Avro file."""
-    return list(fastavro.reader(io.BytesIO(file.read_bytes())))
-
-
-def replace_records(file: Path, records: list[Any]) -> None:
-    """Write an Avro file anew with other records of its schema."""
-    schema = fastavro.reader(io.BytesIO(file.read_bytes())).writer_schema
-    out = io.BytesIO()
-    fastavro.writer(out, schema, records, codec="zstandard")  # type: ignore[arg-type]
-    file.write_bytes(out.getvalue())
 
 
 def compare(

@@ -6,7 +6,6 @@ columns; there are no data files, since none is opened. `FILES` in the environme
 
 from __future__ import annotations
 
-import io
 import os
 import resource
 import statistics
@@ -16,8 +15,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import fastavro
 import pyarrow as pa
+from avro_files import records_of, replace_records
 from pypaimon.table.system import system_table_loader
 
 from paimon_magics.coordinator.client.in_process import InProcessCommitter
@@ -100,12 +99,7 @@ def fill(catalog: Catalog, *, buckets: bool = False) -> None:
         for path in Path(table.location, "manifest").glob("manifest-*")
         if "list" not in path.name
     )
-    content = manifest.read_bytes()
-    reader = fastavro.reader(io.BytesIO(content))
-    entries = list(reader)
-    out = io.BytesIO()
-    fastavro.writer(out, reader.writer_schema, _entries(entries, buckets), codec="zstandard")  # type: ignore[arg-type]
-    manifest.write_bytes(out.getvalue())
+    replace_records(manifest, _entries(records_of(manifest), buckets))
 
 
 def _column(strings: pa.Array, data_type: pa.DataType) -> pa.Array:
