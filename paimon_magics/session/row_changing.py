@@ -14,6 +14,7 @@ from paimon_magics.session.sql_texts import values_by_column
 from paimon_magics.session.statements.handlers import run_statement
 from paimon_magics.session.writes.small_inserts import check_wait
 from paimon_magics.settings import Wait
+from paimon_magics.spark.interrupts import between_locks
 from paimon_magics.statements.clauses.given_names import named
 from paimon_magics.statements.clauses.names import table_text
 from paimon_magics.statements.grammar.parsing import parse_statement
@@ -113,7 +114,8 @@ class RowChanging(OpenSession):
         """Run one statement, and tell how long it took and what was noted meanwhile."""
         started = time.monotonic()
         try:
-            with self._connection.naming(frames) as told:
+            spark = self._connection.spark
+            with between_locks(spark), self._connection.naming(frames) as told:
                 outcome = run_statement(
                     self._connection,
                     statement,

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import datetime
 import logging
-import signal
 import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
-from types import FrameType
 from typing import Any, Literal
 
 from pyspark.errors import AnalysisException
@@ -20,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from paimon_magics.columnar.time_zones import is_ambiguous, rules_of
 from paimon_magics.errors import JobError
 from paimon_magics.spark.failures import translate
+from paimon_magics.spark.interrupts import at_interrupt
 from paimon_magics.spark.progress import WorkKnown, is_connect, watched
 from paimon_magics.spark.stopping import stop_of_thread
 from paimon_magics.spark.time_zones import session_zone
@@ -284,50 +283,12 @@ def _cancelled_when_stopped(
     stop = stop_of_thread()
     try:
         with (
-            _at_interrupt(begin, stopped, connect),
+            at_interrupt(begin, stopped, connect),
             nullcontext() if stop is None else stop.heard_by(begin),
         ):
             yield
     finally:
         over.set()
-
-
-@contextmanager
-def _at_interrupt(
-    begin: Callable[[], object], stopped: threading.Event, connect: bool
-) -> Iterator[None]:
-    """Call `begin` on the first interrupt in the body, which only the main thread gets.
-
-    On Spark Connect an interrupt within grpc does not raise there. It could raise just after a lock
-    of the channel was taken (in `threading.Condition.__enter__`), and the lock would be held for
-    ever: every later call of another thread would wait for it. The cancelled call ends with an
-    error instead. A second interrupt raises wherever it comes.
-    """
-    before = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or not callable(before):
-        yield
-        return
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        if not stopped.is_set():
-            begin()
-            if connect and _is_within_grpc(frame):
-                return
-        before(number, frame)
-
-    signal.signal(signal.SIGINT, handle)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def _is_within_grpc(frame: FrameType | None) -> bool:
-    while frame is not None:
-        if str(frame.f_globals.get("__name__", "")).startswith("grpc."):
-            return True
-        frame = frame.f_back
-    return False
 
 
 def _is_no_interrupt(record: logging.LogRecord) -> bool:

@@ -171,11 +171,20 @@ def check_interrupted(kernel: Kernel, code: str) -> None:
     assert again.displays[-1]["text/plain"].endswith("before\n1 row")
 
 
-# Pressed when the thread that fetches a query's answer has just taken the lock of grpc's channel.
+# Pressed when the thread that waits for an answer has just taken the lock of grpc's channel: when
+# `job` says that tasks have begun, else at once.
 WITH_A_LOCK = """\
-import os, pathlib, signal, sys, threading
-marker = pathlib.Path("begun").absolute()
-marker.unlink(missing_ok=True)
+import os, pathlib, signal, sys, threading, time, uuid
+marker = pathlib.Path(f"begun-{uuid.uuid4()}").absolute()
+
+def slow(frames):
+    for frame in frames:
+        marker.touch()
+        time.sleep(60)
+        yield frame
+
+rows = session.spark.range(0, 2, 1, 2).mapInPandas(slow, "id BIGINT")
+rows.createOrReplaceTempView("with_marker")
 
 def press(frame, event, _):
     if event != "c_return" or frame.f_code is not threading.Condition.__enter__.__code__:
@@ -184,19 +193,22 @@ def press(frame, event, _):
     if not caller.f_globals["__name__"].startswith("grpc.") or caller.f_code.co_name != "_next":
         return
     of_the_call = caller.f_locals["self"]._state.condition
-    if marker.exists() and frame.f_locals["self"] is not of_the_call:
+    if (not job or marker.exists()) and frame.f_locals["self"] is not of_the_call:
         sys.setprofile(None)
         os.kill(os.getpid(), signal.SIGINT)
 
 sys.setprofile(press)
-session.run("SELECT sum(id) FROM slow").to_pandas()
+session.run("SELECT sum(id) FROM with_marker").to_pandas()
 """
 
 
 @pytest.mark.parametrize("kernel", ["Spark Connect"], indirect=True)
-def test_an_interrupt_leaves_no_lock_of_grpc_behind(kernel: Kernel) -> None:
+@pytest.mark.parametrize("job", [True, False], ids=["fetching", "planning"])
+def test_an_interrupt_leaves_no_lock_of_grpc_behind(kernel: Kernel, job: bool) -> None:
     """An exception just after a lock was taken would keep it locked for every other thread."""
-    assert kernel.execute(WITH_A_LOCK).error.startswith(STOPPED[FETCH])
+    done = kernel.execute(f"job = {job}\n{WITH_A_LOCK}")
+    assert done.error.startswith(STOPPED[FETCH]), done.error
+    assert done.seconds < SECONDS_MAX
     again = kernel.run("%%paimon\nSELECT * FROM t")
     assert again.displays[-1]["text/plain"].endswith("before\n1 row")
 
