@@ -49,7 +49,7 @@ def served(
     """The URL of a server for the catalog of these options, until the end of the block.
 
     `coordinator`, of the same warehouse, shares its turns and watches the tables. `store` keeps the
-    properties of databases.
+    properties, views and functions of databases.
     """
     catalog = Catalog.open(options)
     routes = catalog_routes(
@@ -59,6 +59,7 @@ def served(
             Turns() if coordinator is None else coordinator.turns,
             watch=None if coordinator is None else coordinator.watching,
             properties=None if store is None else store.database_properties,
+            definition_store=None if store is None else store.definitions,
             mover=None if coordinator is None else KeyMover(catalog, coordinator.transactions),
         )
     )

@@ -243,6 +243,7 @@ def _application(
         watch=coordinator.watching,
         order=None if inserts is None else inserts.group.order,
         properties=store.database_properties,
+        definition_store=store.definitions,
         mover=KeyMover(catalog, coordinator.transactions),
     )
     routes: Sequence[BaseRoute] = catalog_routes(served)

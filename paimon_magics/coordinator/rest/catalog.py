@@ -2,8 +2,7 @@
 
 The protocol is Paimon's `rest-catalog-open-api.yaml`, version 1. Engines find the catalog by
 `/v1/config`, read and write data files themselves, and commit through it. A part of the protocol
-that is not supported is answered 501, with its name. There are no views and functions here: lists
-of them are empty.
+that is not supported is answered 501, with its name.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from starlette.routing import Route
 
 from paimon_magics.coordinator.http.principals import Scope
 from paimon_magics.coordinator.http.sight import check_right
+from paimon_magics.coordinator.rest.definitions import DEFINITION_ENDPOINTS
 from paimon_magics.coordinator.rest.endpoints import (
     Call,
     Handler,
@@ -41,13 +41,13 @@ from paimon_magics.coordinator.rest.errors import (
 from paimon_magics.coordinator.rest.requests import (
     identifier_of,
     like_filter,
-    object_name,
     page,
     safe_name,
     table_name,
 )
 from paimon_magics.coordinator.rest.spelling import warn_of_spelling
 from paimon_magics.coordinator.rest.versions import VERSION_ENDPOINTS
+from paimon_magics.coordinator.service.definitions import Kind
 from paimon_magics.coordinator.service.served import Context
 from paimon_magics.errors import InvalidTableError, UnknownNameError
 from paimon_magics.planning.schemas.rules import check_schema
@@ -162,6 +162,7 @@ def _drop_database(context: Context, call: Call) -> Any:
     name = _stored_database(context, call)
     for table in context.catalog.list_tables(name):
         _drop(context, TableName(table, name))
+    context.definitions.drop_all(name)
     context.databases.drop(name)
 
 
@@ -234,10 +235,16 @@ def _create_table(context: Context, call: Call) -> Any:
     schema = schema_from_document(call.body.get("schema"))
     if context.catalog.table_exists(name):
         raise already_exists("TABLE", str(name))
+    _check_no_view(context, name)
     check_schema(schema, from_engine=True)
     warn_of_spelling(name, schema.options)
     if not context.catalog.create_table(name, schema, if_not_exists=True):
         raise already_exists("TABLE", str(name))
+
+
+def _check_no_view(context: Context, name: TableName) -> None:
+    if context.definitions.exists(Kind.VIEW, name):
+        raise already_exists("TABLE", str(name), f"`{name}` is a view: choose another name.")
 
 
 def _get_table(context: Context, call: Call) -> Any:
@@ -321,6 +328,7 @@ def _rename_table(context: Context, call: Call) -> Any:
     require_database(context, target.database or "")
     if context.catalog.table_exists(target):
         raise already_exists("TABLE", str(target))
+    _check_no_view(context, target)
     with context.change_in_order(table, renamed_to=target), context.turn(table.location):
         context.catalog.rename_table(source, target)
         context.recent.forget(table)
@@ -337,23 +345,6 @@ def _refuse(what: str) -> Handler:
         if "database" in call.names:
             _database(context, call)
         raise not_offered(what)
-
-    return handler
-
-
-def _empty(key: str) -> Handler:
-    def handler(context: Context, call: Call) -> Any:
-        if "database" in call.names:
-            _database(context, call)
-        return {key: [], "nextPageToken": None}
-
-    return handler
-
-
-def _absent(resource_type: str) -> Handler:
-    def handler(context: Context, call: Call) -> Any:
-        name = object_name(call.names["database"], call.names["name"])
-        raise not_found(resource_type, str(name))
 
     return handler
 
@@ -375,21 +366,7 @@ _ENDPOINTS: list[tuple[str, str, Handler]] = [
     ("GET", f"{_DATABASE}/tables/{{table}}", _get_table),
     ("POST", f"{_DATABASE}/tables/{{table}}", _alter_table),
     ("DELETE", f"{_DATABASE}/tables/{{table}}", _drop_table),
-    ("GET", f"{_DATABASE}/views", _empty("views")),
-    ("POST", f"{_DATABASE}/views", _refuse("views")),
-    ("GET", f"{_DATABASE}/view-details", _empty("viewDetails")),
-    ("GET", "/views", _empty("views")),
-    ("POST", "/views/rename", _refuse("views")),
-    ("GET", f"{_DATABASE}/views/{{name}}", _absent("VIEW")),
-    ("POST", f"{_DATABASE}/views/{{name}}", _absent("VIEW")),
-    ("DELETE", f"{_DATABASE}/views/{{name}}", _absent("VIEW")),
-    ("GET", f"{_DATABASE}/functions", _empty("functions")),
-    ("POST", f"{_DATABASE}/functions", _refuse("functions")),
-    ("GET", f"{_DATABASE}/function-details", _empty("functionDetails")),
-    ("GET", "/functions", _empty("functions")),
-    ("GET", f"{_DATABASE}/functions/{{name}}", _absent("FUNCTION")),
-    ("POST", f"{_DATABASE}/functions/{{name}}", _absent("FUNCTION")),
-    ("DELETE", f"{_DATABASE}/functions/{{name}}", _absent("FUNCTION")),
+    *DEFINITION_ENDPOINTS,
     ("GET", "/permissions", _refuse("permissions")),
     ("POST", "/permissions/grant", _refuse("permissions")),
     ("POST", "/permissions/revoke", _refuse("permissions")),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import Any
 
 from paimon_magics.coordinator.rest.commits import commit_prepared
@@ -45,9 +46,14 @@ from paimon_magics.tables.snapshots.chain import (
     roll_back,
     tag_document,
 )
+from paimon_magics.tables.snapshots.consumers import (
+    forget_progress,
+    keep_progress,
+    list_progress,
+)
 from paimon_magics.tables.snapshots.provenance import USER
 from paimon_magics.tables.snapshots.schema_rollback import roll_back_schema
-from paimon_magics.tables.table import StoredTable
+from paimon_magics.tables.table import StoredTable, Table
 
 __all__ = ["VERSION_ENDPOINTS"]
 
@@ -322,6 +328,32 @@ def _branch_name(name: str) -> str:
     return safe_name(name, "branch")
 
 
+# ---- consumers ----
+
+
+def _list_consumers(context: Context, call: Call) -> Any:
+    found, token = page(call.request, list_progress(_loaded(context, call)).items(), itemgetter(0))
+    shown = [{"consumerId": name, "nextSnapshot": snapshot} for name, snapshot in found]
+    return {"consumers": shown, "nextPageToken": token}
+
+
+def _reset_consumer(context: Context, call: Call) -> Any:
+    consumer = text_of(call.body, "consumerId", _BODY)
+    next_snapshot = call.body.get("nextSnapshotId")
+    table = _loaded(context, call)
+    call.is_about(table.name, detail=consumer)
+    with context.turn(_table(context, call).location):  # expiry reads them
+        if next_snapshot is None:
+            forget_progress(table, consumer)
+        else:
+            keep_progress(table, consumer, integer_of(call.body, "nextSnapshotId", _BODY))
+
+
+def _loaded(context: Context, call: Call) -> Table:
+    _table(context, call)  # 404 with its type
+    return context.catalog.load(table_name(call.names))
+
+
 # ---- not supported ----
 
 
@@ -359,7 +391,7 @@ VERSION_ENDPOINTS: list[tuple[str, str, Handler]] = [
     ("DELETE", "/branches/{branch}", _drop_branch),
     ("POST", "/branches/{branch}/rename", _rename_branch),
     ("POST", "/branches/{branch}/forward", _forward_branch),
-    ("GET", "/consumers", _refuse("consumers")),
-    ("POST", "/consumers/reset", _refuse("consumers")),
+    ("GET", "/consumers", _list_consumers),
+    ("POST", "/consumers/reset", _reset_consumer),
 ]
 """The endpoints below a table's path: method, path and handler."""

@@ -31,6 +31,13 @@ _QUERIES: Mapping[str, Sequence[str]] = {
     "/v1/paimon/databases/{database}/tables": (*_PAGES, "tableNamePattern:string"),
     "/v1/paimon/databases/{database}/table-details": (*_PAGES, "tableNamePattern:string"),
     "/v1/paimon/databases/{database}/tables/{table}/snapshots": _PAGES,
+    "/v1/paimon/databases/{database}/tables/{table}/consumers": _PAGES,
+    "/v1/paimon/views": (*_PAGES, "databaseNamePattern:string", "viewNamePattern:string"),
+    "/v1/paimon/functions": (*_PAGES, "databaseNamePattern:string", "functionNamePattern:string"),
+    "/v1/paimon/databases/{database}/views": (*_PAGES, "viewNamePattern:string"),
+    "/v1/paimon/databases/{database}/view-details": (*_PAGES, "viewNamePattern:string"),
+    "/v1/paimon/databases/{database}/functions": (*_PAGES, "functionNamePattern:string"),
+    "/v1/paimon/databases/{database}/function-details": (*_PAGES, "functionNamePattern:string"),
     "/v1/paimon/databases/{database}/tables/{table}/partitions": _PAGES,
 }
 # The members of a body, each with its type; those that may be left out end with a `?`.
@@ -58,6 +65,15 @@ _BODIES: Mapping[str, str] = {
     "POST /v1/paimon/databases/{database}/tables": "identifier:object schema:object",
     "POST /v1/paimon/tables/rename": "source:object destination:object",
     "POST /v1/paimon/databases/{database}/tables/{table}": "changes:objects",
+    "POST /v1/paimon/databases/{database}/tables/{table}/consumers/reset": "consumerId:string "
+    "nextSnapshotId:integer?",
+    "POST /v1/paimon/views/rename": "source:object destination:object",
+    "POST /v1/paimon/databases/{database}/views": "identifier:object schema:object",
+    "POST /v1/paimon/databases/{database}/views/{name}": "changes:objects",
+    "POST /v1/paimon/databases/{database}/functions": "name:string inputParams:objects? "
+    "returnParams:objects? deterministic:boolean? definitions:object? comment:string? "
+    "options:object?",
+    "POST /v1/paimon/databases/{database}/functions/{name}": "changes:objects",
     "POST /v1/paimon/databases/{database}/tables/{table}/commit": "tableId:string? "
     "snapshot:object statistics:objects?",
     "POST /v1/paimon/databases/{database}/tables/{table}/rollback": "instant:object "

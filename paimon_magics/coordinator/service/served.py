@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from paimon_magics.coordinator.core import Answer, Pause
 from paimon_magics.coordinator.service.databases import Databases, PropertyStore
+from paimon_magics.coordinator.service.definitions import Definitions, DefinitionStore
 from paimon_magics.coordinator.turns import Turn, Turns
 from paimon_magics.planning.commits.publications import Publication
 from paimon_magics.statements.statement import TableName
@@ -96,8 +97,8 @@ class Context:
     change the catalog, and is asked before and after each change; without it compare-and-swap alone
     keeps this coordinator and others apart. `watch` is told of publications and removals. `order`
     gives commits by engines their place among small inserts. `properties` keeps the properties of
-    databases where the catalog can't. `mover` moves keys for streaming jobs; without it their
-    commits are refused.
+    databases where the catalog can't, `definition_store` their views and functions. `mover` moves
+    keys for streaming jobs; without it their commits are refused.
     """
 
     catalog: Catalog
@@ -110,12 +111,18 @@ class Context:
     indexes: HashIndexes = field(default_factory=HashIndexes)
     order: Order | None = None
     properties: PropertyStore | None = None
+    definition_store: DefinitionStore | None = None
     mover: Mover | None = None
 
     @property
     def databases(self) -> Databases:
         """The catalog's databases, with their properties."""
         return Databases(self.catalog, self.properties)
+
+    @property
+    def definitions(self) -> Definitions:
+        """The views and functions of the catalog's databases."""
+        return Definitions(self.catalog, self.definition_store, self.turn)
 
     @contextlib.contextmanager
     def commit_in_order(self, table: StoredTable, who: str) -> Iterator[Callable[[], None]]:

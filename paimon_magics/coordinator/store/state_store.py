@@ -1,5 +1,5 @@
 """What survives a coordinator's process: transactions, publications, halts, tokens, entries of the
-audit log, properties of databases.
+audit log, properties of databases, their views and functions.
 
 The SQL is the same for each kind of database. When `save` returns, the state is durable.
 """
@@ -15,6 +15,7 @@ from urllib.parse import parse_qs, urlsplit
 from paimon_magics.coordinator.store.audit import AuditLog
 from paimon_magics.coordinator.store.database import Change, Database
 from paimon_magics.coordinator.store.database_properties import DatabasePropertyTable
+from paimon_magics.coordinator.store.definitions import DefinitionTable
 from paimon_magics.coordinator.store.halts import HaltTable
 from paimon_magics.coordinator.store.publications import PublicationTable
 from paimon_magics.coordinator.store.sql import Sql
@@ -54,6 +55,9 @@ _TABLES = (
     "CREATE TABLE IF NOT EXISTS stopped ("
     "location TEXT PRIMARY KEY, reason TEXT NOT NULL, since_ms {integer} NOT NULL){table_end}",
     "CREATE TABLE IF NOT EXISTS databases (id TEXT PRIMARY KEY, body TEXT NOT NULL){table_end}",
+    "CREATE TABLE IF NOT EXISTS definitions ("
+    "database_id TEXT NOT NULL, kind TEXT NOT NULL, name TEXT NOT NULL, body TEXT NOT NULL, "
+    "PRIMARY KEY (database_id, kind, name)){table_end}",
     "CREATE TABLE IF NOT EXISTS pause (by_whom TEXT NOT NULL, since_ms {integer} NOT NULL)"
     "{table_end}",
     "CREATE TABLE IF NOT EXISTS tokens ("
@@ -130,8 +134,8 @@ def store_address(option: str | None) -> str | None:
 class StateStore:
     """The store of one coordinator. It owns the database. For any thread.
 
-    `transactions`, `publications`, `halts`, `tokens`, `audit` and `database_properties` are its
-    tables.
+    `transactions`, `publications`, `halts`, `tokens`, `audit`, `database_properties` and
+    `definitions` are its tables.
     Its methods raise StoreUnavailableError and StoreLostError; see `Database`.
     """
 
@@ -147,6 +151,7 @@ class StateStore:
         self.tokens = TokenTable(self._sql)
         self.audit = AuditLog(self._sql)
         self.database_properties = DatabasePropertyTable(self._sql)
+        self.definitions = DefinitionTable(self._sql)
 
     @property
     def database(self) -> Database:

@@ -33,6 +33,7 @@ from paimon_magics.tables.table import StoredTable
 __all__ = [
     "MalformedDocumentError",
     "changes_from_documents",
+    "check_fields",
     "integer_of",
     "mapping_of",
     "optional_text",
@@ -148,6 +149,19 @@ def schema_from_document(document: Any) -> TableSchema:
         options=tuple((k, v) for k, v in options.items() if k in _KEPT or k not in REST_ADDS),
         comment=optional_text(schema, "comment", "schema"),
     )
+
+
+def check_fields(documents: Any, where: str) -> None:
+    """Raise for fields that are not Paimon's (`DataField`), such as those of a view, and what
+    `schema_from_document` raises for a type."""
+    for position, item in enumerate(sequence_of(documents, where)):
+        place = f"{where}[{position}]"
+        field = mapping_of(item, place)
+        integer_of(field, "id", place)
+        text_of(field, "name", place)
+        _type(field.get("type"), f"{place}.type")
+        optional_text(field, "description", place)
+        optional_text(field, "defaultValue", place)
 
 
 def changes_from_documents(documents: Any, schema: TableSchema) -> list[TableChange]:

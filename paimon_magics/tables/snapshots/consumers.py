@@ -14,7 +14,21 @@ from paimon_magics.errors import TableDamagedError
 from paimon_magics.planning.reads.consumer_names import check_consumer_name
 from paimon_magics.tables.table import Table
 
-__all__ = ["keep_progress", "progress_of"]
+__all__ = ["forget_progress", "keep_progress", "list_progress", "progress_of"]
+
+_PREFIX = "consumer-"
+
+
+def list_progress(table: Table) -> dict[str, int]:
+    """The next snapshot of each of the table's consumers, by their names. Raises
+    TableDamagedError for a damaged file."""
+    found = {}
+    for name in table.store.names(_folder(table.paimon), _PREFIX):
+        consumer_id = name.removeprefix(_PREFIX)
+        next_snapshot = progress_of(table, consumer_id)
+        if next_snapshot is not None:  # it was forgotten meanwhile
+            found[consumer_id] = next_snapshot
+    return found
 
 
 def progress_of(table: Table, consumer_id: str) -> int | None:
@@ -45,9 +59,15 @@ def keep_progress(table: Table, consumer_id: str, next_snapshot: int) -> None:
     table.store.write(_path(table, consumer_id), body)
 
 
+def forget_progress(table: Table, consumer_id: str) -> None:
+    """Forget a consumer, so that it keeps no snapshots any more. Raises InvalidValueError for a
+    name that can't be a consumer's."""
+    table.store.delete([_path(table, consumer_id)])
+
+
 def _path(table: Table, consumer_id: str) -> str:
     check_consumer_name(consumer_id)
-    return f"{_folder(table.paimon)}/consumer-{consumer_id}"
+    return f"{_folder(table.paimon)}/{_PREFIX}{consumer_id}"
 
 
 def _folder(paimon: Any) -> str:

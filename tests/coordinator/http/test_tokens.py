@@ -224,11 +224,23 @@ def test_who_may_not_read_a_table_does_not_learn_that_it_is_there(
                 "destination": {"database": "default", "object": "orders"},
             },
         ),
+        ("GET", root + "/default/views/{}", None),
+        ("DELETE", root + "/default/views/{}", None),
+        ("POST", root + "/default/functions/{}", {"changes": []}),
+        (
+            "POST",
+            "/v1/paimon/views/rename",
+            {
+                "source": {"database": "default", "object": "{}"},
+                "destination": {"database": "default", "object": "orders"},
+            },
+        ),
         ("GET", root + "/{}", None),
         ("GET", root + "/{}/tables", None),
+        ("GET", root + "/{}/views", None),
         ("GET", "/v1/databases/{}", None),
     ):
-        is_database = path.endswith(("databases/{}", "/{}/tables"))
+        is_database = path.endswith(("databases/{}", "/{}/tables", "/{}/views"))
         hidden, nowhere = ("finance", "nowhere") if is_database else ("salaries", "nosuches")
         code, text = answered(method, path.format(hidden), filled(body, hidden))
         other = answered(method, path.format(nowhere), filled(body, nowhere))

@@ -475,6 +475,30 @@ def test_an_expired_snapshot_comes_back_from_its_tag(
     assert read(catalog.get_table("shop.t")) == [(1, "a", "x")]
 
 
+def test_consumers_are_listed_set_and_forgotten(
+    table: Any, http: httpx.Client, warehouse: Path
+) -> None:
+    path = "/databases/shop/tables/t/consumers"
+    assert http.get(path).json() == {"consumers": [], "nextPageToken": None}
+
+    def reset(consumer: Any, snapshot: Any = None) -> httpx.Response:
+        return http.post(f"{path}/reset", json={"consumerId": consumer, "nextSnapshotId": snapshot})
+
+    assert reset("a", 7).is_success and reset("b.c", 1).is_success and reset("a", 3).is_success
+    shown = [{"consumerId": "a", "nextSnapshot": 3}, {"consumerId": "b.c", "nextSnapshot": 1}]
+    assert http.get(path).json()["consumers"] == shown
+    page = http.get(path, params={"maxResults": 1}).json()
+    assert page == {"consumers": shown[:1], "nextPageToken": "a"}
+    assert table.consumer_manager().min_next_snapshot() == 1  # as engines and expiry read it
+    assert reset("b.c").is_success and reset("nobody").is_success
+    assert http.get(path).json()["consumers"] == shown[:1]
+    for name in ("", "a/b", "../a", 7):
+        assert reset(name, 1).status_code == 400
+    assert reset("a", "x").status_code == 400
+    assert http.get("/databases/shop/tables/no/consumers").status_code == 404
+    assert [one.name for one in (warehouse / "shop.db/t/consumer").iterdir()] == ["consumer-a"]
+
+
 def test_snapshots_are_listed_and_found_by_version(table: Any, http: httpx.Client) -> None:
     for k in range(1, 4):
         write(table, (k, "a", "x"))

@@ -317,9 +317,6 @@ def test_what_is_there_already_is_named(http: httpx.Client) -> None:
     ("method", "path", "what"),
     [
         ("POST", "/databases/shop/register", "registering"),
-        ("POST", "/databases/shop/views", "views"),
-        ("POST", "/views/rename", "views"),
-        ("POST", "/databases/shop/functions", "functions"),
         ("GET", "/permissions", "permissions"),
         ("GET", f"{TABLE}/token", "data files"),
         ("POST", f"{TABLE}/auth", "filters"),
@@ -327,8 +324,6 @@ def test_what_is_there_already_is_named(http: httpx.Client) -> None:
         ("POST", f"{TABLE}/partitions/drop", "partitions"),
         ("POST", f"{TABLE}/partitions/mark", "partitions"),
         ("POST", f"{TABLE}/partitions/list-by-filter", "partitions"),
-        ("GET", f"{TABLE}/consumers", "consumers"),
-        ("POST", f"{TABLE}/consumers/reset", "consumers"),
     ],
 )
 def test_what_is_not_offered_is_named(
@@ -342,8 +337,6 @@ def test_what_is_not_offered_is_named(
 @pytest.mark.parametrize(
     ("path", "kind"),
     [
-        ("/databases/nowhere/views", "DATABASE"),
-        ("/databases/nowhere/functions", "DATABASE"),
         ("/databases/shop/tables/nothing/partitions/mark", "TABLE"),
         ("/databases/shop/tables/nothing/partitions/list-by-filter", "TABLE"),
     ],
@@ -402,13 +395,6 @@ def test_properties_of_databases_are_kept_and_changed(warehouse: Path, tmp_path:
         assert http.post("/databases", json={"name": "a", "options": {}}).is_success
         assert options("a") == {}
     store.close()
-
-
-def test_views_and_functions_are_empty_lists(http: httpx.Client) -> None:
-    keys = {"views": "views", "view-details": "viewDetails", "functions": "functions"}
-    for path, key in (keys | {"function-details": "functionDetails"}).items():
-        assert http.get(f"/databases/shop/{path}").json() == {key: [], "nextPageToken": None}
-    assert http.get("/views").json()["views"] == []
 
 
 def test_tables_are_listed_with_details_and_across_databases(own: httpx.Client) -> None:

@@ -73,6 +73,29 @@ def test_properties_of_databases_outlive_the_coordinator(
     again.close()
 
 
+def test_views_and_functions_outlive_the_coordinator(
+    store: StateStore, state: Path, store_address: str | None
+) -> None:
+    store.definitions.save("x", "view", "v", {"query": "SELECT 'ä'"})
+    store.definitions.save("x", "view", "v", {"query": "SELECT 'ö'"})
+    store.definitions.save("x", "function", "v", {"definitions": {}})
+    store.definitions.save("y", "view", "w", {"query": "SELECT 1"})
+    store.definitions.move("view", ("y", "w"), ("x", "u"))
+    store.close()
+    reopened = open_store(state, store_address)
+    again = reopened.definitions
+    assert sorted(again.names("x", "view")) == ["u", "v"]
+    assert again.of("x", "view", "v") == {"query": "SELECT 'ö'"}
+    assert again.of("x", "view", "u") == {"query": "SELECT 1"}
+    assert again.of("y", "view", "w") is None
+    again.delete("x", "view", "v")
+    assert again.names("x", "view") == ["u"]
+    assert again.of("x", "function", "v") == {"definitions": {}}
+    again.delete_all("x")
+    assert again.names("x", "view") == again.names("x", "function") == []
+    reopened.close()
+
+
 def test_a_pause_outlives_the_coordinator(
     store: StateStore, state: Path, store_address: str | None
 ) -> None:

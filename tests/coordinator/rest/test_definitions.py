@@ -1,0 +1,296 @@
+"""Views and functions of the REST catalog: over HTTP, and by pypaimon's own client."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from pypaimon import CatalogFactory
+from pypaimon.catalog import catalog_exception as missing
+from pypaimon.common.identifier import Identifier
+from pypaimon.function.function import FunctionImpl
+from pypaimon.function.function_change import FunctionChange
+from pypaimon.function.function_definition import FunctionDefinition, FunctionFileResource
+from pypaimon.schema.data_types import AtomicType, DataField
+
+from paimon_magics.coordinator.store.state_store import StateStore, open_store
+from tests.coordinator.rest_server import TOKEN, client_options, served
+
+FIELDS = [{"id": 0, "name": "k", "type": "BIGINT NOT NULL", "description": "the key"}]
+SCHEMA = {
+    "fields": FIELDS,
+    "query": "SELECT k FROM t",
+    "dialects": {"spark": "SELECT k FROM t"},
+    "comment": "of the tills",
+    "options": {"a": "b"},
+}
+FUNCTION = {
+    "name": "area.of-1",
+    "inputParams": [{"id": 0, "name": "length", "type": "DOUBLE"}],
+    "returnParams": [{"id": 0, "name": "area", "type": "DOUBLE"}],
+    "deterministic": True,
+    "definitions": {"spark": {"type": "lambda", "definition": "x -> x", "language": "java"}},
+    "comment": None,
+    "options": {},
+}
+VIEWS, FUNCTIONS = "/databases/shop/views", "/databases/shop/functions"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[StateStore]:
+    opened = open_store(tmp_path / "state")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def url(warehouse: Path, store: StateStore) -> Iterator[str]:
+    with served({"warehouse": str(warehouse)}, store=store) as address:
+        yield address
+
+
+@pytest.fixture
+def http(url: str) -> Iterator[httpx.Client]:
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    with httpx.Client(base_url=f"{url}/v1/paimon", headers=headers) as client:
+        for name in ("shop", "other"):
+            assert client.post("/databases", json={"name": name}).is_success
+        yield client
+
+
+def create_view(http: httpx.Client, name: str, **schema: Any) -> httpx.Response:
+    identifier = {"database": "shop", "object": name}
+    return http.post(VIEWS, json={"identifier": identifier, "schema": SCHEMA | schema})
+
+
+def told(answer: httpx.Response) -> tuple[int, Any, Any]:
+    document = answer.json()
+    return answer.status_code, document.get("resourceType"), document.get("resourceName")
+
+
+def altered(http: httpx.Client, path: str, *changes: Any) -> httpx.Response:
+    return http.post(path, json={"changes": list(changes)})
+
+
+def test_a_view_is_what_was_created(http: httpx.Client) -> None:
+    assert create_view(http, "v").json() == {}
+    found = http.get(f"{VIEWS}/v").json()
+    assert (found["name"], found["schema"]) == ("v", SCHEMA)
+    assert found["createdAt"] == found["updatedAt"] > 0
+    assert told(create_view(http, "v")) == (409, "VIEW", "shop.v")
+    assert http.delete(f"{VIEWS}/v").json() == {}
+    for answer in (http.get(f"{VIEWS}/v"), http.delete(f"{VIEWS}/v"), altered(http, f"{VIEWS}/v")):
+        assert told(answer) == (404, "VIEW", "shop.v")
+
+
+def test_a_view_is_altered_by_all_changes_or_none(http: httpx.Client) -> None:
+    create_view(http, "v")
+    path = f"{VIEWS}/v"
+    before = http.get(path).json()
+    assert altered(
+        http,
+        path,
+        {"action": "setOption", "key": "c", "value": "d"},
+        {"action": "removeOption", "key": "a"},
+        {"action": "updateComment", "comment": None},
+        {"action": "addDialect", "dialect": "flink", "query": "SELECT 1"},
+        {"action": "updateDialect", "dialect": "flink", "query": "SELECT 2"},
+        {"action": "dropDialect", "dialect": "spark"},
+    ).is_success
+    after = http.get(path).json()
+    expected = {"options": {"c": "d"}, "comment": None, "dialects": {"flink": "SELECT 2"}}
+    assert after["schema"] == SCHEMA | expected
+    assert after["id"] == before["id"] and after["updatedAt"] >= before["updatedAt"]
+
+    set_option = {"action": "setOption", "key": "x", "value": "y"}
+    for change, expected_error in (
+        ({"action": "addDialect", "dialect": "flink", "query": "Q"}, (409, "DIALECT", "flink")),
+        ({"action": "updateDialect", "dialect": "no", "query": "Q"}, (404, "DIALECT", "no")),
+        ({"action": "dropDialect", "dialect": "spark"}, (404, "DIALECT", "spark")),
+        ({"action": "setQuery", "query": "Q"}, (400, None, None)),
+        ({"action": "setOption", "key": "x", "value": 1}, (400, None, None)),
+    ):
+        assert told(altered(http, path, set_option, change)) == expected_error
+    assert http.get(path).json()["schema"] == after["schema"]
+
+
+def test_views_are_renamed_also_into_another_database(http: httpx.Client) -> None:
+    def rename(source: tuple[str, str], target: tuple[str, str]) -> httpx.Response:
+        names = [{"database": database, "object": name} for database, name in (source, target)]
+        return http.post("/views/rename", json={"source": names[0], "destination": names[1]})
+
+    create_view(http, "v")
+    create_view(http, "w")
+    assert told(rename(("shop", "v"), ("shop", "w"))) == (409, "VIEW", "shop.w")
+    assert told(rename(("shop", "no"), ("shop", "u"))) == (404, "VIEW", "shop.no")
+    assert told(rename(("shop", "v"), ("nowhere", "v"))) == (404, "DATABASE", "nowhere")
+    assert rename(("shop", "v"), ("other", "x")).is_success
+    assert http.get(VIEWS).json()["views"] == ["w"]
+    assert http.get("/databases/other/views/x").json()["schema"] == SCHEMA
+
+
+def test_views_are_listed_in_pages_with_details_and_everywhere(http: httpx.Client) -> None:
+    for name in ("view1", "abc", "view_2"):
+        create_view(http, name)
+    assert http.get(VIEWS).json() == {"views": ["abc", "view1", "view_2"], "nextPageToken": None}
+    page = http.get(VIEWS, params={"maxResults": 2}).json()
+    assert page == {"views": ["abc", "view1"], "nextPageToken": "view1"}
+    rest = http.get(VIEWS, params={"maxResults": 2, "pageToken": "view1"}).json()
+    assert rest == {"views": ["view_2"], "nextPageToken": None}
+    named = http.get(VIEWS, params={"viewNamePattern": "view_%"}).json()
+    assert named["views"] == ["view_2"]
+    assert told(http.get(VIEWS, params={"viewNamePattern": "%w"}))[0] == 400
+    details = http.get("/databases/shop/view-details", params={"viewNamePattern": "v%"}).json()
+    assert [one["name"] for one in details["viewDetails"]] == ["view1", "view_2"]
+    assert [one["schema"] for one in details["viewDetails"]] == [SCHEMA, SCHEMA]
+    everywhere = http.get("/views", params={"databaseNamePattern": "sh%", "maxResults": 1}).json()
+    assert everywhere == {
+        "views": [{"database": "shop", "object": "abc"}], "nextPageToken": "shop.abc",
+    }  # fmt: skip
+    assert http.get("/databases/other/views").json()["views"] == []
+    for path in ("views", "view-details", "functions", "function-details"):
+        assert told(http.get(f"/databases/no/{path}")) == (404, "DATABASE", "no")
+
+
+def test_a_view_and_a_table_have_no_name_together(http: httpx.Client) -> None:
+    schema = {"fields": [{"id": 0, "name": "k", "type": "INT"}], "options": {}}
+
+    def create_table(name: str) -> httpx.Response:
+        identifier = {"database": "shop", "object": name}
+        body = {"identifier": identifier, "schema": schema}
+        return http.post("/databases/shop/tables", json=body)
+
+    create_view(http, "v")
+    assert told(create_table("v")) == (409, "TABLE", "shop.v")
+    assert create_table("t").is_success
+    refused = create_view(http, "t")
+    assert refused.status_code == 400 and "`shop.t` is a table" in refused.json()["message"]
+    rename = {
+        "source": {"database": "shop", "object": "t"},
+        "destination": {"database": "shop", "object": "v"},
+    }
+    assert told(http.post("/tables/rename", json=rename)) == (409, "TABLE", "shop.v")
+    assert http.post("/views/rename", json={
+        "source": rename["destination"], "destination": rename["source"],
+    }).status_code == 400  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("schema", "message"),
+    [
+        ({"query": None}, "schema.query must be a string"),
+        ({"fields": {}}, "schema.fields must be an array"),
+        ({"fields": [{"id": 0, "name": "k", "type": "NO TYPE"}]}, "NO TYPE"),
+        ({"fields": [{"name": "k", "type": "INT"}]}, "schema.fields[0].id"),
+        ({"dialects": {"spark": 1}}, "schema.dialects.spark"),
+        ({"options": []}, "schema.options"),
+    ],
+)
+def test_a_view_that_is_none_is_refused(http: httpx.Client, schema: Any, message: str) -> None:
+    answer = create_view(http, "v", **schema)
+    assert answer.status_code == 400 and message in answer.json()["message"]
+    assert http.get(VIEWS).json()["views"] == []
+
+
+@pytest.mark.parametrize("name", ["a$b", "", " v", ".v", "a/b", "a\\b"])
+def test_a_name_that_a_view_can_not_have_is_refused(http: httpx.Client, name: str) -> None:
+    assert create_view(http, name).status_code == 400
+
+
+def test_a_function_is_what_was_created(http: httpx.Client) -> None:
+    assert http.post(FUNCTIONS, json=FUNCTION).json() == {}
+    path = f"{FUNCTIONS}/area.of-1"
+    found = http.get(path).json()
+    assert {key: found[key] for key in FUNCTION} == FUNCTION
+    assert found["uuid"] and found["createdAt"] > 0
+    assert told(http.post(FUNCTIONS, json=FUNCTION)) == (409, "FUNCTION", "shop.area.of-1")
+    sql = {"type": "sql", "definition": "x * 2"}
+    assert altered(http, path, {"action": "addDefinition", "name": "flink", "definition": sql})
+    assert http.get(path).json()["definitions"] == FUNCTION["definitions"] | {"flink": sql}
+    assert told(http.get(f"{FUNCTIONS}/no")) == (404, "FUNCTION", "shop.no")
+    assert told(http.get(f"{FUNCTIONS}/-")) == (404, "FUNCTION", "shop.-")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"name": "123"}, "`123` is not a valid name of a function"),
+        ({"name": "a@b"}, "`a@b`"),
+        ({"deterministic": "yes"}, "deterministic"),
+        ({"definitions": {"spark": {"type": "wasm"}}}, "definitions.spark.type"),
+        ({"definitions": {"spark": {"type": "sql"}}}, "definitions.spark.definition"),
+        ({"definitions": {"spark": {"type": "file", "fileResources": [{}]}}}, "uri"),
+        ({"inputParams": [1]}, "inputParams[0]"),
+    ],
+)
+def test_a_function_that_is_none_is_refused(
+    http: httpx.Client, change: dict[str, Any], message: str
+) -> None:
+    answer = http.post(FUNCTIONS, json=FUNCTION | change)
+    assert answer.status_code == 400 and message in answer.json()["message"]
+
+
+def test_pypaimon_defines_and_changes_functions(
+    http: httpx.Client, url: str, warehouse: Path
+) -> None:
+    catalog: Any = CatalogFactory.create(client_options(url, warehouse))
+    name = Identifier.create("shop", "area")
+    double = AtomicType("DOUBLE")
+    file = FunctionDefinition.file(
+        file_resources=[FunctionFileResource("jar", "/a/b.jar")],
+        language="java",
+        class_name="Area",
+        function_name="eval",
+    )
+    function = FunctionImpl(
+        identifier=name,
+        input_params=[DataField(0, "x", double), DataField(1, "y", double)],
+        return_params=[DataField(0, "area", double)],
+        deterministic=True,
+        definitions={"flink": file},
+        comment="of a field",
+        options={},
+    )
+    catalog.create_function(name, function, False)
+    with pytest.raises(missing.FunctionAlreadyExistException):
+        catalog.create_function(name, function, False)
+    sql = FunctionDefinition.sql("x * y")
+    catalog.alter_function(name, [FunctionChange.add_definition("spark", sql)], False)
+    with pytest.raises(missing.DefinitionAlreadyExistException):
+        catalog.alter_function(name, [FunctionChange.add_definition("spark", sql)], False)
+    with pytest.raises(missing.DefinitionNotExistException):
+        catalog.alter_function(name, [FunctionChange.drop_definition("trino")], False)
+    found = catalog.get_function(name)
+    assert (found.definition("spark"), found.definition("flink")) == (sql, file)
+    assert (found.comment(), found.is_deterministic()) == ("of a field", True)
+    assert catalog.list_functions("shop") == ["area"]
+    catalog.drop_function(name, False)
+    with pytest.raises(missing.FunctionNotExistException):
+        catalog.get_function(name)
+
+
+def test_a_database_that_is_dropped_takes_its_views_and_functions_along(
+    http: httpx.Client, store: StateStore
+) -> None:
+    create_view(http, "v")
+    http.post(FUNCTIONS, json=FUNCTION)
+    assert http.delete("/databases/shop").is_success
+    assert store._sql.read("SELECT name FROM definitions") == []
+    assert http.post("/databases", json={"name": "shop"}).is_success
+    assert http.get(VIEWS).json()["views"] == http.get(FUNCTIONS).json()["functions"] == []
+
+
+def test_a_catalog_that_keeps_none_has_none_and_says_so(warehouse: Path) -> None:
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    with (
+        served({"warehouse": str(warehouse)}) as url,
+        httpx.Client(base_url=f"{url}/v1/paimon", headers=headers) as http,
+    ):
+        http.post("/databases", json={"name": "shop"})
+        assert http.get(VIEWS).json()["views"] == http.get("/functions").json()["functions"] == []
+        assert told(http.get(f"{VIEWS}/v")) == (404, "VIEW", "shop.v")
+        for answer in (create_view(http, "v"), http.post(FUNCTIONS, json=FUNCTION)):
+            assert answer.status_code == 501 and "keeps" in answer.json()["message"]
