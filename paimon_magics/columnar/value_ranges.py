@@ -5,6 +5,8 @@ Light to import, since Spark's tasks load it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -34,6 +36,8 @@ def may_match(
             return nulls
         case "is not null":
             return ~all_null
+        case "remainder":  # bounds tell nothing of it
+            return ~all_null
         case "in":
             found = np.zeros(len(least), dtype=bool)
             for value in one.values:
@@ -57,10 +61,21 @@ def matching(one: ColumnPredicate, values: pa.Array) -> _Bools:
     condition all are marked: a caller that needs to know evaluates the condition itself."""
     if not can_have(one, values.type):
         return np.ones(len(values), dtype=bool)
+    if one.operator == "remainder":
+        return _with_remainder(values, one.values)
     if one.operator == "in":
         return np.asarray(pc.is_in(values, value_set=pa.array(one.values, values.type)))
     nulls = np.asarray(values.is_null())
     return may_match(one, values, values, nulls, nulls)
+
+
+def _with_remainder(values: pa.Array, wanted: Sequence[object]) -> _Bools:
+    """Marks the integers that leave the remainder `wanted[1]`, divided by `wanted[0]`."""
+    divisor, remainder = np.array(wanted, dtype=np.int64)
+    found: _Bools = np.array(values.is_valid())
+    integers = np.asarray(pc.fill_null(values, 0)).astype(np.int64, copy=False)
+    found &= np.fmod(integers, divisor) == remainder
+    return found
 
 
 def _compared(operator: str, value: object, least: pa.Array, greatest: pa.Array) -> _Bools:

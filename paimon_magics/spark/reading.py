@@ -193,11 +193,16 @@ class _ReadTasks:
         keep_modules()
 
     def _rows(self, task: int, reporter: Reporter) -> Iterator[pa.RecordBatch]:
-        """The rows of a task's splits; they are reported as they are read."""
+        """The rows of a task's splits; they are reported as they are read, with those that are left
+        out at the end of each split."""
         for split in self.tasks[task]:
+            shown = 0
             for rows in self.reader.rows(split):
+                shown += rows.num_rows
                 reporter.add(rows.num_rows, 0)
                 yield rows
+            if self.reader.files.leaves_out:
+                reporter.add(sum(file.rows for file in split.files) - shown, 0)
             reporter.add(0, sum(file.size_bytes for file in split.files))
 
 

@@ -25,7 +25,8 @@ PredicateValue = int | str | bool | Decimal | datetime.date
 
 @dataclass(frozen=True, slots=True)
 class ColumnPredicate:
-    """A condition on a column, with the operators of `ColumnFilter`.
+    """A condition on a column, with the operators of `ColumnFilter`, or `remainder`: divided by the
+    first value, an integer's remainder is the second one, with the sign of the dividend.
 
     Only `is null` holds for NULL.
     """

@@ -26,12 +26,13 @@ from paimon_magics.planning.row_changes.engine_rules import (
 )
 from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.outcome import Outcome
-from paimon_magics.session.planned_work import reads_of
+from paimon_magics.session.planned_work import made_of, reads_of
 from paimon_magics.session.writes.append_changes import (
     PreparedAppendChange,
     prepare_append_change,
     run_append_change,
 )
+from paimon_magics.session.writes.chosen_rows import chosen_rows
 from paimon_magics.session.writes.insert import run_job, write_planned
 from paimon_magics.session.writes.keyed_rows import check_seen, keyed_rows, with_key_buckets
 from paimon_magics.session.writes.outcomes import NOTHING_WRITTEN, finished, of_write
@@ -130,7 +131,10 @@ def _prepare_keyed(
     check_seen(
         connection, table, base_snapshot_id, predicates, (change.text, change.target_position)
     )
-    selected = selected_rows(connection, change, parameters, table, base_snapshot_id)
+    chosen = chosen_rows(connection, change, parameters, table, base_snapshot_id)
+    selected = selected_rows(connection, change, parameters, table, base_snapshot_id, chosen)
+    if chosen is not None:
+        selected = made_of(selected, selected, chosen)
     kind = DELETE if deletes else UPDATE_AFTER
     frame = new_values(connection, change, selected, columns, paths, kind)
     moves = table.schema.bucket_mode == "KEY_DYNAMIC"
@@ -149,7 +153,7 @@ def _prepare_keyed(
         again=again,
         read_set=read_keys(base_snapshot_id, manifest_list=list_name),
         has_buckets=moves and deletes,
-        own_buckets=_own_buckets(connection, table, selected),
+        own_buckets=_own_buckets(connection, table, selected if chosen is None else chosen),
     )
 
 

@@ -74,8 +74,10 @@ class SplitReader:
     def _plain(self, files: Sequence[StoredFile]) -> Iterator[pa.RecordBatch]:
         reader = self.files
         if self.rule is not None:  # columns that only a merge needs are not read
+            if self.view.keeps_retracts:
+                reader = self._of_keys(reader)
             reader = replace(
-                self._of_keys(reader),
+                reader,
                 wanted=tuple(one for one in reader.wanted if one.name in self.columns),
                 system=self._system_columns(),
             )
@@ -85,7 +87,8 @@ class SplitReader:
 
     def _of_keys(self, reader: FileReader) -> FileReader:
         """The reader with the conditions on keys only. These hold for all rows of a key or for
-        none, so that they never drop a row that hides another, or one of the rows of an update."""
+        none, so that they never drop a row that hides another, or one of the rows of an update.
+        Rows that are neither merged nor shown with their kinds need no such care."""
         assert self.rule is not None
         keys = self.rule.order.keys
         kept = tuple(one for one in reader.conditions if one[0].name in keys)
