@@ -42,6 +42,7 @@ _SLOTS_PER_BUCKET_MAX = 4
 """A bucket is read by one task, so that the task may write it, too: with more slots than this for
 each, Spark's scan, which divides files, is faster."""
 _TASK_BYTES = 256 << 20
+_MICROSECONDS = 6  # digits
 
 
 def chosen_rows(
@@ -91,16 +92,22 @@ def chosen_rows(
 
 
 def _has_plain_columns(schema: TableSchema) -> bool:
-    """Whether all columns come from Python to Spark without a detour."""
+    """Whether all columns come from Python to Spark without a detour. Nanoseconds in Arrow end in
+    the year 2262."""
     return all(
-        isinstance(one.type, AtomicType) and one.type.name != "VARIANT" for one in schema.columns
+        isinstance(one.type, AtomicType)
+        and one.type.name not in ("VARIANT", "BLOB")
+        and not (one.type.name.startswith("TIMESTAMP") and one.type.parameters[0] > _MICROSECONDS)
+        for one in schema.columns
     )
 
 
 def _plan(connection: Connection, read: DataRead) -> ReadPlan | None:
-    """The tasks that read the files; None where these are not all Spark's to scan, or too few."""
+    """The tasks that read the files; None where these are not all Spark's to scan, or too few, or
+    where Arrow reads their format no faster."""
     usual = plan_of(connection, read, local_limits(connection, read))
-    if not usual.raw_scans or usual.tasks or read.stores != {"file"}:
+    formats = {scan.format for scan in usual.raw_scans}
+    if formats != {"parquet"} or usual.tasks or read.stores != {"file"}:
         return None
     buckets = _by_bucket(read.planned.raw)
     if connection.slots > len(buckets) * _SLOTS_PER_BUCKET_MAX:

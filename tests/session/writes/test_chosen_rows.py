@@ -137,6 +137,27 @@ def test_a_changed_column_is_compared_in_its_present_type(session: Session) -> N
     assert session.run(query).to_pylist() == [{"rows": 20, "a": 60}]
 
 
+@pytest.mark.parametrize(
+    ("column", "options"),
+    [
+        ("a INT", "'file.format' = 'orc'"),
+        ("a INT, t TIMESTAMP_NTZ(9)", "'file.format' = 'parquet'"),
+        ("a INT, n STRUCT<x: INT>", "'file.format' = 'parquet'"),
+    ],
+)
+def test_files_that_arrow_reads_no_better_are_left_to_spark(
+    session: Session, column: str, options: str
+) -> None:
+    session.run(
+        f"DROP TABLE IF EXISTS others; CREATE TABLE others (k BIGINT NOT NULL, {column}, "
+        f"PRIMARY KEY (k) NOT ENFORCED) TBLPROPERTIES ('bucket' = '2', {options});"
+        "INSERT INTO others (k, a) SELECT id, CAST(id % 9 AS INT) FROM range(100);"
+        "CALL sys.compact('others')"
+    )
+    assert chosen(session, "others", "a = 5") is None
+    assert session.run("DELETE FROM others WHERE a = 5").rows_deleted == 11
+
+
 def test_rows_that_have_to_be_merged_are_read_as_ever(session: Session) -> None:
     session.run(
         "CREATE TABLE merged (k BIGINT NOT NULL, a INT, PRIMARY KEY (k) NOT ENFORCED) "
