@@ -2,7 +2,7 @@
 others out.
 
 Where a condition compares a column with values, a task decodes files in Arrow and hands on the rows
-that meet it; Spark evaluates the whole condition again. That takes half of the time of Spark's own
+that meet it; Spark evaluates the whole condition again. That takes half of the time of a raw
 scan, and no more than it where many rows are left. Other conditions are Spark's alone: all rows
 would go to it from Python.
 """
@@ -53,7 +53,7 @@ def chosen_rows(
     snapshot_id: int,
 ) -> DataFrame | None:
     """All columns of the rows of a snapshot that the condition may select, each bucket from one
-    task. None where Spark's own scan is the better reader, or rows have to be merged first.
+    task. None where a raw scan is the better reader, or rows have to be merged first.
 
     Raises what `plan_data_read` raises.
     """

@@ -1,5 +1,5 @@
 """Changes of rows whose tasks leave out what does not meet the condition: the same rows change as
-by Spark's own scan, which reads a copy of the table."""
+by a raw scan, which reads a copy of the table."""
 
 from __future__ import annotations
 
