@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from typing import Any, Literal
+from weakref import WeakKeyDictionary
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
@@ -47,6 +48,8 @@ _PY4J_ON_INTERRUPT = (
 )
 
 _OnTag = Callable[[str], object]
+_catalogs: WeakKeyDictionary[SparkSession, Any] = WeakKeyDictionary()
+"""The JVM's catalog of each session, which is the same one for its life: each call costs a trip."""
 
 __all__ = [
     "binding_replacements",
@@ -157,8 +160,11 @@ def is_temporary_view(spark: SparkSession, name: str) -> bool:
         return kind_in_spark(spark, [name]) == "view"
     # Only the views are looked at. `tableExists` asks the catalogs, too, and takes some
     # milliseconds for a name that none of them has.
-    session: Any = spark._jsparkSession
-    return bool(session.sessionState().catalog().getTempView(name).isDefined())
+    catalog = _catalogs.get(spark)
+    if catalog is None:
+        session: Any = spark._jsparkSession
+        catalog = _catalogs[spark] = session.sessionState().catalog()
+    return bool(catalog.getTempView(name).isDefined())
 
 
 def known_to_spark(spark: SparkSession, parts: Sequence[str]) -> bool:
