@@ -249,7 +249,11 @@ def run(
     """Everything that happens to the table of a seed. A failure's notes tell it."""
     # Of every other table a MERGE reads what the source's keys leave.
     asked = 0 if seed % 2 else Settings().source_range_from_bytes
-    with paimon_magics.connect(folder, spark=spark, source_range_from_bytes=asked) as session:
+    # Spark's tasks read half of the tables, small as they are.
+    local = 0 if seed // 2 % 2 else Settings().local_rows_max
+    with paimon_magics.connect(
+        folder, spark=spark, source_range_from_bytes=asked, local_rows_max=local
+    ) as session:
         changed = ChangedRows(seed, session, Lake.opened(folder), java, java_compact)
         try:
             changed.prepare()
@@ -261,7 +265,7 @@ def run(
             raise
 
 
-@pytest.mark.parametrize("seed", [8, 9])
+@pytest.mark.parametrize("seed", [8, 11])
 def test_rows_are_what_a_model_says(
     spark: SparkSession,
     java_paimon: JavaPaimon,
