@@ -7,7 +7,8 @@ They are Paimon's (`ViewSchema`, `ViewChange`, `CreateFunctionRequest`, `Functio
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from paimon_magics.coordinator.rest.errors import already_exists, bad_request, not_found
@@ -88,46 +89,68 @@ def function_from(body: Mapping[str, Any]) -> Document:
     }
 
 
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """The named parts of a view or a function: `word` in the names of changes, the member `key`
+    with a part's name, and the part that a change has."""
+
+    word: str
+    key: str
+    value: Callable[[Mapping[str, Any], str], Any]
+
+
 def changed_view(view: Document, changes: Any, name: str) -> Document:
     """What the changes of an `AlterViewRequest` make of the view `name`: all of them, or none.
 
     Raises 404 and 409 DIALECT.
     """
-    dialects = dict(view["dialects"])
-    changed = view | {"dialects": dialects, "options": dict(view["options"])}
-    for where, change in _changes(changes):
-        match text_of(change, "action", where):
-            case "addDialect":
-                dialect = _absent(dialects, change, "dialect", where, f"in the view `{name}`")
-                dialects[dialect] = text_of(change, "query", where)
-            case "updateDialect":
-                dialect = _present(dialects, change, "dialect", where, f"in the view `{name}`")
-                dialects[dialect] = text_of(change, "query", where)
-            case "dropDialect":
-                del dialects[_present(dialects, change, "dialect", where, f"in the view `{name}`")]
-            case action:
-                _change(changed, action, change, where)
-    return changed
+    dialects = _Parts("Dialect", "dialect", lambda change, where: text_of(change, "query", where))
+    return _changed(view, changes, "dialects", dialects, f"of the view `{name}`")
 
 
 def changed_function(function: Document, changes: Any, name: str) -> Document:
     """What the changes of an `AlterFunctionRequest` make of the function `name`: all of them, or
     none. Raises 404 and 409 DEFINITION."""
-    known = dict(function["definitions"])
-    changed = function | {"definitions": known, "options": dict(function["options"])}
+    definitions = _Parts(
+        "Definition",
+        "name",
+        lambda change, where: _definition(change.get("definition"), f"{where}.definition"),
+    )
+    return _changed(function, changes, "definitions", definitions, f"of the function `{name}`")
+
+
+def _changed(document: Document, changes: Any, member: str, parts: _Parts, whose: str) -> Document:
+    known = dict(document[member])
+    changed = document | {member: known, "options": dict(document["options"])}
     for where, change in _changes(changes):
-        match text_of(change, "action", where):
-            case "addDefinition":
-                key = _absent(known, change, "name", where, f"of the function `{name}`")
-                known[key] = _definition(change.get("definition"), f"{where}.definition")
-            case "updateDefinition":
-                key = _present(known, change, "name", where, f"of the function `{name}`")
-                known[key] = _definition(change.get("definition"), f"{where}.definition")
-            case "dropDefinition":
-                del known[_present(known, change, "name", where, f"of the function `{name}`")]
-            case action:
-                _change(changed, action, change, where)
+        action = text_of(change, "action", where)
+        verb = action.removesuffix(parts.word)
+        if verb != action and verb in ("add", "update", "drop"):
+            _change_part(known, verb, change, where, parts, whose)
+        else:
+            _change(changed, action, change, where)
     return changed
+
+
+def _change_part(
+    known: dict[str, Any],
+    verb: str,
+    change: Mapping[str, Any],
+    where: str,
+    parts: _Parts,
+    whose: str,
+) -> None:
+    name = text_of(change, parts.key, where)
+    kind = parts.word.upper()
+    if verb == "add" and name in known:
+        message = f"The {kind.lower()} `{name}` {whose} exists already."
+        raise already_exists(kind, name, message)
+    if verb != "add" and name not in known:
+        raise not_found(kind, name, f"There is no {kind.lower()} `{name}` {whose}.")
+    if verb == "drop":
+        del known[name]
+    else:
+        known[name] = parts.value(change, where)
 
 
 def _changes(changes: Any) -> list[tuple[str, Mapping[str, Any]]]:
@@ -169,27 +192,3 @@ def _definition(document: Any, where: str) -> Document:
         case other:
             raise bad_request(f"{where}.type must be file, sql or lambda, not {other}.")
     return definition
-
-
-def _absent(
-    known: Mapping[str, Any], change: Mapping[str, Any], key: str, where: str, whose: str
-) -> str:
-    name = text_of(change, key, where)
-    if name in known:
-        kind = _RESOURCES[key]
-        message = f"The {kind.lower()} `{name}` {whose} exists already."
-        raise already_exists(kind, name, message)
-    return name
-
-
-def _present(
-    known: Mapping[str, Any], change: Mapping[str, Any], key: str, where: str, whose: str
-) -> str:
-    name = text_of(change, key, where)
-    if name not in known:
-        kind = _RESOURCES[key]
-        raise not_found(kind, name, f"There is no {kind.lower()} `{name}` {whose}.")
-    return name
-
-
-_RESOURCES = {"dialect": "DIALECT", "name": "DEFINITION"}
