@@ -22,6 +22,7 @@ from paimon_magics.coordinator.rest.definitions import DEFINITION_ENDPOINTS
 from paimon_magics.coordinator.rest.endpoints import (
     Call,
     Handler,
+    database_of,
     endpoint,
     require_database,
     require_right,
@@ -151,7 +152,7 @@ def _get_database(context: Context, call: Call) -> Any:
 
 
 def _alter_database(context: Context, call: Call) -> Any:
-    name = _database(context, call)
+    name = database_of(context, call)
     removals = sequence_of(call.body.get("removals"), "removals", optional=True)
     updates = string_map(call.body.get("updates"), "updates")
     return asdict(context.databases.alter(name, texts_of(removals, "removals"), updates))
@@ -166,15 +167,9 @@ def _drop_database(context: Context, call: Call) -> Any:
     context.databases.drop(name)
 
 
-def _database(context: Context, call: Call) -> str:
-    name = safe_name(call.names["database"], "database")
-    require_database(context, name)
-    return name
-
-
 def _stored_database(context: Context, call: Call) -> str:
     """The same without `default` before it is made. Its tables can be made all the same."""
-    name = _database(context, call)
+    name = database_of(context, call)
     if not context.catalog.is_stored(name):
         raise not_found("DATABASE", name)
     return name
@@ -198,7 +193,7 @@ def _list_table_details(context: Context, call: Call) -> Any:
 
 
 def _table_names(context: Context, call: Call) -> list[TableName]:
-    database = _database(context, call)
+    database = database_of(context, call)
     if call.request.query_params.get("tableType", "table") != "table":
         return []
     matches = like_filter(call.request, "tableNamePattern")
@@ -221,7 +216,7 @@ def _list_all_tables(context: Context, call: Call) -> Any:
 
 
 def _create_table(context: Context, call: Call) -> Any:
-    database = _database(context, call)
+    database = database_of(context, call)
     name = identifier_of(call.body.get("identifier"), "identifier")
     call.is_about(name)
     if name.database != database:
@@ -343,7 +338,7 @@ def _rename_table(context: Context, call: Call) -> Any:
 def _refuse(what: str) -> Handler:
     def handler(context: Context, call: Call) -> Any:
         if "database" in call.names:
-            _database(context, call)
+            database_of(context, call)
         raise not_offered(what)
 
     return handler

@@ -24,6 +24,7 @@ from paimon_magics.coordinator.rest.definition_documents import (
 from paimon_magics.coordinator.rest.endpoints import (
     Call,
     Handler,
+    database_of,
     require_database,
     seen_databases,
 )
@@ -79,7 +80,7 @@ def _get(sort: _Sort) -> Handler:
 
 def _create(sort: _Sort) -> Handler:
     def handler(context: Context, call: Call) -> Any:
-        database = _database(context, call)
+        database = database_of(context, call)
         name = _named_in_body(call, sort, database)
         call.is_about(name)
         check_right(call.principal, Scope.WRITE, database, name.table)
@@ -161,7 +162,7 @@ def _without(document: Document, *keys: str) -> Document:
 
 def _list_names(sort: _Sort) -> Handler:
     def handler(context: Context, call: Call) -> Any:
-        names = _seen(context, call, sort, _database(context, call))
+        names = _seen(context, call, sort, database_of(context, call))
         found, token = page(call.request, names, str)
         return {f"{sort.kind}s": found, "nextPageToken": token}
 
@@ -170,15 +171,13 @@ def _list_names(sort: _Sort) -> Handler:
 
 def _list_details(sort: _Sort) -> Handler:
     def handler(context: Context, call: Call) -> Any:
-        database = _database(context, call)
+        database = database_of(context, call)
         found, token = page(call.request, _seen(context, call, sort, database), str)
         details = []
         for name in found:
-            try:
-                document = context.definitions.of(sort.kind, TableName(name, database))
-            except UnknownNameError:  # it was dropped meanwhile
-                continue
-            details.append(_answer(sort, name, document))
+            with suppress_missing():  # it was dropped meanwhile
+                document = _found(context, sort, TableName(name, database))
+                details.append(_answer(sort, name, document))
         return {f"{sort.kind}Details": details, "nextPageToken": token}
 
     return handler
@@ -209,15 +208,9 @@ def _seen(context: Context, call: Call, sort: _Sort, database: str) -> list[str]
 # ---- names ----
 
 
-def _database(context: Context, call: Call) -> str:
-    name = safe_name(call.names["database"], "database")
-    require_database(context, name)
-    return name
-
-
 def _named(context: Context, call: Call, sort: _Sort, needed: Scope) -> TableName:
     """What the path names, for a sender who may do what they ask with it."""
-    database = _database(context, call)
+    database = database_of(context, call)
     name = TableName(call.names["name"], database)
     try:
         sort.safe(name.table)

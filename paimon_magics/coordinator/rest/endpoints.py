@@ -22,7 +22,7 @@ from paimon_magics.coordinator.http.guard import principal_of
 from paimon_magics.coordinator.http.principals import Principal, Scope
 from paimon_magics.coordinator.http.sight import check_right, check_table
 from paimon_magics.coordinator.rest.errors import error_response, not_found
-from paimon_magics.coordinator.rest.requests import path_names, read_body
+from paimon_magics.coordinator.rest.requests import path_names, read_body, safe_name
 from paimon_magics.coordinator.service.served import Context
 from paimon_magics.errors import UnknownNameError
 from paimon_magics.statements.statement import TableName
@@ -32,6 +32,7 @@ from paimon_magics.tables.table import StoredTable
 __all__ = [
     "Call",
     "Handler",
+    "database_of",
     "endpoint",
     "require_database",
     "require_right",
@@ -81,6 +82,13 @@ def require_database(context: Context, database: str) -> None:
     """Raise 404 DATABASE if the database does not exist."""
     if not context.catalog.database_exists(database):
         raise not_found("DATABASE", database)
+
+
+def database_of(context: Context, call: Call) -> str:
+    """The database that the path names. Raises 404 DATABASE if it does not exist."""
+    name = safe_name(call.names["database"], "database")
+    require_database(context, name)
+    return name
 
 
 def endpoint(context: Context, method: str, template: str, handler: Handler) -> Route:

@@ -102,16 +102,12 @@ class Definitions:
             store.save(id, kind, name.table, document)
         return True
 
-    def change(
-        self, kind: Kind, name: TableName, changed: Callable[[Document], Document]
-    ) -> Document:
-        """Put what `changed` makes of a document in its place, and return it. Raises
-        UnknownNameError."""
+    def change(self, kind: Kind, name: TableName, changed: Callable[[Document], Document]) -> None:
+        """Put what `changed` makes of a document in its place. Raises UnknownNameError."""
         store = self._need_store(kind)
         with self._turn(self._catalog.warehouse):
             document = changed(self.of(kind, name))
             store.save(mark_database(self._catalog, _database(name)), kind, name.table, document)
-        return document
 
     def rename(self, kind: Kind, source: TableName, target: TableName) -> bool:
         """Give one another name, or another database; False when the name is taken. Raises
