@@ -23,14 +23,13 @@ from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.parameters import bind
 from paimon_magics.session.queries.held_snapshots import HeldSnapshots
+from paimon_magics.session.queries.planned_reads import planned_read
 from paimon_magics.session.queries.plans import local_limits, plan_of
+from paimon_magics.session.queries.relations import Relation, relation_of
 from paimon_magics.spark.reading import read_frame
 from paimon_magics.statements.data_types import AtomicType
 from paimon_magics.statements.row_changes import RowChange
-from paimon_magics.tables.manifests.live_files import ManifestCache
-from paimon_magics.tables.reading.data_read import DataRead, ReadRequest, plan_data_read
-from paimon_magics.tables.snapshots.latest import read_snapshot
-from paimon_magics.tables.snapshots.targets import TableState
+from paimon_magics.tables.reading.data_read import DataRead
 from paimon_magics.tables.table import Table
 
 if TYPE_CHECKING:
@@ -55,7 +54,7 @@ def chosen_rows(
     """All columns of the rows of a snapshot that the condition may select, each bucket from one
     task. None where a raw scan is the better reader, or rows have to be merged first.
 
-    Raises what `plan_data_read` raises.
+    Raises what `planned_read` raises.
     """
     query = change.selection.query
     if len(query.references) != 1 or not snapshot_id or not _has_plain_columns(table.schema):
@@ -69,17 +68,13 @@ def chosen_rows(
     )
     if all(one.operator == "is not null" for one in predicates):
         return None
+    name = replace(table.name, system_table=None)
+    relation = relation_of(connection, reference, change.text, bound, known=name)
+    assert isinstance(relation, Relation)  # it is known to be a table
     held = HeldSnapshots(connection.committer)
-    if not held.hold(table.name, snapshot_id):
-        return None
     try:
-        read = plan_data_read(
-            table,
-            ReadRequest(zone=connection.zone, filters=reference.filters, bound=bound),
-            target=TableState(read_snapshot(table.paimon, snapshot_id)),
-            manifests=connection.manifests(table.location, lambda: ManifestCache(table.paimon)),
-            batch_rows=connection.settings.batch_rows,
-        )
+        # The same read that is made of the statement's query where None is returned: it is kept.
+        read = planned_read(connection, replace(relation, snapshot_id=snapshot_id), held).read
         plan = _plan(connection, read)
         if plan is None:
             return None
