@@ -8,7 +8,7 @@ the existing values, so that only sequence numbers are copied. Source: `PackChan
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from paimon_magics.planning.reads.row_kinds import UPDATE_BEFORE
 
-__all__ = ["pack_updates", "single_rows"]
+__all__ = ["pack_updates", "side_by_side", "single_rows"]
 
 
 def single_rows(columns: Iterable[pa.Array], rows: int) -> list[pa.Array]:
@@ -53,6 +53,23 @@ def pack_updates(
             yield _packed(kinds, columns, starts, singles)
     if waiting is not None:
         yield _packed(*waiting, np.zeros(1, dtype=np.int64), singles)
+
+
+def side_by_side(
+    columns: Sequence[pa.ListArray], rows: int
+) -> tuple[npt.NDArray[np.bool_], list[pa.Array]]:
+    """Packed columns, each as two of values, one after the other: that of the row, and that of the
+    row after an update where there are two. Whether there are two comes first, for each of the
+    `rows`; where there is one, the second column has any value.
+    """
+    is_pair = np.zeros(rows, dtype=np.bool_)
+    apart: list[pa.Array] = []
+    for column in columns:
+        offsets = np.asarray(column.offsets)
+        is_pair = np.diff(offsets) == 2
+        apart.append(column.values.take(pa.array(offsets[:-1])))
+        apart.append(column.values.take(pa.array(offsets[1:] - 1)))
+    return is_pair, apart
 
 
 def _starts(kinds: npt.NDArray[np.int8]) -> npt.NDArray[np.int64]:

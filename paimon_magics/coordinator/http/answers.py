@@ -56,6 +56,7 @@ from paimon_magics.tables.commits.fencing import NotOwnerError
 from paimon_magics.tables.stores.store import StoreRefusedError
 
 __all__ = [
+    "AT_ONCE",
     "NEW_CREDENTIALS",
     "answer_response",
     "error_answer",
@@ -64,6 +65,10 @@ __all__ = [
     "on_no_route",
     "on_unexpected",
 ]
+
+AT_ONCE = "paimon_magics.answer_at_once"
+"""The extension of a request's scope that answers it with JSON and the status 200: a function of
+the content, which returns False where the answer has to be sent in the usual way."""
 
 
 NEW_CREDENTIALS = (

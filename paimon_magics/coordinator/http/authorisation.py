@@ -136,7 +136,16 @@ def bearer_token(connection: HTTPConnection) -> str | None:
     Paimon's clients with `token.provider = dlf` read their token from a file, again and again, and
     send it in a header of its own (`DLFAuthProvider`). Their signature is not looked at: it tells
     nothing that the token does not.
+
+    The scope keeps it: several authorisers ask for it.
     """
+    if _TOKEN not in connection.scope:
+        connection.scope[_TOKEN] = _token_of(connection)
+    token: str | None = connection.scope[_TOKEN]
+    return token
+
+
+def _token_of(connection: HTTPConnection) -> str | None:
     scheme, _, token = connection.headers.get("authorization", "").partition(" ")
     if scheme == _DLF:
         return connection.headers.get(_DLF_TOKEN, "").strip() or None
@@ -150,6 +159,7 @@ def unauthorised(message: str, hint: str) -> Response:
     return answer
 
 
+_TOKEN = "paimon_magics.token"
 _DLF = "DLF4-HMAC-SHA256"
 _DLF_TOKEN = "x-dlf-security-token"
 

@@ -132,7 +132,7 @@ class Guard:
                 scope, receive, send
             )
             return
-        if any(len(part) > NAME_BYTES_MAX for part in path.encode(errors="replace").split(b"/")):
+        if _has_long_name(path):
             await _name_too_long()(scope, receive, send)
             return
         scope = {**scope, "root_path": self._root}
@@ -358,6 +358,13 @@ def _too_many(
     )
     answer.headers["retry-after"] = str(max(1, math.ceil(wait_seconds)))
     return answer
+
+
+def _has_long_name(path: str) -> bool:
+    encoded = path.encode(errors="replace")
+    return len(encoded) > NAME_BYTES_MAX and any(
+        len(part) > NAME_BYTES_MAX for part in encoded.split(b"/")
+    )
 
 
 def _name_too_long() -> Response:

@@ -7,6 +7,10 @@ costs a request nothing.
 
 Streams of small inserts are WebSockets: the server pings those, and may wait for their rows as
 long as it likes.
+
+A request's scope has an extension of ASGI, `AT_ONCE`, by which a small answer is written as a
+whole: uvicorn writes head and body one after the other, each by a call of the system, which is a
+third of what a small insert costs.
 """
 
 from __future__ import annotations
@@ -14,14 +18,22 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import (
+    STATUS_LINE,
+    HttpToolsProtocol,
+    RequestResponseCycle,
+)
+
+from paimon_magics.coordinator.http.answers import AT_ONCE
 
 __all__ = ["BoundedConnection", "Bounds", "bounded"]
 
 _TOO_SLOW = 408
 _HEAD_TOO_LARGE = 431
+_HEAD = b"HTTP/1.1 200 OK\r\n%b%bcontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b"
 
 
 @dataclass(slots=True)
@@ -98,6 +110,9 @@ class BoundedConnection(HttpToolsProtocol):
         self._in_head = False
         self._began = self.loop.time()
         super().on_headers_complete()
+        if self.cycle is not None and self.cycle.scope is self.scope:  # not one for a WebSocket
+            extensions: dict[str, Any] = {AT_ONCE: partial(_answer_at_once, self.cycle)}
+            self.scope["extensions"] = extensions
 
     def on_body(self, body: bytes) -> None:
         """Take a part of the body."""
@@ -144,6 +159,25 @@ class BoundedConnection(HttpToolsProtocol):
                 STATUS_LINE[status] + b"connection: close\r\ncontent-length: 0\r\n\r\n"
             )
         self.transport.close()
+
+
+def _answer_at_once(cycle: RequestResponseCycle, content: bytes) -> bool:
+    """Answer a request with JSON and the status 200, by one call of the system. False if nothing is
+    done: the answer has to be sent in the usual way."""
+    if cycle.flow.write_paused or cycle.response_started:
+        return False
+    if cycle.disconnected:
+        return True  # as uvicorn, which lets an answer go that nobody waits for
+    cycle.response_started = cycle.response_complete = True
+    cycle.waiting_for_100_continue = False
+    own = b"".join([b"%b: %b\r\n" % header for header in cycle.default_headers])
+    close = b"" if cycle.keep_alive else b"connection: close\r\n"
+    cycle.transport.write(_HEAD % (own, close, len(content), content))
+    cycle.message_event.set()
+    if not cycle.keep_alive:
+        cycle.transport.close()
+    cycle.on_response()
+    return True
 
 
 def bounded(bounds: Bounds) -> type[BoundedConnection]:

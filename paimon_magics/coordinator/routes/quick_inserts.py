@@ -11,7 +11,7 @@ import json
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from paimon_magics.coordinator.http.answers import on_error
+from paimon_magics.coordinator.http.answers import AT_ONCE, on_error
 from paimon_magics.coordinator.http.guard import TooLargeError, on_too_large, principal_in
 from paimon_magics.coordinator.http.principals import (
     Scope as Needed,
@@ -78,7 +78,10 @@ class QuickInserts:
             response = await on_too_large(None, error)
         else:
             if not isinstance(answer, Refused):
-                await _send(send, json.dumps(answer_document(answer, named.label)).encode())
+                content = json.dumps(answer_document(answer, named.label)).encode()
+                at_once = scope.get("extensions", {}).get(AT_ONCE)
+                if at_once is None or not at_once(content):
+                    await _send(send, content)
                 return
             response = answer_of(answer)
         await response(scope, receive, send)

@@ -7,7 +7,11 @@ from collections.abc import Collection, Iterator, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["spark_arrow_type", "spark_batches"]
+from paimon_magics.columnar.binlog import side_by_side
+
+__all__ = ["IS_PAIR", "names_apart", "pairs_apart", "spark_arrow_type", "spark_batches"]
+
+IS_PAIR = "is_pair"
 
 
 def spark_batches(
@@ -27,6 +31,22 @@ def spark_batches(
             pending, rows = [], 0
     if pending:
         yield _joined(pending, variants)
+
+
+def names_apart(number: int) -> tuple[str, str]:
+    """The names of the two columns that come in place of an array of a binlog."""
+    return f"{number}_before", f"{number}_after"
+
+
+def pairs_apart(batch: pa.RecordBatch, singles: int) -> pa.RecordBatch:
+    """A batch of a binlog with two columns of values for each array, behind its first `singles`
+    columns and `IS_PAIR`, which tells whether an array has two values."""
+    is_pair, columns = side_by_side(batch.columns[singles:], batch.num_rows)
+    names = [name for at in range(len(columns) // 2) for name in names_apart(at)]
+    return pa.RecordBatch.from_arrays(
+        [*batch.columns[:singles], pa.array(is_pair), *columns],
+        names=[*batch.schema.names[:singles], IS_PAIR, *names],
+    )
 
 
 def spark_arrow_type(data_type: pa.DataType) -> pa.DataType:

@@ -231,6 +231,36 @@ def test_null_is_refused_where_its_default_can_not_be_read() -> None:
         let_in(table, {"rows": [[1, None]]})
 
 
+SINGLE = st.lists(
+    st.sampled_from([1, -(2**31), 2**31, True, 1.5, "a", None, [1], {}]), min_size=1, max_size=3
+)
+
+
+@given(st.lists(st.lists(SINGLE, max_size=2), min_size=1, max_size=4))
+def test_statements_are_judged_together_as_each_by_itself(
+    given_rows: list[list[list[Any]]],
+) -> None:
+    validator = InsertValidator(NAME, schema("id INT NOT NULL, name STRING"))
+    validator.json(b'{"rows": [[1, "a"]]}')
+    statements = [{"rows": rows} for rows in given_rows]
+    alone = [outcome(validator, {"statements": [statement]}) for statement in statements]
+    together = outcome(validator, {"statements": statements})
+    refused = [(n, one) for n, one in enumerate(alone) if isinstance(one, str)]
+    if refused:
+        number, message = refused[0]
+        assert together == message.replace("Statement 1", f"Statement {number + 1}")
+    else:
+        assert together == sum(one for one in alone if isinstance(one, int))
+
+
+def outcome(validator: InsertValidator, document: Any) -> int | str:
+    """The number of rows that are let in, or the message of the error."""
+    try:
+        return validator.json(json.dumps(document).encode()).rows
+    except StatementError as error:
+        return error.message
+
+
 def test_statements_with_other_columns_keep_their_order() -> None:
     table = schema("id BIGINT, a STRING, b INT")
     document = {

@@ -384,6 +384,39 @@ def test_the_page_has_buttons_for_dead_letters(shared: Served) -> None:
         assert served.call("GET", "/dead-letters").json() == {"dead_letters": []}
 
 
+def test_requests_may_follow_each_other_without_waiting(shared: Served) -> None:
+    with Served(shared.folder, table_sql(options=SLOW), shared=shared) as served:
+        place = urlsplit(served.process.address)
+        assert place.hostname is not None and place.port is not None
+        served.insert([[0, "a"]])
+
+        def request(number: int, version: str = "1.1", more: str = "") -> bytes:
+            body = json.dumps({"rows": [[number, "a"]]})
+            return (
+                f"POST {served.path} HTTP/{version}\r\nhost: {place.netloc}\r\n{more}"
+                f"authorization: Bearer {served.process.token()}\r\n"
+                f"content-length: {len(body)}\r\n\r\n{body}"
+            ).encode()
+
+        def answers(sent: bytes) -> list[tuple[bytes, Any]]:
+            """The heads and documents of all answers until the server closes."""
+            with socket.create_connection((place.hostname, place.port), timeout=30) as http:
+                http.sendall(sent)
+                content = b"".join(iter(lambda: http.recv(65_536), b""))
+            assert content.startswith(b"HTTP/1.1 200 OK\r\n")
+            parts = [one.split(b"\r\n\r\n") for one in content.split(b"HTTP/1.1 ")[1:]]
+            assert all(f"content-length: {len(body)}".encode() in head for head, body in parts)
+            return [(head, json.loads(body)) for head, body in parts]
+
+        close = "connection: close\r\n"
+        three = answers(request(1) + request(2) + request(3, more=close))
+        assert [body["lsn"] for _, body in three] == [2, 3, 4]
+        assert [close[:-2].encode() in head for head, _ in three] == [False, False, True]
+        assert [body["lsn"] for _, body in answers(request(4, "1.0"))] == [5]
+        served.flush()
+        assert served.ids() == [0, 1, 2, 3, 4]
+
+
 def test_a_client_that_goes_away_is_no_error(shared: Served) -> None:
     with Served(shared.folder, table_sql(), shared=shared) as served:
         place = urlsplit(served.process.address)

@@ -73,6 +73,8 @@ class InsertValidator:
         rows = 0
         format = Format.JSON
         statements = statements_of(document)
+        if len(statements) > 1 and self._are_single_rows(statements):
+            return ValidatedInsert(format, self.schema.schema_id, len(statements), body)
         for number, statement in enumerate(statements):
             many = "statements" in document
             try:
@@ -89,6 +91,28 @@ class InsertValidator:
                     error.message = f"Statement {number + 1}: {error.message}"
                 raise
         return ValidatedInsert(format, self.schema.schema_id, rows, body)
+
+    def _are_single_rows(self, statements: Sequence[Any]) -> bool:
+        """Whether all statements are one certainly valid row of all columns, as most requests with
+        many are. All values of a column are looked at together, which costs a third."""
+        rows = []
+        for statement in statements:
+            if type(statement) is not dict or len(statement) != 1:
+                return False
+            given = statement.get("rows")
+            if type(given) is not list or len(given) != 1:
+                return False
+            rows.append(given[0])
+        plan = self._plans.get(None)  # None until a statement was looked at by itself
+        if plan is None or set(map(type, rows)) != {list}:
+            return False
+        readers = plan.readers
+        if set(map(len, rows)) != {len(readers)}:
+            return False
+        return all(
+            reader.is_plain(values)
+            for reader, values in zip(readers, zip(*rows, strict=True), strict=True)
+        )
 
     def _check_change(self, statement: Any) -> int:
         """The number of keys of a change of rows. Raises errors of ours unless it fits."""
