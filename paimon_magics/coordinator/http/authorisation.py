@@ -146,7 +146,9 @@ def bearer_token(connection: HTTPConnection) -> str | None:
 
 
 def _token_of(connection: HTTPConnection) -> str | None:
-    scheme, _, token = connection.headers.get("authorization", "").partition(" ")
+    # By hand: Starlette decodes the names of all headers first.
+    given = next((v for name, v in connection.scope["headers"] if name == b"authorization"), b"")
+    scheme, _, token = given.decode("latin-1").partition(" ")
     if scheme == _DLF:
         return connection.headers.get(_DLF_TOKEN, "").strip() or None
     return token.strip() or None if scheme.lower() in ("bearer", "token") else None

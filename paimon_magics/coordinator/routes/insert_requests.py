@@ -34,6 +34,7 @@ __all__ = [
     "ARROW",
     "Named",
     "answer_document",
+    "answer_json",
     "answer_of",
     "digest_of",
     "header_bytes",
@@ -221,6 +222,14 @@ def answer_document(answer: Answer, label: str | None = None) -> dict[str, Any]:
             return {"lsn": lsn}
         case Refused():
             return {"error": refusal(answer)}
+
+
+def answer_json(answer: Answer, label: str | None = None) -> bytes:
+    """The document of an answer as JSON. Most are of inserts that are durable and nothing else:
+    theirs is not put together anew each time."""
+    if isinstance(answer, Accepted) and (answer, label) == (Accepted(answer.lsn, Mode.ASYNC), None):
+        return b'{"lsn": %d, "label": null, "mode": "async_mode"}' % answer.lsn
+    return json.dumps(answer_document(answer, label)).encode()
 
 
 def refusal(answer: Refused) -> dict[str, Any]:

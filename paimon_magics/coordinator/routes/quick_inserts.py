@@ -6,8 +6,6 @@ second and takes inserts now. All other requests go on to the routes. It stands 
 
 from __future__ import annotations
 
-import json
-
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -20,7 +18,7 @@ from paimon_magics.coordinator.inserts.queue.values import Refused
 from paimon_magics.coordinator.routes.insert_entry import InsertEntry
 from paimon_magics.coordinator.routes.insert_requests import (
     ARROW,
-    answer_document,
+    answer_json,
     answer_of,
     header_text,
     named_by,
@@ -78,7 +76,7 @@ class QuickInserts:
             response = await on_too_large(None, error)
         else:
             if not isinstance(answer, Refused):
-                content = json.dumps(answer_document(answer, named.label)).encode()
+                content = answer_json(answer, named.label)
                 at_once = scope.get("extensions", {}).get(AT_ONCE)
                 if at_once is None or not at_once(content):
                     await _send(send, content)

@@ -46,7 +46,7 @@ EMPTY = Queue(THRESHOLDS)
 
 
 def insert(ask: int, rows: int = 1, size_bytes: int = 10, **other: object) -> Arrival:
-    return replace(Arrival(ask, rows, size_bytes), **other)
+    return Arrival(ask, rows, size_bytes)._replace(**other)
 
 
 def run(queue: Queue, *events: Event) -> tuple[Queue, list[object]]:
@@ -127,7 +127,7 @@ class TestRepeatedInserts:
     LABELLED = insert(1, key="l:a", digest=b"x")
 
     def test_the_same_label_gets_the_first_answer(self) -> None:
-        again = replace(self.LABELLED, ask=2, known=Known(1, b"x"))
+        again = self.LABELLED._replace(ask=2, known=Known(1, b"x"))
         queue = run(EMPTY, Arrived((self.LABELLED,), 0))[0]
         assert run(queue, Arrived((again,), 1)) == (
             queue,
@@ -135,24 +135,24 @@ class TestRepeatedInserts:
         )
 
     def test_also_within_one_group(self) -> None:
-        effects = run(EMPTY, Arrived((self.LABELLED, replace(self.LABELLED, ask=2)), 0))[1]
+        effects = run(EMPTY, Arrived((self.LABELLED, self.LABELLED._replace(ask=2)), 0))[1]
         assert answers(effects)[2] == Accepted(1, Mode.ASYNC, duplicate=True)
 
     def test_the_same_label_for_something_else_is_refused(self) -> None:
-        other = replace(self.LABELLED, ask=2, digest=b"y")
+        other = self.LABELLED._replace(ask=2, digest=b"y")
         answer = answers(run(EMPTY, Arrived((self.LABELLED, other), 0))[1])[2]
         assert isinstance(answer, Refused)
         assert answer.reason is Reason.MISMATCH
 
     def test_who_repeats_to_see_it_waits_for_it(self) -> None:
-        again = replace(self.LABELLED, ask=2, mode=Mode.SYNC, known=Known(1, b"x"))
+        again = self.LABELLED._replace(ask=2, mode=Mode.SYNC, known=Known(1, b"x"))
         queue, effects = run(EMPTY, Arrived((self.LABELLED,), 0), Arrived((again,), 1))
         assert 2 not in answers(effects)
         queue, effects = run(queue, FlushAsked(3, 2), Published(9, 3))
         seen = Accepted(1, Mode.SYNC, duplicate=True, snapshot_id=9)
         assert answers(effects)[2] == seen
-        late = answers(run(queue, Arrived((replace(again, ask=4),), 4))[1])[4]
-        assert late == replace(seen, snapshot_id=None)
+        late = answers(run(queue, Arrived((again._replace(ask=4),), 4))[1])[4]
+        assert late == seen._replace(snapshot_id=None)
 
     @pytest.mark.parametrize(
         ("offset", "last", "known", "expected"),

@@ -21,6 +21,7 @@ import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 __all__ = ["DamagedError", "Format", "Record", "Segment", "read_segment", "read_segments", "seal"]
 
@@ -58,8 +59,7 @@ class DamagedError(Exception):
         self.lsn = lsn
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(NamedTuple):
     """One acknowledged request. Its rows were checked against the table's schema `schema_id`. `key`
     is its label or channel ("" for none), `offset` its place in the channel (-1 for none), `digest`
     the digest that a repeat must have, `user` who has sent it ("" if nobody has said so; a

@@ -134,7 +134,7 @@ class _Group:
             self._waiters.append(Waiter(arrival.ask, lsn, answer))
 
     def _wait(self, arrival: Arrival, answer: Accepted) -> None:
-        answer = replace(answer, mode=arrival.mode)
+        answer = answer._replace(mode=arrival.mode)
         if answer.lsn <= self._queue.published:
             self._replies.append(Reply(arrival.ask, answer))
         else:

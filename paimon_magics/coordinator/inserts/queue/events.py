@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from paimon_magics.coordinator.inserts.queue.values import Answer, Arrival, Batch, Thresholds
 
@@ -112,8 +113,7 @@ class Append:
     inserts: tuple[tuple[int, Arrival], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(NamedTuple):
     """Answer the caller with the ask number `ask`."""
 
     ask: int

@@ -111,7 +111,7 @@ def _not_waiting(queue: Queue, reason: Reason, why: str) -> tuple[Queue, list[Ef
         for waiter in group:
             answer: Answer = Refused(reason, why)
             if isinstance(waiter.answer, Accepted):
-                answer = replace(waiter.answer, mode=Mode.ASYNC, fallback=why)
+                answer = waiter.answer._replace(mode=Mode.ASYNC, fallback=why)
             effects.append(Reply(waiter.ask, answer))
     late = [Reply(h.ask, Refused(reason, why)) for h in queue.holds if not h.granted]
     holds = tuple(hold for hold in queue.holds if hold.granted)
@@ -212,9 +212,9 @@ def _told(
                 refused = Refused(Reason.DEAD, dead[waiter.lsn])
                 effects.append(Reply(waiter.ask, refused))
             else:
-                answer = replace(waiter.answer, snapshot_id=snapshot_id)
+                answer = waiter.answer._replace(snapshot_id=snapshot_id)
                 if isinstance(answer, Accepted):
-                    answer = replace(answer, trouble="")
+                    answer = answer._replace(trouble="")
                 effects.append(Reply(waiter.ask, answer))
         left = tuple(waiter for waiter in group if waiter.lsn > queue.published)
         if left:

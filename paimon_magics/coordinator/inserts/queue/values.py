@@ -1,12 +1,14 @@
 """The values of one table's small inserts: modes, answers, arrivals, batches, the queue.
 
-See `step` for what happens to them.
+See `step` for what happens to them. What is made for each insert is a named tuple, which takes a
+third of a frozen dataclass's time.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 __all__ = [
     "Accepted",
@@ -62,8 +64,7 @@ class Reason(StrEnum):
     LATE = "late"  # its turn did not come in time
 
 
-@dataclass(frozen=True, slots=True)
-class Accepted:
+class Accepted(NamedTuple):
     """The insert is durable, or visible where `mode` says so, in `snapshot_id` where that is known.
     `fallback` is why the mode is not the requested one, `trouble` why the last load failed. The
     `lsn` is 0 for a repeated insert whose first answer is no longer kept."""
@@ -76,8 +77,7 @@ class Accepted:
     trouble: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Flushed:
+class Flushed(NamedTuple):
     """Everything up to `lsn` is visible."""
 
     lsn: int
@@ -111,8 +111,7 @@ class Known:
     digest: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Arrival:
+class Arrival(NamedTuple):
     """One insert that the validator has let in. `ask` is the number by which it is answered.
 
     `key` and `offset` are as in `log.records.Record`. `known` is what is remembered under them,

@@ -1,0 +1,27 @@
+"""The answers to inserts as documents, and as the text that is sent."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from paimon_magics.coordinator.inserts.queue.values import Accepted, Answer, Flushed, Mode
+from paimon_magics.coordinator.routes.insert_requests import answer_document, answer_json
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Accepted(7, Mode.ASYNC),
+        Accepted(7, Mode.ASYNC, duplicate=True),
+        Accepted(7, Mode.ASYNC, trouble='a "bad" day'),
+        Accepted(7, Mode.SYNC, snapshot_id=3),
+        Flushed(7, 3),
+        Flushed(7),
+    ],
+)
+@pytest.mark.parametrize("label", [None, 'a "label"'])
+def test_an_answer_is_sent_as_its_document(answer: Answer, label: str | None) -> None:
+    sent = json.loads(answer_json(answer, label))
+    assert list(sent.items()) == list(answer_document(answer, label).items())
