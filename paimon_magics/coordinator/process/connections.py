@@ -18,7 +18,6 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import (
@@ -110,8 +109,9 @@ class BoundedConnection(HttpToolsProtocol):
         self._in_head = False
         self._began = self.loop.time()
         super().on_headers_complete()
-        if self.cycle is not None and self.cycle.scope is self.scope:  # not one for a WebSocket
-            extensions: dict[str, Any] = {AT_ONCE: partial(_answer_at_once, self.cycle)}
+        is_taken = self.cycle is not None and self.cycle.scope is self.scope  # and no WebSocket
+        if is_taken and self.scope["method"] == "POST":
+            extensions: dict[str, Any] = {AT_ONCE: _AtOnce(self.cycle)}
             self.scope["extensions"] = extensions
 
     def on_body(self, body: bytes) -> None:
@@ -161,23 +161,36 @@ class BoundedConnection(HttpToolsProtocol):
         self.transport.close()
 
 
-def _answer_at_once(cycle: RequestResponseCycle, content: bytes) -> bool:
-    """Answer a request with JSON and the status 200, by one call of the system. False if nothing is
-    done: the answer has to be sent in the usual way."""
-    if cycle.flow.write_paused or cycle.response_started:
-        return False
-    if cycle.disconnected:
-        return True  # as uvicorn, which lets an answer go that nobody waits for
-    cycle.response_started = cycle.response_complete = True
-    cycle.waiting_for_100_continue = False
-    own = b"".join([b"%b: %b\r\n" % header for header in cycle.default_headers])
-    close = b"" if cycle.keep_alive else b"connection: close\r\n"
-    cycle.transport.write(_HEAD % (own, close, len(content), content))
-    cycle.message_event.set()
-    if not cycle.keep_alive:
-        cycle.transport.close()
-    cycle.on_response()
-    return True
+class _AtOnce:
+    """Answers a request with JSON and the status 200, by one call of the system. False if nothing
+    is done: the answer has to be sent in the usual way.
+
+    Its request refers to it, so that it forgets the request when it has answered: what refers to
+    each other is left to the collector of garbage.
+    """
+
+    __slots__ = ("_cycle",)
+
+    def __init__(self, cycle: RequestResponseCycle) -> None:
+        self._cycle: RequestResponseCycle | None = cycle
+
+    def __call__(self, content: bytes) -> bool:
+        cycle = self._cycle
+        if cycle is None or cycle.response_started or cycle.flow.write_paused:
+            return False
+        self._cycle = None
+        if cycle.disconnected:
+            return True  # as uvicorn, which lets an answer go that nobody waits for
+        cycle.response_started = cycle.response_complete = True
+        cycle.waiting_for_100_continue = False
+        own = b"".join([b"%b: %b\r\n" % header for header in cycle.default_headers])
+        close = b"" if cycle.keep_alive else b"connection: close\r\n"
+        cycle.transport.write(_HEAD % (own, close, len(content), content))
+        cycle.message_event.set()
+        if not cycle.keep_alive:
+            cycle.transport.close()
+        cycle.on_response()
+        return True
 
 
 def bounded(bounds: Bounds) -> type[BoundedConnection]:
