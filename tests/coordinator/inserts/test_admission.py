@@ -238,11 +238,11 @@ SINGLE = st.lists(
 
 @given(st.lists(st.lists(SINGLE, max_size=2), min_size=1, max_size=4))
 def test_statements_are_judged_together_as_each_by_itself(
-    given_rows: list[list[list[Any]]],
+    shapes: list[list[list[Any]]],
 ) -> None:
     validator = InsertValidator(NAME, schema("id INT NOT NULL, name STRING"))
     validator.json(b'{"rows": [[1, "a"]]}')
-    statements = [{"rows": rows} for rows in given_rows]
+    statements = [{"rows": rows} for rows in shapes]
     alone = [outcome(validator, {"statements": [statement]}) for statement in statements]
     together = outcome(validator, {"statements": statements})
     refused = [(n, one) for n, one in enumerate(alone) if isinstance(one, str)]
