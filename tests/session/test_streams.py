@@ -26,6 +26,7 @@ from paimon_magics.session.writes.epochs import write_epoch
 from paimon_magics.spark.data_source import source_at
 from paimon_magics.statements.clauses.given_names import named
 from paimon_magics.statements.statement import TableName
+from tests.sampling import only_in_soak
 from tests.session.half_checkpoints import leave_half_a_write
 from tests.session.rows import rows
 from tests.tables.reachability import unreachable
@@ -230,33 +231,35 @@ stream.wait()
 session.close(stop_spark=True)
 """
 QUICK = "--conf spark.python.daemon.module=tests.backends.python_daemon pyspark-shell"
-KILLS = [
-    ("embedded", "statement.written"),
-    ("embedded", "epoch.noted"),
-    ("embedded", "epoch.committed"),
-    ("embedded", ""),
-    ("in-process", "epoch.noted"),
-    ("in-process", "publish.linked"),
-]
+KILLS = {
+    "one": [("embedded", "epoch.committed")],
+    "all": [
+        ("embedded", "statement.written"),
+        ("embedded", "epoch.noted"),
+        ("embedded", "epoch.committed"),
+        ("embedded", ""),
+        ("in-process", "epoch.noted"),
+        ("in-process", "publish.linked"),
+    ],
+}
 """Where the drivers of a run commit, and the steps at which they die."""
 
 
-@pytest.mark.soak
 @pytest.mark.usefixtures("state_home")
+@pytest.mark.parametrize("kills", only_in_soak(KILLS, ["all"]))
 def test_a_stream_that_is_killed_doubles_and_loses_nothing(
-    session: Session, warehouse: Path, tmp_path: Path
+    session: Session, warehouse: Path, tmp_path: Path, kills: list[tuple[str, str]]
 ) -> None:
-    """`test_killed_streams` kills a driver at a step of an epoch in each run."""
-    name = "after_kills"
+    name = f"after_{len(kills)}"
     session.run(f"CREATE TABLE a_{name} {KEYED}, 'changelog-producer' = 'input')")
     session.run(
         f"CREATE TABLE b_{name} (k INT NOT NULL, v STRING)"
     )  # without keys: what doubles is seen
-    count = len(KILLS) + 2
+    count = len(kills) + 2
     for number in range(count):
         session.run(f"INSERT INTO a_{name} VALUES ({number}, 'v')")
     environment = {**os.environ, "PYSPARK_SUBMIT_ARGS": QUICK, "SPARK_LOCAL_IP": "127.0.0.1"}
-    for coordinator, step in KILLS:
+    for coordinator, step in kills:
         fault = tmp_path / "fault"
         if step:
             fault.write_text(f"{step}=kill")
