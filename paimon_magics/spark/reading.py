@@ -108,7 +108,7 @@ def _of_pairs(
     tasks: DataFrame, work: _ReadTasks, kind: Column, others: Sequence[Column]
 ) -> DataFrame:
     """The same for a binlog. Its arrays come as two columns of values each, of which the JVM makes
-    them: reading arrays out of Arrow takes it half as long again."""
+    them: reading arrays out of Arrow takes it longer."""
     singles = others[: int(work.reader.view.sequence_numbers)]
     arrays = others[len(singles) :]
     apart = [
@@ -225,14 +225,13 @@ class _ReadTasks:
     def _rows(self, task: int, reporter: Reporter) -> Iterator[pa.RecordBatch]:
         """The rows of a task's splits; they are reported as they are read, with those that are left
         out at the end of each split."""
-        view = self.reader.view
-        is_binlog, singles = view.kind is ViewKind.BINLOG, 1 + int(view.sequence_numbers)
+        is_binlog = self.reader.view.kind is ViewKind.BINLOG
         for split in self.tasks[task]:
             shown = 0
             for rows in self.reader.rows(split):
                 shown += rows.num_rows
                 reporter.add(rows.num_rows, 0)
-                yield pairs_apart(rows, singles) if is_binlog else rows
+                yield pairs_apart(rows) if is_binlog else rows
             if self.reader.files.leaves_out:
                 reporter.add(sum(file.rows for file in split.files) - shown, 0)
             reporter.add(0, sum(file.size_bytes for file in split.files))
