@@ -31,7 +31,11 @@ ROWS = int(os.environ.get("PAIMON_MAGICS_BENCH_ROWS", "10000"))
 RUNS = int(os.environ.get("PAIMON_MAGICS_BENCH_RUNS", "3"))
 JAR = os.environ.get("PAIMON_SPARK_JAR")
 COLUMNS = "k BIGINT NOT NULL, a INT, b DOUBLE, c STRING"
-TABLES = {"append": "'bucket' = '-1'", "keyed": "'primary-key' = 'k', 'bucket' = '2'"}
+TABLES = {
+    "append": "'bucket' = '-1'",
+    "keyed": "'primary-key' = 'k', 'bucket' = '2', 'write-only' = 'true'",
+}
+"""Without compactions: each snapshot is an INSERT's, for the case of a single one."""
 LIMITS = {"whole": {}, "ten each": {"read.stream.maxFilesPerTrigger": "20"}}
 """How much of the source a micro-batch takes. (Two files of a snapshot: the connector has no limit
 of snapshots.)"""

@@ -70,7 +70,6 @@ AT_ONCE = "paimon_magics.answer_at_once"
 """The extension of a request's scope that answers it with JSON and the status 200: a function of
 the content, which returns False where the answer has to be sent in the usual way."""
 
-
 NEW_CREDENTIALS = (
     "Connect again with credentials that work (%paimon connect --close …): your own coordinator "
     "then uses them. A coordinator that runs as a service gets them from its administrator."

@@ -9,8 +9,7 @@ Streams of small inserts are WebSockets: the server pings those, and may wait fo
 long as it likes.
 
 A request's scope has an extension of ASGI, `AT_ONCE`, by which a small answer is written as a
-whole: uvicorn writes head and body one after the other, each by a call of the system, which is a
-third of what a small insert costs.
+whole: uvicorn writes head and body one after the other, each by a call of the system.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ class InsertValidator:
 
     def _are_single_rows(self, statements: Sequence[Any]) -> bool:
         """Whether all statements are one certainly valid row of all columns, as most requests with
-        many are. All values of a column are looked at together, which costs a third."""
+        many are. All values of a column are looked at together, which costs a fifth."""
         rows = []
         for statement in statements:
             if type(statement) is not dict or len(statement) != 1:
