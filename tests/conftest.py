@@ -94,7 +94,7 @@ def spark(
         # Running tasks report their rows so often.
         .config("spark.executor.heartbeatInterval", "1s")
         .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.python.daemon.module", "tests.backends.python_daemon")
+        .config("spark.python.daemon.module", "paimon_magics.spark.python_daemon")
         .config("spark.executorEnv.PYTHONPATH", ROOT)
         # Ended jobs are kept for a UI; a question about jobs returns all of them.
         .config("spark.ui.retainedJobs", "100")

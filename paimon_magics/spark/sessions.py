@@ -22,6 +22,7 @@ from pyspark.sql import SparkSession
 
 from paimon_magics.errors import SetupError, value_text
 from paimon_magics.settings import Settings
+from paimon_magics.spark import python_daemon
 from paimon_magics.spark.java import find_java, newest_java, prepare_environment
 from paimon_magics.spark.progress import doing
 
@@ -69,28 +70,7 @@ def start(settings: Settings) -> SparkSession:
         builder = builder.config("spark.python.unix.domain.socket.enabled", "true")
     folder = Path(tempfile.mkdtemp(prefix="paimon-magics-"))
     if settings.master.startswith("local"):
-        os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
-        logging_file = Path(__file__).with_name("log4j2.properties")
-        builder = (
-            builder.config("spark.driver.host", _LOOPBACK)
-            .config("spark.driver.bindAddress", _LOOPBACK)
-            # Each of a thousand notebooks would try a thousand ports in turn.
-            .config("spark.ui.port", "0")
-            .config(
-                "spark.driver.extraJavaOptions",
-                f"-Dlog4j2.configurationFile={logging_file.as_uri()}",
-            )
-        )
-        if "SPARK_CONF_DIR" not in os.environ:
-            # Only without the user's own configuration. Spark would make the folder for its own
-            # tables beside the notebook.
-            builder = (
-                builder.config("spark.sql.warehouse.dir", str(folder / "spark-warehouse"))
-                # How often tasks report the rows that they have read, for the progress display.
-                .config("spark.executor.heartbeatInterval", "2s")
-                # Executors still give up after ten minutes without an answer, as by default.
-                .config("spark.executor.heartbeat.maxFailures", "300")
-            )
+        builder = _on_this_machine(builder, folder)
     global _log_file
     log = _log_file = folder / "spark.log"
     try:
@@ -103,6 +83,35 @@ def start(settings: Settings) -> SparkSession:
         ) from error
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return adopt(spark)
+
+
+def _on_this_machine(builder: SparkSession.Builder, folder: Path) -> SparkSession.Builder:
+    """The builder of a session whose executors are here. Its files go to `folder`."""
+    os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
+    logging_file = Path(__file__).with_name("log4j2.properties")
+    builder = (
+        builder.config("spark.driver.host", _LOOPBACK)
+        .config("spark.driver.bindAddress", _LOOPBACK)
+        # Each of a thousand notebooks would try a thousand ports in turn.
+        .config("spark.ui.port", "0")
+        .config(
+            "spark.driver.extraJavaOptions",
+            f"-Dlog4j2.configurationFile={logging_file.as_uri()}",
+        )
+    )
+    if "SPARK_CONF_DIR" in os.environ:
+        return builder
+    if os.environ["PYSPARK_PYTHON"] == sys.executable:  # another one may not have the package
+        builder = builder.config("spark.python.daemon.module", python_daemon.MODULE)
+    # Only without the user's own configuration. Spark would make the folder for its own tables
+    # beside the notebook.
+    return (
+        builder.config("spark.sql.warehouse.dir", str(folder / "spark-warehouse"))
+        # How often tasks report the rows that they have read, for the progress display.
+        .config("spark.executor.heartbeatInterval", "2s")
+        # Executors still give up after ten minutes without an answer, as by default.
+        .config("spark.executor.heartbeat.maxFailures", "300")
+    )
 
 
 def log_file() -> Path | None:

@@ -230,7 +230,7 @@ stream = session.write_stream(frame, "b_NAME", checkpoint=sys.argv[2], trigger="
 stream.wait()
 session.close(stop_spark=True)
 """
-QUICK = "--conf spark.python.daemon.module=tests.backends.python_daemon pyspark-shell"
+QUICK = "--conf spark.python.daemon.module=paimon_magics.spark.python_daemon pyspark-shell"
 KILLS = {
     "one": [("embedded", "epoch.committed")],
     "all": [
