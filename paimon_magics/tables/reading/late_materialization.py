@@ -28,6 +28,8 @@ _Ints = npt.NDArray[np.int64]
 # Below this size, opening files twice costs more than late materialization saves.
 _LATE_BYTES_MIN = 4 * 1024 * 1024
 _BLOCK_ROWS_MIN = 1024
+# How many keys are decoded at once where few are left: those of a batch are gone before the next.
+_LEFT_OUT_ROWS = 16_384
 
 
 def takes_late(files: FileReader, rule: MergeRule, section: Section) -> bool:
@@ -73,7 +75,7 @@ def merged_late(
         files,
         wanted=tuple(one for one in files.wanted if one.name in deciding),
         system=(KIND,) if in_sequence and not sequence_numbers else (SEQUENCE, KIND),
-        batch_rows=rows,
+        batch_rows=max(rows, _LEFT_OUT_ROWS) if files.leaves_out else rows,
     )
     values = replace(
         files,
@@ -171,14 +173,16 @@ class ChosenRows:
 
     def _batch_with(self, place: int) -> pa.RecordBatch:
         with self._reader.telling(self._file):
+            stored = None
             while self._batch is None or place >= self._start + self._batch.num_rows:
                 if self._batch is not None:
                     self._start += self._batch.num_rows
                 if place >= self._group_end:
                     self._seek(place)
-                stored = next(self._batches, None)
+                stored = self._batch = next(self._batches, None)
                 if stored is None:
                     raise ValueError(f"row {place} is missing")
+            if stored is not None:  # not that of the last call, which is evolved
                 self._batch = self._reader.evolved(stored, self._columns)
             return self._batch
 
