@@ -6,12 +6,14 @@ one statement, `sql`, and running it is running that statement.
 
 from __future__ import annotations
 
+import contextlib
+import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Self
 
 from paimon_magics.boundary import short_errors
-from paimon_magics.errors import InvalidValueError, value_text
+from paimon_magics.errors import InvalidValueError, UnknownNameError, value_text
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.python_frames import frame_kind, notes_on, spark_frame
 from paimon_magics.session.sql_texts import sql_text, values_by_column
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["MergeBuilder"]
 
 _EXAMPLE = "s.amount"
+_OF_ANOTHER = re.compile(r"no column `(?!t`|s`)[^`]+`\.`", re.IGNORECASE)
 
 
 @short_errors
@@ -63,7 +66,7 @@ class MergeBuilder:
         columns get those of the same names of the source."""
         return self._add("MATCHED", condition, _update(set))
 
-    def when_matched_delete(self, *, condition: str | None = None) -> Self:
+    def when_matched_delete(self, condition: str | None = None) -> Self:
         """Delete a target row that a source row matches."""
         return self._add("MATCHED", condition, "DELETE")
 
@@ -80,7 +83,7 @@ class MergeBuilder:
         """Update a target row that no source row matches."""
         return self._add("NOT MATCHED BY SOURCE", condition, _update(set))
 
-    def when_not_matched_by_source_delete(self, *, condition: str | None = None) -> Self:
+    def when_not_matched_by_source_delete(self, condition: str | None = None) -> Self:
         """Delete a target row that no source row matches."""
         return self._add("NOT MATCHED BY SOURCE", condition, "DELETE")
 
@@ -94,7 +97,7 @@ class MergeBuilder:
         """Run the MERGE as one commit; return its outcome. Raises what MERGE INTO raises."""
         merge, connection = self._statement(), self._connection
         started = time.monotonic()
-        with connection.naming(None) as told:
+        with connection.naming(None) as told, _naming_sides():
             source = spark_frame(connection.spark, self._frame)
             full = connection.full_name(self._name)
             with in_order(connection, Changed(lambda: (full,))):
@@ -112,7 +115,7 @@ class MergeBuilder:
         """Return at most 10 of the rows that the MERGE would change, with their kinds, and the
         numbers as a note. Writes nothing. Raises what running it raises before it writes."""
         merge, connection = self._statement(), self._connection
-        with connection.naming(None) as told:
+        with connection.naming(None) as told, _naming_sides():
             source = spark_frame(connection.spark, self._frame)
             found = preview_merge(connection, merge, dict(parameters or {}), source)
         outcome = Outcome.of_rows(connection.spark, self.sql, "preview", found.sample, query="")
@@ -135,6 +138,17 @@ class MergeBuilder:
         more = "" if condition is None else f" AND ({sql_text(condition, 'A condition', _EXAMPLE)})"
         self._clauses.append(f"WHEN {kind}{more} THEN {action}")
         return self
+
+
+@contextlib.contextmanager
+def _naming_sides() -> Iterator[None]:
+    """Of a column of some other name than the two sides', errors tell what the sides are called."""
+    try:
+        yield
+    except UnknownNameError as error:
+        if _OF_ANOTHER.search(error.message):
+            error.hint = "In the texts of a merge the table is `t` and the frame is `s`."
+        raise
 
 
 def _condition(on: object) -> str:

@@ -371,6 +371,14 @@ def test_python_puts_a_merge_together(shop: Session) -> None:
             shop.merge(frame, "built", on=["id"]).when_matched_update(values)
     with pytest.raises(InvalidValueError, match="no frame"):
         shop.merge(5, "built", on="id")
+    dropped = shop.merge(frame, "built", on="id").when_matched_delete("s.n > 1")
+    assert dropped.sql.endswith("WHEN MATCHED AND (s.n > 1) THEN DELETE")
+    for name, told in (("source.v", "the table is `t` and the frame is `s`"), ("s.w", "`s`.`v`")):
+        one = shop.merge(frame, "built", on="id").when_matched_update({"v": name})
+        for act in (one.run, one.preview):
+            with pytest.raises(UnknownNameError, match="There is no column") as raised:
+                act()
+            assert told in str(raised.value)
 
 
 def test_rows_that_the_source_does_not_have_are_asked_about(shop: Session) -> None:
