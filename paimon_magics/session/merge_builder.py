@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Self
 from paimon_magics.boundary import short_errors
 from paimon_magics.errors import InvalidValueError, UnknownNameError, value_text
 from paimon_magics.session.outcome import Outcome
-from paimon_magics.session.python_frames import frame_kind, notes_on, spark_frame
+from paimon_magics.session.python_frames import has_rows, notes_on, spark_frame
 from paimon_magics.session.sql_texts import sql_text, values_by_column
 from paimon_magics.session.writes.merge_previews import preview_merge
 from paimon_magics.session.writes.merging import run_merge
@@ -47,7 +47,7 @@ class MergeBuilder:
     def __init__(
         self, connection: Connection, frame: object, name: TableName, on: str | Sequence[str]
     ) -> None:
-        if frame_kind(frame) is None:
+        if not has_rows(frame):
             raise InvalidValueError(
                 f"{value_text(frame, begins=True)} is no frame that can be merged.",
                 hint="Give a DataFrame of Spark, pandas or polars, Arrow data, or a list of "

@@ -30,6 +30,7 @@ __all__ = [
     "column_names",
     "frame_kind",
     "frame_text",
+    "has_rows",
     "notes_on",
     "paimon_columns",
     "spark_frame",
@@ -73,6 +74,12 @@ def frame_kind(value: object) -> str | None:
     if hasattr(type(value), "__arrow_c_stream__") and not name.endswith(("Series", "Array")):
         return module.strip("_")  # DuckDB's relations, and other producers of Arrow data
     return None
+
+
+def has_rows(value: object) -> bool:
+    """Whether a value is a frame, or a list of rows, which `spark_frame` takes as well."""
+    is_list = isinstance(value, Sequence) and not isinstance(value, str | bytes)
+    return is_list or frame_kind(value) is not None
 
 
 def frame_text(value: object) -> str:
@@ -164,7 +171,7 @@ def arrow_of(value: Any) -> pa.Table:
     """
     import pyarrow as pa
 
-    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+    if frame_kind(value) is None and has_rows(value):
         return _arrow_of_rows(value)
     match frame_kind(value):
         case "pandas":

@@ -371,10 +371,21 @@ def test_python_puts_a_merge_together(shop: Session) -> None:
             shop.merge(frame, "built", on=["id"]).when_matched_update(values)
     with pytest.raises(InvalidValueError, match="no frame"):
         shop.merge(5, "built", on="id")
-    dropped = shop.merge(frame, "built", on="id").when_matched_delete("s.n > 1")
-    assert dropped.sql.endswith("WHEN MATCHED AND (s.n > 1) THEN DELETE")
+
+
+def test_a_merge_takes_rows_and_tells_names_of_its_sides(shop: Session) -> None:
+    made(shop, "listed", "'bucket' = '1', 'bucket-key' = 'id'")
+    given = [{"id": 1, "v": "new"}, {"id": 9, "v": None}]
+    builder = shop.merge(given, "listed", on="id").when_matched_update({"v": "s.v"})
+    assert "1 row would be updated" in builder.preview().notes[0]
+    assert builder.when_not_matched_insert({"id": "s.id", "v": "s.v"}).run().rows_inserted == 1
+    assert rows(shop, "listed")[0] == (1, "new", 1)
+    with pytest.raises(InvalidValueError, match="unless it holds dictionaries"):
+        shop.merge([], "listed", on="id").when_matched_delete().run()
+    dropped = shop.merge(given, "listed", on="id").when_matched_delete("s.v = 'x'")
+    assert dropped.sql.endswith("WHEN MATCHED AND (s.v = 'x') THEN DELETE")
     for name, told in (("source.v", "the table is `t` and the frame is `s`"), ("s.w", "`s`.`v`")):
-        one = shop.merge(frame, "built", on="id").when_matched_update({"v": name})
+        one = shop.merge(given, "listed", on="id").when_matched_update({"v": name})
         for act in (one.run, one.preview):
             with pytest.raises(UnknownNameError, match="There is no column") as raised:
                 act()
