@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["Stream", "StreamProgress"]
 
 _LOOK_SECONDS = 0.2
+_PARTS_OF_A_SLOT = 8
+"""More parts of state than so many for each task that can run at once are told of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,8 @@ class Stream:
         state = "failed" if failed is not None else "running" if self.is_active else "ended"
         reason = "" if failed is None else str(self._reason(failed))
         now = self.progress
+        parts = _state_parts(last_report(self.query))
+        is_many = parts is not None and parts > self._connection.slots * _PARTS_OF_A_SLOT
         return StreamState(
             self.table,
             state,
@@ -91,6 +95,7 @@ class Stream:
             now.snapshot_id,
             now.behind,
             reason,
+            parts if is_many else None,
         )
 
     def stop(self) -> None:
@@ -152,6 +157,12 @@ def _behind(told: dict[str, Any]) -> int | None:
         if ends[0] is not None and ends[1] is not None:
             return max(ends[1] - ends[0], 0)
     return None
+
+
+def _state_parts(told: dict[str, Any]) -> int | None:
+    """The parts of the query's state, from Spark's report; None for a query without state."""
+    counts = [one.get("numShufflePartitions") for one in told.get("stateOperators", ())]
+    return max((count for count in counts if count), default=None)
 
 
 def _snapshot_of(offset: object) -> int | None:

@@ -282,6 +282,9 @@ def test_a_stream_that_is_killed_doubles_and_loses_nothing(
     assert left == set(), "what was given up is removed"
 
 
+PARTS = "spark.sql.shuffle.partitions"
+
+
 def test_what_an_aggregation_gives_replaces_keys_or_the_whole_table(
     session: Session, tmp_path: Path
 ) -> None:
@@ -292,10 +295,12 @@ def test_what_an_aggregation_gives_replaces_keys_or_the_whole_table(
     )
     counted = session.stream("counted").groupBy("v").count().withColumnRenamed("count", "n")
     half = leave_half_a_write(tmp_path / "whole")
-    running = [
-        session.write_stream(counted, name, checkpoint=tmp_path / name, mode=mode)
-        for name, mode in (("whole", "complete"), ("keyed", "upsert"))
-    ]
+    parts = session.spark.conf.get(PARTS)
+    running = []
+    for name, mode, count in (("whole", "complete", 17), ("keyed", "upsert", 2)):
+        session.spark.conf.set(PARTS, count)
+        running.append(session.write_stream(counted, name, checkpoint=tmp_path / name, mode=mode))
+    session.spark.conf.set(PARTS, str(parts))
     for stream in running:
         stream.process_all()
     assert not half.exists(), "Spark would have refused the checkpoint"
@@ -307,7 +312,11 @@ def test_what_an_aggregation_gives_replaces_keys_or_the_whole_table(
         assert sorted(rows(session, f"SELECT * FROM {name}")) == [("a", 2), ("b", 2), ("c", 1)]
     for stream in running:
         report = stream.report()
-        assert str(report) == repr(stream).removeprefix("Stream(").removesuffix(")")
+        is_many = stream is running[0]
+        assert ("state in 17 parts" in str(report)) is is_many
+        assert any(PARTS in note for note in report.notes) is is_many
+        line = repr(stream).removeprefix("Stream(").removesuffix(")")
+        assert str(report) == "\n\n".join((line, *report.notes))
         (section,) = report.sections
         (now,) = section.rows.to_pylist()
         assert (now["state"], now["epochs"], now["rows_per_second"] > 0) == ("running", 2, True)

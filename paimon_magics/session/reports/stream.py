@@ -13,6 +13,11 @@ from paimon_magics.session.reports.report import Action, Report, Section
 __all__ = ["StreamState", "stream_of"]
 
 _SECONDS = 1.0
+_MANY_PARTS = (
+    "Spark keeps the state in {} parts, and each is a task of every micro-batch. Fewer are faster "
+    "for little state: set spark.sql.shuffle.partitions before the stream starts, on a new "
+    "checkpoint."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +25,9 @@ class StreamState:
     """A stream at one moment. `state` is "running", "ended" or "failed", `reason` why it failed.
     `epochs` counts micro-batches. `rows` were written since it was started, at `rows_per_second` in
     the last micro-batch; `snapshot_id` is the last snapshot that it made. `behind` is the number of
-    snapshots of its source that it has not read. What is None is not known."""
+    snapshots of its source that it has not read. `state_parts` is the number of parts that Spark
+    keeps its state in, if these are many for the tasks that run at once. What is None is not
+    known."""
 
     table: str
     state: str
@@ -30,6 +37,7 @@ class StreamState:
     snapshot_id: int | None
     behind: int | None
     reason: str = ""
+    state_parts: int | None = None
 
     def __str__(self) -> str:
         parts = [count_text(self.epochs, "epoch")]
@@ -39,6 +47,8 @@ class StreamState:
             parts.append(f"snapshot {self.snapshot_id}")
         if self.behind:
             parts.append(f"{count_text(self.behind, 'snapshot')} behind")
+        if self.state_parts:
+            parts.append(f"state in {self.state_parts} parts")
         return f"{self.table}, {self.state}: {', '.join(parts)}"
 
 
@@ -60,7 +70,8 @@ def stream_of(look: Callable[[], StreamState | None], stop: Callable[[], None]) 
 
     actions = (Action("Stop", 0, stopped),) if state.state == "running" else ()
     section = Section("", _rows(state), "", actions=actions, only_live=True)
-    notes = (state.reason,) if state.reason else ()
+    parts = _MANY_PARTS.format(state.state_parts) if state.state_parts else ""
+    notes = tuple(note for note in (state.reason, parts) if note)
     return Report("STREAM", str(state), (section,), notes, refresh=refresh, seconds=_SECONDS)
 
 
