@@ -101,7 +101,8 @@ def _on_this_machine(builder: SparkSession.Builder, folder: Path) -> SparkSessio
     )
     if "SPARK_CONF_DIR" in os.environ:
         return builder
-    if os.environ["PYSPARK_PYTHON"] == sys.executable:  # another one may not have the package
+    # Another Python may not have the package. On macOS a fork after these imports may crash.
+    if os.environ["PYSPARK_PYTHON"] == sys.executable and sys.platform == "linux":
         builder = builder.config("spark.python.daemon.module", python_daemon.MODULE)
     # Only without the user's own configuration. Spark would make the folder for its own tables
     # beside the notebook.

@@ -38,6 +38,7 @@ def test_an_archive_of_an_installed_pyspark_is_passed_over() -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems keep PySpark's daemon")
 @pytest.mark.parametrize("is_own", [True, False], ids=["this Python", "another Python"])
 def test_processes_of_a_spark_that_we_start_have_the_modules_of_tasks(
     tmp_path: Path, is_own: bool
