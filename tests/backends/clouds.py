@@ -9,18 +9,20 @@ import pytest
 
 from tests.backends.azurite import Azurite, Container, azurite
 from tests.backends.fake_gcs import FakeGcs, GcsBucket, fake_gcs
+from tests.backends.fake_oss import FakeOss, OssBucket, fake_oss
 
 __all__ = ["CLOUDS", "Cloud", "CloudBucket", "running"]
 
-Cloud = Azurite | FakeGcs
-CloudBucket = Container | GcsBucket
+Cloud = Azurite | FakeGcs | FakeOss
+CloudBucket = Container | GcsBucket | OssBucket
 
 # Google's emulator is built by Go, which takes minutes: `make soak` does that.
-CLOUDS = ["azure", pytest.param("gcs", marks=pytest.mark.soak)]
+CLOUDS = ["azure", "oss", pytest.param("gcs", marks=pytest.mark.soak)]
+_SERVERS = {"azure": azurite, "gcs": fake_gcs, "oss": fake_oss}
 
 
 @contextlib.contextmanager
 def running(name: str) -> Iterator[Cloud]:
     """The emulator of a cloud until the end of the block."""
-    with azurite() if name == "azure" else fake_gcs() as server:
+    with _SERVERS[name]() as server:  # type: ignore[operator]
         yield server

@@ -32,7 +32,7 @@ _NOT_OFFERED = {
     "without 'metastore'); Hive can go on using them",
     "dlf": "Use a rest catalog with 'token.provider' = 'dlf'",
 }
-REMOTE_SCHEMES = tuple(sorted((*OBJECT_SCHEMES, "hdfs", "oss", "viewfs")))
+REMOTE_SCHEMES = tuple(sorted((*OBJECT_SCHEMES, "hdfs", "viewfs")))
 
 
 def checked_options(options: Mapping[str, str]) -> dict[str, str]:

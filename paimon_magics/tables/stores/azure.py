@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 from paimon_magics.errors import SetupError
 from paimon_magics.tables.stores.named_options import named_option
+from paimon_magics.tables.stores.object_client import ObjectClient, ObstoreClient
 from paimon_magics.tables.stores.object_store import ObjectStore
 
 __all__ = ["AzureAccess", "AzureStore", "azure_access"]
@@ -103,7 +104,7 @@ class AzureStore(ObjectStore):
         """See `ObjectStore.access_of`."""
         return azure_access(location, options)
 
-    def new_client(self, access: AzureAccess, **settings: Any) -> Any:
+    def new_client(self, access: AzureAccess, **settings: Any) -> ObjectClient:
         """See `ObjectStore.new_client`."""
         from obstore.store import AzureStore as Client
 
@@ -118,8 +119,9 @@ class AzureStore(ObjectStore):
             "authority_host": access.authority_host,
         }
         settings["client_options"]["allow_http"] = access.endpoint.startswith("http://")
-        return Client(
+        client = Client(
             access.container,
             config={key: value for key, value in config.items() if value is not None},  # type: ignore[arg-type]
             **settings,
         )
+        return ObstoreClient(client)

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from paimon_magics.errors import SetupError
 from paimon_magics.tables.stores.named_options import named_option
+from paimon_magics.tables.stores.object_client import ObjectClient, ObstoreClient
 from paimon_magics.tables.stores.object_store import ObjectStore
 
 __all__ = ["GcsAccess", "GcsStore", "gcs_access"]
@@ -77,7 +78,7 @@ class GcsStore(ObjectStore):
         """See `ObjectStore.access_of`."""
         return gcs_access(location, options)
 
-    def new_client(self, access: GcsAccess, **settings: Any) -> Any:
+    def new_client(self, access: GcsAccess, **settings: Any) -> ObjectClient:
         """See `ObjectStore.new_client`."""
         from obstore.store import GCSStore as Client
 
@@ -92,8 +93,9 @@ class GcsStore(ObjectStore):
         if token is not None:
             settings["credential_provider"] = lambda: {"token": token, "expires_at": None}
         settings["client_options"]["allow_http"] = (endpoint or "").startswith("http://")
-        return Client(
+        client = Client(
             urlsplit(self._location).netloc,
             config={key: value for key, value in config.items() if value is not None},  # type: ignore[arg-type]
             **settings,
         )
+        return ObstoreClient(client)

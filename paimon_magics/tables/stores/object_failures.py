@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 
 from paimon_magics.errors import SetupError
+from paimon_magics.tables.stores.object_client import NeverSentError
 from paimon_magics.tables.stores.store import StoreRefusedError, UnreachableError
 
 __all__ = ["check_bucket", "failure", "is_failure", "is_final", "said", "was_never_sent"]
 
 _REFUSED = re.compile(r"status code: 40[13] ")
-_NO_BUCKET = re.compile(r"<Code>(NoSuchBucket|ContainerNotFound|ContainerBeingDeleted)</Code>")
+_NO_BUCKET = re.compile(r"(<Code>|\()(NoSuchBucket|ContainerNotFound|ContainerBeingDeleted)\b")
 
 
 def is_failure(error: BaseException) -> bool:
@@ -37,6 +38,7 @@ def is_final(error: BaseException) -> bool:
     return _REFUSED.search(str(error)) is not None or isinstance(
         error,
         FileNotFoundError  # the bucket
+        | PermissionError
         | exceptions.PermissionDeniedError
         | exceptions.UnauthenticatedError
         | exceptions.NotSupportedError
@@ -48,7 +50,7 @@ def is_final(error: BaseException) -> bool:
 def was_never_sent(error: BaseException) -> bool:
     """Whether a request certainly did not leave. Only the text tells: without it, it counts as
     sent."""
-    return "kind: Connect," in str(error)
+    return isinstance(error, NeverSentError) or "kind: Connect," in str(error)
 
 
 def check_bucket(error: FileNotFoundError) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable
+from importlib.util import find_spec
 from types import TracebackType
 from typing import Any
 from urllib.parse import urlsplit
@@ -32,6 +33,7 @@ from paimon_magics.tables.stores.object_store import ObjectStore
 from paimon_magics.tables.stores.store import (
     AZURE_SCHEMES,
     GCS_SCHEMES,
+    OSS_SCHEMES,
     S3_SCHEMES,
     Stores,
     open_object_store,
@@ -53,9 +55,10 @@ _MARKER = ".database"  # an object in a database's folder, which would not be th
 
 
 def know_object_stores() -> None:
-    """Let pypaimon open files in Google Cloud Storage and Azure by ObjectFileIO. Repeated, it does
-    nothing."""
-    open_files_by((*GCS_SCHEMES, *AZURE_SCHEMES), _opened)
+    """Let pypaimon open files in Google Cloud Storage, Azure and OSS by ObjectFileIO; in OSS by its
+    own where our client is not installed. Repeated, it does nothing."""
+    schemes = (*GCS_SCHEMES, *AZURE_SCHEMES)
+    open_files_by(schemes if find_spec("opendal") is None else (*schemes, *OSS_SCHEMES), _opened)
 
 
 def use_object_file_io(

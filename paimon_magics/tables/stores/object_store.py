@@ -6,7 +6,8 @@ lost, and a proxy may repeat the request and so report that the object exists. S
 object carries a mark, by which a writer tells its own object from another writer's. (S3 also
 answers 409 where nobody has created the object; the request is then repeated.)
 
-A kind of store (`s3`, `gcs`, `azure`) says how its client is made; all else is done here.
+A kind of store (`s3`, `gcs`, `azure`, `oss`) says how its client is made (`object_client`); all
+else is done here.
 
 If the process dies while it creates an object, the object exists whole or not at all.
 """
@@ -26,6 +27,7 @@ from urllib.parse import urlsplit
 
 from paimon_magics.errors import SetupError, UnsupportedStatementError
 from paimon_magics.redaction import conceal_options
+from paimon_magics.tables.stores.object_client import ObjectClient, ObjectExistsError
 from paimon_magics.tables.stores.object_failures import (
     check_bucket,
     failure,
@@ -46,8 +48,6 @@ _PAUSE_SECONDS_MAX = 1.0
 _REQUEST_TIMEOUT = "20s"
 _IMPATIENT_TIMEOUT = "4s"
 _CONNECT_TIMEOUT = "5s"
-_PART_BYTES = 8 << 20
-_PARTS_AT_ONCE = 4  # so that an upload of any size takes some 40 MB of memory
 _T = TypeVar("_T")
 
 
@@ -78,7 +78,7 @@ class ObjectStore:
         self._guard = threading.Lock()
         # The clients with the access that they were made for: `renew`, on another thread, may
         # have replaced `_access` since.
-        self._clients: tuple[Any, Any, Any] | None = None
+        self._clients: tuple[Any, ObjectClient, ObjectClient] | None = None
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._name})"
@@ -94,21 +94,19 @@ class ObjectStore:
         Raises SetupError for options with which no request can succeed."""
         raise NotImplementedError
 
-    def new_client(self, access: Any, **settings: Any) -> Any:
-        """A client of obstore for the access. `settings`: `client_options` and `retry_config`."""
+    def new_client(self, access: Any, **settings: Any) -> ObjectClient:
+        """A client for the access. `settings`: `client_options` and `retry_config` of obstore."""
         raise NotImplementedError
 
     def open(self, path: str) -> ObjectReader:
         """A reader of the object at a path, by ranges. Raises FileNotFoundError; the reader raises
         OSError."""
-        import obstore
-
         status = self.status(path)
         if status is None:
             raise FileNotFoundError(f"File {path} does not exist")
 
         def get(start: int, end: int) -> bytes:
-            return bytes(obstore.get_range(self._store(), self.key(path), start=start, end=end))
+            return self._client().get_range(self.key(path), start, end)
 
         def fetch(start: int, end: int) -> bytes:
             with os_errors():
@@ -118,19 +116,7 @@ class ObjectStore:
 
     def upload(self, file: Path, path: str) -> None:
         """Write the object at a path from a local file of any size, part by part."""
-        import obstore
-
-        self._ask(
-            "written",
-            path,
-            lambda: obstore.put(
-                self._store(),
-                self.key(path),
-                file,
-                chunk_size=_PART_BYTES,
-                max_concurrency=_PARTS_AT_ONCE,
-            ),
-        )
+        self._ask("written", path, lambda: self._client().put_file(self.key(path), file))
 
     def check(self) -> None:
         """See `Store.check`: creates an object twice; the store must refuse the second request."""
@@ -171,17 +157,14 @@ class ObjectStore:
 
     def write(self, path: str, content: bytes) -> None:
         """See `Store.write`."""
-        import obstore
-
-        self._ask("written", path, lambda: obstore.put(self._store(), self.key(path), content))
+        self._ask("written", path, lambda: self._client().put(self.key(path), content))
 
     def read(self, path: str) -> bytes | None:
         """See `Store.read`."""
-        import obstore
 
         def get() -> bytes | None:
             try:
-                return bytes(obstore.get(self._store(), self.key(path)).bytes())
+                return self._client().get(self.key(path))
             except FileNotFoundError as error:
                 check_bucket(error)
                 return None
@@ -190,8 +173,6 @@ class ObjectStore:
 
     def names(self, folder: str, prefix: str = "") -> list[str]:
         """See `Store.names`; lists only the names that have the prefix, not the whole folder."""
-        import obstore
-
         start = f"{self.key(folder)}/{prefix}"
 
         def walk() -> list[str]:
@@ -199,11 +180,11 @@ class ObjectStore:
             # The client's own prefixes end at folders. Names are listed in order, so the listing
             # starts at the prefix and ends with the first name after those that have it. (Not every
             # server heeds where to start.)
-            for page in obstore.list(self._store(), prefix=self.key(folder), offset=start):
-                for meta in page:
-                    if meta["path"].startswith(start):
-                        found.append(meta["path"])
-                    elif meta["path"] > start:
+            for page in self._client().pages(self.key(folder), after=start):
+                for key in page:
+                    if key.startswith(start):
+                        found.append(key)
+                    elif key > start:
                         return found
             return found
 
@@ -213,46 +194,34 @@ class ObjectStore:
 
     def entries(self, folder: str) -> list[tuple[str, int | None]]:
         """The leaf names in a folder, sorted, each with the size in bytes, or None for a folder."""
-        import obstore
-
-        found = self._ask(
-            "listed",
-            folder,
-            lambda: obstore.list_with_delimiter(self._store(), self.key(folder)),
-        )
-        folders: dict[str, int | None] = {
-            path.rsplit("/", 1)[-1]: None for path in found["common_prefixes"]
-        }
+        below, objects = self._ask("listed", folder, lambda: self._client().level(self.key(folder)))
+        folders: dict[str, int | None] = {path.rsplit("/", 1)[-1]: None for path in below}
         files = {
-            meta["path"].rsplit("/", 1)[-1]: meta["size"]
-            for meta in found["objects"]
-            if meta["path"] != self.key(folder)  # its marker
+            key.rsplit("/", 1)[-1]: size
+            for key, size in objects
+            if key != self.key(folder)  # its marker
         }
         return sorted((files | folders).items())
 
     def has_folder(self, folder: str) -> bool:
         """Whether a folder holds an object, if only its own marker."""
-        import obstore
 
         def first() -> bool:
-            pages = obstore.list(self._store(), self.key(folder), chunk_size=1)
-            return next(iter(pages), None) is not None
+            return any(self._client().pages(self.key(folder), rows=1))
 
         return self._ask("listed", folder, first)
 
     def delete(self, paths: Iterable[str]) -> None:
         """See `Store.delete`."""
-        import obstore
-
         keys = [self.key(path) for path in paths]
 
         def delete_all() -> None:
             try:
-                obstore.delete(self._store(), keys)
+                self._client().delete(keys)
             except FileNotFoundError:  # Azure and Google tell of a missing object, and may stop
                 for key in keys:
                     try:
-                        obstore.delete(self._store(), key)
+                        self._client().delete([key])
                     except FileNotFoundError as error:
                         check_bucket(error)
 
@@ -261,34 +230,29 @@ class ObjectStore:
 
     def copy(self, source: str, target: str) -> None:
         """Copy an object within the bucket, over what is there. Raises FileNotFoundError."""
-        import obstore
-
         if self.status(source) is None:
             raise FileNotFoundError(f"File {source} does not exist")
         keys = self.key(source), self.key(target)
-        self._ask("copied", source, lambda: obstore.copy(self._store(), *keys))
+        self._ask("copied", source, lambda: self._client().copy(*keys))
 
     def delete_folder(self, folder: str) -> None:
         """Delete all objects of a folder, page by page."""
-        import obstore
 
         def delete_pages() -> None:
-            for page in obstore.list(self._store(), self.key(folder)):
-                self.delete([f"{self._name}/{meta['path']}" for meta in page])
+            for page in self._client().pages(self.key(folder)):
+                self.delete([f"{self._name}/{key}" for key in page])
 
         self._ask("deleted", folder, delete_pages)
 
     def status(self, path: str) -> tuple[int, int] | None:
         """The size in bytes of an object, and when it was written, in epoch milliseconds; None if
         there is no object."""
-        import obstore
 
         def head() -> tuple[int, int] | None:
             try:
-                found = obstore.head(self._store(), self.key(path))
+                return self._client().head(self.key(path))
             except FileNotFoundError:
                 return None
-            return found["size"], int(found["last_modified"].timestamp() * 1000)
 
         return self._ask("checked", path, head)
 
@@ -305,9 +269,6 @@ class ObjectStore:
         return True
 
     def _create(self, path: str, content: bytes) -> bool:
-        import obstore
-        from obstore.exceptions import AlreadyExistsError
-
         mark = uuid.uuid4().hex
         unclear: BaseException | None = None
         patience = _IMPATIENT_SECONDS if self._is_impatient else _PATIENCE_SECONDS
@@ -315,15 +276,10 @@ class ObjectStore:
         pause = _PAUSE_SECONDS
         while True:
             try:
-                obstore.put(
-                    self._store(patient=False),
-                    self.key(path),
-                    content,
-                    mode="create",
-                    attributes={self.mark: mark},
-                )
+                client = self._client(patient=False)
+                client.put_new(self.key(path), content, (self.mark, mark))
                 return True
-            except AlreadyExistsError as error:
+            except ObjectExistsError as error:
                 failed: BaseException = error
             except BaseException as error:
                 if not is_failure(error):
@@ -337,7 +293,7 @@ class ObjectStore:
             if owner is not None:
                 return owner == mark
             if time.monotonic() > deadline:
-                if unclear is None and not isinstance(failed, AlreadyExistsError):
+                if unclear is None and not isinstance(failed, ObjectExistsError):
                     raise failure("created", path, failed) from failed
                 raise OSError(f"{path} may have been created: {said(failed)}") from failed
             time.sleep(pause)
@@ -346,25 +302,22 @@ class ObjectStore:
     def _mark_of(self, path: str) -> str | None:
         """The mark of an object, "" if it has none; None if there is no object or the request
         failed."""
-        import obstore
-
         try:
-            found = obstore.get(self._store(patient=False), self.key(path))
+            return self._client(patient=False).mark(self.key(path), self.mark)
         except Exception:
             return None
-        return str(found.attributes.get(self.mark, ""))
 
-    def _store(self, *, patient: bool = True) -> Any:
+    def _client(self, *, patient: bool = True) -> ObjectClient:
         """The client. The `patient` client repeats failed requests; the other leaves that to the
         caller."""
         access, clients = self._access, self._clients
         if clients is None or clients[0] != access:
             tries = 1 if self._is_impatient else 5
-            clients = access, self._client(access, tries), self._client(access, 0)
+            clients = access, self._made(access, tries), self._made(access, 0)
             self._clients = clients
         return clients[1 if patient else 2]
 
-    def _client(self, access: Any, max_retries: int) -> Any:
+    def _made(self, access: Any, max_retries: int) -> ObjectClient:
         impatient = self._is_impatient
         return self.new_client(
             access,

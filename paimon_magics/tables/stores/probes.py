@@ -30,6 +30,7 @@ from paimon_magics.tables.stores.s3_diagnosis import (
 from paimon_magics.tables.stores.store import (
     GCS_SCHEMES,
     OBJECT_SCHEMES,
+    OSS_SCHEMES,
     S3_SCHEMES,
     LocalStore,
     open_object_store,
@@ -128,7 +129,8 @@ def _s3(warehouse: str, options: Mapping[str, str]) -> StoreReport:
 
 
 def _object_store(scheme: str, warehouse: str, options: Mapping[str, str]) -> StoreReport:
-    kind = "Google Cloud Storage" if scheme in GCS_SCHEMES else "Azure Blob Storage"
+    kinds = {GCS_SCHEMES: "Google Cloud Storage", OSS_SCHEMES: "OSS"}
+    kind = next((kinds[one] for one in kinds if scheme in one), "Azure Blob Storage")
     store = open_object_store(warehouse, options, is_impatient=True)
     facts = store_facts(options)
     try:

@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from paimon_magics.errors import UnsupportedStatementError
+from paimon_magics.tables.stores.object_client import ObjectClient, ObstoreClient
 from paimon_magics.tables.stores.object_store import ObjectStore
 from paimon_magics.tables.stores.s3_access import S3Access, s3_access
 
@@ -42,7 +43,7 @@ class S3Store(ObjectStore):
         """See `ObjectStore.access_of`."""
         return s3_access(options)
 
-    def new_client(self, access: S3Access, **settings: Any) -> Any:
+    def new_client(self, access: S3Access, **settings: Any) -> ObjectClient:
         """See `ObjectStore.new_client`."""
         from obstore.store import S3Store as Client
 
@@ -58,9 +59,10 @@ class S3Store(ObjectStore):
             "session_token": access.session_token,
         }
         settings["client_options"]["allow_http"] = (endpoint or "").startswith("http://")
-        return Client(
+        client = Client(
             bucket,
             config={key: value for key, value in config.items() if value is not None},  # type: ignore[arg-type]
             virtual_hosted_style_request=not access.path_style,
             **settings,
         )
+        return ObstoreClient(client)

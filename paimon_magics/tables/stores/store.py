@@ -29,6 +29,7 @@ __all__ = [
     "AZURE_SCHEMES",
     "GCS_SCHEMES",
     "OBJECT_SCHEMES",
+    "OSS_SCHEMES",
     "S3_SCHEMES",
     "LocalStore",
     "Publish",
@@ -47,12 +48,11 @@ __all__ = [
 S3_SCHEMES = ("s3", "s3a", "s3n")
 GCS_SCHEMES = ("gs",)
 AZURE_SCHEMES = ("abfs", "abfss", "wasb", "wasbs")
-OBJECT_SCHEMES = (*S3_SCHEMES, *GCS_SCHEMES, *AZURE_SCHEMES)
+OSS_SCHEMES = ("oss",)
+OBJECT_SCHEMES = (*S3_SCHEMES, *GCS_SCHEMES, *AZURE_SCHEMES, *OSS_SCHEMES)
 """The schemes of object stores: their stores are `ObjectStore`s."""
 
 _REASONS = {
-    "oss": "files can be protected from overwriting only in a bucket without versioning, which "
-    "this version can't detect",
     "viewfs": "the cluster behind it is unknown, and so is whether it renames in one step",
 }
 
@@ -247,8 +247,8 @@ class _RefusedStore:
             f"Tables in a {self._scheme}:// store can't be changed: "
             f"{_REASONS.get(self._scheme, 'this version does not know it')}. Two writers "
             "could overwrite each other's snapshots there.",
-            hint="Use a warehouse on a local disk, in S3, Google Cloud Storage, Azure or HDFS, or "
-            "a REST catalog. The tables in this store can be read.",
+            hint="Use a warehouse on a local disk, in S3, Google Cloud Storage, Azure, OSS or "
+            "HDFS, or a REST catalog. The tables in this store can be read.",
         )
 
     def create(self, path: str, content: bytes) -> bool:
@@ -311,6 +311,8 @@ def open_object_store(
         from paimon_magics.tables.stores.gcs import GcsStore as kind
     elif scheme in AZURE_SCHEMES:
         from paimon_magics.tables.stores.azure import AzureStore as kind
+    elif scheme in OSS_SCHEMES:
+        from paimon_magics.tables.stores.oss import OssStore as kind
     else:
         from paimon_magics.tables.stores.s3 import S3Store as kind
     return kind(location, options, is_impatient=is_impatient)

@@ -22,6 +22,7 @@ from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.tables.stores.store import (
     AZURE_SCHEMES,
     GCS_SCHEMES,
+    OSS_SCHEMES,
     open_object_store,
 )
 
@@ -30,7 +31,7 @@ __all__ = ["Staging", "is_staged"]
 
 def is_staged(location: str) -> bool:
     """Whether files of a table at this location are written on the local disk first."""
-    return urlsplit(location).scheme in (*GCS_SCHEMES, *AZURE_SCHEMES)
+    return urlsplit(location).scheme in (*GCS_SCHEMES, *AZURE_SCHEMES, *OSS_SCHEMES)
 
 
 class Staging:

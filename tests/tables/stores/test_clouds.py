@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +22,8 @@ from paimon_magics.tables.stores.object_reader import ObjectReader
 from paimon_magics.tables.stores.probes import endpoint_of, probe_store
 from paimon_magics.tables.stores.store import Stores, open_store
 from tests.backends.clouds import CLOUDS, Cloud, CloudBucket, running
-from tests.backends.fake_gcs import FakeGcs, fake_gcs
+from tests.backends.fake_gcs import FakeGcs
+from tests.backends.fake_oss import FakeOss
 from tests.backends.object_buckets import opened, path_in
 
 
@@ -165,6 +167,7 @@ def test_a_database_is_there_before_its_first_table(bucket: CloudBucket) -> None
     ("warehouse", "said"),
     [
         ("gs:///lake", "names no bucket"),
+        ("oss:///lake", "names no bucket"),
         ("abfs://lake/warehouse", "names no container and account"),
         ("abfss://@account.dfs.core.windows.net/w", "names no container and account"),
     ],
@@ -174,22 +177,50 @@ def test_a_warehouse_that_names_no_place_is_refused(warehouse: str, said: str) -
         Catalog.open({"warehouse": warehouse})
 
 
-@pytest.mark.soak
-def test_a_server_that_drops_the_condition_is_refused_for_writing() -> None:
-    with fake_gcs() as server:
-        assert isinstance(server, FakeGcs)
+@pytest.mark.parametrize(
+    ("name", "condition"),
+    [
+        ("oss", "x-oss-forbid-overwrite"),
+        pytest.param("gcs", "x-goog-if-generation-match", marks=pytest.mark.soak),
+    ],
+)
+def test_a_server_that_drops_the_condition_is_refused_for_writing(
+    name: str, condition: str
+) -> None:
+    with running(name) as server:
+        assert isinstance(server, FakeGcs | FakeOss)
         bucket = server.bucket()
         server.keeps_conditions = False
         store = open_store(bucket.options["warehouse"], bucket.options)
-        with pytest.raises(UnsupportedStatementError, match="x-goog-if-generation-match"):
+        with pytest.raises(UnsupportedStatementError, match=condition):
             store.check()
         assert "ignores the header" in probe_store(bucket.options).read_only
         assert bucket.objects() == []
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({}, "The address of OSS for oss://lake/w is missing.*fs.oss.endpoint"),
+        ({"fs.oss.endpoint": "http://127.0.0.1:1"}, "no credentials were found"),
+    ],
+)
+def test_what_oss_lacks_is_told(options: dict[str, str], said: str) -> None:
+    with pytest.raises(SetupError, match=said):
+        probe_store({"warehouse": "oss://lake/w", **options})
+
+
+def test_without_its_client_oss_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "opendal", None)
+    options = {"warehouse": "oss://lake/w", "fs.oss.endpoint": "http://127.0.0.1:1"}
+    with pytest.raises(SetupError, match=r"pip install 'paimon-magics\[oss\]'"):
+        open_store("oss://lake/w", options).check()
+
+
 def test_the_options_are_known_by_hadoops_names_and_shown_without_secrets(tmp_path: Path) -> None:
     from paimon_magics.tables.stores.azure import azure_access
     from paimon_magics.tables.stores.gcs import gcs_access
+    from paimon_magics.tables.stores.oss import oss_access
 
     place = "wasbs://lake@account.blob.core.windows.net/w"
     key = {"fs.azure.account.key.account.blob.core.windows.net": "an-account's-key"}
@@ -207,4 +238,9 @@ def test_the_options_are_known_by_hadoops_names_and_shown_without_secrets(tmp_pa
     given = gcs_access("gs://lake/w", {"fs.gs.auth.service.account.json.keyfile": "/key.json"})
     assert given.key_file == "/key.json" and "/key.json" in dict(given.facts())["credentials"]
     secret = gcs_access("gs://lake/w", {"gcs.access-token": "a-token-of-nobody"})
+    keys = {"fs.oss.accessKeyId": "an-id", "fs.oss.accessKeySecret": "a-secret-of-nobody"}
+    oss = oss_access("oss://lake/w", {"fs.oss.endpoint": "oss-cn-hangzhou.aliyuncs.com/", **keys})
+    assert dict(oss.facts())["endpoint"] == "https://oss-cn-hangzhou.aliyuncs.com"
+    assert "a-secret-of-nobody" not in f"{oss} {oss.facts()}"
+    assert oss_access("oss://lake/w", keys).endpoint is None
     assert "a-token-of-nobody" not in f"{secret} {secret.facts()}"

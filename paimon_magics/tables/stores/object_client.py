@@ -1,0 +1,151 @@
+"""What a store asks of the client of a bucket, and what its failures are.
+
+`ObstoreClient` speaks to S3, Google Cloud Storage and Azure. A client of another library turns its
+exceptions into those that are named here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+__all__ = ["NeverSentError", "ObjectClient", "ObjectExistsError", "ObstoreClient"]
+
+_PART_BYTES = 8 << 20
+_PARTS_AT_ONCE = 4  # so that an upload of any size takes some 40 MB of memory
+
+
+class ObjectExistsError(Exception):
+    """An object was there already, so that it was not created."""
+
+
+class NeverSentError(ConnectionError):
+    """A request certainly did not leave."""
+
+
+class ObjectClient(Protocol):
+    """A client of one bucket. Keys are those of objects; `mark` is a name and value among an
+    object's metadata. For a missing object, and a missing bucket, it raises FileNotFoundError, for
+    a refusal PermissionError or what `object_failures.is_final` knows."""
+
+    def put(self, key: str, content: bytes) -> None:
+        """Write an object, over one that is there."""
+
+    def put_new(self, key: str, content: bytes, mark: tuple[str, str]) -> None:
+        """Create an object. Raises ObjectExistsError, by an answer of the store."""
+
+    def put_file(self, key: str, file: Path) -> None:
+        """Write an object from a local file of any size, part by part."""
+
+    def get(self, key: str) -> bytes:
+        """The content of an object."""
+
+    def get_range(self, key: str, start: int, end: int) -> bytes:
+        """The bytes of an object from `start` to before `end`."""
+
+    def mark(self, key: str, name: str) -> str:
+        """The value of a name among an object's metadata, "" if it has none."""
+
+    def head(self, key: str) -> tuple[int, int]:
+        """The size of an object in bytes, and when it was written, in epoch milliseconds."""
+
+    def pages(
+        self, folder: str, *, after: str | None = None, rows: int | None = None
+    ) -> Iterator[list[str]]:
+        """The keys of the objects below a folder, in order and page by page. A store may list only
+        those behind `after`; `rows` is how many are wanted of a page."""
+
+    def level(self, folder: str) -> tuple[list[str], list[tuple[str, int]]]:
+        """The folders in a folder, and its objects with their sizes in bytes."""
+
+    def delete(self, keys: Sequence[str]) -> None:
+        """Delete objects. Raises FileNotFoundError where the store tells of a missing one; others
+        may be left then."""
+
+    def copy(self, source: str, target: str) -> None:
+        """Copy an object, over one that is there."""
+
+
+class ObstoreClient:
+    """A client of the library obstore. See `ObjectClient`."""
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+
+    def put(self, key: str, content: bytes) -> None:
+        """See `ObjectClient.put`."""
+        import obstore
+
+        obstore.put(self._store, key, content)
+
+    def put_new(self, key: str, content: bytes, mark: tuple[str, str]) -> None:
+        """See `ObjectClient.put_new`."""
+        import obstore
+        from obstore.exceptions import AlreadyExistsError
+
+        try:
+            obstore.put(self._store, key, content, mode="create", attributes=dict([mark]))
+        except AlreadyExistsError as error:
+            raise ObjectExistsError(str(error)) from error
+
+    def put_file(self, key: str, file: Path) -> None:
+        """See `ObjectClient.put_file`."""
+        import obstore
+
+        obstore.put(self._store, key, file, chunk_size=_PART_BYTES, max_concurrency=_PARTS_AT_ONCE)
+
+    def get(self, key: str) -> bytes:
+        """See `ObjectClient.get`."""
+        import obstore
+
+        return bytes(obstore.get(self._store, key).bytes())
+
+    def get_range(self, key: str, start: int, end: int) -> bytes:
+        """See `ObjectClient.get_range`."""
+        import obstore
+
+        return bytes(obstore.get_range(self._store, key, start=start, end=end))
+
+    def mark(self, key: str, name: str) -> str:
+        """See `ObjectClient.mark`."""
+        import obstore
+
+        return str(obstore.get(self._store, key).attributes.get(name, ""))
+
+    def head(self, key: str) -> tuple[int, int]:
+        """See `ObjectClient.head`."""
+        import obstore
+
+        found = obstore.head(self._store, key)
+        return found["size"], int(found["last_modified"].timestamp() * 1000)
+
+    def pages(
+        self, folder: str, *, after: str | None = None, rows: int | None = None
+    ) -> Iterator[list[str]]:
+        """See `ObjectClient.pages`."""
+        import obstore
+
+        more = {} if rows is None else {"chunk_size": rows}
+        for page in obstore.list(self._store, prefix=folder, offset=after, **more):
+            yield [meta["path"] for meta in page]
+
+    def level(self, folder: str) -> tuple[list[str], list[tuple[str, int]]]:
+        """See `ObjectClient.level`."""
+        import obstore
+
+        found = obstore.list_with_delimiter(self._store, folder)
+        objects = [(meta["path"], int(meta["size"])) for meta in found["objects"]]
+        return list(found["common_prefixes"]), objects
+
+    def delete(self, keys: Sequence[str]) -> None:
+        """See `ObjectClient.delete`."""
+        import obstore
+
+        obstore.delete(self._store, keys if len(keys) > 1 else keys[0])
+
+    def copy(self, source: str, target: str) -> None:
+        """See `ObjectClient.copy`."""
+        import obstore
+
+        obstore.copy(self._store, source, target)

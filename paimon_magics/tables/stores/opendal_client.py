@@ -1,0 +1,196 @@
+"""A client of the library OpenDAL, for stores that obstore does not know.
+
+Listings of the library hold the interpreter's lock while they wait for an answer, in its calls that
+block. They are made by its other calls, on an event loop in a thread of their own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import re
+import shutil
+import threading
+from collections.abc import Coroutine, Iterator, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+
+from paimon_magics.tables.stores.object_client import NeverSentError, ObjectExistsError
+
+__all__ = ["OpendalClient"]
+
+_PART_BYTES = 8 << 20
+_PARTS_AT_ONCE = 4
+_ROWS_OF_A_PAGE = 1000
+_ANSWER = re.compile(r"status: (\d+)")
+_TOLD = re.compile(r'code: "(\w*)", message: "(.*?)", request_id')
+_T = TypeVar("_T")
+
+
+class OpendalClient:
+    """See `ObjectClient`. `service` and `config` are those of an operator; `timeout` is for one
+    request, and failed ones are repeated `max_retries` times."""
+
+    def __init__(
+        self,
+        service: str,
+        config: dict[str, str],
+        *,
+        timeout: timedelta,
+        max_retries: int,
+        retry_timeout: timedelta,
+    ) -> None:
+        from opendal import Operator
+        from opendal.layers import RetryLayer, TimeoutLayer
+
+        seconds = timeout.total_seconds()
+        made = Operator(service, **config).layer(TimeoutLayer(timeout=seconds, io_timeout=seconds))
+        if max_retries:
+            longest = retry_timeout.total_seconds() / (max_retries + 1)
+            made = made.layer(
+                RetryLayer(max_times=max_retries, jitter=True, min_delay=0.05, max_delay=longest)
+            )
+        self._operator = made
+
+    def put(self, key: str, content: bytes) -> None:
+        """See `ObjectClient.put`."""
+        with _failures():
+            self._operator.write(key, content)
+
+    def put_new(self, key: str, content: bytes, mark: tuple[str, str]) -> None:
+        """See `ObjectClient.put_new`."""
+        with _failures():
+            self._operator.write(key, content, if_not_exists=True, user_metadata=dict([mark]))
+
+    def put_file(self, key: str, file: Path) -> None:
+        """See `ObjectClient.put_file`."""
+        with _failures(), file.open("rb") as source:
+            target = self._operator.open(key, "wb", chunk=_PART_BYTES, concurrent=_PARTS_AT_ONCE)
+            shutil.copyfileobj(source, target, _PART_BYTES)
+            target.close()  # not after a failure: what is closed is an object
+
+    def get(self, key: str) -> bytes:
+        """See `ObjectClient.get`."""
+        with _failures():
+            return bytes(self._operator.read(key))
+
+    def get_range(self, key: str, start: int, end: int) -> bytes:
+        """See `ObjectClient.get_range`."""
+        with _failures():
+            return bytes(self._operator.read(key, offset=start, size=end - start))
+
+    def mark(self, key: str, name: str) -> str:
+        """See `ObjectClient.mark`."""
+        with _failures():
+            return str((self._operator.stat(key).user_metadata or {}).get(name, ""))
+
+    def head(self, key: str) -> tuple[int, int]:
+        """See `ObjectClient.head`."""
+        with _failures():
+            found = self._operator.stat(key)
+        assert found.last_modified is not None, key
+        return found.content_length, int(found.last_modified.timestamp() * 1000)
+
+    def pages(
+        self, folder: str, *, after: str | None = None, rows: int | None = None
+    ) -> Iterator[list[str]]:
+        """See `ObjectClient.pages`."""
+        options: dict[str, Any] = {"recursive": True, "limit": rows or _ROWS_OF_A_PAGE}
+        if after is not None:
+            options["start_after"] = after
+        with _failures():
+            entries = _waited(self._lister(folder, options))
+        while True:
+            with _failures():
+                page = _waited(_next(entries, options["limit"]))
+            if not page:
+                return
+            yield [one.path for one in page]
+
+    def level(self, folder: str) -> tuple[list[str], list[tuple[str, int]]]:
+        """See `ObjectClient.level`."""
+
+        async def listed() -> list[Any]:
+            return [one async for one in await self._lister(folder, {})]
+
+        with _failures():
+            found = _waited(listed())
+        below = [one for one in found if one.path != _prefix(folder)]
+        return (
+            [one.path.rstrip("/") for one in below if one.metadata.is_dir],
+            [(one.path, one.metadata.content_length) for one in below if one.metadata.is_file],
+        )
+
+    async def _lister(self, folder: str, options: dict[str, Any]) -> Any:
+        return await self._operator.to_async_operator().list(_prefix(folder), **options)
+
+    def delete(self, keys: Sequence[str]) -> None:
+        """See `ObjectClient.delete`; a missing object is none to delete."""
+        with _failures():
+            for key in keys:
+                self._operator.delete(key)
+
+    def copy(self, source: str, target: str) -> None:
+        """See `ObjectClient.copy`."""
+        with _failures():
+            self._operator.copy(source, target)
+
+
+def _prefix(folder: str) -> str:
+    return f"{folder.strip('/')}/".lstrip("/")
+
+
+async def _next(entries: Any, count: int) -> list[Any]:
+    """So many entries more; fewer at the end."""
+    found: list[Any] = []
+    async for one in entries:
+        found.append(one)
+        if len(found) == count:
+            break
+    return found
+
+
+@functools.cache
+def _loop() -> asyncio.AbstractEventLoop:
+    made = asyncio.new_event_loop()
+    threading.Thread(target=made.run_forever, name="paimon-magics-listings", daemon=True).start()
+    return made
+
+
+def _waited(work: Coroutine[Any, Any, _T]) -> _T:
+    return asyncio.run_coroutine_threadsafe(work, _loop()).result()
+
+
+@contextlib.contextmanager
+def _failures() -> Iterator[None]:
+    """Raise the library's exceptions of the body as those of `ObjectClient`."""
+    from opendal import exceptions
+
+    try:
+        yield
+    except (exceptions.ConditionNotMatch, exceptions.AlreadyExists) as error:
+        raise ObjectExistsError(_said(error)) from error
+    except exceptions.NotFound as error:
+        raise FileNotFoundError(_said(error)) from error
+    except (exceptions.PermissionDenied, exceptions.ConfigInvalid) as error:
+        raise PermissionError(_said(error)) from error
+    except Exception as error:
+        if type(error).__module__ != exceptions.__name__:  # its classes have no common base
+            raise
+        text = str(error)
+        if "signing credential" in text:
+            raise PermissionError("no credentials were found") from error
+        if "client error (Connect)" in text:
+            raise NeverSentError("it can't be reached") from error
+        raise OSError(_said(error)) from error
+
+
+def _said(error: Exception) -> str:
+    """The store's answer, or the first line of the library's message."""
+    text = str(error)
+    status, told = _ANSWER.search(text), _TOLD.search(text)
+    if told is not None and told[1]:
+        return f"{status[1] if status else ''} ({told[1]}: {told[2]})".strip()
+    return f"status {status[1]}" if status is not None else text.splitlines()[0]
