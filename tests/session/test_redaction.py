@@ -14,6 +14,7 @@ from obstore.store import S3Store
 from paimon_magics.boundary import full_trace, short_errors
 from paimon_magics.errors import SetupError
 from paimon_magics.redaction import conceal, conceal_options, is_secret_name, masked, redacted
+from paimon_magics.tables.stores.object_client import ObstoreClient
 from paimon_magics.tables.stores.s3 import S3Store as OurS3Store
 
 SECRET = "9dK/8fh+known=to-nobody"
@@ -110,7 +111,7 @@ def test_a_panic_of_a_library_is_an_error_like_others(monkeypatch: pytest.Monkey
     with pytest.raises(BaseException, match="InvalidIpv4Address") as panicked:
         obstore.put(panicking, "x", b"1")
     assert not isinstance(panicked.value, Exception)
-    monkeypatch.setattr(store, "_store", lambda **_: panicking)
+    monkeypatch.setattr(store, "_client", lambda **_: ObstoreClient(panicking))
     with pytest.raises(SetupError, match="InvalidIpv4Address"):
         store.read("s3://lake/w/x")
 
