@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from paimon_magics.errors import InvalidValueError, value_text
 from paimon_magics.planning.formatting import count_text, shortened
@@ -78,8 +78,11 @@ def frame_kind(value: object) -> str | None:
 
 def has_rows(value: object) -> bool:
     """Whether a value is a frame, or a list of rows, which `spark_frame` takes as well."""
-    is_list = isinstance(value, Sequence) and not isinstance(value, str | bytes)
-    return is_list or frame_kind(value) is not None
+    return _is_list(value) or frame_kind(value) is not None
+
+
+def _is_list(value: object) -> TypeGuard[Sequence[Any]]:
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
 
 
 def frame_text(value: object) -> str:
@@ -171,7 +174,7 @@ def arrow_of(value: Any) -> pa.Table:
     """
     import pyarrow as pa
 
-    if frame_kind(value) is None and has_rows(value):
+    if _is_list(value):
         return _arrow_of_rows(value)
     match frame_kind(value):
         case "pandas":

@@ -65,7 +65,10 @@ class Stream:
     @property
     def progress(self) -> StreamProgress:
         """How far the stream is; asks Spark for its last report."""
-        written, told = self._sink.written, last_report(self.query)
+        return self._progress(last_report(self.query))
+
+    def _progress(self, told: dict[str, Any]) -> StreamProgress:
+        written = self._sink.written
         epochs = written.epochs or int(told.get("batchId", -1)) + 1
         rows = written.rows if written.epochs else None
         speed = told.get("processedRowsPerSecond")
@@ -83,8 +86,8 @@ class Stream:
         failed = None if self.is_active else self.query.exception()
         state = "failed" if failed is not None else "running" if self.is_active else "ended"
         reason = "" if failed is None else str(self._reason(failed))
-        now = self.progress
-        parts = _state_parts(last_report(self.query))
+        told = last_report(self.query)
+        now, parts = self._progress(told), _state_parts(told)
         is_many = parts is not None and parts > self._connection.slots * _PARTS_OF_A_SLOT
         return StreamState(
             self.table,

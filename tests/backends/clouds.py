@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -18,11 +18,15 @@ CloudBucket = Container | GcsBucket | OssBucket
 
 # Google's emulator is built by Go, which takes minutes: `make soak` does that.
 CLOUDS = ["azure", "oss", pytest.param("gcs", marks=pytest.mark.soak)]
-_SERVERS = {"azure": azurite, "gcs": fake_gcs, "oss": fake_oss}
+_SERVERS: dict[str, Callable[[], contextlib.AbstractContextManager[Cloud]]] = {
+    "azure": azurite,
+    "gcs": fake_gcs,
+    "oss": fake_oss,
+}
 
 
 @contextlib.contextmanager
 def running(name: str) -> Iterator[Cloud]:
     """The emulator of a cloud until the end of the block."""
-    with _SERVERS[name]() as server:  # type: ignore[operator]
+    with _SERVERS[name]() as server:
         yield server

@@ -10,10 +10,18 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-__all__ = ["NeverSentError", "ObjectClient", "ObjectExistsError", "ObstoreClient"]
+__all__ = [
+    "PARTS_AT_ONCE",
+    "PART_BYTES",
+    "NeverSentError",
+    "ObjectClient",
+    "ObjectExistsError",
+    "ObstoreClient",
+]
 
-_PART_BYTES = 8 << 20
-_PARTS_AT_ONCE = 4  # so that an upload of any size takes some 40 MB of memory
+PART_BYTES = 8 << 20
+PARTS_AT_ONCE = 4
+"""An upload of any size takes some 40 MB of memory by these."""
 
 
 class ObjectExistsError(Exception):
@@ -93,7 +101,7 @@ class ObstoreClient:
         """See `ObjectClient.put_file`."""
         import obstore
 
-        obstore.put(self._store, key, file, chunk_size=_PART_BYTES, max_concurrency=_PARTS_AT_ONCE)
+        obstore.put(self._store, key, file, chunk_size=PART_BYTES, max_concurrency=PARTS_AT_ONCE)
 
     def get(self, key: str) -> bytes:
         """See `ObjectClient.get`."""
@@ -142,7 +150,7 @@ class ObstoreClient:
         """See `ObjectClient.delete`."""
         import obstore
 
-        obstore.delete(self._store, keys if len(keys) > 1 else keys[0])
+        obstore.delete(self._store, keys)
 
     def copy(self, source: str, target: str) -> None:
         """See `ObjectClient.copy`."""

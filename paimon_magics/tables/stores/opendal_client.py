@@ -17,12 +17,15 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
-from paimon_magics.tables.stores.object_client import NeverSentError, ObjectExistsError
+from paimon_magics.tables.stores.object_client import (
+    PART_BYTES,
+    PARTS_AT_ONCE,
+    NeverSentError,
+    ObjectExistsError,
+)
 
 __all__ = ["OpendalClient"]
 
-_PART_BYTES = 8 << 20
-_PARTS_AT_ONCE = 4
 _ROWS_OF_A_PAGE = 1000
 _ANSWER = re.compile(r"status: (\d+)")
 _TOLD = re.compile(r'code: "(\w*)", message: "(.*?)", request_id')
@@ -67,8 +70,8 @@ class OpendalClient:
     def put_file(self, key: str, file: Path) -> None:
         """See `ObjectClient.put_file`."""
         with _failures(), file.open("rb") as source:
-            target = self._operator.open(key, "wb", chunk=_PART_BYTES, concurrent=_PARTS_AT_ONCE)
-            shutil.copyfileobj(source, target, _PART_BYTES)
+            target = self._operator.open(key, "wb", chunk=PART_BYTES, concurrent=PARTS_AT_ONCE)
+            shutil.copyfileobj(source, target, PART_BYTES)
             target.close()  # not after a failure: what is closed is an object
 
     def get(self, key: str) -> bytes:

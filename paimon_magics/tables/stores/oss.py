@@ -13,7 +13,6 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -99,7 +98,7 @@ class OssStore(ObjectStore):
             return OpendalClient(
                 "oss",
                 {key: value for key, value in config.items() if value is not None},
-                timeout=timedelta(seconds=_seconds(settings["client_options"]["timeout"])),
+                timeout=settings["client_options"]["timeout"],
                 **settings["retry_config"],
             )
         except ImportError as error:
@@ -119,7 +118,3 @@ def _is_address(endpoint: str) -> bool:
     except ValueError:
         return host == "localhost"
     return True
-
-
-def _seconds(text: str) -> float:
-    return float(text.removesuffix("s"))
