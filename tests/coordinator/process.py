@@ -181,8 +181,11 @@ def data_files(warehouse: Path) -> set[str]:
     return {name for name in names if name.endswith(".parquet")}
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 30) -> None:
+def wait_until(
+    condition: Callable[[], bool], seconds: float = 30, shown: Callable[[], str] = str
+) -> None:
+    """Wait for a condition. A failure says what `shown` returns then."""
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, "it has not come true"
+        assert time.monotonic() < deadline, f"it has not come true {shown()}"
         time.sleep(0.05)

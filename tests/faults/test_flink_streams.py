@@ -238,7 +238,9 @@ def test_a_stream_and_sessions_lose_and_double_nothing_while_the_coordinator_is_
     with flink_job(class_path, options, statements(process, rows, A_SECOND)) as job:
         downs = [kill(process, job, chance) for _ in range(kills)]
         # Half a minute where nothing else runs; beside other tests it was two.
-        wait_until(lambda: job.returncode() is not None, 240 + rows / 100)
+        wait_until(
+            lambda: job.returncode() is not None, 240 + rows / 100, lambda: job.log()[-20_000:]
+        )
         assert job.returncode() == 0, job.log()[-5000:]
         for writer in writers:
             writer.end()
