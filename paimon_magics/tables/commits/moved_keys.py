@@ -30,7 +30,13 @@ from paimon_magics.tables.snapshots.provenance import PREFIX
 from paimon_magics.tables.splits.stored_files import stored_files, stores_elsewhere
 from paimon_magics.tables.table import Table
 
-__all__ = ["KEYS_MOVED_FOR", "carried_properties", "check_key_buckets", "has_moved_keys"]
+__all__ = [
+    "KEYS_MOVED_FOR",
+    "brought_hashes",
+    "carried_properties",
+    "check_key_buckets",
+    "has_moved_keys",
+]
 
 _NONE: npt.NDArray[np.int32] = np.zeros(0, dtype=np.int32)
 KEYS_MOVED_FOR = PREFIX + "keys-moved-for"
@@ -51,29 +57,32 @@ def check_key_buckets(
 
     Reads the key columns of all these files.
     """
-    if not added.num_rows:
-        return
     hashes = indexes.hashes_in(table, index)
-    partitions, of_files = partition_values(table.paimon, added)
-    buckets = added["bucket"].to_pylist()
-    names = zip(added["file_name"].to_pylist(), added["external_path"].to_pylist(), strict=True)
-    paths = [
-        outside or canonical_data_file_path(table.paimon, partitions[at], bucket, name)
-        for at, bucket, (name, outside) in zip(of_files, buckets, names, strict=True)
-    ]
-    stored = stored_files(added, np.arange(added.num_rows), pa.array(paths), {})
-    for file, at, bucket in zip(stored, of_files, buckets, strict=True):
-        known = hashes.get((partitions[at], bucket))
+    for bucket, file in _files(table, added):
+        known = hashes.get(bucket)
         for found in _key_hashes(table, file, stores_elsewhere(added)):
             lost = len(found) if known is None else int(np.count_nonzero(~np.isin(found, known)))
             if lost:
                 raise StaleIndexError(
-                    f"This commit puts {count_text(lost, 'row')} into bucket {bucket} of "
+                    f"This commit puts {count_text(lost, 'row')} into bucket {bucket[1]} of "
                     f"`{table.name}` whose keys are in another bucket now: they were moved there "
                     "for a streaming job after this writer read the index. They would be in the "
                     "table twice.",
                     hint="Start this job again: it then reads the index as it is now.",
                 )
+
+
+def brought_hashes(
+    table: Table, added: pa.Table, bucket: Bucket, hashes: npt.NDArray[np.int32]
+) -> npt.NDArray[np.int32]:
+    """Those of the `hashes` whose keys are in the files that `added` (columns of MANIFEST_ENTRIES)
+    has in the bucket, sorted. Reads the key columns of these files, and of no others."""
+    found = hashes[:0]
+    for place, file in _files(table, added) if len(hashes) else ():
+        if place == bucket:
+            for one in _key_hashes(table, file, stores_elsewhere(added)):
+                found = np.union1d(found, hashes[np.isin(hashes, one)])
+    return found
 
 
 def has_moved_keys(
@@ -97,6 +106,22 @@ def has_moved_keys(
             if any(np.isin(found, lost).any() for found in _key_hashes(table, file)):
                 return True
     return False
+
+
+def _files(table: Table, added: pa.Table) -> Iterator[tuple[Bucket, StoredFile]]:
+    """The files of manifest entries, each with its bucket."""
+    if not added.num_rows:
+        return
+    partitions, of_files = partition_values(table.paimon, added)
+    buckets = added["bucket"].to_pylist()
+    names = zip(added["file_name"].to_pylist(), added["external_path"].to_pylist(), strict=True)
+    paths = [
+        outside or canonical_data_file_path(table.paimon, partitions[at], bucket, name)
+        for at, bucket, (name, outside) in zip(of_files, buckets, names, strict=True)
+    ]
+    stored = stored_files(added, np.arange(added.num_rows), pa.array(paths), {})
+    for file, at, bucket in zip(stored, of_files, buckets, strict=True):
+        yield (partitions[at], bucket), file
 
 
 def _key_hashes(

@@ -18,6 +18,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy as np
+import numpy.typing as npt
 from pypaimon.common.json_util import JSON
 from pypaimon.manifest.index_manifest_file import IndexManifestFile
 from pypaimon.snapshot.snapshot import BATCH_COMMIT_IDENTIFIER, Snapshot
@@ -36,13 +38,14 @@ from paimon_magics.tables.commits.fencing import EPOCH, Fence, epoch_of
 from paimon_magics.tables.commits.index_union import IndexUnion, hash_entries, write_union
 from paimon_magics.tables.commits.moved_keys import (
     KEYS_MOVED_FOR,
+    brought_hashes,
     carried_properties,
     check_key_buckets,
 )
 from paimon_magics.tables.commits.prepared_files import ChangedFile, PreparedFiles
 from paimon_magics.tables.commits.recent_commits import RecentCommits
 from paimon_magics.tables.commits.streamed_keys import check_streamed_keys
-from paimon_magics.tables.manifests.hash_indexes import HashIndexes
+from paimon_magics.tables.manifests.hash_indexes import Bucket, HashIndexes
 from paimon_magics.tables.manifests.names import manifest_folder
 from paimon_magics.tables.snapshots.chain import latest_document, published_path, snapshot_by_id
 from paimon_magics.tables.snapshots.latest import write_hint
@@ -187,7 +190,7 @@ def publish_prepared(
     changes = files.changes(snapshot["deltaManifestList"])
     if _was_committed(table, snapshot, changes, files, checks):
         return True
-    union = _united_index(table, snapshot, latest, checks.indexes)
+    union = _united_index(table, snapshot, latest, files, checks)
     if union is not None:
         snapshot = {**snapshot, "indexManifest": union.manifest}
     try:
@@ -207,11 +210,13 @@ def _united_index(
     table: StoredTable,
     snapshot: Document,
     latest: Document | None,
-    indexes: HashIndexes | None,
+    files: PreparedFiles,
+    checks: CommitChecks,
 ) -> IndexUnion | None:
-    """The index of a commit with the keys that the table's index got since the commit was prepared;
-    None if there are none."""
-    if indexes is None or snapshot["commitKind"] == "OVERWRITE":
+    """The index of a commit with the keys that the table's index got since the commit was prepared,
+    and without those that have left since; None if it is right as it is."""
+    indexes, load = checks.indexes, checks.load
+    if indexes is None or load is None or snapshot["commitKind"] == "OVERWRITE":
         return None
     before = None if latest is None else latest.get("indexManifest")
     after = snapshot.get("indexManifest")
@@ -222,7 +227,14 @@ def _united_index(
     path = f"{manifest_folder(table.paimon)}/{after}"
     if after is not None and not new and not table.paimon.file_io.exists(path):
         raise MalformedDocumentError(f"The snapshot names a file that does not exist: {path}")
-    united = indexes.lacking(table, old, new)
+
+    def brought(bucket: Bucket, hashes: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+        if not len(hashes):
+            return hashes
+        added = files.added(snapshot["deltaManifestList"])
+        return brought_hashes(load(), added, bucket, hashes)
+
+    united = indexes.lacking(table, old, new, brought=brought)
     return write_union(table, after, new, united) if united else None
 
 

@@ -8,13 +8,19 @@ to run one writer at a time. Here both indexes are united where they do not cont
 a commit that puts a key into another bucket than the table has it in is refused, and the error says
 which keys these are, so that the table's rows can be moved (`tables/compaction/key_moves.py`).
 
+Not every key in a commit's index is one that its writer has put there. Paimon's writer assigns keys
+by the index of its begin (HashBucketAssigner), and adds to a bucket's index as that was when it
+first wrote to the bucket (DynamicBucketIndexMaintainer): keys that others had put there in between,
+and that were moved since, are in it still. The new files of the bucket tell which keys are its own.
+
 An index file is a list of the keys' hashes, 32 bits big-endian. A hash belongs to one bucket.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -28,13 +34,24 @@ from paimon_magics.planning.formatting import count_text
 from paimon_magics.tables.manifests.read_cache import ReadCache
 from paimon_magics.tables.table import StoredTable, Table
 
-__all__ = ["Bucket", "HashIndexes", "IndexedTable", "MisplacedKeys", "StaleIndexError", "United"]
+__all__ = [
+    "Brought",
+    "Bucket",
+    "HashIndexes",
+    "IndexedTable",
+    "MisplacedKeys",
+    "StaleIndexError",
+    "United",
+]
 
+_NONE: npt.NDArray[np.int32] = np.zeros(0, dtype=np.int32)
 _CACHED_BYTES = 64 * 1024 * 1024
 
 IndexedTable = Table | StoredTable
 Bucket = tuple[tuple[Any, ...], int]
 """Partition values and bucket."""
+Brought = Callable[[Bucket, npt.NDArray[np.int32]], npt.NDArray[np.int32]]
+"""Those of some sorted hashes whose keys the new files of a commit's bucket have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +98,15 @@ class HashIndexes:
         before: Sequence[Any],
         after: Sequence[Any],
         base: Sequence[Any] = (),
+        brought: Brought | None = None,
     ) -> list[United]:
         """What a commit's index must get from the table's, so that no key is lost.
 
         `before` are the entries of the table's index manifest, `after` those of the commit's. A
-        bucket of the commit that was written on an older index gets the keys that came since. Where
-        that index, `base`, is known, it loses those that went to other buckets since. Raises
-        StaleIndexError for keys that the commit puts into other buckets than the table.
+        bucket of the commit that was written on an older index gets the keys that came since. It
+        loses those that went to other buckets since: where that index, `base`, is known, or, with
+        `brought`, where the commit has no rows of them. Raises StaleIndexError for keys that the
+        commit puts into other buckets than the table.
         """
         if table.paimon.bucket_mode() != BucketMode.HASH_DYNAMIC:
             return []
@@ -95,17 +114,22 @@ class HashIndexes:
         found = []
         misplaced: list[MisplacedKeys] = []
         gone = self.gone(table, base, before)
-        for bucket, entry in new.items():
-            known = old.get(bucket)
-            if known is None or known.index_file.file_name != entry.index_file.file_name:
-                written = self._hashes(table, entry)
-                hashes = written[~_in(written, gone.get(bucket, written[:0]))]
-                present = hashes[:0] if known is None else self._hashes(table, known)
-                added = hashes[~_in(hashes, present)]
-                misplaced += self._misplaced(table, bucket, added, old, new)
-                lost = present[~_in(present, hashes)]
-                if len(lost) or len(hashes) < len(written):
-                    found.append(United(bucket, None, np.union1d(hashes, lost), entry))
+        read = partial(self._hashes, table)
+        present, written, own = _Index(old, read), _Index(new, read), _Index(new, read)
+        changed = {
+            bucket: entry
+            for bucket, entry in new.items()
+            if bucket not in old or old[bucket].index_file.file_name != entry.index_file.file_name
+        }
+        for bucket in changed:
+            own[bucket] = _without(written[bucket], gone.get(bucket, _NONE))
+            if brought is not None:
+                own[bucket] = _own(bucket, present, written, brought)
+        for bucket, entry in changed.items():
+            misplaced += _misplaced(table, bucket, present, own)
+            lost = _without(present[bucket], own[bucket])
+            if len(lost) or len(own[bucket]) < len(written[bucket]):
+                found.append(United(bucket, None, np.union1d(own[bucket], lost), entry))
         if misplaced:
             raise _stale(table, misplaced)
         for bucket, entry in old.items():
@@ -165,29 +189,6 @@ class HashIndexes:
         """The sorted hashes of each bucket that has an index among the entries."""
         return {bucket: self._hashes(table, one) for bucket, one in _by_bucket(entries).items()}
 
-    def _misplaced(
-        self,
-        table: IndexedTable,
-        bucket: Bucket,
-        added: npt.NDArray[np.int32],
-        old: Mapping[Bucket, Any],
-        new: Mapping[Bucket, Any],
-    ) -> Iterator[MisplacedKeys]:
-        """The hashes `added` to a bucket that the table has in other buckets of its partition.
-        Raises StaleIndexError for those that the commit itself has in two buckets."""
-        others = [other for other in {**old, **new} if other[0] == bucket[0] and other != bucket]
-        for other in others if len(added) else ():
-            known = old.get(other)
-            before = added[:0] if known is None else self._hashes(table, known)
-            found = added[_in(added, before)]
-            if len(found):
-                yield MisplacedKeys(bucket[0], other[1], bucket[1], found)
-            left = added[~_in(added, before)]
-            twice = left[_in(left, self._hashes(table, new[other]))] if other in new else left[:0]
-            if len(twice):
-                own = MisplacedKeys(bucket[0], other[1], bucket[1], twice)
-                raise _stale(table, [own], may_move=False)
-
     def _hashes(self, table: IndexedTable, entry: Any) -> Any:
         """The sorted hashes in an index file."""
         path = table.paimon.path_factory().bucket_index_path(
@@ -199,6 +200,61 @@ class HashIndexes:
                 return np.sort(decode_hashes(source.read()))
 
         return self._cache.get(path, read)
+
+
+class _Index:
+    """The sorted hashes of each bucket of an index, which are read when they are asked for. Those
+    of a bucket may be set; one without an entry has none."""
+
+    def __init__(
+        self, entries: Mapping[Bucket, Any], read: Callable[[Any], npt.NDArray[np.int32]]
+    ) -> None:
+        self._entries, self._read = entries, read
+        self._set: dict[Bucket, npt.NDArray[np.int32]] = {}
+
+    def __setitem__(self, bucket: Bucket, hashes: npt.NDArray[np.int32]) -> None:
+        self._set[bucket] = hashes
+
+    def __getitem__(self, bucket: Bucket) -> npt.NDArray[np.int32]:
+        if bucket in self._set:
+            return self._set[bucket]
+        entry = self._entries.get(bucket)
+        return _NONE if entry is None else self._read(entry)
+
+    def others(self, bucket: Bucket) -> Iterator[Bucket]:
+        """The other buckets of a bucket's partition."""
+        return (one for one in self._entries if one[0] == bucket[0] and one != bucket)
+
+
+def _own(
+    bucket: Bucket, present: _Index, written: _Index, brought: Brought
+) -> npt.NDArray[np.int32]:
+    """The hashes of a commit's bucket without those that other buckets have as well and that its
+    writer has not put there."""
+    added = _without(written[bucket], present[bucket])
+    doubtful = added[:0]
+    for index in (present, written) if len(added) else ():
+        for other in index.others(bucket):
+            doubtful = np.union1d(doubtful, added[_in(added, index[other])])
+    return _without(written[bucket], _without(doubtful, brought(bucket, doubtful)))
+
+
+def _misplaced(
+    table: IndexedTable, bucket: Bucket, present: _Index, own: _Index
+) -> Iterator[MisplacedKeys]:
+    """The hashes that a commit adds to a bucket and that the table has in other buckets of its
+    partition. Raises StaleIndexError for those that the commit itself has in two buckets."""
+    added = _without(own[bucket], present[bucket])
+    others = {*present.others(bucket), *own.others(bucket)}
+    for other in sorted(others, key=lambda one: one[1]) if len(added) else ():
+        found = added[_in(added, present[other])]
+        if len(found):
+            yield MisplacedKeys(bucket[0], other[1], bucket[1], found)
+        left = _without(added, present[other])
+        twice = left[_in(left, own[other])]
+        if len(twice):
+            doubled = MisplacedKeys(bucket[0], other[1], bucket[1], twice)
+            raise _stale(table, [doubled], may_move=False)
 
 
 _HINT = (
@@ -233,6 +289,12 @@ def _by_bucket(entries: Sequence[Any]) -> dict[Bucket, Any]:
         for entry in entries
         if entry.index_file.index_type == IndexManifestFile.HASH_INDEX
     }
+
+
+def _without(values: npt.NDArray[np.int32], others: Any) -> npt.NDArray[np.int32]:
+    """The `values` that are not among the `others`; all are sorted."""
+    left: npt.NDArray[np.int32] = values[~_in(values, others)]
+    return left
 
 
 def _in(values: Any, others: Any) -> Any:

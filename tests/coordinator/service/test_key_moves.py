@@ -56,9 +56,13 @@ class Writer:
         self._write = self._builder.new_write()
         self._checkpoint = 0
 
-    def prepare(self, bucket: int, rows: Rows, partition: str = "x") -> Any:
+    def put(self, bucket: int, rows: Rows, partition: str = "x") -> None:
+        """Write rows that the next commit will have."""
         columns = [[k for k, _ in rows], [v for _, v in rows], [partition] * len(rows)]
         self._write.write_arrow(pa.table(columns, schema=ARROW), bucket=bucket)
+
+    def prepare(self, bucket: int, rows: Rows, partition: str = "x") -> Any:
+        self.put(bucket, rows, partition)
         self._checkpoint += 1
         return self._write.prepare_commit(*(() if self._batch else (self._checkpoint,)))
 
@@ -175,6 +179,32 @@ def test_keys_are_moved_as_often_as_others_bring_them(lake: Lake) -> None:
     assert lake.rows() == expected
     found = lake.index()
     assert sum(map(len, found.values())) == 12 == len(set.union(*found.values()))
+
+
+def test_a_key_stays_where_the_job_has_put_it_when_it_writes_its_old_bucket(lake: Lake) -> None:
+    """A Java job assigns keys by the index as it was when the job began, and adds to a bucket's
+    index as it was when the job first wrote to the bucket."""
+    lake.create()
+    lake.batch(1, [(5, "other"), (6, "other")])
+    job = Writer(lake.catalog)
+    job.write(1, [(7, "job")])
+    job.write(2, [(5, "job")])
+    job.write(1, [(9, "job")])
+    assert lake.kinds() == ["APPEND", "APPEND", "COMPACT", "APPEND", "APPEND"]
+    assert lake.index() == {1: hashes(6, 7, 9), 2: hashes(5)}
+    job.write(2, [(5, "again")])
+    assert lake.rows() == [(5, "again"), (6, "other"), (7, "job"), (9, "job")]
+
+
+def test_a_key_that_one_commit_has_in_two_buckets_goes_where_its_rows_are(lake: Lake) -> None:
+    lake.create()
+    lake.batch(1, [(5, "other"), (6, "other")])
+    job = Writer(lake.catalog)
+    job.put(1, [(7, "job")])
+    job.write(2, [(5, "job")])
+    assert lake.kinds() == ["APPEND", "COMPACT", "APPEND"]
+    assert lake.index() == {1: hashes(6, 7), 2: hashes(5)}
+    assert lake.rows() == [(5, "job"), (6, "other"), (7, "job")]
 
 
 def test_all_keys_with_the_hash_go(lake: Lake) -> None:
