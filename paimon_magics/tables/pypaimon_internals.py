@@ -6,7 +6,7 @@ version. Functions import pypaimon when they are called: tasks on executors load
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from paimon_magics.columnar.whole_arrays import whole_structs
@@ -132,22 +132,23 @@ def with_commit_user(builder: Any, commit_user: str) -> Any:
     return builder._with_commit_user(commit_user)
 
 
-def open_files_by(schemes: Collection[str], open_file_io: Callable[[str, Any], Any]) -> None:
-    """Let pypaimon open locations of these schemes by `open_file_io`, which gets the location and
-    its Options. pypaimon 2.1 has a fixed list of schemes. Repeated, it does nothing."""
+def open_files_by(is_ours: Callable[[str], bool], open_file_io: Callable[[str, Any], Any]) -> None:
+    """Let pypaimon open locations for which `is_ours` holds by `open_file_io`, which gets the
+    location and its Options. pypaimon 2.1 has a fixed list of schemes. Repeated, it does
+    nothing."""
     from pypaimon.common.file_io import FileIO
     from pypaimon.common.options import Options
 
     of_pypaimon = FileIO.get
-    if of_pypaimon.__name__ == "of_more_schemes":
+    if of_pypaimon.__name__ == "of_ours_too":
         return
 
-    def of_more_schemes(path: str, catalog_options: Any = None) -> Any:
-        if path.partition("://")[0] in schemes:
+    def of_ours_too(path: str, catalog_options: Any = None) -> Any:
+        if is_ours(path):
             return open_file_io(path, catalog_options or Options({}))
         return of_pypaimon(path, catalog_options)
 
-    FileIO.get = staticmethod(of_more_schemes)
+    FileIO.get = staticmethod(of_ours_too)
 
 
 def innermost_file_io(file_io: Any) -> Any:

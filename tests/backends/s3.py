@@ -48,8 +48,10 @@ class Reply:
 class Bucket:
     """A new bucket, with the options with which Paimon's clients reach it."""
 
-    def __init__(self, endpoint: str, key: str = "key", secret: str = "a-secret-key") -> None:
-        self.name = f"lake-{uuid.uuid4().hex[:12]}"
+    def __init__(
+        self, endpoint: str, key: str = "key", secret: str = "a-secret-key", suffix: str = ""
+    ) -> None:
+        self.name = f"lake-{uuid.uuid4().hex[:12]}{suffix}"
         pafs.S3FileSystem(
             endpoint_override=endpoint,
             region=_REGION,
@@ -112,9 +114,13 @@ class S3Server:
         return Bucket(self.endpoint)
 
     def __call__(self, environment: Environment, start_response: Any) -> Iterable[bytes]:
-        reply = self.between(environment, lambda: self._handed_on(environment))
+        reply = self.reply(environment)
         start_response(reply.status, reply.headers)
         return [reply.body]
+
+    def reply(self, environment: Environment) -> Reply:
+        """The reply to a request."""
+        return self.between(environment, lambda: self._handed_on(environment))
 
     def _handed_on(self, environment: Environment) -> Reply:
         answered: list[Any] = []

@@ -10,6 +10,8 @@ import threading
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
+from tests.backends.relay import relay
+
 __all__ = ["Balancer"]
 
 
@@ -51,16 +53,7 @@ class Balancer:
                 return
             server.settimeout(None)
             with server:
-                back = threading.Thread(target=_pass, args=(server, client), daemon=True)
+                back = threading.Thread(target=relay, args=(server, client), daemon=True)
                 back.start()
-                _pass(client, server)
+                relay(client, server)
                 back.join()
-
-
-def _pass(source: socket.socket, target: socket.socket) -> None:
-    with contextlib.suppress(OSError):
-        while data := source.recv(65_536):
-            target.sendall(data)
-    for end in (source, target):
-        with contextlib.suppress(OSError):
-            end.shutdown(socket.SHUT_RDWR)

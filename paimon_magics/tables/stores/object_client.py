@@ -37,6 +37,9 @@ class ObjectClient(Protocol):
     object's metadata. For a missing object, and a missing bucket, it raises FileNotFoundError, for
     a refusal PermissionError or what `object_failures.is_final` knows."""
 
+    lists_in_order: bool
+    """Whether the keys of all pages come in order."""
+
     def put(self, key: str, content: bytes) -> None:
         """Write an object, over one that is there."""
 
@@ -61,8 +64,8 @@ class ObjectClient(Protocol):
     def pages(
         self, folder: str, *, after: str | None = None, rows: int | None = None
     ) -> Iterator[list[str]]:
-        """The keys of the objects below a folder, in order and page by page. A store may list only
-        those behind `after`; `rows` is how many are wanted of a page."""
+        """The keys of the objects below a folder, page by page. A store may list only those behind
+        `after`; `rows` is how many are wanted of a page."""
 
     def level(self, folder: str) -> tuple[list[str], list[tuple[str, int]]]:
         """The folders in a folder, and its objects with their sizes in bytes."""
@@ -78,8 +81,9 @@ class ObjectClient(Protocol):
 class ObstoreClient:
     """A client of the library obstore. See `ObjectClient`."""
 
-    def __init__(self, store: Any) -> None:
+    def __init__(self, store: Any, *, lists_in_order: bool = True) -> None:
         self._store = store
+        self.lists_in_order = lists_in_order
 
     def put(self, key: str, content: bytes) -> None:
         """See `ObjectClient.put`."""
@@ -135,7 +139,8 @@ class ObstoreClient:
         import obstore
 
         more = {} if rows is None else {"chunk_size": rows}
-        for page in obstore.list(self._store, prefix=folder, offset=after, **more):
+        start = after if self.lists_in_order else None
+        for page in obstore.list(self._store, prefix=folder, offset=start, **more):
             yield [meta["path"] for meta in page]
 
     def level(self, folder: str) -> tuple[list[str], list[tuple[str, int]]]:

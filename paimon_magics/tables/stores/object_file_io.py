@@ -31,11 +31,10 @@ from paimon_magics.tables.pypaimon_internals import (
 from paimon_magics.tables.stores.object_file_system import ObjectFileSystem
 from paimon_magics.tables.stores.object_store import ObjectStore
 from paimon_magics.tables.stores.store import (
-    AZURE_SCHEMES,
     GCS_SCHEMES,
     OSS_SCHEMES,
-    S3_SCHEMES,
     Stores,
+    is_reached_by_client,
     open_object_store,
     os_errors,
 )
@@ -55,10 +54,15 @@ _MARKER = ".database"  # an object in a database's folder, which would not be th
 
 
 def know_object_stores() -> None:
-    """Let pypaimon open files in Google Cloud Storage, Azure and OSS by ObjectFileIO; in OSS by its
-    own where our client is not installed. Repeated, it does nothing."""
-    schemes = (*GCS_SCHEMES, *AZURE_SCHEMES)
-    open_files_by(schemes if find_spec("opendal") is None else (*schemes, *OSS_SCHEMES), _opened)
+    """Let pypaimon open files in Google Cloud Storage, Azure, OSS and S3 Express by ObjectFileIO;
+    in OSS by its own where our client is not installed. Repeated, it does nothing."""
+    has_opendal = find_spec("opendal") is not None
+
+    def is_ours(path: str) -> bool:
+        has_client = has_opendal or urlsplit(path).scheme not in OSS_SCHEMES
+        return has_client and is_reached_by_client(path)
+
+    open_files_by(is_ours, _opened)
 
 
 def use_object_file_io(
@@ -214,7 +218,7 @@ class _Upload(io.BytesIO):
 
 
 def _kind(path: str) -> type[ObjectFileIO]:
-    return S3FileIO if urlsplit(path).scheme in S3_SCHEMES else ObjectFileIO
+    return ObjectFileIO if is_reached_by_client(path) else S3FileIO
 
 
 def _opened(path: str, options: Options) -> ObjectFileIO:

@@ -172,25 +172,27 @@ class ObjectStore:
         return self._ask("read", path, get)
 
     def names(self, folder: str, prefix: str = "") -> list[str]:
-        """See `Store.names`; lists only the names that have the prefix, not the whole folder."""
+        """See `Store.names`; lists only the names that have the prefix, not the whole folder, where
+        the store lists in order."""
         start = f"{self.key(folder)}/{prefix}"
 
         def walk() -> list[str]:
             found: list[str] = []
             # The client's own prefixes end at folders. Names are listed in order, so the listing
             # starts at the prefix and ends with the first name after those that have it. (Not every
-            # server heeds where to start.)
-            for page in self._client().pages(self.key(folder), after=start):
+            # server heeds where to start, and some list in no order.)
+            client = self._client()
+            for page in client.pages(self.key(folder), after=start):
                 for key in page:
                     if key.startswith(start):
                         found.append(key)
-                    elif key > start:
+                    elif key > start and client.lists_in_order:
                         return found
             return found
 
         paths = self._ask("listed", folder, walk)
         leaves = (path.removeprefix(f"{self.key(folder)}/") for path in paths)
-        return [leaf for leaf in leaves if leaf and "/" not in leaf]
+        return sorted(leaf for leaf in leaves if leaf and "/" not in leaf)
 
     def entries(self, folder: str) -> list[tuple[str, int | None]]:
         """The leaf names in a folder, sorted, each with the size in bytes, or None for a folder."""

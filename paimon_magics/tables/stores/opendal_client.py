@@ -36,6 +36,8 @@ class OpendalClient:
     """See `ObjectClient`. `service` and `config` are those of an operator; `timeout` is for one
     request, and failed ones are repeated `max_retries` times."""
 
+    lists_in_order = True
+
     def __init__(
         self,
         service: str,

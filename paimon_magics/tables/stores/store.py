@@ -39,6 +39,8 @@ __all__ = [
     "UnreachableError",
     "UnreachableFileError",
     "failure",
+    "is_directory_bucket",
+    "is_reached_by_client",
     "open_object_store",
     "open_store",
     "os_errors",
@@ -51,6 +53,8 @@ AZURE_SCHEMES = ("abfs", "abfss", "wasb", "wasbs")
 OSS_SCHEMES = ("oss",)
 OBJECT_SCHEMES = (*S3_SCHEMES, *GCS_SCHEMES, *AZURE_SCHEMES, *OSS_SCHEMES)
 """The schemes of object stores: their stores are `ObjectStore`s."""
+
+_DIRECTORY_BUCKET = "--x-s3"
 
 _REASONS = {
     "viewfs": "the cluster behind it is unknown, and so is whether it renames in one step",
@@ -281,6 +285,19 @@ class _RefusedStore:
         except UnsupportedStatementError as error:
             return error
         raise AssertionError(self._scheme)
+
+
+def is_directory_bucket(location: str) -> bool:
+    """Whether a location is in a directory bucket of S3 Express, by the bucket's name."""
+    scheme, place, *_ = urlsplit(location)
+    return scheme in S3_SCHEMES and place.endswith(_DIRECTORY_BUCKET)
+
+
+def is_reached_by_client(location: str) -> bool:
+    """Whether files of all kinds at a location are reached by the client that publishes snapshots
+    there, as neither pypaimon nor the native library knows the store, or was tried on it."""
+    scheme = urlsplit(location).scheme
+    return scheme in OBJECT_SCHEMES and (scheme not in S3_SCHEMES or is_directory_bucket(location))
 
 
 def open_store(location: str, options: Mapping[str, str]) -> Store:

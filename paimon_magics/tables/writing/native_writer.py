@@ -20,9 +20,9 @@ from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.planning.schemas.written_options import SHREDDING_OPTIONS
 from paimon_magics.tables.pypaimon_internals import catalog_options, store_options, with_commit_user
 from paimon_magics.tables.stores.s3_access import s3_access
-from paimon_magics.tables.stores.store import S3_SCHEMES
+from paimon_magics.tables.stores.store import S3_SCHEMES, is_reached_by_client
 from paimon_magics.tables.writing.parquet_dictionaries import DICTIONARY_OPTION
-from paimon_magics.tables.writing.staging import Staging, is_staged
+from paimon_magics.tables.writing.staging import Staging
 
 if TYPE_CHECKING:
     from paimon_magics.tables.table import Table
@@ -65,7 +65,7 @@ class NativeTable:
         anew."""
         staging = None
         opened = self
-        if is_staged(self.location) and not self.through_catalog:
+        if is_reached_by_client(self.location) and not self.through_catalog:
             staging = Staging(self.location, dict(self.io_options))
             opened = replace(self, location=staging.folder)
         builder = with_commit_user(opened.open().new_batch_write_builder(), commit_user)

@@ -1,4 +1,5 @@
-"""Files that the native writer writes on the local disk, for stores that it is not tried on.
+"""Files that the native writer writes on the local disk, for stores that it is not tried on
+(`stores.store.is_reached_by_client`).
 
 The native library reaches Google Cloud Storage and Azure by interfaces and credentials of its own.
 So that there is one way to a store, it writes into a local folder, and the finished files are
@@ -16,22 +17,11 @@ import os
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from paimon_magics.errors import PaimonMagicsError
-from paimon_magics.tables.stores.store import (
-    AZURE_SCHEMES,
-    GCS_SCHEMES,
-    OSS_SCHEMES,
-    open_object_store,
-)
+from paimon_magics.tables.stores.store import open_object_store
 
-__all__ = ["Staging", "is_staged"]
-
-
-def is_staged(location: str) -> bool:
-    """Whether files of a table at this location are written on the local disk first."""
-    return urlsplit(location).scheme in (*GCS_SCHEMES, *AZURE_SCHEMES, *OSS_SCHEMES)
+__all__ = ["Staging"]
 
 
 class Staging:

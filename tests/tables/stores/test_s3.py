@@ -291,9 +291,3 @@ def test_a_versioned_bucket_is_as_good_as_another(bucket: Bucket) -> None:
     assert store.read(path) == b"anew"
     kept = client.list_object_versions(Bucket=bucket.name, Prefix=store.key(path))
     assert (len(kept["Versions"]), len(kept["DeleteMarkers"])) == (3, 1)
-
-
-def test_a_directory_bucket_of_s3_express_is_refused_for_writing() -> None:
-    location = "s3://lake--use1-az4--x-s3/w"
-    with pytest.raises(UnsupportedStatementError, match="directory bucket of S3 Express"):
-        Stores({"warehouse": location, "s3.region": "us-east-1"}).publish(f"{location}/x", b"")
