@@ -23,6 +23,7 @@ from paimon_magics.tables.manifests.file_kinds import ADD, DELETE
 from paimon_magics.tables.stores.corruption import damaged
 
 __all__ = [
+    "FEW_ENTRIES",
     "ManifestCache",
     "ManifestGoneError",
     "added_files",
@@ -30,8 +31,13 @@ __all__ = [
     "undeleted",
 ]
 
+FEW_ENTRIES = 10_000
+"""Manifests with so many entries are read whole, and the last snapshot's files are kept: a few
+megabytes. A statement asks for them several times."""
+
 _OTHER_FORMATS = {b"ORC": "orc", b"PAR1": "parquet"}
 _IDENTITY = ("kind", "partition", "bucket", "level", "file_name")
+_Lists = tuple[str | None, str | None]
 _KEPT_BYTES_MAX = 256 * 1024 * 1024
 
 
@@ -47,6 +53,7 @@ class ManifestCache:
         self._paimon = paimon
         self._folder = paimon.path_factory().manifest_path()
         self.columns = ManifestColumns(self.read, kept_bytes_max)
+        self._last_few: tuple[_Lists, pa.Table] | None = None
 
     def read(self, name: str) -> bytes:
         """The content of a file in the manifest folder. Raises ManifestGoneError if it is gone,
@@ -81,6 +88,31 @@ class ManifestCache:
             for name in self.columns.files(manifest_list).column("file_name").to_pylist()
         ]
         return self.columns.entries(names, columns)
+
+    def count_entries(self, snapshot: Any) -> int:
+        """How many entries the manifests of a snapshot have."""
+        counts = [
+            np.asarray(self.columns.files(name).column(column)).sum()
+            for name in _lists(snapshot)
+            if name
+            for column in ("num_added_files", "num_deleted_files")
+        ]
+        return int(sum(counts))
+
+    def few_files(self, snapshot: Any) -> pa.Table:
+        """The files of a snapshot whose manifests have few entries; they are kept until others are
+        asked for."""
+        kept = self.kept_files(snapshot)
+        if kept is None:
+            lists = _lists(snapshot)
+            kept = undeleted(self.listed_entries(lists))
+            self._last_few = lists, kept
+        return kept
+
+    def kept_files(self, snapshot: Any) -> pa.Table | None:
+        """What `few_files` has kept of a snapshot, if it has."""
+        last = self._last_few
+        return last[1] if last is not None and last[0] == _lists(snapshot) else None
 
     def deletions(self, index_manifest: str | None) -> dict[tuple[bytes, int, str], Deletions]:
         """The deletion vectors in an index manifest, by partition, bucket and name of the data
@@ -118,9 +150,15 @@ def live_files(
 ) -> pa.Table:
     """The files of a snapshot, in the order in which they were added. `columns` are those of
     MANIFEST_ENTRIES that are wanted, beside those by which a file is known."""
-    lists = [snapshot.base_manifest_list, snapshot.delta_manifest_list]
+    lists = _lists(snapshot)
     wanted = [name for name in MANIFEST_ENTRIES.names if name in _IDENTITY or name in columns]
+    if folder.count_entries(snapshot) <= FEW_ENTRIES:
+        return folder.few_files(snapshot).select(wanted)
     return undeleted(folder.listed_entries(lists, wanted))
+
+
+def _lists(snapshot: Any) -> _Lists:
+    return snapshot.base_manifest_list, snapshot.delta_manifest_list
 
 
 def added_files(folder: ManifestCache, manifest_lists: Iterable[str | None]) -> pa.Table:

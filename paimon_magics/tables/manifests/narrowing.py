@@ -16,13 +16,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_magics.tables.manifests.columns import MANIFEST_ENTRIES
-from paimon_magics.tables.manifests.live_files import ManifestCache, undeleted
+from paimon_magics.tables.manifests.live_files import (
+    FEW_ENTRIES,
+    ManifestCache,
+    live_files,
+    undeleted,
+)
 
-__all__ = ["READ_WHOLE_MAX", "NarrowedFiles", "Narrowing", "narrowed_files"]
-
-READ_WHOLE_MAX = 10_000
-"""Up to so many entries all manifests are read, some tens of milliseconds: then the sums of each
-pruning step are known."""
+__all__ = ["NarrowedFiles", "Narrowing", "narrowed_files"]
 
 
 class Narrowing(Protocol):
@@ -50,17 +51,16 @@ class NarrowedFiles:
 def narrowed_files(
     folder: ManifestCache, snapshot: Any, narrowing: Narrowing | None
 ) -> NarrowedFiles:
-    """The files of a snapshot, without those that `narrowing` leaves out if there are many."""
+    """The files of a snapshot, without those that `narrowing` leaves out if there are more than
+    FEW_ENTRIES: of few, the sums of each pruning step are known so."""
+    if narrowing is None or folder.count_entries(snapshot) <= FEW_ENTRIES:
+        return NarrowedFiles(live_files(folder, snapshot))
     lists = [snapshot.base_manifest_list, snapshot.delta_manifest_list]
-    if narrowing is None:
-        return NarrowedFiles(undeleted(folder.listed_entries(lists)))
     found = pa.concat_tables([folder.columns.files(name) for name in lists if name])
     added, deleted = (
         int(pc.sum(found.column(name)).as_py() or 0)
         for name in ("num_added_files", "num_deleted_files")
     )
-    if added + deleted <= READ_WHOLE_MAX:
-        return NarrowedFiles(undeleted(folder.listed_entries(lists)))
     left = found.filter(pa.array(narrowing.manifests(found)))
     parts = [MANIFEST_ENTRIES.empty_table()]
     for name in left.column("file_name").to_pylist():

@@ -116,17 +116,27 @@ class FilePruning:
         """Files whose statistics can meet the conditions. Right only where no row hides another."""
         return in_value_ranges(files, self._columns, self._schema.columns, self._predicates)
 
+    def in_other_ranges(self, files: pa.Table) -> npt.NDArray[np.bool_]:
+        """`in_value_ranges` of what `seen` has left of a table with keys: those of the keys have
+        been looked at."""
+        columns = self._schema.columns
+        return in_value_ranges(files, self._columns, columns, self._of_values())
+
     def in_indexes(self, files: pa.Table, chosen: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
         """Files of the `chosen` ones whose file indexes can meet the conditions on values. Right
         only where no row hides another."""
-        keys = self._schema.trimmed_primary_keys
-        others = [one for one in self._predicates if one.column not in keys]
+        others = self._of_values()
         if self._indexes is None or not others:
             return chosen
         places = np.flatnonzero(chosen)
         found = chosen.copy()
         found[places] = self._indexes.may_hold(files.take(pa.array(places)), others)
         return found
+
+    def _of_values(self) -> list[ColumnPredicate]:
+        """The conditions on other columns than the keys in files."""
+        keys = self._schema.trimmed_primary_keys
+        return [one for one in self._predicates if one.column not in keys]
 
     def tell_values(self, files: pa.Table) -> None:
         """Note the step "values", in which statistics, or file indexes, pruned fully merged buckets

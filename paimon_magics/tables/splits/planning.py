@@ -223,7 +223,7 @@ class SplitPlanner:
         # Where no row hides another one, statistics of values can prune files.
         useful = np.ones(files.num_rows, dtype=bool)
         if merges and self._schema.is_primary_key_table and plain.any():
-            useful = self._pruning.in_value_ranges(files)
+            useful = self._pruning.in_other_ranges(files)
             of_plain = np.repeat(plain, np.diff([*(g.start for g in groups), files.num_rows]))
             useful &= ~of_plain | self._pruning.in_indexes(files, useful & of_plain)
         in_tasks = ~plain | self._need_tasks(files, groups, deletions, merges=merges)

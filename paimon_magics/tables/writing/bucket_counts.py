@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 from pypaimon.manifest.manifest_list_manager import ManifestListManager
 from pypaimon.write.commit_message import CommitMessage
@@ -187,25 +188,33 @@ def _is_rescaled(
     manifests: ManifestCache | None = None,
 ) -> bool:
     """Whether a partition of the messages seems to have another number of buckets than the table:
-    the file that was last added to it says so. Manifests are read from the newest on, until each
-    partition was met."""
+    the file that was last added to it says so. Unless the snapshot's files are known, manifests are
+    read from the newest on, until each partition was met."""
     paimon, count = table.paimon, table.schema.bucket
     left = {tuple(message.partition) for message in messages if message.new_files}
     manifests = manifests or ManifestCache(paimon)
+    kept = manifests.kept_files(snapshot)
+    if kept is not None:
+        last = _last_counts(paimon, kept)
+        return any(last.get(values, count) != count for values in left)
     for meta in reversed(ManifestListManager(paimon).read_all(snapshot)):
         if not left:
             break
         if not meta.num_added_files or not any(may_hold(meta, values) for values in left):
             continue
-        entries = manifests.columns.entries([meta.file_name])
-        added = entries.filter((pc.field("kind") == ADD) & (pc.field("total_buckets") > 0))
-        partitions, of_files = partition_values(paimon, added)
-        counts = added.column("total_buckets").to_pylist()
-        last = {partitions[at]: found for at, found in zip(of_files, counts, strict=True)}
+        last = _last_counts(paimon, manifests.columns.entries([meta.file_name]))
         if any(last.get(values, count) != count for values in left):
             return True
         left -= last.keys()
     return False
+
+
+def _last_counts(paimon: Any, entries: pa.Table) -> dict[Partition, int]:
+    """The number of buckets that the last added file of each partition was written for."""
+    added = entries.filter((pc.field("kind") == ADD) & (pc.field("total_buckets") > 0))
+    partitions, of_files = partition_values(paimon, added)
+    counts = added.column("total_buckets").to_pylist()
+    return {partitions[at]: found for at, found in zip(of_files, counts, strict=True)}
 
 
 def _was_changed(table: Table, table_schema: TableSchema) -> bool:

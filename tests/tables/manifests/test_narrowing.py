@@ -64,7 +64,7 @@ def catalog(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 @pytest.fixture
 def narrowed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave manifests out of a table that has few entries, too."""
-    monkeypatch.setattr(narrowing, "READ_WHOLE_MAX", 0)
+    monkeypatch.setattr(narrowing, "FEW_ENTRIES", 0)
 
 
 def condition(column: str, operator: str, *values: str) -> ColumnFilter:
@@ -108,7 +108,7 @@ def test_what_is_found_is_what_all_manifests_have(
         request = ReadRequest(filters=[condition(column, operator, *values)])
         found = []
         for limit in (10_000, 0):
-            monkeypatch.setattr(narrowing, "READ_WHOLE_MAX", limit)
+            monkeypatch.setattr(narrowing, "FEW_ENTRIES", limit)
             planned = plan_data_read(table, request).planned
             raw = {path for one in planned.raw for path in one.paths}
             found.append(raw | {file.path for split in planned.splits for file in split.files})
