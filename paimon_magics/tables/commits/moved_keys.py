@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 from pypaimon.utils.file_store_path_factory import canonical_data_file_path
 from pypaimon.write.commit_message import CommitMessage
 
@@ -78,7 +79,7 @@ def brought_hashes(
     """Those of the `hashes` whose keys are in the files that `added` (columns of MANIFEST_ENTRIES)
     has in the bucket, sorted. Reads the key columns of these files, and of no others."""
     found = hashes[:0]
-    for place, file in _files(table, added) if len(hashes) else ():
+    for place, file in _files(table, added.filter(pc.equal(added["bucket"], bucket[1]))):
         if place == bucket:
             for one in _key_hashes(table, file, stores_elsewhere(added)):
                 found = np.union1d(found, hashes[np.isin(hashes, one)])

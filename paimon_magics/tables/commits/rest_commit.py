@@ -12,6 +12,7 @@ identifier alone the second commit of a writer that is used twice would be dropp
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -227,12 +228,10 @@ def _united_index(
     path = f"{manifest_folder(table.paimon)}/{after}"
     if after is not None and not new and not table.paimon.file_io.exists(path):
         raise MalformedDocumentError(f"The snapshot names a file that does not exist: {path}")
+    new_files = functools.cache(lambda: (load(), files.added(snapshot["deltaManifestList"])))
 
     def brought(bucket: Bucket, hashes: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
-        if not len(hashes):
-            return hashes
-        added = files.added(snapshot["deltaManifestList"])
-        return brought_hashes(load(), added, bucket, hashes)
+        return brought_hashes(*new_files(), bucket, hashes) if len(hashes) else hashes
 
     united = indexes.lacking(table, old, new, brought=brought)
     return write_union(table, after, new, united) if united else None

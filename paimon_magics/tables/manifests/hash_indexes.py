@@ -9,9 +9,10 @@ a commit that puts a key into another bucket than the table has it in is refused
 which keys these are, so that the table's rows can be moved (`tables/compaction/key_moves.py`).
 
 Not every key in a commit's index is one that its writer has put there. Paimon's writer assigns keys
-by the index of its begin (HashBucketAssigner), and adds to a bucket's index as that was when it
-first wrote to the bucket (DynamicBucketIndexMaintainer): keys that others had put there in between,
-and that were moved since, are in it still. The new files of the bucket tell which keys are its own.
+by the index as it was when it met the partition (HashBucketAssigner), and adds to a bucket's index
+as that was when it began to write to the bucket (DynamicBucketIndexMaintainer): keys that others
+had put there in between, and that were moved since, are in it still. The new files of the bucket
+tell which keys are its own.
 
 An index file is a list of the keys' hashes, 32 bits big-endian. A hash belongs to one bucket.
 """
@@ -104,8 +105,8 @@ class HashIndexes:
 
         `before` are the entries of the table's index manifest, `after` those of the commit's. A
         bucket of the commit that was written on an older index gets the keys that came since. It
-        loses those that went to other buckets since: where that index, `base`, is known, or, with
-        `brought`, where the commit has no rows of them. Raises StaleIndexError for keys that the
+        loses those that went to other buckets since: by that index, `base`, where it is known, else
+        by `brought`, where the commit has no rows of them. Raises StaleIndexError for keys that the
         commit puts into other buckets than the table.
         """
         if table.paimon.bucket_mode() != BucketMode.HASH_DYNAMIC:
@@ -122,9 +123,11 @@ class HashIndexes:
             if bucket not in old or old[bucket].index_file.file_name != entry.index_file.file_name
         }
         for bucket in changed:
-            own[bucket] = _without(written[bucket], gone.get(bucket, _NONE))
-            if brought is not None:
-                own[bucket] = _own(bucket, present, written, brought)
+            own[bucket] = (
+                _without(written[bucket], gone.get(bucket, _NONE))
+                if brought is None
+                else _own(bucket, present, written, brought)
+            )
         for bucket, entry in changed.items():
             misplaced += _misplaced(table, bucket, present, own)
             lost = _without(present[bucket], own[bucket])

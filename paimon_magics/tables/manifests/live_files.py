@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 from pypaimon.table.row.generic_row import GenericRowDeserializer
 from pypaimon.utils.file_store_path_factory import canonical_data_file_path
 
@@ -92,12 +93,12 @@ class ManifestCache:
     def count_entries(self, snapshot: Any) -> int:
         """How many entries the manifests of a snapshot have."""
         counts = [
-            np.asarray(self.columns.files(name).column(column)).sum()
+            pc.sum(self.columns.files(name).column(column)).as_py() or 0
             for name in _lists(snapshot)
             if name
             for column in ("num_added_files", "num_deleted_files")
         ]
-        return int(sum(counts))
+        return sum(counts)
 
     def few_files(self, snapshot: Any) -> pa.Table:
         """The files of a snapshot whose manifests have few entries; they are kept until others are

@@ -182,8 +182,9 @@ def test_keys_are_moved_as_often_as_others_bring_them(lake: Lake) -> None:
 
 
 def test_a_key_stays_where_the_job_has_put_it_when_it_writes_its_old_bucket(lake: Lake) -> None:
-    """A Java job assigns keys by the index as it was when the job began, and adds to a bucket's
-    index as it was when the job first wrote to the bucket."""
+    """A Java job assigns keys by the index as it was when the job met the partition, and adds to a
+    bucket's index as that was when it began to write to the bucket. Here the index has been read
+    before the job writes key 5 elsewhere."""
     lake.create()
     lake.batch(1, [(5, "other"), (6, "other")])
     job = Writer(lake.catalog)
