@@ -6,7 +6,9 @@ The writers are pypaimon's, which put rows into the bucket that they are told.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+import random
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -63,8 +65,7 @@ class Writer:
 
     def prepare(self, bucket: int, rows: Rows, partition: str = "x") -> Any:
         self.put(bucket, rows, partition)
-        self._checkpoint += 1
-        return self._write.prepare_commit(*(() if self._batch else (self._checkpoint,)))
+        return self._prepared()
 
     def commit(self, prepared: Any) -> None:
         identifier = () if self._batch else (self._checkpoint,)
@@ -72,6 +73,14 @@ class Writer:
 
     def write(self, bucket: int, rows: Rows, partition: str = "x") -> None:
         self.commit(self.prepare(bucket, rows, partition))
+
+    def commit_all(self) -> None:
+        """Commit what was put."""
+        self.commit(self._prepared())
+
+    def _prepared(self) -> Any:
+        self._checkpoint += 1
+        return self._write.prepare_commit(*(() if self._batch else (self._checkpoint,)))
 
     def end(self) -> None:
         """Commit as Flink's job does when its sources have ended."""
@@ -113,10 +122,17 @@ class Lake:
     def index(self) -> dict[int, set[int]]:
         """The hashes of each bucket."""
         table = self.loaded()
-        files = hash_index_in(table, table.paimon.snapshot_manager().get_latest_snapshot())
+        latest = table.paimon.snapshot_manager().get_latest_snapshot()
+        files = () if latest is None else hash_index_in(table, latest)
         return {
             file.bucket: set(decode_hashes(Path(file.path).read_bytes()).tolist()) for file in files
         }
+
+    def buckets(self, keys: Iterable[int]) -> dict[int, int]:
+        """The bucket of each of the keys that the index has."""
+        found = {one: bucket for bucket, own in self.index().items() for one in own}
+        wanted = {key: hashes(key).pop() for key in keys}
+        return {key: found[one] for key, one in wanted.items() if one in found}
 
     def age(self, *, hours: int) -> None:
         """Make the snapshots as old as if they had been there for some hours."""
@@ -206,6 +222,43 @@ def test_a_key_that_one_commit_has_in_two_buckets_goes_where_its_rows_are(lake: 
     assert lake.kinds() == ["APPEND", "COMPACT", "APPEND"]
     assert lake.index() == {1: hashes(6, 7), 2: hashes(5)}
     assert lake.rows() == [(5, "job"), (6, "other"), (7, "job")]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_each_key_is_there_once_in_whatever_order_a_job_and_batches_write(
+    lake: Lake, seed: int
+) -> None:
+    """Which of their rows of a key is the newest is by sequence numbers, which writers that run side
+    by side count for themselves."""
+    chance = random.Random(seed)
+    lake.create()
+    written: dict[int, set[str]] = defaultdict(set)
+    chosen: dict[int, int] = {}  # the buckets of the job, which has met the partition before
+    job: Writer | None = None
+    for number in range(30):
+        of_job = job is not None and chance.random() < 0.6
+        places = chosen if of_job else lake.buckets(range(30))
+        rows: dict[int, list[tuple[int, str]]] = defaultdict(list)
+        for key in chance.sample(range(30), 4):
+            rows[places.setdefault(key, chance.randrange(4))].append((key, f"row {number}"))
+        for bucket, own in rows.items():
+            if not of_job:
+                lake.batch(bucket, own)
+            elif job is not None:
+                job.put(bucket, own)
+        if of_job and job is not None:
+            job.commit_all()
+        for key, value in (row for own in rows.values() for row in own):
+            written[key].add(value)
+        job = job or Writer(lake.catalog)
+        found = lake.rows()
+        assert [key for key, _ in found] == sorted(written), number
+        assert all(value in written[key] for key, value in found), number
+        index = lake.index()
+        assert set.union(*index.values()) == hashes(*written), number
+        assert sum(map(len, index.values())) == len(written), number
+        assert {**lake.buckets(range(30)), **chosen} == lake.buckets(range(30)), number
+    assert "COMPACT" in lake.kinds()
 
 
 def test_all_keys_with_the_hash_go(lake: Lake) -> None:
