@@ -228,8 +228,8 @@ def test_a_key_that_one_commit_has_in_two_buckets_goes_where_its_rows_are(lake: 
 def test_each_key_is_there_once_in_whatever_order_a_job_and_batches_write(
     lake: Lake, seed: int
 ) -> None:
-    """Which of their rows of a key is the newest is by sequence numbers, which writers that run side
-    by side count for themselves."""
+    """Which of their rows of a key is the newest is by sequence numbers, which writers that run
+    side by side count for themselves."""
     chance = random.Random(seed)
     lake.create()
     written: dict[int, set[str]] = defaultdict(set)
