@@ -74,6 +74,11 @@ class Writer:
     def write(self, bucket: int, rows: Rows, partition: str = "x") -> None:
         self.commit(self.prepare(bucket, rows, partition))
 
+    def restart(self) -> None:
+        """Begin anew from what was committed, as the same job."""
+        self._write.close()
+        self._write = self._builder.new_write()
+
     def commit_all(self) -> None:
         """Commit what was put."""
         self.commit(self._prepared())
@@ -233,7 +238,7 @@ def test_each_key_is_there_once_in_whatever_order_a_job_and_batches_write(
     chance = random.Random(seed)
     lake.create()
     written: dict[int, set[str]] = defaultdict(set)
-    chosen: dict[int, int] = {}  # the buckets of the job, which has met the partition before
+    chosen: dict[int, int] = {}  # the buckets of the job, which has met the partition at its begin
     job: Writer | None = None
     for number in range(30):
         of_job = job is not None and chance.random() < 0.6
@@ -251,6 +256,9 @@ def test_each_key_is_there_once_in_whatever_order_a_job_and_batches_write(
         for key, value in (row for own in rows.values() for row in own):
             written[key].add(value)
         job = job or Writer(lake.catalog)
+        if chance.random() < 0.1:
+            job.restart()
+            chosen = lake.buckets(range(30))
         found = lake.rows()
         assert [key for key, _ in found] == sorted(written), number
         assert all(value in written[key] for key, value in found), number
