@@ -15,6 +15,7 @@ from urllib.parse import SplitResult, urlsplit
 from paimon_magics.errors import PaimonMagicsError, SetupError
 from paimon_magics.redaction import masked
 from paimon_magics.tables.stores.s3_access import S3Access
+from paimon_magics.tables.stores.store import is_directory_bucket
 
 __all__ = ["check_access", "diagnosis", "is_refusal_to_write", "no_store"]
 
@@ -143,9 +144,12 @@ def _by_text(code: str, text: str, bucket: str, access: S3Access) -> tuple[str, 
     if code in ("AccessDenied", "AllAccessDisabled", "AccountProblem") or (
         code and "403 Forbidden" in text
     ):
+        rights = "right to list, read and write there"
+        if is_directory_bucket(f"s3://{bucket}"):
+            rights = "right s3express:CreateSession, for reading and writing, on the bucket"
         return (
             f"the {_known_key(access)} has no right to list it ({code})",
-            "Ask for the right to list, read and write there, or use other credentials.",
+            f"Ask for the {rights}, or use other credentials.",
         )
     if "169.254.169.254" in text or "169.254.170.2" in text:
         return (
@@ -183,7 +187,10 @@ def _by_connecting(
     warehouse: str, access: S3Access, error: PaimonMagicsError, *, answered: bool, code: str
 ) -> SetupError:
     if access.endpoint is None:
-        return _failure(warehouse, error.message, "Check the network, and 's3.endpoint'.")
+        checked = "'s3.endpoint'"
+        if is_directory_bucket(warehouse):
+            checked = "'s3.region': the bucket's own host is found by it and the zone in its name"
+        return _failure(warehouse, error.message, f"Check the network, and {checked}.")
     parts = urlsplit(access.endpoint)
     reason = None if code else _reason(parts)
     if reason is not None:
