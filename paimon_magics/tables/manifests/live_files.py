@@ -103,14 +103,14 @@ class ManifestCache:
     def few_files(self, snapshot: Any) -> pa.Table:
         """The files of a snapshot whose manifests have few entries; they are kept until others are
         asked for."""
-        kept = self.kept_files(snapshot)
+        kept = self.files_at_hand(snapshot)
         if kept is None:
             lists = _lists(snapshot)
             kept = undeleted(self.listed_entries(lists))
             self._last_few = lists, kept
         return kept
 
-    def kept_files(self, snapshot: Any) -> pa.Table | None:
+    def files_at_hand(self, snapshot: Any) -> pa.Table | None:
         """What `few_files` has kept of a snapshot, if it has."""
         last = self._last_few
         return last[1] if last is not None and last[0] == _lists(snapshot) else None

@@ -193,7 +193,7 @@ def _is_rescaled(
     paimon, count = table.paimon, table.schema.bucket
     left = {tuple(message.partition) for message in messages if message.new_files}
     manifests = manifests or ManifestCache(paimon)
-    kept = manifests.kept_files(snapshot)
+    kept = manifests.files_at_hand(snapshot)
     if kept is not None:
         last = _last_counts(paimon, kept)
         return any(last.get(values, count) != count for values in left)
