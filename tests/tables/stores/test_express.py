@@ -65,9 +65,15 @@ def amazon(tmp_path: Path) -> Iterator[tuple[AmazonExpress, dict[str, str]]]:
     with s3_server() as server:
         certificate = authority.issue_cert("*.s3express-use1-az4.us-east-1.amazonaws.com")
         made = AmazonExpress(server, certificate)
-        found = {"HTTPS_PROXY": made.proxy, "SSL_CERT_FILE": str(tmp_path / "authority.pem")}
+        found = {
+            "HTTPS_PROXY": made.proxy,
+            "https_proxy": made.proxy,
+            "NO_PROXY": "",
+            "no_proxy": "",
+            "SSL_CERT_FILE": str(tmp_path / "authority.pem"),
+        }
         try:
-            yield made, {**os.environ, **found, "NO_PROXY": "", "no_proxy": ""}
+            yield made, {**os.environ, **found}
         finally:
             made.close()
 
