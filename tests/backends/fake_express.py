@@ -20,7 +20,7 @@ import trustme
 from werkzeug.serving import make_server
 
 from tests.backends.relay import relay
-from tests.backends.s3 import Bucket, Environment, Reply, S3Server
+from tests.backends.s3 import Bucket, Environment, Reply, S3Server, s3_server
 
 __all__ = ["EXPRESS", "AmazonExpress", "FakeExpress", "fake_express"]
 
@@ -70,11 +70,8 @@ def _as_express(environment: Environment, hand_on: Callable[[], Reply]) -> Reply
 @contextlib.contextmanager
 def fake_express() -> Iterator[FakeExpress]:
     """The server until the end of the block; what was stored goes with it."""
-    server = S3Server()
-    try:
+    with s3_server() as server:
         yield FakeExpress(server)
-    finally:
-        server.stop()
 
 
 class AmazonExpress:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 
-from tests.backends.s3 import Bucket, Environment, Reply, S3Server
+from tests.backends.s3 import Bucket, Environment, Reply, S3Server, s3_server
 
 __all__ = ["FakeOss", "OssBucket", "fake_oss"]
 
@@ -68,8 +68,5 @@ class FakeOss:
 @contextlib.contextmanager
 def fake_oss() -> Iterator[FakeOss]:
     """The server until the end of the block; what was stored goes with it."""
-    server = S3Server()
-    try:
+    with s3_server() as server:
         yield FakeOss(server)
-    finally:
-        server.stop()

@@ -53,8 +53,10 @@ def narrowed_files(
 ) -> NarrowedFiles:
     """The files of a snapshot, without those that `narrowing` leaves out if there are more than
     FEW_ENTRIES: of few, the sums of each pruning step are known so."""
-    if narrowing is None or folder.count_entries(snapshot) <= FEW_ENTRIES:
+    if narrowing is None:
         return NarrowedFiles(live_files(folder, snapshot))
+    if folder.count_entries(snapshot) <= FEW_ENTRIES:
+        return NarrowedFiles(folder.few_files(snapshot))
     lists = [snapshot.base_manifest_list, snapshot.delta_manifest_list]
     found = pa.concat_tables([folder.columns.files(name) for name in lists if name])
     added, deleted = (
