@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from connector import JAR, connect
 from measure import report
-from pyspark.sql import SparkSession
 
 import paimon_magics
 from paimon_magics.coordinator.client.in_process import InProcessCommitter
@@ -33,8 +33,6 @@ from paimon_magics.tables.writing.writer import write_batches
 
 ROWS = int(os.environ.get("PAIMON_MAGICS_BENCH_ROWS", "2000000"))
 RUNS = int(os.environ.get("PAIMON_MAGICS_BENCH_RUNS", "5"))
-JAR = os.environ.get("PAIMON_SPARK_JAR")
-SLOTS = 2
 WRITES = 3
 KEYED = "'primary-key' = 'k', 'write-only' = 'true', "
 WIDE = "k BIGINT NOT NULL, a INT, b DOUBLE, c STRING, d DECIMAL(12,2), e DATE, f BIGINT"
@@ -100,7 +98,7 @@ EVERY_VALUE = "SELECT count(*), bit_xor(hash(k, a, b, c, d, e, f)) FROM {}"
 def main() -> None:
     chosen = sys.argv[1:] or [*CASES, READS, INLINE]
     with tempfile.TemporaryDirectory() as folder:
-        session = connect(folder)
+        session = connect(folder, driver_memory="4g")
         for name in chosen:
             if name == READS:
                 reads(session)
@@ -109,24 +107,6 @@ def main() -> None:
             else:
                 run(session, Path(folder), name, CASES[name])
         session.close(stop_spark=True)
-
-
-def connect(folder: str) -> paimon_magics.Session:
-    """Open a session; with the connector's jar, Spark has its catalog as `connector`."""
-    builder = SparkSession.builder.master(f"local[{SLOTS}]").config("spark.ui.enabled", "false")
-    builder = builder.config("spark.ui.showConsoleProgress", "false")
-    builder = builder.config("spark.driver.memory", "4g")
-    if JAR:
-        builder = (
-            builder.config("spark.jars", JAR)
-            .config("spark.sql.catalog.connector", "org.apache.paimon.spark.SparkCatalog")
-            .config("spark.sql.catalog.connector.warehouse", folder)
-            .config(
-                "spark.sql.extensions",
-                "org.apache.paimon.spark.extensions.PaimonSparkSessionExtensions",
-            )
-        )
-    return paimon_magics.connect(folder, spark=builder.getOrCreate(), coordinator="in-process")
 
 
 def run(session: paimon_magics.Session, folder: Path, name: str, case: Case) -> None:

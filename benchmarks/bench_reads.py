@@ -21,7 +21,8 @@ from typing import Any
 
 import pyarrow as pa
 from avro_files import records_of, replace_records
-from bench_writes import COLUMNS, JAR, SLOTS
+from bench_writes import COLUMNS
+from connector import JAR, SLOTS
 from measure import median_ms, report, timed
 from read_tables import ROWS, RUNS, VALUES, WARM_UP, compare_sql, keyed, run_parts, stored_files
 

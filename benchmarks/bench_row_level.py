@@ -18,15 +18,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from connector import JAR, connect
 from measure import report
-from pyspark.sql import SparkSession
 
 import paimon_magics
 
 ROWS = int(os.environ.get("PAIMON_MAGICS_BENCH_ROWS", "2000000"))
 RUNS = int(os.environ.get("PAIMON_MAGICS_BENCH_RUNS", "5"))
-JAR = os.environ.get("PAIMON_SPARK_JAR")
-SLOTS = 2
 COLUMNS = "k BIGINT NOT NULL, a INT, b DOUBLE, c STRING, d DECIMAL(12,2), e DATE, f BIGINT"
 QUERY = (
     "SELECT {key} AS k, CAST(id % 1000 AS INT) AS a, id * 0.5D AS b, concat('value-', id) AS c, "
@@ -87,7 +85,7 @@ CHANGES = {
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
-        session = connect(folder)
+        session = connect(folder, driver_memory="4g")
         # Half of the source's keys are in the table.
         source = QUERY.format(key=f"id * 10 + {ROWS // 2 // 10 * 10}", rows=ROWS // 10)
         session.spark.sql(source).cache().createOrReplaceTempView("source")
@@ -95,24 +93,6 @@ def main() -> None:
         for name in sys.argv[1:] or TABLES:
             run(session, Path(folder), name)
         session.close(stop_spark=True)
-
-
-def connect(folder: str) -> paimon_magics.Session:
-    """Open a session; with the connector's jar, Spark has its catalog as `connector`."""
-    builder = SparkSession.builder.master(f"local[{SLOTS}]").config("spark.ui.enabled", "false")
-    builder = builder.config("spark.ui.showConsoleProgress", "false")
-    builder = builder.config("spark.driver.memory", "4g")
-    if JAR:
-        builder = (
-            builder.config("spark.jars", JAR)
-            .config("spark.sql.catalog.connector", "org.apache.paimon.spark.SparkCatalog")
-            .config("spark.sql.catalog.connector.warehouse", folder)
-            .config(
-                "spark.sql.extensions",
-                "org.apache.paimon.spark.extensions.PaimonSparkSessionExtensions",
-            )
-        )
-    return paimon_magics.connect(folder, spark=builder.getOrCreate(), coordinator="in-process")
 
 
 def run(session: paimon_magics.Session, folder: Path, name: str) -> None:

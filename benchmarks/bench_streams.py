@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from connector import JAR, SLOTS, submit_arguments
 from measure import report
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -29,7 +30,6 @@ import paimon_magics
 SNAPSHOTS = int(os.environ.get("PAIMON_MAGICS_BENCH_SNAPSHOTS", "40"))
 ROWS = int(os.environ.get("PAIMON_MAGICS_BENCH_ROWS", "10000"))
 RUNS = int(os.environ.get("PAIMON_MAGICS_BENCH_RUNS", "3"))
-JAR = os.environ.get("PAIMON_SPARK_JAR")
 COLUMNS = "k BIGINT NOT NULL, a INT, b DOUBLE, c STRING"
 TABLES = {
     "append": "'bucket' = '-1'",
@@ -54,7 +54,7 @@ def main() -> None:
 
 def fill(folder: str) -> None:
     """Make the sources, and an empty copy for each run of each peer."""
-    session = paimon_magics.connect(folder, spark=spark(folder, "ours"), coordinator="in-process")
+    session = ours(folder)
     for table, options in TABLES.items():
         session.run(f"CREATE TABLE {table} ({COLUMNS}) TBLPROPERTIES ({options})")
         for number in range(SNAPSHOTS):
@@ -104,10 +104,8 @@ def ask(peer: subprocess.Popen[str], question: dict[str, Any]) -> dict[str, Any]
 
 def answer(folder: str, peer: str) -> None:
     """Run what is asked for on standard input, with a target and a checkpoint of its own each."""
-    made = spark(folder, peer)
-    session = None
-    if peer == "ours":
-        session = paimon_magics.connect(folder, spark=made, coordinator="in-process")
+    session = ours(folder) if peer == "ours" else None
+    made = with_connector(folder) if session is None else session.spark
     for number, line in enumerate(sys.stdin):
         asked = json.loads(line)
         target = f"{asked['table']}_{peer}_{number}"
@@ -153,21 +151,18 @@ def of_connector(
     return writer.start(f"{home}/{target}")
 
 
-def spark(folder: str, peer: str) -> SparkSession:
-    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+def ours(folder: str) -> paimon_magics.Session:
+    """A session in a Spark that has no connector."""
+    return paimon_magics.connect(folder, master=f"local[{SLOTS}]", coordinator="in-process")
+
+
+def with_connector(folder: str) -> SparkSession:
+    """A Spark of the same size that has only the connector."""
+    os.environ["PYSPARK_SUBMIT_ARGS"] = submit_arguments(folder)
+    builder = SparkSession.builder.master(f"local[{SLOTS}]").config("spark.ui.enabled", "false")
     builder = builder.config("spark.ui.showConsoleProgress", "false")
     builder = builder.config("spark.driver.memory", "2g")
     builder = builder.config("spark.sql.warehouse.dir", str(Path(folder, "spark-warehouse")))
-    if peer == "connector" and JAR:
-        builder = (
-            builder.config("spark.jars", JAR)
-            .config("spark.sql.catalog.connector", "org.apache.paimon.spark.SparkCatalog")
-            .config("spark.sql.catalog.connector.warehouse", folder)
-            .config(
-                "spark.sql.extensions",
-                "org.apache.paimon.spark.extensions.PaimonSparkSessionExtensions",
-            )
-        )
     made = builder.getOrCreate()
     made.sparkContext.setLogLevel("OFF")
     return made

@@ -20,13 +20,13 @@ import tempfile
 from collections.abc import Callable, Iterator
 
 import pyarrow as pa
+from connector import JAR, SLOTS, connect
 from measure import median_ms, report, timed
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 import paimon_magics
 
 ROWS = int(os.environ.get("PAIMON_MAGICS_BENCH_ROWS", "2000000"))
-JAR = os.environ.get("PAIMON_SPARK_JAR")
 RUNS = int(os.environ.get("PAIMON_MAGICS_BENCH_RUNS", "7"))
 COLUMNS = "k BIGINT NOT NULL, a INT, b DOUBLE, c STRING, d DECIMAL(12,2), e DATE, part INT"
 SELECT = (
@@ -40,7 +40,6 @@ LAYOUTS = {
     # Without a number of assigners the connector uses one for each of 200 shuffle partitions.
     "dynamic buckets": "'primary-key' = 'k,part', 'dynamic-bucket.assigner-parallelism' = '2'",
 }
-SLOTS = 2
 
 
 def main() -> None:
@@ -105,26 +104,6 @@ def beside_connector(session: paimon_magics.Session, name: str, query: str, what
                     side.append(took_ms)
         ours_ms, peer_ms = map(statistics.median, times)
         report(f"{what}, {way}", ours_ms, "connector", peer_ms)
-
-
-def connect(folder: str) -> paimon_magics.Session:
-    """Open a session; with the connector's jar, Spark has its catalog as `connector`."""
-    if not JAR:
-        return paimon_magics.connect(folder, master=f"local[{SLOTS}]", coordinator="in-process")
-    spark = (
-        SparkSession.builder.master(f"local[{SLOTS}]")
-        .config("spark.jars", JAR)
-        .config("spark.sql.catalog.connector", "org.apache.paimon.spark.SparkCatalog")
-        .config("spark.sql.catalog.connector.warehouse", folder)
-        .config(
-            "spark.sql.extensions",
-            "org.apache.paimon.spark.extensions.PaimonSparkSessionExtensions",
-        )
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .getOrCreate()
-    )
-    return paimon_magics.connect(folder, spark=spark, coordinator="in-process")
 
 
 def create(session: paimon_magics.Session, name: str, options: str) -> None:

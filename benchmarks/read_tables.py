@@ -14,7 +14,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from bench_writes import COLUMNS, JAR, connect
+from bench_writes import COLUMNS
+from connector import JAR, connect
 from measure import in_turns, report
 
 import paimon_magics
