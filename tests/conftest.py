@@ -95,6 +95,8 @@ def spark(
         .config("spark.executor.heartbeatInterval", "1s")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.python.daemon.module", "paimon_magics.spark.python_daemon")
+        # As connect() sets it. A longer path is none of a socket.
+        .config("spark.python.unix.domain.socket.enabled", str(len(str(aside)) <= 60).lower())
         .config("spark.executorEnv.PYTHONPATH", ROOT)
         # Ended jobs are kept for a UI; a question about jobs returns all of them.
         .config("spark.ui.retainedJobs", "100")

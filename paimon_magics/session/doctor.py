@@ -35,7 +35,7 @@ from paimon_magics.session.opening import active_session, failed_connect
 from paimon_magics.session.place_words import PlaceWords
 from paimon_magics.settings import Settings
 from paimon_magics.spark.java import find_java, newest_java
-from paimon_magics.spark.sessions import log_file
+from paimon_magics.spark.sessions import UNIX_SOCKETS, log_file
 from paimon_magics.tables.stores.probes import probe_store
 
 if TYPE_CHECKING:
@@ -210,6 +210,7 @@ def _spark(session: Session | None, found: _Findings) -> Facts:
             ("version", str(session.spark.version)),
             ("master", str(conf.get("spark.master"))),
             ("time zone", str(conf.get("spark.sql.session.timeZone"))),
+            ("Python processes", _sockets(conf.get(UNIX_SOCKETS, "false"))),
         )
     except Exception as error:  # its JVM is gone
         found.advise(
@@ -219,6 +220,13 @@ def _spark(session: Session | None, found: _Findings) -> Facts:
         )
         return (("session", f"does not answer: {type(error).__name__}"), *started)
     return (*facts, *started)
+
+
+def _sockets(unix: str | None) -> str:
+    if unix == "true":
+        return "reached by Unix sockets"
+    # Small messages of a job wait for each other (Nagle's algorithm, delayed acknowledgements).
+    return f"reached by TCP: a job takes up to 40 ms longer than with {UNIX_SOCKETS}=true"
 
 
 def _connection(session: Session | None, found: _Findings) -> Facts:

@@ -27,6 +27,7 @@ from paimon_magics.spark.java import find_java, newest_java, prepare_environment
 from paimon_magics.spark.progress import doing
 
 __all__ = [
+    "UNIX_SOCKETS",
     "adopt",
     "is_alive",
     "is_one_process",
@@ -36,6 +37,9 @@ __all__ = [
     "slots",
     "start",
 ]
+
+UNIX_SOCKETS = "spark.python.unix.domain.socket.enabled"
+"""Spark's setting by which its JVM and its Python processes talk by sockets of the file system."""
 
 _log_file: Path | None = None
 
@@ -67,7 +71,7 @@ def start(settings: Settings) -> SparkSession:
         .config("spark.sql.execution.arrow.maxRecordsPerBatch", str(settings.batch_rows))
     )
     if len(tempfile.gettempdir()) <= _SOCKET_FOLDER_CHARACTERS_MAX:
-        builder = builder.config("spark.python.unix.domain.socket.enabled", "true")
+        builder = builder.config(UNIX_SOCKETS, "true")
     folder = Path(tempfile.mkdtemp(prefix="paimon-magics-"))
     if settings.master.startswith("local"):
         builder = _on_this_machine(builder, folder)

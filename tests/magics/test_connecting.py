@@ -12,6 +12,7 @@ from IPython.core.interactiveshell import InteractiveShell
 import paimon_magics
 from paimon_magics.errors import PaimonMagicsError, SetupError
 from paimon_magics.session.opening import active_session, usable_session
+from paimon_magics.spark.sessions import UNIX_SOCKETS
 from tests.backends.s3 import Bucket, s3_server
 
 if TYPE_CHECKING:
@@ -170,6 +171,9 @@ def test_the_doctor_tells_all_and_no_secret(
             told = session.doctor()
             assert told["Versions"]["paimon-magics"] == paimon_magics.__version__
             assert told["Spark"]["version"] == session.spark.version
+            unix = session.spark.conf.get(UNIX_SOCKETS)
+            way = {"true": "reached by Unix sockets", "false": "reached by TCP"}[str(unix)]
+            assert told["Spark"]["Python processes"].startswith(way)
             assert told["Connection"]["warehouse"] == options["warehouse"]
             assert told["Catalog options"]["s3.secret-key"] == "***"
             assert told["Store"]["region"] == "us-east-1"

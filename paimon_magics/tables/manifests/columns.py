@@ -158,7 +158,8 @@ def _parts(body: bytes) -> Iterator[pa.Table]:
 
     try:
         for part in _inflated(body):
-            yield polars.read_avro(io.BytesIO(part)).to_arrow()
+            # By the stream that both know, which takes half as long as `to_arrow`.
+            yield pa.table(polars.read_avro(io.BytesIO(part)))
     except (polars.exceptions.PolarsError, IndexError) as error:
         raise ValueError(f"it is not a complete Avro file: {error}") from error
 

@@ -77,7 +77,8 @@ class FileReader:
     `first_place`. Batches have at most `batch_rows` rows. `legacy_instants` is the option
     `orc.timestamp-ltz.legacy.type`. Rows that don't meet the `conditions` may be left out; with
     `leaves_out` all of them are that don't meet a condition on a wanted column.
-    `table` is the table's name in SQL, for errors.
+    Arrow's threads decode the columns of Parquet files `in_threads`: not in a task, which has one
+    core. `table` is the table's name in SQL, for errors.
     """
 
     access: FileAccess
@@ -91,6 +92,7 @@ class FileReader:
     legacy_instants: bool = True
     conditions: tuple[tuple[Field, ColumnPredicate], ...] = ()
     leaves_out: bool = False
+    in_threads: bool = False
 
     def holds(self, file: StoredFile, wanted: Field) -> bool:
         """Whether a file has a column, by the column's id."""
@@ -222,7 +224,9 @@ class FileReader:
         types = {one.name: one.type for one in columns.found if one is not None} | _SYSTEM
         optional = _ROW_IDS if self.with_row_ids else ()
         conditions = tuple(self._conditions(file))
-        stored = StoredColumns(columns.names, types, optional, self.legacy_instants, conditions)
+        stored = StoredColumns(
+            columns.names, types, optional, self.legacy_instants, conditions, self.in_threads
+        )
         with self.telling(file), contextlib.closing(self.access.open(file.path)) as source:
             yield from read(source, stored, self.batch_rows)
 

@@ -31,7 +31,7 @@ def splits_of(read: DataRead) -> tuple[TaskSplit, ...]:
 def found_rows(read: DataRead) -> Iterator[pa.RecordBatch]:
     """The rows of a table with keys that meet the read's conditions on key columns, a batch at a
     time, however many they are. Rows may be among them that do not meet its other conditions."""
-    files = replace(read.reader.files, leaves_out=True)
+    files = replace(read.reader.files, leaves_out=True, in_threads=True)
     reader = replace(read.reader, files=files)
     for split in splits_of(read):
         yield from reader.rows(_keys_first(read, split))
@@ -50,7 +50,7 @@ def few_rows(
     batch_rows = min(read.reader.files.batch_rows, _BATCH_ROWS)
     if limits.first_rows is not None:
         batch_rows = min(batch_rows, max(limits.first_rows, 1))
-    files = replace(read.reader.files, leaves_out=True, batch_rows=batch_rows)
+    files = replace(read.reader.files, leaves_out=True, batch_rows=batch_rows, in_threads=True)
     small = replace(read, reader=replace(read.reader, files=files))
     found: list[pa.RecordBatch] = []
     rows = size = 0

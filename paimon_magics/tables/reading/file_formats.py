@@ -31,13 +31,14 @@ _NANOSECONDS_MS = 2**63 // 1_000_000  # the milliseconds that fit into 64 bits o
 class StoredColumns:
     """The columns to read, by their names in the file, and their types. The `optional` columns are
     left out where the file lacks them. `legacy_instants`: see `orc_zones.in_zone`. Rows that don't
-    meet the `conditions` may be left out."""
+    meet the `conditions` may be left out. `in_threads`: see FileReader."""
 
     names: tuple[str, ...]
     types: Mapping[str, pa.DataType]
     optional: tuple[str, ...] = ()
     legacy_instants: bool = True
     conditions: tuple[StoredCondition, ...] = ()
+    in_threads: bool = False
 
     def of(self, stored: Sequence[str]) -> list[str]:
         """The names to read from a file with the columns `stored`."""
@@ -58,8 +59,7 @@ def parquet_file(source: Any) -> Any:
 def _parquet(source: Any, columns: StoredColumns, batch_rows: int) -> Iterator[_Placed]:
     with parquet_file(source) as parquet:
         names = columns.of(parquet.schema_arrow.names)
-        # A task has one core: threads of Arrow would compete with the other tasks.
-        read = partial(parquet.iter_batches, columns=names, use_threads=False)
+        read = partial(parquet.iter_batches, columns=names, use_threads=columns.in_threads)
         if not columns.conditions:
             yield from _placed(read(batch_rows))
             return

@@ -204,5 +204,5 @@ class ChosenRows:
             batch_size=self._reader.batch_rows,
             row_groups=[self._group],
             columns=list(self._columns.names),
-            use_threads=False,
+            use_threads=self._reader.in_threads,
         )

@@ -133,12 +133,14 @@ def raw_files(
             for name, (one, others) in columns.items()
         }
     )
-    kinds = found.select(["schema_id", "format"]).group_by(["schema_id", "format"]).aggregate([])
+    kinds = found.select(["schema_id", "format"])
+    kinds = kinds.group_by(kinds.column_names, use_threads=False).aggregate([])
     return tuple(_of_kind(found, **kind) for kind in kinds.to_pylist())
 
 
 def _of_kind(files: pa.Table, schema_id: int, format: str) -> RawFiles:
-    members = files.filter((pc.field("schema_id") == schema_id) & (pc.field("format") == format))
+    same = pc.equal(files["schema_id"], schema_id), pc.equal(files["format"], format)
+    members = files.filter(pc.and_(*same))
     return RawFiles(
         schema_id=schema_id,
         format=format,

@@ -50,7 +50,7 @@ def bucket_counts(table: Table, snapshot_id: int) -> dict[Partition, int]:
     if snapshot is None:
         return {}
     files = live_files(ManifestCache(paimon), snapshot)
-    files = files.filter((pc.field("bucket") >= 0) & (pc.field("total_buckets") > 0))
+    files = _numbered(files.filter(pc.greater_equal(files["bucket"], 0)))
     partitions, of_files = partition_values(paimon, files)
     counts = files.column("total_buckets").to_pylist()
     return {partitions[at]: count for at, count in zip(of_files, counts, strict=True)}
@@ -211,10 +211,15 @@ def _is_rescaled(
 
 def _last_counts(paimon: Any, entries: pa.Table) -> dict[Partition, int]:
     """The number of buckets that the last added file of each partition was written for."""
-    added = entries.filter((pc.field("kind") == ADD) & (pc.field("total_buckets") > 0))
+    added = _numbered(entries.filter(pc.equal(entries["kind"], ADD)))
     partitions, of_files = partition_values(paimon, added)
     counts = added.column("total_buckets").to_pylist()
     return {partitions[at]: found for at, found in zip(of_files, counts, strict=True)}
+
+
+def _numbered(entries: pa.Table) -> pa.Table:
+    """The entries that tell the number of buckets."""
+    return entries.filter(pc.greater(entries["total_buckets"], 0))
 
 
 def _was_changed(table: Table, table_schema: TableSchema) -> bool:

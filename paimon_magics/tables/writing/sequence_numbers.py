@@ -64,7 +64,8 @@ def next_numbers(
         return {}
     files = live_files(manifests or ManifestCache(paimon), snapshot)
     files = files.select(["partition", "bucket", "max_sequence_number"])
-    latest = files.group_by(["partition", "bucket"]).aggregate([("max_sequence_number", "max")])
+    grouped = files.group_by(["partition", "bucket"], use_threads=False)
+    latest = grouped.aggregate([("max_sequence_number", "max")])
     names = ["partition", "bucket", "max_sequence_number_max"]
     return {
         (partition, bucket): number + 1
