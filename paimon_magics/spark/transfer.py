@@ -6,14 +6,13 @@ every row, which costs as much as copying the row. Batches of few rows need no s
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from weakref import WeakKeyDictionary
 
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import types as spark_types
+
+from paimon_magics.spark.statement_settings import Values, statement_settings
 
 __all__ = ["collected", "small_batches"]
 
@@ -21,10 +20,6 @@ _ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 _UNLIMITED = str(2**31 - 1)  # Spark's own value for no limit
 _BATCH_ROWS = 4096  # some megabytes with a page of text in each row
-
-_lock = threading.Lock()
-_open: WeakKeyDictionary[SparkSession, tuple[int, dict[str, str | None]]] = WeakKeyDictionary()
-"""How many statements of a session use small batches now, and the settings before the first."""
 
 
 @contextmanager
@@ -39,21 +34,12 @@ def small_batches(spark: SparkSession, schema: spark_types.StructType) -> Iterat
     if any(_is_wide(field.dataType) for field in schema.fields):
         yield
         return
-    with _lock:
-        users, before = _open.get(spark, (0, {}))
-        if not users:
-            before = {key: _value(spark, key) for key in (_ROWS, _BYTES)}
-            _set(spark, {_ROWS: str(_fewer(before[_ROWS])), _BYTES: _UNLIMITED})
-        _open[spark] = users + 1, before
-    try:
+    with statement_settings(spark, (_ROWS, _BYTES), _small):
         yield
-    finally:
-        with _lock:
-            users, before = _open.pop(spark)
-            if users > 1:
-                _open[spark] = users - 1, before
-            else:
-                _set(spark, before)
+
+
+def _small(before: Values) -> Values:
+    return {_ROWS: str(_fewer(before[_ROWS])), _BYTES: _UNLIMITED}
 
 
 def collected(
@@ -87,21 +73,6 @@ def _is_wide(data_type: spark_types.DataType) -> bool:
         | spark_types.TimestampType
         | spark_types.TimestampNTZType,
     )
-
-
-def _value(spark: SparkSession, key: str) -> str | None:
-    try:
-        return spark.conf.get(key, None)
-    except PySparkException:
-        return None
-
-
-def _set(spark: SparkSession, values: dict[str, str | None]) -> None:
-    for key, value in values.items():
-        if value is None:
-            spark.conf.unset(key)
-        else:
-            spark.conf.set(key, value)
 
 
 def _fewer(rows: str | None) -> int:

@@ -26,7 +26,7 @@ from paimon_magics.planning.row_changes.source_keys import SourceKey
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.outcome import Outcome
-from paimon_magics.session.planned_work import made_of
+from paimon_magics.session.planned_work import made_of, planned_bytes, reads_of
 from paimon_magics.session.queries.frames import frame_of_query
 from paimon_magics.session.queries.selections import Selection
 from paimon_magics.session.writes.insert import run_job, write_planned
@@ -57,6 +57,7 @@ from paimon_magics.session.writes.own_reads import reads_now
 from paimon_magics.session.writes.prepare import PreparedInsert
 from paimon_magics.session.writes.transactions import run_again
 from paimon_magics.spark.merging import COUNTED, KIND_NUMBERS, MatchCounts
+from paimon_magics.spark.shuffle_tasks import few_shuffle_tasks
 from paimon_magics.spark.sizes import estimated_bytes
 from paimon_magics.spark.writing import JobWritten
 from paimon_magics.statements.clauses.names import quoted
@@ -72,13 +73,16 @@ if TYPE_CHECKING:
 
 __all__ = ["PreparedMerge", "prepare_merge", "run_merge"]
 
+_COMPRESSED = 4  # stored rows are about so much smaller
+
 
 @dataclass(frozen=True)
 class PreparedMerge:
     """A planned MERGE: what its clauses do, how the table's rows are changed, what is read of the
     table, and the rows that are written, with their kinds. `keys` are the values of the source
     whose range tells, once it is known, which files of the table can match; `lookup` finds those by
-    which rows are read."""
+    which rows are read. `joined_bytes` is about the size of the rows that are joined, None where it
+    is not known."""
 
     plan: MergePlan
     method: ChangeMethod
@@ -86,6 +90,7 @@ class PreparedMerge:
     insert: PreparedInsert
     keys: tuple[SourceKey, ...] = ()
     lookup: SourceLookup | None = None
+    joined_bytes: float | None = None
 
     @property
     def places(self) -> MergePlaces | None:
@@ -109,7 +114,7 @@ def run_merge(
     with ExitStack() as kept:
         outcome = run_again(
             prepare_merge(connection, merge, parameters, source, kept),
-            partial(_run_once, connection, merge),
+            partial(_run_on_few_tasks, connection, merge),
             lambda outdated: _again(connection, merge, parameters, source, kept),
             reruns_max=connection.settings.row_level_retries,
             may_run_again=lambda outdated: random_part(merge.text) is None,
@@ -180,7 +185,9 @@ def prepare_merge(
         found = asked(on, conditions, given, kept)
         given = found.source
         looked_up = None if found.lookup is None else found.lookup.keys
-        target = _with_source_size(merge_target(on, found.conditions, looked_up), given)
+        target = merge_target(on, found.conditions, looked_up)
+        source_bytes = estimated_bytes(given)
+        target = _with_source_size(target, source_bytes)
         rows = merged_rows(on, target, given)
     except PaimonMagicsError as error:
         if error.statement == merge.source_text:
@@ -206,14 +213,24 @@ def prepare_merge(
         insert = PreparedInsert(
             table, rows, Append(), base, column, again, check=lambda: None, read_set=read_set
         )
-    return PreparedMerge(plan, method, target, insert, found.keys, found.lookup)
+    joined_bytes = None if source_bytes is None else source_bytes + _rows_bytes(target)
+    return PreparedMerge(plan, method, target, insert, found.keys, found.lookup, joined_bytes)
 
 
-def _with_source_size(target: MergeTarget, source: DataFrame) -> MergeTarget:
+def _with_source_size(target: MergeTarget, source_bytes: float | None) -> MergeTarget:
     """The target with Spark's estimate of the source's size, where one job does all."""
     if target.places is None or not target.places.in_one_job:
         return target
-    return replace(target, places=replace(target.places, source_bytes=estimated_bytes(source)))
+    return replace(target, places=replace(target.places, source_bytes=source_bytes))
+
+
+def _rows_bytes(target: MergeTarget) -> int:
+    """About the size of the target's rows when they are shuffled."""
+    plan = None if target.places is None else target.places.plan
+    stored_bytes = planned_bytes(reads_of(target.frame))
+    if plan is not None:
+        stored_bytes = sum(one.size_bytes for one in plan.units)
+    return stored_bytes * _COMPRESSED
 
 
 def _column(rows: DataFrame, only: str) -> DataFrame:
@@ -249,6 +266,13 @@ def _again(
         kept.close()
     connection.tables.renew()
     return prepare_merge(connection, merge, parameters, source, kept)
+
+
+def _run_on_few_tasks(
+    connection: Connection, merge: MergeInto, prepared: PreparedMerge, attempts: Attempts
+) -> Outcome:
+    with few_shuffle_tasks(connection.spark, prepared.joined_bytes, connection.slots):
+        return _run_once(connection, merge, prepared, attempts)
 
 
 def _run_once(

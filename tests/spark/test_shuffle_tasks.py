@@ -1,0 +1,115 @@
+"""With how many tasks the shuffles of a statement begin, and that the session is left as it was."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from pyspark.sql import SparkSession
+
+from paimon_magics import Session
+from paimon_magics.spark.shuffle_tasks import few_shuffle_tasks
+
+pytestmark = pytest.mark.spark
+
+INITIAL = "spark.sql.adaptive.coalescePartitions.initialPartitionNum"
+USUAL = "spark.sql.shuffle.partitions"
+MIB = 2**20
+
+
+@contextmanager
+def settings(spark: SparkSession, **values: str) -> Iterator[None]:
+    keys = {name.replace("__", "."): value for name, value in values.items()}
+    before = {key: spark.conf.get(key, None) for key in keys}
+    for key, value in keys.items():
+        spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key, old in before.items():
+            if old is None:
+                spark.conf.unset(key)
+            else:
+                spark.conf.set(key, old)
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "slots", "tasks"),
+    [
+        (0.0, 2, "8"),
+        (128.0 * MIB, 2, "8"),
+        (129.0 * MIB, 2, "9"),
+        (3200.0 * MIB, 2, None),  # as many as the session's own
+        (0.0, 50, None),
+        (None, 2, None),
+    ],
+)
+def test_the_first_tasks_are_as_many_as_the_rows_need_and_never_more_than_the_sessions(
+    spark: SparkSession, size_bytes: float | None, slots: int, tasks: str | None
+) -> None:
+    with settings(spark, spark__sql__shuffle__partitions="200"):
+        with few_shuffle_tasks(spark, size_bytes, slots):
+            assert spark.conf.get(INITIAL, None) == tasks
+        assert spark.conf.get(INITIAL, None) is None
+
+
+def test_a_number_that_the_session_has_set_counts(spark: SparkSession) -> None:
+    with settings(spark, **{INITIAL.replace(".", "__"): "17"}):
+        with few_shuffle_tasks(spark, 0, 2):
+            assert spark.conf.get(INITIAL) == "17"
+        assert spark.conf.get(INITIAL) == "17"
+
+
+def test_statements_that_overlap_leave_the_session_as_it_was(spark: SparkSession) -> None:
+    with settings(spark, spark__sql__shuffle__partitions="200"):
+        first, second = few_shuffle_tasks(spark, 0, 2), few_shuffle_tasks(spark, 0, 4)
+        with first:
+            second.__enter__()
+            assert spark.conf.get(INITIAL) == "8"
+        assert spark.conf.get(INITIAL) == "8"
+        second.__exit__(None, None, None)
+        assert spark.conf.get(INITIAL, None) is None
+
+
+@pytest.mark.parametrize("options", ["", "'primary-key' = 'k', 'bucket' = '2'"])
+def test_a_merge_of_few_rows_shuffles_them_to_few_tasks(session: Session, options: str) -> None:
+    """Where Spark joins no small tasks, the stages show with how many they began."""
+    spark = session.spark
+    properties = f" TBLPROPERTIES ({options})" if options else ""
+    session.run(f"CREATE TABLE few_tasks (k BIGINT NOT NULL, v STRING){properties}")
+    session.run("INSERT INTO few_tasks SELECT id, concat('v', id) FROM range(150000)")
+    with (
+        settings(
+            spark,
+            spark__sql__shuffle__partitions="60",
+            spark__sql__autoBroadcastJoinThreshold="-1",
+            spark__sql__adaptive__coalescePartitions__minPartitionSize="1b",
+            spark__sql__adaptive__advisoryPartitionSizeInBytes="1b",
+        ),
+        stages_of_jobs(spark) as tasks,
+    ):
+        outcome = session.run(
+            "MERGE INTO few_tasks t USING (SELECT id * 3 AS k, 'new' AS v FROM range(40000)) s "
+            "ON t.k = s.k WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+        )
+    assert (outcome.rows_updated, outcome.rows_inserted) == (40000, 0)
+    assert 2 < max(tasks) < 60
+
+
+@contextmanager
+def stages_of_jobs(spark: SparkSession) -> Iterator[list[int]]:
+    """The numbers of tasks of the stages of the body's jobs, once it has ended."""
+    context, tasks, group = spark.sparkContext, list[int](), f"stages-{time.monotonic_ns()}"
+    context.setJobGroup(group, "")
+    try:
+        yield tasks
+    finally:
+        context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
+    tracker = context.statusTracker()
+    for job_id in tracker.getJobIdsForGroup(group):
+        job = tracker.getJobInfo(job_id)
+        assert job is not None
+        stages = [tracker.getStageInfo(stage_id) for stage_id in job.stageIds]
+        tasks += [stage.numTasks for stage in stages if stage is not None]
