@@ -13,7 +13,18 @@ from paimon_magics.planning.options.values import memory_size_bytes
 from paimon_magics.planning.reads.bucket_tasks import ScanSizes
 from paimon_magics.spark.printed_plans import printed_plan
 
-__all__ = ["Estimate", "Sources", "estimate", "estimated_bytes", "estimated_sources", "scan_sizes"]
+__all__ = [
+    "COMPRESSED_AT_MOST",
+    "Estimate",
+    "Sources",
+    "estimate",
+    "estimated_bytes",
+    "estimated_sources",
+    "scan_sizes",
+]
+
+COMPRESSED_AT_MOST = 16
+"""How many times as large as a file its rows are taken to be where they have to fit somewhere."""
 
 _SIZE = re.compile(r"Statistics\(sizeInBytes=([\d.]+(?:E\+?\d+)?) (\w+)")
 _LEAF = re.compile(r"[\s:|+-]*(?:Range |Relation |LocalRelation |LogicalRDD |InMemoryRelation )")
@@ -38,10 +49,12 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 class Estimate:
     """Spark's estimate of the size of a frame in bytes, None where it has none. `tells_work` says
     that so many bytes are about as much work: no function in Python works on the rows, none makes
-    several of one, and files that are read are small."""
+    several of one, and files that are read are small. `rows_bytes` is how large the rows may be at
+    most, None where that can't be told: functions in Python may make many rows of none."""
 
     size_bytes: float | None = None
     tells_work: bool = False
+    rows_bytes: float | None = None
 
 
 def estimate(frame: DataFrame) -> Estimate:
@@ -57,9 +70,11 @@ def estimate(frame: DataFrame) -> Estimate:
     if found is None or found[2] not in _UNITS:
         return Estimate()
     size_bytes = float(found[1]) * 1024.0 ** _UNITS.index(found[2])
-    if size_bytes > _FILES_BYTES_MAX and _FILES.search(plan) is not None:
-        return Estimate(size_bytes)
-    return Estimate(size_bytes, _WORK.search(plan) is None)
+    is_work_told = _WORK.search(plan) is None
+    reads_files = _FILES.search(plan) is not None
+    rows_bytes = size_bytes * (COMPRESSED_AT_MOST if reads_files else 1) if is_work_told else None
+    small = size_bytes <= _FILES_BYTES_MAX or not reads_files
+    return Estimate(size_bytes, is_work_told and small, rows_bytes)
 
 
 def estimated_bytes(frame: DataFrame) -> float | None:

@@ -7,6 +7,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from paimon_magics.spark.sizes import (
+    COMPRESSED_AT_MOST,
     Sources,
     estimate,
     estimated_bytes,
@@ -49,7 +50,10 @@ def test_a_size_tells_the_work_of_few_files(spark: SparkSession, tmp_path: Path)
     for rows, tells in ((1_000, True), (100_000, False)):
         folder = str(tmp_path / str(rows))
         spark.range(rows).write.parquet(folder)
-        assert estimate(spark.read.parquet(folder)).tells_work == tells
+        found = estimate(spark.read.parquet(folder))
+        assert found.tells_work == tells
+        stored_bytes = sum(one.stat().st_size for one in Path(folder).glob("*.parquet"))
+        assert found.rows_bytes == pytest.approx(COMPRESSED_AT_MOST * stored_bytes, rel=0.01)
 
 
 def test_a_size_does_not_tell_the_work_of_functions_in_python(spark: SparkSession) -> None:
@@ -57,6 +61,8 @@ def test_a_size_does_not_tell_the_work_of_functions_in_python(spark: SparkSessio
     same = F.udf(lambda number: number, "BIGINT")
     for frame in (rows.mapInArrow(lambda rows: rows, "id BIGINT"), rows.select(same("id"))):
         assert not estimate(frame).tells_work
+        assert estimate(frame).rows_bytes is None
+    assert estimate(rows).rows_bytes == pytest.approx(8000, rel=0.01)
 
 
 @pytest.mark.parametrize(

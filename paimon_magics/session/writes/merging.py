@@ -58,7 +58,7 @@ from paimon_magics.session.writes.prepare import PreparedInsert
 from paimon_magics.session.writes.transactions import run_again
 from paimon_magics.spark.merging import COUNTED, KIND_NUMBERS, MatchCounts
 from paimon_magics.spark.shuffle_tasks import few_shuffle_tasks
-from paimon_magics.spark.sizes import estimated_bytes
+from paimon_magics.spark.sizes import COMPRESSED_AT_MOST, estimate
 from paimon_magics.spark.writing import JobWritten
 from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.statements.merge_into import MergeInto
@@ -73,16 +73,14 @@ if TYPE_CHECKING:
 
 __all__ = ["PreparedMerge", "prepare_merge", "run_merge"]
 
-_COMPRESSED = 4  # stored rows are about so much smaller
-
 
 @dataclass(frozen=True)
 class PreparedMerge:
     """A planned MERGE: what its clauses do, how the table's rows are changed, what is read of the
     table, and the rows that are written, with their kinds. `keys` are the values of the source
     whose range tells, once it is known, which files of the table can match; `lookup` finds those by
-    which rows are read. `joined_bytes` is about the size of the rows that are joined, None where it
-    is not known."""
+    which rows are read. `joined_bytes` is how large the rows that are joined may be at most, None
+    where that can't be told."""
 
     plan: MergePlan
     method: ChangeMethod
@@ -186,8 +184,8 @@ def prepare_merge(
         given = found.source
         looked_up = None if found.lookup is None else found.lookup.keys
         target = merge_target(on, found.conditions, looked_up)
-        source_bytes = estimated_bytes(given)
-        target = _with_source_size(target, source_bytes)
+        source_size = estimate(given)
+        target = _with_source_size(target, source_size.size_bytes)
         rows = merged_rows(on, target, given)
     except PaimonMagicsError as error:
         if error.statement == merge.source_text:
@@ -213,6 +211,7 @@ def prepare_merge(
         insert = PreparedInsert(
             table, rows, Append(), base, column, again, check=lambda: None, read_set=read_set
         )
+    source_bytes = source_size.rows_bytes
     joined_bytes = None if source_bytes is None else source_bytes + _rows_bytes(target)
     return PreparedMerge(plan, method, target, insert, found.keys, found.lookup, joined_bytes)
 
@@ -225,12 +224,12 @@ def _with_source_size(target: MergeTarget, source_bytes: float | None) -> MergeT
 
 
 def _rows_bytes(target: MergeTarget) -> int:
-    """About the size of the target's rows when they are shuffled."""
+    """How large the target's rows may be at most when they are shuffled."""
     plan = None if target.places is None else target.places.plan
     stored_bytes = planned_bytes(reads_of(target.frame))
     if plan is not None:
         stored_bytes = sum(one.size_bytes for one in plan.units)
-    return stored_bytes * _COMPRESSED
+    return stored_bytes * COMPRESSED_AT_MOST
 
 
 def _column(rows: DataFrame, only: str) -> DataFrame:
