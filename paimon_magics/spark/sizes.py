@@ -50,7 +50,7 @@ class Estimate:
     """Spark's estimate of the size of a frame in bytes, None where it has none. `tells_work` says
     that so many bytes are about as much work: no function in Python works on the rows, none makes
     several of one, and files that are read are small. `rows_bytes` is how large the rows may be at
-    most, None where that can't be told: functions in Python may make many rows of none."""
+    most, None where it is unknown: functions in Python may make many rows of none."""
 
     size_bytes: float | None = None
     tells_work: bool = False

@@ -66,7 +66,12 @@ def frame_of_stream(
     else:
         return frame_of_rows(spark, pa.Table.from_batches(first, schema)), None
     spooled = SpooledRows()
-    files = _write(spooled.folder, chain(_emptied(first), rest))
+    try:
+        files = _write(spooled.folder, chain(_emptied(first), rest))
+    except BaseException:
+        # At once: the error's traceback, which a notebook keeps, refers to the files.
+        spooled.remove()
+        raise
     return _frame(spark, schema, files), spooled
 
 

@@ -80,7 +80,7 @@ class PreparedMerge:
     table, and the rows that are written, with their kinds. `keys` are the values of the source
     whose range tells, once it is known, which files of the table can match; `lookup` finds those by
     which rows are read. `joined_bytes` is how large the rows that are joined may be at most, None
-    where that can't be told."""
+    where it is unknown."""
 
     plan: MergePlan
     method: ChangeMethod
