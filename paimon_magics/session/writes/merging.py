@@ -226,10 +226,9 @@ def _with_source_size(target: MergeTarget, source_bytes: float | None) -> MergeT
 def _rows_bytes(target: MergeTarget) -> int:
     """How large the target's rows may be at most when they are shuffled."""
     plan = None if target.places is None else target.places.plan
-    stored_bytes = planned_bytes(reads_of(target.frame))
-    if plan is not None:
-        stored_bytes = sum(one.size_bytes for one in plan.units)
-    return stored_bytes * COMPRESSED_AT_MOST
+    if plan is None:
+        return planned_bytes(reads_of(target.frame)) * COMPRESSED_AT_MOST
+    return sum(one.size_bytes for one in plan.units) * COMPRESSED_AT_MOST
 
 
 def _column(rows: DataFrame, only: str) -> DataFrame:
