@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING
@@ -23,6 +22,7 @@ from paimon_magics.planning.reads.views import RowView, ViewKind, shown_columns
 from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.spark.char_columns import with_char_columns
 from paimon_magics.spark.failures import translate
+from paimon_magics.spark.statement_settings import statement_settings
 from paimon_magics.spark.task_reports import Reporter, reports_folder
 from paimon_magics.spark.types import spark_schema, spark_type
 from paimon_magics.statements.clauses.names import quoted
@@ -49,7 +49,7 @@ _AS_STORED = {
     "int96RebaseMode": "CORRECTED",
 }
 _FILTER = "parquet.filter.{}.enabled"
-_DISCOVERY_THRESHOLD = "spark.sql.sources.parallelPartitionDiscovery.threshold"
+_ANY_NUMBER_OF_PATHS = {"spark.sql.sources.parallelPartitionDiscovery.threshold": str(2**31 - 1)}
 
 
 def read_frame(
@@ -149,7 +149,7 @@ def _raw(spark: SparkSession, scan: RawScan, system: Sequence[Column]) -> DataFr
     # Paths are names from the manifests, never patterns.
     reader = reader.option("__globPaths__", "false")
     # Above the threshold Spark would start a job only to look at the files.
-    with _setting(spark, _DISCOVERY_THRESHOLD, str(len(scan.paths) + 1)):
+    with statement_settings(spark, tuple(_ANY_NUMBER_OF_PATHS), lambda _: _ANY_NUMBER_OF_PATHS):
         try:
             frame = reader.format(scan.format).load(list(scan.paths))
         except AnalysisException as error:  # a file is gone
@@ -235,18 +235,3 @@ class _ReadTasks:
             if self.reader.files.leaves_out:
                 reporter.add(sum(file.rows for file in split.files) - shown, 0)
             reporter.add(0, sum(file.size_bytes for file in split.files))
-
-
-@contextmanager
-def _setting(spark: SparkSession, key: str, value: str) -> Iterator[None]:
-    before = spark.conf.get(key, None)
-    spark.conf.set(key, value)
-    try:
-        yield
-    finally:
-        restore: Callable[[], None] = (
-            (lambda: spark.conf.unset(key))
-            if before is None
-            else (lambda: spark.conf.set(key, before))
-        )
-        restore()
