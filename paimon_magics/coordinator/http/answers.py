@@ -35,7 +35,6 @@ from paimon_magics.coordinator.core import (
     Undetermined,
     Unknown,
 )
-from paimon_magics.coordinator.http.principals import PRINCIPAL
 from paimon_magics.coordinator.protocol.documents import receipt_document
 from paimon_magics.coordinator.protocol.errors import (
     RESUME_HINT,
@@ -44,6 +43,7 @@ from paimon_magics.coordinator.protocol.errors import (
     PausedError,
     TableHeldError,
 )
+from paimon_magics.coordinator.protocol.principals import PRINCIPAL
 from paimon_magics.coordinator.store.database import StoreUnavailableError
 from paimon_magics.errors import (
     CommitConflictError,

@@ -20,8 +20,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from paimon_magics.coordinator.audit.entries import Entry, Outcome, entry_id
 from paimon_magics.coordinator.audit.trail import Trail
 from paimon_magics.coordinator.http.answers import error_answer
-from paimon_magics.coordinator.http.principals import PRINCIPAL, Principal
 from paimon_magics.coordinator.protocol.clock import now_ms
+from paimon_magics.coordinator.protocol.principals import PRINCIPAL, Principal
 from paimon_magics.errors import PaimonMagicsError
 
 __all__ = ["ACTIONS", "NOT_KEPT", "Audited", "refused_entry", "tell"]

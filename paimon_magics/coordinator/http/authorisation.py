@@ -18,8 +18,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from paimon_magics.coordinator.http.answers import error_answer
-from paimon_magics.coordinator.http.principals import Principal, Scope
 from paimon_magics.coordinator.http.tokens import Tokens
+from paimon_magics.coordinator.protocol.principals import Principal, Scope
 
 __all__ = [
     "EVERYWHERE",

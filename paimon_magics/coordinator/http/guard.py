@@ -26,14 +26,14 @@ from paimon_magics.coordinator.http.authorisation import (
 )
 from paimon_magics.coordinator.http.guesses import Guesses
 from paimon_magics.coordinator.http.limits import ClientLimits, Turnstile
-from paimon_magics.coordinator.http.principals import (
+from paimon_magics.coordinator.protocol.principals import (
     PRINCIPAL,
     Principal,
 )
-from paimon_magics.coordinator.http.principals import (
+from paimon_magics.coordinator.protocol.principals import (
     Scope as Needed,
 )
-from paimon_magics.coordinator.http.sight import Load, check_table
+from paimon_magics.coordinator.protocol.visibility import Load, check_table
 from paimon_magics.errors import PaimonMagicsError, SetupError, UnknownNameError
 from paimon_magics.statements.statement import NAME_BYTES_MAX, TableName
 

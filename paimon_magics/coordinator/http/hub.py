@@ -29,7 +29,7 @@ from paimon_magics.coordinator.http.authorisation import (
     bearer_token,
     unauthorised,
 )
-from paimon_magics.coordinator.http.principals import (
+from paimon_magics.coordinator.protocol.principals import (
     Principal,
     Scope,
 )

@@ -34,8 +34,8 @@ from paimon_magics.coordinator.http.authorisation import (
     bearer_token,
     unauthorised,
 )
-from paimon_magics.coordinator.http.principals import Grant, Principal, grants_of
 from paimon_magics.coordinator.http.tokens import is_name
+from paimon_magics.coordinator.protocol.principals import Grant, Principal, grants_of
 from paimon_magics.errors import PaimonMagicsError, SetupError
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from paimon_magics.coordinator.http.principals import Principal, grants_of
 from paimon_magics.coordinator.protocol.clock import now_ms
+from paimon_magics.coordinator.protocol.principals import Principal, grants_of
 from paimon_magics.coordinator.store.tokens import StoredToken, TokenTable
 from paimon_magics.errors import InvalidValueError, UnknownNameError
 

@@ -16,8 +16,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from paimon_magics.coordinator.http.principals import Scope
-from paimon_magics.coordinator.http.sight import check_right
+from paimon_magics.coordinator.protocol.principals import Scope
+from paimon_magics.coordinator.protocol.visibility import check_right
 from paimon_magics.coordinator.rest.definitions import DEFINITION_ENDPOINTS
 from paimon_magics.coordinator.rest.endpoints import (
     Call,

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from paimon_magics.coordinator.http.principals import Scope
-from paimon_magics.coordinator.http.sight import check_right
 from paimon_magics.coordinator.protocol.clock import now_ms
+from paimon_magics.coordinator.protocol.principals import Scope
+from paimon_magics.coordinator.protocol.visibility import check_right
 from paimon_magics.coordinator.rest.definition_documents import (
     changed_function,
     changed_view,

@@ -19,8 +19,8 @@ from starlette.routing import Route
 from paimon_magics.coordinator.http.audited import tell
 from paimon_magics.coordinator.http.authorisation import SCOPES
 from paimon_magics.coordinator.http.guard import principal_of
-from paimon_magics.coordinator.http.principals import Principal, Scope
-from paimon_magics.coordinator.http.sight import check_right, check_table
+from paimon_magics.coordinator.protocol.principals import Principal, Scope
+from paimon_magics.coordinator.protocol.visibility import check_right, check_table
 from paimon_magics.coordinator.rest.errors import error_response, not_found
 from paimon_magics.coordinator.rest.requests import path_names, read_body, safe_name
 from paimon_magics.coordinator.service.served import Context

@@ -25,9 +25,9 @@ from paimon_magics.coordinator.core import (
 from paimon_magics.coordinator.http.answers import answer_response
 from paimon_magics.coordinator.http.bodies import json_body
 from paimon_magics.coordinator.http.guard import principal_of
-from paimon_magics.coordinator.http.principals import Principal
-from paimon_magics.coordinator.http.sight import sees_location
 from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit
+from paimon_magics.coordinator.protocol.principals import Principal
+from paimon_magics.coordinator.protocol.visibility import sees_location
 from paimon_magics.coordinator.routes.tables import stopped_document
 from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.origin import host_name, user_name

@@ -38,7 +38,7 @@ from paimon_magics.coordinator.http.guard import (
 )
 from paimon_magics.coordinator.http.limits import ClientLimits
 from paimon_magics.coordinator.http.pages import HEADERS
-from paimon_magics.coordinator.http.principals import (
+from paimon_magics.coordinator.protocol.principals import (
     Principal,
     Scope,
 )

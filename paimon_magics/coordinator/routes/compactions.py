@@ -17,8 +17,8 @@ from paimon_magics.coordinator.core import Done, Suspended
 from paimon_magics.coordinator.http.answers import answer_response
 from paimon_magics.coordinator.http.bodies import json_body
 from paimon_magics.coordinator.http.guard import principal_of
-from paimon_magics.coordinator.http.principals import Principal, Scope
 from paimon_magics.coordinator.protocol.documents import table_document
+from paimon_magics.coordinator.protocol.principals import Principal, Scope
 from paimon_magics.coordinator.routes.administration import pause_document
 from paimon_magics.coordinator.service.compaction_scheduler import CompactionScheduler
 from paimon_magics.planning.compaction.schedule import Seen, State, Watched

@@ -16,9 +16,9 @@ from starlette.routing import Route
 from paimon_magics.coordinator.http.audited import tell
 from paimon_magics.coordinator.http.bodies import json_body
 from paimon_magics.coordinator.http.guard import principal_of
-from paimon_magics.coordinator.http.principals import Scope
-from paimon_magics.coordinator.http.sight import check_right
 from paimon_magics.coordinator.protocol.members import member
+from paimon_magics.coordinator.protocol.principals import Scope
+from paimon_magics.coordinator.protocol.visibility import check_right
 from paimon_magics.coordinator.service.served import Context
 from paimon_magics.errors import InvalidValueError, StatementError
 from paimon_magics.tables.catalog.names import check_name

@@ -15,7 +15,6 @@ from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse, Response
 
 from paimon_magics.coordinator.http.answers import NEW_CREDENTIALS, error_answer
-from paimon_magics.coordinator.http.principals import Principal
 from paimon_magics.coordinator.inserts.admission.validator import ValidatedInsert
 from paimon_magics.coordinator.inserts.queue.values import (
     Accepted,
@@ -27,6 +26,7 @@ from paimon_magics.coordinator.inserts.queue.values import (
     Refused,
 )
 from paimon_magics.coordinator.protocol.labels import LABEL_CHARACTERS_MAX
+from paimon_magics.coordinator.protocol.principals import Principal
 from paimon_magics.errors import InvalidValueError
 from paimon_magics.statements.statement import TableName
 

@@ -15,11 +15,11 @@ from starlette.routing import Route
 from paimon_magics.coordinator.http.answers import error_answer
 from paimon_magics.coordinator.http.bodies import json_body
 from paimon_magics.coordinator.http.guard import principal_of
-from paimon_magics.coordinator.http.principals import Scope
 from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit
 from paimon_magics.coordinator.inserts.engine.table_queues import TableQueue
 from paimon_magics.coordinator.inserts.log.disk_reserve import Room
 from paimon_magics.coordinator.inserts.queue.values import Mode, backlog
+from paimon_magics.coordinator.protocol.principals import Scope
 from paimon_magics.coordinator.routes.dead_letters import DeadLetterRoutes
 from paimon_magics.coordinator.routes.insert_entry import InsertEntry, NoRoomError
 from paimon_magics.coordinator.routes.insert_requests import (

@@ -17,10 +17,10 @@ from starlette.routing import Route
 from paimon_magics.coordinator.http.audited import tell
 from paimon_magics.coordinator.http.bodies import json_body
 from paimon_magics.coordinator.http.guard import principal_of
-from paimon_magics.coordinator.http.principals import Scope
-from paimon_magics.coordinator.http.sight import check_table
 from paimon_magics.coordinator.protocol.documents import table_document, table_of
 from paimon_magics.coordinator.protocol.members import member
+from paimon_magics.coordinator.protocol.principals import Scope
+from paimon_magics.coordinator.protocol.visibility import check_table
 from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.errors import InvalidValueError
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from paimon_magics.coordinator.core import Phase, State, TransactionState, pending_transactions
 from paimon_magics.coordinator.http.pages import Markup, page
-from paimon_magics.coordinator.http.principals import Principal, Scope
 from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit
+from paimon_magics.coordinator.protocol.principals import Principal, Scope
 from paimon_magics.coordinator.routes.administration import about
 from paimon_magics.coordinator.routes.compactions import COMPACTION_COLUMNS
 from paimon_magics.coordinator.routes.dead_letter_forms import LETTER_COLUMNS

@@ -20,10 +20,10 @@ from paimon_magics.coordinator.http.answers import answer_response
 from paimon_magics.coordinator.http.audited import tell
 from paimon_magics.coordinator.http.bodies import json_body
 from paimon_magics.coordinator.http.guard import principal_of
-from paimon_magics.coordinator.http.principals import Principal, Scope
-from paimon_magics.coordinator.http.sight import check_table, sees_location
 from paimon_magics.coordinator.protocol.documents import table_of
 from paimon_magics.coordinator.protocol.members import member
+from paimon_magics.coordinator.protocol.principals import Principal, Scope
+from paimon_magics.coordinator.protocol.visibility import check_table, sees_location
 from paimon_magics.coordinator.service.coordinator import Coordinator
 
 __all__ = ["stopped_document", "table_routes"]

@@ -16,11 +16,11 @@ from starlette.routing import Route
 from paimon_magics.coordinator.http.audited import tell
 from paimon_magics.coordinator.http.bodies import json_body
 from paimon_magics.coordinator.http.guard import principal_of
-from paimon_magics.coordinator.http.principals import Scope
-from paimon_magics.coordinator.http.sight import check_table
 from paimon_magics.coordinator.protocol.documents import table_of
 from paimon_magics.coordinator.protocol.members import member
+from paimon_magics.coordinator.protocol.principals import Scope
 from paimon_magics.coordinator.protocol.version_documents import change_of, version_receipt_document
+from paimon_magics.coordinator.protocol.visibility import check_table
 from paimon_magics.coordinator.service.served import Context
 from paimon_magics.coordinator.service.tags_and_branches import change_versions
 

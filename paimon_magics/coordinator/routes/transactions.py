@@ -28,11 +28,6 @@ from paimon_magics.coordinator.http.answers import answer_response
 from paimon_magics.coordinator.http.audited import tell
 from paimon_magics.coordinator.http.bodies import json_body
 from paimon_magics.coordinator.http.guard import principal_of
-from paimon_magics.coordinator.http.principals import (
-    Principal,
-    Scope,
-)
-from paimon_magics.coordinator.http.sight import check_table, sees_location
 from paimon_magics.coordinator.protocol.documents import (
     bucket_of,
     origin_document,
@@ -43,6 +38,11 @@ from paimon_magics.coordinator.protocol.documents import (
 )
 from paimon_magics.coordinator.protocol.errors import NotTheirsError
 from paimon_magics.coordinator.protocol.members import member
+from paimon_magics.coordinator.protocol.principals import (
+    Principal,
+    Scope,
+)
+from paimon_magics.coordinator.protocol.visibility import check_table, sees_location
 from paimon_magics.coordinator.routes.metrics import Metrics
 from paimon_magics.coordinator.service.adopting import check_adopted_id
 from paimon_magics.coordinator.service.coordinator import Coordinator

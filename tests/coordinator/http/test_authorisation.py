@@ -27,16 +27,16 @@ from paimon_magics.coordinator.http.authorisation import (
 )
 from paimon_magics.coordinator.http.guard import Guard, guarded
 from paimon_magics.coordinator.http.guesses import Guesses
-from paimon_magics.coordinator.http.principals import (
-    Principal,
-    Scope,
-)
 from paimon_magics.coordinator.http.tokens import Tokens
 from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit, GroupCommitSettings
 from paimon_magics.coordinator.inserts.log.database import DatabaseLog
 from paimon_magics.coordinator.inserts.log.disk_reserve import Room
 from paimon_magics.coordinator.inserts.log.registry import LogRegistry, RegisteredLog
 from paimon_magics.coordinator.protocol.documents import request_document, table_document
+from paimon_magics.coordinator.protocol.principals import (
+    Principal,
+    Scope,
+)
 from paimon_magics.coordinator.routes.app import Parts, application
 from paimon_magics.coordinator.routes.catalog import catalog_routes
 from paimon_magics.coordinator.routes.inserts import InsertRoutes

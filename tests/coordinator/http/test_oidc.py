@@ -25,7 +25,7 @@ from paimon_magics.coordinator.client.finding import At
 from paimon_magics.coordinator.client.remote import RemoteCoordinator
 from paimon_magics.coordinator.client.tokens import Token
 from paimon_magics.coordinator.http.oidc import Issuer, IssuerKeys, granting
-from paimon_magics.coordinator.http.principals import grants_of
+from paimon_magics.coordinator.protocol.principals import grants_of
 from paimon_magics.errors import SetupError
 from paimon_magics.planning.commits.requests import Append, CommitRequest
 from paimon_magics.tables.snapshots.provenance import history

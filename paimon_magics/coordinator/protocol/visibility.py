@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from paimon_magics.coordinator.http.principals import Principal, Scope
 from paimon_magics.coordinator.protocol.errors import NotTheirsError
+from paimon_magics.coordinator.protocol.principals import Principal, Scope
 from paimon_magics.errors import PaimonMagicsError, UnknownNameError
 from paimon_magics.statements.statement import TableName
 

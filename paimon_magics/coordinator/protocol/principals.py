@@ -1,6 +1,6 @@
 """Who sends a request, and what they may do: everywhere, or on the tables that grants name.
 
-This module does no I/O. Whoever may not read a table is not told that it exists: see `http.sight`.
+This module does no I/O. Tables that a principal may not read are hidden from it: `visibility`.
 """
 
 from __future__ import annotations
