@@ -27,7 +27,7 @@ from paimon_magics.coordinator.http.forwarding import Forwarding, Peers
 from paimon_magics.coordinator.http.limits import ClientLimits, Turnstile
 from paimon_magics.coordinator.process.arguments import parser
 from paimon_magics.coordinator.process.certificates import Certificate
-from paimon_magics.coordinator.process.connections import Bounds
+from paimon_magics.coordinator.process.connections import Bounds, process_connections_max
 from paimon_magics.coordinator.process.network import LOOPBACK, Network, listen, network_of
 from paimon_magics.coordinator.process.server import Server, Shutdown
 from paimon_magics.errors import SetupError
@@ -297,7 +297,9 @@ def slow_server() -> Iterator[tuple[int, Bounds]]:
         body_bytes_per_second=1_000,
         answer_seconds=1,
         head_bytes_max=10_000,
+        idle_seconds=3,
         connections_max=20,
+        process_max=30,
     )
     shutdown = Shutdown()
     server = Server(app, shutdown, 1_000_000, bounds)
@@ -379,12 +381,106 @@ def test_an_address_has_so_many_connections(slow_server: tuple[int, Bounds]) -> 
             opened.enter_context(socket.create_connection((LOOPBACK, port))) for _ in range(25)
         ]
         wait_until(lambda: bounds.opened[LOOPBACK] <= 20, 5)
-        ended = 0
-        for connection in several:
-            connection.settimeout(0.05)
-            with contextlib.suppress(TimeoutError):
-                ended += connection.recv(10) == b""
-        assert ended == 5
+        assert [is_ended(connection) for connection in several] == [True] * 5 + [False] * 20
+
+
+REQUEST = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\n"
+
+
+def test_idle_connections_make_room_for_requests_of_the_same_address(
+    slow_server: tuple[int, Bounds],
+) -> None:
+    port, bounds = slow_server
+    with contextlib.ExitStack() as opened:
+        idle = [opened.enter_context(kept_alive(port)) for _ in range(18)]
+        busy = [opened.enter_context(connected(port, REQUEST)) for _ in range(2)]
+        wait_until(lambda: bounds.opened[LOOPBACK] == 20, 5)
+        for _ in range(30):
+            with connected(port, REQUEST + b"abc") as asked:
+                assert asked.recv(1_000).startswith(b"HTTP/1.1 200")
+        assert is_ended(idle[0])
+        for connection in busy:
+            connection.sendall(b"abc")
+            assert connection.recv(1_000).startswith(b"HTTP/1.1 200")
+
+
+def test_an_idle_connection_is_ended_also_where_it_sends_empty_lines(
+    slow_server: tuple[int, Bounds],
+) -> None:
+    with kept_alive(slow_server[0]) as connection:
+        connection.sendall(b"\r\n")
+        assert received(connection, 8) == b""
+
+
+def test_slow_heads_make_room_and_full_addresses_do_so_for_others(
+    slow_server: tuple[int, Bounds],
+) -> None:
+    port, bounds = slow_server
+    bounds.head_seconds = 60
+    with contextlib.ExitStack() as opened:
+        slow = [opened.enter_context(connected(port, b"POST / HT")) for _ in range(20)]
+        time.sleep(1.2)
+        with connected(port, REQUEST + b"abc") as asked:
+            assert asked.recv(1_000).startswith(b"HTTP/1.1 200")
+        assert [is_ended(connection) for connection in slow] == [True] + [False] * 19
+        # The process is full: the address with the most connections makes room.
+        others = [
+            opened.enter_context(connected(port, REQUEST, f"127.0.0.{at}")) for at in range(2, 14)
+        ]
+        wait_until(lambda: sum(map(is_ended, slow)) == 2, 5)
+        for connection in others:
+            connection.sendall(b"abc")
+            assert connection.recv(1_000).startswith(b"HTTP/1.1 200")
+
+
+def test_idle_connections_hinder_no_insert(tmp_path: Path) -> None:
+    assert process_connections_max() > 1_100  # this process has them open, too
+    create_table(
+        tmp_path / "warehouse", "CREATE TABLE t (k INT) TBLPROPERTIES ('auto_batch_load' = 'true')"
+    )
+    process = Process(tmp_path / "warehouse", tmp_path / "state")
+    process.start()
+    port = int(process.address.rsplit(":", 1)[1])
+    request = b"GET /health/live HTTP/1.1\r\nHost: x\r\n\r\n"
+    path = f"{process.address}/v1/inserts/default/t"
+    headers = {"Authorization": f"Bearer {process.token()}"}
+    try:
+        first = httpx.post(path, json={"rows": [[0]]}, headers=headers, trust_env=False)
+        assert first.status_code == 200, first.text
+        with contextlib.ExitStack() as opened:
+            for _ in range(1_100):
+                opened.enter_context(connected(port, request))
+            for number in range(20):
+                answer = httpx.post(
+                    path, json={"rows": [[number]]}, headers=headers, trust_env=False, timeout=2
+                )
+                assert answer.status_code == 200
+    finally:
+        process.close()
+
+
+def connected(port: int, first: bytes, source: str = LOOPBACK) -> socket.socket:
+    """A connection that has sent these bytes."""
+    connection = socket.create_connection((LOOPBACK, port), 5, (source, 0))
+    connection.sendall(first)
+    return connection
+
+
+def kept_alive(port: int) -> socket.socket:
+    """A connection that has had an answer."""
+    connection = connected(port, REQUEST + b"abc")
+    assert connection.recv(1_000).startswith(b"HTTP/1.1 200")
+    return connection
+
+
+def is_ended(connection: socket.socket) -> bool:
+    connection.settimeout(0.02)
+    try:
+        return connection.recv(1_000, socket.MSG_PEEK) == b""
+    except TimeoutError:
+        return False
+    except ConnectionResetError:
+        return True
 
 
 def test_of_several_addresses_the_first_that_answers_is_taken(tmp_path: Path) -> None:

@@ -1,9 +1,9 @@
 """Tokens of an OpenID Connect issuer: JWTs, checked with the keys that it publishes.
 
-The issuer's discovery document names its keys (JWKS). They are kept for ten minutes; a token that
-names another key has them fetched again, at most twice a minute, so that a rotation is noticed and
-made-up keys cost the issuer nothing. While the issuer does not answer, the last keys are used for a
-day.
+The issuer's discovery document names its keys (JWKS). They are fetched again after ten minutes, and
+for a token that names another key, so that a rotation is noticed; at most twice a minute, so that
+made-up keys cost the issuer nothing. Tokens whose key is known never wait for that. While the
+issuer does not answer, the last keys are used for a day.
 
 Only asymmetric signatures are taken. Issuer, audience and end must be in a token; a clock may be a
 minute off.
@@ -11,11 +11,11 @@ minute off.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import logging
 import ssl
-import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -24,7 +24,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 from starlette.routing import Route
@@ -56,6 +55,7 @@ _BYTES_MAX = 1_048_576
 _TOKEN_CHARACTERS_MAX = 16_384
 _REMEMBERED_MAX = 10_000
 _REMEMBERED_SECONDS = 60.0
+_DISCOVERY = "/.well-known/openid-configuration"
 _PREFIX = "paimon-coordinator:"
 
 _log = logging.getLogger(__name__)
@@ -108,7 +108,7 @@ def granting(file: str) -> dict[str, tuple[Grant, ...]]:
 
 
 class IssuerKeys:
-    """The keys of an issuer. For any thread. `clock` is in seconds."""
+    """The keys of an issuer. For one event loop. `clock` is in seconds."""
 
     def __init__(
         self, url: str, tls: ssl.SSLContext, clock: Callable[[], float] = time.monotonic
@@ -116,53 +116,62 @@ class IssuerKeys:
         self._url = url.rstrip("/")
         self._tls = tls
         self._clock = clock
-        self._turn = threading.Lock()
         self._keys: dict[str, PyJWK] = {}
         self._read_at = float("-inf")
         self._asked_at = float("-inf")
+        self._reading: asyncio.Task[None] | None = None
         self._problem = ""
 
-    def key(self, id: str) -> PyJWK | None:
-        """The key with an id; None if the issuer has no such key. May ask the issuer. Raises
-        SetupError while there are no keys because it does not answer."""
-        with self._turn:
-            age = self._clock() - self._read_at
-            is_due = age > _KEPT_SECONDS or id not in self._keys
-            if is_due and self._clock() - self._asked_at > _ASKED_SECONDS_MIN:
-                self._read()
-            if self._clock() - self._read_at > _USED_SECONDS_MAX:
-                raise SetupError(
-                    f"The issuer {self._url} can't be asked for its keys: {self._problem}.",
-                    hint="Try again. If the error stays, look at the issuer.",
-                )
-            return self._keys.get(id)
+    async def key(self, id: str) -> PyJWK | None:
+        """The key with an id; None if the issuer has no such key. Waits for the issuer only where
+        the key is not known. Raises SetupError while there are no keys because it does not
+        answer."""
+        is_due = self._age > _KEPT_SECONDS or id not in self._keys
+        may_ask = self._reading is None and self._clock() - self._asked_at > _ASKED_SECONDS_MIN
+        if is_due and may_ask:
+            self._asked_at = self._clock()
+            self._reading = asyncio.ensure_future(self._read())
+        is_usable = id in self._keys and self._age <= _USED_SECONDS_MAX
+        if not is_usable and self._reading is not None:
+            await asyncio.shield(self._reading)
+        if self._age > _USED_SECONDS_MAX:
+            raise SetupError(
+                f"The issuer {self._url} can't be asked for its keys: {self._problem}.",
+                hint="Try again. If the error stays, look at the issuer.",
+            )
+        return self._keys.get(id)
 
-    def _read(self) -> None:
+    @property
+    def _age(self) -> float:
+        return self._clock() - self._read_at
+
+    async def _read(self) -> None:
         from jwt import PyJWKSet
-        from jwt.exceptions import PyJWTError
 
-        self._asked_at = self._clock()
         try:
-            found = self._document(f"{self._url}/.well-known/openid-configuration")
-            if str(found.get("issuer", "")).rstrip("/") != self._url:
-                raise ValueError(f"it calls itself {found.get('issuer')}")
-            keys = PyJWKSet.from_dict(self._document(str(found["jwks_uri"])))
-        except (httpx.HTTPError, PyJWTError, ValueError, KeyError) as error:
+            client = httpx.AsyncClient(verify=self._tls, trust_env=False, timeout=_ANSWER_SECONDS)
+            async with asyncio.timeout(_ANSWER_SECONDS), client:
+                found = await self._document(
+                    client, f"{self._url}/.well-known/openid-configuration"
+                )
+                if str(found.get("issuer", "")).rstrip("/") != self._url:
+                    raise ValueError(f"it calls itself {found.get('issuer')}")
+                keys = PyJWKSet.from_dict(await self._document(client, str(found["jwks_uri"])))
+        except Exception as error:  # whatever it answers: the last keys are used
             self._problem = str(error).rstrip(".") or type(error).__name__
             _log.error("The issuer %s can't be asked for its keys: %s", self._url, self._problem)
-            return
-        self._keys = {key.key_id or "": key for key in keys.keys}
-        self._read_at = self._asked_at
+        else:
+            self._keys = {key.key_id or "": key for key in keys.keys}
+            self._read_at = self._asked_at
+        self._reading = None
 
-    def _document(self, url: str) -> dict[str, Any]:
+    async def _document(self, client: httpx.AsyncClient, url: str) -> dict[str, Any]:
         if not url.startswith("https://") and self._url.startswith("https://"):
             raise ValueError(f"it names {url}, which is in the clear")
-        with httpx.stream(
-            "GET", url, verify=self._tls, trust_env=False, timeout=_ANSWER_SECONDS
-        ) as answer:
+        async with client.stream("GET", url) as answer:
             answer.raise_for_status()
             content = b""
-            for part in answer.iter_bytes():
+            async for part in answer.aiter_bytes():
                 content += part
                 if len(content) > _BYTES_MAX:
                     raise ValueError(f"{url} has more than {_BYTES_MAX:,} bytes")
@@ -189,9 +198,9 @@ class IssuedTokens:
         self._issuer = issuer
         self._keys = keys
         self._others = others
-        self._turn = threading.Lock()
-        # Principals by the digests of tokens, with the time until which they are taken as said.
-        self._remembered: OrderedDict[bytes, tuple[Principal, float]] = OrderedDict()
+        # Principals by the digests of tokens, with the end of the token and, by the monotonic
+        # clock, the time until which they are taken as said.
+        self._remembered: OrderedDict[bytes, tuple[Principal, float, float]] = OrderedDict()
 
     async def principal(self, connection: HTTPConnection) -> Principal | None:
         """See `Authoriser.principal`."""
@@ -201,9 +210,11 @@ class IssuedTokens:
         assert token is not None
         digest = hashlib.sha256(token.encode()).digest()
         remembered = self._remembered.get(digest)
-        if remembered is not None and time.time() < remembered[1]:
-            return remembered[0]
-        return await run_in_threadpool(self._checked, token, digest)
+        if remembered is not None:
+            principal, ends_at, until = remembered
+            if time.time() < ends_at and time.monotonic() < until:
+                return principal
+        return await self._checked(token, digest)
 
     def challenge(self, connection: HTTPConnection) -> Response:
         """See `Authoriser.challenge`."""
@@ -218,7 +229,7 @@ class IssuedTokens:
         """See `Authoriser.routes`."""
         return self._others.routes()
 
-    def _checked(self, token: str, digest: bytes) -> Principal | None:
+    async def _checked(self, token: str, digest: bytes) -> Principal | None:
         import jwt
         from jwt.exceptions import PyJWTError
 
@@ -227,7 +238,7 @@ class IssuedTokens:
             header = jwt.get_unverified_header(token)
             if header.get("alg") not in _ALGORITHMS:
                 return None
-            key = self._keys.key(str(header.get("kid", "")))
+            key = await self._keys.key(str(header.get("kid", "")))
             if key is None:
                 return None
             claims = jwt.decode(
@@ -245,11 +256,10 @@ class IssuedTokens:
         if not isinstance(name, str) or not is_name(name):
             return None
         principal = Principal.granted(name, issuer.grants(claims), "issuer")
-        until = min(float(claims["exp"]) + _LEEWAY_SECONDS, time.time() + _REMEMBERED_SECONDS)
-        with self._turn:
-            self._remembered[digest] = principal, until
-            while len(self._remembered) > _REMEMBERED_MAX:
-                self._remembered.popitem(last=False)
+        until = time.monotonic() + _REMEMBERED_SECONDS
+        self._remembered[digest] = principal, float(claims["exp"]) + _LEEWAY_SECONDS, until
+        while len(self._remembered) > _REMEMBERED_MAX:
+            self._remembered.popitem(last=False)
         return principal
 
 

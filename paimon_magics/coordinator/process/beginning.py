@@ -19,7 +19,7 @@ from paimon_magics.coordinator.ownership.redacted_log import keep_secrets_out_of
 from paimon_magics.coordinator.ownership.state_folder import Running
 from paimon_magics.coordinator.process.certificates import Certificate
 from paimon_magics.coordinator.process.composition import OwnerParts, ownership_of, start_owner
-from paimon_magics.coordinator.process.connections import Bounds
+from paimon_magics.coordinator.process.connections import Bounds, process_connections_max
 from paimon_magics.coordinator.process.network import Network
 from paimon_magics.coordinator.process.place import Place, place_of
 from paimon_magics.coordinator.process.server import Server, Shutdown
@@ -93,4 +93,5 @@ def _server(app: ASGIApp, network: Network, shutdown: Shutdown, request_bytes_ma
     certificate = None
     if network.certificate is not None:
         certificate = Certificate(network.certificate, network.key)
-    return Server(app, shutdown, request_bytes_max, Bounds(free=network.peers), certificate)
+    bounds = Bounds(free=network.peers, process_max=process_connections_max())
+    return Server(app, shutdown, request_bytes_max, bounds, certificate)

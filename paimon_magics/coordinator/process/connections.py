@@ -2,8 +2,12 @@
 
 A client that sends its request a byte at a time, or does not read its answer, would hold a
 connection and what belongs to it for ever. So there is a time for the head of a request, a slowest
-speed for its body, and a longest stop of an answer. The server looks once a second, which
-costs a request nothing.
+speed for its body, a longest stop of an answer, and a longest rest between requests. The server
+looks once a second, which costs a request nothing.
+
+An address has a number of connections, and so has the process. A new one beyond that takes the
+place of the one that has been idle longest, then of the slowest head, of the same address or of the
+one with the most connections. Only where each of these has a request under way is it refused.
 
 Streams of small inserts are WebSockets: the server pings those, and may wait for their rows as
 long as it likes.
@@ -15,7 +19,7 @@ whole: uvicorn writes head and body one after the other, each by a call of the s
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,10 +31,12 @@ from uvicorn.protocols.http.httptools_impl import (
 
 from paimon_magics.coordinator.http.answers import AT_ONCE
 
-__all__ = ["BoundedConnection", "Bounds", "bounded"]
+__all__ = ["BoundedConnection", "Bounds", "bounded", "process_connections_max"]
 
 _TOO_SLOW = 408
 _HEAD_TOO_LARGE = 431
+_SLOW_HEAD_SECONDS = 1.0  # a whole one comes in one or two packets
+_FILES_MAX = 65_536
 _HEAD = b"HTTP/1.1 200 OK\r\n%b%bcontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b"
 
 
@@ -40,7 +46,11 @@ class Bounds:
 
     A head may take `head_seconds` and have `head_bytes_max`; a body may take `body_seconds` and a
     second more for each `body_bytes_per_second` of it; an answer may stand still for
-    `answer_seconds`. An address other than those in `free` has at most `connections_max`.
+    `answer_seconds`, a connection without a request for `idle_seconds`. An address other than those
+    in `free` has at most `connections_max`, all together have `process_max`.
+
+    `resting` has the connections without a complete head, by address, in the order in which they
+    began to rest.
     """
 
     head_seconds: float = 15.0
@@ -48,9 +58,31 @@ class Bounds:
     body_seconds: float = 30.0
     body_bytes_per_second: int = 16_384
     answer_seconds: float = 60.0
+    idle_seconds: float = 15.0
     connections_max: int = 1_024
+    process_max: int = 1_000_000
     free: Any = ()
     opened: Counter[str] = field(default_factory=Counter)
+    resting: defaultdict[str, dict[BoundedConnection, None]] = field(
+        default_factory=lambda: defaultdict(dict)
+    )
+
+    def admits(self, address: str) -> bool:
+        """Whether a new connection may stay, after another one has perhaps made room for it."""
+        if self.opened[address] >= self.connections_max and address not in self.free:
+            return self._makes_room(address)
+        if self.opened.total() >= self.process_max:
+            return self._makes_room(self.opened.most_common(1)[0][0])
+        return True
+
+    def _makes_room(self, address: str) -> bool:
+        resting = self.resting[address]
+        leaves = next((one for one in resting if one.is_idle), None)
+        leaves = leaves or next((one for one in resting if one.is_slow), None)
+        if leaves is None:
+            return False
+        leaves.leave()
+        return True
 
 
 class BoundedConnection(HttpToolsProtocol):
@@ -58,30 +90,45 @@ class BoundedConnection(HttpToolsProtocol):
 
     bounds: Bounds
 
-    _in_head = True  # the head of a request is awaited, or not complete
-    _began = 0.0  # the loop's time at which its head or body began
+    _in_head = False  # the head of a request has begun and is not complete
+    _began = 0.0  # the loop's time at which its head, body or rest began
     _head_bytes = 0
     _body_bytes = 0
     _stuck: tuple[int, float] | None = None  # unsent bytes, and since when
     _is_ended = False
+    _is_counted = False
     _address = ""
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether it has no request, not even the beginning of one."""
+        return not self._in_head and not self._is_answering
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether the head of its request takes long."""
+        return self.loop.time() - self._began > _SLOW_HEAD_SECONDS
+
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Take a connection, or close it where its address has too many."""
+        """Take a connection, or close it where there is no room for it."""
         super().connection_made(transport)
-        self._began = self.loop.time()
         self._address = self.client[0] if self.client else ""
-        opened = self.bounds.opened
-        opened[self._address] += 1
-        if opened[self._address] > self.bounds.connections_max and (
-            self._address not in self.bounds.free
-        ):
+        if not self.bounds.admits(self._address):
             transport.abort()
+            return
+        self._is_counted = True
+        self.bounds.opened[self._address] += 1
+        self._rest()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the connection."""
         super().connection_lost(exc)
         self._forget()
+
+    def leave(self) -> None:
+        """Make room for another connection."""
+        self._forget()
+        self.transport.abort()
 
     def handle_websocket_upgrade(self) -> None:
         """Hand the connection over to a protocol of its own, which does not tell its end here."""
@@ -107,11 +154,19 @@ class BoundedConnection(HttpToolsProtocol):
         """Hand the request over."""
         self._in_head = False
         self._began = self.loop.time()
+        if self._is_counted:
+            self.bounds.resting[self._address].pop(self, None)
         super().on_headers_complete()
         is_taken = self.cycle is not None and self.cycle.scope is self.scope  # and no WebSocket
         if is_taken and self.scope["method"] == "POST":
             extensions: dict[str, Any] = {AT_ONCE: _AtOnce(self.cycle)}
             self.scope["extensions"] = extensions
+
+    def on_response_complete(self) -> None:
+        """Rest until the next request, unless that has come already."""
+        super().on_response_complete()
+        if self._is_counted and not self._is_answering:
+            self._rest()
 
     def on_body(self, body: bytes) -> None:
         """Take a part of the body."""
@@ -126,20 +181,38 @@ class BoundedConnection(HttpToolsProtocol):
         bounds = self.bounds
         if self.flow.read_paused:  # this process lets the client wait
             self._began += passed
-        if self._in_head:
-            if now - self._began > bounds.head_seconds:
+        if not self._is_answering:
+            # A first request may as well begin late as come slowly; later ones are at liberty.
+            seconds = bounds.head_seconds if self._in_head or self.cycle is None else 0.0
+            if seconds and now - self._began > seconds:
                 self._refuse(_TOO_SLOW)
-        elif self.cycle is not None and self.cycle.more_body:
+            elif not seconds and now - self._began > bounds.idle_seconds:
+                self.transport.close()
+        elif self.cycle.more_body:
             allowed = bounds.body_seconds + self._body_bytes / bounds.body_bytes_per_second
             if now - self._began > allowed:
                 self._refuse(_TOO_SLOW)
         self._look_at_answer(now)
 
+    @property
+    def _is_answering(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def _rest(self) -> None:
+        if not self._in_head:
+            self._began = self.loop.time()
+        self.bounds.resting[self._address][self] = None
+
     def _forget(self) -> None:
-        opened = self.bounds.opened
-        opened[self._address] -= 1
-        if opened[self._address] <= 0:
-            del opened[self._address]
+        if not self._is_counted:
+            return
+        self._is_counted = False
+        bounds, address = self.bounds, self._address
+        bounds.resting[address].pop(self, None)
+        bounds.opened[address] -= 1
+        if bounds.opened[address] <= 0:
+            del bounds.opened[address]
+            del bounds.resting[address]
 
     def _look_at_answer(self, now: float) -> None:
         unsent = self.transport.get_write_buffer_size() if self.flow.write_paused else 0
@@ -153,7 +226,7 @@ class BoundedConnection(HttpToolsProtocol):
     def _refuse(self, status: int) -> None:
         self._is_ended = True
         cycle = self.cycle
-        if self._in_head or cycle is None or not cycle.response_started:
+        if not self._is_answering or not cycle.response_started:
             self.transport.write(
                 STATUS_LINE[status] + b"connection: close\r\ncontent-length: 0\r\n\r\n"
             )
@@ -190,6 +263,22 @@ class _AtOnce:
             cycle.transport.close()
         cycle.on_response()
         return True
+
+
+def process_connections_max() -> int:
+    """How many connections a process may have: half of the files that it may open, after it has
+    raised that number as far as it may."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return _FILES_MAX
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    unlimited = resource.RLIM_INFINITY
+    wanted = _FILES_MAX if hard == unlimited else min(hard, _FILES_MAX)
+    if soft != unlimited and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        soft = wanted
+    return (_FILES_MAX if soft == unlimited else soft) // 2
 
 
 def bounded(bounds: Bounds) -> type[BoundedConnection]:

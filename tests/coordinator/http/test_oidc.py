@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import contextlib
 import hmac
 import json
 import threading
@@ -63,6 +65,8 @@ class IssuerServer:
         self.seconds = 3_600
         self.audience = AUDIENCE
         self.asked = 0
+        self.goes_on = threading.Event()
+        self.goes_on.set()
         self.app = Flask(__name__)
         self.http = make_server("127.0.0.1", 0, self.app, threaded=True)
         self.url = f"http://127.0.0.1:{self.http.server_port}"
@@ -89,6 +93,7 @@ class IssuerServer:
         @self.app.get("/.well-known/openid-configuration")
         def discovery() -> Any:
             self.asked += 1
+            self.goes_on.wait()
             return jsonify(issuer=self.url, jwks_uri=f"{self.url}/jwks")
 
         @self.app.get("/jwks")
@@ -103,6 +108,15 @@ class IssuerServer:
 
     def rotate(self, kid: str) -> None:
         self.key = JsonWebKey.generate_key("RSA", 2048, {"kid": kid, "use": "sig"}, is_private=True)
+
+    @contextlib.contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Answer nothing meanwhile."""
+        self.goes_on.clear()
+        try:
+            yield
+        finally:
+            self.goes_on.set()
 
     def token(self, name: str, scope: str = "") -> str:
         answer = httpx.post(
@@ -225,21 +239,50 @@ def encoded(part: Mapping[str, str] | bytes) -> str:
 def test_keys_are_asked_for_seldom_and_kept_while_the_issuer_is_away(issuer: IssuerServer) -> None:
     now = 0.0
     keys = IssuerKeys(issuer.url, tls_context(None), clock=lambda: now)
-    assert keys.key("first") is not None
-    for guess in range(10):
-        assert keys.key(f"made up {guess}") is None
-    assert issuer.asked == 1
-    issuer.rotate("second")
-    now += 31
-    assert keys.key("second") is not None and keys.key("first") is None
+
+    async def ask() -> None:
+        nonlocal now
+        assert await keys.key("first") is not None
+        made_up = [keys.key(f"made up {guess}") for guess in range(10)]
+        assert await asyncio.gather(*made_up) == [None] * 10
+        assert issuer.asked == 1
+        issuer.rotate("second")
+        now += 31
+        assert await keys.key("second") is not None and await keys.key("first") is None
+        assert issuer.asked == 2
+        issuer.http.shutdown()
+        issuer.http.server_close()
+        now += 3_600
+        assert await keys.key("second") is not None
+        now += 86_400
+        with pytest.raises(SetupError, match="can't be asked for its keys"):
+            await keys.key("second")
+
+    asyncio.run(ask())
+
+
+def test_a_frozen_issuer_hinders_no_token_whose_key_is_known(issuer: IssuerServer) -> None:
+    now = 0.0
+    keys = IssuerKeys(issuer.url, tls_context(None), clock=lambda: now)
+
+    async def ask() -> None:
+        nonlocal now
+        issuer.goes_on.set()
+        assert await keys.key("first") is not None
+        issuer.goes_on.clear()
+        now += 31
+        waiting = [asyncio.ensure_future(keys.key(f"made up {at}")) for at in range(60)]
+        await asyncio.sleep(0.2)
+        now += 1_000  # the keys are old, but the issuer is being asked
+        began = time.monotonic()
+        assert await keys.key("first") is not None
+        assert time.monotonic() - began < 0.1
+        assert await asyncio.gather(*waiting) == [None] * 60
+        assert time.monotonic() - began < 8
+
+    with issuer.frozen():
+        asyncio.run(ask())
     assert issuer.asked == 2
-    issuer.http.shutdown()
-    issuer.http.server_close()
-    now += 3_600
-    assert keys.key("second") is not None
-    now += 86_400
-    with pytest.raises(SetupError, match="can't be asked for its keys"):
-        keys.key("second")
 
 
 def test_what_a_claim_allows_stands_in_it_or_in_a_file(tmp_path: Path) -> None:
