@@ -26,7 +26,7 @@ from paimon_magics.coordinator.client.interface import CoordinatorClient
 from paimon_magics.coordinator.client.remote import RemoteCoordinator
 from paimon_magics.coordinator.client.settling import Moved, settle_postponed
 from paimon_magics.coordinator.protocol.clock import now_ms
-from paimon_magics.coordinator.service.child_process import do_jobs
+from paimon_magics.coordinator.runtime.children import do_jobs
 from paimon_magics.coordinator.service.compaction_jobs import (
     OUT_OF_MEMORY,
     Budget,

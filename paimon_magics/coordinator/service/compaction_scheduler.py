@@ -20,7 +20,7 @@ from queue import SimpleQueue
 
 from paimon_magics.coordinator.core import Pause
 from paimon_magics.coordinator.protocol.clock import now_ms
-from paimon_magics.coordinator.service.child_process import ChildDiedError, ChildProcess
+from paimon_magics.coordinator.runtime.children import ChildDiedError, ChildProcess
 from paimon_magics.coordinator.service.compaction_jobs import (
     OUT_OF_MEMORY,
     Budget,

@@ -43,7 +43,7 @@ from paimon_magics.coordinator.inserts.log.records import DamagedError, read_seg
 from paimon_magics.coordinator.inserts.queue.values import Batch
 from paimon_magics.coordinator.protocol.clock import now_ms
 from paimon_magics.coordinator.protocol.documents import transaction_document, transaction_of
-from paimon_magics.coordinator.service.child_process import ChildDiedError
+from paimon_magics.coordinator.runtime.children import ChildDiedError
 from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.coordinator.service.transactions import Purpose
 from paimon_magics.coordinator.store.database import StoreLostError

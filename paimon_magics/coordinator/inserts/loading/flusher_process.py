@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from paimon_magics.coordinator.service.child_process import ChildProcess, do_jobs
+from paimon_magics.coordinator.runtime.children import ChildProcess, do_jobs
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.tables.reading.keyed_rows import KeyedRead
 from paimon_magics.tables.writing.write_spec import WriteSpec, Written

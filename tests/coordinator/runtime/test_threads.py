@@ -1,0 +1,225 @@
+"""The runtime of threads: what an item, effect, timer or loop raises ends nothing else."""
+
+import threading
+import time
+
+import pytest
+
+from paimon_magics.coordinator.runtime import Clock, ThreadRuntime
+from tests.coordinator.process import wait_until
+
+
+class Panic(BaseException):
+    """As libraries in Rust raise it."""
+
+
+class Doubt(Exception):
+    """What may end an owner."""
+
+
+@pytest.fixture
+def runtime():
+    return ThreadRuntime()
+
+
+class Taking:
+    """An owner's take, which raises what it is given."""
+
+    def __init__(self, runtime, **more):
+        self.done, self.crashes, self.ends = [], [], []
+        self.owner = runtime.owner(
+            "some",
+            self.take,
+            crashed=lambda items, error: self.crashes.append((list(items), error)),
+            fatal=(Doubt,),
+            ended=self.ends.append,
+            **more,
+        )
+
+    def take(self, items):
+        for item in items:
+            if isinstance(item, BaseException):
+                raise item
+            self.done.append(item)
+
+
+@pytest.mark.parametrize("error", [KeyError("x"), RuntimeError("y"), MemoryError(), Panic("z")])
+def test_owner_goes_on_after_any_exception(runtime, error):
+    taking = Taking(runtime)
+    taking.owner.start()
+    for item in (1, error, 2):
+        taking.owner.put(item)
+    taking.owner.end()
+    assert taking.done == [1, 2]
+    assert [items for items, _ in taking.crashes] == [[error]]
+    assert not taking.ends
+    (report,) = [one for one in runtime.progress() if one.name == "some"]
+    assert report.failures == 1
+
+
+def test_fatal_exception_ends_owner_and_is_reported_once(runtime):
+    taking = Taking(runtime)
+    taking.owner.start()
+    doubt = Doubt()
+    taking.owner.put(doubt)
+    wait_until(lambda: taking.ends)
+    taking.owner.put(2)
+    assert taking.ends == [doubt]
+    assert taking.owner.failure is doubt
+    assert taking.done == []
+    (report,) = [one for one in runtime.progress() if one.name == "some"]
+    assert report.ended
+
+
+def test_exception_in_begin_ends_owner(runtime):
+    taking = Taking(runtime)
+
+    def begin():
+        raise KeyError("begin")
+
+    taking.owner.start(begin)
+    wait_until(lambda: taking.ends)
+    assert isinstance(taking.owner.failure, KeyError)
+
+
+def test_owner_takes_what_waits_together(runtime):
+    groups = []
+    begun = threading.Event()
+    owner = runtime.owner(
+        "groups",
+        lambda items: groups.append(list(items)),
+        crashed=lambda items, error: None,
+        fatal=(),
+        ended=lambda error: None,
+        items_max=3,
+    )
+    for number in range(5):
+        owner.put(number)
+    owner.start(begun.set)
+    owner.end()
+    assert groups == [[0, 1, 2], [3, 4]]
+
+
+@pytest.mark.parametrize("error", [KeyError("x"), MemoryError(), Panic("z")])
+def test_effect_ends_in_exactly_one_event(runtime, error):
+    pool = runtime.pool("work", 2)
+    events = []
+
+    def fails():
+        raise error
+
+    pool.effect("a", fails, lambda crash: ("crashed", str(crash)), events.append)
+    pool.effect("b", lambda: "done", lambda crash: "crashed", events.append)
+    wait_until(lambda: len(events) == 2)
+    pool.end()
+    assert sorted(map(str, events)) == sorted(["done", str(("crashed", str(_shown(error))))])
+    (report,) = [one for one in runtime.progress() if one.name == "work"]
+    assert report.failures == 1
+
+
+def test_late_effects_occupy_no_thread(runtime):
+    pool = runtime.pool("work", 1)
+    events = []
+    for number in range(20):
+        pool.effect("late", lambda number=number: number, None, events.append, after_ms=100)
+    pool.run("now", lambda: events.append("now"))
+    wait_until(lambda: len(events) == 21)
+    assert events[0] == "now"
+    pool.end()
+
+
+def test_pool_has_at_most_its_workers_and_nothing_begins_after_its_end(runtime):
+    pool = runtime.pool("work", 3)
+    turn, running, peak, done = threading.Lock(), 0, 0, []
+
+    def work():
+        nonlocal running, peak
+        with turn:
+            running += 1
+            peak = max(peak, running)
+        time.sleep(0.01)
+        with turn:
+            running -= 1
+        done.append(1)
+
+    for _ in range(12):
+        pool.run("some", work)
+    pool.end()
+    assert len(done) == 12
+    assert peak == 3
+    pool.run("late", work)
+    time.sleep(0.05)
+    assert len(done) == 12
+
+
+def test_timer_goes_on_after_an_exception_until_it_is_stopped(runtime):
+    calls = []
+
+    def call():
+        calls.append(1)
+        raise RuntimeError("x")
+
+    timer = runtime.every("tick", 5, call)
+    wait_until(lambda: len(calls) > 2)
+    timer.stop()
+    time.sleep(0.05)
+    count = len(calls)
+    time.sleep(0.05)
+    assert len(calls) == count
+
+
+def test_loop_goes_on_after_an_exception_and_can_be_woken(runtime):
+    rounds = []
+
+    def work():
+        rounds.append(1)
+        raise Panic("x")
+
+    loop = runtime.loop("upkeep", lambda: None, work)
+    wait_until(lambda: len(rounds) == 1)
+    loop.wake()
+    wait_until(lambda: len(rounds) == 2)
+    loop.end()
+    (report,) = [one for one in runtime.progress() if one.name == "upkeep"]
+    assert report.ended
+    assert report.failures == 2
+    assert "Panic" in report.trouble
+
+
+def test_progress_tells_how_long_work_lasts_and_what_waits(runtime):
+    goes_on = threading.Event()
+    taking = Taking(runtime)
+    taking.owner = runtime.owner(
+        "slow",
+        lambda items: goes_on.wait(10),
+        crashed=lambda items, error: None,
+        fatal=(),
+        ended=lambda error: None,
+    )
+    taking.owner.start()
+    taking.owner.put(1)
+    taking.owner.put(2)
+
+    def report():
+        (found,) = [one for one in runtime.progress() if one.name == "slow"]
+        return found
+
+    wait_until(lambda: report().busy_ms > 20)
+    assert report().waiting == 1
+    goes_on.set()
+    taking.owner.end()
+    assert report().busy_ms == 0
+
+
+def test_clock_does_not_jump_with_the_time_of_day():
+    wall, steady = [1_000_000.0], [50.0]
+    clock = Clock(lambda: wall[0], lambda: steady[0])
+    assert clock.now_ms() == 1_000_000
+    wall[0] -= 3_600_000
+    steady[0] += 10
+    assert clock.now_ms() == 1_000_010
+    assert clock.steady_ms() == 60
+
+
+def _shown(error):
+    return error if isinstance(error, Exception) else f"{type(error).__name__}: {error}"
