@@ -10,6 +10,7 @@ from pypaimon.table.file_store_table import FileStoreTable
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.pypaimon_internals import read_statistics_of_row_ids
+from paimon_magics.tables.stores.allowed_paths import AllowedPaths
 from paimon_magics.tables.stores.store import Store
 
 __all__ = ["StoredTable", "Table", "publishes_itself"]
@@ -22,7 +23,8 @@ class Table:
     """A loaded table: its newest schema and its location.
 
     `name` has its database, and its branch if the caller named one. `store` is the store of its
-    files. `paimon` is pypaimon's table: only modules of `tables` may touch it.
+    files, `paths` the authority on which of them may be read and deleted. `paimon` is pypaimon's
+    table: only modules of `tables` may touch it.
     """
 
     name: TableName
@@ -30,6 +32,7 @@ class Table:
     location: str
     paimon: FileStoreTable
     store: Store
+    paths: AllowedPaths
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +40,8 @@ class StoredTable:
     """A table, or one of its branches, with its newest schema as JSON (Paimon's schema file).
 
     `location` is a plain path on a local disk and a URI elsewhere. `store` is the store of its
-    files. `paimon` is pypaimon's table: only modules of `tables` may touch it.
+    files, `paths` as in `Table`. `paimon` is pypaimon's table: only modules of `tables` may touch
+    it.
     """
 
     name: TableName
@@ -48,6 +52,7 @@ class StoredTable:
     updated_at_ms: int
     paimon: Any
     store: Store
+    paths: AllowedPaths
 
     @property
     def options(self) -> dict[str, str]:

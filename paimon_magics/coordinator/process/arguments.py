@@ -28,21 +28,7 @@ def parser() -> argparse.ArgumentParser:
     arguments = argparse.ArgumentParser(
         prog="paimon-coordinator", description="Owns the commits of one Paimon warehouse."
     )
-    arguments.add_argument("--warehouse", help="the warehouse's folder or URI")
-    arguments.add_argument(
-        "--catalog",
-        help="a JSON file of catalog options, for keys that no command line should show",
-    )
-    arguments.add_argument(
-        "--catalog-option",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="one of Paimon's catalog options, as s3.endpoint; may be given many times",
-    )
-    arguments.add_argument(
-        "--state", required=True, help="a folder on a local disk for its database and token"
-    )
+    _add_place(arguments)
     arguments.add_argument(
         "--store", help="postgresql://… to keep its database there (default: in the state folder)"
     )
@@ -78,6 +64,33 @@ def parser() -> argparse.ArgumentParser:
     arguments.add_argument("--log-bytes-max", type=int, default=Thresholds().hard_bytes)
     arguments.add_argument("--log-reserve-bytes", type=int, default=_LOG_RESERVE_BYTES)
     return arguments
+
+
+def _add_place(arguments: argparse.ArgumentParser) -> None:
+    arguments.add_argument("--warehouse", help="the warehouse's folder or URI")
+    arguments.add_argument(
+        "--catalog",
+        help="a JSON file of catalog options, for keys that no command line should show",
+    )
+    arguments.add_argument(
+        "--catalog-option",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="one of Paimon's catalog options, as s3.endpoint; may be given many times",
+    )
+    arguments.add_argument(
+        "--external-root",
+        action="append",
+        default=[],
+        metavar="URI",
+        help="a folder outside the warehouse in which tables may have files; whoever may write a "
+        "table can have files there deleted; may be given many times (default: none; with "
+        "--embedded those that tables' options name)",
+    )
+    arguments.add_argument(
+        "--state", required=True, help="a folder on a local disk for its database and token"
+    )
 
 
 def _add_network(arguments: argparse.ArgumentParser) -> None:

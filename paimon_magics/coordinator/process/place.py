@@ -18,6 +18,7 @@ from paimon_magics.coordinator.store.state_store import store_address
 from paimon_magics.errors import SetupError
 from paimon_magics.redaction import conceal_options
 from paimon_magics.tables.catalog.catalog import Catalog
+from paimon_magics.tables.stores.allowed_paths import PathRules
 from paimon_magics.tables.stores.s3_access import ENVIRONMENT_KEYS, with_credentials
 
 __all__ = ["Place", "place_of"]
@@ -71,7 +72,7 @@ def place_of(options: argparse.Namespace, ending: ExitStack) -> Place:
     folder = StateFolder(Path(options.state))
     folder.hold()
     ending.callback(folder.let_go)
-    catalog = _catalog(options)
+    catalog = _catalog(options, folder.path)
     port = options.port if hub is None else hub.port
     listening = inner = ending.enter_context(listen(network.host, port))
     if network.needs_inner_port:
@@ -105,7 +106,7 @@ def _check(options: argparse.Namespace) -> None:
         )
 
 
-def _catalog(options: argparse.Namespace) -> Catalog:
+def _catalog(options: argparse.Namespace, state: Path) -> Catalog:
     """Open the catalog. An embedded coordinator gets its credentials from the session that starts
     it, and removes them from its environment: they must not outlast those of a later session."""
     given = catalog_options(
@@ -120,4 +121,6 @@ def _catalog(options: argparse.Namespace) -> Catalog:
         for name in ENVIRONMENT_KEYS:
             os.environ.pop(name, None)
     conceal_options(given)
-    return Catalog.open(given)
+    roots = tuple(options.external_root)
+    of_tables = options.embedded and not roots
+    return Catalog.open(given, PathRules(None if of_tables else roots, (str(state.resolve()),)))

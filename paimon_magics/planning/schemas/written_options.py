@@ -32,6 +32,7 @@ _REFUSED = {
     "branch": ("main", "another branch than the one that is named in a statement"),
     "vector.file.format": ("", "vectors in files of their own"),
 }
+_DATA_FOLDER = "data-file.path-directory"
 _NOT_APPLIED = {
     "data-file.thin-mode": "false",
     "tag.automatic-creation": "none",
@@ -83,6 +84,11 @@ def _refused(schema: TableSchema) -> Iterator[tuple[str, str, str]]:
         value = schema.stored_option(key)
         if value is not None and value.lower() != idle:
             yield key, value, wanted
+    folder = schema.stored_option(_DATA_FOLDER)
+    if folder is not None and (
+        ":" in folder or folder.startswith("/") or ".." in folder.split("/")
+    ):
+        yield _DATA_FOLDER, folder, "files outside the table's folder"
     for key, value in schema.options:
         if key.endswith(".map.storage-layout") and value.lower() != "default":
             yield key, value, "another storage layout of maps"

@@ -116,7 +116,7 @@ class Catalog(Databases):
             return False
         try:
             self._get(name)
-        except (missing.CatalogException, FileNotFoundError):
+        except (missing.CatalogException, FileNotFoundError, UnknownNameError):
             return False
         return True
 
@@ -144,7 +144,7 @@ class Catalog(Databases):
         """
         try:
             paimon_table = self._get(name)
-        except (missing.CatalogException, FileNotFoundError):
+        except (missing.CatalogException, FileNotFoundError, UnknownNameError):
             return None
         if not isinstance(paimon_table, FileStoreTable):
             raise UnsupportedStatementError(
@@ -161,6 +161,7 @@ class Catalog(Databases):
             str(paimon_table.table_path),
             paimon_table,
             self.stores.of(str(paimon_table.table_path)),
+            self.paths_of(str(paimon_table.table_path), paimon_table),
         )
 
     def create_table(
@@ -231,8 +232,7 @@ class Catalog(Databases):
         table = self.load(name)
         elsewhere = outside(table) if self.metastore != "rest" else ()
         self.call(lambda: self._drop(name))
-        for path in elsewhere:
-            self.stores.of(path).delete([path])
+        table.paths.delete(elsewhere)
         return True
 
     def _drop(self, name: TableName) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any, Self, TypeVar
 from urllib.parse import urlparse
 
@@ -24,6 +25,13 @@ from paimon_magics.errors import (
 )
 from paimon_magics.tables.catalog.names import check_name, first_line, quoted
 from paimon_magics.tables.catalog.warehouse import REMOTE_SCHEMES, checked_options
+from paimon_magics.tables.schema.external_roots import external_roots
+from paimon_magics.tables.stores.allowed_paths import (
+    TABLES_DECIDE,
+    AllowedPaths,
+    PathRules,
+    is_plain_name,
+)
 from paimon_magics.tables.stores.corruption import damaged, misread
 from paimon_magics.tables.stores.object_file_io import know_object_stores, use_object_file_io
 from paimon_magics.tables.stores.store import Stores, failure
@@ -37,24 +45,27 @@ _T = TypeVar("_T")
 class Databases:
     """The databases of one warehouse; `Catalog` adds their tables."""
 
-    def __init__(self, options: Mapping[str, str], paimon: Any) -> None:
+    def __init__(self, options: Mapping[str, str], paimon: Any, rules: PathRules) -> None:
         self.options = dict(options)
+        self.rules = rules
         self.paimon = paimon
         self.stores = Stores(self.options)
 
     @classmethod
-    def open(cls, options: Mapping[str, str]) -> Self:
+    def open(cls, options: Mapping[str, str], rules: PathRules = TABLES_DECIDE) -> Self:
         """Open a catalog from Paimon's own catalog options (`warehouse`, `metastore`, `uri`, …).
 
         `warehouse` is a path or a URI. `~` and relative paths are resolved here, so that other
-        processes use the same folder. Raises SetupError, before anything is written, for an
+        processes use the same folder. `rules` say which files outside tables' folders may be read
+        and deleted. Raises SetupError, before anything is written, for an
         unknown metastore, a missing option or a warehouse that can't be used.
         """
         checked = checked_options(options)
         metastore = checked["metastore"]
         know_object_stores()
         try:
-            catalog = cls(checked, CatalogFactory.create(checked))
+            rules.check(checked["warehouse"])
+            catalog = cls(checked, CatalogFactory.create(checked), rules)
             if metastore != "rest" and urlparse(checked["warehouse"]).scheme in REMOTE_SCHEMES:
                 use_object_file_io(catalog.paimon, checked["warehouse"], checked, catalog.stores)
                 catalog.paimon.file_io.exists(checked["warehouse"])
@@ -73,7 +84,7 @@ class Databases:
     def renew(self, options: Mapping[str, str]) -> None:
         """Use other credentials, another region or another address for the same warehouse from now
         on. Tables that are loaded already read with the old options and publish with the new."""
-        opened = type(self).open(options)
+        opened = type(self).open(options, self.rules)
         self.stores.renew(opened.options)
         use_object_file_io(opened.paimon, self.warehouse, opened.options, self.stores)
         self.options, self.paimon = opened.options, opened.paimon
@@ -87,6 +98,11 @@ class Databases:
     def warehouse(self) -> str:
         """The warehouse as an absolute path or a URI (for rest: its name on the server)."""
         return self.options["warehouse"]
+
+    def paths_of(self, location: str, paimon: Any) -> AllowedPaths:
+        """The paths that the table at `location`, pypaimon's `paimon`, may use."""
+        roots = partial(external_roots, paimon)
+        return AllowedPaths(location, self.warehouse, self.rules, self.stores, roots)
 
     def list_databases(self) -> list[str]:
         """The names of all databases, sorted, always with `default`."""
@@ -160,6 +176,8 @@ class Databases:
 
     def is_stored(self, database: str) -> bool:
         """Whether the catalog has stored the database; `default` may not be stored yet."""
+        if not is_plain_name(database):
+            return False
         try:
             self.call(lambda: self.paimon.get_database(database))
         except (missing.DatabaseNotExistException, FileNotFoundError):

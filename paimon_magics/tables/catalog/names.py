@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pypaimon.common.identifier import Identifier
 
-from paimon_magics.errors import (
-    InvalidTableError,
-)
+from paimon_magics.errors import InvalidTableError, UnknownNameError
 from paimon_magics.statements.statement import NAME_BYTES_MAX, TableName
+from paimon_magics.tables.stores.allowed_paths import is_plain_name
 
 __all__ = ["check_name", "database_of", "first_line", "identifier", "quoted", "shown"]
 
@@ -22,7 +21,11 @@ def database_of(name: TableName) -> str:
 
 
 def identifier(name: TableName) -> Identifier:
-    """The name as pypaimon's Identifier."""
+    """The name as pypaimon's Identifier. Raises UnknownNameError for a name whose parts can't be
+    folders of a warehouse: it would lead elsewhere."""
+    for part in (database_of(name), name.table, name.branch or "main"):
+        if not is_plain_name(part):
+            raise UnknownNameError(f"There is no table `{shown(name)}`.")
     return Identifier.create(database_of(name), name.object_name)
 
 

@@ -13,13 +13,13 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from pypaimon.catalog import catalog_exception as missing
-from pypaimon.common.identifier import Identifier
 from pypaimon.schema.schema_manager import SchemaManager
 from pypaimon.table.file_store_table import FileStoreTable
 
 from paimon_magics.errors import UnknownNameError, UnsupportedStatementError
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
+from paimon_magics.tables.catalog.names import identifier
 from paimon_magics.tables.schema.files import schema_text
 from paimon_magics.tables.stores.paths import local_path
 from paimon_magics.tables.table import StoredTable
@@ -41,8 +41,7 @@ def load_stored(catalog: Catalog, name: TableName) -> StoredTable:
             f"The branch `{name}` can't be used through a jdbc catalog.",
             hint="Open the same warehouse with a filesystem catalog.",
         )
-    identifier = Identifier.create(name.database, name.object_name)
-    table = _known(name, lambda: catalog.paimon.get_table(identifier))
+    table = _known(name, lambda: catalog.paimon.get_table(identifier(name)))
     if not isinstance(table, FileStoreTable):
         raise UnsupportedStatementError(
             f"`{name}` is a {type(table).__name__}, which is not offered.",
@@ -62,6 +61,7 @@ def load_stored(catalog: Catalog, name: TableName) -> StoredTable:
         updated_at_ms=int(schema.get("timeMillis") or created_at_ms),
         paimon=table,
         store=catalog.stores.of(location),
+        paths=catalog.paths_of(location, table),
     )
 
 

@@ -13,6 +13,7 @@ from pypaimon.write.commit_message import CommitMessage
 
 from paimon_magics.errors import CommitConflictError, InvalidValueError
 from paimon_magics.planning.commits.requests import CommitRequest, Compact
+from paimon_magics.tables.stores.allowed_paths import is_plain_name
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.commit_messages import read_messages
 
@@ -128,29 +129,45 @@ def _without_collections() -> Iterator[None]:
 
 
 def check_names(asked: DecodedRequest) -> None:
-    """Raise InvalidValueError for messages that name files outside the transaction's prefix or
-    outside the table's folders."""
+    """Raise InvalidValueError for messages that add files outside the transaction's prefix, or
+    name any file outside the table's folders."""
     prefix = asked.request.transaction.file_prefix
+    paths = asked.table.paths
+    paths.check([f"{asked.table.paimon.path_factory().data_file_path()}/file"])
     for message in [*asked.messages, *asked.left_out]:
         for file in written_files(message):
             is_own = file.file_name.startswith(prefix) and not file.external_path
             if not is_own:
                 raise _not_its_own(file.file_name)
         for _, name in _written_names(message):
-            if not (name.startswith(prefix) and _is_plain(name)):
+            if not (name.startswith(prefix) and is_plain_name(name)):
                 raise _not_its_own(name)
-        for entry in _index_adds(message):
-            if not _is_plain(entry.index_file.file_name):
-                raise _not_its_own(entry.index_file.file_name)
+        for name, external_path in _all_names(message):
+            if not is_plain_name(name):
+                raise _not_its_own(name)
+            if external_path:
+                paths.check([external_path])
 
 
 def _index_adds(message: CommitMessage) -> list[Any]:
     return [*message.index_adds, *message.compact_index_adds]
 
 
-def _is_plain(name: str) -> bool:
-    """Whether a file's name can't lead out of its folder."""
-    return not set("/\\\0") & set(name) and not name.startswith(".")
+def _all_names(message: CommitMessage) -> Iterator[tuple[str, str | None]]:
+    """The names of all files of any kind that a message adds or removes, each with its recorded
+    path outside the table's folder."""
+    for file in (
+        *message.new_files,
+        *message.deleted_files,
+        *message.changelog_files,
+        *message.compact_before,
+        *message.compact_after,
+        *message.compact_changelog_files,
+    ):
+        for name in (file.file_name, *(file.extra_files or ())):
+            yield name, file.external_path
+    for entry in (*_index_adds(message), *message.index_deletes, *message.compact_index_deletes):
+        yield entry.index_file.file_name, entry.index_file.external_path
 
 
 def _not_its_own(name: str) -> InvalidValueError:

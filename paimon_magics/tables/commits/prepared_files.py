@@ -5,7 +5,7 @@ All methods raise MalformedDocumentError for a manifest or manifest list that is
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,6 +19,7 @@ from paimon_magics.tables.manifests.file_kinds import ADD
 from paimon_magics.tables.manifests.live_files import ManifestCache, ManifestGoneError
 from paimon_magics.tables.manifests.names import manifest_folder
 from paimon_magics.tables.manifests.partition_values import partition_values
+from paimon_magics.tables.stores.allowed_paths import is_plain_name
 from paimon_magics.tables.table import StoredTable
 
 __all__ = ["ChangedFile", "PreparedFiles"]
@@ -36,6 +37,35 @@ class PreparedFiles:
     def __init__(self, table: StoredTable) -> None:
         self._table = table
         self._manifests = ManifestCache(table.paimon)
+
+    def check_paths(self, snapshot: Document, latest: Document | None) -> None:
+        """Raise MalformedDocumentError or InvalidValueError if a manifest that the snapshot adds
+        names a file outside the table's folders."""
+        paths = self._table.paths
+        paths.check([f"{self._table.paimon.path_factory().data_file_path()}/file"])
+        merged = set(self.manifests(snapshot["baseManifestList"]))
+        for key in ("baseManifestList", "deltaManifestList") if latest is not None else ():
+            merged -= set(self.manifests((latest or {})[key]))
+        names = sorted(merged)
+        for key in ("deltaManifestList", "changelogManifestList"):
+            names += self.manifests(snapshot[key]) if snapshot.get(key) is not None else []
+        _check_plain(names)
+        with _told_if_gone("A manifest of the snapshot"):
+            entries = self._manifests.columns.entries(names)
+        _check_plain(entries["file_name"].to_pylist())
+        _check_plain(pc.list_flatten(entries["extra_files"]).to_pylist())
+        external = pc.unique(entries["external_path"].drop_null()).to_pylist()
+        paths.check(path for path in external if path)
+        self._check_index_paths(snapshot.get("indexManifest"), (latest or {}).get("indexManifest"))
+
+    def _check_index_paths(self, index: str | None, before: str | None) -> None:
+        if index in (None, before):
+            return
+        manifests = IndexManifestFile(self._table.paimon)
+        known = {_index_place(entry) for entry in manifests.read(before)} if before else set()
+        new = {_index_place(entry) for entry in manifests.read(index)} - known
+        _check_plain(name for name, _ in new)
+        self._table.paths.check(path for _, path in new if path)
 
     def manifests(self, manifest_list: str) -> list[str]:
         """The names of the manifests in a list."""
@@ -122,6 +152,16 @@ class PreparedFiles:
         names: Sequence[str] = self.manifests(manifest_list)
         with _told_if_gone(f"A manifest of the list {manifest_list}"):
             return self._manifests.columns.entries(names)
+
+
+def _index_place(entry: Any) -> tuple[str, str | None]:
+    return entry.index_file.file_name, entry.index_file.external_path
+
+
+def _check_plain(names: Iterable[str]) -> None:
+    for name in names:
+        if not is_plain_name(name):
+            raise MalformedDocumentError(f"{name!r} in a manifest is not the name of a file.")
 
 
 @contextmanager

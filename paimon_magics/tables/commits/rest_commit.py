@@ -50,6 +50,7 @@ from paimon_magics.tables.manifests.hash_indexes import Bucket, HashIndexes
 from paimon_magics.tables.manifests.names import manifest_folder
 from paimon_magics.tables.snapshots.chain import latest_document, published_path, snapshot_by_id
 from paimon_magics.tables.snapshots.latest import write_hint
+from paimon_magics.tables.stores.allowed_paths import is_plain_name
 from paimon_magics.tables.stores.store import Publish
 from paimon_magics.tables.stores.syncing import sync_files
 from paimon_magics.tables.table import StoredTable, Table, publishes_itself
@@ -155,7 +156,7 @@ def check_snapshot(table: StoredTable, snapshot: Document) -> None:
     for key in (*_FILES, *_OPTIONAL_FILES):
         if key in _FILES or snapshot.get(key) is not None:
             name = text_of(snapshot, key, where)
-            if not name or name.startswith(".") or set("/\\\0") & set(name):
+            if not is_plain_name(name):
                 raise MalformedDocumentError(f"snapshot.{key} must be a file's name, not '{name}'.")
     schema_id = integer_of(snapshot, "schemaId", where)
     if schema_id < 0 or table.paimon.schema_manager.get_schema(schema_id) is None:
@@ -167,7 +168,8 @@ def publish_prepared(
 ) -> bool:
     """Publish a snapshot that `check_snapshot` accepted; return False if it must be prepared anew.
 
-    True also if an earlier call published it. Raises MalformedDocumentError for missing files,
+    True also if an earlier call published it. Raises MalformedDocumentError for missing files and
+    for names that are none, InvalidValueError for paths outside the table's folders,
     StaleIndexError for keys that the table has in other buckets, StreamedKeysError for keys that a
     batch may not bring, DeposedError if the fence forbids it. The table of a REST catalog is
     committed through that catalog.
@@ -188,6 +190,7 @@ def publish_prepared(
     if not _is_prepared_on(commit, latest):
         return False
     files = PreparedFiles(table)
+    files.check_paths(snapshot, latest)
     changes = files.changes(snapshot["deltaManifestList"])
     if _was_committed(table, snapshot, changes, files, checks):
         return True

@@ -19,5 +19,5 @@ def settle(asked: DecodedRequest) -> None:
     files were committed, and then its notes, which lead to them, are removed.
     """
     with contextlib.suppress(PaimonMagicsError, OSError):
-        asked.table.store.delete(left_out_paths(asked))
+        asked.table.paths.delete(left_out_paths(asked))
     tidy_up(asked.table, asked.request.transaction, asked.file_names)

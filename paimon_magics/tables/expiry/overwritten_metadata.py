@@ -56,7 +56,7 @@ def remove_overwritten(catalog: Catalog, p: Publication, runs: int) -> int:
     folder = manifest_folder(table.paimon)
     # A list is removed after the manifests that it names.
     ordered = sorted(left, key=lambda name: name in lists)
-    table.store.delete([f"{folder}/{name}" for name in ordered])
+    table.paths.delete(f"{folder}/{name}" for name in ordered)
     return removed + len(left)
 
 

@@ -23,6 +23,7 @@ from paimon_magics.tables.snapshots.latest import (
     latest_snapshot,
     usable_snapshots,
 )
+from paimon_magics.tables.snapshots.tag_paths import tag_path
 from paimon_magics.tables.snapshots.tagged import snapshot_of_tag
 from paimon_magics.tables.table import Table
 
@@ -35,14 +36,15 @@ def remove_tag(table: Table, name: str) -> bool:
     """Delete a tag and the files that only it refers to; return False if there was no such tag.
 
     While this runs nobody else may make a tag or a branch of the table, or roll it back. Files that
-    can't be found or removed stay, with a warning in the log.
+    can't be found or removed stay, with a warning in the log. Raises InvalidTableError for a name
+    that no tag can have.
     """
-    path = table.paimon.tag_manager().tag_path(name)
+    path = tag_path(table, name)
     content = table.store.read(path)
     if content is None:
         return False
     tagged = snapshot_of_tag(content)
-    table.store.delete([path])
+    table.paths.delete([path])
     rules = ExpiryRules.of(table.schema) if can_expire(table) else None
     if rules is None or rules.keeps_changelogs:
         return True

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from pypaimon.schema.schema_manager import SchemaManager
-
 from paimon_magics.errors import TableDamagedError
 from paimon_magics.tables.manifests.live_files import ManifestCache
 from paimon_magics.tables.snapshots.changelogs import kept_changelogs
@@ -18,20 +16,19 @@ from paimon_magics.tables.table import Table
 __all__ = ["external_files"]
 
 _MAIN = "main"
-_OPTIONS = ("data-file.external-paths", "global-index.external-path")
 
 
 def external_files(table: Table) -> list[str]:
     """The paths of all files outside the table's folder that its snapshots, tags and changelogs
     name, those of its branches too; [] where they can't be read. Nothing is read but schemas where
-    no schema has such an option.
+    no folder outside is allowed.
 
     (Paimon's `AbstractCatalog.dropTable` removes the folders that the option names, with what other
     tables have there.)
     """
-    branches = [_MAIN, *(str(name) for name in table.paimon.branch_manager().branches())]
-    if not any(_names_places(table, branch) for branch in branches):
+    if not table.paths.has_external_roots:
         return []
+    branches = [_MAIN, *(str(name) for name in table.paimon.branch_manager().branches())]
     snapshots = list(kept_changelogs(table))
     for branch in branches:
         snapshots += usable_snapshots(table.paimon, table.store, branch)
@@ -41,16 +38,6 @@ def external_files(table: Table) -> list[str]:
         return sorted({local_path(path) or path for path in _of(manifests, snapshots)})
     except TableDamagedError:  # such a table can be dropped, too
         return []
-
-
-def _names_places(table: Table, branch: str) -> bool:
-    manager = SchemaManager(table.paimon.file_io, table.paimon.table_path, branch)
-    latest = manager.latest()
-    for schema_id in range(latest.id + 1 if latest is not None else 0):
-        schema = manager.get_schema(schema_id)
-        if schema is not None and any(schema.options.get(key) for key in _OPTIONS):
-            return True
-    return False
 
 
 def _of(manifests: ManifestCache, snapshots: list[Any]) -> Iterator[str]:

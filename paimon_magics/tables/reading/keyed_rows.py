@@ -20,7 +20,8 @@ from paimon_magics.tables.schema.arrow_casting import conform
 from paimon_magics.tables.schema.types import arrow_schema
 from paimon_magics.tables.snapshots.latest import read_snapshot
 from paimon_magics.tables.snapshots.targets import TableState
-from paimon_magics.tables.stores.store import open_store
+from paimon_magics.tables.stores.allowed_paths import own_folder_only
+from paimon_magics.tables.stores.store import Stores, open_store
 from paimon_magics.tables.table import Table
 
 __all__ = ["KeyedRead", "keyed_read"]
@@ -56,7 +57,8 @@ class KeyedRead:
             return schema.empty_table()
         paimon = pickle.loads(self.body)  # made by `keyed_read`, for this job
         store = open_store(self.location, dict(self.options))
-        table = Table(self.name, self.schema, self.location, paimon, store)
+        paths = own_folder_only(self.location, Stores(dict(self.options)))
+        table = Table(self.name, self.schema, self.location, paimon, store, paths)
         snapshot = read_snapshot(paimon, self.snapshot_id)
         if snapshot is None:
             raise FileNotFoundError(f"Snapshot {self.snapshot_id} of `{self.name}` has expired.")

@@ -26,6 +26,8 @@ from paimon_magics.tables.snapshots.chain import (
     snapshot_by_id,
 )
 from paimon_magics.tables.snapshots.latest import write_hint
+from paimon_magics.tables.snapshots.tag_paths import is_tag_name
+from paimon_magics.tables.stores.allowed_paths import is_plain_name
 from paimon_magics.tables.stores.store import Publish
 from paimon_magics.tables.table import StoredTable
 
@@ -50,6 +52,8 @@ def list_branches(table: StoredTable) -> list[str]:
 def branch_exists(table: StoredTable, branch: str) -> bool:
     """Whether the branch exists and is complete."""
     _refuse_remote(table)
+    if not is_plain_name(branch):
+        return False
     first: bool = table.paimon.file_io.exists(schema_path(_schemas(table, branch), 0))
     return first
 
@@ -70,7 +74,7 @@ def create_branch(
     main = table.paimon.schema_manager
     last = table.schema_id
     if tag is not None:
-        stored = table.paimon.tag_manager().get(tag)
+        stored = table.paimon.tag_manager().get(tag) if is_tag_name(tag) else None
         if stored is None:
             raise UnknownNameError(f"There is no tag `{tag}` of `{table.name}`.")
         last = stored.schema_id
@@ -235,10 +239,10 @@ def _schemas(table: StoredTable, branch: str) -> SchemaManager:
 
 
 def _check_branch_name(branch: str) -> None:
-    if branch == "main" or not branch.strip() or branch.isdigit():
+    if branch == "main" or not branch.strip() or branch.isdigit() or not is_plain_name(branch):
         raise InvalidTableError(
             f"A branch can't be named `{branch}`.",
-            hint="Choose a name that is neither `main` nor a number.",
+            hint="Choose a name that is neither `main` nor a number: no slashes, no leading dot.",
         )
 
 

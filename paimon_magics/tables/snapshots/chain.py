@@ -17,6 +17,7 @@ from pypaimon.common.json_util import JSON
 from paimon_magics.errors import StatementError, UnknownNameError, UnsupportedStatementError
 from paimon_magics.faults import reach
 from paimon_magics.tables.snapshots.latest import earliest_snapshot_id, latest_snapshot, write_hint
+from paimon_magics.tables.snapshots.tag_paths import is_tag_name, tag_path
 from paimon_magics.tables.stores.corruption import parsing
 from paimon_magics.tables.stores.paths import local_path
 from paimon_magics.tables.stores.store import Publish
@@ -223,7 +224,7 @@ def create_tag(
     a snapshot that does not exist, StatementError for a text that is no duration.
     """
     content = _tag_content(table, snapshot_id, time_retained)
-    return publish(published_path(table.paimon.tag_manager().tag_path(name)), content)
+    return publish(published_path(tag_path(table, name)), content)
 
 
 def replace_tag(
@@ -232,7 +233,7 @@ def replace_tag(
     """Move an existing tag to another snapshot; see `create_tag`. Readers see the old tag or the
     new one."""
     content = _tag_content(table, snapshot_id, time_retained)
-    table.store.write(published_path(table.paimon.tag_manager().tag_path(name)), content)
+    table.store.write(published_path(tag_path(table, name)), content)
 
 
 def rename_tag(
@@ -243,10 +244,10 @@ def rename_tag(
     The tag has both names for a moment, and also after an interruption; a call with `repeated` then
     completes the renaming.
     """
-    manager = table.paimon.tag_manager()
-    content = table.paimon.file_io.read_file_utf8(manager.tag_path(name))
-    if not publish(published_path(manager.tag_path(new_name)), content.encode()):
-        taken = table.paimon.file_io.read_file_utf8(manager.tag_path(new_name))
+    new_path = tag_path(table, new_name)
+    content = table.paimon.file_io.read_file_utf8(tag_path(table, name))
+    if not publish(published_path(new_path), content.encode()):
+        taken = table.paimon.file_io.read_file_utf8(new_path)
         if not repeated or taken != content:
             return False
     reach("tag.renamed")
@@ -255,7 +256,7 @@ def rename_tag(
 
 def delete_tag(table: StoredTable, name: str) -> bool:
     """Remove a tag. Return False if there is none. Its snapshot and files stay."""
-    path = table.paimon.tag_manager().tag_path(name)
+    path = tag_path(table, name)
     if not table.paimon.file_io.exists(path):
         return False
     table.paimon.file_io.delete(path)
@@ -311,7 +312,7 @@ def _trimmed(tag: Document) -> Document:
 
 
 def _read_tag(table: StoredTable, name: str) -> Document | None:
-    return _read(table, table.paimon.tag_manager().tag_path(name))
+    return _read(table, tag_path(table, name)) if is_tag_name(name) else None
 
 
 def _read(table: StoredTable, path: str) -> Document | None:

@@ -50,6 +50,7 @@ from paimon_magics.tables.snapshots.chain import (
     replace_tag,
     roll_back,
 )
+from paimon_magics.tables.snapshots.tag_paths import check_tag_name
 from paimon_magics.tables.stores.store import Publish
 from paimon_magics.tables.table import StoredTable
 
@@ -115,7 +116,7 @@ def _change_tags(
 ) -> VersionReceipt:
     match change:
         case CreateTag(tag=tag, snapshot_id=id, time_retained=retained):
-            _check_tag_name(tag)
+            check_tag_name(tag)
             made = create_tag(table, tag, publish, snapshot_id=id, time_retained=retained)
             if made:
                 return VersionReceipt((tag,))
@@ -130,7 +131,7 @@ def _change_tags(
             replace_tag(table, tag, snapshot_id=id, time_retained=retained)
             return VersionReceipt((tag,))
         case CreateTagFromTimestamp(tag=tag, time_ms=time_ms, time_retained=retained):
-            _check_tag_name(tag)
+            check_tag_name(tag)
             found = first_not_earlier(table, time_ms)
             id = found["id"]
             made = create_tag(table, tag, publish, snapshot_id=id, time_retained=retained)
@@ -145,7 +146,7 @@ def _change_tags(
         case DeleteTags(tags=tags):
             return VersionReceipt(tuple(tag for tag in tags if remove_tag(tag)))
         case RenameTag(tag=tag, new_name=new_name):
-            _check_tag_name(new_name)
+            check_tag_name(new_name)
             if repeated and load_tag(table, tag) is None and load_tag(table, new_name) is not None:
                 return VersionReceipt((new_name,))
             require_tags(table, [tag])
@@ -184,14 +185,6 @@ def require_tags(table: StoredTable, tags: Collection[str]) -> None:
                 f"There is no tag `{tag}` of `{table.name}`.",
                 hint=nearest(tag, list_tags(table), what=f"tags of `{table.name}`"),
             )
-
-
-def _check_tag_name(tag: str) -> None:
-    if not tag.strip() or set(tag) & set("/\\\0") or tag.startswith("."):
-        raise InvalidTableError(
-            f"A tag can't be named `{tag}`.",
-            hint="The name becomes part of a file's: not blank, no slashes, no leading dot.",
-        )
 
 
 def _tag_taken(table: StoredTable, tag: str) -> InvalidTableError:

@@ -103,12 +103,14 @@ def _remove(table: Table, stem: str, ids: frozenset[str], keep: frozenset[str]) 
         else:
             path = canonical_data_file_path(table.paimon, values, bucket, "file")
             folder = str(path).rpartition("/")[0]
+        if not table.paths.allows(f"{folder}/file"):  # a note that no task of ours wrote
+            continue
         names = [
             name
             for name in store.names(folder, prefix)
             if name not in keep and attempt_of_file(name, prefix) in ids
         ]
-        store.delete(f"{folder}/{name}" for name in names)
+        table.paths.delete(f"{folder}/{name}" for name in names)
         deleted += len(names)
         for parent in _parents(folder, table.location):
             if not store.remove_if_empty(parent):

@@ -14,10 +14,13 @@ import pytest
 from pypaimon import Schema
 
 from paimon_magics.errors import TableDamagedError
+from paimon_magics.planning.commits.expiry import NO_FLOOR, ExpiryRules, Retention
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
+from paimon_magics.tables.expiry.expire_snapshots import carry_out, decide
 from paimon_magics.tables.manifests.external_files import external_files
 from paimon_magics.tables.reading.data_read import DataRead, ReadRequest, plan_data_read
+from paimon_magics.tables.stores.allowed_paths import PathRules
 from paimon_magics.tables.system_tables.registry import metadata_table
 from tests.backends.s3 import Bucket, S3Server
 
@@ -109,6 +112,40 @@ def test_files_elsewhere_go_with_their_table_and_others_stay(
     else:
         catalog.drop_database("default", cascade=True, outside=external_files)
     assert set(place.rglob("*.parquet")) == {other}
+
+
+@pytest.mark.parametrize("end", ["drop", "expiry"])
+def test_files_outside_stay_where_the_administrator_allows_none(
+    tmp_path: Path, end: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    options = {"warehouse": str(tmp_path / "warehouse")}
+    catalog = Catalog.open(options, PathRules(()))
+    place = tmp_path / "shared"
+    stored = {
+        "data-file.external-paths": f"file://{place}",
+        "data-file.external-paths.strategy": "round-robin",
+    }
+    catalog.paimon.create_database("default", True)
+    schema = Schema.from_pyarrow_schema(FIELDS, options=stored)
+    catalog.paimon.create_table("default.t", schema, False)
+    write(catalog, {"k": [1], "v": ["one"]})
+    (outside,) = place.rglob("*.parquet")
+    name = TableName("t", "default")
+    if end == "drop":
+        catalog.drop_table(name, outside=external_files)
+        assert not catalog.table_exists(name)
+    else:
+        builder = catalog.paimon.get_table("default.t").new_batch_write_builder()
+        builder.new_commit().truncate_table()
+        table = catalog.load(name)
+        rules = ExpiryRules.of(table.schema)
+        assert rules is not None
+        rules = replace(rules, snapshots=Retention(1, 1, 0))
+        expiry = decide(table, rules, NO_FLOOR, 1 << 60)
+        assert expiry is not None
+        assert carry_out(expiry) == 1
+        assert f"{outside}' stays" in caplog.text
+    assert outside.exists()
 
 
 def test_files_here_and_elsewhere_are_read_together(tmp_path: Path) -> None:
