@@ -17,7 +17,7 @@ from paimon_magics.session.writes.exactness import is_strict
 from paimon_magics.session.writes.row_selection import kind_of
 from paimon_magics.session.writes.small_inserts import PendingInsert, inserts_of
 from paimon_magics.statements.row_changes import RowChange, Update
-from paimon_magics.tables.schema.identity import identity_of, version_of
+from paimon_magics.tables.schema.identity import version_of
 from paimon_magics.tables.schema.types import arrow_schema
 from paimon_magics.tables.table import Table
 
@@ -58,7 +58,7 @@ def run_small_change(
         table.name,
         logged,
         mode="async_mode" if wait is not None else None,
-        version=version_of(identity_of(table), table.schema),
+        version=version_of(table),
     )
     visible = wait == "visible"
     outcome = PendingInsert(connection, table, answer, visible, kind_of(change)).outcome()

@@ -26,7 +26,7 @@ from paimon_magics.statements.statement import (
     Insert,
     TableName,
 )
-from paimon_magics.tables.schema.identity import identity_of, version_of
+from paimon_magics.tables.schema.identity import version_of
 from paimon_magics.tables.schema.types import arrow_schema
 from paimon_magics.tables.table import Table
 
@@ -100,7 +100,7 @@ def insert_rows(
         outcome.notes = (*outcome.notes, _at_once(connection, table))
         return outcome
     mode = "async_mode" if wait is not None else None
-    version = version_of(identity_of(table), table.schema)
+    version = version_of(table)
     answer = inserts.insert(table.name, given, label=label, mode=mode, version=version)
     return PendingInsert(connection, table, answer, wait == "visible")
 
@@ -143,7 +143,7 @@ def run_insert_statement(
         prepared.table.name,
         pa.Table.from_batches(batches, schema),
         mode="async_mode" if wait is not None else None,
-        version=version_of(identity_of(prepared.table), prepared.table.schema),
+        version=version_of(prepared.table),
     )
     outcome = PendingInsert(connection, prepared.table, answer, wait == "visible").outcome()
     outcome.statement, outcome.query = insert.text, None

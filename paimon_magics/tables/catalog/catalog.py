@@ -48,6 +48,7 @@ from paimon_magics.tables.schema.alterations import altered_schema, schema_chang
 from paimon_magics.tables.schema.files import publish_schema
 from paimon_magics.tables.schema.types import field_from_column
 from paimon_magics.tables.snapshots.latest import latest_snapshot
+from paimon_magics.tables.stores.paths import plain_location
 from paimon_magics.tables.table import Table
 
 __all__ = ["REST_ADDS", "Catalog", "Outside"]
@@ -155,14 +156,9 @@ class Catalog(Databases):
         if self.metastore == "rest":
             stored = tuple((k, v) for k, v in schema.options if k not in REST_ADDS)
             schema = replace(schema, options=stored)
-        return Table(
-            name,
-            schema,
-            str(paimon_table.table_path),
-            paimon_table,
-            self.stores.of(str(paimon_table.table_path)),
-            self.paths_of(str(paimon_table.table_path), paimon_table),
-        )
+        location = plain_location(str(paimon_table.table_path))
+        paths = self.paths_of(location, paimon_table)
+        return Table(name, schema, location, paimon_table, self.stores.of(location), paths)
 
     def create_table(
         self, name: TableName, table_schema: TableSchema, *, if_not_exists: bool = False

@@ -21,7 +21,7 @@ from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.catalog.names import identifier
 from paimon_magics.tables.schema.files import schema_text
-from paimon_magics.tables.stores.paths import local_path
+from paimon_magics.tables.stores.paths import plain_location
 from paimon_magics.tables.table import StoredTable
 
 __all__ = ["load_stored"]
@@ -47,13 +47,13 @@ def load_stored(catalog: Catalog, name: TableName) -> StoredTable:
             f"`{name}` is a {type(table).__name__}, which is not offered.",
             hint="Only Paimon's own tables can be used here.",
         )
-    location = str(table.table_path).rstrip("/")
+    location = plain_location(str(table.table_path))
     first = SchemaManager(table.file_io, location).get_schema(0)
     schema = json.loads(schema_text(table.table_schema))
     created_at_ms = int(first.time_millis) if first is not None else 0
     return StoredTable(
         name=name,
-        location=local_path(location) or location,
+        location=location,
         table_id=table.catalog_environment.uuid
         or str(uuid.uuid5(uuid.NAMESPACE_URL, f"{location}#{created_at_ms}")),
         schema=schema,

@@ -14,6 +14,7 @@ from paimon_magics.errors import (
     nearest,
 )
 from paimon_magics.redaction import conceal_options
+from paimon_magics.tables.stores.paths import plain_location
 from paimon_magics.tables.stores.s3_access import s3_access, with_region
 from paimon_magics.tables.stores.s3_diagnosis import check_access
 from paimon_magics.tables.stores.store import OBJECT_SCHEMES, S3_SCHEMES, open_object_store
@@ -80,7 +81,7 @@ def _checked_warehouse(warehouse: str) -> str:
     """The warehouse as an absolute path or a URI. Raises SetupError if it can't be used."""
     uri = urlparse(warehouse)
     if uri.scheme in REMOTE_SCHEMES:
-        return warehouse
+        return plain_location(warehouse)
     if uri.scheme == "file":
         if uri.netloc not in ("", "localhost"):
             raise SetupError(
@@ -88,7 +89,7 @@ def _checked_warehouse(warehouse: str) -> str:
                 hint=f"Write a local folder with three slashes: file:///{uri.netloc}{uri.path}",
             )
         _check_local(Path(unquote(uri.path)), warehouse)
-        return warehouse
+        return f"file://{os.path.normpath(f'/{uri.path}'.replace('//', '/'))}"
     if len(uri.scheme) > 1 and "://" in warehouse:
         raise SetupError(
             f"The warehouse {warehouse} has the unknown scheme '{uri.scheme}'.",

@@ -1,15 +1,17 @@
-"""All schemas that a table has had, by their ids; and an identity that differs for a table that
-was created later at the same location."""
+"""All schemas that a table has had, by their ids; and what tells a table from one that was created
+later at the same location."""
 
 from __future__ import annotations
 
 import hashlib
+import uuid
 
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.tables.schema.alterations import schema_of
+from paimon_magics.tables.stores.paths import canonical_location
 from paimon_magics.tables.table import Table
 
-__all__ = ["Definitions", "created_at_ms", "identity_of", "version_of"]
+__all__ = ["Definitions", "created_at_ms", "identity_of", "table_id_of_legacy", "version_of"]
 
 _TABLES_MAX = 256
 
@@ -18,11 +20,11 @@ class Definitions:
     """A cache of tables' schemas. A stored schema never changes."""
 
     def __init__(self) -> None:
-        self._known: dict[str, dict[int, TableSchema]] = {}
+        self._known: dict[tuple[str, int], dict[int, TableSchema]] = {}
 
     def of(self, table: Table) -> dict[int, TableSchema]:
         """The table's schemas by id, up to the one that it was loaded with."""
-        key = identity_of(table)
+        key = table.location, _first_ms(table)
         if key not in self._known and len(self._known) >= _TABLES_MAX:
             self._known.clear()
         known = self._known.setdefault(key, {})
@@ -39,8 +41,7 @@ class Definitions:
 def identity_of(table: Table) -> str:
     """The table's location and the time of its first schema. A table that is dropped and created
     again at the same location gets another identity."""
-    first = table.paimon.schema_manager.get_schema(0)
-    return f"{table.location}@{0 if first is None else first.time_millis}"
+    return f"{table.location}@{_first_ms(table)}"
 
 
 def created_at_ms(table: Table) -> int | None:
@@ -51,6 +52,20 @@ def created_at_ms(table: Table) -> int | None:
     return None if first is None else int(first.time_millis)
 
 
-def version_of(identity: str, schema: TableSchema) -> str:
-    """A text that changes with the table's identity and with its schema."""
-    return hashlib.sha256(f"{identity}#{schema.schema_id}".encode()).hexdigest()[:16]
+def version_of(table: Table) -> str:
+    """A text that changes with the table's schema, and when it is dropped and created again."""
+    text = f"{_first_ms(table)}#{table.schema.schema_id}"
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def table_id_of_legacy(identity: str) -> str:
+    """The id of a table that older versions knew by its location and creation time,
+    `LOCATION@MILLISECONDS`. All spellings of the location give the same id."""
+    location, _, created_ms = identity.rpartition("@")
+    text = f"{canonical_location(location)}@{created_ms}"
+    return uuid.uuid5(uuid.NAMESPACE_URL, text).hex
+
+
+def _first_ms(table: Table) -> int:
+    first = table.paimon.schema_manager.get_schema(0)
+    return 0 if first is None else int(first.time_millis)

@@ -4,7 +4,7 @@ Whoever may write a table chooses names and paths: in commit messages, manifests
 they name is used with the rights of the process that serves them, so each such path is checked
 here first. Allowed are files in the table's own folder, and in folders outside it (`external
 roots`) that the administrator, or without one the table's own options, name. Never allowed are
-other tables' folders and this project's own files (`.paimon-magics`, a coordinator's state folder).
+other tables' folders and this project's own files (`.paimon-magics…`, the state folder).
 
 A path must be written as Paimon writes it: absolute, without `.` and `..`. On local disks links are
 followed before it is judged. Anything else is refused, so that no spelling leads elsewhere.
@@ -110,7 +110,7 @@ class AllowedPaths:
         if place is None:
             return False
         if self._table is not None and place.below(self._table):
-            return _OWN not in place.below(self._table)
+            return not _is_own(place.below(self._table))
         return any(place.below(root) for root in self._external()) and not self._is_private(place)
 
     def check(self, paths: Iterable[str]) -> None:
@@ -161,7 +161,7 @@ class AllowedPaths:
 
     def _is_private(self, place: _Place) -> bool:
         """Whether a path in an external root is this project's own, or another table's."""
-        if _OWN in place.parts:
+        if _is_own(place.parts):
             return True
         warehouse = _folder(self._warehouse)
         if warehouse is not None and any(
@@ -205,6 +205,11 @@ def _place(path: str) -> _Place | None:
         scheme = "s3" if scheme in S3_SCHEMES else scheme
     parts = _parts(rest)
     return None if {".", ".."} & set(parts) else _Place(scheme, authority, parts)
+
+
+def _is_own(parts: Iterable[str]) -> bool:
+    """Whether a path leads to files of this project's own, such as marks in tables' folders."""
+    return any(part.startswith(_OWN) for part in parts)
 
 
 def _parts(path: str) -> tuple[str, ...]:

@@ -1,10 +1,22 @@
-"""Local paths in all their spellings, told from the locations in other stores."""
+"""Locations in all their spellings: local paths, and URIs of other stores.
+
+`plain_location` makes a location that is read and written: it only drops what says nothing.
+`canonical_location` makes one that is compared: two spellings of one place have the same.
+"""
 
 from __future__ import annotations
 
+import os
+import posixpath
+import re
 from urllib.parse import unquote, urlsplit
 
-__all__ = ["local_path"]
+__all__ = ["canonical_endpoint", "canonical_location", "local_path", "plain_location"]
+
+# Spellings of one scheme, and the ports that a URI may leave out.
+_SAME_SCHEMES = {"s3a": "s3", "s3n": "s3", "abfs": "abfss", "wasb": "abfss", "wasbs": "abfss"}
+_PORTS = {"http": 80, "https": 443, "hdfs": 8020}
+_HOSTS = ("hdfs", "viewfs", "abfss")  # whose authority is a host, not a bucket
 
 
 def local_path(location: str) -> str | None:
@@ -18,3 +30,70 @@ def local_path(location: str) -> str | None:
     if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
         return None
     return unquote(parts.path) if "%" in parts.path and "file://" in location else parts.path
+
+
+def plain_location(location: str) -> str:
+    """The location without `file:`, doubled slashes, a slash at its end, and `.` or `..` as a part.
+    Symbolic links stay: other machines may see them lead elsewhere."""
+    local = local_path(location)
+    if local is not None:
+        return os.path.abspath(local)
+    scheme, _, rest = location.partition("://")
+    authority, slash, path = rest.partition("/")
+    path = posixpath.normpath(f"/{path}").lstrip("/")
+    return f"{scheme.lower()}://{authority}" + (f"/{path}" if slash and path else "")
+
+
+def canonical_location(location: str) -> str:
+    """The one form of a location in all its spellings, for comparisons and keys; not for reading
+    and writing.
+
+    It asks a local disk for symbolic links, and for the case in which names are stored.
+    """
+    local = local_path(location)
+    if local is not None:
+        return _stored_case(os.path.realpath(os.path.expanduser(local)))
+    scheme, _, rest = plain_location(location).partition("://")
+    scheme = _SAME_SCHEMES.get(scheme, scheme)
+    authority, slash, path = rest.partition("/")
+    if scheme in _HOSTS:
+        user, at, host = authority.rpartition("@")
+        host = _host(scheme, host).replace(".blob.", ".dfs.", int(scheme == "abfss"))
+        authority = f"{user}{at}{host}"
+    return f"{scheme}://{authority}{slash}{path}"
+
+
+def canonical_endpoint(endpoint: str) -> str:
+    """The one form of a server's URL: the host in small letters, without the scheme's own port or a
+    slash at its end. Without a scheme it is https."""
+    scheme, sign, rest = endpoint.strip().rpartition("://")
+    scheme = scheme.lower() if sign else "https"
+    authority, slash, path = rest.partition("/")
+    user, at, host = authority.rpartition("@")
+    return f"{scheme}://{user}{at}{_host(scheme, host)}{slash}{path}".rstrip("/")
+
+
+def _host(scheme: str, host: str) -> str:
+    host = host.lower()
+    if scheme in _PORTS:
+        host = re.sub(rf":0*{_PORTS[scheme]}$", "", host)
+    return host.rstrip(".")
+
+
+def _stored_case(path: str) -> str:
+    """The path as its folders list it, where the disk takes names in any case."""
+    found = os.sep
+    for name in filter(None, path.split(os.sep)):
+        found = os.path.join(found, _entry(found, name))
+    return found
+
+
+def _entry(folder: str, name: str) -> str:
+    path, other = os.path.join(folder, name), os.path.join(folder, name.swapcase())
+    try:
+        if other == path or not os.path.samefile(path, other):
+            return name
+        same = [entry for entry in os.listdir(folder) if entry.lower() == name.lower()]
+        return name if name in same or not same else same[0]
+    except OSError:  # it is not there yet, or can't be looked at
+        return name

@@ -33,6 +33,7 @@ def allowed(
         (f"{S3_TABLE}/../orders/snapshot/snapshot-1", False),
         (f"{S3_TABLE}/./bucket-0/data-1.parquet", False),
         (f"{S3_TABLE}/.paimon-magics/token", False),
+        (f"{S3_TABLE}/.paimon-magics-table", False),
         ("s3://lake/wh/secret.db/orders/snapshot/snapshot-1", False),
         ("s3://lake/wh/.paimon-magics/owner-1.json", False),
         ("s3://other/wh/mine.db/t/data-1.parquet", False),

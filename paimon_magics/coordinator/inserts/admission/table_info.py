@@ -36,23 +36,20 @@ class TableInfo:
     """A table as of `loaded`, a time of this process's monotonic clock.
 
     `identity` comes from `schema.identity.identity_of`; queues and the log know the table by it.
-    `location` is the table's path. `validator` and `thresholds` are for its newest schema, `mode`
-    is for inserts that name none.
+    `location` is the table's path. `version` changes with the table and its schema; clients send it
+    back. `validator` and `thresholds` are for its newest schema, `mode` is for inserts that name
+    none.
     """
 
     name: TableName
     identity: str
     location: str
+    version: str
     schema: TableSchema
     validator: InsertValidator
     thresholds: Thresholds
     mode: Mode
     loaded: float
-
-    @property
-    def version(self) -> str:
-        """A text that changes with the table's identity or schema; clients send it back."""
-        return version_of(self.identity, self.schema)
 
 
 class KnownTables:
@@ -109,6 +106,7 @@ class KnownTables:
                 name,
                 identity,
                 found.location,
+                version_of(found),
                 schema,
                 InsertValidator(name, schema),
                 thresholds_of(schema, self._defaults),

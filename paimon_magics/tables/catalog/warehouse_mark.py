@@ -1,0 +1,140 @@
+"""The id of a warehouse: a UUID in a mark file, `<warehouse>/.paimon-magics/warehouse-id`.
+
+By it a warehouse is the same one however it is spelled, mounted or moved. The mark notes where it
+was then: so a copy, whose original is still there, is told from a warehouse that was moved. A copy
+gets an id of its own.
+
+The mark is created only if it is absent, so that of several processes all get the same id. If the
+process dies, there is the whole mark or none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import uuid
+from dataclasses import asdict, dataclass
+
+from paimon_magics.errors import PaimonMagicsError, SetupError
+from paimon_magics.tables.stores.paths import canonical_location, local_path
+from paimon_magics.tables.stores.store import Stores
+
+__all__ = ["read_warehouse_id", "warehouse_id"]
+
+_FOLDER = ".paimon-magics"
+_NAME = "warehouse-id"
+_ID = re.compile(r"[0-9a-f]{32}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Mark:
+    """A warehouse's id, and its canonical location when the mark was written; "" if an
+    administrator wrote only the id."""
+
+    id: str
+    location: str
+
+
+def read_warehouse_id(stores: Stores, warehouse: str) -> str | None:
+    """The id of a warehouse; None for one that has no mark. Writes none. Raises the store's
+    errors."""
+    mark, _ = _read(stores, warehouse)
+    if mark is None:
+        return None
+    original = _original(stores, warehouse, mark)
+    return _id_of_copy(mark, warehouse) if original else mark.id
+
+
+def warehouse_id(stores: Stores, warehouse: str, adopt: str | None = None) -> str:
+    """The id of a warehouse, which is marked if it is not. `adopt` is the id that the caller's own
+    state belongs to: an unmarked warehouse gets it.
+
+    Raises SetupError for a copy of the warehouse that `adopt` names while the original is there,
+    and the store's errors.
+    """
+    mark, is_there = _read(stores, warehouse)
+    location = canonical_location(warehouse)
+    if mark is None:
+        id = adopt or (uuid.uuid5(uuid.NAMESPACE_URL, location) if is_there else uuid.uuid4()).hex
+        return _mark(stores, warehouse, _Mark(id, location), replaces=is_there)
+    if mark.location == location:
+        return mark.id
+    original = _original(stores, warehouse, mark)
+    if original and mark.id == adopt:
+        raise SetupError(
+            f"The warehouse {warehouse} is a copy of {original}, which is still there, and the "
+            f"state of this coordinator belongs to that one (id {mark.id}).",
+            hint=f"Start it with {original}; or give the copy a state folder and a store of its "
+            f"own. If the copy replaces {original}, remove {_path(original)} first.",
+        )
+    id = _id_of_copy(mark, warehouse) if original else mark.id
+    return _mark(stores, warehouse, _Mark(id, location), replaces=True)
+
+
+def _original(stores: Stores, warehouse: str, mark: _Mark) -> str:
+    """Where the warehouse is that this one is a copy of; "" if it is none."""
+    there = mark.location
+    if there in ("", canonical_location(warehouse)):
+        return ""
+    try:
+        other, _ = _read(stores, there)
+        is_same = other is not None and other.id == mark.id
+        return there if is_same and not _is_one_place(stores, warehouse, there) else ""
+    except (PaimonMagicsError, OSError):
+        return ""  # it is out of reach from here, so nobody can mix them up here
+
+
+def _is_one_place(stores: Stores, warehouse: str, other: str) -> bool:
+    """Whether two locations lead to one place, by a file that is written to one of them."""
+    name = f"probe-{uuid.uuid4().hex}"
+    path = _path(warehouse, name)
+    store = stores.of(path)
+    try:
+        store.write(path, b"")
+        return stores.of(other).read(_path(other, name)) is not None
+    finally:
+        with contextlib.suppress(PaimonMagicsError, OSError):
+            store.delete([path])
+
+
+def _id_of_copy(mark: _Mark, warehouse: str) -> str:
+    """The same for all processes that meet the copy at once."""
+    return uuid.uuid5(uuid.UUID(mark.id), canonical_location(warehouse)).hex
+
+
+def _read(stores: Stores, warehouse: str) -> tuple[_Mark | None, bool]:
+    """The mark of a warehouse, None where it can't be read; and whether there is any."""
+    path = _path(warehouse)
+    content = stores.of(path).read(path)
+    if content is None:
+        return None, False
+    text = content.decode(errors="replace").strip()
+    with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
+        document = {"id": text, "location": ""} if _ID.fullmatch(text) else json.loads(text)
+        mark = _Mark(str(document["id"]), str(document["location"]))
+        if _ID.fullmatch(mark.id):
+            return mark, True
+    return None, True
+
+
+def _mark(stores: Stores, warehouse: str, mark: _Mark, *, replaces: bool) -> str:
+    path = _path(warehouse)
+    content = json.dumps(asdict(mark)).encode()
+    store = stores.of(path)
+    if replaces:
+        store.write(path, content)
+        return mark.id
+    store.make_folder(path.rpartition("/")[0])
+    try:
+        if stores.publish(path, content):
+            return mark.id
+    except OSError:
+        if _read(stores, warehouse)[0] is None:  # unclear, but it was not created
+            raise
+    found, _ = _read(stores, warehouse)
+    return mark.id if found is None else found.id
+
+
+def _path(warehouse: str, name: str = _NAME) -> str:
+    return f"{(local_path(warehouse) or warehouse).rstrip('/')}/{_FOLDER}/{name}"
