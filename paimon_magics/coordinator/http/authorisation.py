@@ -8,18 +8,21 @@ where the transaction is looked up.
 
 from __future__ import annotations
 
+import asyncio
 import hmac
+import time
 from collections.abc import Mapping
 from typing import Protocol
 
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 from starlette.routing import Route
 
 from paimon_magics.coordinator.http.answers import error_answer
+from paimon_magics.coordinator.http.threads import run_in_threadpool
 from paimon_magics.coordinator.http.tokens import Tokens
 from paimon_magics.coordinator.protocol.principals import Principal, Scope
+from paimon_magics.errors import SetupError
 
 __all__ = [
     "EVERYWHERE",
@@ -33,6 +36,9 @@ __all__ = [
     "bearer_token",
     "unauthorised",
 ]
+
+
+_READ_SECONDS = 0.5
 
 
 class Authoriser(Protocol):
@@ -106,15 +112,32 @@ class NamedTokens:
     def __init__(self, tokens: Tokens, others: Authoriser) -> None:
         self._tokens = tokens
         self._others = others
+        self._reading: tuple[asyncio.Task[None], float] | None = None
 
     async def principal(self, connection: HTTPConnection) -> Principal | None:
         """See `Authoriser.principal`."""
         token = bearer_token(connection)
         if token is None or not self._tokens.is_one(token):
             return await self._others.principal(connection)
-        if self._tokens.is_fresh:
-            return self._tokens.principal(token)
-        return await run_in_threadpool(self._tokens.principal, token)
+        if not self._tokens.is_fresh:
+            await self._read()
+        principal = self._tokens.principal(token)
+        if principal is None and not self._tokens.is_fresh:  # it may have been made since
+            raise SetupError("The token can't be checked now.", hint="Try again.")
+        return principal
+
+    async def _read(self) -> None:
+        """Read the tokens again; go on with those that are known where that takes long. Raises
+        errors of the store where they may not be used any more."""
+        if self._reading is None or self._reading[0].done():
+            reading = asyncio.ensure_future(run_in_threadpool(self._tokens.read))
+            self._reading = reading, time.monotonic()
+        reading, began = self._reading
+        left = max(0.0, began + _READ_SECONDS - time.monotonic())
+        await asyncio.wait({reading}, timeout=left if self._tokens.is_usable else None)
+        error = reading.exception() if reading.done() else None
+        if error is not None and not self._tokens.is_usable:
+            raise error
 
     def challenge(self, connection: HTTPConnection) -> Response:
         """See `Authoriser.challenge`."""

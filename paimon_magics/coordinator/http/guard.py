@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
-from starlette.concurrency import run_in_threadpool
+from anyio import CapacityLimiter
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
@@ -26,6 +26,7 @@ from paimon_magics.coordinator.http.authorisation import (
 )
 from paimon_magics.coordinator.http.guesses import Guesses
 from paimon_magics.coordinator.http.limits import ClientLimits, Turnstile
+from paimon_magics.coordinator.http.threads import Capacity, Threads, run_in_threadpool, using
 from paimon_magics.coordinator.protocol.principals import (
     PRINCIPAL,
     Principal,
@@ -49,19 +50,24 @@ _OWN_TABLES = ("/v1/inserts", "/v1/databases")
 
 
 def guarded(
-    routes: Sequence[BaseRoute], load: Load = lambda _: None, trail: Trail | None = None
+    routes: Sequence[BaseRoute],
+    load: Load = lambda _: None,
+    trail: Trail | None = None,
+    threads: Threads | None = None,
 ) -> list[BaseRoute]:
     """Put each route behind its scope in `SCOPES` or `STREAMS`, and return the routes. Routes with
     a database and table in their paths look at the rights on that, too; those of the REST catalog
     decode names by themselves, and so look themselves. `load` loads a table; `trail` keeps what is
-    asked.
+    asked; `threads` are those that requests use.
 
     Raises KeyError for a route without a scope: it would be open to everybody.
     """
+    threads = threads or Threads()
     for route in routes:
         if isinstance(route, WebSocketRoute):
             needed = {_WEBSOCKET: STREAMS[route.path]}
-            route.app = _Scoped(route.app, needed, load, names_table=True)
+            used = {_WEBSOCKET: threads.of(Capacity.INSERTS)}
+            route.app = _Scoped(route.app, needed, load, used, names_table=True)
             if trail is not None:
                 route.app = Audited(route.app, trail)
         elif isinstance(route, Route) and route.path not in PUBLIC:
@@ -69,7 +75,8 @@ def guarded(
             needed = {method: SCOPES[f"{method} {route.path}"] for method in methods}
             everywhere = frozenset(m for m in methods if f"{m} {route.path}" in EVERYWHERE)
             names_table = route.path.startswith(_OWN_TABLES)
-            route.app = _Scoped(route.app, needed, load, everywhere, names_table)
+            used = {method: threads.of_endpoint(f"{method} {route.path}") for method in methods}
+            route.app = _Scoped(route.app, needed, load, used, everywhere, names_table)
             if trail is not None:
                 named = {m: ACTIONS.get(f"{m} {route.path}", "") for m in methods}
                 route.app = Audited(route.app, trail, named)
@@ -92,8 +99,8 @@ class Guard:
     """Lets requests of known principals through, and counts the bytes of bodies as they arrive.
 
     `root` is the path below which everything is served, such as "/services/paimon-coordinator".
-    `limits` are those of each client. `trail` keeps what is refused here; its table is for
-    administrators.
+    `limits` are those of each client, `threads` those that requests use. `trail` keeps what is
+    refused here; its table is for administrators.
     """
 
     def __init__(
@@ -104,8 +111,10 @@ class Guard:
         root: str = "",
         limits: ClientLimits | None = None,
         trail: Trail | None = None,
+        threads: Threads | None = None,
     ) -> None:
         self._app = app
+        self._identity = (threads or Threads()).of(Capacity.IDENTITY)
         self._trail = trail
         self._closed = frozenset() if trail is None else frozenset({trail.name})
         self._authoriser = authoriser
@@ -196,7 +205,8 @@ class Guard:
 
     async def _principal(self, connection: HTTPConnection) -> Principal | None:
         """The sender, who sees the audit log only as an administrator."""
-        principal = await self._authoriser.principal(connection)
+        with using(self._identity):
+            principal = await self._authoriser.principal(connection)
         return None if principal is None else principal.without(self._closed)
 
     async def _admit(self, scope: Scope, connection: HTTPConnection) -> Response | None:
@@ -263,38 +273,40 @@ class _Scoped:
     app: ASGIApp
     needed: dict[str, Needed]
     load: Load
+    threads: dict[str, CapacityLimiter]
     everywhere: frozenset[str] = frozenset()
     names_table: bool = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        principal: Principal = scope[PRINCIPAL]
-        if scope["type"] == "websocket":
-            is_let_in = principal.may(self.needed[_WEBSOCKET])
-            try:
-                await self._check_path(scope, principal, self.needed[_WEBSOCKET])
-            except PaimonMagicsError:
-                is_let_in = False
-            if is_let_in:
-                await self.app(scope, receive, send)
-            else:
-                await send({"type": "websocket.close", "code": _FORBIDDEN})
-            return
-        method = "GET" if scope["method"] == "HEAD" else scope["method"]
-        needed = self.needed.get(method)
+        is_stream = scope["type"] == "websocket"
+        method = _WEBSOCKET if is_stream else scope["method"]
+        method = "GET" if method == "HEAD" else method
         # A method without a scope does not exist here, which the route answers itself.
-        if needed is None:
+        if method not in self.needed:
             await self.app(scope, receive, send)
             return
+        with using(self.threads[method]):
+            answer = await self._refusal(scope, method)
+            if answer is None:
+                await self.app(scope, receive, send)
+            elif is_stream:
+                await send({"type": "websocket.close", "code": _FORBIDDEN})
+            else:
+                await answer(scope, receive, send)
+
+    async def _refusal(self, scope: Scope, method: str) -> Response | None:
+        """The answer to a sender who may not do this; None for one who may."""
+        principal: Principal = scope[PRINCIPAL]
+        needed = self.needed[method]
         may = principal.may_everywhere if method in self.everywhere else principal.may
         if not may(needed):
-            await _forbidden(principal, needed)(scope, receive, send)
-            return
+            return _forbidden(principal, needed)
         try:
             await self._check_path(scope, principal, needed)
         except PaimonMagicsError as error:
-            await (await on_error(Request(scope), error))(scope, receive, send)
-            return
-        await self.app(scope, receive, send)
+            request = None if method == _WEBSOCKET else Request(scope)
+            return await on_error(request, error)
+        return None
 
     async def _check_path(self, scope: Scope, principal: Principal, needed: Needed) -> None:
         """Raise UnknownNameError or NotTheirsError unless the principal has the scope on the table

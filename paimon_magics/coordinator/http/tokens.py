@@ -2,7 +2,8 @@
 
 A token is `pmt_ID_SECRET`. The id finds its row; of the secret, 256 random bits, the SHA-256 is
 stored and compared in constant time. Rows are read again after a few seconds, so that a token that
-was revoked at another coordinator of the same store ends here, too.
+was revoked at another coordinator of the same store ends here, too. While the store does not
+answer, the last rows count for some minutes: nobody can revoke a token then.
 
 If the process dies between storing a token and answering, nobody has the token; it shows in the
 list and can be revoked.
@@ -29,6 +30,7 @@ __all__ = ["Tokens", "is_name"]
 _TOKEN = re.compile(r"pmt_([0-9a-f]{12})_([\w-]{43})")
 _NAME = re.compile(r"[^\s\x00-\x1f\x7f](?:[^\x00-\x1f\x7f]{0,98}[^\s\x00-\x1f\x7f])?")
 _FRESH_SECONDS = 5.0
+_USED_SECONDS_MAX = 600.0
 _MS_MAX = 100 * 365 * 86_400_000
 # Compared where there is no row, so that an unknown id takes as long as a wrong secret.
 _NOBODY = StoredToken("", "", "0" * 64, (), 0, revoked_at_ms=1)
@@ -50,17 +52,20 @@ class Tokens:
 
     @property
     def is_fresh(self) -> bool:
-        """Whether `principal` answers without reading the store."""
+        """Whether the rows were read just now."""
         return time.monotonic() - self._read_at < _FRESH_SECONDS
 
+    @property
+    def is_usable(self) -> bool:
+        """Whether the rows count where the store does not answer."""
+        return time.monotonic() - self._read_at < _USED_SECONDS_MAX
+
     def principal(self, text: str) -> Principal | None:
-        """Whose token a text is; None for one that is none, or has ended. May read the store, whose
-        errors it raises."""
+        """Whose token a text is, by the rows that were read last; None for one that is none, or has
+        ended."""
         found = _TOKEN.fullmatch(text)
         if found is None:
             return None
-        if not self.is_fresh:
-            self._read()
         stored, principal = self._known.get(found[1], (_NOBODY, None))
         digest = hashlib.sha256(found[2].encode()).hexdigest()
         is_right = hmac.compare_digest(digest, stored.digest)
@@ -91,7 +96,7 @@ class Tokens:
             _end_ms(expires_in_ms, now),
         )
         self._table.add(stored)
-        self._read()
+        self.read()
         return f"pmt_{id}_{secret}", stored
 
     def all(self) -> list[StoredToken]:
@@ -105,7 +110,7 @@ class Tokens:
         good = [one for one in self._named(named) if one.is_good(now)]
         for one in good:
             self._table.revoke(one.id, now)
-        self._read()
+        self.read()
         return good
 
     def renew(self, named: str, expires_in_ms: int | None = None) -> list[StoredToken]:
@@ -117,7 +122,7 @@ class Tokens:
         found = [one for one in self._named(named) if not one.revoked_at_ms]
         for one in found:
             self._table.renew(one.id, end)
-        self._read()
+        self.read()
         return [replace(one, expires_at_ms=end) for one in found]
 
     def _named(self, named: str) -> list[StoredToken]:
@@ -129,17 +134,16 @@ class Tokens:
             )
         return found
 
-    def _read(self) -> None:
+    def read(self) -> None:
+        """Read the rows. Raises errors of the store."""
+        began = time.monotonic()
+        known = {
+            one.id: (one, Principal.granted(one.name, grants_of(one.allows), f"token {one.id}"))
+            for one in self._table.all()
+        }
         with self._turn:
-            began = time.monotonic()
-            self._known = {
-                one.id: (
-                    one,
-                    Principal.granted(one.name, grants_of(one.allows), f"token {one.id}"),
-                )
-                for one in self._table.all()
-            }
-            self._read_at = began
+            if began > self._read_at:
+                self._known, self._read_at = known, began
 
 
 def is_name(name: str) -> bool:

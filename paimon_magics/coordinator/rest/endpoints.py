@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -19,6 +18,7 @@ from starlette.routing import Route
 from paimon_magics.coordinator.http.audited import tell
 from paimon_magics.coordinator.http.authorisation import SCOPES
 from paimon_magics.coordinator.http.guard import principal_of
+from paimon_magics.coordinator.http.threads import run_in_threadpool
 from paimon_magics.coordinator.protocol.principals import Principal, Scope
 from paimon_magics.coordinator.protocol.visibility import check_right, check_table
 from paimon_magics.coordinator.rest.errors import error_response, not_found

@@ -10,7 +10,6 @@ import os
 import time
 from typing import Any
 
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -25,6 +24,7 @@ from paimon_magics.coordinator.core import (
 from paimon_magics.coordinator.http.answers import answer_response
 from paimon_magics.coordinator.http.bodies import json_body
 from paimon_magics.coordinator.http.guard import principal_of
+from paimon_magics.coordinator.http.threads import run_in_threadpool
 from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit
 from paimon_magics.coordinator.protocol.principals import Principal
 from paimon_magics.coordinator.protocol.visibility import sees_location

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
@@ -38,6 +37,7 @@ from paimon_magics.coordinator.http.guard import (
 )
 from paimon_magics.coordinator.http.limits import ClientLimits
 from paimon_magics.coordinator.http.pages import HEADERS
+from paimon_magics.coordinator.http.threads import Threads, run_in_threadpool
 from paimon_magics.coordinator.protocol.principals import (
     Principal,
     Scope,
@@ -121,8 +121,9 @@ def application(
     ]
     every = [*own, *(routes or [])]
     every = [openapi_route(every, root), *every]
+    threads = Threads()
     app = Starlette(
-        routes=[*guarded(every, coordinator.load, parts.trail), *authoriser.routes()],
+        routes=[*guarded(every, coordinator.load, parts.trail, threads), *authoriser.routes()],
         exception_handlers={
             PaimonMagicsError: on_error,
             TooLargeError: on_too_large,
@@ -132,7 +133,7 @@ def application(
         },
     )
     behind: ASGIApp = app if inserts is None else QuickInserts(app, inserts.entry, root)
-    return Guard(behind, authoriser, request_bytes_max, root, limits, parts.trail)
+    return Guard(behind, authoriser, request_bytes_max, root, limits, parts.trail, threads)
 
 
 class _Handlers:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -17,6 +16,7 @@ from paimon_magics.coordinator.core import Done, Suspended
 from paimon_magics.coordinator.http.answers import answer_response
 from paimon_magics.coordinator.http.bodies import json_body
 from paimon_magics.coordinator.http.guard import principal_of
+from paimon_magics.coordinator.http.threads import run_in_threadpool
 from paimon_magics.coordinator.protocol.documents import table_document
 from paimon_magics.coordinator.protocol.principals import Principal, Scope
 from paimon_magics.coordinator.routes.administration import pause_document

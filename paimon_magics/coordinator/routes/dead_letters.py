@@ -5,11 +5,11 @@ from __future__ import annotations
 import base64
 from typing import Any
 
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from paimon_magics.coordinator.http.threads import run_in_threadpool
 from paimon_magics.coordinator.inserts.admission.table_info import TableInfo
 from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit
 from paimon_magics.coordinator.inserts.log.records import Format, read_segment

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import asyncio
 
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import HTTPConnection
 
+from paimon_magics.coordinator.http.threads import run_in_threadpool
 from paimon_magics.coordinator.inserts.admission.items import Insert
 from paimon_magics.coordinator.inserts.admission.table_info import TableInfo, mode_of
 from paimon_magics.coordinator.inserts.admission.validator import ValidatedInsert

@@ -7,7 +7,6 @@ import base64
 from collections import Counter
 from typing import Any
 
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -15,6 +14,7 @@ from starlette.routing import Route
 from paimon_magics.coordinator.http.answers import error_answer
 from paimon_magics.coordinator.http.bodies import json_body
 from paimon_magics.coordinator.http.guard import principal_of
+from paimon_magics.coordinator.http.threads import run_in_threadpool
 from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit
 from paimon_magics.coordinator.inserts.engine.table_queues import TableQueue
 from paimon_magics.coordinator.inserts.log.disk_reserve import Room

@@ -15,12 +15,12 @@ import logging
 import threading
 from collections.abc import Mapping
 
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from paimon_magics.coordinator.http.bodies import json_body
+from paimon_magics.coordinator.http.threads import run_in_threadpool
 from paimon_magics.coordinator.ownership.ownership import Ownership, current_lease
 from paimon_magics.coordinator.protocol.paths import OPTIONS_PATH
 from paimon_magics.errors import InvalidValueError, SetupError

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -20,6 +19,7 @@ from paimon_magics.coordinator.http.answers import answer_response
 from paimon_magics.coordinator.http.audited import tell
 from paimon_magics.coordinator.http.bodies import json_body
 from paimon_magics.coordinator.http.guard import principal_of
+from paimon_magics.coordinator.http.threads import run_in_threadpool
 from paimon_magics.coordinator.protocol.documents import table_of
 from paimon_magics.coordinator.protocol.members import member
 from paimon_magics.coordinator.protocol.principals import Principal, Scope

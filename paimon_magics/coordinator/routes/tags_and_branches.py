@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -16,6 +15,7 @@ from starlette.routing import Route
 from paimon_magics.coordinator.http.audited import tell
 from paimon_magics.coordinator.http.bodies import json_body
 from paimon_magics.coordinator.http.guard import principal_of
+from paimon_magics.coordinator.http.threads import run_in_threadpool
 from paimon_magics.coordinator.protocol.documents import table_of
 from paimon_magics.coordinator.protocol.members import member
 from paimon_magics.coordinator.protocol.principals import Scope

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from paimon_magics.coordinator.http.audited import tell
 from paimon_magics.coordinator.http.bodies import json_body
+from paimon_magics.coordinator.http.threads import run_in_threadpool
 from paimon_magics.coordinator.http.tokens import Tokens
 from paimon_magics.coordinator.protocol.members import member
 from paimon_magics.coordinator.store.tokens import StoredToken

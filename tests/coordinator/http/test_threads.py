@@ -1,0 +1,90 @@
+"""Classes of endpoints take no thread from each other, and a store that stands still takes none."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+
+from paimon_magics.coordinator.http.authorisation import SCOPES
+from paimon_magics.coordinator.http.threads import Capacity, Threads
+from paimon_magics.planning.commits.requests import Append, CommitRequest
+from paimon_magics.statements.statement import TableName
+from tests.coordinator.process import Process, create_table, write
+
+WAITERS = 60
+
+
+@pytest.fixture
+def process(tmp_path: Path) -> Iterator[Process]:
+    create_table(
+        tmp_path / "warehouse",
+        "CREATE TABLE t (k INT) TBLPROPERTIES ('auto_batch_load' = 'true')",
+    )
+    create_table(tmp_path / "warehouse", "CREATE TABLE u (k INT)")
+    made = Process(tmp_path / "warehouse", tmp_path / "state")
+    made.start()
+    yield made
+    made.close()
+
+
+def test_who_waits_for_a_table_keeps_nobody_from_commits_and_heartbeats(
+    process: Process, tmp_path: Path
+) -> None:
+    other = TableName("u", "default")
+    catalog = create_table(tmp_path / "warehouse", "CREATE TABLE u (k INT)")
+    client = process.client()
+    transaction = client.begin(other)
+    id = client.transactions.id_of(transaction)
+    headers = {"Authorization": f"Bearer {process.token()}"}
+    limits = httpx.Limits(max_connections=None)
+    with (
+        httpx.Client(
+            base_url=process.address, headers=headers, trust_env=False, limits=limits, timeout=90
+        ) as http,
+        ThreadPoolExecutor(WAITERS) as waiters,
+    ):
+        bucket = tmp_path / "warehouse" / "default.db" / "t" / "bucket-0"
+        bucket.touch()  # nothing can be loaded into it
+        assert http.post("/v1/inserts/default/t", json={"rows": [[1]]}).status_code == 200
+        document = {"table": {"database": "default", "table": "t", "branch": None}}
+        waiting = [
+            waiters.submit(http.post, "/v1/transactions", json=document) for _ in range(WAITERS)
+        ]
+        time.sleep(1)
+        began = time.monotonic()
+        heartbeat = f"/v1/transactions/{id}/heartbeat"
+        assert http.post(heartbeat, json={}, timeout=2).status_code == 200
+        for question in ("/v1/coordinator", "/metrics", "/health/ready", "/v1/inserts"):
+            assert http.get(question, timeout=2).status_code == 200
+        client.commit(CommitRequest(transaction, Append(), write(catalog, transaction, [{"k": 1}])))
+        assert time.monotonic() - began < 5
+        assert not [one.result().text for one in waiting if one.done()]
+        bucket.unlink()
+        assert {one.result().status_code for one in waiting} == {200}
+
+
+def test_each_endpoint_has_a_class() -> None:
+    threads = Threads()
+    of = {one: threads.of_endpoint(one) for one in SCOPES}
+    table = "/v1/paimon/databases/{database}/tables/{table}"
+    for endpoint, capacity in (
+        ("GET /health/ready", Capacity.HEALTH),
+        ("GET /metrics", Capacity.HEALTH),
+        ("POST /v1/leases", Capacity.HEARTBEATS),
+        ("POST /v1/transactions/{id}/heartbeat", Capacity.HEARTBEATS),
+        ("POST /v1/transactions", Capacity.BEGINS),
+        ("POST /v1/transactions/{id}/commit", Capacity.COMMITS),
+        (f"POST {table}/commit", Capacity.COMMITS),
+        (f"POST {table}/rollback", Capacity.DEFINITIONS),
+        (f"DELETE {table}", Capacity.DEFINITIONS),
+        ("POST /v1/inserts/{database}/{table}/changes", Capacity.DEFINITIONS),
+        ("POST /v1/inserts/{database}/{table}/flush", Capacity.INSERTS),
+        ("POST /v1/databases", Capacity.DEFINITIONS),
+        (f"GET {table}", Capacity.OTHERS),
+    ):
+        assert of[endpoint] is threads.of(capacity), endpoint
