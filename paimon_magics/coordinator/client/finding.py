@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import socket
 import ssl
-import time
 from dataclasses import dataclass
 from typing import Protocol
 from urllib.parse import urlsplit
@@ -20,12 +19,16 @@ import httpx
 from paimon_magics.coordinator.client.addresses import Addresses, ca_of, tls_context
 from paimon_magics.coordinator.client.tokens import Token
 from paimon_magics.coordinator.ownership.lease import Lease
-from paimon_magics.coordinator.ownership.ownership import current_lease, owned_elsewhere
+from paimon_magics.coordinator.ownership.ownership import (
+    current_lease,
+    is_renewed,
+    owned_elsewhere,
+)
 from paimon_magics.coordinator.ownership.state_folder import token_of
 from paimon_magics.errors import PaimonMagicsError, SetupError
 from paimon_magics.tables.catalog.catalog import Catalog
 
-__all__ = ["At", "Endpoint", "Finder", "check_answers", "is_loopback", "living_lease"]
+__all__ = ["At", "Endpoint", "Finder", "check_answers", "is_loopback", "lease_here", "living_lease"]
 
 _PROBE_SECONDS_MAX = 5.0
 
@@ -119,8 +122,24 @@ def living_lease(catalog: Catalog) -> Lease | None:
     there is none, or it can't be read.
 
     Raises SetupError, which names host and user, for a coordinator on another machine that only
-    that machine can reach.
+    that machine can reach. To find out whether that lives takes it some seconds.
     """
+    lease = _lease(catalog)
+    if lease is None or lease.home.host == socket.gethostname():
+        return lease
+    if not is_renewed(catalog.stores.of(catalog.warehouse), catalog.warehouse, lease):
+        return None
+    raise owned_elsewhere(lease)
+
+
+def lease_here(catalog: Catalog) -> Lease | None:
+    """Like `living_lease`, but None for a coordinator on another machine."""
+    lease = _lease(catalog)
+    return lease if lease is not None and lease.home.host == socket.gethostname() else None
+
+
+def _lease(catalog: Catalog) -> Lease | None:
+    """The lease of a coordinator that can be reached on its own machine only, if any."""
     if catalog.metastore == "rest":
         return None
     try:
@@ -129,16 +148,12 @@ def living_lease(catalog: Catalog) -> Lease | None:
         return None
     if lease is None or lease.released or not is_loopback(lease.address):
         return None
-    if lease.home.host == socket.gethostname():
-        return lease
-    if lease.expires_at_ms < time.time() * 1000:
-        return None
-    raise owned_elsewhere(lease)
+    return lease
 
 
 def token_of_owner(catalog: Catalog | None, address: str) -> str | None:
     """The token of the coordinator at an address, if it owns the warehouse and is this user's."""
-    lease = None if catalog is None else living_lease(catalog)
+    lease = None if catalog is None else lease_here(catalog)
     return token_of(lease.home) if lease is not None and lease.address == address else None
 
 

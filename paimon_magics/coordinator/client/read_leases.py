@@ -16,8 +16,8 @@ from collections import Counter, deque
 from collections.abc import Callable
 from typing import Any
 
+from paimon_magics.coordinator.protocol.clock import lease_ms_of
 from paimon_magics.coordinator.protocol.documents import table_document, table_of
-from paimon_magics.coordinator.protocol.members import member
 from paimon_magics.errors import SetupError
 from paimon_magics.statements.statement import TableName
 
@@ -103,8 +103,9 @@ class ReadLeases:
                     ],
                 }
             )
-            lease_ms = int(member(answer, "expires_at_ms", int)) - int(time.time() * 1000)
-            self._pause_seconds = max(lease_ms / 1000 / _RENEWALS_PER_LEASE, _SECONDS_MIN)
+            self._pause_seconds = max(
+                lease_ms_of(answer) / 1000 / _RENEWALS_PER_LEASE, _SECONDS_MIN
+            )
         self._keep_renewing()
         return {(table_of(one["table"]), int(one["snapshot_id"])) for one in answer["gone"]}
 

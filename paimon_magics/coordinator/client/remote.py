@@ -22,7 +22,7 @@ from paimon_magics.coordinator.client.read_leases import ReadLeases
 from paimon_magics.coordinator.client.requests import BinaryBody, Requests, broke_off
 from paimon_magics.coordinator.client.small_inserts import SmallInserts
 from paimon_magics.coordinator.core import Origin
-from paimon_magics.coordinator.protocol.clock import now_ms
+from paimon_magics.coordinator.protocol.clock import lease_ms_of
 from paimon_magics.coordinator.protocol.documents import (
     bucket_document,
     origin_document,
@@ -119,7 +119,7 @@ class RemoteCoordinator:
         }
         opened = self._open(document, waits)
         transaction = transaction_of(member(opened, "transaction", dict))
-        lease_ms = int(member(opened, "expires_at_ms", int)) - now_ms()
+        lease_ms = lease_ms_of(opened)
         self.transactions.opened(
             transaction.commit_user, str(member(opened, "id", str)), max(lease_ms, 1000) / 1000
         )

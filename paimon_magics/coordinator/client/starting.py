@@ -24,7 +24,7 @@ from pathlib import Path
 import httpx
 
 from paimon_magics.coordinator.client.addresses import tls_context
-from paimon_magics.coordinator.client.finding import Endpoint, is_loopback, living_lease
+from paimon_magics.coordinator.client.finding import Endpoint, is_loopback, lease_here, living_lease
 from paimon_magics.coordinator.ownership.catalog_options import ENVIRONMENT as CATALOG_OPTIONS
 from paimon_magics.coordinator.ownership.lease import Lease
 from paimon_magics.coordinator.ownership.state_folder import Running, StateFolder, token_of
@@ -162,10 +162,8 @@ class Embedded:
 
     def _owner(self, failed: Endpoint | None) -> Endpoint | None:
         """The coordinator that owns the warehouse, if it is this user's and answers."""
-        with contextlib.suppress(SetupError):  # on another machine: only a commit is told so
-            lease = living_lease(self._catalog)
-            return None if lease is None else _endpoint(lease, failed)
-        return None
+        lease = lease_here(self._catalog)  # of one on another machine a commit hears
+        return None if lease is None else _endpoint(lease, failed)
 
     def _start(self, folder: StateFolder) -> Endpoint:
         with folder.turn("starting"):

@@ -35,6 +35,7 @@ from paimon_magics.coordinator.core import (
     Undetermined,
     Unknown,
 )
+from paimon_magics.coordinator.protocol.clock import lease_members
 from paimon_magics.coordinator.protocol.documents import receipt_document
 from paimon_magics.coordinator.protocol.errors import (
     RESUME_HINT,
@@ -108,7 +109,7 @@ def answer_response(answer: Answer) -> Response:
     """Return the response for an answer of the core."""
     match answer:
         case Opened(expires_at_ms=expires_at_ms):
-            return JSONResponse({"expires_at_ms": expires_at_ms})
+            return JSONResponse(lease_members(expires_at_ms))
         case Committed(receipt=receipt):
             return JSONResponse({"receipt": receipt_document(receipt)})
         case Aborted():

@@ -27,7 +27,7 @@ from paimon_magics.errors import PaimonMagicsError, SetupError
 from paimon_magics.tables.commits.fencing import DeposedError, Fence, NotOwnerError
 from paimon_magics.tables.stores.store import Store
 
-__all__ = ["Ownership", "Saw", "current_lease", "owned_elsewhere"]
+__all__ = ["Ownership", "Saw", "current_lease", "is_renewed", "owned_elsewhere"]
 
 _RENEWALS_PER_LEASE = 6
 _LOOKS_PER_LEASE = 30
@@ -45,6 +45,21 @@ def current_lease(store: Store, warehouse: str) -> Lease | None:
     leases = LeaseFolder(store, warehouse)
     epoch = leases.highest()
     return leases.read(epoch) if epoch else None
+
+
+def is_renewed(store: Store, warehouse: str, lease: Lease) -> bool:
+    """Whether a coordinator at work renews a lease, or has succeeded it: its object is watched for
+    two renewals. Clocks of two machines are not compared. Raises what the store raises."""
+    watch = _Watch(LeaseFolder(store, warehouse), _steady_ms)
+    watch.look()
+    if watch.lease != lease:
+        return True
+    pause = min(lease.lease_ms / _LOOKS_PER_LEASE, _LOOK_MS_MAX) / 1000
+    for _ in range(2 * _LOOKS_PER_LEASE // _RENEWALS_PER_LEASE + 1):
+        time.sleep(pause)
+        if watch.look():
+            return True
+    return False
 
 
 class Ownership:

@@ -1,11 +1,18 @@
-"""The coordinator's clock: this machine's, or one that a test moves."""
+"""The coordinator's clock: this machine's, or one that a test moves; and how long leases last.
+
+An answer says how long a lease lasts from now on (`lease_ms`), since the clocks of two machines may
+be any time apart.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
-__all__ = ["Clock", "now_ms"]
+from paimon_magics.coordinator.protocol.members import member
+
+__all__ = ["Clock", "lease_members", "lease_ms_of", "now_ms"]
 
 Clock = Callable[[], int]
 """Returns the milliseconds since 1970."""
@@ -14,3 +21,17 @@ Clock = Callable[[], int]
 def now_ms() -> int:
     """Return the milliseconds since 1970 by the machine's clock."""
     return int(time.time() * 1000)
+
+
+def lease_members(expires_at_ms: int) -> dict[str, int]:
+    """The members of an answer that say when a lease ends: by this machine's clock, and from now
+    on."""
+    return {"expires_at_ms": expires_at_ms, "lease_ms": max(expires_at_ms - now_ms(), 0)}
+
+
+def lease_ms_of(answer: Mapping[str, Any]) -> int:
+    """How long the lease in an answer lasts from now on. Of an older coordinator's answer it is
+    reckoned by this machine's clock."""
+    if "lease_ms" in answer:
+        return int(member(answer, "lease_ms", int))
+    return int(member(answer, "expires_at_ms", int)) - now_ms()

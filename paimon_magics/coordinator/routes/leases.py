@@ -2,7 +2,7 @@
 
 `POST /v1/leases` with `{holder, leases: [{table, snapshot_id}]}` lists all snapshots that a holder
 reads, and replaces its earlier list; an empty list gives everything up. The answer is
-`{expires_at_ms, gone}`: the snapshots in `gone` have expired, and are not leased.
+`{expires_at_ms, lease_ms, gone}`: the snapshots in `gone` have expired, and are not leased.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from paimon_magics.coordinator.http.audited import tell
 from paimon_magics.coordinator.http.bodies import json_body
 from paimon_magics.coordinator.http.guard import principal_of
 from paimon_magics.coordinator.http.threads import run_in_threadpool
+from paimon_magics.coordinator.protocol.clock import lease_members
 from paimon_magics.coordinator.protocol.documents import table_document, table_of
 from paimon_magics.coordinator.protocol.members import member
 from paimon_magics.coordinator.protocol.principals import Scope
@@ -49,7 +50,7 @@ def lease_routes(coordinator: Coordinator) -> list[Route]:
         expires_at_ms, gone = await run_in_threadpool(coordinator.lease, holder, wanted)
         return JSONResponse(
             {
-                "expires_at_ms": expires_at_ms,
+                **lease_members(expires_at_ms),
                 "gone": [
                     {"table": table_document(name), "snapshot_id": snapshot_id}
                     for name, snapshot_id in gone

@@ -28,6 +28,7 @@ from paimon_magics.coordinator.http.audited import tell
 from paimon_magics.coordinator.http.bodies import json_body
 from paimon_magics.coordinator.http.guard import principal_of
 from paimon_magics.coordinator.http.threads import run_in_threadpool
+from paimon_magics.coordinator.protocol.clock import lease_members
 from paimon_magics.coordinator.protocol.documents import (
     bucket_of,
     origin_document,
@@ -117,7 +118,7 @@ class _Handlers:
             {
                 "id": id,
                 "transaction": transaction_document(transaction),
-                "expires_at_ms": opened.expires_at_ms,
+                **lease_members(opened.expires_at_ms),
             }
         )
 

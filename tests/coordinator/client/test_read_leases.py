@@ -9,6 +9,7 @@ import weakref
 from typing import Any
 
 from paimon_magics.coordinator.client.read_leases import ReadLeases
+from paimon_magics.coordinator.protocol.clock import lease_members, lease_ms_of, now_ms
 from paimon_magics.statements.statement import TableName
 
 TABLE = TableName("t", "default")
@@ -47,4 +48,28 @@ def test_garbage_that_is_collected_while_a_lease_is_taken_gives_up_its_own() -> 
     assert not thread.is_alive()
     leases.take(TABLE, 3)
     assert sent == [[1], [2], [2, 3]]
+    leases.close()
+
+
+def test_how_long_a_lease_lasts_does_not_depend_on_the_clients_clock() -> None:
+    answer = lease_members(now_ms() + 1_000)
+    assert 900 < lease_ms_of(answer) <= 1_000
+    apart = answer | {"expires_at_ms": answer["expires_at_ms"] - 300_000}
+    assert lease_ms_of(apart) == lease_ms_of(answer)
+    assert lease_ms_of({"expires_at_ms": now_ms() + 5_000}) > 4_000, "an older coordinator's"
+
+
+def test_leases_are_renewed_in_time_by_a_client_whose_clock_is_five_minutes_behind() -> None:
+    renewed = threading.Event()
+    sent: list[Any] = []
+
+    def post(document: Any) -> Any:
+        sent.append(document)
+        if len(sent) > 1:
+            renewed.set()
+        return {"expires_at_ms": now_ms() + 300_000, "lease_ms": 400, "gone": []}
+
+    leases = ReadLeases(post, 3_600_000)
+    leases.take(TABLE, 1)
+    assert renewed.wait(10)
     leases.close()

@@ -20,7 +20,9 @@ from paimon_magics.coordinator.ownership.lease import (
     epoch_in,
     lease_of,
 )
-from paimon_magics.coordinator.ownership.ownership import Ownership, current_lease
+from paimon_magics.coordinator.ownership.lease_folder import LeaseFolder
+from paimon_magics.coordinator.ownership.ownership import Ownership, current_lease, is_renewed
+from paimon_magics.coordinator.protocol.clock import now_ms
 from paimon_magics.errors import SetupError
 from paimon_magics.tables.commits.fencing import DeposedError
 from paimon_magics.tables.stores.store import LocalStore, Store, open_store
@@ -328,3 +330,28 @@ def test_the_fate_of_a_transaction_is_claimed_once(place: tuple[Store, str]) -> 
 
 def test_a_renewed_lease_is_another_document() -> None:
     assert replace(LEASE, expires_at_ms=50_001).document() != LEASE.document()
+
+
+@pytest.mark.parametrize("apart_ms", [-300_000, 300_000])
+def test_whether_another_machines_coordinator_lives_is_seen_without_comparing_clocks(
+    place: tuple[Store, str], apart_ms: int
+) -> None:
+    store, warehouse = place
+    leases = LeaseFolder(store, warehouse)
+    lease = replace(LEASE, epoch=1, expires_at_ms=now_ms() + apart_ms)
+    assert leases.create(lease)
+    assert not is_renewed(store, warehouse, lease)
+    stop = threading.Event()
+
+    def renew() -> None:
+        number = 0
+        while not stop.wait(0.1):
+            number += 1
+            leases.write(replace(lease, expires_at_ms=lease.expires_at_ms + number))
+
+    renewer = threading.Thread(target=renew)
+    renewer.start()
+    seen = is_renewed(store, warehouse, lease)
+    stop.set()
+    renewer.join()
+    assert seen
