@@ -12,6 +12,7 @@ import subprocess
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
@@ -91,6 +92,23 @@ class PostgresServer:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(one, signal.SIGKILL)
         self._process.wait()
+
+    @contextlib.contextmanager
+    def frozen(self) -> Iterator[None]:
+        """All its processes stand still in the `with` block: connections are there, and nothing
+        answers."""
+        assert self._process is not None
+        pid = self._process.pid
+        os.kill(pid, signal.SIGSTOP)  # first, so that it starts no other
+        sessions = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        frozen = [pid, *map(int, sessions)]
+        for one in frozen:
+            os.kill(one, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for one in reversed(frozen):
+                os.kill(one, signal.SIGCONT)
 
     def replica(self) -> PostgresServer:
         """Start a server that has every change before this one acknowledges it."""

@@ -1,19 +1,33 @@
 """The interface of the database in which a coordinator's store is kept.
 
 SQLite (`sqlite`) and PostgreSQL (`postgres`) implement it. Both promise that all the changes of a
-`write` are durable when it returns, or none of them; that there is one owner at a time; and that an
-error says whether anything may have been written.
+`write` are durable when it returns, or none of them; that there is one owner at a time; that no
+call waits for long; and that an error says whether anything may have been written. They raise the
+errors below and no others, whatever their libraries raise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from paimon_magics.errors import SetupError
 
-__all__ = ["Change", "Database", "Dialect", "StoreLostError", "StoreUnavailableError"]
+__all__ = [
+    "Change",
+    "Database",
+    "Dialect",
+    "StoreLostError",
+    "StoreUnavailableError",
+    "Turn",
+    "UnclearWrites",
+    "UnstorableError",
+]
+
+_UNCLEAR_MAX = 10_000  # ids of writes whose answers were lost; each has some 100 bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +50,18 @@ class Dialect:
 class StoreUnavailableError(SetupError):
     """The database does not work now, but may recover: it is full, locked, read-only, unreachable.
 
-    Nothing was written, unless `unclear`: then all of it may have been, and repeating the same
-    `write` settles it.
+    Nothing of this write was done, unless `unclear`: then all of it may have been, and repeating
+    the same write settles it, whatever was written in between.
     """
 
     def __init__(self, message: str, *, hint: str = "", unclear: bool = False) -> None:
         super().__init__(message, hint=hint)
         self.unclear = unclear
+
+
+class UnstorableError(StoreUnavailableError):
+    """The database can't store the values of this write, of which nothing was done. Other writes
+    work."""
 
 
 class StoreLostError(SetupError):
@@ -61,12 +80,68 @@ class Database(Protocol):
     def read(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
         """The rows of a query. Raises StoreUnavailableError or StoreLostError."""
 
-    def write(self, changes: Sequence[Change]) -> None:
+    def write(self, changes: Sequence[Change], id: str = "") -> None:
         """Make all the changes durable, or none of them.
 
-        Raises StoreUnavailableError or StoreLostError. After any other error it is unknown what
-        was written, and the caller must not go on.
+        With an `id` they are made once, however often the call is repeated after an unclear error.
+        Without one the changes must be idempotent: a repeat makes them again. Raises
+        StoreUnavailableError, UnstorableError or StoreLostError.
         """
 
     def close(self) -> None:
         """Close the database, so that another coordinator may own it."""
+
+
+class UnclearWrites:
+    """What became of the last writes whose answers were lost, by their ids. For one thread at a
+    time."""
+
+    def __init__(self) -> None:
+        self._is_done: dict[str, bool | None] = {}  # None while that is unknown
+
+    def note(self, id: str) -> None:
+        """Note that the answer to a write was lost."""
+        self._is_done.pop(id, None)
+        self._is_done[id] = None
+        if len(self._is_done) > _UNCLEAR_MAX:
+            del self._is_done[next(iter(self._is_done))]
+
+    def settle(self, done: str = "") -> None:
+        """Note that of the writes whose end is unknown only `done` was done, if any."""
+        for id in self._is_done:
+            if self._is_done[id] is None:
+                self._is_done[id] = id == done
+
+    def succeeded(self, id: str) -> None:
+        """Note that a write is done now; nothing if its answer was never lost."""
+        if id in self._is_done:
+            self._is_done[id] = True
+
+    def is_open(self, id: str) -> bool:
+        """Whether it is unknown if a write was done."""
+        return self._is_done.get(id, False) is None
+
+    def is_done(self, id: str) -> bool:
+        """Whether a write whose answer was lost is done."""
+        return self._is_done.get(id, False) is True
+
+
+class Turn:
+    """The turn to use a connection, for which nobody waits for long."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def within(self, seconds: float) -> Iterator[None]:
+        """Have the turn. Raises StoreUnavailableError if it does not come within some seconds."""
+        if not self._lock.acquire(timeout=seconds):
+            raise StoreUnavailableError(
+                f"{self._name} is slow: another request waits for it.",
+                hint="Ask again. If that lasts, check the database's server or disk.",
+            )
+        try:
+            yield
+        finally:
+            self._lock.release()

@@ -1,9 +1,13 @@
 """A store in PostgreSQL, for a coordinator that may be started on another machine.
 
 One connection does everything. Its session holds a lock, so that there is one owner, and commits
-with synchronous_commit. Each `write` increments a counter in a row that also names the owner. After
-a lost connection is made again, that row shows whether the last commit arrived, that nothing was
-lost, and that nobody else was the owner meanwhile; otherwise StoreLostError is raised.
+with synchronous_commit. Each `write` increments a counter in a row that also names the owner, and
+leaves its id there. After a lost connection is made again, that row shows whether the last commit
+arrived, that nothing was lost, and that nobody else was the owner meanwhile; otherwise
+StoreLostError is raised. The lock comes only when the session before has ended, so that row is
+final then.
+
+Nothing waits for the server for longer than some seconds, also where it stands still.
 
 If the process dies in a `write`, the next start finds all of it or nothing. The server releases the
 lock when it notices: at once on the same machine, and after about 25 seconds of TCP keep-alives
@@ -17,48 +21,55 @@ import getpass
 import hashlib
 import os
 import socket
-import threading
 import time
+import uuid
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
+from psycopg.pq import TransactionStatus
 
 from paimon_magics.coordinator.store.database import (
     Change,
     Dialect,
     StoreLostError,
     StoreUnavailableError,
+    Turn,
+    UnclearWrites,
+    UnstorableError,
 )
+from paimon_magics.coordinator.store.postgres_session import Session, connected
 from paimon_magics.errors import SetupError
 
 __all__ = ["PostgresDatabase", "trouble_at"]
 
 SCHEMA = "paimon_coordinator"
 
+DEADLINE_SECONDS = 5.0
+"""The end of a read or write, connecting included. No statement of ours takes so long on a server
+that works, and nobody's request has timed out by then."""
+
+_BYTES_PER_SECOND = 5_000_000  # a write of many bytes has more time
+_OPEN_SECONDS = 15.0  # a server that is starting, or a predecessor that is ending
+_TURN_SECONDS = 1.0  # a read does not wait for a write that waits for the server
 _LOCK = int.from_bytes(b"paimon-c")  # the same for all sessions in one database
-_CONNECT_SECONDS = 5
 _LOCK_SECONDS = 2.0  # the session of a process that has just died may take so long to end
 _RECONNECT_SECONDS = 2.0
 _POLL_SECONDS = 0.1
-_SESSION = {
-    "connect_timeout": _CONNECT_SECONDS,
-    # Both ends close a silent connection.
-    "keepalives_idle": 10,
-    "keepalives_interval": 5,
-    "keepalives_count": 3,
-    "tcp_user_timeout": 25_000,
-    # Of several hosts, choose the one that takes writes.
-    "target_session_attrs": "read-write",
-}
 _SETTINGS = (
     "SET lock_timeout = '2s'",
     "SET tcp_keepalives_idle = 10",
     "SET tcp_keepalives_interval = 5",
     "SET tcp_keepalives_count = 3",
     f"SET search_path = {SCHEMA}",
+)
+_UNSTORABLE = (
+    psycopg.DataError,
+    psycopg.IntegrityError,
+    UnicodeError,
+    OverflowError,
 )
 
 
@@ -73,124 +84,148 @@ class PostgresDatabase:
     dialect = Dialect(integer="BIGINT", bytes="BYTEA", table_end="")
 
     def __init__(self, address: str, warehouse: str = "", *, is_heir: bool = False) -> None:
-        self._turn = threading.Lock()
         self._address = address
         self._application = _application(warehouse)
         self._is_heir = is_heir
         self.name = _name(address)
-        self._connection: psycopg.Connection[tuple[Any, ...]] | None = None
+        self._turn = Turn(self.name)
+        self._connection: Session | None = None
         self._session: tuple[Any, ...] = (0, None)
         self._generation: int | None = None
         self._saved = 0
-        self._unclear = False  # a commit was sent and not answered
-        with self._turn:
-            self._connected()
+        self._is_sent = False  # a commit was sent on this connection and not answered
+        self._unclear = UnclearWrites()
+        with self._turn.within(_TURN_SECONDS):
+            self._connected(time.monotonic() + _OPEN_SECONDS)
 
     def read(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
         """See `Database.read`."""
-        with self._turn:
-            deadline = self._deadline()
+        begin, was_connected = time.monotonic(), self._is_connected
+        with self._turn.within(_TURN_SECONDS if was_connected else 0):
             while True:
-                connection = self._connected_by(deadline)
+                connection = self._connected_by(begin, begin + DEADLINE_SECONDS, was_connected)
                 try:
                     return connection.execute(_translated(statement), values).fetchall()
-                except psycopg.Error as error:
-                    if not connection.closed:
-                        raise self._unavailable(error, unclear=False) from error
+                except BaseException as error:
+                    self._raise_unless_cut(error, connection)
 
-    def write(self, changes: Sequence[Change]) -> None:
+    def write(self, changes: Sequence[Change], id: str = "") -> None:
         """See `Database.write`."""
-        with self._turn:
-            deadline = self._deadline()
-            sent_as: int | None = None
-            while True:
-                connection = self._connected_by(deadline)
-                if sent_as is not None and self._saved == sent_as:
-                    return  # the answer was lost, not the commit
-                try:
-                    self._write(connection, changes)
-                    return
-                except psycopg.Error as error:
-                    if not connection.closed:
-                        self._unclear = False  # the server says that it has undone everything
-                        with contextlib.suppress(psycopg.Error):
-                            connection.rollback()
-                        raise self._unavailable(error, unclear=False) from error
-                    sent_as = self._saved + 1 if self._unclear else None
+        id = id or uuid.uuid4().hex
+        begin, was_connected = time.monotonic(), self._is_connected
+        size_bytes = sum(len(v) for c in changes for v in c.values if isinstance(v, bytes))
+        deadline = begin + DEADLINE_SECONDS + size_bytes / _BYTES_PER_SECOND
+        try:
+            with self._turn.within(DEADLINE_SECONDS if was_connected else _TURN_SECONDS):
+                while True:
+                    connection = self._connected_by(begin, deadline, was_connected)
+                    if self._unclear.is_done(id):
+                        return  # the answer was lost, not the commit
+                    try:
+                        self._write(connection, changes, id)
+                        return
+                    except BaseException as error:
+                        if self._is_sent:
+                            self._unclear.note(id)
+                        self._raise_unless_cut(error, connection)
+        except StoreUnavailableError as error:
+            error.unclear = self._unclear.is_open(id)
+            raise
 
     def close(self) -> None:
         """See `Database.close`."""
-        with self._turn:
+        with self._turn.within(DEADLINE_SECONDS):
             if self._connection is not None:
                 self._connection.close()
 
-    def _write(
-        self, connection: psycopg.Connection[tuple[Any, ...]], changes: Sequence[Change]
-    ) -> None:
+    def _write(self, connection: Session, changes: Sequence[Change], id: str) -> None:
         connection.execute("BEGIN")
         for change in changes:
             connection.execute(_translated(change.statement), change.values)
         counted = connection.execute(
-            "UPDATE owner SET saved = saved + 1 WHERE generation = %s AND saved = %s",
-            (self._generation, self._saved),
+            "UPDATE owner SET saved = saved + 1, last_write = %s "
+            "WHERE generation = %s AND saved = %s",
+            (id, self._generation, self._saved),
         )
         if counted.rowcount != 1:
             connection.rollback()
             raise self._lost(connection)
-        self._unclear = True
+        self._is_sent = True
         done = connection.execute("COMMIT").statusmessage
-        self._unclear = False
         if done != "COMMIT":
             raise StoreLostError(f"{self.name} answered a commit with {done}.")
         self._saved += 1
+        self._is_sent = False
+        self._unclear.succeeded(id)
 
-    def _deadline(self) -> float:
-        """Until when to wait for a connection that breaks now; no wait if it was broken before."""
-        connected = self._connection is not None and not self._connection.closed
-        return time.monotonic() + (_RECONNECT_SECONDS if connected else 0)
+    def _raise_unless_cut(self, error: BaseException, connection: Session) -> None:
+        """Raise the error that a failed statement means; return where its connection was cut, so
+        that another may be tried. A connection whose state is unknown is closed."""
+        if isinstance(error, SetupError):
+            raise error
+        was_cut = isinstance(error, psycopg.Error) and connection.closed
+        if isinstance(error, psycopg.Error) and self._is_undone(error, connection):
+            if self._is_sent:
+                self._is_sent = False
+                self._unclear.settle()
+            raise self._unavailable(error) from error
+        connection.close()
+        if not isinstance(error, Exception):
+            raise error
+        if not was_cut:
+            raise self._unavailable(error) from error
 
-    def _connected_by(self, deadline: float) -> psycopg.Connection[tuple[Any, ...]]:
+    def _is_undone(self, error: psycopg.Error, connection: Session) -> bool:
+        """Whether the server has undone a transaction by this error, or does so now."""
+        if self._is_sent and error.sqlstate is None:  # it is no answer to the commit
+            return False
+        with contextlib.suppress(Exception):
+            connection.rollback()
+            return connection.info.transaction_status == TransactionStatus.IDLE
+        return False
+
+    @property
+    def _is_connected(self) -> bool:
+        return self._connection is not None and not self._connection.closed
+
+    def _connected_by(self, begin: float, deadline: float, was_connected: bool) -> Session:
+        """The connection; where it has broken since `begin` it is waited for, but not for long."""
+        until = begin + _RECONNECT_SECONDS if was_connected else begin
         while True:
             try:
-                return self._connected()
+                return self._connected(deadline)
             except StoreUnavailableError:
-                if time.monotonic() > deadline:
+                if time.monotonic() > until:
                     raise
             time.sleep(_POLL_SECONDS)
 
-    def _connected(self) -> psycopg.Connection[tuple[Any, ...]]:
+    def _connected(self, deadline: float) -> Session:
         """Return the connection, after making it and checking the owner if there is none."""
         if self._connection is not None and not self._connection.closed:
+            self._connection.deadline = deadline
             return self._connection
+        connection: Session | None = None
         try:
-            connection = psycopg.connect(
-                self._address,
-                autocommit=True,
-                application_name=self._application,
-                **_SESSION,  # type: ignore[arg-type]
-            )
-        except psycopg.Error as error:
-            raise self._unavailable(error, unclear=self._unclear) from error
-        try:
+            connection = connected(self._address, self._application, deadline)
             for setting in _SETTINGS:
                 connection.execute(setting.encode())
             self._check_durable(connection)
-            self._lock(connection)
+            self._lock(connection, deadline)
             if self._generation is None:
                 self._own(connection)
             else:
                 self._check_owned(connection)
             self._session = _session(connection)
-        except psycopg.Error as error:
-            connection.close()
-            raise self._unavailable(error, unclear=self._unclear) from error
-        except BaseException:
-            connection.close()
-            raise
+        except BaseException as error:
+            if connection is not None:
+                connection.close()
+            if isinstance(error, SetupError) or not isinstance(error, Exception):
+                raise
+            raise self._unavailable(error) from error
         self._connection = connection
         return connection
 
-    def _check_durable(self, connection: psycopg.Connection[tuple[Any, ...]]) -> None:
+    def _check_durable(self, connection: Session) -> None:
         for setting in ("fsync", "synchronous_commit"):
             (value,) = connection.execute(f"SHOW {setting}".encode()).fetchone() or ("",)
             if value == "off":
@@ -204,22 +239,26 @@ class PostgresDatabase:
                     ),
                 )
 
-    def _lock(self, connection: psycopg.Connection[tuple[Any, ...]]) -> None:
-        deadline = time.monotonic() + _LOCK_SECONDS
-        # A session of our own may have ended without the server noticing.
-        connection.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-            "WHERE pid = %s AND backend_start = %s",
-            self._session,
-        )
-        while connection.execute("SELECT pg_try_advisory_lock(%s)", (_LOCK,)).fetchone() != (True,):
-            if time.monotonic() > deadline:
+    def _lock(self, connection: Session, deadline: float) -> None:
+        until = min(deadline, time.monotonic() + _LOCK_SECONDS)
+        while True:
+            # A session of our own may have ended without the server noticing.
+            connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                "WHERE pid = %s AND backend_start = %s",
+                self._session,
+            )
+            if connection.execute("SELECT pg_try_advisory_lock(%s)", (_LOCK,)).fetchone() == (
+                True,
+            ):
+                return
+            if time.monotonic() > until:
                 raise self._owned_by_another(connection)
             if self._is_heir and self._generation is None:
                 self._end_predecessor(connection)
             time.sleep(_POLL_SECONDS)
 
-    def _end_predecessor(self, connection: psycopg.Connection[tuple[Any, ...]]) -> None:
+    def _end_predecessor(self, connection: Session) -> None:
         """End the session that holds the lock, if it is of a coordinator of the same warehouse."""
         connection.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_locks JOIN pg_stat_activity USING (pid) "
@@ -228,12 +267,15 @@ class PostgresDatabase:
             (_LOCK >> 32, _LOCK & 0xFFFF_FFFF, self._application),
         )
 
-    def _own(self, connection: psycopg.Connection[tuple[Any, ...]]) -> None:
+    def _own(self, connection: Session) -> None:
         if connection.execute("SELECT to_regnamespace(%s)", (SCHEMA,)).fetchone() == (None,):
             connection.execute(f"CREATE SCHEMA {SCHEMA}".encode())
         connection.execute(
             "CREATE TABLE IF NOT EXISTS owner (one BOOLEAN PRIMARY KEY CHECK (one), "
             "generation BIGINT NOT NULL, saved BIGINT NOT NULL, holder TEXT NOT NULL)"
+        )
+        connection.execute(  # older versions did not have it
+            "ALTER TABLE owner ADD COLUMN IF NOT EXISTS last_write TEXT NOT NULL DEFAULT ''"
         )
         row = connection.execute(
             "INSERT INTO owner AS was VALUES (true, 1, 0, %s) ON CONFLICT (one) DO UPDATE "
@@ -244,15 +286,23 @@ class PostgresDatabase:
         assert row is not None
         self._generation, self._saved = row
 
-    def _check_owned(self, connection: psycopg.Connection[tuple[Any, ...]]) -> None:
-        row = connection.execute("SELECT generation, saved FROM owner").fetchone()
-        if row == (self._generation, self._saved + 1) and self._unclear:
+    def _check_owned(self, connection: Session) -> None:
+        row = connection.execute("SELECT generation, saved, last_write FROM owner").fetchone()
+        generation, saved, last = row or (0, 0, "")
+        if (generation, saved) == (self._generation, self._saved + 1) and self._unclear.is_open(
+            last
+        ):
+            # Its replicas may not have it yet. They have it when they have this.
+            connection.execute("UPDATE owner SET holder = holder")
             self._saved += 1
-        elif row != (self._generation, self._saved):
+            self._unclear.settle(last)
+        elif (generation, saved) != (self._generation, self._saved):
             raise self._lost(connection)
-        self._unclear = False
+        else:
+            self._unclear.settle()
+        self._is_sent = False
 
-    def _lost(self, connection: psycopg.Connection[tuple[Any, ...]]) -> StoreLostError:
+    def _lost(self, connection: Session) -> StoreLostError:
         row = connection.execute("SELECT generation, saved, holder FROM owner").fetchone()
         generation, saved, holder = row or (0, 0, "")
         if generation > (self._generation or 0):
@@ -267,32 +317,38 @@ class PostgresDatabase:
             "Restore the latest state, then start the coordinator again.",
         )
 
-    def _owned_by_another(self, connection: psycopg.Connection[tuple[Any, ...]]) -> SetupError:
+    def _owned_by_another(self, connection: Session) -> SetupError:
         holder = "another process"
         if connection.execute("SELECT to_regclass('owner')").fetchone() != (None,):
-            row = connection.execute("SELECT holder FROM owner").fetchone()
-            holder = row[0] if row is not None else holder
+            row = connection.execute("SELECT holder, generation FROM owner").fetchone()
+            holder, generation = row or (holder, 0)
+            if generation == self._generation:  # nobody else has become the owner
+                return StoreUnavailableError(f"{self.name} has not ended the session before yet.")
+            if self._generation is not None:
+                return self._lost(connection)
         return SetupError(
             f"{self.name} is in use by another coordinator: {holder}.",
             hint="Use that one, or stop it first; or give this one a database of its own.",
         )
 
-    def _unavailable(self, error: psycopg.Error, *, unclear: bool) -> StoreUnavailableError:
+    def _unavailable(self, error: Exception) -> StoreUnavailableError:
         lines = str(error).strip().splitlines()
+        text = f"{self.name} does not work: {lines[0] if lines else type(error).__name__}."
+        if isinstance(error, _UNSTORABLE):
+            return UnstorableError(text)
         return StoreUnavailableError(
-            f"{self.name} does not work: {lines[0] if lines else type(error).__name__}.",
+            text,
             hint="Check that the server runs and takes writes. The coordinator goes on by itself "
             "then.",
-            unclear=unclear,
         )
 
 
 def trouble_at(address: str) -> str:
     """Why a server takes no writes now; "" if it does."""
     try:
-        psycopg.connect(address, application_name=_application(""), **_SESSION).close()  # type: ignore[arg-type]
-    except psycopg.Error as error:
-        return str(error).strip().split("\n", 1)[0]
+        connected(address, _application(""), time.monotonic() + DEADLINE_SECONDS).close()
+    except Exception as error:
+        return str(error).strip().split("\n", 1)[0] or type(error).__name__
     return ""
 
 
@@ -306,7 +362,7 @@ def _translated(statement: str) -> bytes:
     return statement.replace("?", "%s").encode()
 
 
-def _session(connection: psycopg.Connection[tuple[Any, ...]]) -> tuple[Any, ...]:
+def _session(connection: Session) -> tuple[Any, ...]:
     row = connection.execute(
         "SELECT pid, backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()"
     ).fetchone()

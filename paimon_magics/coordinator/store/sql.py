@@ -20,8 +20,7 @@ class Sql:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._turn = threading.RLock()
-        self._together: list[Change] | None = None
+        self._blocks = threading.local()  # the changes of the `together` block of each thread
 
     def read(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
         """The rows of a query."""
@@ -29,23 +28,22 @@ class Sql:
 
     def write(self, statement: str, *values: object) -> None:
         """Make a change durable: at once, or at the end of the `together` block around it."""
-        with self._turn:
-            change = Change(statement, values)
-            if self._together is None:
-                self._database.write([change])
-            else:
-                self._together.append(change)
+        change = Change(statement, values)
+        changes: list[Change] | None = getattr(self._blocks, "changes", None)
+        if changes is None:
+            self._database.write([change])
+        else:
+            changes.append(change)
 
     @contextmanager
-    def together(self) -> Iterator[None]:
+    def together(self, id: str = "") -> Iterator[None]:
         """Make the changes of the `with` block durable together, at its end; drop them when it
-        raises."""
-        with self._turn:
-            changes: list[Change] = []
-            self._together = changes
-            try:
-                yield
-            finally:
-                self._together = None
-            if changes:
-                self._database.write(changes)
+        raises. For the `id` see `Database.write`."""
+        changes: list[Change] = []
+        self._blocks.changes = changes
+        try:
+            yield
+        finally:
+            del self._blocks.changes
+        if changes:
+            self._database.write(changes, id)

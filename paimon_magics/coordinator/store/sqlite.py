@@ -8,23 +8,39 @@ nothing.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import apsw
 
-from paimon_magics.coordinator.store.database import Change, Dialect, StoreUnavailableError
+from paimon_magics.coordinator.store.database import (
+    Change,
+    Dialect,
+    StoreLostError,
+    StoreUnavailableError,
+    Turn,
+    UnclearWrites,
+    UnstorableError,
+)
 from paimon_magics.errors import SetupError
 
 __all__ = ["MemoryDatabase", "SqliteDatabase"]
 
 _BUSY_MS = 1_000
+_READ_TURN_SECONDS = 1.0  # nobody who only looks waits for a slow disk
+_WRITE_TURN_SECONDS = 5.0
 
-# When SQLite reports these, it has undone everything. After any other error, such as one of the
-# disk, what the disk holds is unknown until the file is opened again.
+# When SQLite reports these, it has undone everything. After any other error of a COMMIT, such as
+# one of the disk, it has undone everything for this process, but a start would find what the disk
+# holds; until the next COMMIT, which writes to the same place.
 _PASSING = (apsw.FullError, apsw.BusyError, apsw.LockedError, apsw.ReadOnlyError)
+_LOST = (apsw.CorruptError, apsw.NotADBError)
+_UNSTORABLE = (
+    *(apsw.ConstraintError, apsw.MismatchError, apsw.TooBigError, apsw.RangeError),
+    *(UnicodeError, OverflowError, TypeError),  # of a value, before it comes to SQLite
+)
 
 
 class _Connected:
@@ -34,43 +50,90 @@ class _Connected:
     dialect = Dialect(integer="INTEGER", bytes="BLOB", table_end=" STRICT")
 
     def __init__(self, name: str) -> None:
-        self._turn = threading.Lock()
         self.name = name
+        self._turn = Turn(f"The coordinator's database {name}")
+        self._unclear = UnclearWrites()
+        self._is_dirty = False  # a transaction of a write that has failed is still open
         self._connection: apsw.Connection
 
     def read(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
         """See `Database.read`."""
-        with self._turn:
+        with self._used("read", _READ_TURN_SECONDS):
             return list(self._connection.execute(statement, values))
 
-    def write(self, changes: Sequence[Change]) -> None:
+    def write(self, changes: Sequence[Change], id: str = "") -> None:
         """See `Database.write`."""
-        try:
-            with self._turn:
-                self._write(changes)
-        except _PASSING as error:
-            raise StoreUnavailableError(
-                f"The coordinator's database {self.name} can't be written: {error}.",
-                hint="Check the disk's free space and the folder's rights.",
-            ) from error
+        with self._used("written", _WRITE_TURN_SECONDS):
+            if not self._unclear.is_done(id):
+                self._write(changes, id)
+                self._unclear.succeeded(id)
+                self._unclear.settle()  # it was written in place of those that failed
 
     def close(self) -> None:
         """See `Database.close`; after that the file is complete without the write-ahead log."""
-        with self._turn:
+        with self._used("closed", _WRITE_TURN_SECONDS):
             self._connection.close()
 
-    def _write(self, changes: Sequence[Change]) -> None:
-        execute = self._connection.execute
-        execute("BEGIN IMMEDIATE")
+    def _write(self, changes: Sequence[Change], id: str) -> None:
+        commits = False
         try:
+            execute = self._connection.execute
+            execute("BEGIN IMMEDIATE")
             for change in changes:
                 execute(change.statement, change.values)
+            commits = True
             execute("COMMIT")
-        except BaseException:
-            # SQLite has rolled back by itself after some errors, a full disk among them.
-            if self._connection.in_transaction:
-                execute("ROLLBACK")
-            raise
+        except BaseException as error:
+            has_ended = self._roll_back()
+            if isinstance(error, apsw.Error):
+                unclear = commits and not isinstance(error, _PASSING + _UNSTORABLE)
+            else:  # only an error of SQLite's own would have undone a transaction that has ended
+                unclear = commits and has_ended
+            if unclear and id:
+                self._unclear.note(id)
+                if not isinstance(error, apsw.Error):
+                    self._unclear.succeeded(id)
+            if not isinstance(error, Exception):
+                raise
+            unclear = unclear or self._unclear.is_open(id)
+            raise self._translated(error, "written", unclear=unclear) from error
+
+    def _roll_back(self) -> bool:
+        """Roll back. Return whether the transaction had ended before: SQLite has rolled back by
+        itself, as after some errors, or it was committed."""
+        try:
+            if not self._connection.in_transaction:
+                return True
+            self._connection.execute("ROLLBACK")
+            self._is_dirty = False
+        except Exception:
+            self._is_dirty = True
+        return False
+
+    @contextmanager
+    def _used(self, done: str, seconds: float) -> Iterator[None]:
+        """Use the connection: wait for the turn, and raise errors of the library as ours."""
+        with self._turn.within(seconds):
+            if self._is_dirty:
+                self._roll_back()
+            try:
+                if self._is_dirty:
+                    raise RuntimeError("the last transaction can't be rolled back")
+                yield
+            except SetupError:
+                raise
+            except Exception as error:
+                raise self._translated(error, done) from error
+
+    def _translated(self, error: Exception, done: str, *, unclear: bool = False) -> SetupError:
+        """The error of ours for any error of the library's."""
+        text = f"The coordinator's database {self.name} can't be {done}: {error}."
+        if isinstance(error, _LOST):
+            return StoreLostError(text, hint="Restore the file from a backup.")
+        if isinstance(error, _UNSTORABLE) and done == "written":
+            return UnstorableError(text)
+        hint = "Check the disk's free space and the folder's rights."
+        return StoreUnavailableError(text, hint=hint, unclear=unclear)
 
 
 class MemoryDatabase(_Connected):
@@ -79,13 +142,14 @@ class MemoryDatabase(_Connected):
 
     def __init__(self, name: str, image: bytes | None = None) -> None:
         super().__init__(name)
-        self._connection = apsw.Connection(":memory:")
-        if image is not None:
-            self._connection.deserialize("main", image)
+        with self._used("opened", _WRITE_TURN_SECONDS):
+            self._connection = apsw.Connection(":memory:")
+            if image is not None:
+                self._connection.deserialize("main", image)
 
     def image(self) -> bytes:
         """Return the whole database as bytes, without deleted rows."""
-        with self._turn:
+        with self._used("copied", _WRITE_TURN_SECONDS):
             self._connection.execute("VACUUM")
             return self._connection.serialize("main")
 
@@ -108,7 +172,7 @@ class SqliteDatabase(_Connected):
                 f"The coordinator's database {path} is in use by another process.",
                 hint="Stop the other coordinator, or give this one another state folder.",
             ) from error
-        except apsw.Error as error:
+        except Exception as error:
             raise SetupError(
                 f"The coordinator's database {path} can't be opened: {error}.",
                 hint="Check the folder's rights and free space, and that it is on a local disk.",

@@ -158,10 +158,11 @@ class StateStore:
         """The database in which it is kept."""
         return self._database
 
-    def together(self) -> AbstractContextManager[None]:
+    def together(self, id: str = "") -> AbstractContextManager[None]:
         """Make the changes of the `with` block durable together, at its end; drop them when it
-        raises."""
-        return self._sql.together()
+        raises. With an `id` the block may be repeated after an unclear error: see `Database.write`.
+        """
+        return self._sql.together(id)
 
     def forget_finished(self, until_ms: int) -> None:
         """Delete the finished transactions and the unwatched publications whose retention ended

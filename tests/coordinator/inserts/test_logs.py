@@ -28,7 +28,7 @@ from paimon_magics.coordinator.inserts.log.records import (
     read_segments,
     seal,
 )
-from paimon_magics.coordinator.store.database import StoreUnavailableError
+from paimon_magics.coordinator.store.database import StoreLostError, StoreUnavailableError
 from paimon_magics.coordinator.store.sqlite import SqliteDatabase
 from paimon_magics.errors import SetupError
 from paimon_magics.tables.stores.store import LocalStore, open_store
@@ -220,7 +220,7 @@ def test_a_group_of_several_tables_is_all_there_or_not_at_all(tmp_path: Path) ->
     whole = segment(1, 2, 0)
     log.append([Appended(PLACE, "default.t", whole, (), 1)])
     again = Appended(PLACE, "default.t", whole, (), 1)  # breaks: these lsns are taken
-    with pytest.raises(Exception, match="UNIQUE"):
+    with pytest.raises(StoreLostError, match="up to 2, and is to go on with 1"):
         log.append([Appended(OTHER, "default.u", whole, (), 1), again])
     assert [table.location for table in log.tables()] == [PLACE]
     log.close()

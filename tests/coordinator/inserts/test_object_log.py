@@ -21,7 +21,11 @@ from paimon_magics.coordinator.inserts.log.object_codec import (
 from paimon_magics.coordinator.inserts.log.objects import ObjectLog
 from paimon_magics.coordinator.inserts.log.records import DamagedError, read_segments
 from paimon_magics.coordinator.inserts.queue.values import Thresholds
-from paimon_magics.coordinator.store.database import StoreLostError, StoreUnavailableError
+from paimon_magics.coordinator.store.database import (
+    StoreLostError,
+    StoreUnavailableError,
+    UnstorableError,
+)
 from paimon_magics.errors import SetupError
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.stores.store import LocalStore
@@ -34,13 +38,14 @@ class Store(LocalStore):
     """A local disk that may give no clear answer: after it has created the file, or before."""
 
     trouble: str = ""
+    error: type[Exception] = OSError
 
     def create(self, path: str, content: bytes) -> bool:
         if self.trouble == "before":
-            raise OSError("the connection was reset")
+            raise self.error("the connection was reset")
         created = super().create(path, content)
         if self.trouble == "after":
-            raise OSError("the connection was reset")
+            raise self.error("the connection was reset")
         return created
 
 
@@ -106,6 +111,124 @@ def test_another_change_in_between_settles_what_was_unclear(
     store.trouble = ""
     log.close_table(OTHER, "why")
     chain = append(log, 1)
+    append(log, 2, chain=chain)
+    assert lsns(log) == lsns(again(tmp_path)) == [1, 2]
+
+
+@pytest.mark.parametrize("error", [OSError, RuntimeError, KeyError, MemoryError])
+@pytest.mark.parametrize("trouble", ["before", "after"])
+def test_changes_that_are_unclear_are_repeated_in_any_order(
+    log: ObjectLog, store: Store, tmp_path: Path, trouble: str, error: type[Exception]
+) -> None:
+    store.error = error
+    groups = [
+        Appended(place, NAME, segment(1, 2, 0), (Keyed("l:1", -1, 1, b"d"),), 50)
+        for place in (PLACE, OTHER, "/warehouse/default.db/v")
+    ]
+    for number, group in enumerate(groups):
+        store.trouble = trouble
+        with pytest.raises(StoreUnavailableError) as raised:
+            log.append([group])
+        assert raised.value.unclear
+        with pytest.raises(StoreUnavailableError) as raised:
+            log.close_table(PLACE, "never")
+        assert not raised.value.unclear, "nothing of it was sent"
+        store.trouble = ""
+        log.close_table(group.location, f"why {number}", f"close {number}")
+        log.close_table(group.location, "")
+    for group in (groups[1], groups[0], groups[2], groups[0], groups[1]):
+        log.append([group])
+        log.close_table(group.location, "of another time", "close 0")
+    for opened in (log, again(tmp_path)):
+        assert [(t.acknowledged, t.closed) for t in opened.tables()] == [(2, "")] * 3
+        assert lsns(opened) == [1, 2]
+
+
+def test_what_was_created_and_could_not_be_read_back_is_unclear(tmp_path: Path) -> None:
+    class Unreadable(Store):
+        def create(self, path: str, content: bytes) -> bool:
+            if not self.trouble or "entry" not in path:
+                return super().create(path, content)
+            super().create(path, content)
+            return False  # as after a request that was sent twice
+
+        def read(self, path: str) -> bytes | None:
+            if self.trouble:
+                raise SetupError("The store does not answer.")
+            return super().read(path)
+
+    disk = Unreadable()
+    log = ObjectLog(disk, str(tmp_path), "a test")
+    disk.trouble = "yes"
+    with pytest.raises(StoreUnavailableError) as raised:
+        append(log, 1)
+    assert raised.value.unclear
+    disk.trouble = ""
+    append(log, 1)
+    assert lsns(log) == lsns(again(tmp_path)) == [1]
+
+
+def test_an_append_that_an_older_version_wrote_twice_is_there_once(tmp_path: Path) -> None:
+    log = again(tmp_path)
+    first = segment(1, 2, 0)
+    log.append([Appended(PLACE, NAME, first, (Keyed("l:1", -1, 1, b"d"),), 50)])
+    log.close()
+    path = objects(tmp_path)[-1]
+    number = int(path.name.rpartition("-")[2])
+    entry = open_entry(path.read_bytes(), number)
+    document = {key: value for key, value in entry.document.items() if key != "id"}
+    content, check = seal_entry(number, entry.before, document, entry.parts)
+    path.write_bytes(content)
+    for _ in range(2):
+        number += 1
+        content, check = seal_entry(number, check, document, entry.parts)
+        (path.parent / f"entry-{number:020d}").write_bytes(content)
+    log = again(tmp_path)
+    assert log.damage == ""
+    assert lsns(log) == [1, 2]
+    append(log, 3, chain=first.chain)
+    assert lsns(again(tmp_path)) == [1, 2, 3]
+
+
+def test_text_that_is_no_unicode_does_not_get_into_the_log(log: ObjectLog, tmp_path: Path) -> None:
+    with pytest.raises(UnstorableError):
+        log.close_table(PLACE, "a\ud800")
+    with pytest.raises(UnstorableError):
+        log.append([Appended(PLACE, "t\udfff", segment(1, 1, 0), (), 50)])
+    append(log, 1)
+    assert lsns(again(tmp_path)) == [1]
+
+
+def test_an_append_that_does_not_go_on_is_not_written(log: ObjectLog, tmp_path: Path) -> None:
+    chain = append(log, 1)
+    for first in (1, 3):
+        with pytest.raises(StoreLostError, match=f"up to 1, and is to go on with {first}"):
+            append(log, first, count=2, chain=chain)
+    newer = again(tmp_path)
+    assert newer.damage == ""
+    assert lsns(newer) == [1]
+
+
+def test_an_entry_that_was_written_and_could_not_be_applied_is_read_again(
+    log: ObjectLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Full:
+        def execute(self, *_: object) -> None:
+            raise MemoryError
+
+        in_transaction = False
+
+    chain = append(log, 1)
+    database = log._chain.database
+    working = database._connection
+    reads = database.read
+    monkeypatch.setattr(database, "read", lambda *a: list(working.execute(a[0], a[1:])))
+    database._connection = Full()  # type: ignore[assignment]
+    with pytest.raises(StoreUnavailableError) as raised:
+        append(log, 2, chain=chain)
+    assert raised.value.unclear
+    database._connection = working
+    monkeypatch.setattr(database, "read", reads)
     append(log, 2, chain=chain)
     assert lsns(log) == lsns(again(tmp_path)) == [1, 2]
 

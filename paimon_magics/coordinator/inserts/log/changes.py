@@ -10,11 +10,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from paimon_magics.coordinator.inserts.log.database import DatabaseLog
+from paimon_magics.coordinator.inserts.log.ids import append_id
 from paimon_magics.coordinator.inserts.log.interface import Appended, DeadLetter, Keyed, StoredFlush
 from paimon_magics.coordinator.inserts.log.object_codec import DamagedObjectError, Entry
 from paimon_magics.coordinator.inserts.log.records import Segment
+from paimon_magics.coordinator.store.database import UnstorableError
 
-__all__ = ["append_document", "apply", "letters_document", "replay"]
+__all__ = ["append_document", "apply", "check", "letters_document", "replay", "replayed_id"]
 
 
 def append_document(groups: Sequence[Appended]) -> dict[str, Any]:
@@ -45,8 +47,25 @@ def replay(log: DatabaseLog, entry: Entry) -> None:
     """Apply an entry that was read. Raises DamagedObjectError where that is impossible."""
     try:
         apply(log, entry.document, entry.parts)
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, UnstorableError) as error:
         raise DamagedObjectError(f"it can't be carried out: {error!r}") from error
+
+
+def replayed_id(entry: Entry) -> str:
+    """The id of the change in an entry. Older versions wrote none: the number stands for it, or
+    what makes an append unique, since they may have written one twice."""
+    id = entry.document.get("id")
+    if id is None and entry.document.get("change") == "append":
+        groups = entry.document["groups"]
+        return append_id([(one["location"], one["first"], one["chain"]) for one in groups])
+    return str(entry.number if id is None else id)
+
+
+def check(log: DatabaseLog, document: Mapping[str, Any]) -> None:
+    """Raise StoreLostError where a change does not follow what the log has."""
+    if document["change"] == "append":
+        for group in document["groups"]:
+            log.check_next(group["location"], group["first"])
 
 
 def apply(log: DatabaseLog, document: Mapping[str, Any], parts: Sequence[bytes]) -> None:

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from paimon_magics.coordinator.inserts.log.ids import append_id, content_id
 from paimon_magics.coordinator.inserts.log.interface import (
     Appended,
     DeadLetter,
@@ -23,7 +24,12 @@ from paimon_magics.coordinator.inserts.log.interface import (
     Remembered,
     StoredFlush,
 )
-from paimon_magics.coordinator.store.database import Change, Database, StoreLostError
+from paimon_magics.coordinator.store.database import (
+    Change,
+    Database,
+    StoreLostError,
+    UnstorableError,
+)
 
 __all__ = ["DatabaseLog"]
 
@@ -94,7 +100,25 @@ class DatabaseLog:
                     for key, offset, lsn, answers in _key_rows(group.keys)
                 ),
             ]
-        self._database.write(changes)
+        id = append_id([(g.location, g.segment.first, g.segment.chain) for g in groups])
+        try:
+            self._database.write(changes, id)
+        except UnstorableError:
+            for group in groups:
+                self.check_next(group.location, group.segment.first)
+            raise
+
+    def check_next(self, location: str, first: int) -> None:
+        """Raise StoreLostError unless a table's records may go on with `first`."""
+        for (last,) in self._database.read(
+            "SELECT acknowledged FROM log_tables WHERE location = ?", location
+        ):
+            if last + 1 != first:
+                raise StoreLostError(
+                    f"The log {self.name} has records of {location} up to {last}, and is to go on "
+                    f"with {first}.",
+                    hint="Start the coordinator again: it reads what the log has.",
+                )
 
     def tables(self) -> list[LogTable]:
         """See `Log.tables`."""
@@ -139,13 +163,14 @@ class DatabaseLog:
                 ),
                 _exhumation(location, flush.first, flush.last),
                 *_burials(dead),
-            ]
+            ],
+            content_id("begin_flush", location, flush, dead),
         )
 
-    def drop_flush(self, location: str, first: int, last: int) -> None:
+    def drop_flush(self, location: str, first: int, last: int, write_id: str = "") -> None:
         """See `Log.drop_flush`."""
         change = Change("UPDATE log_tables SET flush = NULL WHERE location = ?", (location,))
-        self._database.write([change, _exhumation(location, first, last)])
+        self._database.write([change, _exhumation(location, first, last)], write_id)
 
     def publish(
         self,
@@ -174,13 +199,14 @@ class DatabaseLog:
                     (location, last),
                 ),
                 *_burials(dead),
-            ]
+            ],
+            content_id("publish", location, last, chain, snapshot_id, dead),
         )
 
-    def close_table(self, location: str, why: str) -> None:
+    def close_table(self, location: str, why: str, write_id: str = "") -> None:
         """See `Log.close_table`."""
         change = Change("UPDATE log_tables SET closed = ? WHERE location = ?", (why, location))
-        self._database.write([change])
+        self._database.write([change], write_id)
 
     def accept_loss(self, location: str, name: str, published: int) -> None:
         """See `Log.accept_loss`."""
@@ -194,7 +220,8 @@ class DatabaseLog:
                     "closed = '', flush = NULL",
                     (location, name, published, published),
                 ),
-            ]
+            ],
+            content_id("accept_loss", location, published),
         )
 
     def begin_move(self, location: str, target: str) -> None:
@@ -220,13 +247,14 @@ class DatabaseLog:
             ]
         )
 
-    def drop_table(self, location: str) -> None:
+    def drop_table(self, location: str, write_id: str = "") -> None:
         """See `Log.drop_table`."""
         self._database.write(
             [
                 Change(f"DELETE FROM {table} WHERE location = ?", (location,))
                 for table in ("log_tables", "log_keys", "log_segments", "log_moves")
-            ]
+            ],
+            write_id,
         )
 
     def dead_letters(self, location: str | None = None) -> list[DeadLetter]:

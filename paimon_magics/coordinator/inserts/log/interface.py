@@ -95,7 +95,11 @@ class Log(Protocol):
     `id` is unique, `name` is for people. `damage` describes lost records whose tables are unknown,
     "" for none. Every method raises StoreUnavailableError when the store does not work now (nothing
     has happened, unless it is `unclear`), and StoreLostError when the store's contents are not what
-    was left there.
+    was left there; nothing else.
+
+    After an unclear error the same call settles it, from any thread and as often as it is made: it
+    happens once. A `write_id` is needed for that only if other writes to the same table may come
+    between: without one the call is carried out again.
     """
 
     id: str
@@ -103,7 +107,8 @@ class Log(Protocol):
     damage: str
 
     def append(self, groups: Sequence[Appended]) -> None:
-        """Make records durable, all or none."""
+        """Make records durable, all or none. Raises UnstorableError where the store can't hold
+        them, StoreLostError where they don't follow the table's last record."""
 
     def tables(self) -> list[LogTable]:
         """All tables that have or had records."""
@@ -118,7 +123,7 @@ class Log(Protocol):
         """Note the flush that is about to be committed. Of its records exactly the `dead` ones are
         left out."""
 
-    def drop_flush(self, location: str, first: int, last: int) -> None:
+    def drop_flush(self, location: str, first: int, last: int, write_id: str = "") -> None:
         """Drop the noted flush of these records, which certainly was not committed and never will
         be; so none of them is a dead letter."""
 
@@ -132,7 +137,7 @@ class Log(Protocol):
     ) -> None:
         """Note that all records up to `last` are in the table or dead letters, and remove them."""
 
-    def close_table(self, location: str, why: str) -> None:
+    def close_table(self, location: str, why: str, write_id: str = "") -> None:
         """Close a table until an administrator has looked at it, or ("") open it."""
 
     def accept_loss(self, location: str, name: str, published: int) -> None:
@@ -145,7 +150,7 @@ class Log(Protocol):
         """Move everything known of a table, dead letters included, to its new identity and name.
         Done again it changes nothing."""
 
-    def drop_table(self, location: str) -> None:
+    def drop_table(self, location: str, write_id: str = "") -> None:
         """Forget a table for which nothing waits, and its labels; its dead letters stay."""
 
     def dead_letters(self, location: str | None = None) -> list[DeadLetter]:

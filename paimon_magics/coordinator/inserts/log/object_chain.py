@@ -6,13 +6,12 @@ then.
 
 from __future__ import annotations
 
-import threading
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from paimon_magics.coordinator.inserts.log.changes import apply, replay
+from paimon_magics.coordinator.inserts.log.changes import apply, check, replay, replayed_id
 from paimon_magics.coordinator.inserts.log.database import DatabaseLog
 from paimon_magics.coordinator.inserts.log.object_codec import (
     Checkpoint,
@@ -23,7 +22,13 @@ from paimon_magics.coordinator.inserts.log.object_codec import (
     seal_entry,
 )
 from paimon_magics.coordinator.inserts.log.object_folder import ObjectFolder
-from paimon_magics.coordinator.store.database import Change, StoreLostError, StoreUnavailableError
+from paimon_magics.coordinator.store.database import (
+    Change,
+    StoreLostError,
+    StoreUnavailableError,
+    Turn,
+    UnstorableError,
+)
 from paimon_magics.coordinator.store.sqlite import MemoryDatabase
 from paimon_magics.errors import SetupError
 
@@ -34,10 +39,17 @@ _ENTRIES_MAX = 1_024
 
 _ENTRIES_MAX_LARGE = 16_384
 _OPENINGS_MAX = 20
+_IDS_MAX = 16_384  # entries whose ids are remembered
+_TURN_SECONDS = 60.0  # longer than the store is asked for one entry
+_TABLES = (
+    "CREATE TABLE IF NOT EXISTS log_damage (why TEXT NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS log_writes (number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE)",
+)
 
 
 @dataclass(frozen=True, slots=True)
 class _Change:
+    id: str
     document: Mapping[str, Any]
     parts: tuple[bytes, ...]
 
@@ -49,62 +61,103 @@ class ObjectChain:
     def __init__(self, folder: ObjectFolder, who: str) -> None:
         self._folder = folder
         self._who = who
-        self._turn = threading.RLock()
+        self._turn = Turn(f"The log {folder.name}")
         self._number = self._check = 0
-        self._unclear: _Change | None = None
-        self._settled: _Change | None = None
+        self._unclear: _Change | None = None  # it may be the entry after the last one
+        self._is_behind = False  # the state in memory lacks the last entry
         self._entries = self._entry_bytes = self._image_bytes = 0
         self.damage = ""
         self.database = MemoryDatabase(folder.name)
         self.inner = DatabaseLog(self.database)
         self._open()
 
-    def write(self, document: Mapping[str, Any], parts: Sequence[bytes] = ()) -> None:
-        """Make a change durable, and apply it. Raises the errors of `Log`'s methods."""
-        change = _Change(document, tuple(parts))
-        with self._turn:
-            before = self._unclear
-            if before is not None:
-                self._create(before)
-                self._settled = None if before == change else before
-                if before == change:
-                    return
-            if self._settled == change:  # it was settled by a later call, for another change
-                self._settled = None
-                return
-            self._create(change)
-            self._tidy()
+    def write(self, document: Mapping[str, Any], parts: Sequence[bytes] = (), id: str = "") -> None:
+        """Make a change durable, and apply it; once, if it is repeated with its `id`. Raises the
+        errors of `Log`'s methods."""
+        change = _Change(id or uuid.uuid4().hex, document, tuple(parts))
+        try:
+            with self._turn.within(_TURN_SECONDS):
+                if self._is_behind:
+                    self._catch_up()
+                if self._unclear is not None:
+                    self._create(self._unclear)
+                if not self._is_known(change.id):
+                    check(self.inner, document)
+                    self._create(change)
+                    self._tidy()
+        except StoreUnavailableError as error:
+            open_change = self._unclear
+            error.unclear |= open_change is not None and open_change.id == change.id
+            raise
 
     def _create(self, change: _Change) -> None:
         """Create the next entry, and apply it."""
         number = self._number + 1
-        content, check = seal_entry(number, self._check, change.document, change.parts)
         try:
-            if not self._folder.create_entry(number, content):
-                raise StoreLostError(
-                    f"Another coordinator has written to the log {self._folder.name}.",
-                    hint="Only one of them may own the warehouse; this one stops.",
-                )
-        except StoreLostError:
-            raise
-        except SetupError as error:
+            document = {**change.document, "id": change.id}
+            content, check = seal_entry(number, self._check, document, change.parts)
+        except (UnicodeError, ValueError, TypeError) as error:
+            raise UnstorableError(f"The log {self._folder.name} can't hold it: {error}") from error
+        try:
+            is_there = self._folder.create_entry(number, content)
+        except SetupError as error:  # it was not created now
             raise StoreUnavailableError(
-                f"The log {self._folder.name} can't be written: {error.message}",
-                hint=error.hint,
-                unclear=self._unclear is not None,
+                f"The log {self._folder.name} can't be written: {error.message}", hint=error.hint
             ) from error
-        except OSError as error:
+        except BaseException as error:
             self._unclear = change
+            if not isinstance(error, Exception):
+                raise
             raise StoreUnavailableError(
                 f"The log {self._folder.name} gave no clear answer: {error}",
                 hint="The coordinator repeats the request.",
-                unclear=True,
             ) from error
+        if not is_there:
+            raise self._taken_over()
         self._unclear = None
-        apply(self.inner, change.document, change.parts)
         self._number, self._check = number, check
         self._entries += 1
         self._entry_bytes += len(content)
+        try:
+            self._apply(number, change)
+        except BaseException as error:
+            self._is_behind = True
+            if not isinstance(error, Exception):
+                raise
+            raise StoreUnavailableError(
+                f"The log {self._folder.name} can't be read on: {error}", unclear=True
+            ) from error
+
+    def _apply(self, number: int, change: _Change) -> None:
+        apply(self.inner, change.document, change.parts)
+        self._remember(number, change.id)
+
+    def _remember(self, number: int, id: str) -> None:
+        """Remember the id of an entry, so that no later one is carried out under it."""
+        self.database.write(
+            [
+                Change("INSERT OR IGNORE INTO log_writes VALUES (?, ?)", (number, id)),
+                Change("DELETE FROM log_writes WHERE number <= ?", (number - _IDS_MAX,)),
+            ]
+        )
+
+    def _is_known(self, id: str) -> bool:
+        return bool(self.database.read("SELECT 1 FROM log_writes WHERE id = ?", id))
+
+    def _catch_up(self) -> None:
+        """Read the state again, after an entry was written and could not be applied."""
+        number = self._number
+        if not self._recover():
+            raise StoreLostError(self.damage)
+        if self._number != number:
+            raise self._taken_over()
+        self._is_behind = False
+
+    def _taken_over(self) -> StoreLostError:
+        return StoreLostError(
+            f"Another coordinator has written to the log {self._folder.name}.",
+            hint="Only one of them may own the warehouse; this one stops.",
+        )
 
     def _tidy(self) -> None:
         """Write a checkpoint when it costs little compared with the entries since the last one."""
@@ -114,7 +167,7 @@ class ObjectChain:
             return
         try:
             self._write_checkpoint()
-        except (SetupError, OSError):  # it can wait, since the entries are there
+        except Exception:  # it can wait, since the entries are there
             self._entries = 0
 
     def _write_checkpoint(self, *, keeping_all: bool = False) -> None:
@@ -133,9 +186,8 @@ class ObjectChain:
     def _open(self) -> None:
         is_whole = self._recover()
         for _ in range(_OPENINGS_MAX):
-            document = {"change": "open", "who": self._who, "id": uuid.uuid4().hex}
             try:
-                self.write(document)
+                self.write({"change": "open", "who": self._who})
             except StoreLostError:  # the owner before has written meanwhile: read that, too
                 is_whole = self._recover()
                 continue
@@ -166,7 +218,7 @@ class ObjectChain:
                 troubles.append(f"checkpoint {number}: {error}")
         self.database = MemoryDatabase(self._folder.name, begin.image or None)
         self.inner = DatabaseLog(self.database)
-        self.database.write([Change("CREATE TABLE IF NOT EXISTS log_damage (why TEXT NOT NULL)")])
+        self.database.write([Change(statement) for statement in _TABLES])
         numbers = sorted(number for number in entries if number > begin.number)
         last = numbers[-1] if numbers else begin.number
         check, expected = begin.check, begin.number + 1
@@ -180,7 +232,10 @@ class ObjectChain:
                 if check not in (-1, entry.before):
                     troubles.append(f"entry {number} does not follow the one before")
                 check = entry.check
-                replay(self.inner, entry)
+                id = replayed_id(entry)
+                if not self._is_known(id):
+                    replay(self.inner, entry)
+                    self._remember(number, id)
             except DamagedObjectError as error:
                 troubles.append(f"entry {number}: {error}")
                 check = -1

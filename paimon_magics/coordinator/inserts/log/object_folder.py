@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from paimon_magics.coordinator.store.database import StoreLostError
+from paimon_magics.errors import SetupError
 from paimon_magics.tables.stores.store import Store
 
 __all__ = ["ObjectFolder"]
@@ -68,9 +69,15 @@ class ObjectFolder:
             yield from zip(numbers, contents, strict=True)
 
     def create_entry(self, number: int, content: bytes) -> bool:
-        """Create an entry. Return whether it is there with this content."""
+        """Create an entry. Return whether it is there with this content. Raises SetupError if it
+        certainly was not created now; after any other error it may have been."""
         path = self._path(number)
-        return self._store.create(path, content) or self._store.read(path) == content
+        if self._store.create(path, content):
+            return True
+        try:
+            return self._store.read(path) == content
+        except SetupError as error:  # it may be ours, created by a request without an answer
+            raise OSError(error.message) from error
 
     def checkpoint(self, number: int) -> bytes:
         """A checkpoint's content; empty for one that was removed meanwhile."""

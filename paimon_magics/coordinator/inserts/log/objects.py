@@ -8,14 +8,14 @@ A coordinator that opens the log creates its next entry. The owner before finds 
 when it writes next, and stops before it acknowledges anything.
 
 If the process dies while it writes an entry, the entry is there or not. If a creation gets no clear
-answer, it is tried again before anything else is written. When an entry is missing or damaged,
-nobody knows whose records it had: then every table of the log stays closed until an administrator
-has looked at it.
+answer, it is tried again before anything else is written. Each entry has the id of its change, so
+that a change that is asked for again, at any later time, is not written twice. When an entry is
+missing or damaged, nobody knows whose records it had: then every table of the log stays closed
+until an administrator has looked at it.
 """
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Sequence
 from dataclasses import asdict
 
@@ -23,6 +23,7 @@ from paimon_magics.coordinator.inserts.log.changes import (
     append_document,
     letters_document,
 )
+from paimon_magics.coordinator.inserts.log.ids import append_id, content_id
 from paimon_magics.coordinator.inserts.log.interface import (
     Appended,
     DeadLetter,
@@ -52,7 +53,8 @@ class ObjectLog:
 
     def append(self, groups: Sequence[Appended]) -> None:
         """See `Log.append`."""
-        self._write(append_document(groups), [group.segment.body for group in groups])
+        id = append_id([(g.location, g.segment.first, g.segment.chain) for g in groups])
+        self._write(append_document(groups), [group.segment.body for group in groups], id)
 
     def begin_flush(self, location: str, flush: StoredFlush, dead: Sequence[DeadLetter]) -> None:
         """See `Log.begin_flush`."""
@@ -64,11 +66,13 @@ class ObjectLog:
                 "dead": letters_document(dead),
             },
             [one.body for one in dead],
+            content_id("begin_flush", location, flush, dead),
         )
 
-    def drop_flush(self, location: str, first: int, last: int) -> None:
+    def drop_flush(self, location: str, first: int, last: int, write_id: str = "") -> None:
         """See `Log.drop_flush`."""
-        self._write({"change": "drop_flush", "location": location, "first": first, "last": last})
+        document = {"change": "drop_flush", "location": location, "first": first, "last": last}
+        self._write(document, id=write_id)
 
     def publish(
         self,
@@ -89,11 +93,12 @@ class ObjectLog:
                 "dead": letters_document(dead),
             },
             [one.body for one in dead],
+            content_id("publish", location, last, chain, snapshot_id, dead),
         )
 
-    def close_table(self, location: str, why: str) -> None:
+    def close_table(self, location: str, why: str, write_id: str = "") -> None:
         """See `Log.close_table`."""
-        self._write({"change": "close_table", "location": location, "why": why})
+        self._write({"change": "close_table", "location": location, "why": why}, id=write_id)
 
     def accept_loss(self, location: str, name: str, published: int) -> None:
         """See `Log.accept_loss`."""
@@ -103,14 +108,13 @@ class ObjectLog:
                 "location": location,
                 "name": name,
                 "published": published,
-            }
+            },
+            id=content_id("accept_loss", location, published),
         )
 
     def begin_move(self, location: str, target: str) -> None:
         """See `Log.begin_move`."""
-        # The id makes each call a change of its own: after a failure the same one is not repeated.
-        id = uuid.uuid4().hex
-        self._write({"change": "begin_move", "id": id, "location": location, "target": target})
+        self._write({"change": "begin_move", "location": location, "target": target})
 
     def move_table(self, location: str, to_location: str, name: str) -> None:
         """See `Log.move_table`."""
@@ -123,9 +127,9 @@ class ObjectLog:
             }
         )
 
-    def drop_table(self, location: str) -> None:
+    def drop_table(self, location: str, write_id: str = "") -> None:
         """See `Log.drop_table`."""
-        self._write({"change": "drop_table", "location": location})
+        self._write({"change": "drop_table", "location": location}, id=write_id)
 
     def drop_dead_letter(self, location: str, lsn: int) -> None:
         """See `Log.drop_dead_letter`."""
