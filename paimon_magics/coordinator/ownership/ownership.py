@@ -186,6 +186,17 @@ class Ownership:
             with self._turn:
                 self._take_again()
 
+    def check_lease(self) -> None:
+        """Like `check_time`, but never ask the store: raise SetupError while the lease has run out
+        and is not taken again yet, which the renewal does."""
+        if self._lost is not None:
+            raise self._lost
+        if self.epoch and self._now_ms() >= self._until_ms:
+            raise SetupError(
+                f"The coordinator's lease of the warehouse has run out. {self.trouble}".strip(),
+                hint="It is taken again as soon as the warehouse's store answers. Ask again.",
+            )
+
     def has_written(self, lease: Lease) -> bool:
         """Whether this very process has written a lease."""
         return lease.instance == self._mine.instance

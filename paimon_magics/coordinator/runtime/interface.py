@@ -181,6 +181,12 @@ class Runtime(Protocol):
     def future(self) -> Future[T]:
         """A future without an answer."""
 
+    def attempt(self, label: str, call: Callable[[], object]) -> Exception | None:
+        """Do something whose failure changes nothing, in the calling thread.
+
+        Return its exception, which is logged and counted; None after a success.
+        """
+
     def sleep(self, ms: float) -> None:
         """Wait in the calling thread. Owners and effects that retry use `after_ms` instead."""
 

@@ -18,6 +18,7 @@ from paimon_magics.coordinator.runtime.clock import Clock
 from paimon_magics.coordinator.runtime.interface import Event, Lock, Loop, Owner, Progress, Timer
 from paimon_magics.coordinator.runtime.timers import Alarms, RepeatedCall
 from paimon_magics.coordinator.runtime.work import Work, as_exception, unless_expected
+from paimon_magics.errors import PaimonMagicsError
 
 __all__ = ["ThreadRuntime"]
 
@@ -36,7 +37,8 @@ class ThreadRuntime:
         self.clock = clock or Clock()
         self._reports: list[Work | _ThreadPool] = []
         self._alarms = Alarms(self.clock)
-        self._reports.append(self._alarms.work)
+        self._attempts = Work("attempts", self.clock)
+        self._reports += [self._alarms.work, self._attempts]
 
     def owner(
         self,
@@ -84,6 +86,10 @@ class ThreadRuntime:
     def future(self) -> Future[T]:
         """See `Runtime.future`."""
         return Future()
+
+    def attempt(self, label: str, call: Callable[[], object]) -> Exception | None:
+        """See `Runtime.attempt`."""
+        return self._attempts.do(call, label)
 
     def sleep(self, ms: float) -> None:
         """See `Runtime.sleep`."""
@@ -253,7 +259,8 @@ class _ThreadPool:
 
     def _note(self, label: str, error: Exception) -> None:
         self._failures += 1
-        self._trouble = f"{label}: {type(error).__name__}: {error}"
+        shown = error if isinstance(error, PaimonMagicsError) else repr(error)
+        self._trouble = f"{label}: {shown}"
         _log.warning("%s: %s", self._name, self._trouble, exc_info=unless_expected(error))
 
 

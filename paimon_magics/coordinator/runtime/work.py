@@ -26,15 +26,16 @@ class Work:
         self.ended = False
         self.waiting: Callable[[], int] = lambda: 0
 
-    def do(self, work: Callable[[], object]) -> Exception | None:
-        """Do a piece of work. Return its exception, which is logged."""
+    def do(self, work: Callable[[], object], label: str = "") -> Exception | None:
+        """Do a piece of work. Return its exception, which is logged with the label."""
         self._since_ms = self._clock.steady_ms()
         try:
             work()
         except BaseException as raised:
             error = as_exception(raised)
             self._failures += 1
-            self._trouble = f"{type(error).__name__}: {error}"
+            shown = error if isinstance(error, PaimonMagicsError) else repr(error)
+            self._trouble = f"{label}: {shown}" if label else str(shown)
             _log.warning("%s: %s", self.name, self._trouble, exc_info=unless_expected(error))
             return error
         finally:

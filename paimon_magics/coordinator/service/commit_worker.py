@@ -3,13 +3,14 @@
 All of it may be interrupted anywhere, and is done again when the coordinator restarts or a client
 asks the next one. A commit is looked up in the table's snapshots first. Files are removed only
 after that, under a claim that no other coordinator can hold for a commit.
+
+A commit is refused by an error that is a rule, or that a store has told before anything was
+published. After any other error its outcome is unknown: the caller makes an event of that.
 """
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import time
 from collections.abc import Callable, Mapping
 
 from paimon_magics.coordinator.core import (
@@ -25,8 +26,9 @@ from paimon_magics.coordinator.core import (
 )
 from paimon_magics.coordinator.ownership.claims import Claims, Fate
 from paimon_magics.coordinator.ownership.ownership import Ownership
-from paimon_magics.coordinator.protocol.clock import now_ms
+from paimon_magics.coordinator.runtime import Runtime
 from paimon_magics.coordinator.service.publication_watch import Watching, publication_of
+from paimon_magics.coordinator.store.database import StoreLostError, StoreUnavailableError
 from paimon_magics.coordinator.store.state_store import StateStore
 from paimon_magics.coordinator.turns import Turns
 from paimon_magics.errors import (
@@ -61,8 +63,6 @@ from paimon_magics.tables.writing.cleanup import remove_uncommitted
 
 __all__ = ["Worker"]
 
-_RETRY_SECONDS = 2.0
-
 _log = logging.getLogger(__name__)
 
 
@@ -74,6 +74,7 @@ class Worker:
 
     def __init__(
         self,
+        runtime: Runtime,
         catalog: Catalog,
         store: StateStore,
         settings: Settings,
@@ -83,6 +84,8 @@ class Worker:
         *,
         stopped: Callable[[], Mapping[str, Stopped]],
     ) -> None:
+        self._now_ms = runtime.clock.now_ms
+        self._attempt = runtime.attempt
         self._catalog = catalog
         self._store = store
         self._settings = settings
@@ -101,21 +104,15 @@ class Worker:
         """
         try:
             return self._publish(id, request, adopted)
-        except DeposedError:
+        except (DeposedError, StoreLostError):
             raise
-        except UnknownOutcomeError:
-            return CommitUnclear(id)
-        except UnreachableError as error:  # nothing was published; it is tried again
-            _log.warning("Commit %s waits for its store: %s", id, error)
-            time.sleep(_RETRY_SECONDS)
+        except (UnknownOutcomeError, UnreachableError, StoreUnavailableError) as error:
+            # Nothing was published, or that is unknown: it is looked up, and tried again.
+            _log.warning("Commit %s of `%s` waits: %s", id, request.transaction.table, error)
             return CommitUnclear(id)
         except PaimonMagicsError as error:
             conflicting = error.conflicting if isinstance(error, CompactionConflictError) else ()
-            return CommitRefused(id, str(error), now_ms(), _cause(error), conflicting)
-        except Exception as error:
-            _log.error("Commit %s of `%s` was cut off: %r", id, request.transaction.table, error)
-            time.sleep(_RETRY_SECONDS)
-            return CommitUnclear(id)
+            return CommitRefused(id, str(error), self._now_ms(), _cause(error), conflicting)
 
     def look_up(self, id: str, request: CommitRequest, adopted: int) -> Event:
         """Look for a commit that may have happened; publish it when it certainly has not."""
@@ -125,61 +122,52 @@ class Worker:
             asked = decoded(table, request)
             found = find_commit(table, transaction) or unnamed_receipt(asked)
             if found is not None:
-                with contextlib.suppress(Exception):
-                    self._remove_runs(table, id, transaction, adopted)
+                self._attempt(
+                    "clean-up", lambda: self._remove_runs(table, id, transaction, adopted)
+                )
                 settle(asked)
-                publication = publication_of(id, asked, found, now_ms())
-                return CommitPublished(id, found, now_ms(), publication)
+                publication = publication_of(id, asked, found, self._now_ms())
+                return CommitPublished(id, found, self._now_ms(), publication)
             if not self._claim(transaction, Fate.COMMIT):
-                return CommitRefused(id, "its files are being removed", now_ms())
+                return CommitRefused(id, "its files are being removed", self._now_ms())
             check_files(asked)
         except DeposedError:
             raise
         except UnknownOutcomeError as error:
-            return CommitUndetermined(id, error.message, now_ms())
+            return CommitUndetermined(id, error.message, self._now_ms())
         except CommitConflictError as error:
             return self._refused(id, request, str(error), adopted)
-        except Exception as error:
-            _log.warning("Commit %s can't be looked up in `%s`: %s", id, transaction.table, error)
-            time.sleep(_RETRY_SECONDS)
-            return CommitUnclear(id)
         event = self.commit(id, request, adopted)
         match event:
             case CommitRefused(reason=reason):
                 return self._refused(id, request, reason, adopted)
             case CommitPublished():
-                with contextlib.suppress(PaimonMagicsError, OSError):
-                    self._drop_claim(transaction)
+                self._attempt("claim", lambda: self._drop_claim(transaction))
             case _:
                 pass
         return event
 
     def remove(self, id: str, transaction: Transaction, adopted: int) -> Event:
         """Remove the files of an ended transaction, unless it turns out to be committed."""
+        if self._ownership is not None:
+            self._ownership.check()
         try:
-            if self._ownership is not None:
-                self._ownership.check()
             table = self._catalog.load(transaction.table)
-            if not self._claim(transaction, Fate.REMOVAL):
-                return Ticked(now_ms())  # another coordinator was about to commit it
-            found = find_commit(table, transaction)
-            if found is None:
-                reach("removal.claimed")
-                self._remove_runs(table, id, transaction, adopted)
-                wait_ms_max = self._settings.attempt_wait_ms_max
-                remove_uncommitted(table, transaction, frozenset(), wait_ms_max)
-                reach("files.removed")
-            self._drop_claim(transaction)
-        except DeposedError:
-            raise
         except UnknownNameError:
-            return FilesRemoved(id, now_ms())  # the table itself is gone
-        except Exception as error:
-            _log.warning("Files of %s in `%s` stay for now: %s", id, transaction.table, error)
-            return Ticked(now_ms())  # tried again after the grace period
+            return FilesRemoved(id, self._now_ms())  # the table itself is gone
+        if not self._claim(transaction, Fate.REMOVAL):
+            return Ticked(self._now_ms())  # another coordinator was about to commit it
+        found = find_commit(table, transaction)
+        if found is None:
+            reach("removal.claimed")
+            self._remove_runs(table, id, transaction, adopted)
+            wait_ms_max = self._settings.attempt_wait_ms_max
+            remove_uncommitted(table, transaction, frozenset(), wait_ms_max)
+            reach("files.removed")
+        self._drop_claim(transaction)
         if found is not None:
-            return CommitPublished(id, found, now_ms())
-        return FilesRemoved(id, now_ms())
+            return CommitPublished(id, found, self._now_ms())
+        return FilesRemoved(id, self._now_ms())
 
     def sweep(self, request: CommitRequest) -> int:
         """Remove the files that a committed transaction wrote and did not commit; return how
@@ -192,8 +180,8 @@ class Worker:
     def drop_claims(self, before_ms: int) -> None:
         """Drop the claims from before that time, which coordinators left when they died."""
         if self._claims is not None:
-            with contextlib.suppress(PaimonMagicsError, OSError):
-                self._claims.drop_older(before_ms)
+            claims = self._claims
+            self._attempt("old claims", lambda: claims.drop_older(before_ms))
 
     def receipt(self, transaction: Transaction) -> CommitReceipt | None:
         """The receipt of a transaction's commit; None when the table has none, or no longer shows
@@ -226,16 +214,19 @@ class Worker:
         settle(asked)
         reach("commit.published")
         if run > 1:
-            with contextlib.suppress(Exception):
-                self._remove_runs(table, id, request.transaction, adopted)
-        publication = publication_of(id, asked, receipt, now_ms())
-        return CommitPublished(id, receipt, now_ms(), publication, findings)
+            self._tidy(table, id, request.transaction, adopted)
+        publication = publication_of(id, asked, receipt, self._now_ms())
+        return CommitPublished(id, receipt, self._now_ms(), publication, findings)
 
     def _remove_runs(self, table: Table, id: str, transaction: Transaction, adopted: int) -> None:
         """Remove the metadata files of runs that were interrupted, in this process or an earlier
         one."""
         for run in range(1, self._store.transactions.runs(id) + 1):
             remove_run(table, transaction, _token(id, run, adopted))
+
+    def _tidy(self, table: Table, id: str, transaction: Transaction, adopted: int) -> None:
+        """Remove what interrupted runs left of a commit that is known to be in the table."""
+        self._attempt("clean-up", lambda: self._remove_runs(table, id, transaction, adopted))
 
     def _may_be_others(self, adopted: int) -> bool:
         """Whether another coordinator may have been interrupted while it published a
@@ -250,11 +241,10 @@ class Worker:
         if self._ownership is not None and self._may_be_others(adopted):
             table = self._catalog.load(request.transaction.table)
             if not is_fenced(table, self._ownership.epoch):
-                return CommitUndetermined(id, reason, now_ms())
+                return CommitUndetermined(id, reason, self._now_ms())
         # It will not be committed: a removal of its files must be able to claim it.
-        with contextlib.suppress(PaimonMagicsError, OSError):
-            self._drop_claim(request.transaction)
-        return CommitRefused(id, reason, now_ms())
+        self._attempt("claim", lambda: self._drop_claim(request.transaction))
+        return CommitRefused(id, reason, self._now_ms())
 
     def _claim(self, transaction: Transaction, fate: Fate) -> bool:
         return self._claims is None or self._claims.take(transaction.file_prefix, fate)

@@ -32,8 +32,8 @@ from paimon_magics.coordinator.core import (
     UnpauseAsked,
 )
 from paimon_magics.coordinator.ownership.ownership import Ownership
-from paimon_magics.coordinator.protocol.clock import now_ms
 from paimon_magics.coordinator.protocol.documents import transaction_of
+from paimon_magics.coordinator.runtime import Runtime, ThreadRuntime
 from paimon_magics.coordinator.service.commit_pool import CommitPool
 from paimon_magics.coordinator.service.commit_worker import Worker
 from paimon_magics.coordinator.service.compaction_claims import CompactionClaims
@@ -65,8 +65,9 @@ class Coordinator:
     one. `transactions` opens and commits transactions, `stored` looks them up. `watching` knows the
     publications, `republished` counts the commits that were published again since the start,
     `recent_errors` has the last errors, `leases` the snapshots that are being read, `compactions`
-    the buckets that are being compacted. Without `ownership` (a warehouse whose catalog publishes
-    snapshots by its own compare-and-swap) any number of coordinators may run.
+    the buckets that are being compacted, `commits` the commits under way. Without `ownership` (a
+    warehouse whose catalog publishes snapshots by its own compare-and-swap) any number of
+    coordinators may run.
     """
 
     def __init__(
@@ -76,17 +77,21 @@ class Coordinator:
         settings: Settings,
         limits: Limits | None = None,
         ownership: Ownership | None = None,
+        runtime: Runtime | None = None,
     ) -> None:
         limits = limits or Limits()
+        self.runtime = runtime = runtime or ThreadRuntime()
+        self._now_ms = now_ms = runtime.clock.now_ms
         self._catalog = catalog
         self._ownership = ownership
         self._store = store
         self._state_thread = StateThread(
+            runtime,
             store,
             State(limits),
             happened=self._happened,
             carry_out=self._carry_out,
-            may_answer=(lambda: None) if ownership is None else ownership.check_time,
+            may_answer=(lambda: None) if ownership is None else ownership.check_lease,
         )
         self.stored = StoredTransactions(store, self._state_thread)
         self.republished = 0
@@ -94,6 +99,7 @@ class Coordinator:
         self.recent_errors = RecentErrors()
         self.turns = Turns()
         self.watching = Watching(
+            now_ms,
             catalog,
             store,
             self.turns,
@@ -103,6 +109,7 @@ class Coordinator:
             fence=None if ownership is None else ownership.fence,
         )
         self._worker = Worker(
+            runtime,
             catalog,
             store,
             settings,
@@ -111,7 +118,7 @@ class Coordinator:
             ownership,
             stopped=lambda: self.state.stopped,
         )
-        self._owning = Owning(ownership, self._worker, limits.receipt_retention_ms)
+        self._owning = Owning(ownership, self._worker, limits.receipt_retention_ms, now_ms)
         self.leases = Leases(catalog, limits.lease_ms, now_ms())
         self.compactions = CompactionClaims(lambda: self.state)
         self.upkeep = self._upkeep(limits)
@@ -123,8 +130,11 @@ class Coordinator:
             self._worker,
             self.watching,
             self.leases,
+            now_ms,
         )
-        self._pool = CommitPool(self._state_thread, self.stored, self._worker, self.watching)
+        self.commits = CommitPool(
+            runtime, self._state_thread, self.stored, self._worker, self.watching
+        )
         if ownership is not None:
             ownership.when_lost(self.depose)
 
@@ -144,7 +154,7 @@ class Coordinator:
             Asked(
                 Restored(
                     tuple(held for held, _ in stored),
-                    now_ms(),
+                    self._now_ms(),
                     tuple(self._store.publications.watched()),
                     tuple(self._store.halts.stopped()),
                     self._store.halts.pause(),
@@ -159,7 +169,7 @@ class Coordinator:
         """Stop after the commits under way; open transactions stay stored."""
         self._state_thread.refuse()
         self.upkeep.stop()
-        self._pool.end()
+        self.commits.end()
         self._state_thread.stop()
         if self._ownership is not None:
             self._ownership.release()
@@ -230,13 +240,13 @@ class Coordinator:
         self, holder: str, wanted: Collection[tuple[TableName, int]]
     ) -> tuple[int, list[tuple[TableName, int]]]:
         """Lease these snapshots to `holder`, and no others; see `Leases.renew`."""
-        return self.leases.renew(holder, wanted, now_ms())
+        return self.leases.renew(holder, wanted, self._now_ms())
 
     def pause(self, by: str) -> Pause:
         """Let nothing new begin once this returns. An earlier pause stays, with the name of whoever
         asked for it."""
         self._owning.own()
-        answer = self._state_thread.ask_event(lambda ask: PauseAsked(by, now_ms(), ask))
+        answer = self._state_thread.ask_event(lambda ask: PauseAsked(by, self._now_ms(), ask))
         assert isinstance(answer, Suspended)
         return answer.pause
 
@@ -251,7 +261,7 @@ class Coordinator:
         found = self._worker.receipt(self._state_thread.opened[held.id])
         if found is None:
             return False
-        until_ms = now_ms() + self._state_thread.state.limits.receipt_retention_ms
+        until_ms = self._now_ms() + self._state_thread.state.limits.receipt_retention_ms
         self._store.transactions.save(
             replace(held, phase=Phase.COMMITTED, receipt=found, expires_at_ms=until_ms)
         )
@@ -274,7 +284,7 @@ class Coordinator:
     def _carry_out(self, effect: Effect) -> None:
         if isinstance(effect, Republish):
             self.upkeep.wrote_over()
-        self._pool.carry_out(effect)
+        self.commits.carry_out(effect)
 
     def _upkeep(self, limits: Limits) -> Upkeep:
         check = (lambda: None) if self._ownership is None else self._ownership.check
@@ -290,4 +300,6 @@ class Coordinator:
             self.stored.first_needed, check, waits=lambda: self.state.pause is not None
         )
         every_ms = limits.expire_every_ms
-        return Upkeep(self._catalog, self.turns, self.leases, overwritten, gate, every_ms)
+        return Upkeep(
+            self.runtime, self._catalog, self.turns, self.leases, overwritten, gate, every_ms
+        )

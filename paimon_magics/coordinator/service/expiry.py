@@ -3,8 +3,8 @@ overwritten snapshots leave are removed.
 
 A thread of its own does it some seconds after a commit, one table and a bounded number of snapshots
 at a time, so that no commit waits for it. Right before the decision it asks what must stay: the
-bases of open transactions, leased snapshots, and publications that have not been checked since. A
-failure is logged, and tried again after the next commit.
+bases of open transactions, leased snapshots, and publications that have not been checked since.
+After a failure it is tried again a minute later.
 
 If the process dies here, see `tables.expiry.expire_snapshots` and `overwritten_cleanup`. A table is
 known again after its next commit.
@@ -12,13 +12,11 @@ known again after its next commit.
 
 from __future__ import annotations
 
-import logging
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from paimon_magics.coordinator.protocol.clock import now_ms
+from paimon_magics.coordinator.runtime import Loop, Runtime
 from paimon_magics.coordinator.service.overwritten_cleanup import Overwritten
 from paimon_magics.coordinator.service.snapshot_leases import Leases
 from paimon_magics.coordinator.turns import Turns
@@ -32,8 +30,7 @@ __all__ = ["ExpiryGate", "Upkeep"]
 
 _OVERWRITTEN = ""
 _LEFT = "Files of overwritten snapshots could not be removed"
-
-_log = logging.getLogger(__name__)
+_AGAIN_MS = 60_000  # after a failure
 
 _Key = str | tuple[str, str | None]
 """A table's location and branch, or _OVERWRITTEN."""
@@ -73,6 +70,7 @@ class Upkeep:
 
     def __init__(
         self,
+        runtime: Runtime,
         catalog: Catalog,
         turns: Turns,
         leases: Leases,
@@ -86,83 +84,83 @@ class Upkeep:
         self._overwritten = overwritten
         self._gate = gate
         self._every_ms = every_ms
+        self._runtime = runtime
+        self._now_ms = runtime.clock.now_ms
+        self._turn = runtime.lock()
         self._due: dict[_Key, _Job] = {}
-        self._changed = threading.Condition()
+        self._loop: Loop | None = None
         self._stopping = False
-        self._thread = threading.Thread(target=self._work, name="upkeep", daemon=True)
         self.expired = 0
         self.failures = 0
         self.problem = ""
 
     def start(self) -> None:
         """Start the thread."""
-        self._plan(_OVERWRITTEN, _Job(_LEFT, self._clear, now_ms()))
-        self._thread.start()
+        self._plan(_OVERWRITTEN, _Job(_LEFT, self._clear, self._now_ms()))
+        self._loop = self._runtime.loop("upkeep", self._pause_ms, self._run_due)
 
     def stop(self) -> None:
         """Stop after the work under way."""
-        with self._changed:
-            self._stopping = True
-            self._changed.notify()
-        if self._thread.is_alive():
-            self._thread.join()
+        self._stopping = True
+        if self._loop is not None:
+            self._loop.end()
 
     def committed(self, table: TableName, location: str) -> None:
         """Plan the expiry of a table that has a new snapshot."""
         problem = f"Snapshots of `{table}` could not expire"
         run = partial(self._expire, table)
-        self._plan((location, table.branch), _Job(problem, run, now_ms() + self._every_ms))
+        self._plan((location, table.branch), _Job(problem, run, self._now_ms() + self._every_ms))
 
     def wrote_over(self) -> None:
         """Plan the clean-up after an overwritten snapshot, which is about to be published again."""
-        self._plan(_OVERWRITTEN, _Job(_LEFT, self._clear, now_ms() + self._every_ms))
+        self._plan(_OVERWRITTEN, _Job(_LEFT, self._clear, self._now_ms() + self._every_ms))
 
     def _plan(self, key: _Key, job: _Job) -> None:
-        with self._changed:
-            if key not in self._due:
-                self._due[key] = job
-                self._changed.notify()
-
-    def _work(self) -> None:
-        while True:
-            due = self._next()
-            if due is None:
+        with self._turn:
+            if key in self._due:
                 return
+            self._due[key] = job
+        if self._loop is not None:
+            self._loop.wake()
+
+    def _pause_ms(self) -> float | None:
+        """The time until the next job is due; None without any."""
+        with self._turn:
+            due_ms = min((job.due_ms for job in self._due.values()), default=None)
+        return None if due_ms is None else max(0.0, due_ms - self._now_ms())
+
+    def _run_due(self) -> None:
+        """Run the jobs that are due."""
+        while not self._stopping and (due := self._next()) is not None:
             key, job = due
             if self._gate.waits():
-                self._plan(key, replace(job, due_ms=now_ms() + self._every_ms))
+                self._plan(key, replace(job, due_ms=self._now_ms() + self._every_ms))
                 continue
-            try:
-                again_ms = job.run()
-            except Exception as error:
+            error = self._runtime.attempt(job.problem, partial(self._run, key, job))
+            self.problem = "" if error is None else f"{job.problem}: {error}"
+            if error is not None:
                 self.failures += 1
-                self.problem = f"{job.problem}: {error}"
-                _log.error("%s", self.problem)
-                continue
-            self.problem = ""
-            if again_ms is not None:
-                self._plan(key, replace(job, due_ms=again_ms))
+                self._plan(key, replace(job, due_ms=self._now_ms() + _AGAIN_MS))
+
+    def _run(self, key: _Key, job: _Job) -> None:
+        again_ms = job.run()
+        if again_ms is not None:
+            self._plan(key, replace(job, due_ms=again_ms))
 
     def _next(self) -> tuple[_Key, _Job] | None:
-        """Wait for the next job that is due, and return it; None when the coordinator stops."""
-        with self._changed:
-            while not self._stopping:
-                at_ms = now_ms()
-                key = min(self._due, key=lambda one: self._due[one].due_ms, default=None)
-                if key is None:
-                    self._changed.wait()
-                    continue
-                if self._due[key].due_ms <= at_ms:
-                    return key, self._due.pop(key)
-                self._changed.wait((self._due[key].due_ms - at_ms) / 1000)
-            return None
+        """Take the next job that is due; None without one."""
+        with self._turn:
+            key = min(self._due, key=lambda one: self._due[one].due_ms, default=None)
+            if key is None or self._due[key].due_ms > self._now_ms():
+                return None
+            return key, self._due.pop(key)
 
     def _clear(self) -> int | None:
         """Remove what overwritten snapshots left; return when to run again, None without any
         left."""
-        self._overwritten.clear(now_ms())
+        self._overwritten.clear(self._now_ms())
         due_ms = self._overwritten.due_ms()
-        return None if due_ms is None else max(due_ms, now_ms() + self._every_ms)
+        return None if due_ms is None else max(due_ms, self._now_ms() + self._every_ms)
 
     def _expire(self, name: TableName) -> int | None:
         """Expire snapshots of a table; return when to run again, None for after the next commit."""
@@ -174,7 +172,7 @@ class Upkeep:
         if rules is None or not can_expire(table):
             return None
         while not self._stopping:
-            at_ms = now_ms()
+            at_ms = self._now_ms()
             with self._turns(table.location), self._leases.closing(table, at_ms) as floor:
                 if floor is None:
                     return at_ms + self._every_ms

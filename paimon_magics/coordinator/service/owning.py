@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from paimon_magics.coordinator.ownership.ownership import Ownership
-from paimon_magics.coordinator.protocol.clock import now_ms
 from paimon_magics.coordinator.service.commit_worker import Worker
 
 __all__ = ["Owning"]
@@ -16,10 +17,17 @@ class Owning:
     about them any more. For any thread.
     """
 
-    def __init__(self, ownership: Ownership | None, worker: Worker, claims_kept_ms: int) -> None:
+    def __init__(
+        self,
+        ownership: Ownership | None,
+        worker: Worker,
+        claims_kept_ms: int,
+        now_ms: Callable[[], int],
+    ) -> None:
         self._ownership = ownership
         self._worker = worker
         self._claims_kept_ms = claims_kept_ms
+        self._now_ms = now_ms
         self._epoch = 0
 
     @property
@@ -31,4 +39,4 @@ class Owning:
         """Own the warehouse from now on. Raises what `Ownership.acquire` raises."""
         if self._ownership is not None and self._ownership.acquire() != self._epoch:
             self._epoch = self._ownership.epoch
-            self._worker.drop_claims(now_ms() - self._claims_kept_ms)
+            self._worker.drop_claims(self._now_ms() - self._claims_kept_ms)

@@ -8,29 +8,24 @@ property, before anything else is published on its table.
 
 from __future__ import annotations
 
-import logging
-import time
 from collections.abc import Callable, Sequence
 
 from paimon_magics.coordinator.core import (
     Answer,
     ChainCut,
     CheckAsked,
-    CheckFailed,
     CheckFinished,
     Event,
     Noted,
     NotPublished,
     Pause,
     Republished,
-    RepublishUnclear,
     ResumeAsked,
     State,
     TableDropped,
     TableMoved,
     TransactionState,
 )
-from paimon_magics.coordinator.protocol.clock import now_ms
 from paimon_magics.coordinator.store.state_store import StateStore
 from paimon_magics.coordinator.turns import Turns
 from paimon_magics.errors import (
@@ -46,7 +41,7 @@ from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.commits.decoded_request import DecodedRequest, decoded
 from paimon_magics.tables.commits.fenced_commits import commit_fenced
-from paimon_magics.tables.commits.fencing import DeposedError, Fence
+from paimon_magics.tables.commits.fencing import Fence
 from paimon_magics.tables.commits.lineage import ChangedFiles
 from paimon_magics.tables.commits.publication_checks import examine, made_since, moved
 from paimon_magics.tables.commits.republishing import changed_by_request, repetition, unrepeatable
@@ -54,10 +49,6 @@ from paimon_magics.tables.expiry.overwritten_metadata import repetition_token
 from paimon_magics.tables.table import Table, publishes_itself
 
 __all__ = ["Watching", "publication_of"]
-
-_RETRY_SECONDS = 2.0
-
-_log = logging.getLogger(__name__)
 
 Ask = Callable[[Callable[[int], Event]], Answer]
 """Puts the event that is made for a question's number before the core; returns the answer."""
@@ -94,6 +85,7 @@ class Watching:
 
     def __init__(
         self,
+        now_ms: Callable[[], int],
         catalog: Catalog,
         store: StateStore,
         turns: Turns,
@@ -102,6 +94,7 @@ class Watching:
         ask: Ask,
         fence: Callable[[], Fence] | None = None,
     ) -> None:
+        self._now_ms = now_ms
         self._catalog = catalog
         self._store = store
         self._turns = turns
@@ -128,43 +121,33 @@ class Watching:
             )
 
     def check(self, location: str) -> Event:
-        """Check the publications of a table on which nothing else is under way."""
-        try:
-            findings = self.look(location)
-        except Exception as error:
-            _log.warning("The snapshots of %s can't be looked at: %s", location, error)
-            return CheckFailed(location, f"The table's snapshots can't be read: {error}", now_ms())
-        return self.found(location, findings, before="")
+        """Check the publications of a table on which nothing else is under way. Raises the errors
+        of reading them."""
+        return self.found(location, self.look(location), before="")
 
     def found(self, location: str, findings: tuple[PublicationFinding, ...], before: str) -> Event:
         """The event that tells the core of findings. `before` is the commit that was put off for
         them, "" for none."""
         if any(finding.verdict is Verdict.OVERWRITTEN for finding in findings):
             reach("watch.found")
-        return CheckFinished(location, findings, now_ms(), self._finished(findings), before)
+        return CheckFinished(location, findings, self._now_ms(), self._finished(findings), before)
 
     def republish(self, publication: Publication) -> Event:
-        """Publish an overwritten commit again, unless it is in the table or must not come back."""
+        """Publish an overwritten commit again, unless it is in the table or must not come back.
+        Raises DeposedError; after any other error it is unknown whether it is in the table."""
         location = publication.location
         try:
             with self._turns(location):
                 finding = self._republished(publication)
-        except DeposedError:
+        except (UnknownOutcomeError, SetupError):
             raise
-        except (UnknownOutcomeError, SetupError, OSError):
-            finding = None
         except PaimonMagicsError as error:
             finding = PublicationFinding(
                 publication.id, Verdict.LOST, _not_again(publication, error)
             )
-        except Exception:
-            finding = None
-        if finding is None:
-            time.sleep(_RETRY_SECONDS)
-            return RepublishUnclear(location)
         reach("republish.published")
         finished = self._finished((finding,))
-        return Republished(location, finding, now_ms(), finished[0] if finished else None)
+        return Republished(location, finding, self._now_ms(), finished[0] if finished else None)
 
     # ---- for changes outside transactions ----
 
@@ -184,7 +167,7 @@ class Watching:
 
     def note(self, publication: Publication) -> Answer:
         """Remember a publication that was made, or (not `certain`) is about to be."""
-        return self._ask(lambda ask: Noted(publication, now_ms(), ask))
+        return self._ask(lambda ask: Noted(publication, self._now_ms(), ask))
 
     def not_published(self, publication: Publication) -> Answer:
         """Forget a publication that was announced and not made."""
@@ -248,7 +231,7 @@ class Watching:
         fence = None if self._fence is None else self._fence()
         token = repetition_token(publication, self._store.publications.repetition_runs(publication))
         receipt = commit_fenced(decoded(table, request), self._catalog.publish, fence, token=token)
-        return moved(publication, receipt, now_ms())
+        return moved(publication, receipt, self._now_ms())
 
     def _request_of(self, publication: Publication) -> CommitRequest | None:
         return self._request(publication.id) if publication.is_transaction else None

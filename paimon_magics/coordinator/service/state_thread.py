@@ -3,7 +3,8 @@
 Events come in a queue. The core's decision about an event is saved in one piece; after that
 questions are answered and slow work is started. While the store can't save, questions fail at once,
 the state stays as it is stored, and events from the pool wait; each tick tries again. The thread,
-and with it the coordinator, ends only when the store is not as it was left.
+and with it the coordinator, ends only when the store is not as it was left, or another coordinator
+has taken over.
 
 If the process dies, nothing was answered or started that was not saved.
 """
@@ -11,11 +12,8 @@ If the process dies, nothing was answered or started that was not saved.
 from __future__ import annotations
 
 import logging
-import queue
-import threading
-import time
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from paimon_magics.coordinator.core import (
@@ -37,12 +35,12 @@ from paimon_magics.coordinator.core import (
     TransactionState,
     step,
 )
-from paimon_magics.coordinator.protocol.clock import now_ms
 from paimon_magics.coordinator.protocol.documents import transaction_document
 from paimon_magics.coordinator.protocol.errors import StoppedError
+from paimon_magics.coordinator.runtime import Future, Runtime
 from paimon_magics.coordinator.service.pending_answers import PendingAnswers
 from paimon_magics.coordinator.service.stored_effects import store_effect
-from paimon_magics.coordinator.store.database import StoreUnavailableError
+from paimon_magics.coordinator.store.database import StoreLostError, StoreUnavailableError
 from paimon_magics.coordinator.store.state_store import StateStore
 from paimon_magics.errors import SetupError
 from paimon_magics.faults import reach
@@ -51,7 +49,8 @@ from paimon_magics.tables.commits.fencing import DeposedError
 
 __all__ = ["Asked", "StateThread"]
 
-_TICK_SECONDS = 1.0
+_TICK_MS = 1_000
+_AGAIN_MS = 10_000  # before an event that the core could not take is tried again
 
 _log = logging.getLogger(__name__)
 
@@ -65,13 +64,18 @@ class Asked:
     request: CommitRequest | None = None
     body: bytes | None = None
 
+    @property
+    def ask(self) -> int | None:
+        """The number of the question that the event is; None for other events."""
+        return getattr(self.event, "ask", None)
+
 
 class StateThread:
     """Owns the state and the store's changes to it. Every method may be called from any thread.
 
-    `happened` is called with each event that was saved, then `carry_out` with each of its effects
+    `happened` is called with each event that was saved, after `carry_out` with each of its effects
     other than replies. `may_answer` raises DeposedError when no answer may be given any more,
-    another SetupError when none may be given now.
+    another SetupError when none may be given now. It does not ask the store.
 
     `state` is the present state, a value. `opened` has the unfinished transactions as they were
     opened, `requests` their commit requests since the start. `finished` counts the transactions
@@ -80,6 +84,7 @@ class StateThread:
 
     def __init__(
         self,
+        runtime: Runtime,
         store: StateStore,
         state: State,
         *,
@@ -87,6 +92,8 @@ class StateThread:
         carry_out: Callable[[Effect], None],
         may_answer: Callable[[], None],
     ) -> None:
+        self._runtime = runtime
+        self._now_ms = runtime.clock.now_ms
         self._store = store
         self.state = state
         self._happened = happened
@@ -95,20 +102,25 @@ class StateThread:
         self.opened: dict[str, Transaction] = {}
         self.requests: dict[str, CommitRequest] = {}
         self.finished: Counter[Phase] = Counter()
-        self._events: queue.Queue[Asked | None] = queue.Queue()
         self._pending = PendingAnswers()
         self._failure: BaseException | None = None
         self._trouble: StoreUnavailableError | None = None
         self._unsaved: deque[Asked] = deque()
-        self._tick_waits = threading.Event()
+        self._tick_waits = False
         self._stopping = False
-        self._thread = threading.Thread(target=self._work, name="coordinator", daemon=True)
-        self._ticker = threading.Thread(target=self._tick, name="ticker", daemon=True)
+        self._owner = runtime.owner(
+            "coordinator",
+            self._take_all,
+            crashed=self._crashed,
+            fatal=(StoreLostError, DeposedError),
+            ended=self._ended,
+        )
+        self._pool = runtime.pool("again", 1)
 
     def start(self) -> None:
         """Start, with the events that were put before."""
-        self._thread.start()
-        self._ticker.start()
+        self._owner.start()
+        self._ticker = self._runtime.every("ticks", _TICK_MS, self._tick)
 
     def refuse(self) -> None:
         """Refuse new questions; earlier ones are still answered."""
@@ -117,13 +129,14 @@ class StateThread:
     def stop(self) -> None:
         """Stop after the events that were put before."""
         self._stopping = True
-        self._events.put(None)
-        self._thread.join()
+        self._ticker.stop()
+        self._pool.end()
+        self._owner.end()
 
-    def depose(self, error: DeposedError) -> None:
-        """Answer nothing any more: another coordinator owns the warehouse."""
+    def depose(self, error: DeposedError | StoreLostError) -> None:
+        """Answer nothing any more: another coordinator owns the warehouse, or the store."""
         self._failure = self._failure or error
-        self.put(Asked(Ticked(now_ms())))  # wakes the thread, which fails all open questions
+        self.put(Asked(Ticked(self._now_ms())))  # wakes the thread, which fails all open questions
 
     @property
     def deposed(self) -> DeposedError | None:
@@ -142,10 +155,11 @@ class StateThread:
         """Whether the store takes no writes at the moment."""
         return self._trouble is not None and self._failure is None
 
-    def ask(self, make: Callable[[int], Asked]) -> Answer:
-        """Put the event that `make` returns for a question's number; return its answer.
+    def ask_soon(self, make: Callable[[int], Asked]) -> Future[Answer]:
+        """Put the event that `make` returns for a question's number; return its answer's future.
 
-        Raises StoreUnavailableError, or another SetupError when the thread has stopped.
+        The answer may be a StoreUnavailableError, or another SetupError when the thread has
+        stopped. Raises that if it has stopped already.
         """
         if self._failure is not None or self._stopping:
             raise self._stopped()
@@ -153,7 +167,11 @@ class StateThread:
         self.put(make(ask))
         if self._failure is not None:  # it has stopped since, perhaps without seeing this
             self._pending.fail(ask, self._stopped())
-        return future.result()
+        return future
+
+    def ask(self, make: Callable[[int], Asked]) -> Answer:
+        """Like `ask_soon`, but wait for the answer, and raise its error."""
+        return self.ask_soon(make).result()
 
     def ask_event(self, make: Callable[[int], Event]) -> Answer:
         """Like `ask`, for an event with which nothing else is stored."""
@@ -161,25 +179,32 @@ class StateThread:
 
     def put(self, asked: Asked) -> None:
         """Add an event to the queue."""
-        self._events.put(asked)
+        self._owner.put(asked)
 
-    def _work(self) -> None:
-        try:
-            while True:
-                asked = self._events.get()
-                if asked is None:
-                    return
-                self._take(asked)
-        except BaseException as error:
-            # What is stored is unknown: no question may be answered from here on.
-            self._failure = error
+    def _take_all(self, items: Sequence[Asked]) -> None:
+        for asked in items:
+            self._take(asked)
+
+    def _crashed(self, items: Sequence[Asked], error: Exception) -> None:
+        """After an exception that nobody expected, the state is as before, or is saved. Fail the
+        question; try an event from the pool again, so that its table does not stay busy."""
+        for asked in items:
+            if asked.ask is not None:
+                self._pending.fail(asked.ask, _internal(error))
+            elif not isinstance(asked.event, Ticked):
+                self._pool.run("event", lambda asked=asked: self.put(asked), after_ms=_AGAIN_MS)  # type: ignore[misc]
+
+    def _ended(self, error: BaseException) -> None:
+        # What is stored is unknown: no question may be answered from here on.
+        self._failure = self._failure or error
+        if self.deposed is None:
             _log.critical("The coordinator has stopped: %s", error)
-            self._pending.fail_all(self._stopped())
+        self._pending.fail_all(self._stopped())
 
     def _take(self, asked: Asked) -> None:
         match asked.event:
             case Ticked():
-                self._tick_waits.clear()
+                self._tick_waits = False
                 if self._trouble is None or self._store_works_again():
                     self._save_or_wait(asked)
             case HeartbeatAsked(id=id) if id in self.state.held:
@@ -205,10 +230,9 @@ class StateThread:
         Kept are events from the pool, and an event that may or may not be stored: the state matches
         the store again when that event has been handled once more.
         """
-        ask = getattr(asked.event, "ask", None)
-        if ask is not None:
-            self._pending.fail(ask, error)
-        if error.unclear or (ask is None and not isinstance(asked.event, Ticked)):
+        if asked.ask is not None:
+            self._pending.fail(asked.ask, error)
+        if error.unclear or (asked.ask is None and not isinstance(asked.event, Ticked)):
             self._unsaved.append(asked)
 
     def _store_works_again(self) -> bool:
@@ -232,8 +256,8 @@ class StateThread:
         )
 
     def _handle(self, asked: Asked) -> None:
-        if self.deposed is not None:
-            raise self.deposed
+        if isinstance(self._failure, DeposedError | StoreLostError):
+            raise self._failure
         state, effects = step(self.state, self._with_finished(asked.event))
         with self._store.together():
             for effect in effects:
@@ -241,7 +265,7 @@ class StateThread:
                     case Save(held=held):
                         self._save(held, asked)
                     case _:
-                        store_effect(self._store, effect)
+                        store_effect(self._store, effect, self._now_ms())
         before, self.state = self.state, state
         if isinstance(asked.event, BeginAsked | Adopted) and asked.opened is not None:
             self.opened[asked.event.id] = asked.opened
@@ -254,7 +278,6 @@ class StateThread:
                 self.finished[effect.held.phase] += 1
                 self.opened.pop(effect.held.id, None)
                 self.requests.pop(effect.held.id, None)
-        self._happened(asked.event)
         _reach_after(asked.event)
         for effect in effects:
             match effect:
@@ -262,6 +285,7 @@ class StateThread:
                     self._reply(ask, answer)
                 case _:
                     self._carry_out(effect)
+        self._happened(asked.event)
 
     def _reply(self, ask: int, answer: Answer) -> None:
         """Answer a question. A deposed coordinator acknowledges nothing, nor does one whose lease
@@ -290,11 +314,16 @@ class StateThread:
         self._store.transactions.save(held, asked.body)
 
     def _tick(self) -> None:
-        while self._failure is None and not self._stopping:
-            time.sleep(_TICK_SECONDS)
-            if not self._tick_waits.is_set():
-                self._tick_waits.set()
-                self.put(Asked(Ticked(now_ms())))
+        if not self._tick_waits:
+            self._tick_waits = True
+            self.put(Asked(Ticked(self._now_ms())))
+
+
+def _internal(error: Exception) -> SetupError:
+    return SetupError(
+        f"The coordinator failed unexpectedly: {error!r}",
+        hint="Nothing else is affected. The coordinator's log has the details for a report.",
+    )
 
 
 def _reach_after(event: Event) -> None:

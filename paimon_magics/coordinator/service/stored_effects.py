@@ -15,13 +15,12 @@ from paimon_magics.coordinator.core import (
     SavePublication,
     SaveStopped,
 )
-from paimon_magics.coordinator.protocol.clock import now_ms
 from paimon_magics.coordinator.store.state_store import StateStore
 
 __all__ = ["store_effect"]
 
 
-def store_effect(store: StateStore, effect: Effect) -> None:
+def store_effect(store: StateStore, effect: Effect, now_ms: int) -> None:
     """Write an effect to the store, if it changes the store. `Save` is not written here: it needs
     the event."""
     match effect:
@@ -38,7 +37,7 @@ def store_effect(store: StateStore, effect: Effect) -> None:
         case CutPublications(location=location, branch=branch, above=above):
             store.publications.drop_above(location, branch, above)
         case Republish(publication=publication):
-            store.publications.begin_repetition(publication, now_ms())
+            store.publications.begin_repetition(publication, now_ms)
         case SaveStopped(location=location, stopped=stopped):
             store.halts.save_stopped(location, stopped)
         case SavePause(pause=pause):

@@ -33,9 +33,9 @@ from paimon_magics.coordinator.core import (
     TurnAsked,
     Unknown,
 )
-from paimon_magics.coordinator.protocol.clock import now_ms
 from paimon_magics.coordinator.protocol.documents import digest_of, request_body
 from paimon_magics.coordinator.protocol.errors import RESUME_HINT, PausedError, TableHeldError
+from paimon_magics.coordinator.runtime import Future
 from paimon_magics.coordinator.service.adopting import adopted_transaction, check_adopted_id
 from paimon_magics.coordinator.service.commit_worker import Worker
 from paimon_magics.coordinator.service.opening import open_transaction
@@ -91,7 +91,9 @@ class Transactions:
         worker: Worker,
         watching: Watching,
         leases: Leases,
+        now_ms: Callable[[], int],
     ) -> None:
+        self._now_ms = now_ms
         self._catalog = catalog
         self._state_thread = state_thread
         self._stored = stored
@@ -143,13 +145,17 @@ class Transactions:
 
     def heartbeat(self, id: str) -> Answer:
         """Renew a transaction's lease."""
-        return self._state_thread.ask_event(lambda ask: HeartbeatAsked(id, now_ms(), ask))
+        return self._state_thread.ask_event(lambda ask: HeartbeatAsked(id, self._now_ms(), ask))
 
     def commit(self, id: str, request: CommitRequest) -> Answer:
         """Commit a transaction, or return its outcome if it was committed or ended before."""
+        return self.commit_soon(id, request).result()
+
+    def commit_soon(self, id: str, request: CommitRequest) -> Future[Answer]:
+        """Like `commit`, but return the future of the outcome."""
         body = request_body(request)
         files = noted_files(request.properties)
-        return self._state_thread.ask(
+        return self._state_thread.ask_soon(
             lambda ask: Asked(
                 CommitAsked(id, digest_of(body), ask, files=files), request=request, body=body
             )
@@ -192,7 +198,7 @@ class Transactions:
                     owner,
                     digest,
                     epoch,
-                    now_ms(),
+                    self._now_ms(),
                     ask,
                     not compacts and takes_one_at_a_time(table.schema),
                     origin,
@@ -207,7 +213,7 @@ class Transactions:
 
     def abort(self, id: str, reason: str) -> Answer:
         """End a transaction without a commit."""
-        return self._state_thread.ask_event(lambda ask: AbortAsked(id, reason, now_ms(), ask))
+        return self._state_thread.ask_event(lambda ask: AbortAsked(id, reason, self._now_ms(), ask))
 
     def sweep(self, id: str, request: CommitRequest) -> int | None:
         """Remove the files that a committed transaction wrote and did not commit; return how many.
@@ -227,10 +233,10 @@ class Transactions:
         if not takes_one_at_a_time(table.schema):
             return
         answer = self._state_thread.ask_event(
-            lambda ask: TurnAsked(ticket, table.location, now_ms(), ask)
+            lambda ask: TurnAsked(ticket, table.location, self._now_ms(), ask)
         )
         if answer != Done():
-            raise _not_opened(name, answer)
+            raise _not_opened(name, answer, self._now_ms())
 
     def _begin(
         self,
@@ -252,7 +258,7 @@ class Transactions:
                         id,
                         loaded.location,
                         owner,
-                        now_ms(),
+                        self._now_ms(),
                         ask,
                         takes_turns,
                         origin,
@@ -269,7 +275,7 @@ class Transactions:
             raise
         if not isinstance(answer, Opened):
             tidy_up(loaded, transaction, frozenset())
-            raise _not_opened(table, answer)
+            raise _not_opened(table, answer, self._now_ms())
         base = transaction.base_snapshot_id
         if base > 0 and not self._leases.stays(loaded, base):
             self.abort(id, "the snapshot that it was planned on has expired")
@@ -280,7 +286,7 @@ class Transactions:
         return id, transaction, answer
 
 
-def _not_opened(table: TableName, answer: Answer) -> PaimonMagicsError:
+def _not_opened(table: TableName, answer: Answer, now_ms: int) -> PaimonMagicsError:
     match answer:
         case Suspended(pause=pause):
             return PausedError(pause)
@@ -294,7 +300,7 @@ def _not_opened(table: TableName, answer: Answer) -> PaimonMagicsError:
                 hint="Run the statement again: it waits for its turn.",
             )
         case Occupied(holder=TransactionState() as holder, ahead=ahead):
-            seconds = (now_ms() - holder.begun_at_ms) // 1000
+            seconds = (now_ms - holder.begun_at_ms) // 1000
             return TableHeldError(
                 f"Table `{table}` has dynamic buckets, so that one transaction at a time may write "
                 f"it. The transaction {holder.id} of {holder.who}, begun {seconds:,} s ago, is "
