@@ -29,7 +29,7 @@ import difflib
 import json
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -241,12 +241,18 @@ def likely_meant(name: str, candidates: Iterable[str], *, alike: float = 0.6) ->
     return f"Did you mean `{folded[close[0]]}`?" if close else ""
 
 
-def nearest(name: str, candidates: Iterable[str], *, what: str) -> str:
+def nearest(
+    name: str, candidates: Iterable[str] | Callable[[], Iterable[str]], *, what: str
+) -> str:
     """A hint that names the candidate most similar to `name`, or lists up to ten candidates.
 
-    `what` is the plural noun of the candidates, as in "columns" or "tables in `shop`".
+    `what` is the plural noun of the candidates, as in "columns" or "tables in `shop`". A function
+    that lists the candidates may fail; there is no hint then.
     """
-    names = sorted(set(candidates))
+    try:
+        names = sorted(set(candidates() if callable(candidates) else candidates))
+    except Exception:
+        return ""
     if not names:
         return f"There are no {what}."
     meant = likely_meant(name, names)

@@ -21,6 +21,7 @@ __all__ = [
     "open_files_by",
     "read_statistics_of_row_ids",
     "replace_innermost_file_io",
+    "schema_ids",
     "schema_path",
     "store_options",
     "sync_table_properties",
@@ -32,6 +33,12 @@ __all__ = [
 def schema_path(manager: Any, schema_id: int) -> str:
     """The path of a schema file; `manager` is a SchemaManager."""
     return str(manager._to_schema_path(schema_id))
+
+
+def schema_ids(manager: Any) -> list[int]:
+    """The numbers of the schema files of a SchemaManager, in no order; none is read."""
+    ids: list[int] = manager._list_versioned_files()
+    return ids
 
 
 def changed_schema(manager: Any, before: Any, changes: Sequence[Any]) -> Any:

@@ -130,7 +130,7 @@ def _use(connection: Connection, statement: UseDatabase) -> Outcome:
     if not connection.catalog.database_exists(database):
         raise UnknownNameError(
             f"There is no database `{database}`.",
-            hint=nearest(database, connection.catalog.list_databases(), what="databases"),
+            hint=nearest(database, connection.catalog.list_databases, what="databases"),
             statement=statement.text,
             position=max(statement.text.find(statement.database), 0),
         )

@@ -208,7 +208,7 @@ def _describe_database(connection: Connection, statement: DescribeDatabase) -> O
     if not connection.catalog.database_exists(statement.name):
         raise UnknownNameError(
             f"There is no database `{statement.name}`.",
-            hint=nearest(statement.name, connection.catalog.list_databases(), what="databases"),
+            hint=nearest(statement.name, connection.catalog.list_databases, what="databases"),
         )
     rows = {
         "Catalog Name": connection.settings.catalog_name,

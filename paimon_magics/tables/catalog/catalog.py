@@ -10,32 +10,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from pypaimon.catalog import catalog_exception as missing
-from pypaimon.common.identifier import Identifier
 from pypaimon.schema.schema import Schema
 from pypaimon.schema.schema_manager import SchemaManager
 from pypaimon.schema.table_schema import TableSchema as StoredSchema
-from pypaimon.table.file_store_table import FileStoreTable
 
 from paimon_magics.errors import (
     CommitConflictError,
     InvalidTableError,
     StatementError,
-    UnknownNameError,
     UnknownOutcomeError,
     UnsupportedStatementError,
-    nearest,
 )
 from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.schemas.alterations import plan_alteration
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.statements.statement import TableName
 from paimon_magics.statements.table_changes import TableChange
-from paimon_magics.tables.catalog.databases import Databases
+from paimon_magics.tables.catalog.lookup import Lookup
 from paimon_magics.tables.catalog.names import (
     check_name,
     database_of,
@@ -44,17 +38,13 @@ from paimon_magics.tables.catalog.names import (
     shown,
 )
 from paimon_magics.tables.pypaimon_internals import sync_table_properties
-from paimon_magics.tables.schema.alterations import altered_schema, schema_changes, schema_of
+from paimon_magics.tables.schema.alterations import altered_schema, schema_changes
 from paimon_magics.tables.schema.files import publish_schema
 from paimon_magics.tables.schema.types import field_from_column
 from paimon_magics.tables.snapshots.latest import latest_snapshot
-from paimon_magics.tables.stores.paths import plain_location
 from paimon_magics.tables.table import Table
 
-__all__ = ["REST_ADDS", "Catalog", "Outside"]
-
-REST_ADDS = ("path", "owner", "createdAt", "createdBy", "updatedAt", "updatedBy")
-"""Keys that Paimon's REST clients add to a table's options: facts of the server, not stored."""
+__all__ = ["Catalog", "Outside"]
 
 _ALTER_ATTEMPTS = 10
 
@@ -67,7 +57,7 @@ def _nothing(table: Table) -> Sequence[str]:
     return ()
 
 
-class Catalog(Databases):
+class Catalog(Lookup):
     """The databases and tables of one warehouse. Open it with `Catalog.open`."""
 
     def drop_database(
@@ -89,76 +79,17 @@ class Catalog(Databases):
             return
         tables = self.list_tables(database)
         if tables and not cascade:
-            shown = ", ".join(f"`{table}`" for table in tables[:5])
+            seen = [table for table in tables if self.sees_table(database, table)]
+            names = ", ".join(f"`{table}`" for table in seen[:5])
+            some = f"{count_text(len(seen), 'table')} ({names}{', …' if seen[5:] else ''})"
             raise StatementError(
-                f"The database `{database}` is not empty: it has "
-                f"{count_text(len(tables), 'table')} ({shown}{', …' if tables[5:] else ''}).",
+                f"The database `{database}` is not empty: it has {some if seen else 'tables'}.",
                 hint="Drop its tables first, or use DROP DATABASE … CASCADE.",
             )
         for table in tables if self.metastore != "rest" else ():
             self.drop_table(TableName(table, database), if_exists=True, outside=outside)
         if self.is_stored(database):
             self.call(lambda: self.paimon.drop_database(database, True, cascade))
-
-    def list_tables(self, database: str) -> list[str]:
-        """The names of the database's tables, sorted. A folder without a schema is no table."""
-        self.require_database(database)
-        try:
-            names = self.call(lambda: self.paimon.list_tables(database))
-        except (missing.DatabaseNotExistException, FileNotFoundError):
-            return []
-        if self.metastore == "filesystem":
-            names = [n for n in names if self._schema_manager(database, n).latest() is not None]
-        return sorted(names)
-
-    def table_exists(self, name: TableName) -> bool:
-        """Whether `load` would find the table; False for a system table's name."""
-        if name.system_table is not None:
-            return False
-        try:
-            self._get(name)
-        except (missing.CatalogException, FileNotFoundError, UnknownNameError):
-            return False
-        return True
-
-    def load(self, name: TableName) -> Table:
-        """The table with its newest schema; `name` must have its database.
-
-        Raises UnknownNameError with the nearest name for a table, branch or database that does not
-        exist, UnsupportedStatementError for a system table and for tables that are no Paimon file
-        store (format, object and Iceberg tables of a REST catalog).
-        """
-        if name.system_table is not None:
-            raise UnsupportedStatementError(
-                f"`{shown(name)}` is a system table: it can only be read.",
-                hint=f"Use the table `{shown(replace(name, system_table=None))}` itself.",
-            )
-        table = self.find(name)
-        if table is None:
-            raise self._unknown_table(name)
-        return table
-
-    def find(self, name: TableName) -> Table | None:
-        """The table with its newest schema; None if the table, branch or database does not exist.
-
-        Raises UnsupportedStatementError for tables that are no Paimon file store.
-        """
-        try:
-            paimon_table = self._get(name)
-        except (missing.CatalogException, FileNotFoundError, UnknownNameError):
-            return None
-        if not isinstance(paimon_table, FileStoreTable):
-            raise UnsupportedStatementError(
-                f"`{shown(name)}` is a {type(paimon_table).__name__}, which is not offered.",
-                hint="Only Paimon's own tables can be used here.",
-            )
-        schema = schema_of(paimon_table.table_schema)
-        if self.metastore == "rest":
-            stored = tuple((k, v) for k, v in schema.options if k not in REST_ADDS)
-            schema = replace(schema, options=stored)
-        location = plain_location(str(paimon_table.table_path))
-        paths = self.paths_of(location, paimon_table)
-        return Table(name, schema, location, paimon_table, self.stores.of(location), paths)
 
     def create_table(
         self, name: TableName, table_schema: TableSchema, *, if_not_exists: bool = False
@@ -188,7 +119,7 @@ class Catalog(Databases):
             self.call(lambda: self.paimon.create_database(database, True))
         schema = _new_schema(table_schema)
         if self.metastore == "filesystem":
-            manager = self._schema_manager(database, name.table)
+            manager = self.schema_manager(name)
             if self._publish_schema(name, manager, StoredSchema.from_schema(0, schema)):
                 return True
             return self._exists_already(name, if_not_exists)
@@ -201,7 +132,7 @@ class Catalog(Databases):
     def replace_table(self, name: TableName, table_schema: TableSchema) -> None:
         """Publish `table_schema` as the table's next schema, whatever the last one was. Only for a
         filesystem catalog. The caller has removed the table's rows."""
-        manager = self._schema_manager(database_of(name), name.table)
+        manager = self.schema_manager(name)
         for _ in range(_ALTER_ATTEMPTS):
             latest = self.load(name).paimon.table_schema.id
             schema = StoredSchema.from_schema(latest + 1, _new_schema(table_schema))
@@ -306,7 +237,7 @@ class Catalog(Databases):
                 to_send = schema_changes(alteration.changes, for_rest=True)
                 self.call(partial(self.paimon.alter_table, identifier(name), to_send))
                 return self.load(name)
-            manager = self._schema_manager(database_of(name), name.table, name.branch or "main")
+            manager = self.schema_manager(name)
             schema = altered_schema(manager, table.paimon.table_schema, alteration)
             if self._publish_schema(name, manager, schema):
                 if self.metastore == "jdbc":
@@ -340,38 +271,6 @@ class Catalog(Databases):
                 f"Whether `{shown(name)}` was stored is unknown: {first_line(error)}",
                 hint=f"Look at it with DESCRIBE {shown(name)} before running the statement again.",
             ) from error
-
-    def _get(self, name: TableName) -> Any:
-        if name.branch is not None and self.metastore == "jdbc":
-            # pypaimon's jdbc catalog would silently load the main branch.
-            raise UnsupportedStatementError(
-                f"The branch `{shown(name)}` can't be used through a jdbc catalog.",
-                hint="Open the same warehouse with a filesystem catalog.",
-            )
-        return self.call(lambda: self.paimon.get_table(identifier(name)))
-
-    def _schema_manager(self, database: str, table: str, branch: str = "main") -> SchemaManager:
-        path = self.paimon.get_table_path(Identifier.create(database, table))
-        return SchemaManager(self.paimon.file_io, path, branch)
-
-    def _unknown_table(self, name: TableName) -> UnknownNameError:
-        database = database_of(name)
-        if not self.database_exists(database):
-            return self.unknown_database(database)
-        if name.branch is not None:
-            main = replace(name, branch=None)
-            if self.table_exists(main):
-                branches = [str(b) for b in self.load(main).paimon.branch_manager().branches()]
-                return UnknownNameError(
-                    f"There is no branch `{name.branch}` of `{shown(main)}`.",
-                    hint=nearest(
-                        name.branch, [*branches, "main"], what=f"branches of `{shown(main)}`"
-                    ),
-                )
-        return UnknownNameError(
-            f"There is no table `{name.table}` in the database `{database}`.",
-            hint=nearest(name.table, self.list_tables(database), what=f"tables in `{database}`"),
-        )
 
     def _exists_already(self, name: TableName, if_not_exists: bool) -> bool:
         if if_not_exists:

@@ -5,7 +5,7 @@ The database `default` can always be used; it is created on demand.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any, Self, TypeVar
@@ -23,7 +23,7 @@ from paimon_magics.errors import (
     UnsupportedStatementError,
     nearest,
 )
-from paimon_magics.tables.catalog.names import check_name, first_line, quoted
+from paimon_magics.tables.catalog.names import check_name, first_line, is_text, quoted
 from paimon_magics.tables.catalog.warehouse import REMOTE_SCHEMES, checked_options
 from paimon_magics.tables.schema.external_roots import external_roots
 from paimon_magics.tables.stores.allowed_paths import (
@@ -32,7 +32,6 @@ from paimon_magics.tables.stores.allowed_paths import (
     PathRules,
     is_plain_name,
 )
-from paimon_magics.tables.stores.corruption import damaged, misread
 from paimon_magics.tables.stores.object_file_io import know_object_stores, use_object_file_io
 from paimon_magics.tables.stores.store import Stores, failure
 
@@ -42,12 +41,18 @@ DEFAULT_DATABASE = "default"
 _T = TypeVar("_T")
 
 
+def _everything(*names: str) -> bool:
+    return True
+
+
 class Databases:
     """The databases of one warehouse; `Catalog` adds their tables."""
 
     def __init__(self, options: Mapping[str, str], paimon: Any, rules: PathRules) -> None:
         self.options = dict(options)
         self.rules = rules
+        self.sees_database: Callable[[str], bool] = _everything
+        self.sees_table: Callable[[str, str], bool] = _everything
         self.paimon = paimon
         self.stores = Stores(self.options)
 
@@ -111,7 +116,7 @@ class Databases:
     def stored_databases(self) -> list[str]:
         """The names of the databases that the catalog has stored, sorted."""
         with suppress(FileNotFoundError):  # the warehouse folder is not there yet
-            return sorted(self.call(self.paimon.list_databases))
+            return sorted(filter(is_text, self.call(self.paimon.list_databases)))
         return []
 
     def database_exists(self, database: str) -> bool:
@@ -193,9 +198,12 @@ class Databases:
         """The error for a database that does not exist, with the nearest name."""
         return UnknownNameError(
             f"There is no database `{database}`.",
-            hint=f"{nearest(database, self.list_databases(), what='databases')} "
+            hint=f"{nearest(database, self._seen_databases, what='databases')} "
             f"CREATE DATABASE {quoted(database)} creates it.",
         )
+
+    def _seen_databases(self) -> Iterable[str]:
+        return filter(self.sees_database, self.list_databases())
 
     def call(self, action: Callable[[], _T]) -> _T:
         """Call pypaimon; raise failures of the store or the server as SetupError.
@@ -219,11 +227,6 @@ class Databases:
                 hint="Use a warehouse that you can write to.",
             ) from error
         except Exception as error:
-            reason = misread(error) if "load schema" in str(error) else None
-            if reason is not None:
-                folder = str(error).rpartition(": ")[2]
-                what = f"The newest schema file in {folder}"
-                raise damaged(what, reason, "Restore the file.") from error
             raise failure(
                 error,
                 f"The catalog at {self.options.get('uri', self.warehouse)} failed: "

@@ -8,7 +8,7 @@ from paimon_magics.errors import InvalidTableError, UnknownNameError
 from paimon_magics.statements.statement import NAME_BYTES_MAX, TableName
 from paimon_magics.tables.stores.allowed_paths import is_plain_name
 
-__all__ = ["check_name", "database_of", "first_line", "identifier", "quoted", "shown"]
+__all__ = ["check_name", "database_of", "first_line", "identifier", "is_text", "quoted", "shown"]
 
 _SYSTEM_DATABASE = "sys"
 
@@ -32,6 +32,11 @@ def identifier(name: TableName) -> Identifier:
 def shown(name: TableName) -> str:
     """The name as messages show it."""
     return f"{name.database}.{name.object_name}"
+
+
+def is_text(name: str) -> bool:
+    """Whether a folder's name is UTF-8, so that it can be said in a statement or a document."""
+    return not any("\ud800" <= character <= "\udfff" for character in name)
 
 
 def quoted(name: str) -> str:

@@ -27,7 +27,7 @@ from paimon_magics.statements.table_changes import (
     UnsetOptions,
 )
 from paimon_magics.statements.types.type_text import from_paimon
-from paimon_magics.tables.catalog.catalog import REST_ADDS
+from paimon_magics.tables.catalog.lookup import REST_ADDS
 from paimon_magics.tables.table import StoredTable
 
 __all__ = [

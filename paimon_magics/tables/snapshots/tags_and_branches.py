@@ -183,7 +183,7 @@ def require_tags(table: StoredTable, tags: Collection[str]) -> None:
         if load_tag(table, tag) is None:
             raise UnknownNameError(
                 f"There is no tag `{tag}` of `{table.name}`.",
-                hint=nearest(tag, list_tags(table), what=f"tags of `{table.name}`"),
+                hint=nearest(tag, lambda: list_tags(table), what=f"tags of `{table.name}`"),
             )
 
 
@@ -243,7 +243,9 @@ def _require_branches(table: StoredTable, branches: Collection[str]) -> None:
         if branch == "main" or not branch_exists(table, branch):
             raise UnknownNameError(
                 f"There is no branch `{branch}` of `{table.name}` besides its main branch.",
-                hint=nearest(branch, list_branches(table), what=f"branches of `{table.name}`"),
+                hint=nearest(
+                    branch, lambda: list_branches(table), what=f"branches of `{table.name}`"
+                ),
             )
 
 

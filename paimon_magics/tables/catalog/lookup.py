@@ -1,0 +1,217 @@
+"""Finds the tables of a warehouse. One table that can't be read is no other's trouble.
+
+A table is there if it has a schema file, whatever is in it: it is listed, its name is taken, and it
+can be dropped. Only loading it fails, with an error that names the table, the file and the next
+step. Whatever pypaimon raises is translated here and in `Databases.call`, nowhere else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any, Self, TypeVar
+
+from pypaimon.catalog import catalog_exception as missing
+from pypaimon.common.identifier import Identifier
+from pypaimon.schema.schema_manager import SchemaManager
+from pypaimon.table.file_store_table import FileStoreTable
+
+from paimon_magics.errors import (
+    PaimonMagicsError,
+    TableDamagedError,
+    UnknownNameError,
+    UnsupportedStatementError,
+    nearest,
+)
+from paimon_magics.statements.statement import TableName
+from paimon_magics.tables.catalog.databases import Databases
+from paimon_magics.tables.catalog.names import database_of, identifier, is_text, shown
+from paimon_magics.tables.pypaimon_internals import schema_ids, schema_path
+from paimon_magics.tables.schema.alterations import schema_of
+from paimon_magics.tables.stores.corruption import damaged
+from paimon_magics.tables.stores.paths import local_path, plain_location
+from paimon_magics.tables.stores.store import StoreRefusedError, UnreachableError, failure
+from paimon_magics.tables.table import Table
+
+__all__ = ["REST_ADDS", "Lookup"]
+
+REST_ADDS = ("path", "owner", "createdAt", "createdBy", "updatedAt", "updatedBy")
+"""Keys that Paimon's REST clients add to a table's options: facts of the server, not stored."""
+
+_T = TypeVar("_T")
+
+
+class Lookup(Databases):
+    """The tables of one warehouse, to be listed and loaded; `Catalog` changes them."""
+
+    def seen_by(
+        self, sees_database: Callable[[str], bool], sees_table: Callable[[str, str], bool]
+    ) -> Self:
+        """The same catalog for somebody from whom names are hidden: its errors and hints show no
+        other names. (What it lists and loads is not filtered: the caller checks rights.)"""
+        catalog = copy.copy(self)
+        catalog.sees_database, catalog.sees_table = sees_database, sees_table
+        return catalog
+
+    def list_tables(self, database: str) -> list[str]:
+        """The names of the database's tables, sorted. A folder without a schema is no table."""
+        self.require_database(database)
+        try:
+            names = self.call(lambda: self.paimon.list_tables(database))
+        except (missing.DatabaseNotExistException, FileNotFoundError):
+            return []
+        names = list(filter(is_text, names))
+        if self.metastore == "filesystem":
+            names = [name for name in names if self._has_schema(TableName(name, database))]
+        return sorted(names)
+
+    def table_exists(self, name: TableName) -> bool:
+        """Whether there is a table of this name, if only a damaged one; False for a system table's
+        name."""
+        if name.system_table is not None:
+            return False
+        try:
+            return self.open_stored(name) is not None
+        except TableDamagedError:
+            return True
+
+    def load(self, name: TableName) -> Table:
+        """The table with its newest schema; `name` must have its database.
+
+        Raises UnknownNameError with the nearest name for a table, branch or database that does not
+        exist, TableDamagedError for a table that can't be read, UnsupportedStatementError for a
+        system table and for tables that are no Paimon file store (format, object and Iceberg tables
+        of a REST catalog).
+        """
+        if name.system_table is not None:
+            raise UnsupportedStatementError(
+                f"`{shown(name)}` is a system table: it can only be read.",
+                hint=f"Use the table `{shown(replace(name, system_table=None))}` itself.",
+            )
+        table = self.find(name)
+        if table is None:
+            raise self._unknown_table(name)
+        return table
+
+    def find(self, name: TableName) -> Table | None:
+        """The table with its newest schema; None if the table, branch or database does not exist.
+
+        Raises TableDamagedError for a table that can't be read, UnsupportedStatementError for
+        tables that are no Paimon file store.
+        """
+        paimon_table = self.open_stored(name)
+        if paimon_table is None:
+            return None
+        if not isinstance(paimon_table, FileStoreTable):
+            raise UnsupportedStatementError(
+                f"`{shown(name)}` is a {type(paimon_table).__name__}, which is not offered.",
+                hint="Only Paimon's own tables can be used here.",
+            )
+        schema = self.reading(name, lambda: schema_of(paimon_table.table_schema))
+        if self.metastore == "rest":
+            stored = tuple((k, v) for k, v in schema.options if k not in REST_ADDS)
+            schema = replace(schema, options=stored)
+        location = plain_location(str(paimon_table.table_path))
+        paths = self.paths_of(location, paimon_table)
+        return Table(name, schema, location, paimon_table, self.stores.of(location), paths)
+
+    def open_stored(self, name: TableName) -> Any:
+        """pypaimon's table; None if the table, branch or database does not exist. Raises
+        TableDamagedError for a table that can't be read, UnsupportedStatementError for a branch
+        through a jdbc catalog."""
+        if name.branch is not None and self.metastore == "jdbc":
+            # pypaimon's jdbc catalog would silently load the main branch.
+            raise UnsupportedStatementError(
+                f"The branch `{shown(name)}` can't be used through a jdbc catalog.",
+                hint="Open the same warehouse with a filesystem catalog.",
+            )
+        try:
+            found = identifier(name)
+            if self.metastore == "rest":
+                return self.call(lambda: self.paimon.get_table(found))
+            return self.reading(name, lambda: self.paimon.get_table(found))
+        except (missing.CatalogException, FileNotFoundError, UnknownNameError):
+            return None
+
+    def reading(self, name: TableName, action: Callable[[], _T]) -> _T:
+        """Call what reads a table's schema. Raises TableDamagedError for whatever it raises, but
+        for the errors of this project, of a store, and for what is missing."""
+        try:
+            return action()
+        except (missing.CatalogException, FileNotFoundError, PaimonMagicsError):
+            raise
+        except Exception as error:
+            cause = _first_cause(error)
+            if isinstance(cause, FileNotFoundError):  # it was dropped meanwhile
+                raise cause from error
+            path = self._newest_schema(name)
+            failed = failure(
+                error,
+                f"`{shown(name)}` can't be read: {path}: {cause}",
+                hint="Check that the store can be reached and read.",
+            )
+            elsewhere = isinstance(cause, OSError) and local_path(path) is None
+            if elsewhere or isinstance(failed, UnreachableError | StoreRefusedError):
+                raise failed from error
+            reason = f"{type(cause).__name__}: {str(cause)[:200]}"
+            raise damaged(
+                f"`{shown(name)}` can't be opened: its schema {path}",
+                reason,
+                "Restore it, or drop the table.",
+            ) from error
+
+    def schema_manager(self, name: TableName) -> SchemaManager:
+        """pypaimon's schema manager of a table or branch, which need not exist."""
+        path = self.paimon.get_table_path(Identifier.create(database_of(name), name.table))
+        return SchemaManager(self.paimon.file_io, path, name.branch or "main")
+
+    def _has_schema(self, name: TableName) -> bool:
+        """Whether a folder has a schema file. One that can't be looked into may have one."""
+        try:
+            return bool(schema_ids(self.schema_manager(name)))
+        except Exception as error:
+            failed = failure(error, f"The folder of `{shown(name)}` can't be listed", hint="")
+            if isinstance(failed, UnreachableError):
+                raise failed from error
+            return True
+
+    def _newest_schema(self, name: TableName) -> str:
+        manager = self.schema_manager(name)
+        with contextlib.suppress(Exception):
+            return schema_path(manager, max(schema_ids(manager)))
+        return str(manager.schema_path)
+
+    def _unknown_table(self, name: TableName) -> UnknownNameError:
+        database = database_of(name)
+        if not self.database_exists(database):
+            return self.unknown_database(database)
+        if name.branch is not None:
+            main = replace(name, branch=None)
+            found = self.find(main)
+            if found is not None:
+                manager = found.paimon.branch_manager()
+                return UnknownNameError(
+                    f"There is no branch `{name.branch}` of `{shown(main)}`.",
+                    hint=nearest(
+                        name.branch,
+                        lambda: [*map(str, manager.branches()), "main"],
+                        what=f"branches of `{shown(main)}`",
+                    ),
+                )
+        return UnknownNameError(
+            f"There is no table `{name.table}` in the database `{database}`.",
+            hint=nearest(
+                name.table, lambda: self._seen_tables(database), what=f"tables in `{database}`"
+            ),
+        )
+
+    def _seen_tables(self, database: str) -> Iterable[str]:
+        return (name for name in self.list_tables(database) if self.sees_table(database, name))
+
+
+def _first_cause(error: BaseException) -> BaseException:
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error
