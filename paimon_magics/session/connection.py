@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
+from paimon_magics.coordinator.client.definitions import Definitions
 from paimon_magics.coordinator.client.interface import CoordinatorClient
 from paimon_magics.errors import PaimonMagicsError, UnknownNameError
 from paimon_magics.planning.commits.requests import Transaction
@@ -120,6 +121,11 @@ class Connection:
     def epoch(self) -> Epoch | None:
         """The micro-batch that this thread writes, if it writes one."""
         return self._at_hand.epoch
+
+    @property
+    def definitions(self) -> Definitions:
+        """Changes definitions of tables and databases."""
+        return Definitions(self.catalog, self.committer.change_definition)
 
     @property
     def tables(self) -> OpenTables:

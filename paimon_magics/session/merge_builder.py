@@ -19,7 +19,7 @@ from paimon_magics.session.python_frames import has_rows, notes_on, spark_frame
 from paimon_magics.session.sql_texts import sql_text, values_by_column
 from paimon_magics.session.writes.merge_previews import preview_merge
 from paimon_magics.session.writes.merging import run_merge
-from paimon_magics.session.writes.ordering import Changed, in_order
+from paimon_magics.session.writes.ordering import in_order
 from paimon_magics.statements.clauses.names import quoted, table_text
 from paimon_magics.statements.grammar.parsing import parse_statement
 from paimon_magics.statements.merge_into import MergeInto
@@ -100,7 +100,7 @@ class MergeBuilder:
         with connection.naming(None) as told, _naming_sides():
             source = spark_frame(connection.spark, self._frame)
             full = connection.full_name(self._name)
-            with in_order(connection, Changed(lambda: (full,))):
+            with in_order(connection, lambda: (full,)):
                 outcome = run_merge(connection, merge, dict(parameters or {}), source)
         outcome.query = ""
         outcome.notes = (*outcome.notes, *notes_on(self._frame), *told)

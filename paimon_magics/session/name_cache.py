@@ -19,6 +19,7 @@ from paimon_magics.statements.statement import TableName
 
 if TYPE_CHECKING:
     from paimon_magics.tables.catalog.catalog import Catalog
+    from paimon_magics.tables.catalog.databases import Visibility
 
 __all__ = ["KnownColumn", "KnownNames", "KnownSnapshot", "KnownTable", "KnownTag"]
 
@@ -72,8 +73,11 @@ class _Kept:
 class KnownNames:
     """The names of one catalog. Any thread may call its methods; none but `wait` ever waits."""
 
-    def __init__(self, catalog_options: Mapping[str, str]) -> None:
+    def __init__(
+        self, catalog_options: Mapping[str, str], visibility: Visibility | None = None
+    ) -> None:
         self._options = dict(catalog_options)
+        self._visibility = visibility
         self._kept: dict[Hashable, _Kept] = {}
         self._lock = threading.Lock()
         self._asked: queue.SimpleQueue[tuple[_Kept, Callable[[Catalog], Any]]] = queue.SimpleQueue()
@@ -159,6 +163,7 @@ class KnownNames:
                     from paimon_magics.tables.catalog.catalog import Catalog
 
                     catalog = Catalog.open(self._options)
+                    catalog.visibility = self._visibility
                 value = read(catalog)
             except Exception:
                 value = None  # no such table, or it can't be reached: nothing to offer

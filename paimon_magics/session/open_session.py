@@ -72,7 +72,7 @@ class OpenSession:
     def known_names(self) -> KnownNames:
         """The name cache: the catalog's names as they were last read, for completion."""
         if self._known_names is None:
-            self._known_names = KnownNames(self.catalog_options)
+            self._known_names = KnownNames(self.catalog_options, self.catalog.visibility)
         return self._known_names
 
     @property

@@ -256,6 +256,7 @@ def _prepared(words: PlaceWords, settings: Settings) -> Callable[[SparkSession],
 
     place = found_target(words, settings)
     committer = committer_of(place, settings)
+    place.catalog.visibility = committer.visibility()
 
     def connection_with(spark: SparkSession) -> Connection:
         return Connection(

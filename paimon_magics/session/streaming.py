@@ -52,6 +52,7 @@ def place_of(connection: Connection) -> Place:
         connection.zone,
         connection.slots,
         connection.settings.batch_rows,
+        connection.catalog.visibility,
     )
 
 

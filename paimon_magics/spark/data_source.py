@@ -34,6 +34,7 @@ from paimon_magics.statements.clauses.given_names import named
 from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.statements.statement import ColumnFilter, TableName
 from paimon_magics.tables.catalog.catalog import Catalog
+from paimon_magics.tables.catalog.databases import Visibility
 from paimon_magics.tables.reading.data_read import (
     DataRead,
     ReadRequest,
@@ -81,7 +82,7 @@ _TABLE_FOLDER = re.compile(r"(.*)/([^/]+)\.db/([^/]+)/?")
 class Place:
     """Where tables are, for processes without a session. `catalog` are the catalog's options,
     `database` is that of names without one, `zone` the time zone of times in options, `slots` the
-    number of tasks that can run at once."""
+    number of tasks that can run at once; `visibility` says what the user may see."""
 
     warehouse: str
     catalog: tuple[tuple[str, str], ...] = field(repr=False)
@@ -89,6 +90,7 @@ class Place:
     zone: str
     slots: int
     batch_rows: int
+    visibility: Visibility | None = None
 
 
 def asked_table(options: Mapping[str, str], place: Place) -> TableName:
@@ -164,7 +166,9 @@ class PaimonSource(spark_source.DataSource):
     @cached_property
     def catalog(self) -> Catalog:
         """The catalog of the place."""
-        return Catalog.open(dict(self.place.catalog))
+        catalog = Catalog.open(dict(self.place.catalog))
+        catalog.visibility = self.place.visibility
+        return catalog
 
     @cached_property
     def table(self) -> TableName:

@@ -72,13 +72,16 @@ def found_at(
     return At(addresses, token_of_user(token, environment, address), tls=tls)
 
 
-def remote_coordinator(finder: Finder, settings: Settings) -> RemoteCoordinator:
-    """The client of the coordinator that `finder` finds."""
+def remote_coordinator(
+    finder: Finder, settings: Settings, *, is_own: bool = False
+) -> RemoteCoordinator:
+    """The client of the coordinator that `finder` finds; `is_own` as in `RemoteCoordinator`."""
     return RemoteCoordinator(
         finder,
         coordinator_wait_ms=settings.coordinator_wait_ms,
         exclusive_wait_ms=settings.exclusive_wait_ms,
         read_lease_ms_max=settings.read_lease_ms_max,
+        is_own=is_own,
     )
 
 
@@ -90,7 +93,8 @@ def running_coordinator(
     path, running = state_at(options, environment)
     if running is None:
         return None
-    return remote_coordinator(At(running.address, StateFolder(path).token()), settings)
+    at = At(running.address, StateFolder(path).token())
+    return remote_coordinator(at, settings, is_own=True)
 
 
 def default_coordinator(catalog: Catalog) -> str:
@@ -105,6 +109,6 @@ def local_committer(chosen: str, catalog: Catalog, settings: Settings) -> Coordi
     if (chosen or default_coordinator(catalog)) == IN_PROCESS:
         return InProcessCommitter(catalog, settings)
     finder = Embedded(catalog, idle_ms=settings.coordinator_idle_ms)
-    remote = remote_coordinator(finder, settings)
+    remote = remote_coordinator(finder, settings, is_own=True)
     remote.look_ahead()
     return remote

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from paimon_magics.coordinator.client.administration import Administration
 from paimon_magics.coordinator.client.lines import Lines
@@ -22,6 +22,8 @@ from paimon_magics.coordinator.core.compactions import (
     claimed,
     still_claimed,
 )
+from paimon_magics.coordinator.protocol.definition_changes import DefinitionChange
+from paimon_magics.coordinator.service.definition_changes import DefinitionChanges
 from paimon_magics.coordinator.service.opening import open_on
 from paimon_magics.coordinator.service.served import Context
 from paimon_magics.coordinator.service.tags_and_branches import change_versions
@@ -29,7 +31,6 @@ from paimon_magics.errors import (
     PaimonMagicsError,
     SetupError,
     UnknownOutcomeError,
-    UnsupportedStatementError,
 )
 from paimon_magics.planning.commits.requests import (
     CommitReceipt,
@@ -166,16 +167,12 @@ class InProcessCommitter:
         with self._turn:
             return change_versions(self._context, table, change)
 
-    def create_database(
-        self, name: str, properties: Mapping[str, str], *, if_not_exists: bool = False
-    ) -> bool:
-        """See `CoordinatorClient.create_database`: raises, since only a coordinator keeps them."""
-        raise UnsupportedStatementError(
-            f"A session that commits in its own process can't keep properties of the database "
-            f"`{name}`: {', '.join(sorted(properties))}.",
-            hint="Leave COMMENT and DBPROPERTIES out, or connect with coordinator='embedded' or "
-            "the address of a coordinator, which keeps them.",
-        )
+    def change_definition(self, change: DefinitionChange) -> bool:
+        """See `CoordinatorClient.change_definition`."""
+        return DefinitionChanges(self._context).make(change)
+
+    def visibility(self) -> None:
+        """See `CoordinatorClient.visibility`: everything that the store lets the user see."""
 
     def database_properties(self, name: str) -> dict[str, str]:
         """See `CoordinatorClient.database_properties`: raises SetupError."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from paimon_magics.coordinator.client.administration import Administration
 from paimon_magics.coordinator.client.small_inserts import SmallInserts
+from paimon_magics.coordinator.protocol.definition_changes import DefinitionChange
 from paimon_magics.planning.commits.requests import (
     CommitReceipt,
     CommitRequest,
@@ -15,6 +16,7 @@ from paimon_magics.planning.commits.requests import (
 )
 from paimon_magics.statements.statement import TableName
 from paimon_magics.statements.version_changes import VersionChange
+from paimon_magics.tables.catalog.databases import Visibility
 from paimon_magics.tables.snapshots.tags_and_branches import VersionReceipt
 
 __all__ = ["CoordinatorClient"]
@@ -86,15 +88,16 @@ class CoordinatorClient(Protocol):
         changed; and UnknownOutcomeError when it is unknown whether the change was made.
         """
 
-    def create_database(
-        self, name: str, properties: Mapping[str, str], *, if_not_exists: bool = False
-    ) -> bool:
-        """Create a database whose properties the coordinator keeps, since the warehouse can't.
-        Return False if it exists and `if_not_exists` allows that.
+    def change_definition(self, change: DefinitionChange) -> bool:
+        """Create, alter, rename or drop a table or a database; `Definitions` has a method for each.
+        Return whether anything was created or dropped.
 
-        Raises UnsupportedStatementError without a coordinator, InvalidTableError for a location of
-        its own, StatementError for a name that is taken.
+        Raises what `Catalog` raises for it, with nothing changed; SetupError without the right; and
+        UnknownOutcomeError when it is unknown whether the change was made.
         """
+
+    def visibility(self) -> Visibility | None:
+        """What the user may see, as the coordinator says; None for everything."""
 
     def database_properties(self, name: str) -> dict[str, str]:
         """The properties of a database, as the coordinator keeps them. Raises SetupError where no

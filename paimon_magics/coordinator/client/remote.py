@@ -20,9 +20,14 @@ from paimon_magics.coordinator.client.finding import Finder
 from paimon_magics.coordinator.client.open_transactions import OpenTransactions
 from paimon_magics.coordinator.client.read_leases import ReadLeases
 from paimon_magics.coordinator.client.requests import BinaryBody, Requests, broke_off
+from paimon_magics.coordinator.client.seen_names import SeenNames
 from paimon_magics.coordinator.client.small_inserts import SmallInserts
 from paimon_magics.coordinator.core import Origin
 from paimon_magics.coordinator.protocol.clock import lease_ms_of
+from paimon_magics.coordinator.protocol.definition_changes import (
+    DefinitionChange,
+    definition_document,
+)
 from paimon_magics.coordinator.protocol.documents import (
     bucket_document,
     origin_document,
@@ -50,6 +55,7 @@ from paimon_magics.planning.commits.requests import (
 )
 from paimon_magics.statements.statement import TableName
 from paimon_magics.statements.version_changes import VersionChange
+from paimon_magics.tables.catalog.databases import Visibility
 from paimon_magics.tables.snapshots.tags_and_branches import VersionReceipt
 
 __all__ = ["RemoteCoordinator"]
@@ -66,7 +72,8 @@ class RemoteCoordinator:
     `finder` finds the coordinator. `coordinator_wait_ms` is how long requests are repeated while it
     gives no answer. `exclusive_wait_ms` is how long `begin` waits for a table that
     takes one transaction at a time, `read_lease_ms_max` how long a read lease lasts that is never
-    released. `transactions` has the transactions that this client has opened.
+    released. `transactions` has the transactions that this client has opened. `is_own` is for the
+    user's own coordinator, which lets them do everything.
     """
 
     def __init__(
@@ -76,11 +83,13 @@ class RemoteCoordinator:
         coordinator_wait_ms: int = 60_000,
         exclusive_wait_ms: int = 600_000,
         read_lease_ms_max: int = 86_400_000,
+        is_own: bool = False,
     ) -> None:
         self._requests = Requests(finder, coordinator_wait_ms, finder.tls)
         self._exclusive_wait_ms = exclusive_wait_ms
         self._inserts: SmallInserts | None = None
         self._read_leases = ReadLeases(self._requests.post_leases, read_lease_ms_max)
+        self._visibility = None if is_own else SeenNames(self._requests.once)
         self.transactions = OpenTransactions(self._renew)
 
     def delay(self) -> str:
@@ -198,14 +207,20 @@ class RemoteCoordinator:
         answer = self._requests.repeat("POST", "/v1/tables/versions", document, again=again)
         return version_receipt_of(member(answer, "receipt", dict))
 
-    def create_database(
-        self, name: str, properties: Mapping[str, str], *, if_not_exists: bool = False
-    ) -> bool:
-        """See `CoordinatorClient.create_database`."""
-        document = {"name": name, "properties": dict(properties), "if_not_exists": if_not_exists}
-        again = {**document, "if_not_exists": True}
-        answer = self._requests.repeat("POST", "/v1/databases", document, again=again)
-        return bool(member(answer, "created", bool))
+    def change_definition(self, change: DefinitionChange) -> bool:
+        """See `CoordinatorClient.change_definition`."""
+        document = {
+            "id": uuid.uuid4().hex,
+            "change": definition_document(change),
+            "repeated": False,
+        }
+        again = {**document, "repeated": True}
+        answer = self._requests.repeat("POST", "/v1/changes", document, again=again)
+        return bool(member(answer, "done", bool))
+
+    def visibility(self) -> Visibility | None:
+        """See `CoordinatorClient.visibility`."""
+        return self._visibility
 
     def database_properties(self, name: str) -> dict[str, str]:
         """See `CoordinatorClient.database_properties`."""

@@ -156,7 +156,6 @@ class Requests:
                     problem.__cause__ = error  # for `broke_off`
                     self.delay = f"waiting for the coordinator at {endpoint.address}"
                     moved = self._move(endpoint)
-                    document = document if again is None else again
                 else:
                     status = response.status_code
                     problem = failure(response)
@@ -167,6 +166,8 @@ class Requests:
                     is_lost = status == _NOT_LOOKED_AT or isinstance(problem, NoOwnerError)
                     may_have_arrived |= settles and not is_lost
                     moved = self._move(endpoint, new_address(response))
+                if not is_lost and again is not None:
+                    document = again
             except SetupError as error:  # there is no coordinator, and none can be started
                 raise no_clear_answer(error) if may_have_arrived else error from None
             broke = isinstance(problem, SetupError) and broke_off(problem)

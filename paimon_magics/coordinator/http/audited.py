@@ -55,6 +55,7 @@ ACTIONS: Mapping[str, str] = {
     f"DELETE {_TABLE}": "drop table",
     "POST /v1/paimon/tables/rename": "rename table",
     "POST /v1/paimon/databases": "create database",
+    "POST /v1/changes": "change definition",
     "POST /v1/databases": "create database",
     f"POST {_DATABASE}": "alter database",
     f"DELETE {_DATABASE}": "drop database",

@@ -210,6 +210,7 @@ _READ = (
     "GET /v1/transactions",
     "GET /v1/transactions/{id}",
     "GET /v1/config",
+    "GET /v1/principal",
     "GET /v1/paimon/databases",
     "GET /v1/paimon/functions",
     "GET /v1/paimon/permissions",
@@ -244,6 +245,7 @@ _READ = (
     *(f"{method} /v1/paimon/{{rest:path}}" for method in ("GET", "POST", "PUT", "PATCH", "DELETE")),
 )
 _WRITE = (
+    "POST /v1/changes",
     "POST /v1/databases",
     "POST /v1/inserts/{database}/{table}",
     "POST /v1/inserts/{database}/{table}/flush",

@@ -30,6 +30,7 @@ from paimon_magics.coordinator.http.threads import Capacity, Threads, run_in_thr
 from paimon_magics.coordinator.protocol.principals import (
     PRINCIPAL,
     Principal,
+    closed_table,
 )
 from paimon_magics.coordinator.protocol.principals import (
     Scope as Needed,
@@ -116,7 +117,7 @@ class Guard:
         self._app = app
         self._identity = (threads or Threads()).of(Capacity.IDENTITY)
         self._trail = trail
-        self._closed = frozenset() if trail is None else frozenset({trail.name})
+        self._closed = frozenset() if trail is None else frozenset({closed_table(*trail.name)})
         self._authoriser = authoriser
         self._bytes_max = request_bytes_max
         self._root = root

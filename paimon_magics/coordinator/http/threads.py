@@ -50,7 +50,7 @@ _CLASSES = tuple(
         (rf"POST {_TABLE}/commit", Capacity.COMMITS),
         (r"\w+ /v1/inserts/.*/changes.*", Capacity.DEFINITIONS),
         (r"\w+ /v1/inserts.*", Capacity.INSERTS),
-        (r"(POST|DELETE) /v1/(paimon|databases|tables)/?.*", Capacity.DEFINITIONS),
+        (r"(POST|DELETE) /v1/(changes|paimon|databases|tables)/?.*", Capacity.DEFINITIONS),
     )
 )
 

@@ -6,14 +6,25 @@ This module does no I/O. Tables that a principal may not read are hidden from it
 from __future__ import annotations
 
 import functools
+import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Any
 
 from paimon_magics.errors import InvalidValueError
 
-__all__ = ["PRINCIPAL", "Grant", "Principal", "Scope", "grants_of"]
+__all__ = [
+    "PRINCIPAL",
+    "Grant",
+    "Principal",
+    "Scope",
+    "closed_table",
+    "grants_of",
+    "principal_document",
+    "principal_of_document",
+]
 
 PRINCIPAL = "paimon_magics.principal"
 """The key of a request's principal in its ASGI scope."""
@@ -101,15 +112,15 @@ class Principal:
     """The sender of a request, and the greatest scope that they have, None without any.
 
     `name` is None where no name is verified: then senders may call themselves as they like.
-    `grants` say on which tables; None is everywhere. On the tables in `closed`, each a database and
-    a name, everything takes ADMIN. `credential` is by what they are known, for the audit log;
-    `is_own` are the coordinator's own processes.
+    `grants` say on which tables; None is everywhere. On the tables in `closed` (`closed_table`)
+    everything takes ADMIN. `credential` is by what they are known, for the audit log; `is_own` are
+    the coordinator's own processes.
     """
 
     name: str | None
     scope: Scope | None
     grants: tuple[Grant, ...] | None = None
-    closed: frozenset[tuple[str, str]] = frozenset()
+    closed: frozenset[str] = frozenset()
     credential: str = field(default="", compare=False)
     is_own: bool = False
 
@@ -132,7 +143,7 @@ class Principal:
         """Whether what they may, they may on all tables."""
         return self.grants is None and not self.closed
 
-    def without(self, closed: frozenset[tuple[str, str]]) -> Principal:
+    def without(self, closed: frozenset[str]) -> Principal:
         """The principal where these tables are for administrators only."""
         if not closed or self.is_own or self.may_everywhere(Scope.ADMIN):
             return self
@@ -150,7 +161,7 @@ class Principal:
 
     def may_on(self, needed: Scope, database: str, table: str | None) -> bool:
         """Whether the principal has this scope on a table, or with None on a whole database."""
-        if (database, table) in self.closed:
+        if self.closed and table is not None and closed_table(database, table) in self.closed:
             needed = Scope.ADMIN
         if self.grants is None:
             return self.may(needed)
@@ -161,6 +172,39 @@ class Principal:
         if self.grants is None:
             return self.may(Scope.READ)
         return any(_matches(g.database, database) for g in self.grants)
+
+    def sees_table(self, database: str, table: str) -> bool:
+        """Whether the principal may read a table."""
+        return self.may_on(Scope.READ, database, table)
+
+
+@functools.lru_cache(maxsize=4_096)
+def closed_table(database: str, table: str) -> str:
+    """A table in `Principal.closed`: a digest, since its name is not for those whom it is closed
+    to."""
+    return hashlib.sha256(f"{database}\0{table}".encode(errors="replace")).hexdigest()
+
+
+def principal_document(principal: Principal) -> dict[str, Any]:
+    """What a principal may do, as JSON."""
+    grants = principal.grants
+    return {
+        "name": principal.name,
+        "scope": None if principal.scope is None else principal.scope.value,
+        "grants": None if grants is None else [str(grant) for grant in grants],
+        "closed": sorted(principal.closed),
+    }
+
+
+def principal_of_document(document: Mapping[str, Any]) -> Principal:
+    """The principal of such a document."""
+    scope, grants = document["scope"], document["grants"]
+    return Principal(
+        document["name"],
+        None if scope is None else Scope(scope),
+        None if grants is None else tuple(map(Grant.of, grants)),
+        frozenset(document["closed"]),
+    )
 
 
 @functools.lru_cache(maxsize=4_096)

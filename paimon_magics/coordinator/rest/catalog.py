@@ -16,6 +16,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from paimon_magics.coordinator.protocol.definition_changes import (
+    DatabaseCreation,
+    DatabaseDrop,
+    TableAlteration,
+    TableCreation,
+    TableDrop,
+    TableRename,
+)
 from paimon_magics.coordinator.protocol.principals import Scope
 from paimon_magics.coordinator.protocol.visibility import check_right
 from paimon_magics.coordinator.rest.definitions import DEFINITION_ENDPOINTS
@@ -48,10 +56,10 @@ from paimon_magics.coordinator.rest.requests import (
 )
 from paimon_magics.coordinator.rest.spelling import warn_of_spelling
 from paimon_magics.coordinator.rest.versions import VERSION_ENDPOINTS
+from paimon_magics.coordinator.service.definition_changes import DefinitionChanges
 from paimon_magics.coordinator.service.definitions import Kind
 from paimon_magics.coordinator.service.served import Context
 from paimon_magics.errors import InvalidTableError, UnknownNameError
-from paimon_magics.planning.schemas.rules import check_schema
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.statements.statement import TableName
 from paimon_magics.statements.table_changes import AddColumn, RenameColumn, SetOptions, TableChange
@@ -64,7 +72,6 @@ from paimon_magics.tables.catalog.rest_documents import (
     text_of,
     texts_of,
 )
-from paimon_magics.tables.manifests.external_files import external_files
 from paimon_magics.tables.stores.paths import local_path
 
 __all__ = ["rest_catalog_routes"]
@@ -127,9 +134,8 @@ def _list_databases(context: Context, call: Call) -> Any:
 def _create_database(context: Context, call: Call) -> Any:
     name = safe_name(text_of(call.body, "name", "The body"), "database")
     call.is_about(TableName("", name))
-    check_right(call.principal, Scope.WRITE, name, None)
     options = string_map(call.body.get("options"), "options")
-    if not context.databases.create(name, options):
+    if not _changes(context, call).make(DatabaseCreation(name, tuple(options.items()), True)):
         raise already_exists("DATABASE", name)
 
 
@@ -155,16 +161,14 @@ def _alter_database(context: Context, call: Call) -> Any:
     name = database_of(context, call)
     removals = sequence_of(call.body.get("removals"), "removals", optional=True)
     updates = string_map(call.body.get("updates"), "updates")
-    return asdict(context.databases.alter(name, texts_of(removals, "removals"), updates))
+    with context.changing(TableName("", name)):
+        return asdict(context.databases.alter(name, texts_of(removals, "removals"), updates))
 
 
 def _drop_database(context: Context, call: Call) -> Any:
     # The protocol has no CASCADE: clients that don't want it look for tables themselves.
     name = _stored_database(context, call)
-    for table in context.catalog.list_tables(name):
-        _drop(context, TableName(table, name))
-    context.definitions.drop_all(name)
-    context.databases.drop(name)
+    _changes(context, call).make(DatabaseDrop(name, cascade=True))
 
 
 def _stored_database(context: Context, call: Call) -> str:
@@ -228,16 +232,19 @@ def _create_table(context: Context, call: Call) -> Any:
         raise bad_request(f"`{name}` is a branch: create it from its table.")
     check_right(call.principal, Scope.WRITE, database, name.table)
     schema = schema_from_document(call.body.get("schema"))
+    _check_is_free(context, name)
+    warn_of_spelling(name, schema.options)
+    if not _changes(context, call).make(TableCreation(name, schema, if_not_exists=True)):
+        raise already_exists("TABLE", str(name))
+
+
+def _changes(context: Context, call: Call) -> DefinitionChanges:
+    return DefinitionChanges(context, call.principal, is_engine=True)
+
+
+def _check_is_free(context: Context, name: TableName) -> None:
     if context.catalog.table_exists(name):
         raise already_exists("TABLE", str(name))
-    _check_no_view(context, name)
-    check_schema(schema, from_engine=True)
-    warn_of_spelling(name, schema.options)
-    if not context.catalog.create_table(name, schema, if_not_exists=True):
-        raise already_exists("TABLE", str(name))
-
-
-def _check_no_view(context: Context, name: TableName) -> None:
     if context.definitions.exists(Kind.VIEW, name):
         raise already_exists("TABLE", str(name), f"`{name}` is a view: choose another name.")
 
@@ -259,15 +266,14 @@ def _get_table_by_id(context: Context, call: Call) -> Any:
 
 def _alter_table(context: Context, call: Call) -> Any:
     name = table_name(call.names)
-    table = table_of(context, name)
+    table_of(context, name)
     schema = context.catalog.load(name).schema
     changes = changes_from_documents(call.body.get("changes"), schema)
     for change in changes:
         if isinstance(change, SetOptions):
             warn_of_spelling(name, change.options)
     try:
-        with context.change_in_order(table):
-            context.catalog.alter_table(name, changes)
+        _changes(context, call).make(TableAlteration(name, tuple(changes)))
     except UnknownNameError as error:
         raise not_found("COLUMN", _missing_column(schema, changes), str(error)) from error
     except InvalidTableError as error:
@@ -298,16 +304,8 @@ def _drop_table(context: Context, call: Call) -> Any:
     name = table_name(call.names)
     if name.branch is not None:
         raise bad_request(f"`{name}` is a branch: drop it as one.")
-    _drop(context, name)
-
-
-def _drop(context: Context, name: TableName) -> None:
-    table = table_of(context, name)
-    with context.change_in_order(table, takes_away=True), context.turn(table.location):
-        context.catalog.drop_table(name, outside=external_files)
-        context.recent.forget(table)
-        if context.watch is not None:
-            context.watch.table_dropped(table.location)
+    table_of(context, name)
+    _changes(context, call).make(TableDrop(name))
 
 
 def _rename_table(context: Context, call: Call) -> Any:
@@ -319,17 +317,10 @@ def _rename_table(context: Context, call: Call) -> Any:
             raise bad_request(f"`{name}` is a branch: rename it as one.")
     require_right(context, call, Scope.WRITE, source)
     check_right(call.principal, Scope.WRITE, target.database or "", target.table)
-    table = table_of(context, source)
+    table_of(context, source)
     require_database(context, target.database or "")
-    if context.catalog.table_exists(target):
-        raise already_exists("TABLE", str(target))
-    _check_no_view(context, target)
-    with context.change_in_order(table, renamed_to=target), context.turn(table.location):
-        context.catalog.rename_table(source, target)
-        context.recent.forget(table)
-        if context.watch is not None:
-            moved = table_of(context, target)
-            context.watch.table_moved(table.location, moved.location, target)
+    _check_is_free(context, target)
+    _changes(context, call).make(TableRename(source, target))
 
 
 # ---- not supported ----

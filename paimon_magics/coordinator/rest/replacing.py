@@ -11,7 +11,6 @@ import time
 from dataclasses import replace
 from typing import Any
 
-from paimon_magics.coordinator.protocol.errors import PausedError
 from paimon_magics.coordinator.rest.commits import require_looked_at
 from paimon_magics.coordinator.rest.endpoints import Call, table_of
 from paimon_magics.coordinator.rest.errors import bad_request, not_offered
@@ -46,7 +45,7 @@ def replace_table(context: Context, call: Call) -> Any:
     if list(schema.partition_keys) != list(table.schema.get("partitionKeys") or []):
         raise not_offered(f"other partition keys for `{name}`: drop it and create it again")
     require_looked_at(context, name, table.location)
-    with context.change_in_order(table), context.turn(table.location):
+    with context.changing(name):
         _remove_rows(context, name)
         context.recent.forget(table)
         context.catalog.replace_table(name, schema)
@@ -58,8 +57,6 @@ def _remove_rows(context: Context, name: TableName) -> None:
     request = CommitRequest(transaction, OverwritePartitions(swallow_newer=True))
     fence = None if context.fence is None else context.fence()
     try:
-        if context.watch is not None and (pause := context.watch.pause()) is not None:
-            raise PausedError(pause)
         asked = decoded(loaded, request)
         receipt = commit_fenced(asked, context.catalog.publish, fence)
     finally:

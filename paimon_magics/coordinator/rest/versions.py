@@ -16,8 +16,16 @@ from paimon_magics.coordinator.rest.errors import (
 from paimon_magics.coordinator.rest.replacing import replace_table
 from paimon_magics.coordinator.rest.requests import like_filter, page, safe_name, table_name
 from paimon_magics.coordinator.service.served import Context, watch_latest
+from paimon_magics.coordinator.service.tags_and_branches import change_versions
 from paimon_magics.errors import UnknownNameError
 from paimon_magics.statements.statement import TableName
+from paimon_magics.statements.version_changes import (
+    CreateBranch,
+    CreateTag,
+    DeleteBranches,
+    DeleteTags,
+    RenameBranch,
+)
 from paimon_magics.tables.catalog.rest_documents import (
     integer_of,
     mapping_of,
@@ -26,18 +34,13 @@ from paimon_magics.tables.catalog.rest_documents import (
     string_map,
     text_of,
 )
-from paimon_magics.tables.expiry.tag_deletion import remove_tag
 from paimon_magics.tables.manifests.partition_statistics import partition_documents
 from paimon_magics.tables.snapshots.branches import (
     branch_exists,
-    create_branch,
-    drop_branch,
     forward_to_branch,
     list_branches,
-    rename_branch,
 )
 from paimon_magics.tables.snapshots.chain import (
-    create_tag,
     latest_document,
     list_snapshots,
     list_tags,
@@ -157,8 +160,8 @@ def _roll_back(context: Context, call: Call) -> Any:
     if call.body.get("fromSnapshot") is not None:
         expected = integer_of(call.body, "fromSnapshot", _BODY)
     name = table_name(call.names)
-    before = table_of(context, name)
-    with context.change_in_order(before), context.turn(before.location):
+    table_of(context, name)
+    with context.changing(name):
         table = table_of(context, name)
         latest = latest_document(table)
         if expected is not None and (latest is None or latest["id"] != expected):
@@ -179,8 +182,8 @@ def _roll_back(context: Context, call: Call) -> Any:
 def _roll_back_schema(context: Context, call: Call) -> Any:
     schema_id = integer_of(call.body, "schemaId", _BODY)
     name = table_name(call.names)
-    before = table_of(context, name)
-    with context.change_in_order(before), context.turn(before.location):
+    table_of(context, name)
+    with context.changing(name):
         table = table_of(context, name)
         try:
             roll_back_schema(table, schema_id)
@@ -235,12 +238,9 @@ def _create_tag(context: Context, call: Call) -> Any:
         snapshot_id = integer_of(call.body, "snapshotId", _BODY)
     retained = optional_text(call.body, "timeRetained", _BODY)
     table = _table(context, call)
+    change = CreateTag(name, snapshot_id, retained, if_not_exists=True)
     try:
-        # In turn, so that the snapshot does not expire before it has the tag.
-        with context.turn(table.location):
-            created = create_tag(
-                table, name, context.publish, snapshot_id=snapshot_id, time_retained=retained
-            )
+        created = change_versions(context, table.name, change).changed
     except UnknownNameError as error:
         raise not_found("SNAPSHOT", str(snapshot_id), str(error)) from error
     if not created and call.body.get("ignoreIfExists") is not True:
@@ -250,9 +250,8 @@ def _create_tag(context: Context, call: Call) -> Any:
 def _delete_tag(context: Context, call: Call) -> Any:
     name = safe_name(call.names["tag"], "tag")
     table = _table(context, call)
-    with context.turn(table.location):
-        if not remove_tag(context.catalog.load(table.name), name):
-            raise not_found("TAG", name)
+    if not change_versions(context, table.name, DeleteTags((name,))).changed:
+        raise not_found("TAG", name)
 
 
 # ---- branches ----
@@ -268,43 +267,36 @@ def _create_branch(context: Context, call: Call) -> Any:
     table = _main_table(context, call)
     if tag is not None and load_tag(table, safe_name(tag, "tag")) is None:
         raise not_found("TAG", tag)
-    with context.turn(table.location):
-        if not create_branch(table, branch, context.publish, tag=tag):
-            raise already_exists("BRANCH", branch)
+    change = CreateBranch(branch, tag, if_not_exists=True)
+    if not change_versions(context, table.name, change).changed:
+        raise already_exists("BRANCH", branch)
 
 
 def _drop_branch(context: Context, call: Call) -> Any:
     branch = _branch_name(call.names["branch"])
     table = _main_table(context, call)
-    with context.turn(table.location):
-        if not drop_branch(table, branch):
-            raise not_found("BRANCH", branch)
-        context.recent.forget(table)
-        if context.watch is not None:
-            context.watch.chain_cut(table.location, branch, 0)
+    try:
+        change_versions(context, table.name, DeleteBranches((branch,)))
+    except UnknownNameError as error:
+        raise not_found("BRANCH", branch, str(error)) from error
 
 
 def _rename_branch(context: Context, call: Call) -> Any:
     branch = _branch_name(call.names["branch"])
     new_name = _branch_name(text_of(call.body, "toBranch", _BODY))
     table = _main_table(context, call)
-    with context.turn(table.location):
-        try:
-            renamed = rename_branch(table, branch, new_name)
-        except UnknownNameError as error:
-            raise not_found("BRANCH", branch, str(error)) from error
-        if not renamed:
-            raise already_exists("BRANCH", new_name)
-        context.recent.forget(table)
-        if context.watch is not None:
-            to = TableName(table.name.table, table.name.database, branch=new_name)
-            context.watch.table_moved(table.location, table.location, to, branch=branch)
+    if branch_exists(table, branch) and branch_exists(table, new_name):
+        raise already_exists("BRANCH", new_name)
+    try:
+        change_versions(context, table.name, RenameBranch(branch, new_name))
+    except UnknownNameError as error:
+        raise not_found("BRANCH", branch, str(error)) from error
 
 
 def _forward_branch(context: Context, call: Call) -> Any:
     name = _branch_name(call.names["branch"])
     table = _main_table(context, call)
-    with context.change_in_order(table), context.turn(table.location):
+    with context.changing(table.name):
         if not branch_exists(table, name):
             raise not_found("BRANCH", name)
         branch = table_of(context, TableName(table.name.table, table.name.database, branch=name))
@@ -342,7 +334,7 @@ def _reset_consumer(context: Context, call: Call) -> Any:
     next_snapshot = call.body.get("nextSnapshotId")
     table = _loaded(context, call)
     call.is_about(table.name, detail=consumer)
-    with context.turn(_table(context, call).location):  # expiry reads them
+    with context.changing(table.name, in_order=False):  # expiry reads them
         if next_snapshot is None:
             forget_progress(table, consumer)
         else:

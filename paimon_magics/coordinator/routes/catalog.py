@@ -5,7 +5,7 @@ from __future__ import annotations
 from starlette.routing import Route
 
 from paimon_magics.coordinator.rest.catalog import rest_catalog_routes
-from paimon_magics.coordinator.routes.databases import database_routes
+from paimon_magics.coordinator.routes.definitions import definition_routes
 from paimon_magics.coordinator.routes.tags_and_branches import version_route
 from paimon_magics.coordinator.service.served import Context
 
@@ -17,5 +17,5 @@ def catalog_routes(context: Context, warehouse: str | None = None) -> list[Route
     return [
         *rest_catalog_routes(context, warehouse),
         version_route(context),
-        *database_routes(context),
+        *definition_routes(context),
     ]

@@ -52,6 +52,7 @@ _BODIES: Mapping[str, str] = {
     "POST /v1/tables/versions": "table:table change:object repeated:boolean",
     "POST /v1/tables/check": "table:table",
     "POST /v1/tables/resume": "table:table",
+    "POST /v1/changes": "id:string change:object repeated:boolean",
     "POST /v1/databases": "name:string properties:object if_not_exists:boolean",
     "POST /v1/leases": "holder:string leases:objects",
     "POST /v1/coordinator/pause": "owner:string?",

@@ -93,10 +93,10 @@ class Databases:
             self._catalog.alter_database(name, removed, updates)
         return Altered(removed, tuple(updates), missing)
 
-    def drop(self, name: str) -> None:
-        """Drop a database without tables."""
+    def drop(self, name: str, *, cascade: bool = False) -> None:
+        """Drop a database without tables, with `cascade` whatever else is in its folder."""
         mark = database_mark(self._catalog, name) if self._keeps_here else None
-        self._catalog.drop_database(name, if_exists=True)
+        self._catalog.drop_database(name, if_exists=True, cascade=cascade)
         if self._store is not None and mark is not None:
             self._store.save(mark, {})
 
@@ -107,9 +107,10 @@ class Databases:
     def _need_store(self, name: str, properties: Collection[str]) -> None:
         if self._store is None:
             raise UnsupportedStatementError(
-                f"Without a coordinator, properties of the database `{name}` can't be kept: "
-                f"{', '.join(sorted(properties))}.",
-                hint="Connect with coordinator='embedded' or the address of a coordinator.",
+                f"A session that commits in its own process can't keep properties of the database "
+                f"`{name}`: {', '.join(sorted(properties))}.",
+                hint="Leave COMMENT and DBPROPERTIES out, or connect with coordinator='embedded' "
+                "or the address of a coordinator, which keeps them.",
             )
 
     def _keep(self, name: str, properties: Mapping[str, str]) -> None:

@@ -11,12 +11,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from paimon_magics.coordinator.core import Answer, Pause
+from paimon_magics.coordinator.protocol.errors import PausedError
 from paimon_magics.coordinator.service.databases import Databases, PropertyStore
 from paimon_magics.coordinator.service.definitions import Definitions, DefinitionStore
 from paimon_magics.coordinator.turns import Turn, Turns
+from paimon_magics.errors import UnknownNameError
 from paimon_magics.planning.commits.publications import Publication
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
+from paimon_magics.tables.catalog.stored_tables import load_stored
 from paimon_magics.tables.commits.fencing import Fence
 from paimon_magics.tables.commits.recent_commits import RecentCommits
 from paimon_magics.tables.manifests.hash_indexes import Bucket, HashIndexes, StaleIndexError
@@ -147,12 +150,65 @@ class Context:
         else:
             yield
 
+    @contextlib.contextmanager
+    def changing(
+        self,
+        name: TableName,
+        *,
+        takes_away: bool = False,
+        renamed_to: TableName | None = None,
+        creates: bool = False,
+        in_order: bool = True,
+    ) -> Iterator[StoredTable | None]:
+        """In the `with` block nobody else changes the definition of a table, or of a database (the
+        table ""), and this coordinator owns the warehouse. Yields the table, None if there is none,
+        `in_order` with its small inserts (see `Order.change`). `creates`: the table is made, so its
+        database stays meanwhile, as it does where the table is `renamed_to` another name.
+
+        Raises NotOwnerError, also after the change where ownership was lost meanwhile, and
+        PausedError.
+        """
+        if self.fence is not None:
+            self.fence()
+        if self.watch is not None and (pause := self.watch.pause()) is not None:
+            raise PausedError(pause)
+        with contextlib.ExitStack() as held:
+            for one in sorted({_place(name), _place(renamed_to or name)}):
+                held.enter_context(self.turn(one))
+            if creates or renamed_to is not None:
+                database = TableName("", (renamed_to or name).database)
+                held.enter_context(self.turn(_place(database)))
+            table = self._find(name)
+            if table is not None:
+                if in_order:
+                    held.enter_context(
+                        self.change_in_order(table, takes_away=takes_away, renamed_to=renamed_to)
+                    )
+                held.enter_context(self.turn(table.location))
+            yield table
+        if self.fence is not None:
+            self.fence().check()
+
+    def _find(self, name: TableName) -> StoredTable | None:
+        if not name.table:
+            return None
+        try:
+            return load_stored(self.catalog, name)
+        except UnknownNameError:
+            return None
+
     def _takes_inserts(self, table: StoredTable) -> bool:
         return (
             self.order is not None
             and table.name.branch is None
             and table.options.get("auto_batch_load", "").lower() == "true"
         )
+
+
+def _place(name: TableName) -> str:
+    """What changes of a definition take turns by: unlike any location, and the same for branches of
+    a table."""
+    return f"\0{name.database}\0{name.table}"
 
 
 def publication_of(table: StoredTable, snapshot: Document) -> Publication:

@@ -1,17 +1,13 @@
 """Tags, branches and rolling back, through a coordinator or inside the session's own process.
 
 Each change holds its table's turn, against commits, expiry and other changes in this process. A
-coordinator checks before and after the change that it owns the warehouse, and tells its watch over
-publications which snapshots were removed on purpose.
+coordinator tells its watch over publications which snapshots were removed on purpose.
 
 `POST /v1/tables/versions` with `{table, change, repeated}` makes a change; the answer is its
 receipt. A client whose first request got no answer sends it again with `repeated`.
 """
 
 from __future__ import annotations
-
-import contextlib
-from contextlib import AbstractContextManager
 
 from paimon_magics.coordinator.service.served import Context, watch_latest
 from paimon_magics.errors import UnknownOutcomeError
@@ -48,14 +44,8 @@ _CUTS = (
 def change_versions(
     context: Context, name: TableName, change: VersionChange, *, repeated: bool = False
 ) -> VersionReceipt:
-    """Make a change. Raises what `change_version` raises, and NotOwnerError."""
-    if context.fence is not None:
-        context.fence()
-    before = load_stored(context.catalog, name)
-    place: AbstractContextManager[object] = contextlib.nullcontext()
-    if isinstance(change, _CUTS):
-        place = context.change_in_order(before)
-    with place, context.turn(before.location):
+    """Make a change. Raises what `change_version` raises, NotOwnerError and PausedError."""
+    with context.changing(name, in_order=isinstance(change, _CUTS)):
         table = load_stored(context.catalog, name)
         main = TableName(name.table, name.database)
         try:
@@ -79,8 +69,6 @@ def change_versions(
         finally:
             context.recent.forget(table)
         _tell_watch(context, table, change, receipt)
-    if context.fence is not None:
-        context.fence().check()
     return receipt
 
 

@@ -14,14 +14,11 @@ from paimon_magics.session.statements.confirmation import (
     unconfirmed,
 )
 from paimon_magics.session.statements.handler import Handler
-from paimon_magics.session.writes.ordering import Changed
 from paimon_magics.statements.statement import (
     CreateDatabase,
     DropDatabase,
-    TableName,
     UseDatabase,
 )
-from paimon_magics.tables.manifests.external_files import external_files
 
 __all__ = ["create_database_handler", "drop_database_handler", "use_handler"]
 
@@ -41,20 +38,12 @@ def create_database_handler(connection: Connection, statement: CreateDatabase) -
 
 def drop_database_handler(connection: Connection, statement: DropDatabase) -> Handler:
     """DROP DATABASE; with CASCADE it also drops the tables."""
-
-    def tables() -> list[TableName]:
-        database = statement.name
-        if not statement.cascade or not connection.catalog.database_exists(database):
-            return []
-        return [TableName(table, database) for table in connection.catalog.list_tables(database)]
-
     return Handler(
         run=lambda: _drop_database(connection, statement),
         dry_run=None,
         explain=None,
         preview=None,
         unconfirmed=lambda mode: _unconfirmed_drop(connection, statement),
-        changed=Changed(tables, takes_away=True),
     )
 
 
@@ -86,31 +75,23 @@ def _create_database(connection: Connection, statement: CreateDatabase) -> Outco
         properties["comment"] = statement.comment
     if statement.location is not None:
         properties["location"] = statement.location
-    existed = connection.catalog.database_exists(statement.name)
-    may_exist = statement.if_not_exists
-    if properties and not existed and connection.catalog.metastore == "filesystem":
-        connection.committer.create_database(statement.name, properties, if_not_exists=may_exist)
-    else:
-        connection.catalog.create_database(
-            statement.name, if_not_exists=may_exist, properties=properties
-        )
-    word = "exists already" if existed else "created"
+    created = connection.definitions.create_database(
+        statement.name, properties, if_not_exists=statement.if_not_exists
+    )
+    word = "created" if created else "exists already"
     return said(statement, "CREATE DATABASE", f"Database `{statement.name}` {word}.")
 
 
 def _drop_database(connection: Connection, statement: DropDatabase) -> Outcome:
-    existed = connection.catalog.database_exists(statement.name)
-    connection.catalog.drop_database(
-        statement.name,
-        if_exists=statement.if_exists,
-        cascade=statement.cascade,
-        outside=external_files,
+    dropped = connection.definitions.drop_database(
+        statement.name, if_exists=statement.if_exists, cascade=statement.cascade
     )
+    connection.inserted.clear()
     if connection.database == statement.name:
         connection.database = connection.settings.database
     message = (
         f"Database `{statement.name}` dropped."
-        if existed
+        if dropped
         else f"There is no database `{statement.name}`."
     )
     return said(statement, "DROP DATABASE", message)

@@ -28,7 +28,7 @@ from paimon_magics.session.statements.confirmation import (
 )
 from paimon_magics.session.statements.handler import Handler
 from paimon_magics.session.writes.first_rows import filled
-from paimon_magics.session.writes.ordering import Changed
+from paimon_magics.session.writes.ordering import nothing_changed
 from paimon_magics.session.writes.partitions import (
     PartitionSpec,
     matches,
@@ -49,7 +49,6 @@ from paimon_magics.statements.statement import (
 )
 from paimon_magics.statements.table_changes import AlterTable, DropPartitions, RenameTable
 from paimon_magics.tables.commits.replaced_partitions import sizes_of_replaced
-from paimon_magics.tables.manifests.external_files import external_files
 from paimon_magics.tables.manifests.partitions import (
     list_partitions,
 )
@@ -95,7 +94,6 @@ def drop_table_handler(connection: Connection, statement: DropTable) -> Handler:
         explain=None,
         preview=replaced,
         unconfirmed=ask,
-        changed=Changed(lambda: (statement.name,), takes_away=True),
     )
 
 
@@ -103,14 +101,7 @@ def alter_table_handler(
     connection: Connection, statement: AlterTable, parameters: Mapping[str, object]
 ) -> Handler:
     """ALTER TABLE, except for tags. Only DROP PARTITION can be previewed."""
-    changed = Changed(lambda: (statement.name,))
-    match statement.changes:
-        case (RenameTable(new_name=new_name),):
-            changed = Changed(
-                lambda: (statement.name,),
-                takes_away=True,
-                renamed_to=lambda: _new_name(connection, statement.name, new_name),
-            )
+    renames = any(isinstance(change, RenameTable) for change in statement.changes)
     drops = any(isinstance(change, DropPartitions) for change in statement.changes)
     return Handler(
         run=lambda: _alter_table(connection, statement, parameters),
@@ -118,7 +109,7 @@ def alter_table_handler(
         explain=None,
         preview=(lambda: _dropped(connection, statement, parameters)) if drops else None,
         unconfirmed=lambda mode: _unconfirmed_alter(connection, statement, parameters),
-        changed=changed,
+        changed=nothing_changed if renames else lambda: (statement.name,),
         needs=(statement.name,),
     )
 
@@ -166,7 +157,7 @@ def _create_table(
         check_stated(schema)
         if statement.query is not None:
             check_writable(name, schema)
-        created = connection.catalog.create_table(
+        created = connection.definitions.create_table(
             name, schema, if_not_exists=statement.if_not_exists
         )
     except PaimonMagicsError as error:
@@ -202,11 +193,10 @@ def _fill(
 def _drop_table(connection: Connection, statement: DropTable) -> Outcome:
     name = connection.full_name(statement.name)
     try:
-        dropped = connection.catalog.drop_table(
-            name, if_exists=statement.if_exists, outside=external_files
-        )
+        dropped = connection.definitions.drop_table(name, if_exists=statement.if_exists)
     except PaimonMagicsError as error:
         raise located(error, statement.text, position_of(statement, name)) from None
+    connection.inserted.pop(name, None)
     message = f"Table `{name}` dropped." if dropped else f"There is no table `{name}`."
     return done(statement, "DROP TABLE", name, message)
 
@@ -233,7 +223,8 @@ def _alter_table(
     match statement.changes:
         case (RenameTable(new_name=new_name),):
             target = _new_name(connection, name, new_name)
-            _placed(statement, lambda: connection.catalog.rename_table(name, target))
+            _placed(statement, lambda: connection.definitions.rename_table(name, target))
+            connection.inserted.pop(name, None)
             return done(statement, "ALTER TABLE", target, f"`{name}` is `{target}` now.")
         case (DropPartitions() as drop,):
             specs = partition_specs(connection, table, statement.text, drop.specs, parameters)
@@ -245,7 +236,8 @@ def _alter_table(
             )
         case _:
             told = harm_told(connection, table, statement.changes)
-            _placed(statement, lambda: connection.catalog.alter_table(name, statement.changes))
+            base, changes = table.schema.schema_id, statement.changes
+            _placed(statement, lambda: connection.definitions.alter_table(name, changes, base))
             outcome = done(statement, "ALTER TABLE", name, f"Table `{name}` altered.")
             if told is not None:
                 outcome.notes = told.notes

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from paimon_magics.errors import UnconfirmedError
 from paimon_magics.session.outcome import Outcome
-from paimon_magics.session.writes.ordering import NOTHING_CHANGED, Changed
+from paimon_magics.session.writes.ordering import Changed, nothing_changed
 from paimon_magics.session.writes.replaced import Replaced
 from paimon_magics.session.writes.row_previews import ChangedRows
 from paimon_magics.statements.statement import TableName
@@ -37,6 +37,6 @@ class Handler:
     explain: Callable[[str], list[str]] | None
     preview: Callable[[], Replaced | ChangedRows] | None
     unconfirmed: Callable[[str], UnconfirmedError | None] | None
-    changed: Changed = NOTHING_CHANGED
+    changed: Changed = nothing_changed
     needs: tuple[TableName, ...] = ()
     creates: TableName | None = None

@@ -12,7 +12,6 @@ from paimon_magics.session.statements.handler import Handler
 from paimon_magics.session.statements.read_plans import steps_text
 from paimon_magics.session.writes.merge_previews import preview_merge
 from paimon_magics.session.writes.merging import PreparedMerge, prepare_merge, run_merge
-from paimon_magics.session.writes.ordering import Changed
 from paimon_magics.session.writes.prepare import distribution
 from paimon_magics.session.writes.replaced import rows_taken
 from paimon_magics.statements.merge_into import DeleteAction, MergeInto
@@ -54,7 +53,7 @@ def merge_handler(
         explain=lambda mode: lines(),
         preview=lambda: preview_merge(connection, merge, parameters),
         unconfirmed=lambda mode: _unconfirmed(connection, merge),
-        changed=Changed(lambda: (merge.target,)),
+        changed=lambda: (merge.target,),
         needs=(
             merge.target,
             *subject_of(merge).sources,

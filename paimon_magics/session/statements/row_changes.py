@@ -11,7 +11,6 @@ from paimon_magics.session.connection import Connection
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.statements.confirmation import SEE_PREVIEW, taken_away
 from paimon_magics.session.statements.handler import Handler
-from paimon_magics.session.writes.ordering import Changed
 from paimon_magics.session.writes.partition_deletes import delete_partitions, deleted_partitions
 from paimon_magics.session.writes.partitions import PartitionSpec
 from paimon_magics.session.writes.prepare import PreparedInsert, distribution
@@ -87,7 +86,7 @@ def row_change_handler(
         preview=preview,
         unconfirmed=lambda mode: _unconfirmed(change, table()),
         # The log keeps small changes in order: nothing needs to be loaded before them.
-        changed=Changed(lambda: () if small() is not None else (change.target,)),
+        changed=lambda: () if small() is not None else (change.target,),
         needs=(change.target, *subject_of(change).sources),
     )
 

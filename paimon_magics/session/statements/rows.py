@@ -17,7 +17,7 @@ from paimon_magics.session.statements.confirmation import SEE_PREVIEW, taken_awa
 from paimon_magics.session.statements.handler import Handler
 from paimon_magics.session.statements.read_plans import query_lines
 from paimon_magics.session.writes.merged_schemas import columns_told
-from paimon_magics.session.writes.ordering import NOTHING_CHANGED, Changed
+from paimon_magics.session.writes.ordering import nothing_changed
 from paimon_magics.session.writes.partitions import PartitionSpec, remove_partitions, truncate_specs
 from paimon_magics.session.writes.prepare import PreparedInsert, distribution, prepare_insert
 from paimon_magics.session.writes.replaced import Replaced, replaced_by_insert
@@ -52,7 +52,7 @@ def insert_handler(
         explain=lambda mode: _insert_lines(connection, insert, parameters),
         preview=lambda: replaced_by_insert(prepared()),
         unconfirmed=lambda mode: _unconfirmed_insert(connection, insert, mode),
-        changed=Changed(lambda: (insert.target,)) if changes else NOTHING_CHANGED,
+        changed=(lambda: (insert.target,)) if changes else nothing_changed,
         needs=(insert.target, *subject_of(insert).sources),
     )
 
@@ -83,7 +83,7 @@ def truncate_handler(
         explain=None,
         preview=lambda: Replaced(table(), sizes_of_replaced(table(), specs=specs())),
         unconfirmed=unconfirmed,
-        changed=Changed(lambda: (statement.name,)),
+        changed=lambda: (statement.name,),
         needs=(statement.name,),
     )
 

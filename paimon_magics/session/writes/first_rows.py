@@ -11,9 +11,7 @@ from collections.abc import Callable
 from paimon_magics.errors import PaimonMagicsError, UnknownOutcomeError
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.outcome import Outcome
-from paimon_magics.session.writes.ordering import Changed, in_order
 from paimon_magics.statements.statement import TableName
-from paimon_magics.tables.snapshots.latest import latest_snapshot_id
 
 __all__ = ["filled"]
 
@@ -42,11 +40,11 @@ def filled(connection: Connection, name: TableName, write: Callable[[], Outcome]
 def _stays(connection: Connection, name: TableName) -> str:
     """Drop the table; return a sentence on why it stays, "" if it is dropped."""
     try:
-        with in_order(connection, Changed(lambda: (name,), takes_away=True)):
-            if connection.catalog.table_exists(name):
-                if latest_snapshot_id(connection.catalog.load(name)) > 0:
-                    return f"The table `{name}` stays: another statement has written rows to it."
-                connection.catalog.drop_table(name, if_exists=True)
+        connection.inserted.pop(name, None)
+        if not connection.catalog.table_exists(name):
+            return ""
+        if not connection.definitions.drop_table(name, if_exists=True, only_empty=True):
+            return f"The table `{name}` stays: another statement has written rows to it."
     except (PaimonMagicsError, OSError) as error:
         return f"The table `{name}` was created and can't be removed: {error}"
     return ""

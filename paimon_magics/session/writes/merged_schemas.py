@@ -130,7 +130,7 @@ def _merged(
         harm = harm_told(connection, table, changes)
         connection.tables.renew()
         try:
-            connection.catalog.alter_table(table.name, changes)
+            connection.definitions.alter_table(table.name, changes, table.schema.schema_id)
         except InvalidTableError as error:
             now = connection.catalog.load(table.name).schema.schema_id
             if now == table.schema.schema_id or attempt == _ATTEMPTS - 1:

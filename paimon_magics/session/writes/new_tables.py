@@ -93,7 +93,7 @@ def write_to_new(
     schema = plan_create_table(_statement(full, wanted), columns)
     check_schema(schema)
     check_writable(full, schema)
-    connection.catalog.create_table(full, schema)
+    connection.definitions.create_table(full, schema)
     outcome = filled(connection, full, lambda: write_frame_to(connection, given, full, "append"))
     outcome.notes = (*outcome.notes, *notes)
     return outcome

@@ -31,7 +31,7 @@ from paimon_magics.statements.statement import TableName
 from paimon_magics.statements.table_changes import TableChange
 from paimon_magics.tables.catalog.lookup import Lookup
 from paimon_magics.tables.catalog.names import (
-    check_name,
+    check_new_table,
     database_of,
     first_line,
     identifier,
@@ -44,7 +44,7 @@ from paimon_magics.tables.schema.types import field_from_column
 from paimon_magics.tables.snapshots.latest import latest_snapshot
 from paimon_magics.tables.table import Table
 
-__all__ = ["Catalog", "Outside"]
+__all__ = ["Catalog", "Outside", "not_empty"]
 
 _ALTER_ATTEMPTS = 10
 
@@ -77,15 +77,9 @@ class Catalog(Lookup):
             if not if_exists:
                 raise self.unknown_database(database)
             return
-        tables = self.list_tables(database)
-        if tables and not cascade:
-            seen = [table for table in tables if self.sees_table(database, table)]
-            names = ", ".join(f"`{table}`" for table in seen[:5])
-            some = f"{count_text(len(seen), 'table')} ({names}{', …' if seen[5:] else ''})"
-            raise StatementError(
-                f"The database `{database}` is not empty: it has {some if seen else 'tables'}.",
-                hint="Drop its tables first, or use DROP DATABASE … CASCADE.",
-            )
+        every, tables = self.all_tables(database), self.list_tables(database)
+        if (every and not cascade) or len(every) > len(tables):
+            raise not_empty(database, tables)
         for table in tables if self.metastore != "rest" else ():
             self.drop_table(TableName(table, database), if_exists=True, outside=outside)
         if self.is_stored(database):
@@ -99,12 +93,7 @@ class Catalog(Lookup):
         If the table exists, return False with `if_not_exists`, else raise StatementError. Of two
         concurrent calls only one creates it.
         """
-        if name.branch is not None or name.system_table is not None or "$" in name.table:
-            raise InvalidTableError(
-                f"A table can't be named `{name.object_name}`.",
-                hint="The `$` sign is reserved for branches and system tables.",
-            )
-        check_name(name.table, "table")
+        check_new_table(name)
         database = database_of(name)
         self.require_database(database)
         if self.table_exists(name):
@@ -194,12 +183,7 @@ class Catalog(Lookup):
                 f"`{shown(name)}` can't be renamed: its store can't rename a folder in one step.",
                 hint="Create a table of the new name, and fill it with INSERT INTO … SELECT.",
             )
-        if "$" in new_name.object_name:
-            raise InvalidTableError(
-                f"A table can't be named `{new_name.object_name}`.",
-                hint="The `$` sign is reserved for branches and system tables.",
-            )
-        check_name(new_name.table, "table")
+        check_new_table(new_name)
         database = database_of(new_name)
         self.require_database(database)
         if self.table_exists(new_name):
@@ -279,6 +263,16 @@ class Catalog(Lookup):
             f"The table `{shown(name)}` exists already.",
             hint="Use CREATE TABLE IF NOT EXISTS, DROP TABLE it first, or choose another name.",
         )
+
+
+def not_empty(database: str, tables: Sequence[str]) -> StatementError:
+    """The error for a database that can't be dropped because of its tables."""
+    names = ", ".join(f"`{table}`" for table in tables[:5])
+    some = f"{count_text(len(tables), 'table')} ({names}{', …' if tables[5:] else ''})"
+    return StatementError(
+        f"The database `{database}` is not empty: it has {some if tables else 'tables'}.",
+        hint="Drop its tables first, or use DROP DATABASE … CASCADE.",
+    )
 
 
 def _new_schema(schema: TableSchema) -> Schema:

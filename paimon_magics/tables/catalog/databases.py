@@ -5,10 +5,12 @@ The database `default` can always be used; it is created on demand.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+import uuid
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
+from copy import copy
 from functools import partial
-from typing import Any, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 from urllib.parse import urlparse
 
 from pypaimon.catalog import catalog_exception as missing
@@ -35,24 +37,33 @@ from paimon_magics.tables.stores.allowed_paths import (
 from paimon_magics.tables.stores.object_file_io import know_object_stores, use_object_file_io
 from paimon_magics.tables.stores.store import Stores, failure
 
-__all__ = ["DEFAULT_DATABASE", "Databases"]
+__all__ = ["DEFAULT_DATABASE", "Databases", "Visibility"]
 
 DEFAULT_DATABASE = "default"
 _T = TypeVar("_T")
 
 
-def _everything(*names: str) -> bool:
-    return True
+class Visibility(Protocol):
+    """Says which databases and tables somebody may see."""
+
+    def sees_database(self, database: str) -> bool:
+        """Whether they may see anything in a database."""
+
+    def sees_table(self, database: str, table: str) -> bool:
+        """Whether they may see a table."""
 
 
 class Databases:
-    """The databases of one warehouse; `Catalog` adds their tables."""
+    """The databases of one warehouse; `Catalog` adds their tables.
+
+    With a `visibility`, what is hidden by it is like what does not exist, also in errors' hints.
+    """
+
+    visibility: Visibility | None = None
 
     def __init__(self, options: Mapping[str, str], paimon: Any, rules: PathRules) -> None:
         self.options = dict(options)
         self.rules = rules
-        self.sees_database: Callable[[str], bool] = _everything
-        self.sees_table: Callable[[str, str], bool] = _everything
         self.paimon = paimon
         self.stores = Stores(self.options)
 
@@ -94,6 +105,20 @@ class Databases:
         use_object_file_io(opened.paimon, self.warehouse, opened.options, self.stores)
         self.options, self.paimon = opened.options, opened.paimon
 
+    def seen_by(self, visibility: Visibility) -> Self:
+        """The same catalog for somebody who may see less."""
+        seen = copy(self)
+        seen.visibility = visibility
+        return seen
+
+    def sees_database(self, database: str) -> bool:
+        """Whether a database is not hidden by the visibility."""
+        return self.visibility is None or self.visibility.sees_database(database)
+
+    def sees_table(self, database: str, table: str) -> bool:
+        """Whether a table is not hidden by the visibility."""
+        return self.visibility is None or self.visibility.sees_table(database, table)
+
     @property
     def metastore(self) -> str:
         """ "filesystem", "jdbc" or "rest"."""
@@ -110,18 +135,20 @@ class Databases:
         return AllowedPaths(location, self.warehouse, self.rules, self.stores, roots)
 
     def list_databases(self) -> list[str]:
-        """The names of all databases, sorted, always with `default`."""
-        return sorted({DEFAULT_DATABASE, *self.stored_databases()})
+        """The names of all databases, sorted, always with `default`, unless that is hidden."""
+        return sorted(filter(self.sees_database, {DEFAULT_DATABASE, *self.stored_databases()}))
 
     def stored_databases(self) -> list[str]:
         """The names of the databases that the catalog has stored, sorted."""
         with suppress(FileNotFoundError):  # the warehouse folder is not there yet
-            return sorted(filter(is_text, self.call(self.paimon.list_databases)))
+            names = filter(is_text, self.call(self.paimon.list_databases))
+            return sorted(filter(self.sees_database, names))
         return []
 
     def database_exists(self, database: str) -> bool:
         """Whether the database can be used; always True for `default`."""
-        return database == DEFAULT_DATABASE or self.is_stored(database)
+        is_default = database == DEFAULT_DATABASE and self.sees_database(database)
+        return is_default or self.is_stored(database)
 
     def database_properties(self, database: str) -> dict[str, str]:
         """The database's stored properties, with its `location` (of a REST catalog only if the
@@ -183,6 +210,8 @@ class Databases:
         """Whether the catalog has stored the database; `default` may not be stored yet."""
         if not is_plain_name(database):
             return False
+        if not self.sees_database(database):
+            database = uuid.uuid4().hex  # the same look at the store, as after a name that is free
         try:
             self.call(lambda: self.paimon.get_database(database))
         except (missing.DatabaseNotExistException, FileNotFoundError):
@@ -198,12 +227,9 @@ class Databases:
         """The error for a database that does not exist, with the nearest name."""
         return UnknownNameError(
             f"There is no database `{database}`.",
-            hint=f"{nearest(database, self._seen_databases, what='databases')} "
+            hint=f"{nearest(database, self.list_databases, what='databases')} "
             f"CREATE DATABASE {quoted(database)} creates it.",
         )
-
-    def _seen_databases(self) -> Iterable[str]:
-        return filter(self.sees_database, self.list_databases())
 
     def call(self, action: Callable[[], _T]) -> _T:
         """Call pypaimon; raise failures of the store or the server as SetupError.

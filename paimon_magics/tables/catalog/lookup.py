@@ -8,10 +8,10 @@ step. Whatever pypaimon raises is translated here and in `Databases.call`, nowhe
 from __future__ import annotations
 
 import contextlib
-import copy
-from collections.abc import Callable, Iterable
+import uuid
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from pypaimon.catalog import catalog_exception as missing
 from pypaimon.common.identifier import Identifier
@@ -46,17 +46,12 @@ _T = TypeVar("_T")
 class Lookup(Databases):
     """The tables of one warehouse, to be listed and loaded; `Catalog` changes them."""
 
-    def seen_by(
-        self, sees_database: Callable[[str], bool], sees_table: Callable[[str, str], bool]
-    ) -> Self:
-        """The same catalog for somebody from whom names are hidden: its errors and hints show no
-        other names. (What it lists and loads is not filtered: the caller checks rights.)"""
-        catalog = copy.copy(self)
-        catalog.sees_database, catalog.sees_table = sees_database, sees_table
-        return catalog
-
     def list_tables(self, database: str) -> list[str]:
         """The names of the database's tables, sorted. A folder without a schema is no table."""
+        return [name for name in self.all_tables(database) if self.sees_table(database, name)]
+
+    def all_tables(self, database: str) -> list[str]:
+        """The same with those that are hidden."""
         self.require_database(database)
         try:
             names = self.call(lambda: self.paimon.list_tables(database))
@@ -128,6 +123,8 @@ class Lookup(Databases):
                 hint="Open the same warehouse with a filesystem catalog.",
             )
         try:
+            if not self.sees_table(database_of(name), name.table):
+                name = replace(name, table=uuid.uuid4().hex)  # the same look at the store
             found = identifier(name)
             if self.metastore == "rest":
                 return self.call(lambda: self.paimon.get_table(found))
@@ -203,12 +200,9 @@ class Lookup(Databases):
         return UnknownNameError(
             f"There is no table `{name.table}` in the database `{database}`.",
             hint=nearest(
-                name.table, lambda: self._seen_tables(database), what=f"tables in `{database}`"
+                name.table, lambda: self.list_tables(database), what=f"tables in `{database}`"
             ),
         )
-
-    def _seen_tables(self, database: str) -> Iterable[str]:
-        return (name for name in self.list_tables(database) if self.sees_table(database, name))
 
 
 def _first_cause(error: BaseException) -> BaseException:

@@ -8,7 +8,16 @@ from paimon_magics.errors import InvalidTableError, UnknownNameError
 from paimon_magics.statements.statement import NAME_BYTES_MAX, TableName
 from paimon_magics.tables.stores.allowed_paths import is_plain_name
 
-__all__ = ["check_name", "database_of", "first_line", "identifier", "is_text", "quoted", "shown"]
+__all__ = [
+    "check_name",
+    "check_new_table",
+    "database_of",
+    "first_line",
+    "identifier",
+    "is_text",
+    "quoted",
+    "shown",
+]
 
 _SYSTEM_DATABASE = "sys"
 
@@ -61,6 +70,16 @@ def check_name(name: str, what: str) -> None:
             "A database can't be named `sys`.",
             hint="Paimon reserves that name for its system tables.",
         )
+
+
+def check_new_table(name: TableName) -> None:
+    """Raise InvalidTableError if a new table can't have this name."""
+    if name.branch is not None or name.system_table is not None or "$" in name.table:
+        raise InvalidTableError(
+            f"A table can't be named `{name.object_name}`.",
+            hint="The `$` sign is reserved for branches and system tables.",
+        )
+    check_name(name.table, "table")
 
 
 def first_line(error: BaseException) -> str:

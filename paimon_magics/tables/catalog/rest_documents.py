@@ -26,7 +26,7 @@ from paimon_magics.statements.table_changes import (
     TableChange,
     UnsetOptions,
 )
-from paimon_magics.statements.types.type_text import from_paimon
+from paimon_magics.statements.types.type_text import from_paimon, to_paimon
 from paimon_magics.tables.catalog.lookup import REST_ADDS
 from paimon_magics.tables.table import StoredTable
 
@@ -37,6 +37,7 @@ __all__ = [
     "integer_of",
     "mapping_of",
     "optional_text",
+    "schema_document",
     "schema_from_document",
     "sequence_of",
     "string_map",
@@ -296,6 +297,26 @@ def _kind(value: Any) -> str:
 
 
 # ---- writing ----
+
+
+def schema_document(schema: TableSchema) -> dict[str, Any]:
+    """The schema of a new table, as `schema_from_document` reads it."""
+    return {
+        "fields": [
+            {
+                "id": column.id,
+                "name": column.name,
+                "type": to_paimon(column.type),
+                "description": column.comment,
+                "defaultValue": column.default,
+            }
+            for column in schema.columns
+        ],
+        "partitionKeys": list(schema.partition_keys),
+        "primaryKeys": list(schema.primary_keys),
+        "options": dict(schema.options),
+        "comment": schema.comment,
+    }
 
 
 def table_document(table: StoredTable) -> dict[str, Any]:

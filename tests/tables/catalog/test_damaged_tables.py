@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from paimon_magics.coordinator.protocol.principals import Principal, grants_of
 from paimon_magics.errors import StatementError, TableDamagedError, UnknownNameError, nearest
 from paimon_magics.planning.schemas.table_schema import plan_create_table
 from paimon_magics.statements.grammar.parsing import parse_statement
@@ -109,7 +110,7 @@ def test_a_hint_that_fails_is_no_hint(catalog: Catalog) -> None:
 def test_hints_show_only_names_that_may_be_seen(catalog: Catalog) -> None:
     catalog.create_database("secrets")
     create(catalog, TableName("orders", "d"))
-    seen = catalog.seen_by(lambda database: database == "d", lambda _, table: table == "good")
+    seen = catalog.seen_by(Principal.granted("ada", grants_of(["read=d.good"])))
     with pytest.raises(UnknownNameError) as caught:
         seen.load(TableName("orderz", "d"))
     assert "orders" not in str(caught.value)
@@ -120,3 +121,7 @@ def test_hints_show_only_names_that_may_be_seen(catalog: Catalog) -> None:
     with pytest.raises(StatementError) as refused:
         seen.drop_database("d")
     assert "orders" not in str(refused.value)
+    with pytest.raises(StatementError, match="not empty"):
+        seen.drop_database("d", cascade=True)
+    assert seen.list_tables("d") == ["good"]
+    assert not seen.table_exists(TableName("orders", "d"))

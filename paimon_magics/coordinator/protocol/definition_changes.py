@@ -1,0 +1,190 @@
+"""Changes of definitions as values and as JSON documents: tables and databases that are created,
+altered, renamed and dropped.
+
+This module does no I/O. `kind` is the name of the change's class. Decoding a malformed document
+raises InvalidValueError, which names the member. `created_at_ms` is when the table that is meant
+was created, and `base_schema_id` the schema on which the change was planned: a request that comes
+again is compared with them (see `service.definition_changes`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, fields
+from typing import Any, get_args
+
+from paimon_magics.coordinator.protocol.documents import table_document, table_of
+from paimon_magics.coordinator.protocol.members import member
+from paimon_magics.errors import InvalidValueError, PaimonMagicsError
+from paimon_magics.planning.schemas.table_schema import TableSchema
+from paimon_magics.statements.statement import TableName
+from paimon_magics.statements.table_changes import DropPartitions, RenameTable, TableChange
+from paimon_magics.statements.types.type_text import from_paimon, to_paimon
+from paimon_magics.tables.catalog.rest_documents import (
+    MalformedDocumentError,
+    schema_document,
+    schema_from_document,
+)
+
+__all__ = [
+    "DatabaseCreation",
+    "DatabaseDrop",
+    "DefinitionChange",
+    "TableAlteration",
+    "TableCreation",
+    "TableDrop",
+    "TableRename",
+    "definition_change_of",
+    "definition_document",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class TableCreation:
+    """CREATE TABLE with a planned schema."""
+
+    name: TableName
+    schema: TableSchema
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TableDrop:
+    """DROP TABLE. With `only_empty` a table that has snapshots stays."""
+
+    name: TableName
+    if_exists: bool = False
+    only_empty: bool = False
+    created_at_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TableRename:
+    """ALTER TABLE … RENAME TO, also into another database."""
+
+    name: TableName
+    new_name: TableName
+    created_at_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TableAlteration:
+    """Changes of a table's columns and options, which become one new schema."""
+
+    name: TableName
+    changes: tuple[TableChange, ...]
+    base_schema_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseCreation:
+    """CREATE DATABASE."""
+
+    name: str
+    properties: tuple[tuple[str, str], ...] = ()
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseDrop:
+    """DROP DATABASE; with `cascade` its tables go first."""
+
+    name: str
+    if_exists: bool = False
+    cascade: bool = False
+
+
+DefinitionChange = (
+    TableCreation | TableDrop | TableRename | TableAlteration | DatabaseCreation | DatabaseDrop
+)
+
+_CHANGES: Mapping[str, type[Any]] = {kind.__name__: kind for kind in get_args(DefinitionChange)}
+_TABLE_CHANGES: Mapping[str, type[Any]] = {
+    kind.__name__: kind
+    for kind in get_args(TableChange)
+    if kind not in (RenameTable, DropPartitions)  # they change no schema
+}
+
+
+def definition_document(change: DefinitionChange) -> dict[str, Any]:
+    """The document of a change."""
+    return _document(change)
+
+
+def definition_change_of(document: Any) -> DefinitionChange:
+    """The change in a document."""
+    change: DefinitionChange = _value(document, _CHANGES)
+    return change
+
+
+def _document(value: Any) -> dict[str, Any]:
+    written = {
+        one.name: _FORMS[str(one.type)][0](getattr(value, one.name)) for one in fields(value)
+    }
+    return {"kind": type(value).__name__, **written}
+
+
+def _value(document: Any, kinds: Mapping[str, type[Any]]) -> Any:
+    name = member(document, "kind", str)
+    kind = kinds.get(name)
+    if kind is None:
+        raise InvalidValueError(f"The member `kind` names no change: `{name}`.")
+    values = {}
+    for one in fields(kind):
+        if one.name in document or one.default is MISSING:
+            values[one.name] = _member(document, one.name, str(one.type))
+    return kind(**values)
+
+
+def _member(document: Mapping[str, Any], name: str, type: str) -> Any:
+    try:
+        return _FORMS[type][1](document[name])
+    except PaimonMagicsError:
+        raise
+    except MalformedDocumentError as error:
+        raise InvalidValueError(str(error)) from error
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InvalidValueError(f"The member `{name}` must be {type}.") from error
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _plain(*kinds: type) -> Callable[[Any], Any]:
+    def read(value: Any) -> Any:
+        if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+            raise TypeError
+        return value
+
+    return read
+
+
+_text = _plain(str)
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    return tuple(_text(item) for item in _plain(list)(value))
+
+
+def _pairs(value: Any) -> tuple[tuple[str, str], ...]:
+    return tuple((_text(key), _text(text)) for key, text in _plain(list)(value))
+
+
+def _changes(value: Any) -> tuple[TableChange, ...]:
+    return tuple(_value(item, _TABLE_CHANGES) for item in _plain(list)(value))
+
+
+_FORMS: Mapping[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+    "bool": (_same, _plain(bool)),
+    "str": (_same, _text),
+    "str | None": (_same, _plain(str, type(None))),
+    "int | None": (_same, _plain(int, type(None))),
+    "tuple[str, ...]": (list, _texts),
+    "tuple[tuple[str, str], ...]": (list, _pairs),
+    "DataType": (to_paimon, from_paimon),
+    "TableName": (table_document, table_of),
+    "TableSchema": (schema_document, schema_from_document),
+    "tuple[TableChange, ...]": (lambda changes: [_document(one) for one in changes], _changes),
+}
+"""How the values of members are written and read, by their annotations."""

@@ -1,0 +1,100 @@
+"""Changes of definitions, for sessions, and what a sender may see.
+
+`POST /v1/changes` with `{id, change, repeated}` makes a change (`protocol.definition_changes`), and
+answers whether anything was created, dropped or changed. A client that got no answer sends it again
+with its `id` and `repeated`. `POST /v1/databases` with `{name, properties, if_not_exists}` creates
+a database, `GET /v1/databases/NAME` answers its properties. `GET /v1/principal` answers the
+sender's rights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from paimon_magics.coordinator.http.audited import tell
+from paimon_magics.coordinator.http.bodies import json_body
+from paimon_magics.coordinator.http.guard import principal_of
+from paimon_magics.coordinator.http.threads import run_in_threadpool
+from paimon_magics.coordinator.protocol.definition_changes import (
+    DatabaseCreation,
+    DefinitionChange,
+    TableRename,
+    definition_change_of,
+)
+from paimon_magics.coordinator.protocol.members import member
+from paimon_magics.coordinator.protocol.principals import principal_document
+from paimon_magics.coordinator.service.definition_changes import DefinitionChanges, RecentChanges
+from paimon_magics.coordinator.service.served import Context
+from paimon_magics.errors import InvalidValueError
+from paimon_magics.statements.statement import TableName
+
+__all__ = ["definition_routes"]
+
+_ID_CHARACTERS_MAX = 100
+
+
+def definition_routes(context: Context) -> list[Route]:
+    """The routes."""
+    recent = RecentChanges()
+
+    async def change(request: Request) -> Response:
+        body = await json_body(request)
+        asked = definition_change_of(member(body, "change", Mapping))
+        id, repeated = member(body, "id", str), member(body, "repeated", bool)
+        if not 0 < len(id) <= _ID_CHARACTERS_MAX:
+            raise InvalidValueError(f"`id` must have 1 to {_ID_CHARACTERS_MAX} characters.")
+        _tell(request, asked)
+        changes = DefinitionChanges(context, principal_of(request), repeated=repeated)
+        done = await run_in_threadpool(
+            lambda: recent.once(changes.principal, id, lambda: changes.make(asked))
+        )
+        return JSONResponse({"done": done})
+
+    async def create_database(request: Request) -> Response:
+        body = await json_body(request)
+        properties = tuple(member(body, "properties", Mapping).items())
+        name = member(body, "name", str)
+        if not all(isinstance(value, str) for _, value in properties):
+            raise InvalidValueError(f"The properties of the database `{name}` must be texts.")
+        asked = DatabaseCreation(name, properties, member(body, "if_not_exists", bool))
+        _tell(request, asked)
+        changes = DefinitionChanges(context, principal_of(request))
+        return JSONResponse({"created": await run_in_threadpool(changes.make, asked)})
+
+    async def describe_database(request: Request) -> Response:
+        name = request.path_params["database"]
+        properties = await run_in_threadpool(lambda: context.databases.properties(name))
+        return JSONResponse({"properties": properties})
+
+    async def rights(request: Request) -> Response:
+        return JSONResponse(principal_document(principal_of(request)))
+
+    return [
+        Route("/v1/changes", change, methods=["POST"]),
+        Route("/v1/databases", create_database, methods=["POST"]),
+        Route("/v1/databases/{database}", describe_database, methods=["GET"]),
+        Route("/v1/principal", rights, methods=["GET"]),
+    ]
+
+
+def _tell(request: Request, asked: DefinitionChange) -> None:
+    """Say in the audit log what is to be done with what."""
+    name = asked.name if isinstance(asked.name, TableName) else TableName("", asked.name)
+    facts = {"detail": f"to {asked.new_name}"} if isinstance(asked, TableRename) else {}
+    action = _ACTIONS[type(asked).__name__]
+    table = name.object_name or None
+    tell(request.scope, action=action, database=name.database, table=table, **facts)
+
+
+_ACTIONS = {
+    "TableCreation": "create table",
+    "TableDrop": "drop table",
+    "TableRename": "rename table",
+    "TableAlteration": "alter table",
+    "DatabaseCreation": "create database",
+    "DatabaseDrop": "drop database",
+}

@@ -1,0 +1,292 @@
+"""Changes of definitions, for sessions and for clients of the REST catalog: tables and databases
+that are created, altered, renamed and dropped.
+
+Each change is refused to principals without the right to it, and a table that they may not see is
+like one that does not exist. It is made while nobody else changes what has its names, by a
+coordinator that owns the warehouse before and after it, and not in a pause.
+
+**A request that comes again** because its answer was lost is `repeated`. While this process knows
+the outcome of a request, by its id, that is the answer (`RecentChanges`). Else the outcome is read
+from the catalog:
+
+- a table to create that exists as it was to be, without a second schema or a snapshot, is created;
+- a table to drop that is gone, or was created at another time than the one meant, is dropped;
+- a table to rename that is gone, while the table of the new name was created when the one meant
+  was, is renamed;
+- changes are in the table if they lead from one of its schemas, not before the one on which they
+  were planned, to the next;
+- a database to create that exists is created, one to drop that is missing is dropped.
+
+Where none of these holds, the change is made.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+
+from paimon_magics.coordinator.protocol.definition_changes import (
+    DatabaseCreation,
+    DatabaseDrop,
+    DefinitionChange,
+    TableAlteration,
+    TableCreation,
+    TableDrop,
+    TableRename,
+)
+from paimon_magics.coordinator.protocol.errors import NotTheirsError
+from paimon_magics.coordinator.protocol.principals import Principal, Scope
+from paimon_magics.coordinator.protocol.visibility import check_right
+from paimon_magics.coordinator.service.definitions import Kind
+from paimon_magics.coordinator.service.served import Context
+from paimon_magics.errors import (
+    CommitConflictError,
+    PaimonMagicsError,
+    SetupError,
+    StatementError,
+    UnknownNameError,
+)
+from paimon_magics.planning.schemas.alterations import plan_alter_table
+from paimon_magics.planning.schemas.rules import check_schema
+from paimon_magics.statements.statement import TableName
+from paimon_magics.tables.catalog.catalog import Catalog, not_empty
+from paimon_magics.tables.catalog.names import check_name
+from paimon_magics.tables.manifests.external_files import external_files
+from paimon_magics.tables.schema.identity import Definitions as StoredSchemas
+from paimon_magics.tables.schema.identity import created_at_ms
+from paimon_magics.tables.snapshots.latest import latest_snapshot_id
+
+__all__ = ["ANYTHING", "DefinitionChanges", "RecentChanges"]
+
+ANYTHING = Principal(None, Scope.ADMIN)
+"""Who changes definitions in their own process."""
+
+_KEPT = 1_000
+_WAIT_SECONDS = 110.0  # for a change that is under way; less than clients wait for an answer
+_ROUNDS = 20  # of dropping a database's tables while others make new ones
+
+
+@dataclass(frozen=True, slots=True)
+class DefinitionChanges:
+    """Makes changes of definitions for one request. `is_engine` allows what only engines define;
+    `repeated` says that the request may have been carried out before."""
+
+    context: Context
+    principal: Principal = ANYTHING
+    is_engine: bool = False
+    repeated: bool = False
+
+    def make(self, change: DefinitionChange) -> bool:
+        """Make a change; return whether anything was created, dropped or changed.
+
+        Raises errors of ours: NotTheirsError without the right, UnknownNameError for what is
+        missing or hidden, StatementError and those below it for what is impossible. Nothing is
+        changed then.
+        """
+        match change:
+            case TableCreation():
+                return self._create_table(change)
+            case TableDrop():
+                return self._drop_table(change)
+            case TableRename():
+                return self._rename_table(change)
+            case TableAlteration():
+                return self._alter_table(change)
+            case DatabaseCreation():
+                return self._create_database(change)
+            case DatabaseDrop():
+                return self._drop_database(change)
+
+    @property
+    def _catalog(self) -> Catalog:
+        """The catalog as the principal sees it."""
+        catalog = self.context.catalog
+        return catalog if self.principal.is_free else catalog.seen_by(self.principal)
+
+    def _check_writes(self, name: TableName) -> None:
+        """Raise NotTheirsError unless the principal may write a table, UnknownNameError for one
+        that they may not see."""
+        database, table = name.database or "", name.table
+        if not self.principal.sees_table(database, table):
+            self._catalog.load(name)  # raises, as for a table that is not there
+        check_right(self.principal, Scope.WRITE, database, table)
+
+    def _check_makes(self, name: TableName) -> None:
+        """The same for the name of a new table."""
+        self._catalog.require_database(name.database or "")
+        check_right(self.principal, Scope.WRITE, name.database or "", name.table)
+        if self.context.definitions.exists(Kind.VIEW, name):
+            raise StatementError(f"`{name}` is a view.", hint="Choose another name.")
+
+    # ---- tables ----
+
+    def _create_table(self, change: TableCreation) -> bool:
+        self._check_makes(change.name)
+        check_schema(change.schema, from_engine=self.is_engine)
+        with self.context.changing(change.name, creates=True):
+            if self.repeated and self._is_as_created(change):
+                return True
+            return self._catalog.create_table(
+                change.name, change.schema, if_not_exists=change.if_not_exists
+            )
+
+    def _is_as_created(self, change: TableCreation) -> bool:
+        table = self._catalog.find(change.name)
+        if table is None or table.schema.schema_id or latest_snapshot_id(table):
+            return False
+        wanted, stored = change.schema, table.schema
+        options = dict(wanted.options).items() <= dict(stored.options).items()
+        return options and replace(wanted, options=()) == replace(stored, options=())
+
+    def _drop_table(self, change: TableDrop) -> bool:
+        name = change.name
+        try:
+            self._check_writes(name)
+        except UnknownNameError:
+            if change.if_exists:
+                return False
+            raise
+        with self.context.changing(name, takes_away=True) as stored:
+            found = None if stored is None else self._catalog.load(name)
+            if self.repeated and (found is None or self._is_other(change.created_at_ms, name)):
+                return True
+            if found is not None and change.only_empty and latest_snapshot_id(found) > 0:
+                return False
+            dropped = self._catalog.drop_table(
+                name, if_exists=change.if_exists, outside=external_files
+            )
+            if stored is not None:
+                self.context.recent.forget(stored)
+                if self.context.watch is not None:
+                    self.context.watch.table_dropped(stored.location)
+        return dropped
+
+    def _is_other(self, created: int | None, name: TableName) -> bool:
+        return created is not None and created_at_ms(self._catalog.load(name)) != created
+
+    def _rename_table(self, change: TableRename) -> bool:
+        source, target = change.name, change.new_name
+        if self.repeated and not self._catalog.table_exists(source):
+            there = self._catalog.table_exists(target)
+            if there and not self._is_other(change.created_at_ms, target):
+                return True
+        self._check_writes(source)
+        self._check_makes(target)
+        with self.context.changing(source, renamed_to=target) as stored:
+            self._catalog.rename_table(source, target)
+            if stored is not None:
+                self.context.recent.forget(stored)
+                if self.context.watch is not None:
+                    moved = self._catalog.load(target)
+                    self.context.watch.table_moved(stored.location, moved.location, target)
+        return True
+
+    def _alter_table(self, change: TableAlteration) -> bool:
+        self._check_writes(change.name)
+        with self.context.changing(change.name):
+            if self.repeated and self._is_altered(change):
+                return True
+            self._catalog.alter_table(change.name, change.changes)
+        return True
+
+    def _is_altered(self, change: TableAlteration) -> bool:
+        if change.base_schema_id is None:
+            return False
+        table = self._catalog.load(change.name)
+        schemas = StoredSchemas().of(table)
+        for id in range(change.base_schema_id, table.schema.schema_id):
+            with contextlib.suppress(KeyError, PaimonMagicsError):
+                if plan_alter_table(schemas[id], change.changes) == schemas[id + 1]:
+                    return True
+        return False
+
+    # ---- databases ----
+
+    def _create_database(self, change: DatabaseCreation) -> bool:
+        name, context = change.name, self.context
+        check_right(self.principal, Scope.WRITE, name, None)
+        check_name(name, "database")
+        with context.changing(TableName("", name)):
+            # `default` counts as existing from the start; engines may make it all the same.
+            catalog = self._catalog
+            exists = catalog.is_stored(name) if self.is_engine else catalog.database_exists(name)
+            if not exists:
+                return context.databases.create(name, dict(change.properties))
+        if self.repeated or change.if_not_exists:
+            return self.repeated
+        raise StatementError(
+            f"The database `{name}` exists already.",
+            hint="Use CREATE DATABASE IF NOT EXISTS, or another name.",
+        )
+
+    def _drop_database(self, change: DatabaseDrop) -> bool:
+        """Tables go one by one, each in its own order with small inserts."""
+        name, context = change.name, self.context
+        if not self._catalog.database_exists(name):
+            if not (change.if_exists or self.repeated):
+                raise self._catalog.unknown_database(name)
+            return self.repeated
+        needed = Scope.ADMIN if change.cascade else Scope.WRITE
+        check_right(self.principal, needed, name, None)
+        for _ in range(_ROUNDS):
+            tables = context.catalog.list_tables(name)
+            if tables and not change.cascade:
+                raise not_empty(name, self._catalog.list_tables(name))
+            for table in tables:
+                check_right(self.principal, needed, name, table)
+            for table in tables:
+                self._drop_table(TableDrop(TableName(table, name), if_exists=True))
+            with context.changing(TableName("", name)):
+                if not context.catalog.list_tables(name):
+                    context.definitions.drop_all(name)
+                    context.databases.drop(name, cascade=change.cascade)
+                    return True
+        raise CommitConflictError(
+            f"The database `{name}` was not dropped: others make tables in it.",
+            hint="Run the statement again.",
+        )
+
+
+class RecentChanges:
+    """The outcomes of the last requests, by their ids. For any thread.
+
+    A request that comes again while it is carried out waits for the outcome. An outcome that is not
+    known yet is not kept.
+    """
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[tuple[str | None, str], Future[bool]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def once(self, principal: Principal, id: str, make: Callable[[], bool]) -> bool:
+        """The outcome of the principal's request with this id; `make` makes it the first time."""
+        key = (principal.name, id)
+        with self._lock:
+            known = self._known.get(key)
+            if known is None:
+                outcome = self._known[key] = Future[bool]()
+                while len(self._known) > _KEPT:
+                    self._known.popitem(last=False)
+        if known is not None:
+            try:
+                return known.result(_WAIT_SECONDS)
+            except TimeoutError:
+                raise SetupError("The change is still under way.") from None
+        with self._kept(key, outcome):
+            outcome.set_result(make())
+        return outcome.result()
+
+    @contextlib.contextmanager
+    def _kept(self, key: tuple[str | None, str], outcome: Future[bool]) -> Iterator[None]:
+        try:
+            yield
+        except BaseException as error:
+            if not isinstance(error, StatementError | NotTheirsError):
+                with self._lock:
+                    self._known.pop(key, None)
+            outcome.set_exception(error)
+            raise

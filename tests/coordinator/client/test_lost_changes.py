@@ -1,0 +1,272 @@
+"""Changes of definitions whose answers are lost, whose coordinator is deposed, or that come at the
+same time from several clients."""
+
+from __future__ import annotations
+
+import random
+import threading
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+
+from paimon_magics.coordinator.client.definitions import Definitions
+from paimon_magics.coordinator.client.finding import At
+from paimon_magics.coordinator.client.remote import RemoteCoordinator
+from paimon_magics.coordinator.protocol.definition_changes import TableDrop, definition_document
+from paimon_magics.errors import (
+    PaimonMagicsError,
+    SetupError,
+    StatementError,
+    UnknownNameError,
+    UnknownOutcomeError,
+)
+from paimon_magics.planning.commits.requests import Append, CommitRequest
+from paimon_magics.planning.schemas.table_schema import TableSchema, plan_create_table
+from paimon_magics.statements.data_types import AtomicType
+from paimon_magics.statements.grammar.parsing import parse_statement
+from paimon_magics.statements.statement import CreateTable, TableName
+from paimon_magics.statements.table_changes import AddColumn, RenameColumn
+from paimon_magics.tables.catalog.catalog import Catalog
+from tests.coordinator.cutting import CuttingProxy
+from tests.coordinator.process import Process, wait_until, write
+from tests.coordinator.team import Team
+
+T, U = TableName("t", "default"), TableName("u", "default")
+
+
+def schema(columns: str = "k INT, v STRING") -> TableSchema:
+    statement = parse_statement(f"CREATE TABLE t ({columns})")
+    assert isinstance(statement, CreateTable)
+    return plan_create_table(statement)
+
+
+@pytest.fixture
+def process(tmp_path: Path) -> Iterator[Process]:
+    made = Process(tmp_path / "warehouse", tmp_path / "state")
+    made.start()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def catalog(process: Process) -> Catalog:
+    return Catalog.open({"warehouse": str(process.warehouse)})
+
+
+@pytest.fixture
+def proxy(process: Process) -> Iterator[CuttingProxy]:
+    made = CuttingProxy(process.address, b"POST /v1/changes")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def client(proxy: CuttingProxy, process: Process) -> Iterator[RemoteCoordinator]:
+    made = RemoteCoordinator(At(proxy.address, process.token()))
+    yield made
+    made.close()
+
+
+@pytest.fixture(params=["it lives", "it was restarted"])
+def lost(
+    request: pytest.FixtureRequest,
+    proxy: CuttingProxy,
+    client: RemoteCoordinator,
+    catalog: Catalog,
+    process: Process,
+) -> Callable[[Callable[[Definitions], object]], object]:
+    """Make a change whose answer is lost; its coordinator lives, or is restarted by then."""
+    definitions = Definitions(catalog, client.change_definition)
+    lose = proxy.lose
+
+    def restarted() -> bool:
+        process.kill()
+        process.start()
+        return lose()
+
+    def make(change: Callable[[Definitions], object]) -> object:
+        if request.param == "it was restarted":
+            proxy.lose = restarted  # type: ignore[method-assign]
+        proxy.cuts = 1
+        made = change(definitions)
+        assert proxy.cuts == 0
+        return made
+
+    return make
+
+
+Lost = Callable[[Callable[[Definitions], object]], object]
+
+
+def test_a_created_table_is_created_once(lost: Lost, catalog: Catalog) -> None:
+    assert lost(lambda d: d.create_table(T, schema())) is True
+    assert catalog.load(T).schema.column_names == ("k", "v")
+
+
+def test_a_table_that_others_have_created_is_not_taken_for_ones_own(
+    lost: Lost, catalog: Catalog
+) -> None:
+    catalog.create_table(T, schema("other INT"))
+    assert lost(lambda d: d.create_table(T, schema(), if_not_exists=True)) is False
+    with pytest.raises(StatementError, match="exists already"):
+        lost(lambda d: d.create_table(T, schema()))
+
+
+def test_a_dropped_table_is_dropped(lost: Lost, catalog: Catalog) -> None:
+    catalog.create_table(T, schema())
+    assert lost(lambda d: d.drop_table(T)) is True
+    assert not catalog.table_exists(T)
+
+
+def test_a_renamed_table_is_renamed(lost: Lost, catalog: Catalog) -> None:
+    catalog.create_table(T, schema())
+    lost(lambda d: d.rename_table(T, U))
+    assert catalog.list_tables("default") == ["u"]
+
+
+def test_columns_that_changed_names_with_each_other_do_so_once(
+    lost: Lost, catalog: Catalog
+) -> None:
+    catalog.create_table(T, schema())
+    swap = (RenameColumn(("k",), "x"), RenameColumn(("v",), "k"), RenameColumn(("x",), "v"))
+    lost(lambda d: d.alter_table(T, swap, 0))
+    table = catalog.load(T)
+    assert (table.schema.schema_id, table.schema.column_names) == (1, ("v", "k"))
+
+
+def test_an_added_column_is_added(lost: Lost, catalog: Catalog) -> None:
+    catalog.create_table(T, schema())
+    lost(lambda d: d.alter_table(T, [AddColumn(("x",), AtomicType("INT"))], 0))
+    assert catalog.load(T).schema.column_names == ("k", "v", "x")
+
+
+def test_databases_come_and_go(lost: Lost, catalog: Catalog) -> None:
+    assert lost(lambda d: d.create_database("shop", {"comment": "new"})) is True
+    assert catalog.database_exists("shop")
+    catalog.create_table(TableName("t", "shop"), schema())
+    assert lost(lambda d: d.drop_database("shop", cascade=True)) is True
+    assert not catalog.database_exists("shop")
+
+
+def test_a_drop_that_is_sent_again_leaves_a_table_that_came_after_it(
+    proxy: CuttingProxy, client: RemoteCoordinator, catalog: Catalog, process: Process
+) -> None:
+    catalog.create_table(T, schema())
+    lose = proxy.lose
+
+    def restarted_and_made_anew() -> bool:
+        process.kill()
+        catalog.create_table(T, schema("other INT"))
+        process.start()
+        return lose()
+
+    proxy.lose, proxy.cuts = restarted_and_made_anew, 1  # type: ignore[method-assign]
+    assert Definitions(catalog, client.change_definition).drop_table(T) is True
+    assert catalog.load(T).schema.column_names == ("other",)
+
+
+def test_a_refusal_is_the_answer_to_each_repetition(
+    proxy: CuttingProxy, client: RemoteCoordinator, catalog: Catalog
+) -> None:
+    definitions = Definitions(catalog, client.change_definition)
+    proxy.cuts = 2
+    with pytest.raises(UnknownNameError, match="There is no database `nowhere`"):
+        definitions.create_table(TableName("t", "nowhere"), schema())
+    assert proxy.cuts == 0
+
+
+def test_a_deposed_coordinator_changes_nothing(tmp_path: Path) -> None:
+    team = Team(tmp_path, 2, "--log=warehouse")
+    try:
+        owner, standby = team.owner(), team.standby()
+        catalog = Catalog.open({"warehouse": str(team.warehouse)})
+        Definitions(catalog, owner.client().change_definition).create_table(T, schema())
+        assert owner.running is not None
+        owner.running.send_signal(19)  # SIGSTOP: it does not hear that another one takes over
+        wait_until(owner.is_stopped)
+        wait_until(lambda: _owns(standby))
+        body = {"id": "1", "repeated": False, "change": definition_document(TableDrop(T))}
+        answers: list[httpx.Response] = []
+        thread = threading.Thread(target=lambda: answers.append(_sent(owner, body)))
+        thread.start()
+        owner.go_on()
+        thread.join(60)
+        (answer,) = answers
+        assert answer.status_code == 503, answer.text
+        assert catalog.table_exists(T)
+        # A client goes on to the new owner.
+        old = RemoteCoordinator(At(f"{owner.address},{standby.address}", owner.token()))
+        assert Definitions(catalog, old.change_definition).drop_table(T)
+        assert not catalog.table_exists(T)
+        old.close()
+    finally:
+        team.close()
+
+
+def _sent(member: Process, body: object) -> httpx.Response:
+    headers = {"Authorization": f"Bearer {member.token()}"}
+    with httpx.Client(trust_env=False, headers=headers, timeout=60) as http:
+        return http.post(f"{member.address}/v1/changes", json=body)
+
+
+def _owns(member: Process) -> bool:
+    try:
+        return httpx.get(f"{member.address}/health/owner", trust_env=False).status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+def test_tables_that_come_and_go_under_few_names_have_the_rows_that_were_acknowledged(
+    process: Process, catalog: Catalog
+) -> None:
+    """Each client creates, fills, renames and drops tables under three names. A table's only column
+    says who created it, so that a row of another table's can't be in it."""
+    names = [TableName(name, "default") for name in ("a", "b", "c")]
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    created: Counter[bool] = Counter()
+    lock = threading.Lock()
+
+    def run(number: int) -> None:
+        chance = random.Random(seed + number)
+        client = process.client()
+        definitions = Definitions(catalog, client.change_definition)
+        for _ in range(12):
+            name, other = chance.sample(names, 2)
+            try:
+                match chance.randrange(4):
+                    case 0 | 1:
+                        mark = f"c{uuid.uuid4().hex}"
+                        made = definitions.create_table(name, schema(f"{mark} INT"))
+                        with lock:
+                            created[made] += 1
+                        transaction = client.begin(name)
+                        rows = [{mark: 1}]
+                        try:
+                            messages = write(catalog, transaction, rows)
+                        except (KeyError, ValueError, OSError):  # it is another table by now
+                            client.abort(transaction)
+                            continue
+                        client.commit(CommitRequest(transaction, Append(), messages))
+                    case 2:
+                        definitions.rename_table(name, other)
+                    case _:
+                        definitions.drop_table(name)
+            except (StatementError, SetupError, PaimonMagicsError, OSError) as error:
+                assert not isinstance(error, UnknownOutcomeError), error
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(run, range(4)))
+    assert created[True] > 0
+    for name in catalog.list_tables("default"):
+        table = catalog.load(TableName(name, "default"))
+        (column,) = table.schema.column_names
+        builder = table.paimon.new_read_builder()
+        found = builder.new_read().to_arrow(builder.new_scan().plan().splits())
+        assert found.num_rows <= 1 and found.column_names == [column]
+    assert _owns(process)
