@@ -27,6 +27,7 @@ from paimon_magics.coordinator.inserts.queue.values import (
 )
 from paimon_magics.coordinator.protocol.labels import LABEL_CHARACTERS_MAX
 from paimon_magics.coordinator.protocol.principals import Principal
+from paimon_magics.coordinator.protocol.texts import is_storable, storable_text
 from paimon_magics.errors import InvalidValueError
 from paimon_magics.statements.statement import TableName
 
@@ -139,7 +140,7 @@ def sender_of(principal: Principal, claimed: bytes | None) -> str:
     """Who sends an insert: the name of their token, or where it has none, whom the header
     `Paimon-User` names ("" without it)."""
     if principal.name is not None:
-        return principal.name
+        return storable_text(principal.name)
     text = header_text(claimed or b"")[:_USER_CHARACTERS_MAX]
     return text if text.isprintable() else ""
 
@@ -254,4 +255,6 @@ def _checked(text: str, what: str) -> str:
         raise InvalidValueError(
             f"A {what} has 1 to {LABEL_CHARACTERS_MAX} characters, not {len(text):,}."
         )
+    if not is_storable(text):
+        raise InvalidValueError(f"A {what} has no NUL and no lone surrogate.")
     return text

@@ -25,6 +25,7 @@ __all__ = [
     "Turn",
     "UnclearWrites",
     "UnstorableError",
+    "check_warehouse",
 ]
 
 _UNCLEAR_MAX = 10_000  # ids of writes whose answers were lost; each has some 100 bytes
@@ -145,3 +146,16 @@ class Turn:
             yield
         finally:
             self._lock.release()
+
+
+def check_warehouse(what: str, bound_id: str, id: str) -> bool:
+    """Whether a store or log is to be bound to the warehouse with an id now ("" while that is
+    unknown). Raises SetupError for one that belongs to another warehouse."""
+    if bound_id and id and bound_id != id:
+        raise SetupError(
+            f"{what} belongs to the warehouse with the id {bound_id}, not to this one with the id "
+            f"{id}.",
+            hint="Start the coordinator with that warehouse, or give this one a state folder and a "
+            "store of its own.",
+        )
+    return bool(id and not bound_id)

@@ -93,6 +93,7 @@ class PostgresDatabase:
         self._session: tuple[Any, ...] = (0, None)
         self._generation: int | None = None
         self._saved = 0
+        self._is_closed = False
         self._is_sent = False  # a commit was sent on this connection and not answered
         self._unclear = UnclearWrites()
         with self._turn.within(_TURN_SECONDS):
@@ -135,6 +136,7 @@ class PostgresDatabase:
     def close(self) -> None:
         """See `Database.close`."""
         with self._turn.within(DEADLINE_SECONDS):
+            self._is_closed = True
             if self._connection is not None:
                 self._connection.close()
 
@@ -204,6 +206,8 @@ class PostgresDatabase:
         if self._connection is not None and not self._connection.closed:
             self._connection.deadline = deadline
             return self._connection
+        if self._is_closed:
+            raise StoreUnavailableError(f"{self.name} was closed.")
         connection: Session | None = None
         try:
             connection = connected(self._address, self._application, deadline)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from paimon_magics.coordinator.protocol.texts import storable_text
 from paimon_magics.coordinator.store.database import Change, Database
 
 __all__ = ["Sql"]
@@ -15,7 +16,9 @@ __all__ = ["Sql"]
 class Sql:
     """Reads and writes one database, for any thread.
 
-    Every statement must be idempotent: it is repeated when it is unclear whether it was done.
+    Every statement must be idempotent: it is repeated when it is unclear whether it was done. Of
+    texts the database gets what it can hold (`storable_text`), so that no client's text stops the
+    store.
     """
 
     def __init__(self, database: Database) -> None:
@@ -24,11 +27,11 @@ class Sql:
 
     def read(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
         """The rows of a query."""
-        return self._database.read(statement, *values)
+        return self._database.read(statement, *_storable(values))
 
     def write(self, statement: str, *values: object) -> None:
         """Make a change durable: at once, or at the end of the `together` block around it."""
-        change = Change(statement, values)
+        change = Change(statement, _storable(values))
         changes: list[Change] | None = getattr(self._blocks, "changes", None)
         if changes is None:
             self._database.write([change])
@@ -47,3 +50,7 @@ class Sql:
             del self._blocks.changes
         if changes:
             self._database.write(changes, id)
+
+
+def _storable(values: tuple[object, ...]) -> tuple[object, ...]:
+    return tuple(storable_text(v) if isinstance(v, str) else v for v in values)

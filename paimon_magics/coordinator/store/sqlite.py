@@ -71,8 +71,11 @@ class _Connected:
 
     def close(self) -> None:
         """See `Database.close`; after that the file is complete without the write-ahead log."""
-        with self._used("closed", _WRITE_TURN_SECONDS):
-            self._connection.close()
+        with self._turn.within(_WRITE_TURN_SECONDS):
+            try:
+                self._connection.close()
+            except Exception as error:
+                raise self._translated(error, "closed") from error
 
     def _write(self, changes: Sequence[Change], id: str) -> None:
         commits = False
@@ -106,6 +109,8 @@ class _Connected:
                 return True
             self._connection.execute("ROLLBACK")
             self._is_dirty = False
+        except apsw.ConnectionClosedError:
+            pass
         except Exception:
             self._is_dirty = True
         return False

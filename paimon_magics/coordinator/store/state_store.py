@@ -6,6 +6,7 @@ The SQL is the same for each kind of database. When `save` returns, the state is
 
 from __future__ import annotations
 
+import json
 import os
 from contextlib import AbstractContextManager
 from dataclasses import asdict
@@ -13,7 +14,7 @@ from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 from paimon_magics.coordinator.store.audit import AuditLog
-from paimon_magics.coordinator.store.database import Change, Database
+from paimon_magics.coordinator.store.database import Change, Database, check_warehouse
 from paimon_magics.coordinator.store.database_properties import DatabasePropertyTable
 from paimon_magics.coordinator.store.definitions import DefinitionTable
 from paimon_magics.coordinator.store.halts import HaltTable
@@ -23,11 +24,12 @@ from paimon_magics.coordinator.store.sqlite import SqliteDatabase
 from paimon_magics.coordinator.store.tokens import TokenTable
 from paimon_magics.coordinator.store.transactions import TransactionTable
 from paimon_magics.errors import SetupError
+from paimon_magics.tables.stores.paths import plain_location
 
 __all__ = ["StateStore", "open_store", "store_address", "store_trouble"]
 
-_FORMAT = 5
-_FORMATS_READ = (4, 5)  # 4 has other names in the bodies of transactions
+_FORMAT = 6
+_FORMATS_READ = (4, 5, 6)  # 4 has other names in the bodies of transactions, 5 has no warehouse
 _SCHEMES = ("postgresql://", "postgres://")
 
 # `finished` is 1 when nothing is left to do for a transaction. `body` is the core's state of it;
@@ -37,7 +39,8 @@ _SCHEMES = ("postgresql://", "postgres://")
 # `repetitions` has overwritten publications as they were; its `runs` counts the runs that began to
 # publish them again, the last one at `begun_at_ms`.
 _TABLES = (
-    "CREATE TABLE IF NOT EXISTS meta (format {integer} NOT NULL){table_end}",
+    "CREATE TABLE IF NOT EXISTS meta (format {integer} NOT NULL, "
+    "warehouse_id TEXT NOT NULL DEFAULT '', warehouse TEXT NOT NULL DEFAULT ''){table_end}",
     "CREATE TABLE IF NOT EXISTS transactions ("
     "id TEXT PRIMARY KEY, finished {integer} NOT NULL, expires_at_ms {integer} NOT NULL, "
     "body TEXT NOT NULL, opened TEXT NOT NULL, request {bytes}, "
@@ -69,16 +72,28 @@ _TABLES = (
     "CREATE TABLE IF NOT EXISTS audit ("
     "id TEXT PRIMARY KEY, done {integer} NOT NULL, body TEXT NOT NULL){table_end}",
 )
+# Documents with locations of tables.
+_DOCUMENTS = (
+    ("transactions", "body"),
+    ("transactions", "opened"),
+    ("publications", "body"),
+    ("repetitions", "body"),
+)
 
 
 def open_store(
-    state: Path, address: str | None = None, warehouse: str = "", *, is_heir: bool = False
+    state: Path,
+    address: str | None = None,
+    warehouse: str = "",
+    *,
+    is_heir: bool = False,
+    warehouse_id: str = "",
 ) -> StateStore:
     """Open the store of the coordinator with this state folder; make it if there is none.
 
     `address` is that of a PostgreSQL database; without one the store is an SQLite file in the
-    folder. See `PostgresDatabase` for `warehouse` and `is_heir`. Raises SetupError for a store that
-    can't be used, or that another coordinator uses.
+    folder. See `PostgresDatabase` for `warehouse` and `is_heir`, `StateStore` for `warehouse_id`.
+    Raises SetupError for a store that another coordinator uses, or another warehouse.
     """
     try:
         state.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -88,7 +103,8 @@ def open_store(
             hint="Name a folder on a local disk that you may write to.",
         ) from error
     if address is None:
-        return StateStore(SqliteDatabase(state / "coordinator.sqlite"))
+        sqlite = SqliteDatabase(state / "coordinator.sqlite")
+        return StateStore(sqlite, warehouse, warehouse_id)
     if not address.startswith(_SCHEMES):
         raise SetupError(
             "The address of the coordinator's store does not begin with postgresql://.",
@@ -101,7 +117,8 @@ def open_store(
             f"A store in PostgreSQL needs the psycopg package: {error}.",
             hint="Install it with: pip install 'paimon-magics[postgres]'",
         ) from error
-    return StateStore(PostgresDatabase(address, warehouse, is_heir=is_heir))
+    postgres = PostgresDatabase(address, warehouse, is_heir=is_heir)
+    return StateStore(postgres, warehouse, warehouse_id)
 
 
 def store_trouble(address: str | None) -> str:
@@ -135,16 +152,22 @@ class StateStore:
     """The store of one coordinator. It owns the database. For any thread.
 
     `transactions`, `publications`, `halts`, `tokens`, `audit`, `database_properties` and
-    `definitions` are its tables.
+    `definitions` are its tables. It belongs to the warehouse with the id `warehouse_id` ("" while
+    that is unknown), and knows tables by locations below `warehouse`, as that is spelled now.
     Its methods raise StoreUnavailableError and StoreLostError; see `Database`.
     """
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, warehouse: str = "", warehouse_id: str = "") -> None:
         self._database = database
         dialect = asdict(database.dialect)
         database.write([Change(statement.format(**dialect)) for statement in _TABLES])
         self._sql = Sql(database)
-        self._check_format()
+        try:
+            self._check_format()
+            self._bind(warehouse, warehouse_id)
+        except BaseException:
+            self.close()
+            raise
         self.transactions = TransactionTable(self._sql)
         self.publications = PublicationTable(self._sql)
         self.halts = HaltTable(self._sql)
@@ -181,15 +204,61 @@ class StateStore:
     def _check_format(self) -> None:
         found = [row[0] for row in self._database.read("SELECT format FROM meta")]
         if not found:
-            self._sql.write("INSERT INTO meta VALUES (?)", _FORMAT)
+            self._sql.write("INSERT INTO meta (format) VALUES (?)", _FORMAT)
         elif len(found) == 1 and found[0] in _FORMATS_READ:
-            if found[0] != _FORMAT:  # an older version, which can't read it, then says so
-                self._sql.write("UPDATE meta SET format = ?", _FORMAT)
+            if found[0] != _FORMAT:
+                with self._sql.together():
+                    for column in ("warehouse_id", "warehouse"):
+                        self._sql.write(
+                            f"ALTER TABLE meta ADD COLUMN {column} TEXT NOT NULL DEFAULT ''"
+                        )
+                    # An older version, which can't read it, then says so.
+                    self._sql.write("UPDATE meta SET format = ?", _FORMAT)
         else:
-            self.close()
             raise SetupError(
                 f"{self._database.name} was written by another version (format {found[0]}, "
                 f"this one is {_FORMAT}).",
                 hint="Use that version; or drain the coordinator with it, then begin with an "
                 "empty store.",
             )
+
+    def _bind(self, warehouse: str, warehouse_id: str) -> None:
+        """Bind the store to a warehouse, and its locations to the present spelling of that."""
+        bound_id, before = self._database.read("SELECT warehouse_id, warehouse FROM meta")[0]
+        check_warehouse(f"The store {self._database.name}", bound_id, warehouse_id)
+        id = warehouse_id or bound_id
+        now = plain_location(warehouse) if warehouse else before
+        if not id or (id, now) == (bound_id, before):
+            return
+        with self._sql.together():
+            if before:
+                self._respell(f"{before}/", f"{now}/")
+            self._sql.write("UPDATE meta SET warehouse_id = ?, warehouse = ?", id, now)
+
+    def _respell(self, before: str, now: str) -> None:
+        """Spell the locations below a folder anew, in columns and in documents."""
+        moved, length = "? || substr(location, ?)", len(before)
+        below = "substr(location, 1, ?) = ?"
+        self._sql.write(
+            f"INSERT INTO stopped SELECT {moved}, reason, since_ms FROM stopped WHERE {below} "
+            "ON CONFLICT (location) DO NOTHING",
+            *(now, length + 1, length, before),
+        )
+        self._sql.write(f"DELETE FROM stopped WHERE {below}", length, before)
+        self._sql.write(
+            f"UPDATE publications SET location = {moved} WHERE {below}",
+            *(now, length + 1, length, before),
+        )
+        for table, column in _DOCUMENTS:
+            for (text,) in self._database.read(f"SELECT DISTINCT {column} FROM {table}"):
+                document = json.loads(text)
+                changed = {
+                    key: now + document[key].removeprefix(before)
+                    for key in ("location", "attempts_folder")
+                    if str(document.get(key, "")).startswith(before)
+                }
+                if changed:
+                    self._sql.write(
+                        f"UPDATE {table} SET {column} = ? WHERE {column} = ?",
+                        *(json.dumps({**document, **changed}), text),
+                    )

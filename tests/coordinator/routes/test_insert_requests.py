@@ -7,7 +7,14 @@ import json
 import pytest
 
 from paimon_magics.coordinator.inserts.queue.values import Accepted, Answer, Flushed, Mode
-from paimon_magics.coordinator.routes.insert_requests import answer_document, answer_json
+from paimon_magics.coordinator.protocol.principals import Principal
+from paimon_magics.coordinator.routes.insert_requests import (
+    answer_document,
+    answer_json,
+    named_by,
+    sender_of,
+)
+from paimon_magics.errors import InvalidValueError
 
 
 @pytest.mark.parametrize(
@@ -25,3 +32,13 @@ from paimon_magics.coordinator.routes.insert_requests import answer_document, an
 def test_an_answer_is_sent_as_its_document(answer: Answer, label: str | None) -> None:
     sent = json.loads(answer_json(answer, label))
     assert list(sent.items()) == list(answer_document(answer, label).items())
+
+
+@pytest.mark.parametrize("bad", ["a\0b", "\ud800", "x\udfff"])
+def test_labels_and_channels_that_no_database_can_hold_are_refused(bad: str) -> None:
+    with pytest.raises(InvalidValueError, match="no NUL and no lone surrogate"):
+        named_by(bad, None, None)
+    with pytest.raises(InvalidValueError, match="no NUL and no lone surrogate"):
+        named_by(None, bad, 0)
+    assert named_by("😀", None, None).label == "😀"
+    assert sender_of(Principal(bad, None), None).encode().decode().isprintable()

@@ -11,12 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from paimon_magics.coordinator.core import Pause, Phase, TransactionState
+from paimon_magics.coordinator.core import Pause, Phase, Stopped, TransactionState
 from paimon_magics.coordinator.store.database import StoreUnavailableError
 from paimon_magics.coordinator.store.sqlite import SqliteDatabase
 from paimon_magics.coordinator.store.state_store import StateStore, open_store
+from paimon_magics.coordinator.store.tokens import StoredToken
 from paimon_magics.errors import SetupError
+from paimon_magics.planning.commits.publications import Publication
 from paimon_magics.planning.commits.requests import CommitReceipt
+from paimon_magics.statements.statement import TableName
 
 ACTIVE = TransactionState(
     id="a", location="/w/default.db/t", phase=Phase.ACTIVE, expires_at_ms=10, owner="ada"
@@ -119,10 +122,12 @@ def test_what_an_older_version_stored_is_read(
         del older[name]
     store._sql.write("UPDATE transactions SET body = ?", json.dumps(older))
     store._sql.write("UPDATE meta SET format = 4")
+    for column in ("warehouse_id", "warehouse"):
+        store._sql.write(f"ALTER TABLE meta DROP COLUMN {column}")
     store.close()
     again = open_store(state, store_address)
     assert again.transactions.unfinished() == [(replace(ACTIVE, table="default.t"), OPENED)]
-    assert again._sql.read("SELECT format FROM meta") == [(5,)]
+    assert again._sql.read("SELECT format FROM meta") == [(6,)]
     again.close()
 
 
@@ -154,13 +159,13 @@ def test_what_belongs_together_is_stored_together_or_not_at_all(store: StateStor
     assert [held.id for held, _ in store.transactions.unfinished()] == ["a", "b"]
 
 
-@pytest.mark.parametrize("format", [1, 6], ids=["older", "newer"])
+@pytest.mark.parametrize("format", [1, 7], ids=["older", "newer"])
 def test_a_store_of_another_format_is_refused(
     store: StateStore, state: Path, store_address: str | None, format: int
 ) -> None:
     store._sql.write("UPDATE meta SET format = ?", format)
     store.close()
-    said = f"another version \\(format {format}, this one is 5\\)"
+    said = f"another version \\(format {format}, this one is 6\\)"
     with pytest.raises(SetupError, match=said) as raised:
         open_store(state, store_address)
     assert "drain the coordinator" in raised.value.hint
@@ -214,3 +219,56 @@ def test_a_state_folder_that_can_not_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(SetupError, match="can't be made"):
         open_store(tmp_path / "file")
+
+
+def test_it_belongs_to_one_warehouse(state: Path, store_address: str | None) -> None:
+    def opened(id: str) -> None:
+        open_store(state, store_address, "/w", warehouse_id=id).close()
+
+    opened("")  # which it is is not known yet
+    opened("a" * 32)
+    opened("")
+    opened("a" * 32)
+    with pytest.raises(SetupError, match=f"{'a' * 32}, not to this one with the id {'b' * 32}"):
+        opened("b" * 32)
+    opened("a" * 32)
+
+
+def test_locations_follow_the_spelling_of_the_warehouse(
+    state: Path, store_address: str | None
+) -> None:
+    table = "/lake/warehouse/default.db/t"
+    elsewhere = "/lake/warehouse-2/default.db/t"
+    store = open_store(state, store_address, "file:///lake//warehouse/", warehouse_id="a" * 32)
+    store.transactions.open(replace(ACTIVE, location=table), {"attempts_folder": f"{table}/x"})
+    publication = Publication(
+        "p", TableName("t", "default"), table, 3, "list", "u", 1, "APPEND", 10
+    )
+    store.publications.save(publication, watched=True)
+    store.publications.begin_repetition(publication, 5)
+    for location in (table, elsewhere):
+        store.halts.save_stopped(location, Stopped("why", 1))
+    store.close()
+    store = open_store(state, store_address, "s3://lake/warehouse", warehouse_id="a" * 32)
+    now = "s3://lake/warehouse/default.db/t"
+    ((held, opened),) = store.transactions.unfinished()
+    assert (held.location, opened) == (now, {"attempts_folder": f"{now}/x"})
+    assert [p.location for p in store.publications.by(now, "u")] == [now]
+    assert [p.location for p in store.publications.watched()] == [now]
+    assert [p.location for p, _, _ in store.publications.repetitions()] == [now]
+    assert sorted(where for where, _ in store.halts.stopped()) == [elsewhere, now]
+    store.close()
+
+
+def test_any_text_of_a_client_can_be_stored(store: StateStore) -> None:
+    bad, shown = "a\0b\ud800", "a\ufffdb\ufffd"
+    store.halts.save_stopped("/w/t", Stopped(bad, 1))
+    store.halts.save_pause(Pause(bad, 1))
+    store.tokens.add(StoredToken("id", bad, "d", (bad,), 1))
+    store.audit.save([("1", bad, True)])
+    store.definitions.save("x", "view", bad, {"query": bad})
+    assert store.halts.stopped() == [("/w/t", Stopped(shown, 1))]
+    assert store.halts.pause() == Pause(shown, 1)
+    assert store.tokens.all()[0].name == shown
+    assert store.audit.first(1, done=True) == [shown]
+    assert store.definitions.of("x", "view", bad) == {"query": bad}
