@@ -1,8 +1,9 @@
 """`python -m paimon_magics.coordinator`: run a coordinator for one warehouse.
 
-It prints one line when it is ready: its address, and the file that holds its token. SIGTERM and
-SIGINT end it after the commits under way. The exit code is 0 after a signal, 2 when it can't start,
-3 when another coordinator has taken the warehouse over, and 4 when group commit has failed.
+It prints one line when it is ready: its address, and the file that holds its token. Signals such as
+SIGTERM end it after the commits under way; with TLS SIGHUP reads the certificate again. The exit
+code is 0 after a signal, 2 when it can't start, 3 when another coordinator has taken the warehouse
+over, and 4 when group commit has failed.
 
 With `--standby` a process that owns the warehouse no more begins anew instead, to stand by.
 """
@@ -10,6 +11,7 @@ With `--standby` a process that owns the warehouse no more begins anew instead, 
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import os
 import sys
 from contextlib import ExitStack
@@ -40,6 +42,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _serve(options: argparse.Namespace, given: list[str]) -> int:
+    faulthandler.enable()  # a fault in native code leaves a line, too
     environment = dict(os.environ)  # what is read from it is removed
     with ExitStack() as ending:
         begun = begin(options, ending)

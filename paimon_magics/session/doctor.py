@@ -325,11 +325,16 @@ def _asked(status_now: Callable[[], Status], found: _Findings) -> list[tuple[str
             "Look at its rows, write again what is missing, then run %paimon coordinator resume "
             "with its name.",
         )
+    said = [status.problem, *(stopped.reason for stopped in status.stopped_tables)]
+    for problem in status.problems:
+        if problem not in said and not (status.store_trouble and status.store_trouble in problem):
+            found.advise(problem, "Its administrator finds more on its page and in its log.")
     facts = [
         ("address", status.address),
         ("version", status.version),
         ("host, process", f"{status.host}, {status.process}"),
         ("takes commits", "no: " + status.problem if status.problem else "yes"),
+        ("ready", "yes" if status.is_ready else "no: " + " ".join(status.problems[:1])),
         ("reaches its store", "no: " + status.store_trouble if status.store_trouble else "yes"),
     ]
     facts += [(f"store: {name}", value) for name, value in sorted(status.store.items())]

@@ -268,7 +268,7 @@ def test_dynamic_buckets_are_written_by_one_transaction_at_a_time(
 
 @MOSTLY_SQLITE
 def test_nothing_is_answered_without_the_token_but_that_it_lives(process: Process) -> None:
-    paths = ("/", "/metrics", "/health/ready", "/v1/transactions", "/v1/coordinator", "/nothing")
+    paths = ("/", "/metrics", "/v1/transactions", "/v1/coordinator", "/nothing")
     for path in paths:
         answer = httpx.get(process.address + path, trust_env=False)
         assert (answer.status_code, answer.json()["error"]["type"]) == (401, "Unauthorized")
@@ -290,6 +290,7 @@ def test_its_health_its_metrics_and_its_page_are_there_for_who_has_the_token(
             "status": "ready",
             "pause": None,
             "stopped_tables": [],
+            "problems": [],
         }
         assert 'transactions{phase="active"} 1.0' in http.get("/metrics").text
         page = http.get("/")

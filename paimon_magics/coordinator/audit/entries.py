@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import uuid
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from enum import StrEnum
 
 from paimon_magics.redaction import redacted
@@ -67,10 +67,18 @@ def _without_tokens(text: str) -> str:
     return _TOKEN.sub(lambda found: f"{found[1] or ''}…", text)
 
 
-def entry_of(body: str) -> Entry:
-    """Read an entry's text in the store."""
-    document = json.loads(body)
-    return Entry(**{**document, "outcome": Outcome(document["outcome"])})
+def entry_of(id: str, body: str) -> Entry:
+    """Read an entry's text in the store; one that can't be read becomes an entry that says so."""
+    try:
+        document = json.loads(body)
+        known = {key: value for key, value in document.items() if key in _MEMBERS}
+        return Entry(**{**known, "id": id, "outcome": Outcome(document["outcome"])})
+    except (ValueError, TypeError, KeyError, AttributeError):
+        at_ms = int(id[:13]) if id[:13].isdigit() else 0
+        return Entry(id, at_ms, "unreadable", outcome=Outcome.UNKNOWN, detail=body)
+
+
+_MEMBERS = frozenset(member.name for member in fields(Entry))  # a later version has others
 
 
 def entry_id(at_ms: int, of: str = "") -> str:

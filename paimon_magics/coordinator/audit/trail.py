@@ -1,7 +1,8 @@
 """The way of entries: into the store before anything is carried out, from there into the table.
 
 One thread makes entries durable, all that have come together; another loads those that nothing more
-is to come of into the table. An entry is deleted from the store when it is in the table.
+is to come of into the table. An entry is deleted from the store when it is in the table. Neither
+ends by an error: what could not be done is done again, and health tells why.
 
 If the process dies, every request that was carried out is in the store: as it ended, or as begun,
 of which the next start says that its outcome is unknown. Loading entries twice changes nothing,
@@ -11,18 +12,17 @@ moment may be lost, and of more than a few in a second only the number is kept.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
-import queue
-import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 
 from paimon_magics.coordinator.audit.audit_table import AuditTable
 from paimon_magics.coordinator.audit.entries import Entry, Outcome, entry_id, entry_of
+from paimon_magics.coordinator.runtime import Loop, Owner, Runtime, Timer
+from paimon_magics.coordinator.service.health import Fact
 from paimon_magics.coordinator.store.audit import AuditLog
 from paimon_magics.errors import PaimonMagicsError, SetupError
 from paimon_magics.planning.commits.publications import Publication
@@ -36,7 +36,8 @@ PropertiesOf = Callable[[Publication], tuple[tuple[str, str], ...]]
 _LOADER = "auto_batch_load"  # the engine of loads of small inserts
 _LOAD_MAX = 10_000  # entries in one commit
 _WAITING_MAX = 1_000_000  # entries in the store; beyond that nothing more is carried out
-_RETRY_SECONDS = 1.0
+_TOGETHER_MAX = 10_000  # entries that are made durable at once
+_RETRY_MS = 1_000.0
 _REFUSED_PER_SECOND = 20.0
 _REFUSED_AT_ONCE = 200.0
 
@@ -75,6 +76,13 @@ class _Item:
             self.durable.set_result(None)
 
 
+class _TryAgain:
+    """Has the writer try again what it could not do."""
+
+
+_Arrived = _Item | Publication | _TryAgain
+
+
 class Trail:
     """Keeps entries. For any thread.
 
@@ -83,19 +91,32 @@ class Trail:
     """
 
     def __init__(
-        self, log: AuditLog, table: AuditTable, properties_of: PropertiesOf, every_ms: int
+        self,
+        runtime: Runtime,
+        log: AuditLog,
+        table: AuditTable,
+        properties_of: PropertiesOf,
+        every_ms: int,
     ) -> None:
+        self._runtime = runtime
         self._log = log
         self._table = table
         self._properties_of = properties_of
-        self._every_seconds = every_ms / 1000
-        self._inbox: queue.SimpleQueue[_Item | Publication | None] = queue.SimpleQueue()
+        self._every_ms = every_ms
         self._refused = _Bucket()
-        self._turn = threading.Lock()
-        self._ending = threading.Event()
-        self._more = threading.Event()
-        self._writer = threading.Thread(target=self._write, name="audit", daemon=True)
-        self._loader = threading.Thread(target=self._load, name="audit table", daemon=True)
+        self._turn = runtime.lock()
+        self._again: list[_Arrived] = []  # of the writer alone
+        self._writer: Owner[_Arrived] = runtime.owner(
+            "audit",
+            self._write,
+            crashed=self._keep_for_later,
+            fatal=(),
+            ended=lambda _: None,
+            items_max=_TOGETHER_MAX,
+        )
+        self._retry: Timer | None = None
+        self._loader: Loop | None = None
+        self._rounds = 0
         self.waiting = 0
         self.trouble = ""
 
@@ -112,24 +133,34 @@ class Trail:
     def start(self, recent: Sequence[Publication]) -> None:
         """Note what the process before has left, and start. `recent` are the last publications:
         of loads among them that have no entry one is made."""
-        for body in self._log.first(_WAITING_MAX, done=False):
-            left = replace(entry_of(body), outcome=Outcome.UNKNOWN)
+        for id, body in self._log.first(_WAITING_MAX, done=False):
+            left = replace(entry_of(id, body), outcome=Outcome.UNKNOWN)
             self._log.save([(left.id, left.body, True)])
         self.waiting = self._log.count()
         self._writer.start()
-        self._loader.start()
+        self._retry = self._runtime.every("audit-retry", _RETRY_MS, self._try_again)
+        self._loader = self._runtime.loop("audit-table", lambda: self._every_ms, self._load_in_time)
         for publication in recent:
             self.published(publication)
 
     def stop(self) -> None:
         """Make durable what has come, load it, and end."""
-        self._ending.set()
-        self._more.set()
-        if self._writer.ident is None:
+        if self._retry is None or self._loader is None:
             return
-        self._inbox.put(None)
-        self._writer.join()
-        self._loader.join()
+        self._retry.stop()
+        self._writer.put(_TryAgain())
+        self._writer.end()
+        self._loader.end()
+        try:
+            self._load()
+        except Exception as error:  # the next start loads it
+            _log.warning("The audit log waits in the store: %s", error)
+
+    def facts(self) -> Iterator[Fact]:
+        """The fact for the coordinator's health."""
+        problem = f"The audit log waits in the store: {self.trouble}" if self.trouble else ""
+        is_full = self.waiting >= _WAITING_MAX
+        yield Fact("audit_waiting", self.waiting, problem, blocks=is_full)
 
     def begin(self, entry: Entry) -> Future[None]:
         """Keep the entry of what is about to be carried out. The future is done when it is durable;
@@ -160,91 +191,86 @@ class Trail:
     def published(self, publication: Publication) -> None:
         """Keep the entry of a commit, if it is a load of small inserts; wait for nothing."""
         if publication.is_transaction:
-            self._inbox.put(publication)
+            self._writer.put(publication)
 
     # ---- the writer ----
 
     def _put(self, entry: Entry, *, is_new: bool) -> Future[None]:
         item = _Item(entry, is_new)
-        self._inbox.put(item)
+        self._writer.put(item)
         return item.durable
 
-    def _write(self) -> None:
-        again: list[_Item] = []
-        is_last = False
-        while not is_last:
-            arrived: list[_Item | Publication | None] = []
-            with contextlib.suppress(queue.Empty):
-                arrived.append(self._inbox.get(timeout=_RETRY_SECONDS if again else None))
-                while True:
-                    arrived.append(self._inbox.get_nowait())
-            items = again
-            for one in arrived:
-                match one:
-                    case _Item():
-                        items.append(one)
-                    case Publication():
-                        items += [_Item(entry, True) for entry in self._of_load(one)]
-                    case None:
-                        is_last = True
-            again = self._save(items)
+    def _try_again(self) -> None:
+        if self._again:
+            self._writer.put(_TryAgain())
 
-    def _save(self, items: list[_Item]) -> list[_Item]:
-        """Make entries durable; return those to try again."""
-        if not items:
-            return []
+    def _write(self, arrived: Sequence[_Arrived]) -> None:
+        """Make durable what has arrived, and what could not be before."""
+        together, self._again = [*self._again, *arrived], []
+        items: list[_Item] = []
+        for one in together:
+            if isinstance(one, _TryAgain):
+                continue
+            if isinstance(one, _Item):
+                items.append(one)
+                continue
+            try:
+                items += [_Item(entry, True) for entry in self._of_load(one)]
+            except Exception as error:  # the store, which is asked again
+                _log.warning("Who wrote %s is not known yet: %s", one.id, error)
+                self._again.append(one)
         try:
-            self._log.save([(one.entry.id, one.entry.body, one.entry.is_done) for one in items])
-        except PaimonMagicsError as error:
-            _log.error("The audit log can't be kept: %s", error)
-            # What has happened is told, though its end is not durable yet.
-            begun = [one for one in items if not one.entry.is_done]
-            ended = [one for one in items if one.entry.is_done]
-            for one in begun:
-                if not one.durable.done():
-                    one.durable.set_exception(error)
-            for one in ended:
-                one.is_durable()
-            return ended[-_LOAD_MAX:]
+            if items:
+                self._log.save([(one.entry.id, one.entry.body, one.entry.is_done) for one in items])
+        except Exception as error:
+            self._keep_for_later(items, error)
+            return
         self.waiting += sum(one.is_new for one in items)
         for one in items:
             one.is_durable()
-        if self.waiting >= _LOAD_MAX:
-            self._more.set()
-        return []
+        if self.waiting >= _LOAD_MAX and self._loader is not None:
+            self._loader.wake()
+
+    def _keep_for_later(self, items: Sequence[_Arrived], error: Exception) -> None:
+        """Nothing of what is about to begin may be carried out. What has happened is told, though
+        its end is not durable yet."""
+        if not isinstance(error, PaimonMagicsError):
+            error = SetupError(f"The audit log can't be kept: {error!r}", hint="Ask again.")
+        _log.error("The audit log can't be kept: %s", error)
+        for one in items:
+            if isinstance(one, Publication) or (isinstance(one, _Item) and one.entry.is_done):
+                self._again.append(one)
+            if isinstance(one, _Item) and not one.entry.is_done and not one.durable.done():
+                one.durable.set_exception(error)
+            elif isinstance(one, _Item):
+                one.is_durable()
+        del self._again[:-_LOAD_MAX]
 
     def _of_load(self, publication: Publication) -> list[Entry]:
         """The entries of a load, one for each user whose rows it has; none of another commit."""
-        try:
-            said = noted(dict(self._properties_of(publication)))
-        except PaimonMagicsError as error:
-            _log.warning("Who wrote %s is not known: %s", publication.id, error)
-            return []
+        said = noted(dict(self._properties_of(publication)))
         return load_entries(publication, said) if said.get("engine") == _LOADER else []
 
     # ---- the loader ----
 
+    def _load_in_time(self) -> None:
+        self._rounds += 1
+        if self._rounds > 1:  # the first is that of the start
+            self._load()
+
     def _load(self) -> None:
-        while True:
-            self._more.wait(self._every_seconds)
-            self._more.clear()
-            is_last = self._ending.is_set()
-            if is_last:
-                self._writer.join()
-            try:
-                while self._load_some():
-                    pass
-                self._table.expire()
-                self.trouble = ""
-            except (PaimonMagicsError, OSError) as error:
-                self.trouble = str(error)
-                _log.warning("The audit log waits in the store: %s", error)
-            if is_last:
-                return
+        try:
+            while self._load_some():
+                pass
+            self._table.expire()
+        except Exception as error:
+            self.trouble = str(error) or type(error).__name__
+            raise
+        self.trouble = ""
 
     def _load_some(self) -> bool:
         """Load the first entries; return whether there may be more."""
-        entries = [entry_of(body) for body in self._log.first(_LOAD_MAX, done=True)]
+        entries = [entry_of(id, body) for id, body in self._log.first(_LOAD_MAX, done=True)]
         if entries:
             self._table.write(entries)
             self._log.drop([entry.id for entry in entries])

@@ -53,6 +53,8 @@ class Status:
     `problem` is why it takes nothing at all. `pending_commits` describes the engines' commits that
     are being published. `store` is how the coordinator reaches the warehouse, `store_trouble` why
     that failed the last time. `waiting` describes the tables whose small inserts can't be loaded.
+    `is_ready` tells whether inserts and commits would be taken, `problems` what is wrong, the worst
+    first.
     """
 
     address: str
@@ -70,6 +72,8 @@ class Status:
     store: Mapping[str, str]
     store_trouble: str
     waiting: tuple[str, ...]
+    is_ready: bool = True
+    problems: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +151,8 @@ class Administration:
                 f"{count_text(one['rows'], 'row')} of `{one['table']}`: {one['why']}"
                 for one in found.get("waiting", ())
             ),
+            is_ready=bool(found.get("ready", True)),
+            problems=tuple(str(one["problem"]) for one in found.get("problems", ())),
         )
 
     def transactions(self) -> Transactions:

@@ -188,8 +188,9 @@ _TOKEN = "paimon_magics.token"
 _DLF = "DLF4-HMAC-SHA256"
 _DLF_TOKEN = "x-dlf-security-token"
 
-PUBLIC = frozenset({"/health/live", "/health/owner", "/dead-letters"})
-"""Paths that are open to everybody. `/dead-letters` asks for a proof of its own."""
+PUBLIC = frozenset({"/health/live", "/health/owner", "/health/ready", "/dead-letters"})
+"""Paths that are open to everybody. `/dead-letters` asks for a proof of its own, and
+`/health/ready` has names only for those with a token."""
 
 _TABLE = "/v1/paimon/databases/{database}/tables/{table}"
 _DATABASE = "/v1/paimon/databases/{database}"
@@ -197,7 +198,6 @@ _DATABASE = "/v1/paimon/databases/{database}"
 _READ = (
     "GET /v1/databases/{database}",
     "GET /",
-    "GET /health/ready",
     "GET /metrics",
     "GET /openapi.json",
     "GET /v1/compactions",

@@ -5,8 +5,9 @@ While it stands by, requests are relayed to the owner. In a takeover there is no
 requests wait, unread, and are answered by the next owner; after `HOLD_SECONDS` they are answered
 503, with an error that names the owner that does not answer, or says that there is none.
 
-Of its own it answers `/health/live`, `/health/owner`, `/health/ready` and `/metrics`. The last two
-take what they take everywhere: a token that the owner lets in, or that of its own state folder.
+Of its own it answers `/health/live`, `/health/owner`, `/health/ready` and `/metrics`. The last one
+takes what it takes everywhere: a token that the owner lets in, or that of its own state folder; and
+the owner's address is for those with such a token.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import ssl
 import time
 from collections.abc import Callable
 
+import httpx
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
     CollectorRegistry,
@@ -144,12 +146,17 @@ class StandingBy:
         return JSONResponse({"status": "standby"}, status_code=503)
 
     async def _ready(self, scope: Scope) -> Response:
-        answer = await self._refused(scope, "/health/ready")
-        if answer is not None:
-            return answer
+        relay = self._present_relay()
+        answer = None if relay is None else await relay.get("/health/ready", scope)
+        if answer is None:
+            return self._no_owner()
+        if not answer.is_success:
+            return _as_it_came(answer)
         lease = self._lease
-        address = "" if lease is None or lease.released else lease.address
-        return JSONResponse({"status": "standby", "owner": address})
+        shown = {"status": "standby"}
+        if "pause" in answer.json():  # which the owner tells those whom it knows
+            shown["owner"] = "" if lease is None or lease.released else lease.address
+        return JSONResponse(shown)
 
     async def _metrics(self, scope: Scope) -> Response:
         if not self._is_own(scope):
@@ -166,8 +173,7 @@ class StandingBy:
             return self._no_owner()
         if answer.is_success:
             return None
-        kind = answer.headers.get("content-type")
-        return Response(answer.content, status_code=answer.status_code, media_type=kind)
+        return _as_it_came(answer)
 
     def _is_own(self, scope: Scope) -> bool:
         token = bearer_token(HTTPConnection(scope)) or ""
@@ -242,6 +248,11 @@ class StandingBy:
             )
         hint = f"{error.hint} {self.trouble}".rstrip()
         return error_answer(503, NoOwnerError.__name__, error.message, hint)
+
+
+def _as_it_came(answer: httpx.Response) -> Response:
+    kind = answer.headers.get("content-type")
+    return Response(answer.content, status_code=answer.status_code, media_type=kind)
 
 
 async def _live_through(receive: Receive, send: Send) -> None:

@@ -107,6 +107,16 @@ class Ownership:
         """The epoch that this coordinator owns or last owned, 0 before the first."""
         return self._mine.epoch
 
+    @property
+    def lease_ms(self) -> int:
+        """How long a lease lasts that was just renewed."""
+        return self._mine.lease_ms
+
+    @property
+    def left_ms(self) -> float:
+        """How long the present lease lasts unless it is renewed."""
+        return self._until_ms - self._now_ms()
+
     def acquire(self) -> int:
         """Own the warehouse's commits, and return the epoch; wait for a lease to run out if needed.
 

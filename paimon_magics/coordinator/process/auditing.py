@@ -6,6 +6,7 @@ import argparse
 
 from paimon_magics.coordinator.audit.audit_table import AuditTable
 from paimon_magics.coordinator.audit.trail import Trail
+from paimon_magics.coordinator.runtime import Runtime
 from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.coordinator.store.state_store import StateStore
 from paimon_magics.errors import SetupError
@@ -18,7 +19,11 @@ __all__ = ["trail_of"]
 
 
 def trail_of(
-    options: argparse.Namespace, catalog: Catalog, store: StateStore, coordinator: Coordinator
+    runtime: Runtime,
+    options: argparse.Namespace,
+    catalog: Catalog,
+    store: StateStore,
+    coordinator: Coordinator,
 ) -> Trail | None:
     """The audit log, None where none is asked for. Raises SetupError for a name that is none, and
     for a coordinator that can't keep one."""
@@ -43,6 +48,6 @@ def trail_of(
 
     name = TableName(table, database)
     to = AuditTable(catalog, coordinator.transactions, Settings(), name)
-    trail = Trail(store.audit, to, properties_of, options.audit_every_ms)
+    trail = Trail(runtime, store.audit, to, properties_of, options.audit_every_ms)
     coordinator.when_published(trail.published)
     return trail

@@ -17,10 +17,8 @@ from starlette.types import ASGIApp
 from paimon_magics.coordinator.http.forwarding import Forwarding
 from paimon_magics.coordinator.ownership.redacted_log import keep_secrets_out_of_logs
 from paimon_magics.coordinator.ownership.state_folder import Running
-from paimon_magics.coordinator.process.certificates import Certificate
 from paimon_magics.coordinator.process.composition import OwnerParts, ownership_of, start_owner
 from paimon_magics.coordinator.process.connections import Bounds, process_connections_max
-from paimon_magics.coordinator.process.network import Network
 from paimon_magics.coordinator.process.place import Place, place_of
 from paimon_magics.coordinator.process.server import Server, Shutdown
 from paimon_magics.coordinator.process.succession import Succession
@@ -62,12 +60,13 @@ def begin(options: argparse.Namespace, ending: ExitStack) -> CoordinatorProcess:
     keep_secrets_out_of_logs()
     shutdown = Shutdown(options.drain_ms / 1000)
     place = place_of(options, ending)
+    reload = None if place.certificate is None else place.certificate.look
     parts: Callable[[], OwnerParts | None]
     stands_by_again = lambda: False  # noqa: E731
     if options.standby:
         succession = Succession(options, place, shutdown)
         ending.callback(succession.close)
-        shutdown.take_signals(succession.wind_up)
+        shutdown.take_signals(succession.wind_up, reload)
         succession.start()
         app: ASGIApp = succession.app
         parts = lambda: succession.parts  # noqa: E731
@@ -76,9 +75,9 @@ def begin(options: argparse.Namespace, ending: ExitStack) -> CoordinatorProcess:
         ownership = ownership_of(options, place, ending)
         owner = start_owner(options, place, ownership, shutdown, ending)
         # Clients that wait until their rows are visible are released when the process ends.
-        shutdown.take_signals(owner.wind_up)
+        shutdown.take_signals(owner.wind_up, reload)
         app, parts = owner.app, lambda: owner
-    server = _server(app, place.network, shutdown, options.request_bytes_max)
+    server = _server(app, place, shutdown, options.request_bytes_max)
     ending.callback(place.folder.retract)
     place.folder.announce(Running(place.inner_address, os.getpid(), __version__))
     begun = parts()
@@ -87,11 +86,9 @@ def begin(options: argparse.Namespace, ending: ExitStack) -> CoordinatorProcess:
     return CoordinatorProcess(parts, server, place, stands_by_again)
 
 
-def _server(app: ASGIApp, network: Network, shutdown: Shutdown, request_bytes_max: int) -> Server:
+def _server(app: ASGIApp, place: Place, shutdown: Shutdown, request_bytes_max: int) -> Server:
+    network = place.network
     if not network.is_local or network.peers.all:
         app = Forwarding(app, network.peers, is_insecure=network.is_insecure)
-    certificate = None
-    if network.certificate is not None:
-        certificate = Certificate(network.certificate, network.key)
     bounds = Bounds(free=network.peers, process_max=process_connections_max())
-    return Server(app, shutdown, request_bytes_max, bounds, certificate)
+    return Server(app, shutdown, request_bytes_max, bounds, place.certificate)

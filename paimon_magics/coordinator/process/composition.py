@@ -25,7 +25,7 @@ from paimon_magics.coordinator.http.limits import ClientLimits
 from paimon_magics.coordinator.http.tokens import Tokens
 from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit, GroupCommitSettings
 from paimon_magics.coordinator.inserts.log.database import DatabaseLog
-from paimon_magics.coordinator.inserts.log.disk_reserve import Room
+from paimon_magics.coordinator.inserts.log.disk_reserve import DiskReserve
 from paimon_magics.coordinator.inserts.log.interface import Log
 from paimon_magics.coordinator.inserts.log.objects import ObjectLog
 from paimon_magics.coordinator.inserts.log.registry import LogRegistry, RegisteredLog
@@ -43,9 +43,16 @@ from paimon_magics.coordinator.routes.insert_stream import InsertStream
 from paimon_magics.coordinator.routes.inserts import InsertRoutes
 from paimon_magics.coordinator.routes.store_options import StoreOptions
 from paimon_magics.coordinator.routes.tokens import token_routes
+from paimon_magics.coordinator.runtime import Runtime, ThreadRuntime
 from paimon_magics.coordinator.service.compaction_jobs import Budget
 from paimon_magics.coordinator.service.compaction_scheduler import CompactionScheduler, Endpoint
 from paimon_magics.coordinator.service.coordinator import Coordinator
+from paimon_magics.coordinator.service.health import (
+    HealthMonitor,
+    Noted,
+    standard_monitor,
+    store_fact,
+)
 from paimon_magics.coordinator.service.idling import Idling
 from paimon_magics.coordinator.service.key_moves import KeyMover
 from paimon_magics.coordinator.service.served import Context
@@ -56,6 +63,7 @@ from paimon_magics.settings import Settings
 __all__ = ["OwnerParts", "ownership_of", "start_owner"]
 
 _COMPACTION_WORKER = "paimon_magics.coordinator.process.compaction_worker"
+_PROBE_MS, _PROBE_FILE_MS, _LETTERS_MS = 5_000.0, 30_000.0, 5_000.0
 _RECENT = 200  # commits whose tables are looked at after the start
 _OBJECTS_BEFORE_COLLECTION = 50_000
 _LAST_WORDS_SECONDS = 1.0
@@ -96,29 +104,37 @@ def start_owner(
     """
     warehouse = place.catalog.warehouse
     is_heir = ownership is not None and ownership.epoch > 0
+    runtime = ThreadRuntime()
     store = open_store(place.folder.path, place.store_address, warehouse, is_heir=is_heir)
     ending.callback(store.close)
-    coordinator = Coordinator(place.catalog, store, Settings(), _limits(options), ownership)
+    limits = _limits(options)
+    coordinator = Coordinator(place.catalog, store, Settings(), limits, ownership, runtime)
     group = None
     if ownership is not None:
         log = _log(options, place, store, ending)
         group = _group_commit(options, place, coordinator, log, ownership, shutdown)
         ownership.when_lost(lambda _: shutdown.request_after(_LAST_WORDS_SECONDS))
     secret = secrets.token_urlsafe()
-    compactions = _compactions(options, place, store, coordinator, secret)
+    compactions = _compactions(options, runtime, place, store, coordinator, secret)
     coordinator.when_published(compactions.committed)
+    monitor = standard_monitor(coordinator, runtime, ownership, lambda: shutdown.is_draining)
+    disk = _watched(options, runtime, place, store, monitor, ending)
+    inserts = None
+    if group is not None:
+        inserts = InsertRoutes(group, coordinator, disk, _letters(runtime, group, ending))
     parts = Parts(
         coordinator,
         warehouse,
-        None if group is None else _inserts(options, place, coordinator, group),
+        inserts,
         compactions,
-        is_draining=lambda: shutdown.is_draining,
-        trail=trail_of(options, place.catalog, store, coordinator),
+        monitor=monitor,
+        trail=trail_of(runtime, options, place.catalog, store, coordinator),
     )
     app = _application(options, place, store, parts, ownership, secret)
     idling = None
     if options.embedded:
         app = idling = Idling(
+            runtime,
             app,
             coordinator,
             options.idle_ms,
@@ -201,6 +217,7 @@ def _group_commit(
 
 def _compactions(
     options: argparse.Namespace,
+    runtime: Runtime,
     place: Place,
     store: StateStore,
     coordinator: Coordinator,
@@ -208,6 +225,7 @@ def _compactions(
 ) -> CompactionScheduler:
     default = "auto" if options.embedded else "off"
     return CompactionScheduler(
+        runtime,
         place.catalog,
         Budget(options.compact_workers, options.compact_memory_bytes, options.compact_bytes_max),
         Endpoint(place.inner_address, secret, _COMPACTION_WORKER),
@@ -218,12 +236,33 @@ def _compactions(
     )
 
 
-def _inserts(
-    options: argparse.Namespace, place: Place, coordinator: Coordinator, group: GroupCommit
-) -> InsertRoutes:
+def _letters(runtime: Runtime, group: GroupCommit, ending: ExitStack) -> Noted[int]:
+    letters = Noted(runtime, "dead-letters", lambda: len(group.letters.list()), _LETTERS_MS, 0)
+    ending.callback(letters.stop)
+    return letters
+
+
+def _watched(
+    options: argparse.Namespace,
+    runtime: Runtime,
+    place: Place,
+    store: StateStore,
+    monitor: HealthMonitor,
+    ending: ExitStack,
+) -> DiskReserve:
+    """Watch the disk, the store and the certificate; return the disk."""
     elsewhere = place.store_address or options.log == "warehouse"
-    room = Room(None if elsewhere else place.folder.path, options.log_reserve_bytes)
-    return InsertRoutes(group, coordinator, room)
+    reserve_bytes = options.log_reserve_bytes
+    disk = DiskReserve(runtime, place.folder.path, reserve_bytes, holds_log=not elsewhere)
+    ending.callback(disk.stop)
+    monitor.add("its disk", lambda: [disk.fact()])
+    every_ms = _PROBE_MS if place.store_address else _PROBE_FILE_MS
+    probe = Noted[object](runtime, "store", store.check, every_ms, None)
+    ending.callback(probe.stop)
+    monitor.add("its store", lambda: [store_fact(probe)])
+    if place.certificate is not None:
+        monitor.add("its certificate", place.certificate.facts)
+    return disk
 
 
 def _application(

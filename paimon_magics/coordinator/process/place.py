@@ -13,6 +13,7 @@ from paimon_magics.coordinator.http.hub import HubService, hub_service
 from paimon_magics.coordinator.ownership.catalog_options import ENVIRONMENT as CATALOG_OPTIONS
 from paimon_magics.coordinator.ownership.catalog_options import catalog_options
 from paimon_magics.coordinator.ownership.state_folder import StateFolder
+from paimon_magics.coordinator.process.certificates import Certificate
 from paimon_magics.coordinator.process.network import LOOPBACK, Network, listen, network_of
 from paimon_magics.coordinator.store.state_store import store_address
 from paimon_magics.errors import SetupError
@@ -30,7 +31,7 @@ class Place:
     store, None for a file in the folder.
 
     `inner` is a socket on the loopback for the coordinator's own processes, the same as `listening`
-    where they can use that.
+    where they can use that. `certificate` is that of `listening`, None without TLS.
     """
 
     folder: StateFolder
@@ -40,6 +41,7 @@ class Place:
     network: Network
     listening: socket.socket
     inner: socket.socket
+    certificate: Certificate | None = None
 
     @property
     def root(self) -> str:
@@ -77,7 +79,11 @@ def place_of(options: argparse.Namespace, ending: ExitStack) -> Place:
     listening = inner = ending.enter_context(listen(network.host, port))
     if network.needs_inner_port:
         inner = ending.enter_context(listen(LOOPBACK, 0))
-    return Place(folder, store_address(options.store), catalog, hub, network, listening, inner)
+    address = store_address(options.store)
+    certificate = None
+    if network.certificate is not None:
+        certificate = Certificate(network.certificate, network.key)
+    return Place(folder, address, catalog, hub, network, listening, inner, certificate)
 
 
 def _check(options: argparse.Namespace) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
 import socket
 import threading
@@ -21,6 +22,13 @@ __all__ = ["Server", "Shutdown"]
 _GRACE_SECONDS = 30  # for requests that wait for something that does not come
 _HANDSHAKE_SECONDS = 10.0
 _TICKS = 10  # of uvicorn, in a second
+_SIGNALS = [
+    getattr(signal, name)
+    for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGALRM")
+    if hasattr(signal, name)
+]
+
+_log = logging.getLogger(__name__)
 
 
 class Shutdown:
@@ -42,24 +50,37 @@ class Shutdown:
         self.is_draining = True
         self.is_requested = True
 
-    def take_signals(self, first: Callable[[], object]) -> None:
-        """Let SIGTERM and SIGINT drain and then end the process, a second one end it at once.
-        `first` is called in a thread of its own when it ends."""
+    def take_signals(
+        self, first: Callable[[], object], reload: Callable[[], object] | None = None
+    ) -> None:
+        """Let a signal that would end the process drain it first, and a second one end it at once.
+        `first` is called in a thread of its own when it ends. SIGHUP calls `reload` instead, if
+        there is something to read again. Each signal leaves a line in the log."""
 
-        def end(wait: float) -> None:
+        def end(name: str, wait: float) -> None:
+            _log.warning("%s: the coordinator ends%s.", name, f" in {wait:.0f} s" if wait else "")
             time.sleep(wait)
             self.request()
             first()
 
-        def requested(*_: object) -> None:
+        def read_again() -> None:
+            assert reload is not None
+            reload()
+            _log.warning("SIGHUP: the certificate was read again.")
+
+        def requested(number: int, _: object) -> None:
+            name = signal.Signals(number).name
+            if name == "SIGHUP" and reload is not None:
+                threading.Thread(target=read_again, daemon=True).start()
+                return
             self.was_signalled = True
             wait = 0.0 if self.is_draining else self._drain_seconds
             self.is_draining = True
             if not wait:
                 self.request()
-            threading.Thread(target=end, args=(wait,), daemon=True).start()
+            threading.Thread(target=end, args=(name, wait), daemon=True).start()
 
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in _SIGNALS:
             signal.signal(number, requested)
 
     def request_after(self, seconds: float) -> None:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-import threading
 import time
 from contextlib import ExitStack
 
@@ -24,12 +23,13 @@ from paimon_magics.coordinator.process.composition import OwnerParts, ownership_
 from paimon_magics.coordinator.process.peers import PeerNames
 from paimon_magics.coordinator.process.place import Place
 from paimon_magics.coordinator.process.server import Shutdown
+from paimon_magics.coordinator.runtime import Loop, ThreadRuntime
 from paimon_magics.coordinator.store.state_store import store_trouble
-from paimon_magics.errors import PaimonMagicsError, SetupError
+from paimon_magics.errors import SetupError
 
 __all__ = ["Succession"]
 
-_LOOK_SECONDS = 0.5
+_LOOK_MS = 500.0
 
 _log = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ class Succession:
         self._options = options
         self._place = place
         self._shutdown = shutdown
-        self._lease_seconds = options.ownership_lease_ms / 1000
+        self._lease_ms = options.ownership_lease_ms
         peers = PeerNames.of(options.peer)
         self.app = StandingBy(
             place.address,
@@ -55,11 +55,14 @@ class Succession:
         )
         self.parts: OwnerParts | None = None
         self._ending = ExitStack()
-        self._closing = threading.Event()
+        self._runtime = ThreadRuntime()
+        self._closing = self._runtime.event()
         self._ownership: Ownership | None = None
         self._steps_down = False
-        self._turn = threading.Lock()
-        self._thread = threading.Thread(target=self._work, name="succession", daemon=True)
+        self._turn = self._runtime.lock()
+        self._loop: Loop | None = None
+        self._pause_ms = 0.0
+        self._writable_ms = 0.0
         if ownership_of(options, place, self._ending) is None:
             raise SetupError(
                 "A coordinator in front of a REST catalog can't stand by: there nobody owns the "
@@ -75,7 +78,7 @@ class Succession:
 
     def start(self) -> None:
         """Begin to stand by."""
-        self._thread.start()
+        self._loop = self._runtime.loop("succession", lambda: self._pause_ms, self._round)
 
     def wind_up(self) -> None:
         """Release clients that wait until their rows are visible."""
@@ -89,26 +92,30 @@ class Succession:
             ownership = self._ownership
         if ownership is not None and self.parts is None:
             ownership.release()
-        self._thread.join()
+        if self._loop is not None:
+            self._loop.end()
         self._ending.close()
 
-    def _work(self) -> None:
-        while not self._closing.is_set():
-            with ExitStack() as ending:
-                try:
-                    parts = self._taken_over(ending)
-                except (PaimonMagicsError, OSError) as error:
-                    if not self._closing.is_set():
-                        self.app.trouble = f"This one could not take over: {error}"
-                        _log.error("Could not take over: %s", error)
-                else:
-                    self.parts = parts
-                    self._ending = ending.pop_all()
-                    self.app.become(parts.app)
-                    self._watch(parts)
-                    return
-            # Others have a lease's time to take over before it tries again.
-            self._closing.wait(self._lease_seconds)
+    def _round(self) -> None:
+        if self._closing.is_set():
+            return
+        if self.parts is not None:
+            self._watch(self.parts)
+            return
+        # Others have a lease's time to take over before it tries again.
+        self._pause_ms = self._lease_ms
+        with ExitStack() as ending:
+            try:
+                parts = self._taken_over(ending)
+            except Exception as error:  # whatever it is, another one may have more luck
+                if not self._closing.is_set():
+                    self.app.trouble = f"This one could not take over: {error}"
+                    _log.error("Could not take over: %s", error)
+                return
+            self.parts = parts
+            self._ending = ending.pop_all()
+        self.app.become(parts.app)
+        self._pause_ms, self._writable_ms = _LOOK_MS, self._runtime.clock.steady_ms()
 
     def _taken_over(self, ending: ExitStack) -> OwnerParts:
         ownership = ownership_of(self._options, self._place, ending)
@@ -132,13 +139,10 @@ class Succession:
 
     def _watch(self, parts: OwnerParts) -> None:
         """Step down when the store has taken no writes for a whole lease."""
-        since = time.monotonic()
-        while not self._closing.wait(_LOOK_SECONDS):
-            now = time.monotonic()
-            if not parts.coordinator.waits_for_store:
-                since = now
-            elif now - since > self._lease_seconds:
-                _log.error("Steps down, since its store does not work.")
-                self._steps_down = True
-                self._shutdown.request()
-                return
+        now_ms = self._runtime.clock.steady_ms()
+        if not parts.coordinator.waits_for_store:
+            self._writable_ms = now_ms
+        elif now_ms - self._writable_ms > self._lease_ms and not self._steps_down:
+            _log.error("Steps down, since its store does not work.")
+            self._steps_down = True
+            self._shutdown.request()

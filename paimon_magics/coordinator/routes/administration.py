@@ -30,17 +30,21 @@ from paimon_magics.coordinator.protocol.principals import Principal
 from paimon_magics.coordinator.protocol.visibility import sees_location
 from paimon_magics.coordinator.routes.tables import stopped_document
 from paimon_magics.coordinator.service.coordinator import Coordinator
+from paimon_magics.coordinator.service.health import Health, HealthMonitor
 from paimon_magics.origin import host_name, user_name
 from paimon_magics.version import __version__
 
-__all__ = ["about", "administration_routes", "pause_document"]
+__all__ = ["about", "administration_routes", "pause_document", "problems_document"]
 
 _TEXT_CHARACTERS_MAX = 500
-_STARTED_AT_MS = int(time.time() * 1000)
+_STARTED_AT_MS = int(time.time() * 1000)  # a time of day
 
 
 def administration_routes(
-    coordinator: Coordinator, warehouse: str, group: GroupCommit | None = None
+    coordinator: Coordinator,
+    warehouse: str,
+    group: GroupCommit | None = None,
+    monitor: HealthMonitor | None = None,
 ) -> list[Route]:
     """The routes that show the coordinator's status, pause it, and resume it."""
 
@@ -49,7 +53,15 @@ def administration_routes(
         is_limited = principal.is_limited
         troubles = [] if group is None or is_limited else group.backlog.troubles
         waiting = [{"table": name, "rows": rows, "why": why} for name, rows, why in troubles]
-        return JSONResponse({**about(coordinator, warehouse, principal), "waiting": waiting})
+        health = Health(()) if monitor is None else monitor.now()
+        return JSONResponse(
+            {
+                **about(coordinator, warehouse, principal),
+                "waiting": waiting,
+                "ready": health.is_ready,
+                "problems": problems_document(health, principal),
+            }
+        )
 
     async def pause(request: Request) -> Response:
         body = await json_body(request)
@@ -97,6 +109,15 @@ def about(coordinator: Coordinator, warehouse: str, principal: Principal) -> dic
         ],
         "stopped_tables": stopped_document(coordinator, principal),
     }
+
+
+def problems_document(health: Health, principal: Principal) -> list[dict[str, Any]]:
+    """What is wrong, as far as somebody may see it."""
+    return [
+        {"name": one.name, "subject": one.subject, "problem": one.problem, "blocks": one.blocks}
+        for one in health.problems
+        if one.is_seen_by(principal)
+    ]
 
 
 def pause_document(pause: Pause | None) -> dict[str, Any] | None:

@@ -6,8 +6,8 @@ their own proof. The size of bodies is limited. See `http.answers` for the form 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.applications import Starlette
@@ -39,19 +39,25 @@ from paimon_magics.coordinator.http.limits import ClientLimits
 from paimon_magics.coordinator.http.pages import HEADERS
 from paimon_magics.coordinator.http.threads import Threads, run_in_threadpool
 from paimon_magics.coordinator.protocol.principals import (
+    PRINCIPAL,
     Principal,
     Scope,
 )
 from paimon_magics.coordinator.routes.administration import (
     administration_routes,
     pause_document,
+    problems_document,
 )
 from paimon_magics.coordinator.routes.compactions import compaction_routes, compaction_rows
 from paimon_magics.coordinator.routes.dead_letter_forms import DeadLetterForms
-from paimon_magics.coordinator.routes.insert_metrics import InsertMetrics
 from paimon_magics.coordinator.routes.inserts import InsertRoutes
 from paimon_magics.coordinator.routes.leases import lease_routes
-from paimon_magics.coordinator.routes.metrics import AuditMetrics, CompactionMetrics, Metrics
+from paimon_magics.coordinator.routes.metrics import (
+    AuditMetrics,
+    CompactionMetrics,
+    HealthMetrics,
+    Metrics,
+)
 from paimon_magics.coordinator.routes.openapi import openapi_route
 from paimon_magics.coordinator.routes.quick_inserts import QuickInserts
 from paimon_magics.coordinator.routes.status_page import status_page
@@ -59,6 +65,7 @@ from paimon_magics.coordinator.routes.tables import stopped_document, table_rout
 from paimon_magics.coordinator.routes.transactions import transaction_routes
 from paimon_magics.coordinator.service.compaction_scheduler import CompactionScheduler
 from paimon_magics.coordinator.service.coordinator import Coordinator
+from paimon_magics.coordinator.service.health import HealthMonitor
 from paimon_magics.errors import PaimonMagicsError
 
 __all__ = ["Parts", "application"]
@@ -68,14 +75,14 @@ __all__ = ["Parts", "application"]
 class Parts:
     """What answers requests. `warehouse` is the path that clients on the same machine may open
     themselves. `inserts` has the endpoints of small inserts, None if the coordinator takes none;
-    `compactions` is None if it compacts nothing by itself. `is_draining` tells whether the process
-    is about to end. `trail` is the audit log, if it keeps one."""
+    `compactions` is None if it compacts nothing by itself. `monitor` knows how the coordinator is.
+    `trail` is the audit log, if it keeps one."""
 
     coordinator: Coordinator
     warehouse: str
     inserts: InsertRoutes | None = None
     compactions: CompactionScheduler | None = None
-    is_draining: Callable[[], bool] = lambda: False
+    monitor: HealthMonitor = field(default_factory=HealthMonitor)
     trail: Trail | None = None
 
 
@@ -98,12 +105,17 @@ def application(
     group = None if inserts is None else inserts.group
     place_of = None if group is None else group.places.of_transaction
     metrics = Metrics(coordinator)
+    monitor = parts.monitor
+    metrics.registry.register(HealthMetrics(monitor))
     if compactions is not None:
         metrics.registry.register(CompactionMetrics(compactions))
-    if group is not None:
-        metrics.registry.register(InsertMetrics(group))
+        monitor.add("its compactions", compactions.facts)
+    if inserts is not None:
+        metrics.registry.register(inserts.metrics())
+        monitor.add("small inserts", inserts.facts)
     if parts.trail is not None:
         metrics.registry.register(AuditMetrics(parts.trail))
+        monitor.add("its audit log", parts.trail.facts)
     forms = None if inserts is None else DeadLetterForms(inserts.group, inserts.letters)
     handlers = _Handlers(parts, metrics, forms)
     own: list[BaseRoute] = [
@@ -112,7 +124,7 @@ def application(
         Route("/health/ready", handlers.ready),
         Route("/metrics", handlers.metrics),
         Route("/", handlers.page),
-        *administration_routes(coordinator, parts.warehouse, group),
+        *administration_routes(coordinator, parts.warehouse, group, monitor),
         *transaction_routes(coordinator, metrics, place_of),
         *table_routes(coordinator),
         *lease_routes(coordinator),
@@ -138,13 +150,11 @@ def application(
 
 class _Handlers:
     def __init__(self, parts: Parts, metrics: Metrics, forms: DeadLetterForms | None) -> None:
+        self._parts = parts
         self._group = None if parts.inserts is None else parts.inserts.group
-        self._compactions = parts.compactions
         self._forms = forms
         self._coordinator = parts.coordinator
-        self._warehouse = parts.warehouse
         self._metrics = metrics
-        self._is_draining = parts.is_draining
 
     async def live(self, _: Request) -> Response:
         return JSONResponse({"status": "live"})
@@ -152,21 +162,29 @@ class _Handlers:
     async def owner(self, _: Request) -> Response:
         coordinator = self._coordinator
         is_owner = coordinator.epoch != 0 and coordinator.deposed is None
-        status = "owner" if is_owner and not self._is_draining() else "standby"
+        ends = any(one.name == "draining" and one.value for one in self._parts.monitor.now().facts)
+        status = "owner" if is_owner and not ends else "standby"
         return JSONResponse({"status": status}, status_code=200 if status == "owner" else 503)
 
     async def ready(self, request: Request) -> Response:
-        problem = self._coordinator.problem
-        if problem is None and self._group is not None:
-            problem = self._group.problem
-        if problem is None and self._is_draining():
-            problem = "It is about to end: ask another one, or again when it is back."
-        if problem is not None:
-            return error_answer(503, "NotReady", problem, "")
-        stopped = stopped_document(self._coordinator, principal_of(request))
+        """Who brings no token, as a probe, gets no names and no texts."""
+        health = self._parts.monitor.now()
+        principal: Principal | None = request.scope.get(PRINCIPAL)
+        status = 200 if health.is_ready else 503
+        if principal is None:
+            found = list(dict.fromkeys(one.name for one in health.problems if one.blocks))
+            shown = {"status": "ready" if health.is_ready else "not ready", "problems": found}
+            return JSONResponse(shown, status_code=status)
+        problems = problems_document(health, principal)
+        if not health.is_ready:
+            said = " ".join(one.problem for one in health.problems if one.blocks)
+            return error_answer(503, "NotReady", said, "", problems=problems)
         # Open transactions may be committed in a pause: the coordinator must stay reachable.
         pause = pause_document(self._coordinator.state.pause)
-        return JSONResponse({"status": "ready", "pause": pause, "stopped_tables": stopped})
+        stopped = stopped_document(self._coordinator, principal)
+        return JSONResponse(
+            {"status": "ready", "pause": pause, "stopped_tables": stopped, "problems": problems}
+        )
 
     async def metrics(self, _: Request) -> Response:
         content = await run_in_threadpool(generate_latest, self._metrics.registry)
@@ -177,9 +195,13 @@ class _Handlers:
         return HTMLResponse(page, headers=HEADERS)
 
     def _page(self, principal: Principal) -> str:
+        parts = self._parts
         letters: list[tuple[object, ...]] = []
         if self._forms is not None:
             may_change = principal.may(Scope.WRITE)
             letters = self._forms.rows(principal.name or "", may_change=may_change)
-        compacted = [] if self._compactions is None else compaction_rows(self._compactions)
-        return status_page(self._coordinator, self._warehouse, self._group, letters, compacted)
+        compacted = [] if parts.compactions is None else compaction_rows(parts.compactions)
+        health = parts.monitor.now()
+        return status_page(
+            self._coordinator, parts.warehouse, health, self._group, letters, compacted
+        )

@@ -4,6 +4,7 @@ inserts now, and handing an insert over."""
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 
 from starlette.requests import HTTPConnection
 
@@ -13,7 +14,7 @@ from paimon_magics.coordinator.inserts.admission.table_info import TableInfo, mo
 from paimon_magics.coordinator.inserts.admission.validator import ValidatedInsert
 from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit
 from paimon_magics.coordinator.inserts.loading.rows import conformed_stream
-from paimon_magics.coordinator.inserts.log.disk_reserve import Room
+from paimon_magics.coordinator.inserts.log.disk_reserve import DiskReserve
 from paimon_magics.coordinator.inserts.log.records import Format
 from paimon_magics.coordinator.inserts.queue.values import Answer
 from paimon_magics.coordinator.protocol.errors import RESUME_HINT, PausedError
@@ -39,12 +40,16 @@ class NoRoomError(SetupError):
 
 
 class InsertEntry:
-    """The entry of inserts into group commit. `room` is the space on the log's disk."""
+    """The entry of inserts into group commit. `disk` is that of the log, if it is on a disk of this
+    machine. `refused` counts the inserts that were not let in, by why."""
 
-    def __init__(self, group: GroupCommit, coordinator: Coordinator, room: Room) -> None:
+    def __init__(
+        self, group: GroupCommit, coordinator: Coordinator, disk: DiskReserve | None = None
+    ) -> None:
         self._group = group
         self._coordinator = coordinator
-        self._room = room
+        self._disk = disk
+        self.refused: Counter[str] = Counter(dict.fromkeys(("paused", "stopped", "no_room"), 0))
 
     def known(self, database: str, table: str) -> TableInfo | None:
         """A table, if it was loaded within the last second; else None."""
@@ -74,12 +79,22 @@ class InsertEntry:
         stopped = state.stopped.get(table_info.location)
         if stopped is not None:
             return CommitConflictError(stopped.reason, hint=RESUME_HINT)
-        if not self._room.is_left():
-            return NoRoomError(
-                f"The disk of the log {self._group.log_name} is almost full.",
-                hint="Free space on that disk, then send the insert again.",
-            )
+        if self._disk is not None and (problem := self._disk.problem):
+            return NoRoomError(problem, hint="Free space on it, then send the insert again.")
         return None
+
+    def check(self, table_info: TableInfo) -> None:
+        """Raise the error of `problem`, and count it."""
+        match self.problem(table_info):
+            case None:
+                return
+            case PausedError() as error:
+                self.refused["paused"] += 1
+            case NoRoomError() as error:
+                self.refused["no_room"] += 1
+            case error:
+                self.refused["stopped"] += 1
+        raise error
 
     def send(self, insert: Insert) -> None:
         """Hand over an insert; the answer comes in its future."""

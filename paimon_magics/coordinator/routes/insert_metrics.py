@@ -1,9 +1,10 @@
-"""Small inserts for monitoring: metrics for Prometheus, and rows of the status page."""
+"""Small inserts for monitoring: facts for health, metrics for Prometheus, rows of the status page.
+Nothing is read from the log or the disk for it."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
@@ -11,8 +12,11 @@ from prometheus_client.registry import Collector
 from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit
 from paimon_magics.coordinator.inserts.engine.table_queues import TableQueue
 from paimon_magics.coordinator.inserts.queue.values import Reason, backlog
+from paimon_magics.coordinator.service.health import Fact
 
-__all__ = ["QUEUE_COLUMNS", "InsertMetrics", "queue_rows"]
+__all__ = ["QUEUE_COLUMNS", "InsertMetrics", "insert_facts", "queue_rows"]
+
+_OVERDUE_SECONDS_MAX = 60.0
 
 QUEUE_COLUMNS = (
     "table",
@@ -38,8 +42,12 @@ _COUNTED = (
 class InsertMetrics(Collector):
     """The collector of small inserts' metrics, for prometheus_client."""
 
-    def __init__(self, group: GroupCommit) -> None:
+    def __init__(
+        self, group: GroupCommit, refused: Mapping[str, int], dead_letters: Callable[[], int]
+    ) -> None:
         self._group = group
+        self._dead_letters = dead_letters
+        self._refused = refused  # before their rows were looked at
 
     def collect(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
         """Yield the counters since the start, and what waits in each table now."""
@@ -48,11 +56,13 @@ class InsertMetrics(Collector):
             yield CounterMetricFamily(f"paimon_coordinator_{name}", what, value=counts[key])
         refused = CounterMetricFamily(
             "paimon_coordinator_inserts_refused",
-            "Inserts that were refused after their rows were found to fit, by why.",
+            "Inserts that were refused whatever their rows are, by why.",
             labels=["reason"],
         )
         for reason in Reason:
             refused.add_metric([reason.value], counts[f"refused_{reason.value}"])
+        for why, count in self._refused.items():
+            refused.add_metric([why], count)
         yield refused
         yield CounterMetricFamily(
             "paimon_coordinator_log_seconds",
@@ -62,7 +72,7 @@ class InsertMetrics(Collector):
         yield GaugeMetricFamily(
             "paimon_coordinator_dead_letters",
             "Inserts that were acknowledged and could not be loaded.",
-            value=len(self._group.letters.list()),
+            value=self._dead_letters(),
         )
         yield from self._tables()
 
@@ -73,15 +83,34 @@ class InsertMetrics(Collector):
                 ("waiting_rows", "Rows that are acknowledged and not visible."),
                 ("waiting_bytes", "Their bytes in the log."),
                 ("oldest_seconds", "How long the oldest of them has waited."),
-                ("closed", "1 while somebody has to look at the table first, else 0."),
             )
         ]
         for table in list(self._group.tables.values()):
             rows, size_bytes = backlog(table.queue)
-            values = rows, size_bytes, _oldest_seconds(table), int(bool(table.queue.closed))
+            values = rows, size_bytes, _oldest_seconds(table)
             for family, value in zip(named, values, strict=True):
                 family.add_metric([str(table.name)], value)
         yield from named
+
+
+def insert_facts(group: GroupCommit) -> Iterator[Fact]:
+    """The facts about small inserts: what waits longer than it should, closed tables, the process
+    that writes files."""
+    if group.problem is not None:
+        yield Fact("running", 0, group.problem, blocks=True, subject="small inserts")
+    for table in list(group.tables.values()):
+        queue, name = table.queue, str(table.name)
+        if not queue.batches and not queue.closed:
+            continue
+        overdue = max(0.0, _oldest_seconds(table) - queue.thresholds.interval_ms / 1000)
+        problem = ""
+        if overdue > _OVERDUE_SECONDS_MAX:
+            why = f": {queue.last_error}" if queue.last_error else "."
+            problem = f"Rows of `{name}` wait since {overdue:.0f} s longer than they should{why}"
+        yield Fact("insert_overdue_seconds", overdue, problem, subject=name, table=table.name)
+        problem = f"`{name}` takes no inserts: {queue.closed}" if queue.closed else ""
+        yield Fact("insert_closed", int(bool(problem)), problem, subject=name, table=table.name)
+    yield Fact("child_busy_seconds", group.flusher_busy_seconds, subject="flusher")
 
 
 def queue_rows(group: GroupCommit) -> list[tuple[object, ...]]:

@@ -110,9 +110,7 @@ class _Stream:
             try:
                 known = self._entry.known(*self._names)
                 table_info = known or await self._entry.table_info(self._socket)
-                problem = self._entry.problem(table_info)
-                if problem is not None:
-                    raise problem
+                self._entry.check(table_info)
                 self._entry.send(self._insert(table_info, message, offset, future))
             except Exception as error:
                 if not future.done():

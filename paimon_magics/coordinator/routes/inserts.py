@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 from starlette.requests import Request
@@ -17,11 +18,12 @@ from paimon_magics.coordinator.http.guard import principal_of
 from paimon_magics.coordinator.http.threads import run_in_threadpool
 from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit
 from paimon_magics.coordinator.inserts.engine.table_queues import TableQueue
-from paimon_magics.coordinator.inserts.log.disk_reserve import Room
+from paimon_magics.coordinator.inserts.log.disk_reserve import DiskReserve
 from paimon_magics.coordinator.inserts.queue.values import Mode, backlog
 from paimon_magics.coordinator.protocol.principals import Scope
 from paimon_magics.coordinator.routes.dead_letters import DeadLetterRoutes
 from paimon_magics.coordinator.routes.insert_entry import InsertEntry, NoRoomError
+from paimon_magics.coordinator.routes.insert_metrics import InsertMetrics, insert_facts
 from paimon_magics.coordinator.routes.insert_requests import (
     answer_of,
     header_bytes,
@@ -31,6 +33,7 @@ from paimon_magics.coordinator.routes.insert_requests import (
     sender_of,
 )
 from paimon_magics.coordinator.service.coordinator import Coordinator
+from paimon_magics.coordinator.service.health import Fact, Noted
 from paimon_magics.errors import (
     InvalidValueError,
     SetupError,
@@ -47,11 +50,18 @@ _BUFFER_BYTES_MAX = 256 * 2**20
 
 class InsertRoutes:
     """The endpoints of small inserts. `group` is the group commit that takes them, `entry` its
-    entry; `letters` has the endpoints of dead letters."""
+    entry; `letters` has the endpoints of dead letters, `dead` their number."""
 
-    def __init__(self, group: GroupCommit, coordinator: Coordinator, room: Room) -> None:
+    def __init__(
+        self,
+        group: GroupCommit,
+        coordinator: Coordinator,
+        disk: DiskReserve | None = None,
+        dead: Noted[int] | None = None,
+    ) -> None:
         self.group = group
-        self.entry = InsertEntry(group, coordinator, room)
+        self.dead = dead
+        self.entry = InsertEntry(group, coordinator, disk)
         self.letters = DeadLetterRoutes(group, self.entry)
 
     def routes(self) -> list[Route]:
@@ -68,6 +78,16 @@ class InsertRoutes:
             *self.letters.routes(),
         ]
 
+    def metrics(self) -> InsertMetrics:
+        """The metrics of small inserts."""
+        return InsertMetrics(
+            self.group, self.entry.refused, lambda: 0 if self.dead is None else self.dead.value
+        )
+
+    def facts(self) -> Iterator[Fact]:
+        """The facts for the coordinator's health."""
+        return insert_facts(self.group)
+
     # ---- inserting ----
 
     async def insert(self, request: Request) -> Response:
@@ -78,11 +98,10 @@ class InsertRoutes:
             header_of(request, "paimon-channel"),
             request.headers.get("paimon-offset"),
         )
-        problem = self.entry.problem(table_info)
-        if isinstance(problem, NoRoomError):
-            return error_answer(507, "NoRoom", problem.message, problem.hint)
-        if problem is not None:
-            raise problem
+        try:
+            self.entry.check(table_info)
+        except NoRoomError as error:
+            return error_answer(507, "NoRoom", error.message, error.hint)
         body = await request.body()
         validated = await self.entry.validated(
             table_info, body, request.headers.get("content-type", "")

@@ -12,9 +12,10 @@ from paimon_magics.coordinator.audit.trail import Trail
 from paimon_magics.coordinator.core import FINISHED, Phase
 from paimon_magics.coordinator.service.compaction_scheduler import CompactionScheduler
 from paimon_magics.coordinator.service.coordinator import Coordinator
+from paimon_magics.coordinator.service.health import NAMES, HealthMonitor
 from paimon_magics.planning.compaction.schedule import State
 
-__all__ = ["AuditMetrics", "CompactionMetrics", "Metrics"]
+__all__ = ["AuditMetrics", "CompactionMetrics", "HealthMetrics", "Metrics"]
 
 
 class Metrics:
@@ -63,6 +64,51 @@ class Metrics:
         self.registry.register(_Finished(coordinator))
         self.registry.register(_Watched(coordinator))
         self.registry.register(_Upkeep(coordinator))
+
+
+class HealthMetrics(Collector):
+    """The facts of the coordinator's health, and whether it is ready."""
+
+    def __init__(self, monitor: HealthMonitor) -> None:
+        self._monitor = monitor
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """For prometheus_client: the facts of this moment."""
+        health = self._monitor.now()
+        yield GaugeMetricFamily(
+            "paimon_coordinator_ready",
+            "1 while inserts and commits would be taken, else 0.",
+            value=int(health.is_ready),
+        )
+        problems = GaugeMetricFamily(
+            "paimon_coordinator_problem",
+            "1 for a fact with something wrong; with blocks=1 nothing is taken.",
+            labels=["fact", "subject", "blocks"],
+        )
+        named: dict[str, GaugeMetricFamily] = {}
+        seen: set[tuple[str, str]] = set()
+        for fact in health.facts:
+            if (fact.name, fact.subject) in seen:  # a renamed table, and a new one of its name
+                continue
+            seen.add((fact.name, fact.subject))
+            label = _SUBJECTS.get(fact.name, "subject")
+            family = named.get(fact.name) or GaugeMetricFamily(
+                f"paimon_coordinator_{fact.name}", NAMES[fact.name], labels=[label]
+            )
+            named[fact.name] = family
+            family.add_metric([fact.subject], fact.value)
+            if fact.problem or not fact.subject:
+                labels = [fact.name, fact.subject, str(int(fact.blocks))]
+                problems.add_metric(labels, int(bool(fact.problem)))
+        yield from named.values()
+        yield problems
+
+
+_SUBJECTS = {
+    **dict.fromkeys(("insert_overdue_seconds", "insert_closed", "table_stopped"), "table"),
+    **dict.fromkeys(("thread_busy_seconds", "thread_waiting", "thread_failures"), "thread"),
+    "child_busy_seconds": "process",
+}
 
 
 class _Finished(Collector):
@@ -198,13 +244,8 @@ class AuditMetrics(Collector):
     def __init__(self, trail: Trail) -> None:
         self._trail = trail
 
-    def collect(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
-        """For prometheus_client: what waits now, and the count since the start."""
-        yield GaugeMetricFamily(
-            "paimon_coordinator_audit_waiting",
-            "Entries of the audit log that are in the store and not in its table yet.",
-            value=self._trail.waiting,
-        )
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        """For prometheus_client: the count since the start."""
         yield CounterMetricFamily(
             "paimon_coordinator_audit_not_kept",
             "Refused requests of which only the number is kept, since there were too many.",

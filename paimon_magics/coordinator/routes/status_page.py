@@ -21,6 +21,7 @@ from paimon_magics.coordinator.routes.compactions import COMPACTION_COLUMNS
 from paimon_magics.coordinator.routes.dead_letter_forms import LETTER_COLUMNS
 from paimon_magics.coordinator.routes.insert_metrics import QUEUE_COLUMNS, queue_rows
 from paimon_magics.coordinator.service.coordinator import Coordinator
+from paimon_magics.coordinator.service.health import Health
 from paimon_magics.planning.commits.publications import Publication
 from paimon_magics.tables.snapshots.provenance import noted
 
@@ -35,6 +36,7 @@ _FINISHED_SHOWN = 200
 def status_page(
     coordinator: Coordinator,
     warehouse: str,
+    health: Health,
     group: GroupCommit | None = None,
     letters: Sequence[_Cells] = (),
     compacted: Sequence[_Cells] = (),
@@ -48,7 +50,8 @@ def status_page(
     commits = _commits(finished, coordinator.recent_publications(_COMMITS_SHOWN))
     return page(
         [
-            _head(coordinator, warehouse, state),
+            _head(coordinator, warehouse, health),
+            _section("Problems", _PROBLEMS, _problems(health), "There are none."),
             _section("Tables", _TABLES, _tables(state, commits), "Nothing was committed yet."),
             _section("Open transactions", _OPEN, _open(state, now_ms), "None is open."),
             _section("Small inserts", QUEUE_COLUMNS, queues, "There were none yet."),
@@ -69,6 +72,7 @@ _LETTERS = (
     "Rows that were acknowledged and could not be loaded. Retry inserts them again; discard takes "
     "them off this list. The table paimon_magics.dead_letters keeps what they were."
 )
+_PROBLEMS = ("about", "problem")
 _TABLES = ("table", "#snapshot", "@committed", "#open", "state")
 _OPEN = (
     "id",
@@ -113,7 +117,8 @@ class _Commit:
         )
 
 
-def _head(coordinator: Coordinator, warehouse: str, state: State) -> str:
+def _head(coordinator: Coordinator, warehouse: str, health: Health) -> str:
+    state = coordinator.state
     shown = about(coordinator, warehouse, Principal(None, Scope.ADMIN))
     lines = [
         f"<h1>Paimon coordinator</h1><p><code>{html.escape(warehouse)}</code><br>"
@@ -121,8 +126,12 @@ def _head(coordinator: Coordinator, warehouse: str, state: State) -> str:
         f"{shown['process']}), version {html.escape(shown['version'])}, since "
         f"{_when(shown['started_at_ms'])}</p>"
     ]
-    if shown["problem"] is not None:
-        lines.append(f'<p class="bad">It takes nothing: {html.escape(shown["problem"])}</p>')
+    if not health.is_ready:
+        lines += [
+            f'<p class="bad">It takes nothing: {html.escape(one.problem)}</p>'
+            for one in health.problems
+            if one.blocks
+        ]
     elif state.pause is not None:
         lines.append(
             f'<p class="bad">Paused by {html.escape(state.pause.by or "somebody")} since '
@@ -131,6 +140,10 @@ def _head(coordinator: Coordinator, warehouse: str, state: State) -> str:
     else:
         lines.append("<p>It takes new transactions.</p>")
     return "".join(lines)
+
+
+def _problems(health: Health) -> list[_Cells]:
+    return [(one.subject or one.name, one.problem) for one in health.problems if not one.blocks]
 
 
 def _tables(state: State, commits: Sequence[_Commit]) -> list[_Cells]:

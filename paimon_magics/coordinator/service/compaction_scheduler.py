@@ -12,14 +12,12 @@ those with recent commits are looked at after the next start.
 from __future__ import annotations
 
 import logging
-import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from queue import SimpleQueue
 
 from paimon_magics.coordinator.core import Pause
-from paimon_magics.coordinator.protocol.clock import now_ms
+from paimon_magics.coordinator.runtime import Loop, Owner, Runtime
 from paimon_magics.coordinator.runtime.children import ChildDiedError, ChildProcess
 from paimon_magics.coordinator.service.compaction_jobs import (
     OUT_OF_MEMORY,
@@ -27,6 +25,7 @@ from paimon_magics.coordinator.service.compaction_jobs import (
     CompactionAnswer,
     CompactionJob,
 )
+from paimon_magics.coordinator.service.health import Fact
 from paimon_magics.coordinator.store.halts import HaltTable
 from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.planning.commits.publications import Publication
@@ -38,15 +37,17 @@ from paimon_magics.planning.compaction.schedule import (
     Watched,
     Work,
 )
-from paimon_magics.planning.formatting import size_text
+from paimon_magics.planning.formatting import count_text, size_text
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 
 __all__ = ["CompactionScheduler", "Endpoint"]
 
 _PURPOSE = "compacts tables"
-_REST_SECONDS = 30.0  # a process without a job ends after so long
-_PAUSED_SECONDS = 1.0
+_REST_MS = 30_000.0  # a process without a job ends after so long
+_PAUSED_MS = 1_000.0
+_AGAIN_MS = 10_000.0
+_TRIES_MAX = 10
 _PRESSURE_MS = 60_000  # a changed option is noticed after so long
 _HINDERED = "Others compact or change the same buckets."
 
@@ -65,6 +66,26 @@ class Endpoint:
         return f"Endpoint({self.address})"
 
 
+@dataclass(frozen=True, slots=True)
+class _Arrived:
+    """A snapshot that was published, `before` the start or since, and how often it was tried to
+    note it."""
+
+    made: Publication
+    before: bool
+    tries: int = 0
+
+
+@dataclass(slots=True)
+class _Worker:
+    """One process, and the loop that gives it jobs."""
+
+    child: ChildProcess
+    pause_ms: float = 0.0
+    idle_since_ms: float = 0.0
+    loop: Loop | None = None
+
+
 class CompactionScheduler:
     """Looks after the tables of a catalog: all but those whose options say otherwise if `is_auto`,
     else only those whose options say so.
@@ -76,6 +97,7 @@ class CompactionScheduler:
 
     def __init__(
         self,
+        runtime: Runtime,
         catalog: Catalog,
         budget: Budget,
         endpoint: Endpoint,
@@ -85,24 +107,27 @@ class CompactionScheduler:
         settle_ms: int,
         paused: Callable[[], bool],
     ) -> None:
+        self._runtime = runtime
+        self._now_ms = runtime.clock.now_ms
         self._catalog = catalog
         self._endpoint = endpoint
         self.is_auto = is_auto
         self._paused = paused
         self._schedule = Schedule(settle_ms)
-        self._changed = threading.Condition()
+        self._turn = runtime.lock()
+        self._pausing = runtime.lock()
         self._stopping = False
-        self._children = [
-            ChildProcess(endpoint.module, _PURPOSE) for _ in range(max(budget.workers, 0))
+        self._workers = [
+            _Worker(ChildProcess(endpoint.module, _PURPOSE)) for _ in range(max(budget.workers, 0))
         ]
-        self._threads = [
-            threading.Thread(target=self._work, args=(child,), name="compaction", daemon=True)
-            for child in self._children
-        ]
-        self._threads.append(
-            threading.Thread(target=self._listen, name="compaction-intake", daemon=True)
+        self._intake: Owner[_Arrived] = runtime.owner(
+            "compaction-intake",
+            lambda arrived: self._note(arrived[0]),
+            crashed=lambda arrived, _: self._note_again(arrived[0]),
+            fatal=(),
+            ended=lambda _: None,
         )
-        self._arrived: SimpleQueue[tuple[Publication, bool] | None] = SimpleQueue()
+        self._later = runtime.pool("compaction-later", 1)
         self._pressures: dict[str, tuple[int, Pressure]] = {}
         self.budget = budget
         self._halts = halts
@@ -112,104 +137,119 @@ class CompactionScheduler:
     @property
     def has_work(self) -> bool:
         """Whether something is being compacted, or will be soon."""
-        with self._changed:
+        with self._turn:
             return self._schedule.has_work and self.pause is None
 
     def tables(self) -> list[tuple[State, Watched]]:
         """The tables that are known, each with what becomes of it."""
-        with self._changed:
+        with self._turn:
             found = [(one.state, replace(one)) for one in self._schedule.tables.values()]
         return sorted(found, key=lambda one: str(one[1].table))
+
+    def facts(self) -> Iterator[Fact]:
+        """The facts for the coordinator's health."""
+        for number, worker in enumerate(self._workers, 1):
+            seconds = worker.child.busy_seconds
+            yield Fact("child_busy_seconds", seconds, subject=f"compactor {number}")
+        failed = [one for state, one in self.tables() if state is State.FAILED]
+        problem = ""
+        if failed:
+            problem = f"{count_text(len(failed), 'table')} could not be compacted."
+        yield Fact("compaction_failed", len(failed), problem)
 
     def start(self, recent: Sequence[Publication]) -> None:
         """Start the threads. `recent` are the last commits before the start."""
         for made in {_key(one.location, one.table): one for one in recent}.values():
-            self._arrived.put((made, True))
-        for thread in self._threads:
-            thread.start()
+            self._intake.put(_Arrived(made, True))
+        self._intake.start()
+        for worker in self._workers:
+            worker.loop = self._loop_of(worker)
 
     def stop(self) -> None:
         """Stop; what a process does is given up, and ends by its transaction's lease."""
-        with self._changed:
-            self._stopping = True
-            self._changed.notify_all()
-        self._arrived.put(None)
-        for child in self._children:
-            child.kill()
-        for thread in self._threads:
-            if thread.is_alive():
-                thread.join()
-        for child in self._children:
-            child.close()
+        self._stopping = True
+        self._intake.end()
+        self._later.end()
+        for worker in self._workers:
+            worker.child.kill()
+            if worker.loop is not None:
+                worker.loop.end()
+            worker.child.close()
 
     def set_pause(self, by: str | None) -> Pause | None:
         """Let no compaction begin, or with None let them begin again; return the pause. An earlier
         one stays, with the name of whoever asked for it."""
-        with self._changed:
-            pause = None if by is None else self.pause or Pause(by, now_ms())
+        with self._pausing:
+            pause = None if by is None else self.pause or Pause(by, self._now_ms())
             self._halts.save_compaction_pause(pause)
             self.pause = pause
-            self._changed.notify_all()
+        self._wake()
         return pause
 
     def committed(self, made: Publication) -> None:
         """Note a new snapshot of a table. It never waits."""
-        self._arrived.put((made, False))
+        self._intake.put(_Arrived(made, False))
 
-    def _listen(self) -> None:
-        while True:
-            arrived = self._arrived.get()
-            if arrived is None:
-                return
-            made, is_first = arrived
-            key = _key(made.location, made.table)
-            pressure = self._pressure(key, made.table)
-            if pressure is None:
-                continue
-            if is_first and pressure.commits:  # how much had come before is not known
-                pressure = Pressure(1)
-            compacts = made.commit_kind == "COMPACT" and not is_first
-            with self._changed:
-                self._schedule.committed(key, made.table, pressure, now_ms(), compacts=compacts)
-                self._changed.notify()
+    def _loop_of(self, worker: _Worker) -> Loop:
+        return self._runtime.loop(
+            "compaction", lambda: worker.pause_ms, lambda: self._round(worker)
+        )
+
+    def _wake(self) -> None:
+        for worker in self._workers:
+            if worker.loop is not None:
+                worker.loop.wake()
+
+    def _note(self, arrived: _Arrived) -> None:
+        made = arrived.made
+        key = _key(made.location, made.table)
+        pressure = self._pressure(key, made.table)
+        if pressure is None:
+            return
+        if arrived.before and pressure.commits:  # how much had come before is not known
+            pressure = Pressure(1)
+        compacts = made.commit_kind == "COMPACT" and not arrived.before
+        with self._turn:
+            self._schedule.committed(key, made.table, pressure, self._now_ms(), compacts=compacts)
+        self._wake()
+
+    def _note_again(self, arrived: _Arrived) -> None:
+        again = replace(arrived, tries=arrived.tries + 1)
+        if again.tries < _TRIES_MAX:
+            label = f"`{arrived.made.table}`"
+            self._later.run(label, lambda: self._intake.put(again), after_ms=_AGAIN_MS)
 
     def _pressure(self, key: str, table: TableName) -> Pressure | None:
         """After how many commits a table is looked at; None if that can't be said. What was found
         counts for a while."""
         at_ms, found = self._pressures.get(key, (0, None))
-        if found is not None and now_ms() - at_ms < _PRESSURE_MS:
+        if found is not None and self._now_ms() - at_ms < _PRESSURE_MS:
             return found
         try:
             found = Pressure.of(self._catalog.load(table).schema, by_default=self.is_auto)
         except PaimonMagicsError:  # dropped meanwhile, or damaged: whoever uses it is told
             self._pressures.pop(key, None)
             return None
-        self._pressures[key] = now_ms(), found
+        self._pressures[key] = self._now_ms(), found
         return found
 
-    def _work(self, child: ChildProcess) -> None:
-        while True:
-            found = self._next(child)
-            if found is None:
-                return
-            step, table = found
-            self._done(step, table, self._answer(child, step, table))
-
-    def _next(self, child: ChildProcess) -> tuple[Next, TableName] | None:
-        """Wait for the next thing to do; None when the coordinator stops."""
-        with self._changed:
-            while not self._stopping:
-                if self.pause is not None or self._paused():
-                    self._changed.wait(_PAUSED_SECONDS)
-                    continue
-                step = self._schedule.next(now_ms())
-                if step is not None:
-                    return step, self._schedule.tables[step.key].table
-                wait_ms = self._schedule.wait_ms(now_ms())
-                seconds = _REST_SECONDS if wait_ms is None else min(wait_ms / 1000, _REST_SECONDS)
-                if not self._changed.wait(seconds) and seconds == _REST_SECONDS:
-                    child.rest()
-            return None
+    def _round(self, worker: _Worker) -> None:
+        """Do the next thing, or note when to look again."""
+        steady_ms = self._runtime.clock.steady_ms
+        worker.pause_ms = _PAUSED_MS
+        if self._stopping or self.pause is not None or self._paused():
+            return
+        with self._turn:
+            step = self._schedule.next(self._now_ms())
+            wait_ms = self._schedule.wait_ms(self._now_ms()) if step is None else 0
+            table = None if step is None else self._schedule.tables[step.key].table
+        if step is None or table is None:
+            worker.pause_ms = _REST_MS if wait_ms is None else min(wait_ms, _REST_MS)
+            if steady_ms() - worker.idle_since_ms >= _REST_MS:
+                worker.child.rest()
+            return
+        self._done(step, table, self._answer(worker.child, step, table))
+        worker.pause_ms, worker.idle_since_ms = 0.0, steady_ms()
 
     def _answer(self, child: ChildProcess, step: Next, table: TableName) -> CompactionAnswer:
         job = CompactionJob(
@@ -227,11 +267,13 @@ class CompactionScheduler:
                 return CompactionAnswer(problem=str(error))
             limit = size_text(self.budget.memory_bytes)
             return CompactionAnswer(problem=f"It needs more than {limit} of memory.")
+        except Exception as error:  # the process could not be started
+            return CompactionAnswer(problem=repr(error))
         assert isinstance(answer, CompactionAnswer)
         return answer
 
     def _done(self, step: Next, table: TableName, answer: CompactionAnswer) -> None:
-        with self._changed:
+        with self._turn:
             schedule = self._schedule
             if answer.is_gone:
                 schedule.dropped(step.key)
@@ -239,14 +281,14 @@ class CompactionScheduler:
                 if not self._stopping:
                     self.counts["failures"] += 1
                     _log.warning("`%s` could not be compacted: %s", table, answer.problem)
-                schedule.failed(step.key, answer.problem, now_ms())
+                schedule.failed(step.key, answer.problem, self._now_ms())
             elif answer.hindered:
-                schedule.failed(step.key, _HINDERED, now_ms())
+                schedule.failed(step.key, _HINDERED, self._now_ms())
             else:
-                schedule.seen(step.key, answer.seen, now_ms())
+                schedule.seen(step.key, answer.seen, self._now_ms())
             if answer.buckets:
                 self.counts.update(portions=1, buckets=answer.buckets, read_bytes=answer.read_bytes)
-            self._changed.notify()
+        self._wake()
 
 
 def _key(location: str, table: TableName) -> str:

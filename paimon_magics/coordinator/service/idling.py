@@ -8,18 +8,18 @@ cuts its process's log when that grows long, because nobody else would.
 
 from __future__ import annotations
 
+import contextlib
 import os
-import threading
-import time
 from collections.abc import Callable
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from paimon_magics.coordinator.runtime import Loop, Runtime
 from paimon_magics.coordinator.service.coordinator import Coordinator
 
 __all__ = ["Idling"]
 
-_LOOK_SECONDS = 1.0
+_LOOK_MS = 1_000.0
 _LOG_BYTES_MAX = 4 * 1024 * 1024
 _STDERR = 2
 
@@ -32,6 +32,7 @@ class Idling:
 
     def __init__(
         self,
+        runtime: Runtime,
         app: ASGIApp,
         coordinator: Coordinator,
         idle_ms: int,
@@ -43,8 +44,11 @@ class Idling:
         self._coordinator = coordinator
         self._idle_ms = idle_ms
         self._end = end
+        self._runtime = runtime
+        self._steady_ms = runtime.clock.steady_ms
         self._asking = 0
-        self._since = time.monotonic()
+        self._since_ms = self._steady_ms()
+        self._loop: Loop | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -56,21 +60,21 @@ class Idling:
             await self._app(scope, receive, send)
         finally:
             self._asking -= 1
-            self._since = time.monotonic()
+            self._since_ms = self._steady_ms()
 
     def start(self) -> None:
         """Start to check."""
-        threading.Thread(target=self._look, name="idling", daemon=True).start()
+        pause_ms = min(_LOOK_MS, self._idle_ms / 4)
+        self._loop = self._runtime.loop("idling", lambda: pause_ms, self._look)
 
     def _look(self) -> None:
-        while True:
-            time.sleep(min(_LOOK_SECONDS, self._idle_ms / 4000))
+        with contextlib.suppress(OSError):  # it may be no file, and closed
             if os.fstat(_STDERR).st_size > _LOG_BYTES_MAX:
                 os.ftruncate(_STDERR, 0)
-            state = self._coordinator.state
-            is_open = (state.held or state.running) and not self._coordinator.store_trouble
-            if self._asking or is_open or self._has_work():
-                self._since = time.monotonic()
-            elif time.monotonic() - self._since >= self._idle_ms / 1000:
-                self._end()
-                return
+        state = self._coordinator.state
+        is_open = (state.held or state.running) and not self._coordinator.store_trouble
+        if self._asking or is_open or self._has_work():
+            self._since_ms = self._steady_ms()
+        elif self._steady_ms() - self._since_ms >= self._idle_ms and self._loop is not None:
+            self._loop.stop()
+            self._end()

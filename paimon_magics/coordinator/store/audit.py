@@ -30,12 +30,12 @@ class AuditLog:
                     body,
                 )
 
-    def first(self, count: int, *, done: bool) -> list[str]:
-        """The texts of the first entries that are done, or are not."""
+    def first(self, count: int, *, done: bool) -> list[tuple[str, str]]:
+        """The ids and texts of the first entries that are done, or are not."""
         rows = self._sql.read(
-            "SELECT body FROM audit WHERE done = ? ORDER BY id LIMIT ?", int(done), count
+            "SELECT id, body FROM audit WHERE done = ? ORDER BY id LIMIT ?", int(done), count
         )
-        return [body for (body,) in rows]
+        return [(id, body) for id, body in rows]
 
     def drop(self, ids: Sequence[str]) -> None:
         """Delete entries."""

@@ -30,7 +30,6 @@ from paimon_magics.coordinator.http.guesses import Guesses
 from paimon_magics.coordinator.http.tokens import Tokens
 from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit, GroupCommitSettings
 from paimon_magics.coordinator.inserts.log.database import DatabaseLog
-from paimon_magics.coordinator.inserts.log.disk_reserve import Room
 from paimon_magics.coordinator.inserts.log.registry import LogRegistry, RegisteredLog
 from paimon_magics.coordinator.protocol.documents import request_document, table_document
 from paimon_magics.coordinator.protocol.principals import (
@@ -42,6 +41,7 @@ from paimon_magics.coordinator.routes.catalog import catalog_routes
 from paimon_magics.coordinator.routes.inserts import InsertRoutes
 from paimon_magics.coordinator.routes.store_options import StoreOptions
 from paimon_magics.coordinator.routes.tokens import token_routes
+from paimon_magics.coordinator.runtime import ThreadRuntime
 from paimon_magics.coordinator.service.compaction_jobs import Budget
 from paimon_magics.coordinator.service.compaction_scheduler import CompactionScheduler, Endpoint
 from paimon_magics.coordinator.service.coordinator import Coordinator
@@ -116,6 +116,7 @@ def app(warehouse: Path, catalog: Catalog) -> Iterator[Guard]:
     )
     group.start()
     compactions = CompactionScheduler(
+        ThreadRuntime(),
         catalog,
         Budget(workers=0),
         Endpoint("http://127.0.0.1:1", "its own", "nobody"),
@@ -129,7 +130,7 @@ def app(warehouse: Path, catalog: Catalog) -> Iterator[Guard]:
         OwnProcesses("its own", People()),
         request_bytes_max=100_000,
         routes=[
-            *InsertRoutes(group, coordinator, Room(None, 0)).routes(),
+            *InsertRoutes(group, coordinator).routes(),
             *token_routes(Tokens(store.tokens)),
             *StoreOptions(catalog, None, takes_new=True).routes(),
             *catalog_routes(Context(catalog, catalog.publish, coordinator.turns)),
@@ -250,7 +251,10 @@ def test_the_documentation_says_what_each_request_takes() -> None:
 
 def test_only_its_life_is_told_to_everybody_and_nothing_outside_of_its_root(address: str) -> None:
     assert httpx.get(address + "/health/live", trust_env=False).json() == {"status": "live"}
-    assert httpx.get(address + "/health/ready", trust_env=False).status_code == 401
+    ready = httpx.get(address + "/health/ready", trust_env=False)
+    assert (ready.status_code, ready.json()) == (200, {"status": "ready", "problems": []})
+    wrong = {"Authorization": "Bearer mallory"}
+    assert httpx.get(address + "/health/ready", headers=wrong, trust_env=False).status_code == 401
     headers = {"Authorization": "Bearer ada"}
     for path in ("/health/live", "/v1/transactions", "/services/lakehouse/health/live", "/"):
         outside = address.removesuffix(ROOT) + path

@@ -73,7 +73,6 @@ def test_each_endpoint_has_a_class() -> None:
     of = {one: threads.of_endpoint(one) for one in SCOPES}
     table = "/v1/paimon/databases/{database}/tables/{table}"
     for endpoint, capacity in (
-        ("GET /health/ready", Capacity.HEALTH),
         ("GET /metrics", Capacity.HEALTH),
         ("POST /v1/leases", Capacity.HEARTBEATS),
         ("POST /v1/transactions/{id}/heartbeat", Capacity.HEARTBEATS),

@@ -17,6 +17,7 @@ from paimon_magics.coordinator.http.pages import HEADERS
 from paimon_magics.coordinator.routes.metrics import Metrics
 from paimon_magics.coordinator.routes.status_page import status_page
 from paimon_magics.coordinator.service.coordinator import Coordinator
+from paimon_magics.coordinator.service.health import Health, standard_monitor
 from paimon_magics.coordinator.service.recent_errors import RecentErrors
 from paimon_magics.coordinator.store.state_store import open_store
 from paimon_magics.planning.commits.publications import Publication
@@ -81,7 +82,11 @@ def coordinator(catalog: Catalog, tmp_path: Path) -> Iterator[Coordinator]:
 
 
 def page_of(coordinator: Coordinator) -> Page:
-    return Page(status_page(coordinator, "/data/lake"))
+    return Page(status_page(coordinator, "/data/lake", health_of(coordinator)))
+
+
+def health_of(coordinator: Coordinator) -> Health:
+    return standard_monitor(coordinator, coordinator.runtime).now()
 
 
 def test_a_new_coordinators_page_says_that_there_is_nothing(coordinator: Coordinator) -> None:
@@ -176,7 +181,7 @@ def test_whatever_others_call_themselves_is_shown_and_not_run(
     coordinator.pause(EVIL)
     logging.getLogger("paimon_magics.coordinator").warning("%s", EVIL)
     coordinator.transactions.abort(id, EVIL)
-    text = status_page(coordinator, EVIL)
+    text = status_page(coordinator, EVIL, health_of(coordinator))
     page = Page(text)
     assert "<script" not in text
     assert page.tags <= {
@@ -190,7 +195,9 @@ def test_whatever_others_call_themselves_is_shown_and_not_run(
 def test_a_browser_runs_and_loads_nothing_but_the_pages_own_style(
     coordinator: Coordinator,
 ) -> None:
-    style = re.search(r"<style>(.*?)</style>", status_page(coordinator, ""), re.DOTALL)
+    style = re.search(
+        r"<style>(.*?)</style>", status_page(coordinator, "", health_of(coordinator)), re.DOTALL
+    )
     assert style is not None
     digest = base64.b64encode(hashlib.sha256(style[1].encode()).digest()).decode()
     policy = HEADERS["content-security-policy"]

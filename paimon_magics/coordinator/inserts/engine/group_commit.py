@@ -210,6 +210,11 @@ class GroupCommit:
         """The id of the process that writes files, if it runs."""
         return self._flusher.pid
 
+    @property
+    def flusher_busy_seconds(self) -> float:
+        """How long the process that writes files has had its present job."""
+        return self._flusher.busy_seconds
+
     # ---- requests ----
 
     def submit(self, insert: Insert) -> None:

@@ -91,6 +91,11 @@ class Flusher:
         why, permanent, damaged = answer
         raise WriteFailedError(why, permanent=permanent, damaged=damaged)
 
+    @property
+    def busy_seconds(self) -> float:
+        """How long the present job has lasted; 0 without one."""
+        return self._child.busy_seconds
+
     def close(self) -> None:
         """End the process."""
         self._child.close()

@@ -1,30 +1,50 @@
-"""The space left on the disk that holds a log, checked once a second at most."""
+"""The space left on the disk that holds a log, noted once a second: no request waits for a disk."""
 
 from __future__ import annotations
 
 import shutil
-import time
 from pathlib import Path
 
-__all__ = ["Room"]
+from paimon_magics.coordinator.runtime import Runtime
+from paimon_magics.coordinator.service.health import Fact, Noted
 
-_LOOK_SECONDS = 1.0
+__all__ = ["DiskReserve"]
+
+_LOOK_MS = 1_000.0
 
 
-class Room:
+class DiskReserve:
     """Space on the disk of `folder`, of which `reserve_bytes` are kept for loading what waits.
-    Without a folder (the log is not on a local disk) there always is space. For one thread."""
+    `holds_log` says whether inserts or commits are stored there. For any thread."""
 
-    def __init__(self, folder: Path | None, reserve_bytes: int) -> None:
+    def __init__(
+        self, runtime: Runtime, folder: Path, reserve_bytes: int, *, holds_log: bool = True
+    ) -> None:
         self._folder = folder
         self._reserve_bytes = reserve_bytes
-        self._looked = float("-inf")
-        self._is_left = True
+        self._holds_log = holds_log
 
-    def is_left(self) -> bool:
-        """Whether more may be written; as of a second ago."""
-        now = time.monotonic()
-        if self._folder is not None and now - self._looked > _LOOK_SECONDS:
-            self._looked = now
-            self._is_left = shutil.disk_usage(self._folder).free > self._reserve_bytes
-        return self._is_left
+        def free_bytes() -> int:
+            return shutil.disk_usage(folder).free
+
+        self._free = Noted(runtime, "disk", free_bytes, _LOOK_MS, free_bytes())
+
+    def stop(self) -> None:
+        """Look at it no more."""
+        self._free.stop()
+
+    @property
+    def problem(self) -> str:
+        """Why nothing may be written, "" where more may be."""
+        if not self._holds_log:
+            return ""
+        if self._free.problem:
+            return f"The disk of {self._folder} does not work: {self._free.problem}."
+        free = self._free.value
+        if free <= self._reserve_bytes:
+            return f"The disk of {self._folder} is almost full: {free:,} bytes are free."
+        return ""
+
+    def fact(self) -> Fact:
+        """The fact for the coordinator's health."""
+        return Fact("disk_free_bytes", self._free.value, self.problem, blocks=True)

@@ -1,0 +1,222 @@
+"""How the coordinator is, as one value: `/health/ready`, `/metrics`, the page and `doctor` show it.
+
+It is made of facts that threads have noted: nothing is read from a store or a disk for it, so that
+it is there at once while these stand still. Whoever owns a part yields the facts about it; a part
+whose facts can't be had is a problem itself.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from paimon_magics.coordinator.ownership.ownership import Ownership
+from paimon_magics.coordinator.protocol.principals import Principal, Scope
+from paimon_magics.coordinator.protocol.visibility import sees_location
+from paimon_magics.coordinator.runtime import Runtime
+from paimon_magics.coordinator.service.coordinator import Coordinator
+from paimon_magics.statements.statement import TableName
+
+__all__ = ["NAMES", "Fact", "Health", "HealthMonitor", "Noted", "standard_monitor", "store_fact"]
+
+NAMES = {
+    "running": "1 while the coordinator takes requests, 0 after it has stopped.",
+    "draining": "1 while it is about to end.",
+    "store_seconds": "Since its own store has last taken a write.",
+    "lease_seconds": "Until its lease on the warehouse ends, unless it is renewed.",
+    "disk_free_bytes": "Left on the disk of its state folder.",
+    "thread_busy_seconds": "For how long a thread has done one piece of work, by thread.",
+    "thread_waiting": "What waits for a thread, by thread.",
+    "thread_failures": "What a thread could not do since the start, by thread.",
+    "child_busy_seconds": "For how long a process has had one job, by process.",
+    "insert_overdue_seconds": "For how long acknowledged rows wait beyond the table's interval.",
+    "insert_closed": "1 while somebody has to look at the table first, else 0.",
+    "table_stopped": "1 for a table that takes no commits until somebody has looked at it.",
+    "upkeep": "1 while snapshots expire as they should, 0 after a failure.",
+    "audit_waiting": "Entries of the audit log that are in the store and not in its table yet.",
+    "compaction_failed": "Tables whose last compaction failed.",
+    "certificate_seconds": "Until the certificate ends.",
+    "part": "0 for a part whose facts can't be had.",
+}
+"""What the facts are about. `/metrics` has each as `paimon_coordinator_NAME`."""
+
+_STANDS_STILL_SECONDS = 10.0
+_LEASE_PART_MIN = 0.5
+_OWNERS = ("coordinator", "group-commit", "timers")  # nothing is answered while one stands still
+_OWNER_BUSY_MS_MAX = 10_000.0
+_BUSY_MS_MAX = 600_000.0
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One fact, by a name in `NAMES`, with its value in the unit that the name ends with.
+
+    `problem` says what is wrong, "" where nothing is; it `blocks` where no insert or commit would
+    be taken. `subject` is the table, thread or process that it is about. `table` or `location` are
+    there for a table, which not everybody may see.
+    """
+
+    name: str
+    value: float
+    problem: str = ""
+    blocks: bool = False
+    subject: str = ""
+    table: TableName | None = None
+    location: str = ""
+
+    def is_seen_by(self, principal: Principal) -> bool:
+        """Whether somebody may read the table that it is about, if it is about one."""
+        if self.table is not None:
+            name = self.table.database or "", self.table.table
+            return principal.may_on(Scope.READ, *name)
+        return not self.location or sees_location(principal, self.location)
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """All facts of one moment."""
+
+    facts: tuple[Fact, ...]
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether inserts and commits would be taken."""
+        return not any(fact.problem and fact.blocks for fact in self.facts)
+
+    @property
+    def problems(self) -> tuple[Fact, ...]:
+        """The facts with something wrong, those that block first."""
+        wrong = (fact for fact in self.facts if fact.problem)
+        return tuple(sorted(wrong, key=lambda fact: not fact.blocks))
+
+
+Source = Callable[[], Iterable[Fact]]
+"""Yields the facts about one part, without waiting for anything."""
+
+
+class HealthMonitor:
+    """Knows the parts. `add` and `now` may be called from any thread."""
+
+    def __init__(self) -> None:
+        self._sources: dict[str, Source] = {}
+
+    def add(self, part: str, source: Source) -> None:
+        """Have a part's facts among the others."""
+        self._sources = {**self._sources, part: source}
+
+    def now(self) -> Health:
+        """How the coordinator is at this moment."""
+        facts: list[Fact] = []
+        for part, source in self._sources.items():
+            try:
+                facts += source()
+            except Exception as error:  # what can't be looked at does not work
+                _log.error("The facts about %s can't be had: %r", part, error)
+                problem = f"The facts about {part} can't be had: {error!r}"
+                facts.append(Fact("part", 0, problem, blocks=True, subject=part))
+        return Health(tuple(facts))
+
+
+class Noted(Generic[T]):
+    """What `look` has returned last; a thread of its own calls it every `every_ms`, so that nobody
+    else waits for what it looks at. `trouble` is why it failed the last time, "" if it did not."""
+
+    def __init__(
+        self, runtime: Runtime, name: str, look: Callable[[], T], every_ms: float, first: T
+    ) -> None:
+        self._steady_ms = runtime.clock.steady_ms
+        self._look = look
+        self._every_ms = every_ms
+        self._noted_ms = self._steady_ms()
+        self.value = first
+        self.trouble = ""
+        self._loop = runtime.loop(name, lambda: every_ms, self._round)
+
+    @property
+    def seconds(self) -> float:
+        """How long ago it has succeeded last, or since the start."""
+        return (self._steady_ms() - self._noted_ms) / 1000
+
+    @property
+    def problem(self) -> str:
+        """Why the value can't be relied on, "" where it can."""
+        if self.trouble:
+            return self.trouble
+        is_old = self.seconds > _STANDS_STILL_SECONDS + self._every_ms / 1000
+        return f"no answer for {self.seconds:.0f} s" if is_old else ""
+
+    def stop(self) -> None:
+        """Look no more, without waiting for a look that does not end."""
+        self._loop.stop()
+
+    def _round(self) -> None:
+        try:
+            self.value = self._look()
+        except Exception as error:
+            self.trouble = str(error) or type(error).__name__
+            raise
+        self.trouble = ""
+        self._noted_ms = self._steady_ms()
+
+
+def store_fact(probe: Noted[object]) -> Fact:
+    """The fact about a store that is written to again and again."""
+    problem = f"The coordinator's store does not work: {probe.problem}" if probe.problem else ""
+    return Fact("store_seconds", probe.seconds, problem, blocks=True)
+
+
+def standard_monitor(
+    coordinator: Coordinator,
+    runtime: Runtime,
+    ownership: Ownership | None = None,
+    is_draining: Callable[[], bool] = lambda: False,
+) -> HealthMonitor:
+    """A monitor that knows the coordinator, its lease, and everything that `runtime` runs."""
+    monitor = HealthMonitor()
+    monitor.add("the coordinator", lambda: _of_coordinator(coordinator, is_draining))
+    monitor.add("its threads", lambda: _of_threads(runtime))
+    if ownership is not None:
+        monitor.add("its lease", lambda: _of_lease(ownership))
+    return monitor
+
+
+def _of_coordinator(coordinator: Coordinator, is_draining: Callable[[], bool]) -> Iterator[Fact]:
+    problem = coordinator.problem or ""
+    yield Fact("running", int(not problem), problem, blocks=True)
+    ends = is_draining()
+    problem = "It is about to end: ask another one, or again when it is back." if ends else ""
+    yield Fact("draining", int(ends), problem, blocks=True)
+    for location, stopped in coordinator.state.stopped.items():
+        yield Fact("table_stopped", 1, stopped.reason, subject=location, location=location)
+    problem = coordinator.upkeep.problem
+    yield Fact("upkeep", int(not problem), problem)
+
+
+def _of_lease(ownership: Ownership) -> Iterator[Fact]:
+    if not ownership.epoch:  # an embedded one takes the warehouse with its first write
+        return
+    left_ms, trouble = ownership.left_ms, ownership.trouble
+    problem = f"The warehouse's store does not work: {trouble}" if trouble else ""
+    if not problem and left_ms < ownership.lease_ms * _LEASE_PART_MIN:
+        problem = "The warehouse's store does not answer: the lease could not be renewed."
+    yield Fact("lease_seconds", left_ms / 1000, problem, blocks=True)
+
+
+def _of_threads(runtime: Runtime) -> Iterator[Fact]:
+    for work in runtime.progress():
+        limit_ms = _OWNER_BUSY_MS_MAX if work.name in _OWNERS else _BUSY_MS_MAX
+        problem = ""
+        if work.ended:
+            problem = f"The thread `{work.name}` has ended. {work.trouble}".rstrip()
+        elif work.busy_ms > limit_ms:
+            problem = f"The thread `{work.name}` stands still since {work.busy_ms / 1000:.0f} s."
+        blocks = work.ended or work.name in _OWNERS
+        yield Fact("thread_busy_seconds", work.busy_ms / 1000, problem, blocks, work.name)
+        yield Fact("thread_waiting", work.waiting, subject=work.name)
+        yield Fact("thread_failures", work.failures, subject=work.name)

@@ -1,0 +1,242 @@
+"""What a coordinator says of itself while something around it stands still, is full, or is gone."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import trustme
+
+from paimon_magics.coordinator.process.certificates import Certificate
+from paimon_magics.coordinator.runtime import ThreadRuntime
+from paimon_magics.coordinator.service.coordinator import Coordinator
+from paimon_magics.coordinator.service.health import Fact, HealthMonitor, Noted, standard_monitor
+from paimon_magics.coordinator.store.state_store import open_store
+from paimon_magics.settings import Settings
+from tests.coordinator.http.test_hostile_requests import errors_into
+from tests.coordinator.postgres import start_postgres
+from tests.coordinator.process import Process, create_table, wait_until
+
+INSERTED = "CREATE TABLE t (k INT) TBLPROPERTIES ('auto_batch_load' = 'true')"
+AT_ONCE_SECONDS = 1.0
+
+
+class Observer:
+    """Asks a process, with a deadline, as a probe without a token or with one."""
+
+    def __init__(self, process: Process) -> None:
+        self._address = process.address
+        self._headers = {"Authorization": f"Bearer {process.token()}"}
+
+    def ready(self, *, token: bool = True) -> tuple[int, Any]:
+        answer = self._get("/health/ready", token=token)
+        return answer.status_code, answer.json()
+
+    def metrics(self) -> dict[str, float]:
+        lines = self._get("/metrics", token=True).text.splitlines()
+        return {
+            line.rsplit(" ", 1)[0].removeprefix("paimon_coordinator_"): float(line.split()[-1])
+            for line in lines
+            if line.startswith("paimon_coordinator_")
+        }
+
+    def insert(self, rows: Any = ((1,),)) -> httpx.Response:
+        url = f"{self._address}/v1/inserts/default/t"
+        body = {"rows": [list(row) for row in rows]}
+        return httpx.post(url, json=body, headers=self._headers, trust_env=False, timeout=60)
+
+    def post(self, path: str) -> httpx.Response:
+        return httpx.post(self._address + path, headers=self._headers, json={}, trust_env=False)
+
+    def _get(self, path: str, *, token: bool) -> httpx.Response:
+        headers = self._headers if token else {}
+        return httpx.get(
+            self._address + path, headers=headers, trust_env=False, timeout=AT_ONCE_SECONDS
+        )
+
+
+def started(tmp_path: Path, *options: str, **named: Any) -> Process:
+    create_table(tmp_path / "warehouse", INSERTED)
+    process = Process(tmp_path / "warehouse", tmp_path / "state", *options, **named)
+    process.start()
+    return process
+
+
+@pytest.fixture
+def process(tmp_path: Path) -> Iterator[Process]:
+    made = started(tmp_path, "--ownership-lease-ms=3000")
+    yield made
+    made.close()
+
+
+def test_a_store_that_stands_still_is_told_at_once_and_to_probes_without_names(
+    tmp_path: Path,
+) -> None:
+    postgres_server = start_postgres()
+    process = started(
+        tmp_path,
+        f"--store={postgres_server.empty_database()}",
+        environment=postgres_server.environment,
+    )
+    observer = Observer(process)
+    try:
+        assert observer.ready()[0] == 200 and observer.metrics()["ready"] == 1
+        with postgres_server.frozen():
+            wait_until(lambda: observer.ready(token=False)[0] == 503, 40)
+            status, shown = observer.ready(token=False)
+            assert (status, shown["status"]) == (503, "not ready")
+            assert set(shown["problems"]) <= {"running", "store_seconds", "thread_busy_seconds"}
+            status, shown = observer.ready()
+            assert status == 503 and shown["error"]["problems"][0]["blocks"]
+            assert observer.metrics()["ready"] == 0
+        wait_until(lambda: observer.ready()[0] == 200, 40)
+    finally:
+        process.close()
+        postgres_server.remove()
+
+
+def test_a_warehouse_that_can_not_be_reached_makes_it_unready(
+    process: Process, tmp_path: Path
+) -> None:
+    observer = Observer(process)
+    assert observer.ready()[0] == 200
+    (tmp_path / "warehouse").rename(tmp_path / "away")
+    (tmp_path / "warehouse").touch()
+    wait_until(lambda: observer.ready(token=False) == (503, lease_is_in_doubt()), 20)
+    assert "The warehouse's store does not work" in observer.ready()[1]["error"]["message"]
+    (tmp_path / "warehouse").unlink()
+    (tmp_path / "away").rename(tmp_path / "warehouse")
+    wait_until(lambda: observer.ready()[0] == 200, 20)
+
+
+def lease_is_in_doubt() -> dict[str, Any]:
+    return {"status": "not ready", "problems": ["lease_seconds"]}
+
+
+def test_a_full_disk_makes_it_unready_and_refused_inserts_are_counted(tmp_path: Path) -> None:
+    process = started(tmp_path, f"--log-reserve-bytes={2**62}")
+    observer = Observer(process)
+    try:
+        assert observer.ready(token=False) == (
+            503,
+            {"status": "not ready", "problems": ["disk_free_bytes"]},
+        )
+        for _ in range(3):
+            refused = observer.insert()
+            assert (refused.status_code, refused.json()["error"]["type"]) == (507, "NoRoom")
+        assert observer.metrics()['inserts_refused_total{reason="no_room"}'] == 3
+    finally:
+        process.close()
+
+
+def test_rows_that_wait_and_refused_ones_are_in_the_metrics(
+    process: Process, tmp_path: Path
+) -> None:
+    observer = Observer(process)
+    bucket = tmp_path / "warehouse" / "default.db" / "t" / "bucket-0"
+    bucket.touch()  # nothing can be loaded into it
+    assert observer.insert().status_code == 200
+    overdue = 'insert_overdue_seconds{table="default.t"}'
+    wait_until(lambda: observer.metrics()[overdue] > 0.5, 30)
+    assert observer.ready()[0] == 200  # others are taken
+    assert observer.post("/v1/coordinator/pause").status_code == 200
+    assert observer.insert().status_code == 503
+    assert observer.metrics()['inserts_refused_total{reason="paused"}'] == 1
+    bucket.unlink()
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGUSR1, signal.SIGTERM])
+def test_each_signal_that_ends_it_leaves_a_line(number: signal.Signals, tmp_path: Path) -> None:
+    create_table(tmp_path / "warehouse", INSERTED)
+    process = Process(tmp_path / "warehouse", tmp_path / "state")
+    with errors_into(tmp_path / "log"):
+        process.start()
+    assert process.running is not None
+    process.running.send_signal(number)
+    process.running.communicate(timeout=30)
+    assert process.running.returncode == 0
+    assert f"{number.name}: the coordinator ends" in (tmp_path / "log").read_text()
+
+
+def test_a_hang_up_reads_the_certificate_again(tmp_path: Path) -> None:
+    authority = trustme.CA()
+    certificate = tmp_path / "certificate.pem"
+    authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(certificate)
+    create_table(tmp_path / "warehouse", INSERTED)
+    process = Process(tmp_path / "warehouse", tmp_path / "state", f"--tls-cert={certificate}")
+    with errors_into(tmp_path / "log"):
+        process.start()
+    try:
+        assert process.running is not None
+        process.running.send_signal(signal.SIGHUP)
+        wait_until(lambda: "was read again" in (tmp_path / "log").read_text(), 10)
+        assert process.running.poll() is None
+    finally:
+        process.close()
+
+
+def test_a_certificate_that_ends_soon_is_a_problem(tmp_path: Path) -> None:
+    import datetime
+
+    authority, file = trustme.CA(), tmp_path / "certificate.pem"
+    now = datetime.datetime.now(datetime.UTC)
+    for days, is_problem in ((30, False), (3, True), (-1, True)):
+        issued = authority.issue_cert(
+            "127.0.0.1",
+            not_before=now - datetime.timedelta(9),
+            not_after=now + datetime.timedelta(days),
+        )
+        issued.private_key_and_cert_chain_pem.write_to_path(file)
+        (fact,) = Certificate(file).facts()
+        assert fact.value == pytest.approx(days * 86_400, abs=60)
+        assert bool(fact.problem) is is_problem and not fact.blocks
+
+
+def test_a_thread_that_has_ended_or_stands_still_makes_it_unready(tmp_path: Path) -> None:
+    catalog = create_table(tmp_path / "warehouse", INSERTED)
+    coordinator = Coordinator(catalog, open_store(tmp_path / "state"), Settings())
+    runtime = ThreadRuntime()
+    coordinator.start()
+    monitor = standard_monitor(coordinator, runtime)
+
+    def fail(_: Any) -> None:
+        raise KeyError("foreign")
+
+    owner = runtime.owner("fragile", fail, crashed=fail, fatal=(), ended=lambda _: None)
+    owner.start()
+    assert monitor.now().is_ready
+    owner.put("anything")
+    wait_until(lambda: not monitor.now().is_ready, 5)
+    (problem,) = monitor.now().problems
+    assert problem.subject == "fragile" and "has ended" in problem.problem
+    coordinator.stop()
+
+
+def test_a_part_whose_facts_can_not_be_had_is_a_problem() -> None:
+    monitor = HealthMonitor()
+    monitor.add("good", lambda: [Fact("running", 1)])
+    monitor.add("broken", lambda: [Fact("part", 1 / 0)])
+    health = monitor.now()
+    assert not health.is_ready and [one.subject for one in health.problems] == ["broken"]
+
+
+def test_what_is_noted_is_old_while_nobody_answers() -> None:
+    answers: list[Any] = [1, RuntimeError("foreign"), 3]
+
+    def look() -> int:
+        if not answers:
+            time.sleep(60)
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return int(answer)
+
+    noted = Noted(ThreadRuntime(), "look", look, 200.0, 0)
+    wait_until(lambda: "foreign" in noted.problem and noted.value == 1, 5)
+    wait_until(lambda: not noted.problem and noted.value == 3, 5)
+    noted.stop()
