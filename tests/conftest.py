@@ -198,7 +198,7 @@ def state_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
     home = tmp_path / "state-home"
     monkeypatch.setenv("XDG_STATE_HOME", str(home))
     yield home
-    for path in home.glob("paimon-magics/*"):
+    for path in home.glob("paimon-magics/*-*"):
         folder = StateFolder(path)
         with folder.turn("starting"):  # waits for a coordinator that is being started
             running = folder.running()

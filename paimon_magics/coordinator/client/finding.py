@@ -27,6 +27,7 @@ from paimon_magics.coordinator.ownership.ownership import (
 from paimon_magics.coordinator.ownership.state_folder import token_of
 from paimon_magics.errors import PaimonMagicsError, SetupError
 from paimon_magics.tables.catalog.catalog import Catalog
+from paimon_magics.tables.catalog.warehouse_mark import read_warehouse_id
 
 __all__ = ["At", "Endpoint", "Finder", "check_answers", "is_loopback", "lease_here", "living_lease"]
 
@@ -144,11 +145,13 @@ def _lease(catalog: Catalog) -> Lease | None:
         return None
     try:
         lease = current_lease(catalog.stores.of(catalog.warehouse), catalog.warehouse)
+        if lease is None or lease.released or not is_loopback(lease.address):
+            return None
+        # A copy of a warehouse has a copy of its lease.
+        id = read_warehouse_id(catalog.stores, catalog.warehouse) if lease.warehouse else None
     except (PaimonMagicsError, OSError):
         return None
-    if lease is None or lease.released or not is_loopback(lease.address):
-        return None
-    return lease
+    return lease if id in (None, lease.warehouse) else None
 
 
 def token_of_owner(catalog: Catalog | None, address: str) -> str | None:

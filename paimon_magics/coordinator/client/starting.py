@@ -27,12 +27,21 @@ from paimon_magics.coordinator.client.addresses import tls_context
 from paimon_magics.coordinator.client.finding import Endpoint, is_loopback, lease_here, living_lease
 from paimon_magics.coordinator.ownership.catalog_options import ENVIRONMENT as CATALOG_OPTIONS
 from paimon_magics.coordinator.ownership.lease import Lease
-from paimon_magics.coordinator.ownership.state_folder import Running, StateFolder, token_of
+from paimon_magics.coordinator.ownership.state_folder import (
+    BY_ID,
+    Running,
+    StateFolder,
+    binding_of,
+    token_of,
+)
 from paimon_magics.coordinator.protocol.paths import OPTIONS_PATH
-from paimon_magics.errors import SetupError
+from paimon_magics.errors import PaimonMagicsError, SetupError
 from paimon_magics.redaction import redacted
 from paimon_magics.tables.catalog.catalog import Catalog
-from paimon_magics.tables.stores.s3_access import with_credentials
+from paimon_magics.tables.catalog.warehouse_mark import read_warehouse_id
+from paimon_magics.tables.stores.paths import canonical_endpoint, canonical_location
+from paimon_magics.tables.stores.s3_access import s3_access, with_credentials
+from paimon_magics.tables.stores.store import Stores
 
 __all__ = ["Embedded", "can_start", "state_at", "state_path"]
 
@@ -54,15 +63,53 @@ def can_start() -> bool:
     return os.name == "posix"
 
 
-def state_path(options: Mapping[str, str], environment: Mapping[str, str]) -> Path:
-    """The state folder of a user's coordinator for the warehouse with these catalog options."""
+def state_path(
+    options: Mapping[str, str], environment: Mapping[str, str], id: str | None = None
+) -> Path:
+    """The state folder of a user's coordinator for the warehouse with these catalog options, which
+    may not be there yet. `id` is the warehouse's id, if it is known: by that the folder is found
+    however the warehouse is spelled. Without it all spellings of its location lead to one folder.
+    """
     base = environment.get("XDG_STATE_HOME") or ""
     # By the XDG specification a relative path counts as not set.
     root = Path(base) if os.path.isabs(base) else Path("~/.local/state").expanduser()
+    root /= "paimon-magics"
+    if id is not None and (root / BY_ID / id).is_dir():
+        return (root / BY_ID / id).resolve()
+    names = [_folder_name(_canonical(options))]
+    # As older versions named it, by the options as they are spelled.
+    names += [
+        _folder_name({**options, "warehouse": options["warehouse"] + end}) for end in ("", "/")
+    ]
+    for path in [root / name for name in names]:
+        bound = binding_of(path)
+        if path.is_dir() and (id is None or bound is None or bound.id == id):
+            return path
+    if id is not None and (root / names[0]).is_dir():  # that of a warehouse that was here before
+        return root / f"{names[0]}-{id[:12]}"
+    return root / names[0]
+
+
+def _folder_name(options: Mapping[str, str]) -> str:
     identity = {key: value for key, value in options.items() if _IDENTITY.fullmatch(key)}
     digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:12]
     name = re.sub(r"[^\w.-]+", "-", options.get("warehouse", "").rstrip("/").rpartition("/")[2])
-    return root / "paimon-magics" / f"{name[:40] or 'warehouse'}-{digest}"
+    return f"{name[:40] or 'warehouse'}-{digest}"
+
+
+def _canonical(options: Mapping[str, str]) -> dict[str, str]:
+    """The options that identify a warehouse, in their one form."""
+    found = {key: value for key, value in options.items() if _IDENTITY.fullmatch(key)}
+    if found.get("metastore") != "rest":
+        found["warehouse"] = canonical_location(found["warehouse"])
+    if found["warehouse"].startswith("s3://"):
+        endpoint = s3_access(options).endpoint
+        found = {key: value for key, value in found.items() if not key.endswith("endpoint")}
+        found |= {} if endpoint is None else {"s3.endpoint": endpoint}
+    for key, value in found.items():
+        if key.endswith("endpoint") or value.lower().startswith(("http://", "https://")):
+            found[key] = canonical_endpoint(value)
+    return found
 
 
 def state_at(
@@ -70,7 +117,7 @@ def state_at(
 ) -> tuple[Path, Running | None]:
     """The state folder of the user's coordinator, and the process that holds it, if any. The
     folder is not created."""
-    path = state_path(options, environment)
+    path = state_path(options, environment, _known_id(Stores(options), options))
     if not path.is_dir():
         return path, None
     folder = StateFolder(path)
@@ -87,7 +134,6 @@ class Embedded:
     def __init__(self, catalog: Catalog, *, idle_ms: int) -> None:
         self._catalog = catalog
         self._idle_ms = idle_ms
-        self._path = state_path(catalog.options, os.environ)
         self._options = with_credentials(catalog.options)
         self._told: Endpoint | None = None
         self.problem = ""
@@ -100,7 +146,9 @@ class Embedded:
         if address:
             return self._at(address, failed)
         try:
-            folder = StateFolder(self._path)
+            options = self._catalog.options
+            id = _known_id(self._catalog.stores, options)
+            folder = StateFolder(state_path(options, os.environ, id))
             found = self._running(folder, failed) or self._owner(failed)
             if found is not None:
                 self._tell(found)
@@ -191,6 +239,15 @@ def _is_alive(lease: Lease) -> bool:
         return StateFolder(Path(lease.home.folder)).is_held()
     except SetupError:
         return False
+
+
+def _known_id(stores: Stores, options: Mapping[str, str]) -> str | None:
+    """The id of the warehouse; None for one that has none, or where its store does not answer."""
+    if options.get("metastore") == "rest":
+        return None
+    with contextlib.suppress(PaimonMagicsError, OSError):
+        return read_warehouse_id(stores, options["warehouse"])
+    return None
 
 
 def _begin(folder: StateFolder, options: Mapping[str, str], idle_ms: int) -> None:

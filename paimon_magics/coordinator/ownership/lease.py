@@ -50,7 +50,8 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The ownership of a warehouse's commits. `instance` is fresh for each process.
+    """The ownership of a warehouse's commits. `instance` is fresh for each process. `warehouse` is
+    the warehouse's id, "" in a lease of an older version: in a copy there is the original's lease.
 
     It has run out `lease_ms` after the last change of its object; `expires_at_ms` is that time by
     the owner's clock. A `released` lease can be succeeded at once.
@@ -65,6 +66,7 @@ class Lease:
     lease_ms: int
     expires_at_ms: int
     released: bool = False
+    warehouse: str = ""
 
     def document(self) -> bytes:
         """The lease as it is stored."""
@@ -101,6 +103,7 @@ def lease_of(content: bytes, epoch: int) -> Lease | None:
             lease_ms=int(document["lease_ms"]),
             expires_at_ms=int(document["expires_at_ms"]),
             released=document["released"] is True,
+            warehouse=str(document.get("warehouse", "")),
         )
     except (ValueError, KeyError, TypeError):
         return None

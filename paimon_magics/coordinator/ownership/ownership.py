@@ -63,7 +63,11 @@ def is_renewed(store: Store, warehouse: str, lease: Lease) -> bool:
 
 
 class Ownership:
-    """This coordinator's side of the lease. Safe for several threads."""
+    """This coordinator's side of the lease. Safe for several threads.
+
+    `prepare` is called before a lease is taken. It returns the warehouse's id, and may raise what
+    `acquire` may.
+    """
 
     def __init__(
         self,
@@ -72,11 +76,13 @@ class Ownership:
         owner: Owner,
         lease_ms: int,
         now_ms: Callable[[], float] | None = None,
+        prepare: Callable[[], str] = lambda: "",
     ) -> None:
         self._leases = LeaseFolder(store, warehouse)
         self._mine = owner.lease(uuid.uuid4().hex, lease_ms)
         self._when_lost: list[Callable[[DeposedError], None]] = []
         self._now_ms = now_ms or _steady_ms
+        self._prepare = prepare
         self._turn = threading.RLock()
         self._until_ms = 0.0
         self._lost: DeposedError | None = None
@@ -127,6 +133,7 @@ class Ownership:
             if self._lost is not None:
                 raise self._lost
             if self.epoch == 0:
+                self._mine = replace(self._mine, warehouse=self._prepare())
                 self._leases.check()
                 while not self._begin(*self._free()):
                     pass  # another coordinator was faster: look again
@@ -150,8 +157,10 @@ class Ownership:
                     saw(watch.lease)
                 self.trouble = ""
                 if self._is_free(watch) and may_take():
+                    id = self._prepare()
                     self._leases.check()
                     with self._turn:
+                        self._mine = replace(self._mine, warehouse=id)
                         if self._begin(watch.epoch, watch.lease):
                             return self.epoch
                     continue

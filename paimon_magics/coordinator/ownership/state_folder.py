@@ -30,7 +30,15 @@ try:
 except ImportError:  # not a POSIX system: the database's own lock remains
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["Running", "StateFolder", "network_file_system", "token_of"]
+__all__ = [
+    "BY_ID",
+    "Binding",
+    "Running",
+    "StateFolder",
+    "binding_of",
+    "network_file_system",
+    "token_of",
+]
 
 _NETWORK = re.compile(
     r"nfs\d?|cifs|smb\d?|smbfs|9p|afs|ceph|lustre|beegfs|gpfs|glusterfs|davfs\d?|"
@@ -41,6 +49,8 @@ _EXCLUSIVE = 0 if fcntl is None else fcntl.LOCK_EX
 _SHARED = 0 if fcntl is None else fcntl.LOCK_SH
 _PROBES_SECONDS_MAX = 1.0
 _PAUSE_SECONDS = 0.02
+BY_ID = "ids"
+"""The folder, beside state folders of one user, with links to them by their warehouses' ids."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +60,14 @@ class Running:
     address: str
     pid: int
     version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """The warehouse that a state folder belongs to: its id, and where it was last."""
+
+    id: str
+    location: str
 
 
 class StateFolder:
@@ -95,6 +113,26 @@ class StateFolder:
     def home(self) -> Home:
         """The identity of this folder, which no other folder has."""
         return Home(socket.gethostname(), str(self.path.resolve()), self._id)
+
+    def binding(self) -> Binding | None:
+        """The warehouse that the folder belongs to; None before it is bound."""
+        return binding_of(self.path)
+
+    def bind(self, binding: Binding) -> None:
+        """Note the warehouse that the folder belongs to. Only the process that holds the folder
+        may."""
+        if binding != self.binding():
+            self._write("warehouse.json", json.dumps(asdict(binding)))
+
+    def name_by_id(self, id: str) -> None:
+        """Have the folder found by its warehouse's id among the state folders beside it, unless
+        another one is there under that id."""
+        names = self.path.parent / BY_ID
+        with contextlib.suppress(OSError):
+            names.mkdir(exist_ok=True, mode=0o700)
+            if not (names / id).exists():  # or it leads nowhere
+                (names / id).unlink(missing_ok=True)
+                (names / id).symlink_to(Path("..", self.path.name))
 
     def token(self) -> str:
         """The token, which is made if there is none; only the owner can read its file."""
@@ -152,9 +190,7 @@ class StateFolder:
 
     def announce(self, running: Running) -> None:
         """Write down the address of this process."""
-        temporary = self.path / f".running-{os.getpid()}.tmp"
-        temporary.write_text(json.dumps(asdict(running)))
-        temporary.replace(self.path / "running.json")
+        self._write("running.json", json.dumps(asdict(running)))
 
     def running(self) -> Running | None:
         """The process that holds the folder, or held it last and died; None when none is written
@@ -168,6 +204,14 @@ class StateFolder:
         """Remove what `announce` wrote."""
         with contextlib.suppress(OSError):
             (self.path / "running.json").unlink()
+
+    def _write(self, name: str, text: str) -> None:
+        temporary = self.path / f".{name}-{os.getpid()}.tmp"
+        with temporary.open("w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(self.path / name)
 
     def _kept(self, name: str, make: Callable[[], str]) -> str:
         """Return the text of a file. It is made once, atomically, readable by its owner alone."""
@@ -184,6 +228,14 @@ class StateFolder:
             finally:
                 temporary.unlink()
         return path.read_text().strip()
+
+
+def binding_of(folder: Path) -> Binding | None:
+    """The warehouse that a state folder belongs to; None where it is not bound, or not there."""
+    try:
+        return Binding(**json.loads((folder / "warehouse.json").read_text()))
+    except (OSError, ValueError, TypeError):
+        return None
 
 
 def token_of(home: Home) -> str | None:

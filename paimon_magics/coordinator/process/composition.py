@@ -105,7 +105,13 @@ def start_owner(
     warehouse = place.catalog.warehouse
     is_heir = ownership is not None and ownership.epoch > 0
     runtime = ThreadRuntime()
-    store = open_store(place.folder.path, place.store_address, warehouse, is_heir=is_heir)
+    store = open_store(
+        place.folder.path,
+        place.store_address,
+        warehouse,
+        is_heir=is_heir,
+        warehouse_id=place.binding.id,
+    )
     ending.callback(store.close)
     limits = _limits(options)
     coordinator = Coordinator(place.catalog, store, Settings(), limits, ownership, runtime)
@@ -166,7 +172,13 @@ def ownership_of(options: argparse.Namespace, place: Place, ending: ExitStack) -
         return None
     files = place.catalog.stores.of(place.catalog.warehouse)
     holder = Owner(place.folder.home(), place.address, getpass.getuser(), os.getpid())
-    ownership = Ownership(files, place.catalog.warehouse, holder, options.ownership_lease_ms)
+    ownership = Ownership(
+        files,
+        place.catalog.warehouse,
+        holder,
+        options.ownership_lease_ms,
+        prepare=place.binding.settle,
+    )
     ending.callback(ownership.release)
     return ownership
 

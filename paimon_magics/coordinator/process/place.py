@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import os
 import socket
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from paimon_magics.coordinator.http.hub import HubService, hub_service
+from paimon_magics.coordinator.ownership.binding import WarehouseBinding
 from paimon_magics.coordinator.ownership.catalog_options import ENVIRONMENT as CATALOG_OPTIONS
 from paimon_magics.coordinator.ownership.catalog_options import catalog_options
 from paimon_magics.coordinator.ownership.state_folder import StateFolder
@@ -21,14 +22,15 @@ from paimon_magics.redaction import conceal_options
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.stores.allowed_paths import PathRules
 from paimon_magics.tables.stores.s3_access import ENVIRONMENT_KEYS, with_credentials
+from paimon_magics.tables.stores.store import UnreachableError
 
 __all__ = ["Place", "place_of"]
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The process's state folder and sockets, the catalog that it serves, and the address of its
-    store, None for a file in the folder.
+    """The process's state folder and sockets, the catalog that it serves, the binding of the folder
+    to its warehouse, and the address of its store, None for a file in the folder.
 
     `inner` is a socket on the loopback for the coordinator's own processes, the same as `listening`
     where they can use that. `certificate` is that of `listening`, None without TLS.
@@ -39,6 +41,7 @@ class Place:
     catalog: Catalog
     hub: HubService | None
     network: Network
+    binding: WarehouseBinding
     listening: socket.socket
     inner: socket.socket
     certificate: Certificate | None = None
@@ -75,6 +78,11 @@ def place_of(options: argparse.Namespace, ending: ExitStack) -> Place:
     folder.hold()
     ending.callback(folder.let_go)
     catalog = _catalog(options, folder.path)
+    binding = WarehouseBinding(folder, catalog, names_folder=options.embedded)
+    # An embedded one writes nothing to a new warehouse before a session does, and one that stands
+    # by may begin while the store is out of reach.
+    with suppress(UnreachableError) if options.standby else nullcontext():
+        binding.begin(writes=not options.embedded and not options.standby)
     port = options.port if hub is None else hub.port
     listening = inner = ending.enter_context(listen(network.host, port))
     if network.needs_inner_port:
@@ -83,7 +91,7 @@ def place_of(options: argparse.Namespace, ending: ExitStack) -> Place:
     certificate = None
     if network.certificate is not None:
         certificate = Certificate(network.certificate, network.key)
-    return Place(folder, address, catalog, hub, network, listening, inner, certificate)
+    return Place(folder, address, catalog, hub, network, binding, listening, inner, certificate)
 
 
 def _check(options: argparse.Namespace) -> None:

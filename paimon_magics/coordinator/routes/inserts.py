@@ -127,7 +127,8 @@ class InsertRoutes:
         """Show all queues."""
         letters = await run_in_threadpool(self.group.letters.list)
         dead = Counter(letter.location for letter in letters)
-        latest = {str(one.name): one for one in sorted(self.group.tables.values(), key=_made_ms)}
+        tables = sorted(self.group.tables.values(), key=lambda one: one.is_open)
+        latest = {str(one.name): one for one in tables}
         # The queue of a dropped table is shown while it has waiting inserts or dead letters.
         tables = sorted(
             (
@@ -231,10 +232,6 @@ class InsertRoutes:
         accept_loss = body.get("accept_loss", False) is True
         await run_in_threadpool(self.group.reopen, table_info, accept_loss=accept_loss)
         return JSONResponse({"status": "open"})
-
-
-def _made_ms(table: TableQueue) -> int:
-    return int(table.location.rpartition("@")[2])
 
 
 def queue_document(table: TableQueue, mode: Mode | None, dead_letters: int) -> dict[str, Any]:

@@ -52,6 +52,7 @@ from paimon_magics.planning.commits.publications import Publication, Publication
 from paimon_magics.settings import Settings
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
+from paimon_magics.tables.catalog.table_marks import TableIds
 from paimon_magics.tables.commits.fencing import DeposedError
 from paimon_magics.tables.stores.probes import store_facts
 
@@ -83,6 +84,7 @@ class Coordinator:
         self.runtime = runtime = runtime or ThreadRuntime()
         self._now_ms = now_ms = runtime.clock.now_ms
         self._catalog = catalog
+        self.table_ids = TableIds(catalog)
         self._ownership = ownership
         self._store = store
         self._state_thread = StateThread(

@@ -11,7 +11,7 @@ from paimon_magics.tables.schema.alterations import schema_of
 from paimon_magics.tables.stores.paths import canonical_location
 from paimon_magics.tables.table import Table
 
-__all__ = ["Definitions", "created_at_ms", "identity_of", "table_id_of_legacy", "version_of"]
+__all__ = ["Definitions", "created_at_ms", "table_id_of_legacy", "version_of"]
 
 _TABLES_MAX = 256
 
@@ -36,12 +36,6 @@ class Definitions:
                 if schema is not None:  # a rollback may have removed it
                     known[schema_id] = schema_of(schema)
         return dict(known)
-
-
-def identity_of(table: Table) -> str:
-    """The table's location and the time of its first schema. A table that is dropped and created
-    again at the same location gets another identity."""
-    return f"{table.location}@{_first_ms(table)}"
 
 
 def created_at_ms(table: Table) -> int | None:

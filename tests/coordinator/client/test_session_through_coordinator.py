@@ -428,7 +428,7 @@ def test_with_nothing_said_a_coordinator_is_started_and_again_when_it_is_gone(
     with paimon_magics.connect(warehouse, spark=spark, coordinator_idle_ms=60_000) as session:
         assert session.coordinator == "embedded"
         session.run("CREATE TABLE t (k INT); INSERT INTO t VALUES (1)")
-        (folder,) = map(StateFolder, (state_home / "paimon-magics").iterdir())
+        (folder,) = map(StateFolder, (state_home / "paimon-magics").glob("*-*"))
         running = folder.running()
         assert running is not None
         os.kill(running.pid, signal.SIGKILL)

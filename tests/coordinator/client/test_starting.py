@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -163,6 +166,80 @@ def test_another_users_is_named_with_its_host(catalog: Catalog, tmp_path: Path) 
         assert Embedded(catalog, idle_ms=1).find(Endpoint("x", "y"), "http://evil:1") is None
     finally:
         service.close()
+
+
+SPELLINGS = ("{0}/link", "file://{0}/warehouse", "file:{0}/link/", "{0}//warehouse/.")
+
+
+def test_sessions_that_spell_the_warehouse_differently_share_a_coordinator(
+    catalog: Catalog, tmp_path: Path
+) -> None:
+    (tmp_path / "link").symlink_to(catalog.warehouse)
+    others = [Catalog.open({"warehouse": text.format(tmp_path)}) for text in SPELLINGS]
+    found = Embedded(others[0], idle_ms=60_000).find()
+    assert found is not None
+    for number, other in enumerate([catalog, *others]):
+        assert Embedded(other, idle_ms=60_000).find(start=False) == found
+        with contextlib.closing(client(other)) as asking:
+            assert append(asking, other, number).snapshot_id == number + 1
+    os.kill(process_of(catalog).pid, signal.SIGKILL)
+    wait_until(lambda: not folder_of(catalog).is_held())
+    moved = Path(catalog.warehouse).rename(tmp_path / "moved")
+    folder = folder_of(catalog).path
+    other = Catalog.open({"warehouse": str(moved)})
+    with contextlib.closing(client(other)) as asking:
+        assert append(asking, other, 9).snapshot_id == len(others) + 2
+        assert StateFolder(folder).is_held(), "a moved warehouse keeps its state"
+        shutil.copytree(moved, tmp_path / "copy")
+        copy = Catalog.open({"warehouse": str(tmp_path / "copy")})
+        with contextlib.closing(client(copy)) as second:
+            assert append(second, copy, 10).snapshot_id == len(others) + 3
+        assert keys(other) == [*range(len(others) + 1), 9], "a copy has a state of its own"
+
+
+def test_a_warehouse_that_was_removed_and_made_anew_is_no_obstacle(catalog: Catalog) -> None:
+    with contextlib.closing(client(catalog)) as asking:
+        assert append(asking, catalog, 1).snapshot_id == 1
+    os.kill(process_of(catalog).pid, signal.SIGKILL)
+    wait_until(lambda: not folder_of(catalog).is_held())
+    shutil.rmtree(catalog.warehouse)
+    create_table(Path(catalog.warehouse), APPEND_TABLE)
+    with contextlib.closing(client(catalog)) as asking:
+        assert append(asking, catalog, 2).snapshot_id == 1
+    assert keys(catalog) == [2]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"warehouse": "s3://b/lake"}, {"warehouse": "s3a://b//lake/"}),
+        (
+            {"warehouse": "s3://b/lake", "s3.endpoint": "http://minio:9000"},
+            {"warehouse": "s3n://b/lake", "fs.s3a.endpoint": "HTTP://MinIO:9000/"},
+        ),
+        (
+            {"warehouse": "s3://b/lake", "s3.endpoint": "https://minio"},
+            {"warehouse": "s3://b/lake", "s3.endpoint": "minio:443"},
+        ),
+    ],
+)
+def test_all_spellings_of_a_warehouse_lead_to_one_state_folder(
+    one: Mapping[str, str], other: Mapping[str, str]
+) -> None:
+    common = {"metastore": "filesystem"}
+    assert state_path(common | dict(one), {}) == state_path(common | dict(other), {})
+
+
+def test_the_state_folder_of_an_older_version_is_used_on(state_home: Path, tmp_path: Path) -> None:
+    options = {"metastore": "filesystem", "warehouse": f"file://{tmp_path}/lake"}
+    old = state_home / "paimon-magics" / f"lake-{_old_digest(options)}"
+    assert state_path(options, os.environ) != old
+    old.mkdir(parents=True)
+    assert state_path(options, os.environ) == old
+
+
+def _old_digest(options: Mapping[str, str]) -> str:
+    return hashlib.sha256(json.dumps(options, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def test_credentials_are_neither_on_the_command_line_nor_in_a_file(

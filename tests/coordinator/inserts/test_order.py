@@ -21,8 +21,8 @@ from paimon_magics.planning.commits.requests import Append, CommitRequest, Overw
 from paimon_magics.settings import Settings
 from paimon_magics.statements.statement import TableName
 from paimon_magics.statements.version_changes import RollBackToSnapshot
+from paimon_magics.tables.catalog.table_marks import TableIds
 from paimon_magics.tables.commits.log_positions import log_properties
-from paimon_magics.tables.schema.identity import identity_of
 from tests.coordinator.inserts.serving import SLOW, Served, table_sql
 from tests.coordinator.process import wait_until, write
 
@@ -352,7 +352,7 @@ class TestAnotherFlusher:
         """Publish a batch's rows beside the log, as a flusher that has stood still would."""
         (note,) = (served.process.warehouse / ".paimon-magics" / "logs").iterdir()
         id = json.loads(note.read_text())["log"]
-        location = identity_of(served.catalog.load(served.name))
+        location = TableIds(served.catalog).id_of(served.catalog.load(served.name))
         queue = f"{id}-{hashlib.sha256(location.encode()).hexdigest()[:8]}"
         catalog = served.catalog
         committer = InProcessCommitter(catalog, Settings())

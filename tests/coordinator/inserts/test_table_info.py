@@ -11,6 +11,7 @@ from paimon_magics.coordinator.inserts.admission.table_info import KnownTables, 
 from paimon_magics.coordinator.inserts.queue.values import Thresholds
 from paimon_magics.errors import InvalidTableError
 from paimon_magics.planning.schemas.table_schema import TableSchema
+from paimon_magics.tables.catalog.table_marks import TableIds
 from tests.coordinator.inserts.serving import table_sql
 from tests.coordinator.process import create_table
 
@@ -19,7 +20,7 @@ def test_a_table_that_is_asked_for_all_the_time_is_looked_at_again_before_anybod
     tmp_path: Path,
 ) -> None:
     catalog = create_table(tmp_path / "warehouse", table_sql())
-    known = KnownTables(catalog, Thresholds(), lambda: None)
+    known = KnownTables(catalog, TableIds(catalog), Thresholds(), lambda: None)
     first = known.load("default", "t")
     looked = {first.loaded}
     ends = time.monotonic() + 1.5

@@ -22,7 +22,8 @@ from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.planning.writes.inserts import check_adds_rows, rows_hidden_by
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
-from paimon_magics.tables.schema.identity import identity_of, version_of
+from paimon_magics.tables.catalog.table_marks import TableIds
+from paimon_magics.tables.schema.identity import version_of
 
 __all__ = ["KnownTables", "TableInfo", "mode_of", "thresholds_of"]
 
@@ -35,7 +36,7 @@ _MODES = ", ".join(Mode)
 class TableInfo:
     """A table as of `loaded`, a time of this process's monotonic clock.
 
-    `identity` comes from `schema.identity.identity_of`; queues and the log know the table by it.
+    `identity` is the table's id (`TableIds`); queues and the log know the table by it.
     `location` is the table's path. `version` changes with the table and its schema; clients send it
     back. `validator` and `thresholds` are for its newest schema, `mode` is for inserts that name
     none.
@@ -55,8 +56,11 @@ class TableInfo:
 class KnownTables:
     """Loads tables and keeps them for a second. Safe for several threads."""
 
-    def __init__(self, catalog: Catalog, defaults: Thresholds, own: Callable[[], object]) -> None:
+    def __init__(
+        self, catalog: Catalog, ids: TableIds, defaults: Thresholds, own: Callable[[], object]
+    ) -> None:
         self._catalog = catalog
+        self._ids = ids
         self._defaults = defaults
         self._own = own
         self._turn = threading.Lock()
@@ -93,7 +97,7 @@ class KnownTables:
         loaded = time.monotonic()
         found = self._catalog.load(name)
         before = self._known.get((database, table))
-        identity = identity_of(found)
+        identity = self._ids.id_of(found)
         if before is not None and (before.identity, before.schema) == (
             identity,
             found.schema,

@@ -40,7 +40,6 @@ from paimon_magics.settings import Settings
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.commits.fencing import DeposedError
-from paimon_magics.tables.schema.identity import identity_of
 from paimon_magics.tables.snapshots.latest import latest_snapshot_id
 
 __all__ = ["Buffered", "GroupCommit", "GroupCommitSettings"]
@@ -125,7 +124,7 @@ class GroupCommit:
             self._failed,
             clock,
         )
-        self.known_tables = KnownTables(catalog, settings.thresholds, own)
+        self.known_tables = KnownTables(catalog, coordinator.table_ids, settings.thresholds, own)
         may_commit, why_not = self._may_commit, self.backlog.why_not_loaded
         self.places = Places(self._thread, self.known_tables, may_commit, why_not, clock)
         self.order = StatementOrder(self.places, self._queues, self.known_tables, self._thread.work)
@@ -228,10 +227,6 @@ class GroupCommit:
         """The table's queue; None if nothing was ever inserted. May wait for the queues' thread,
         which reads the log first."""
         self._thread.ready.wait()
-        if table_info.identity not in self.tables:
-            if all(one.moving != table_info.name for one in list(self.tables.values())):
-                return None
-            self._thread.work(lambda: self._queues.known(table_info))
         return self.tables.get(table_info.identity)
 
     def flush(self, location: str) -> Future[Answer]:
@@ -276,7 +271,7 @@ class GroupCommit:
 
     def _identity_at(self, name: TableName) -> str | None:
         try:
-            return identity_of(self._catalog.load(name))
+            return self._coordinator.table_ids.id_of(self._catalog.load(name), look=True)
         except UnknownNameError:
             return None
 

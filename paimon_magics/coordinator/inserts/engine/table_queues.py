@@ -90,7 +90,6 @@ class TableQueues:
                 with contextlib.suppress(PaimonMagicsError, OSError):
                     self._move_if_renamed(
                         stored.location,
-                        table_name(stored.name),
                         table_name(stored.moving),
                         stored.acknowledged,
                     )
@@ -131,13 +130,10 @@ class TableQueues:
 
     def known(self, table_info: TableInfo) -> TableQueue | None:
         """The table's queue, if it has or had inserts, also under its name before a rename."""
-        if table_info.identity not in self.all:
-            for one in list(self.all.values()):
-                if one.moving == table_info.name and _made(one.location) == _made(
-                    table_info.identity
-                ):
-                    self.settle_move(one)
-        return self.all.get(table_info.identity)
+        table = self.all.get(table_info.identity)
+        if table is not None and table.moving == table_info.name:
+            self.settle_move(table)
+        return table
 
     def forget(self, location: str) -> None:
         """Forget a dropped table for which nothing waits. Later inserts are refused, even from
@@ -174,7 +170,7 @@ class TableQueues:
         if table.queue.flushing is not None:
             raise SetupError(f"Rows of `{table.name}` are being loaded.", hint="Ask again.")
         location, target = table.location, table.moving
-        to_location = self._move_if_renamed(location, table.name, target, table.queue.acknowledged)
+        to_location = self._move_if_renamed(location, target, table.queue.acknowledged)
         if to_location is None:
             return False
         del self.all[location]
@@ -268,22 +264,16 @@ class TableQueues:
         )
         self._log.accept_loss(table.location, stored_name(table.name), above)
 
-    def _move_if_renamed(
-        self, location: str, name: TableName, target: TableName, acknowledged: int
-    ) -> str | None:
-        """Move a table's log to its new name, if the table there is the same one. Return its new
+    def _move_if_renamed(self, location: str, target: TableName, acknowledged: int) -> str | None:
+        """Move a table's log to its new name, if the table there is the same one. Return its
         identity, None if it was not moved."""
         to_location = self._identity_at(target)
-        if to_location is None or _made(to_location) != _made(location):
-            return None
-        if to_location != location and self._identity_at(name) == location:
+        if to_location != location:
             return None
         # The note comes first, so that a loss of the log is noticed under the new name, too.
         self._registry.open(to_location, acknowledged + 1)
         self._log.move_table(location, to_location, stored_name(target))
         reach("rename.moved")
-        if to_location != location:
-            self._registry.forget(location)
         return to_location
 
     def _recovered(self, stored: LogTable, now_ms: int) -> TableQueue:
@@ -307,8 +297,3 @@ class TableQueues:
         if table.queue.closed and not stored.closed:
             _log.error("`%s` takes no inserts: %s", name, table.queue.closed)
         return table
-
-
-def _made(location: str) -> str:
-    """The creation time in a table's identity, which a rename does not change."""
-    return location.rpartition("@")[2]

@@ -64,7 +64,7 @@ from paimon_magics.tables.commits.fencing import DeposedError
 from paimon_magics.tables.commits.log_positions import log_position, log_properties
 from paimon_magics.tables.commits.receipts import find_commit
 from paimon_magics.tables.reading.keyed_rows import keyed_read
-from paimon_magics.tables.schema.identity import Definitions, identity_of
+from paimon_magics.tables.schema.identity import Definitions
 from paimon_magics.tables.snapshots.latest import latest_snapshot_id
 from paimon_magics.tables.snapshots.provenance import PREFIX, noted_users
 from paimon_magics.tables.stores.store import StoreRefusedError, failure
@@ -145,7 +145,7 @@ class Flushing:
     def _load(self, name: TableName, location: str, batch: Batch) -> Loaded:
         try:
             table = self._catalog.load(name)
-            if identity_of(table) != location:
+            if self._coordinator.table_ids.id_of(table, look=True) != location:
                 raise StuckError(
                     f"`{name}` was dropped and created again; records {batch.first} and later were "
                     "acknowledged for the dropped table"
