@@ -73,7 +73,10 @@ def test_one_owns_and_the_other_says_that_it_stands_by_and_passes_requests_on(
     for member, value in ((owner, "1.0"), (standby, "0.0")):
         metrics = http.get(f"{member.address}/metrics").text
         assert f"\npaimon_coordinator_owner {value}\n" in metrics
-    for path in ("/metrics", "/health/ready", "/v1/coordinator", "/v1/paimon/databases"):
+    assert asked(standby, "/health/ready", "wrong") == 401
+    probe = httpx.get(f"{standby.address}/health/ready", trust_env=False)
+    assert (probe.status_code, probe.json()) == (200, {"status": "standby"})
+    for path in ("/metrics", "/v1/coordinator", "/v1/paimon/databases"):
         assert asked(standby, path) == asked(standby, path, "wrong") == 401
     # What is asked of one and of the other is answered the same, whatever is in the address.
     for path in ("/v1/transactions", "/v1/paimon/databases/a%2Fb%20%25?x=%2F&y=", "/nothing", "/"):

@@ -16,7 +16,7 @@ from paimon_magics.coordinator.client.queue_administration import QueueAdministr
 from paimon_magics.coordinator.core import Origin, Pause, Phase
 from paimon_magics.coordinator.protocol.documents import origin_of, table_document
 from paimon_magics.coordinator.protocol.members import member
-from paimon_magics.errors import SetupError, UnknownNameError
+from paimon_magics.errors import SetupError, UnknownNameError, UnknownOutcomeError
 from paimon_magics.origin import user_name
 from paimon_magics.planning.formatting import count_text
 from paimon_magics.statements.statement import TableName
@@ -213,7 +213,8 @@ class Administration:
             for queue in self.queues.queues():
                 left_ms = int((deadline - time.monotonic()) * 1000)
                 if queue.waiting_rows and not queue.closed and left_ms > 0:
-                    with contextlib.suppress(SetupError):  # `queues` still shows it
+                    # `queues` still shows it
+                    with contextlib.suppress(SetupError, UnknownOutcomeError):
                         self.queues.flush(queue.table, left_ms)
 
 

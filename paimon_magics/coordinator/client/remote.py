@@ -18,8 +18,9 @@ from urllib.parse import quote
 from paimon_magics.coordinator.client.administration import Administration
 from paimon_magics.coordinator.client.finding import Finder
 from paimon_magics.coordinator.client.open_transactions import OpenTransactions
+from paimon_magics.coordinator.client.outcomes import broke_off
 from paimon_magics.coordinator.client.read_leases import ReadLeases
-from paimon_magics.coordinator.client.requests import BinaryBody, Requests, broke_off
+from paimon_magics.coordinator.client.requests import BinaryBody, Requests
 from paimon_magics.coordinator.client.seen_names import SeenNames
 from paimon_magics.coordinator.client.small_inserts import SmallInserts
 from paimon_magics.coordinator.core import Origin
@@ -244,7 +245,7 @@ class RemoteCoordinator:
         if self._inserts is None:
             self._inserts = SmallInserts(
                 lambda path, content, headers: self._requests.repeat(
-                    "POST", path, BinaryBody(content, headers)
+                    "POST", path, BinaryBody(content, headers), settles=True
                 )
             )
         return self._inserts

@@ -18,21 +18,22 @@ from typing import Any
 import httpx
 
 from paimon_magics.coordinator.client.addresses import tls_context
-from paimon_magics.coordinator.client.failures import (
-    answered_document,
-    failure,
+from paimon_magics.coordinator.client.finding import Endpoint, Finder
+from paimon_magics.coordinator.client.outcomes import (
+    Done,
+    NotKnown,
+    Outcome,
+    Refused,
+    broke_off,
     new_address,
     no_clear_answer,
-    unreachable,
+    outcome_of,
+    unanswered,
 )
-from paimon_magics.coordinator.client.finding import Endpoint, Finder
-from paimon_magics.coordinator.protocol.errors import BrokeOffError, NoOwnerError
-from paimon_magics.errors import PaimonMagicsError, SetupError
+from paimon_magics.errors import SetupError
 
-__all__ = ["BinaryBody", "Requests", "broke_off"]
+__all__ = ["BinaryBody", "Requests"]
 
-_NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout)
-_BROKEN = (httpx.NetworkError, httpx.RemoteProtocolError)
 _CONNECT_SECONDS = 5.0
 _ANSWER_SECONDS = 120.0
 _PAUSE_SECONDS = 0.05
@@ -40,7 +41,7 @@ _PAUSE_SECONDS_MAX = 2.0
 _PLACES_MAX = 3
 _WAITS_MAX = 5  # while owners die one after the other
 _UNAUTHORISED = 401
-_NOT_LOOKED_AT = 429  # a limit of clients
+_SETTLED = (409, 410, 416, 422)  # answers about the thing itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +50,6 @@ class BinaryBody:
 
     content: bytes
     headers: Mapping[str, str]
-
-
-def broke_off(error: SetupError) -> bool:
-    """Whether a connection ended before the answer came: the request may have been carried out."""
-    if isinstance(error, BrokeOffError):
-        return True
-    cause = error.__cause__
-    return isinstance(cause, _BROKEN) and not isinstance(cause, _NOT_SENT)
 
 
 class Requests:
@@ -91,13 +84,11 @@ class Requests:
                 raise SetupError("No coordinator runs.")
         finally:
             self._moving.release()
-        try:
-            response = self._ask(endpoint, "POST", "/v1/leases", document)
-        except httpx.TransportError as error:
-            self._move(endpoint, start=False)
-            raise unreachable(endpoint, error) from error
-        self._move(endpoint, new_address(response), start=False)
-        return answered_document(response)
+        outcome, address, _ = self._asked(endpoint, "POST", "/v1/leases", document)
+        self._move(endpoint, address, start=False)
+        if isinstance(outcome, Done):
+            return outcome.document
+        raise outcome.error
 
     def repeat(
         self,
@@ -144,60 +135,52 @@ class Requests:
         deadline = began + wait_seconds
         may_have_arrived = False
         while True:
-            is_lost = False  # whether the request certainly did not arrive
             try:
                 endpoint = self._where()
-                try:
-                    response = self._ask(endpoint, method, path, document)
-                except httpx.TransportError as error:
-                    is_lost = isinstance(error, _NOT_SENT)
-                    may_have_arrived |= settles and not is_lost
-                    problem: PaimonMagicsError = unreachable(endpoint, error)
-                    problem.__cause__ = error  # for `broke_off`
+                outcome, address, status = self._asked(endpoint, method, path, document)
+                match outcome:
+                    case Done(document=answer):
+                        return answer
+                    case Refused(error=error):
+                        if may_have_arrived and status not in _SETTLED:
+                            raise no_clear_answer(error)
+                        raise error
+                    case NotKnown(error=problem, untouched=untouched, may_repeat=may_repeat):
+                        may_have_arrived |= settles and not untouched
+                        if not may_repeat:
+                            raise no_clear_answer(problem) if settles else problem
+                if status is None:
                     self.delay = f"waiting for the coordinator at {endpoint.address}"
-                    moved = self._move(endpoint)
-                else:
-                    status = response.status_code
-                    problem = failure(response)
-                    if status not in (423, 429, 503) and not isinstance(problem, BrokeOffError):
-                        if may_have_arrived and status not in (200, 409, 410):
-                            raise no_clear_answer(problem)
-                        return answered_document(response)
-                    is_lost = status == _NOT_LOOKED_AT or isinstance(problem, NoOwnerError)
-                    may_have_arrived |= settles and not is_lost
-                    moved = self._move(endpoint, new_address(response))
-                if not is_lost and again is not None:
-                    document = again
+                    document = document if again is None else again
+                moved = self._move(endpoint, address)
             except SetupError as error:  # there is no coordinator, and none can be started
                 raise no_clear_answer(error) if may_have_arrived else error from None
-            broke = isinstance(problem, SetupError) and broke_off(problem)
+            broke = broke_off(problem)
             if broke:
                 deadline = min(time.monotonic() + wait_seconds, began + waits_max * wait_seconds)
-            if path == "/v1/transactions" and not is_lost and (broke or not moved):
+            if path == "/v1/transactions" and not untouched and (broke or not moved):
                 # A repetition could open a second transaction. An unanswered one ends by its lease.
                 # Elsewhere, too: the new owner has what the dead one had opened.
                 raise problem
             if time.monotonic() > deadline:
-                raise problem if is_lost and not may_have_arrived else no_clear_answer(problem)
+                raise problem if untouched and not may_have_arrived else no_clear_answer(problem)
             time.sleep(_PAUSE_SECONDS if moved else pause)
             pause = min(pause * 2, _PAUSE_SECONDS_MAX)
 
     def once(self, method: str, path: str, document: Any = None) -> tuple[str, Any]:
-        """Send a request once to the warehouse's owner. Return its address and the document."""
+        """Send a request once to the warehouse's owner. Return its address and the document. Raises
+        UnknownOutcomeError for a change without a clear answer."""
         for _ in range(_PLACES_MAX):
             endpoint = self._where()
-            try:
-                response = self._ask(endpoint, method, path, document)
-            except httpx.TransportError as error:
-                problem: PaimonMagicsError = unreachable(endpoint, error)
-                moved = self._move(endpoint)
-            else:
-                if response.status_code != 503:
-                    return endpoint.address, answered_document(response)
-                problem = failure(response)
-                moved = self._move(endpoint, new_address(response))
-            if not moved:
+            outcome, address, status = self._asked(endpoint, method, path, document)
+            if isinstance(outcome, Done):
+                return endpoint.address, outcome.document
+            problem = outcome.error
+            is_elsewhere = status is None or status == 503
+            if not is_elsewhere or not self._move(endpoint, address):
                 break
+        if method != "GET" and isinstance(outcome, NotKnown) and not outcome.untouched:
+            raise no_clear_answer(problem) if status in (None, 500, 502, 504) else problem
         raise problem
 
     def answer(self, method: str, path: str, document: Any = None) -> httpx.Response:
@@ -216,6 +199,17 @@ class Requests:
     def close(self) -> None:
         """Close the connections."""
         self._http.close()
+
+    def _asked(
+        self, endpoint: Endpoint, method: str, path: str, document: Any
+    ) -> tuple[Outcome, str | None, int | None]:
+        """The outcome of one request; the owner that the answer names, "" for none, None without an
+        answer; and the answer's status."""
+        try:
+            response = self._ask(endpoint, method, path, document)
+        except httpx.TransportError as error:
+            return unanswered(endpoint, error), None, None
+        return outcome_of(response), new_address(response), response.status_code
 
     def _ask(
         self, endpoint: Endpoint, method: str, path: str, document: Any = None

@@ -3,8 +3,11 @@
 Errors are JSON: `{"error": {"type", "message", "hint"}}`. The status says what the caller must do:
 400 change the request, 401 send the token, 403 ask for the right, 404 no such table or transaction,
 409 conflict, 410 the transaction has ended, 413 send less, 423 wait for what is under way, 429 send
-less often, 500 look up whether it happened, 502 the store refuses access, 503 come back later, 507
-make room.
+less often, 500 look up whether it happened, 502 the store refuses access, 503 ask again, 507 make
+room.
+
+4xx and 507 say that nothing was done. Where the coordinator's own store does not work it is not
+known yet: that is 503 StoreUnavailableError, with Retry-After, and never a refusal.
 """
 
 from __future__ import annotations
@@ -52,6 +55,7 @@ from paimon_magics.errors import (
     SetupError,
     StatementError,
     UnknownNameError,
+    UnknownOutcomeError,
 )
 from paimon_magics.tables.commits.fencing import NotOwnerError
 from paimon_magics.tables.stores.store import StoreRefusedError
@@ -185,7 +189,7 @@ async def on_error(request: Request | None, error: Exception) -> Response:
         hint = ""
     facts = {"in_front": error.in_front} if isinstance(error, TableHeldError) else {}
     answer = error_answer(status, type(error).__name__, error.message, hint, **facts)
-    if isinstance(error, PausedError):
+    if isinstance(error, (PausedError, StoreUnavailableError)):
         answer.headers["retry-after"] = RETRY_AFTER
     return answer
 
@@ -235,6 +239,8 @@ def _status(error: PaimonMagicsError) -> int:
             return 423
         case CommitConflictError():
             return 409
+        case UnknownOutcomeError():
+            return 500
         case StoreRefusedError():
             return 502  # a repeated request does not help
         case SetupError():

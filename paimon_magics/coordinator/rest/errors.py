@@ -112,7 +112,8 @@ def error_response(error: Exception) -> JSONResponse:
         "resourceName": known.resource_name,
         "code": known.code,
     }
-    headers = {"retry-after": RETRY_AFTER} if isinstance(error, PausedError) else None
+    is_for_later = isinstance(error, (PausedError, StoreUnavailableError))
+    headers = {"retry-after": RETRY_AFTER} if is_for_later else None
     return JSONResponse(body, status_code=known.code, headers=headers)
 
 

@@ -43,6 +43,7 @@ NAMES = {
 """What the facts are about. `/metrics` has each as `paimon_coordinator_NAME`."""
 
 _STANDS_STILL_SECONDS = 10.0
+_AGAIN_MS = 1_000.0
 _LEASE_PART_MIN = 0.5
 _OWNERS = ("coordinator", "group-commit", "timers")  # nothing is answered while one stands still
 _OWNER_BUSY_MS_MAX = 10_000.0
@@ -136,7 +137,7 @@ class Noted(Generic[T]):
         self._noted_ms = self._steady_ms()
         self.value = first
         self.trouble = ""
-        self._loop = runtime.loop(name, lambda: every_ms, self._round)
+        self._loop = runtime.loop(name, self._pause_ms, self._round)
 
     @property
     def seconds(self) -> float:
@@ -154,6 +155,9 @@ class Noted(Generic[T]):
     def stop(self) -> None:
         """Look no more, without waiting for a look that does not end."""
         self._loop.stop()
+
+    def _pause_ms(self) -> float:
+        return min(self._every_ms, _AGAIN_MS) if self.trouble else self._every_ms
 
     def _round(self) -> None:
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import socket
 import threading
 import time
@@ -12,10 +13,90 @@ import pytest
 
 from paimon_magics.coordinator.client.finding import At
 from paimon_magics.coordinator.client.requests import Requests
-from paimon_magics.errors import UnknownOutcomeError
+from paimon_magics.errors import (
+    CommitConflictError,
+    InvalidValueError,
+    SetupError,
+    StatementError,
+    UnknownOutcomeError,
+)
 
 WAIT_MS = 400
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}"
+
+
+@contextlib.contextmanager
+def answering(*answers: bytes) -> Iterator[str]:
+    """The address of a server that gives these answers, the last one again and again; b"" ends the
+    connection."""
+    left = list(answers)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    connection, _ = listening.accept()
+                    with connection:
+                        connection.recv(65_536)
+                        connection.sendall(left.pop(0) if len(left) > 1 else left[0])
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        with contextlib.suppress(OSError):
+            listening.shutdown(socket.SHUT_RDWR)
+
+
+def error(status: int, kind: str = "") -> bytes:
+    """An answer with an error of ours, or without a type one of a proxy."""
+    body = b"<html>"
+    if kind:
+        body = json.dumps({"error": {"type": kind, "message": kind, "hint": ""}}).encode()
+    head = f"HTTP/1.1 {status} X\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    return head.encode() + body
+
+
+@pytest.mark.parametrize(
+    ("answers", "outcome"),
+    [
+        ([error(502), error(504), ANSWER], None),  # a proxy whose coordinator starts again
+        ([error(503, "StoreUnavailableError"), ANSWER], None),
+        ([error(507, "NoRoom")], SetupError),
+        ([error(400, "StatementError")], StatementError),
+        ([error(429, "TooMany")], SetupError),  # nothing was looked at
+        ([error(503, "PausedError")], SetupError),
+        ([error(503, "StoreUnavailableError")], UnknownOutcomeError),
+        ([error(500, "InternalError")], UnknownOutcomeError),
+        ([b"", error(507, "NoRoom")], UnknownOutcomeError),  # the first may have been taken
+        ([b"", error(401, "Unauthorized")], UnknownOutcomeError),
+        ([error(503, "StoreUnavailableError"), error(400, "StatementError")], UnknownOutcomeError),
+        ([b"", error(409, "Mismatch")], CommitConflictError),
+        ([b"", error(422, "LabelUsed")], InvalidValueError),
+        ([b"", ANSWER], None),
+    ],
+)
+def test_what_is_not_known_is_never_told_as_refused(
+    answers: list[bytes], outcome: type[Exception] | None
+) -> None:
+    with answering(*answers) as address:
+        requests = Requests(At(address, "token"), wait_ms=WAIT_MS)
+        if outcome is None:
+            assert requests.repeat("POST", "/v1/any", {}, settles=True) == {}
+        else:
+            with pytest.raises(outcome) as raised:
+                requests.repeat("POST", "/v1/any", {}, settles=True)
+            assert type(raised.value) is outcome
+        requests.close()
+
+
+@pytest.mark.parametrize("answer", [b"", error(502), error(500, "InternalError")])
+def test_a_change_that_is_asked_for_once_may_have_happened(answer: bytes) -> None:
+    with answering(answer) as address:
+        requests = Requests(At(address, "token"), wait_ms=WAIT_MS)
+        with pytest.raises(UnknownOutcomeError):
+            requests.once("POST", "/v1/any", {})
+        with pytest.raises(SetupError):
+            requests.once("GET", "/v1/any")
+        requests.close()
 
 
 @contextlib.contextmanager

@@ -31,7 +31,7 @@ from paimon_magics.settings import Settings
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from tests.coordinator.postgres import Line, PostgresServer
-from tests.coordinator.process import TABLE, Process, create_table, read, write
+from tests.coordinator.process import TABLE, Process, create_table, read, wait_until, write
 from tests.coordinator.rest_server import TOKEN, client_options, serving
 
 
@@ -189,7 +189,7 @@ def test_a_store_whose_server_dies_is_answered_503_until_it_is_back(
         assert read(catalog) == []
         postgres.start()
         assert client.commit(request).snapshot_id == 1
-        assert http.get("/health/ready").status_code == 200
+        wait_until(lambda: http.get("/health/ready").status_code == 200, 5)
         # A database that comes back without what was acknowledged is not gone on with.
         with postgres.administer() as other:
             other.execute("UPDATE paimon_coordinator.owner SET saved = saved - 1")

@@ -1,8 +1,14 @@
-"""Translate a coordinator's answers for its client: to documents, and to PaimonMagicsErrors."""
+"""What became of a request: done, refused by a rule, or not known yet. All are judged here.
+
+A refusal is an answer that says that nothing was done. No answer, one of a proxy, and one that says
+that something at the coordinator does not work leave it open: the same request may be sent again,
+and where it can't be, the user is told that the outcome is unknown.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import httpx
@@ -29,12 +35,23 @@ from paimon_magics.errors import (
 )
 
 __all__ = [
-    "answered_document",
-    "failure",
+    "Done",
+    "NotKnown",
+    "Outcome",
+    "Refused",
+    "broke_off",
     "new_address",
     "no_clear_answer",
-    "unreachable",
+    "outcome_of",
+    "unanswered",
 ]
+
+_NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout)
+_BROKEN = (httpx.NetworkError, httpx.RemoteProtocolError)
+_OPEN = (408, 423, 425, 429, 502, 503, 504)  # the same request may be answered otherwise
+_LATER = "TooLate"  # it waits no longer
+_STORE_REFUSED = "StoreRefusedError"
+_UNTOUCHED = ("NotOwnerError", "DeposedError", "NoOwnerError", "PausedError", "TooMany")
 
 # Errors of a statement keep their class on the way from the coordinator to its client.
 _STATEMENT_ERRORS: Mapping[str, type[StatementError]] = {
@@ -47,16 +64,73 @@ _OWNER_ERRORS: Mapping[str, type[SetupError]] = {
 }
 
 
-def unreachable(endpoint: Endpoint, error: httpx.TransportError) -> SetupError:
-    """The error for a coordinator that gave no answer at all."""
-    return SetupError(
+@dataclass(frozen=True, slots=True)
+class Done:
+    """It was done; `document` is the answer."""
+
+    document: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Nothing was done, by a rule: asking again changes nothing."""
+
+    error: PaimonMagicsError
+
+
+@dataclass(frozen=True, slots=True)
+class NotKnown:
+    """It may have been done, unless it was `untouched`. `may_repeat` tells whether the same request
+    may be answered otherwise in a moment."""
+
+    error: PaimonMagicsError
+    untouched: bool = False
+    may_repeat: bool = True
+
+
+Outcome = Done | Refused | NotKnown
+
+
+def outcome_of(response: httpx.Response) -> Outcome:
+    """What an answer says."""
+    if response.is_success:
+        try:
+            return Done(response.json())
+        except ValueError:  # something between has answered
+            return NotKnown(_failure(response)[0])
+    error, kind = _failure(response)
+    status = response.status_code
+    if kind == _LATER or (status == 502 and kind == _STORE_REFUSED):
+        return Refused(error)
+    if status in _OPEN:
+        return NotKnown(error, untouched=status == 429 or kind in _UNTOUCHED)
+    if status == 500:
+        return NotKnown(error, may_repeat=False)
+    return Refused(error)
+
+
+def unanswered(endpoint: Endpoint, error: httpx.TransportError) -> NotKnown:
+    """The outcome of a request to a coordinator that gave no answer at all."""
+    problem = SetupError(
         f"The coordinator at {endpoint.address} can't be reached: {error}",
         hint="Check that it runs, and its address and token.",
     )
+    problem.__cause__ = error  # for `broke_off`
+    return NotKnown(problem, untouched=isinstance(error, _NOT_SENT))
+
+
+def broke_off(error: Exception) -> bool:
+    """Whether a connection ended before the answer came: the request may have been carried out."""
+    if isinstance(error, BrokeOffError):
+        return True
+    cause = error.__cause__
+    return isinstance(cause, _BROKEN) and not isinstance(cause, _NOT_SENT)
 
 
 def no_clear_answer(problem: PaimonMagicsError) -> UnknownOutcomeError:
     """The error for a request that may or may not have been carried out."""
+    if isinstance(problem, UnknownOutcomeError):
+        return problem
     return UnknownOutcomeError(
         f"The coordinator gave no clear answer: {problem.message}",
         hint="Look at the table's snapshots before running the statement again.",
@@ -73,23 +147,23 @@ def new_address(response: httpx.Response) -> str:
     return address if isinstance(address, str) else ""
 
 
-def answered_document(response: httpx.Response) -> Any:
-    """The document of an answer. Raises the error of `failure` for an answer that is an error."""
-    if response.is_success:
-        return response.json()
-    raise failure(response)
-
-
-def failure(response: httpx.Response) -> PaimonMagicsError:
-    """The error in an answer, by its status and type."""
+def _failure(response: httpx.Response) -> tuple[PaimonMagicsError, str]:
+    """The error in an answer, by its status and type, and the type; "" for no error of ours."""
     try:
         error = response.json()["error"]
         message, hint, kind = str(error["message"]), str(error["hint"]), str(error["type"])
     except (ValueError, KeyError, TypeError):
-        message, hint, kind = f"The coordinator answered {response.status_code}.", "", ""
+        error, kind = {}, ""
+        message, hint = f"The coordinator answered {response.status_code}.", ""
+    return _error_of(response.status_code, kind, message, hint, error), kind
+
+
+def _error_of(
+    status: int, kind: str, message: str, hint: str, error: Mapping[str, Any]
+) -> PaimonMagicsError:
     if kind in _OWNER_ERRORS:
         return _OWNER_ERRORS[kind](message, hint=hint)
-    match response.status_code:
+    match status:
         case 400 if kind in _STATEMENT_ERRORS:
             return _STATEMENT_ERRORS[kind](message, hint=hint)
         case 400 | 413 | 416 | 422:
