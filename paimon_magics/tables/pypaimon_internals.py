@@ -15,6 +15,7 @@ __all__ = [
     "catalog_options",
     "changed_schema",
     "check_row_ids_since",
+    "forget_table",
     "innermost_file_io",
     "manifest_record",
     "numbers_from_zero",
@@ -33,6 +34,19 @@ __all__ = [
 def schema_path(manager: Any, schema_id: int) -> str:
     """The path of a schema file; `manager` is a SchemaManager."""
     return str(manager._to_schema_path(schema_id))
+
+
+def forget_table(catalog: Any, identifier: Any) -> None:
+    """Remove a table from a jdbc catalog, and leave its folder alone. (The catalog's own method
+    also deletes the folder, and reports no failure.)"""
+    key = catalog.catalog_key, identifier.get_database_name(), identifier.get_table_name()
+    with catalog.connection.transaction():
+        for rows in ("paimon_tables", "paimon_table_properties"):
+            catalog.connection.execute(
+                f"DELETE FROM {rows} "
+                "WHERE catalog_key = ? AND database_name = ? AND table_name = ?",
+                key,
+            )
 
 
 def schema_ids(manager: Any) -> list[int]:

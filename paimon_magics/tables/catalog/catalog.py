@@ -8,8 +8,7 @@ Nothing is cached: `load` reads the table's newest schema each time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from functools import partial
 
 from pypaimon.catalog import catalog_exception as missing
@@ -24,12 +23,11 @@ from paimon_magics.errors import (
     UnknownOutcomeError,
     UnsupportedStatementError,
 )
-from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.schemas.alterations import plan_alteration
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.statements.statement import TableName
 from paimon_magics.statements.table_changes import TableChange
-from paimon_magics.tables.catalog.lookup import Lookup
+from paimon_magics.tables.catalog.dropping import Dropping
 from paimon_magics.tables.catalog.names import (
     check_new_table,
     database_of,
@@ -42,48 +40,16 @@ from paimon_magics.tables.schema.alterations import altered_schema, schema_chang
 from paimon_magics.tables.schema.files import publish_schema
 from paimon_magics.tables.schema.types import field_from_column
 from paimon_magics.tables.snapshots.latest import latest_snapshot
+from paimon_magics.tables.stores.store import store_errors
 from paimon_magics.tables.table import Table
 
-__all__ = ["Catalog", "Outside", "not_empty"]
+__all__ = ["Catalog"]
 
 _ALTER_ATTEMPTS = 10
 
 
-Outside = Callable[[Table], Sequence[str]]
-"""Gives the paths of the files that a table has outside its folder."""
-
-
-def _nothing(table: Table) -> Sequence[str]:
-    return ()
-
-
-class Catalog(Lookup):
+class Catalog(Dropping):
     """The databases and tables of one warehouse. Open it with `Catalog.open`."""
-
-    def drop_database(
-        self,
-        database: str,
-        *,
-        if_exists: bool = False,
-        cascade: bool = False,
-        outside: Outside = _nothing,
-    ) -> None:
-        """Drop a database, and with `cascade` also its tables. `outside` as in `drop_table`.
-
-        Raises UnknownNameError if there is none, unless `if_exists`; StatementError if it has
-        tables, unless `cascade`.
-        """
-        if not self.database_exists(database):
-            if not if_exists:
-                raise self.unknown_database(database)
-            return
-        every, tables = self.all_tables(database), self.list_tables(database)
-        if (every and not cascade) or len(every) > len(tables):
-            raise not_empty(database, tables)
-        for table in tables if self.metastore != "rest" else ():
-            self.drop_table(TableName(table, database), if_exists=True, outside=outside)
-        if self.is_stored(database):
-            self.call(lambda: self.paimon.drop_database(database, True, cascade))
 
     def create_table(
         self, name: TableName, table_schema: TableSchema, *, if_not_exists: bool = False
@@ -106,6 +72,10 @@ class Catalog(Lookup):
             )
         if not self.is_stored(database):
             self.call(lambda: self.paimon.create_database(database, True))
+        if self.metastore != "rest":
+            location = str(self.paimon.get_table_path(identifier(name)))
+            with store_errors(f"The creation of `{shown(name)}`"):
+                self._dropped().wait_for_name(shown(name), location)
         schema = _new_schema(table_schema)
         if self.metastore == "filesystem":
             manager = self.schema_manager(name)
@@ -128,42 +98,6 @@ class Catalog(Lookup):
             if self._publish_schema(name, manager, schema):
                 return
         raise self._changed_meanwhile(name)
-
-    def drop_table(
-        self, name: TableName, *, if_exists: bool = False, outside: Outside = _nothing
-    ) -> bool:
-        """Drop a table with all its branches and files. Return False if there was none and
-        `if_exists` is given; raise UnknownNameError without it.
-
-        `outside` gives the files that it has outside its folder, which go last: if the process dies
-        before, they stay, and no table has them.
-        """
-        if name.branch is not None:
-            raise UnsupportedStatementError(
-                f"`{shown(name)}` is a branch: it can't be dropped as a table.",
-                hint="Delete the branch by CALL sys.delete_branch.",
-            )
-        if if_exists and not (name.system_table or self.table_exists(name)):
-            return False
-        table = self.load(name)
-        elsewhere = outside(table) if self.metastore != "rest" else ()
-        self.call(lambda: self._drop(name))
-        table.paths.delete(elsewhere)
-        return True
-
-    def _drop(self, name: TableName) -> None:
-        """Drop the table, and delete its folder until it is gone.
-
-        pypaimon's removal of a local folder stops at the first file that another process has
-        removed, such as a transaction that cleans up. A jdbc catalog does not report that.
-        """
-        in_warehouse = self.metastore != "rest"
-        path = self.paimon.get_table_path(identifier(name)) if in_warehouse else ""
-        with suppress(FileNotFoundError):
-            self.paimon.drop_table(identifier(name), False)
-        while in_warehouse and self.paimon.file_io.exists(path):
-            with suppress(FileNotFoundError):
-                self.paimon.file_io.delete(path, True)
 
     def rename_table(self, name: TableName, new_name: TableName) -> None:
         """Rename a table, also into another database.
@@ -263,16 +197,6 @@ class Catalog(Lookup):
             f"The table `{shown(name)}` exists already.",
             hint="Use CREATE TABLE IF NOT EXISTS, DROP TABLE it first, or choose another name.",
         )
-
-
-def not_empty(database: str, tables: Sequence[str]) -> StatementError:
-    """The error for a database that can't be dropped because of its tables."""
-    names = ", ".join(f"`{table}`" for table in tables[:5])
-    some = f"{count_text(len(tables), 'table')} ({names}{', …' if tables[5:] else ''})"
-    return StatementError(
-        f"The database `{database}` is not empty: it has {some if tables else 'tables'}.",
-        hint="Drop its tables first, or use DROP DATABASE … CASCADE.",
-    )
 
 
 def _new_schema(schema: TableSchema) -> Schema:

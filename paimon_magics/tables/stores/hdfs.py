@@ -77,16 +77,7 @@ class HdfsStore:
 
     def names(self, folder: str, prefix: str = "") -> list[str]:
         """See `Store.names`."""
-        try:
-            found = [
-                status.path.rsplit("/", 1)[-1]
-                for status in self._client().list_status(_inside(folder))
-                if not status.isdir
-            ]
-        except FileNotFoundError:
-            return []
-        except Exception as error:
-            raise _failure("listed", folder, error) from error
+        found = [one.path.rsplit("/", 1)[-1] for one in self._statuses(folder) if not one.isdir]
         return [name for name in found if name.startswith(prefix)]
 
     def delete(self, paths: Iterable[str]) -> None:
@@ -107,6 +98,40 @@ class HdfsStore:
             return None
         except Exception as error:
             raise _failure("checked", path, error) from error
+
+    def files_below(self, folder: str) -> list[str]:
+        """See `Store.files_below`."""
+        return [f"{self._name}{one.path}" for one in self._statuses(folder, True) if not one.isdir]
+
+    def folders(self, folder: str) -> list[str]:
+        """See `Store.folders`."""
+        return [one.path.rsplit("/", 1)[-1] for one in self._statuses(folder) if one.isdir]
+
+    def move_folder(self, source: str, target: str) -> None:
+        """See `Store.move_folder`."""
+        try:
+            self._client().rename(_inside(source), _inside(target), overwrite=False)
+        except FileNotFoundError:
+            raise
+        except Exception as error:
+            raise _failure("renamed", source, error) from error
+
+    def delete_folder(self, folder: str) -> None:
+        """See `Store.delete_folder`."""
+        try:
+            self._client().delete(_inside(folder), True)
+        except FileNotFoundError:
+            pass
+        except Exception as error:
+            raise _failure("deleted", folder, error) from error
+
+    def _statuses(self, folder: str, recursive: bool = False) -> list[Any]:
+        try:
+            return list(self._client().list_status(_inside(folder), recursive))
+        except FileNotFoundError:
+            return []
+        except Exception as error:
+            raise _failure("listed", folder, error) from error
 
     def make_folder(self, folder: str) -> None:
         """See `Store.make_folder`."""

@@ -237,6 +237,24 @@ class ObjectStore:
         keys = self.key(source), self.key(target)
         self._ask("copied", source, lambda: self._client().copy(*keys))
 
+    def files_below(self, folder: str) -> list[str]:
+        """See `Store.files_below`."""
+        start = f"{self.key(folder)}/"
+
+        def walk() -> list[str]:
+            pages = self._client().pages(self.key(folder))
+            return [key[len(start) :] for page in pages for key in page if key.startswith(start)]
+
+        return [f"{folder.rstrip('/')}/{name}" for name in self._ask("listed", folder, walk)]
+
+    def folders(self, folder: str) -> list[str]:
+        """See `Store.folders`."""
+        return [name for name, size in self.entries(folder) if size is None]
+
+    def move_folder(self, source: str, target: str) -> None:
+        """See `Store.move_folder`: there are no folders."""
+        raise NotImplementedError(f"{self!r} renames no folders")
+
     def delete_folder(self, folder: str) -> None:
         """Delete all objects of a folder, page by page."""
 

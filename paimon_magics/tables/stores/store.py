@@ -10,16 +10,13 @@ Light to import: tasks write their journals through it.
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
 
 from paimon_magics.errors import SetupError, UnsupportedStatementError
-from paimon_magics.tables.stores.local import publish_local_file
+from paimon_magics.tables.stores.local_store import LocalStore
 from paimon_magics.tables.stores.paths import local_path
 
 if TYPE_CHECKING:
@@ -159,83 +156,25 @@ class Store(Protocol):
         """When a file was written, in epoch milliseconds by the store's clock; None if there is no
         file."""
 
+    def files_below(self, folder: str) -> list[str]:
+        """The paths of all files in a folder and in the folders in it; [] if there is none."""
+
+    def folders(self, folder: str) -> list[str]:
+        """The leaf names of the folders in a folder; [] if there is no folder."""
+
+    def move_folder(self, source: str, target: str) -> None:
+        """Rename a folder in one step, to a name that must be free. Raises FileNotFoundError if it
+        is not there. Only for stores that rename folders."""
+
+    def delete_folder(self, folder: str) -> None:
+        """Delete a folder with all that it holds, whatever others remove from it meanwhile."""
+
     def make_folder(self, folder: str) -> None:
         """Make a folder, which may exist already. Does nothing in a store without folders."""
 
     def remove_if_empty(self, folder: str) -> bool:
         """Remove a folder if it is empty; return whether it is removed. Always True in a store
         without folders."""
-
-
-class LocalStore:
-    """The local disks. A file system without hard links is refused only at the first `create`."""
-
-    renames_folders = True
-
-    def check(self) -> None:
-        """See `Store.check`."""
-
-    def create(self, path: str, content: bytes) -> bool:
-        """See `Store.create`; done by a hard link."""
-        return publish_local_file(_local(path), content)
-
-    def write(self, path: str, content: bytes) -> None:
-        """See `Store.write`. Not synced to the disk: a power failure may lose the file."""
-        target = Path(_local(path))
-        temporary = target.with_name(f".{target.name}.{uuid.uuid4()}.tmp")
-        try:
-            temporary.write_bytes(content)
-            temporary.replace(target)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
-
-    def read(self, path: str) -> bytes | None:
-        """See `Store.read`."""
-        try:
-            return Path(_local(path)).read_bytes()
-        except FileNotFoundError:
-            return None
-
-    def names(self, folder: str, prefix: str = "") -> list[str]:
-        """See `Store.names`."""
-        try:
-            with os.scandir(_local(folder)) as entries:
-                return [e.name for e in entries if e.name.startswith(prefix) and not e.is_dir()]
-        except FileNotFoundError:
-            return []
-
-    def delete(self, paths: Iterable[str]) -> None:
-        """See `Store.delete`."""
-        for path in paths:
-            Path(_local(path)).unlink(missing_ok=True)
-
-    def modified_ms(self, path: str) -> int | None:
-        """See `Store.modified_ms`."""
-        try:
-            return os.stat(_local(path)).st_mtime_ns // 1_000_000
-        except FileNotFoundError:
-            return None
-
-    def make_folder(self, folder: str) -> None:
-        """See `Store.make_folder`."""
-        path = _local(folder)
-        while True:
-            try:
-                os.makedirs(path, exist_ok=True)
-            except FileExistsError:
-                if os.path.exists(path) and not os.path.isdir(path):
-                    raise
-                continue  # it was there, and somebody has removed it before one could look
-            return
-
-    def remove_if_empty(self, folder: str) -> bool:
-        """See `Store.remove_if_empty`."""
-        try:
-            os.rmdir(_local(folder))
-        except OSError:
-            return False
-        return True
 
 
 class _RefusedStore:
@@ -271,6 +210,18 @@ class _RefusedStore:
         raise self._refusal()
 
     def modified_ms(self, path: str) -> int | None:
+        raise self._refusal()
+
+    def files_below(self, folder: str) -> list[str]:
+        raise self._refusal()
+
+    def folders(self, folder: str) -> list[str]:
+        raise self._refusal()
+
+    def move_folder(self, source: str, target: str) -> None:
+        raise self._refusal()
+
+    def delete_folder(self, folder: str) -> None:
         raise self._refusal()
 
     def make_folder(self, folder: str) -> None:
@@ -373,9 +324,3 @@ def _authority(location: str) -> tuple[str, str]:
         return "", ""
     parts = urlsplit(location)
     return parts.scheme, parts.netloc
-
-
-def _local(path: str) -> str:
-    found = local_path(path)
-    assert found is not None, path
-    return found

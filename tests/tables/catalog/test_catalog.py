@@ -238,8 +238,10 @@ def test_a_table_is_dropped_while_a_transaction_clears_up(
     for number in range(3000):
         (notes / f"{number}.open").touch()
 
+    listed = list(os.scandir(notes))
+
     def clear_up() -> None:
-        for note in reversed(list(os.scandir(notes))):
+        for note in reversed(listed):
             Path(note).unlink(missing_ok=True)
 
     thread = threading.Thread(target=clear_up)

@@ -1,0 +1,306 @@
+"""Takes the folders of dropped tables out of their names, and deletes them afterwards.
+
+A table's name is free at once, whatever its files weigh, and what somebody makes anew under that
+name is never deleted. `<warehouse>/.paimon-magics/dropped` has what is still to be deleted:
+
+- Where a store renames folders, the table's folder, under a new UUID. A record in it has the files
+  that the table had elsewhere.
+- Elsewhere a tombstone, `<hash of the location>-<UUID>.json`. It lists the table's files, and no
+  others are deleted. Schemas go first: without them no engine sees a table. Then go the files whose
+  names a new table would use again (snapshots, tags, …); a mark beside the tombstone, `….unnamed`,
+  says that they are gone. Until then nobody creates a table there.
+
+If the process dies, the next one that looks here can delete what is left. A tombstone whose table
+still has all its schemas means nothing: the drop has not happened.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import logging
+import os
+import re
+import time
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from paimon_magics.errors import CommitConflictError, PaimonMagicsError
+from paimon_magics.faults import reach
+from paimon_magics.tables.stores.paths import canonical_location, local_path
+from paimon_magics.tables.stores.store import Store, Stores
+
+__all__ = ["Detached", "DroppedFolders"]
+
+_log = logging.getLogger(__name__)
+_FOLDER = ".paimon-magics/dropped"
+_RECORD = ".paimon-magics-dropped"
+_UNNAMED = ".unnamed"
+_TOMBSTONE = ".json"
+_SCHEMA = "schema/schema-"
+_OF_TABLE = re.compile(r"^[^/]+/schema/schema-\d+$")
+# Folders of files that have unique names, so that no new table uses them again.
+_UNIQUE = ("manifest", "index", "statistics")
+_METADATA = ("schema", "snapshot", "changelog", "tag", "branch", "consumer")
+_PATIENCE_SECONDS = 10.0
+_PAUSE_SECONDS = 0.05
+# A drop whose names are not free after that long has died: it takes seconds.
+_DEAD_AFTER_MS = 120_000
+
+
+@dataclass(frozen=True, slots=True)
+class Detached:
+    """A dropped table, or a database's folder, whose files are still to be deleted.
+
+    `label` is its former name for messages, and `location` its former folder; "" where the record
+    can't be read. `path` is its folder now, or its tombstone. `outside` are files elsewhere.
+    A database had no tables when it was dropped; one that was made meanwhile is not deleted.
+    """
+
+    label: str
+    location: str
+    path: str
+    is_moved: bool
+    outside: tuple[str, ...] = ()
+    is_database: bool = False
+
+
+class DroppedFolders:
+    """What was dropped in a warehouse and is still to be deleted. Raises what its store raises."""
+
+    def __init__(self, stores: Stores, warehouse: str) -> None:
+        self._stores = stores
+        self._folder = f"{(local_path(warehouse) or warehouse).rstrip('/')}/{_FOLDER}"
+
+    def detach(
+        self, label: str, location: str, outside: Sequence[str] = (), *, is_database: bool = False
+    ) -> Detached | None:
+        """Take a folder out of its name; None if there is none. Nothing is deleted yet."""
+        location = (local_path(location) or location).rstrip("/")
+        store = self._stores.of(location)
+        found = Detached(label, location, "", False, tuple(outside), is_database)
+        if not store.renames_folders:
+            return self._bury(store, found)
+        target = f"{self._folder}/{uuid.uuid4().hex}"
+        store.make_folder(self._folder)
+        try:
+            _put_record(store, found)
+            store.move_folder(location, target)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            _log.warning("%s can't be moved, so that its files are listed: %s", location, error)
+            return self._bury(store, found)
+        reach("drop.detached")
+        return replace(found, path=target, is_moved=True)
+
+    def delete_database(self, location: str) -> bool:
+        """Delete the files in a database's folder that are there now; return False, and delete
+        nothing, if it has a table. For a store that renames no folders."""
+        location = (local_path(location) or location).rstrip("/")
+        store = self._stores.of(location)
+        names = _below(store, location)
+        if any(_OF_TABLE.search(name) for name in names):
+            return False
+        _delete(store, location, names)
+        if local_path(location) is not None:
+            _remove_empty(store, location)
+        return True
+
+    def put_back(self, detached: Detached) -> bool:
+        """Give a moved folder its name back; return False if it is taken."""
+        try:
+            self._stores.of(detached.path).move_folder(detached.path, detached.location)
+        except (PaimonMagicsError, OSError):
+            return False
+        return True
+
+    def delete(self, detached: Detached) -> None:
+        """Delete what was detached. It can be repeated."""
+        for path in detached.outside:
+            self._stores.of(path).delete([path])
+        store = self._stores.of(detached.path)
+        if not detached.is_moved:
+            self._delete_listed(store, detached)
+        elif detached.is_database and self.has_tables(detached):
+            _log.warning("%s stays: somebody made a table in it while it was dropped", detached)
+        else:
+            store.delete_folder(detached.path)
+
+    def has_tables(self, detached: Detached) -> bool:
+        """Whether a moved database has tables."""
+        store, path = self._stores.of(detached.path), detached.path
+        return any(store.names(f"{path}/{name}/schema", "schema-") for name in store.folders(path))
+
+    def left(self) -> list[Detached]:
+        """What was detached and is not deleted, by this process or one that died."""
+        store = self._stores.of(self._folder)
+        found = []
+        for name in store.folders(self._folder) if store.renames_folders else ():
+            path = f"{self._folder}/{name}"
+            record = _document(store.read(f"{path}/{_RECORD}"))
+            found.append(_detached(record, path, is_moved=True))
+        names = store.names(self._folder)
+        for name in names:
+            path = f"{self._folder}/{name}"
+            if name.endswith(_TOMBSTONE):
+                found.append(_detached(_document(store.read(path)), path, is_moved=False))
+            elif name.removesuffix(_UNNAMED) + _TOMBSTONE not in names:
+                store.delete([path])
+        return found
+
+    def wait_for_name(self, label: str, location: str) -> None:
+        """Return when no drop uses the names of a location's files any more; finish one that was
+        cut short. Raises CommitConflictError if that takes too long."""
+        location = (local_path(location) or location).rstrip("/")
+        store = self._stores.of(location)
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while left := self._using_names(store, location):
+            dead = [path for path in left if _is_dead(store, path)]
+            for path in dead:
+                self.delete(_detached(_document(store.read(path)), path, is_moved=False))
+            if dead:
+                continue
+            if time.monotonic() > deadline:
+                raise CommitConflictError(
+                    f"`{label}` can't be created yet: a table of that name is being dropped.",
+                    hint="Run the statement again. A drop that was cut short is finished by the "
+                    f"next CREATE after {_DEAD_AFTER_MS // 60_000} minutes.",
+                )
+            time.sleep(_PAUSE_SECONDS)
+
+    def _using_names(self, store: Store, location: str) -> list[str]:
+        names = store.names(self._folder, f"{_hash(location)}-")
+        return [
+            f"{self._folder}/{name}"
+            for name in names
+            if name.endswith(_TOMBSTONE) and name.removesuffix(_TOMBSTONE) + _UNNAMED not in names
+        ]
+
+    def _bury(self, store: Store, found: Detached) -> Detached | None:
+        """Write the tombstone of a folder, with the files that are in it now."""
+        names = _below(store, found.location)
+        if not names:
+            return None
+        path = f"{self._folder}/{_hash(found.location)}-{uuid.uuid4().hex}{_TOMBSTONE}"
+        store.make_folder(self._folder)
+        store.write(path, _record(found, names))
+        reach("drop.detached")
+        detached = replace(found, path=path)
+        self._free_names(store, detached, names)
+        return detached
+
+    def _delete_listed(self, store: Store, detached: Detached) -> None:
+        files = _files(store, detached)
+        mark = _mark(detached)
+        if store.read(mark) is None:
+            schemas = [name for name in files if name.startswith(_SCHEMA)]
+            if schemas and set(schemas) <= set(_below(store, detached.location)):
+                store.delete([detached.path])  # nothing was dropped yet: others use the table
+                return
+            self._free_names(store, detached, files)
+        _delete(store, detached.location, [name for name in files if _is_unique(name)])
+        if local_path(detached.location) is not None:
+            _remove_empty(store, detached.location)
+        store.delete([detached.path])
+        store.delete([mark])
+
+    def _free_names(self, store: Store, detached: Detached, files: Sequence[str]) -> None:
+        """Delete the files by which a table is seen, and those whose names a new one would use."""
+        location = detached.location
+        first = [name for name in files if name.startswith("schema/")]
+        _delete(store, location, sorted(first, key=_schema_order))
+        reach("drop.schema_removed")
+        now = _below(store, location)
+        if not any(name.startswith(_SCHEMA) for name in now):  # else it is a new table already
+            files = sorted({*files, *now})
+        _delete(store, location, [name for name in files if not _is_unique(name)])
+        store.write(_mark(detached), b"")
+        reach("drop.unnamed")
+
+
+def _put_record(store: Store, detached: Detached) -> None:
+    """Write the record, in any case over one that somebody else has put there. On a full disk a
+    table without files elsewhere needs none."""
+    path = f"{detached.location}/{_RECORD}"
+    try:
+        store.write(path, _record(detached))
+    except FileNotFoundError:
+        raise
+    except OSError:
+        if detached.outside or store.read(path) is not None:
+            raise
+
+
+def _is_dead(store: Store, path: str) -> bool:
+    modified_ms = store.modified_ms(path)
+    return modified_ms is not None and time.time() * 1000 - modified_ms > _DEAD_AFTER_MS
+
+
+def _files(store: Store, detached: Detached) -> list[str]:
+    """The files that a tombstone lists."""
+    files = _document(store.read(detached.path)).get("files")
+    return [str(name) for name in files] if isinstance(files, list) else []
+
+
+def _mark(detached: Detached) -> str:
+    return detached.path.removesuffix(_TOMBSTONE) + _UNNAMED
+
+
+def _below(store: Store, folder: str) -> list[str]:
+    """The names of all files below a folder, relative to it."""
+    start = len(folder) + 1
+    return [path[start:] for path in store.files_below(folder)]
+
+
+def _delete(store: Store, location: str, names: Iterable[str]) -> None:
+    store.delete([f"{location}/{name}" for name in names])
+
+
+def _is_unique(name: str) -> bool:
+    """Whether no new table has a file of this name: data files, manifests and indexes."""
+    first, slash, _ = name.partition("/")
+    return first in _UNIQUE or (bool(slash) and first not in _METADATA)
+
+
+def _schema_order(name: str) -> tuple[int, str]:
+    """The newest schema last: until then the table is whole, or has no schema."""
+    number = name.rpartition("-")[2]
+    return (int(number) if number.isdigit() else -1), name
+
+
+def _remove_empty(store: Store, location: str) -> None:
+    for folder, _, _ in os.walk(location, topdown=False):
+        store.remove_if_empty(folder)
+
+
+def _hash(location: str) -> str:
+    text = canonical_location(location).encode(errors="surrogateescape")
+    return hashlib.sha256(text).hexdigest()[:16]
+
+
+def _record(detached: Detached, files: Sequence[str] | None = None) -> bytes:
+    record: dict[str, object] = {
+        "label": detached.label,
+        "location": detached.location,
+        "outside": detached.outside,
+        "is_database": detached.is_database,
+    }
+    return json.dumps(record if files is None else {**record, "files": files}).encode()
+
+
+def _document(content: bytes | None) -> dict[str, object]:
+    with contextlib.suppress(ValueError):
+        document = json.loads(content or b"{}")
+        if isinstance(document, dict):
+            return document
+    return {}
+
+
+def _detached(record: dict[str, object], path: str, *, is_moved: bool) -> Detached:
+    outside = record.get("outside")
+    texts = tuple(map(str, outside)) if isinstance(outside, list) else ()
+    label, location = (str(record.get(key) or "") for key in ("label", "location"))
+    return Detached(label, location, path, is_moved, texts, record.get("is_database") is True)

@@ -1,0 +1,250 @@
+"""DROP takes a table out of its name first; what somebody makes anew under it stays."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from paimon_magics.errors import CommitConflictError, StatementError, UnknownNameError
+from paimon_magics.planning.schemas.table_schema import plan_create_table
+from paimon_magics.statements.grammar.parsing import parse_statement
+from paimon_magics.statements.statement import CreateTable, TableName
+from paimon_magics.tables.catalog.catalog import Catalog
+from paimon_magics.tables.stores.store import LocalStore
+from tests.backends.s3 import S3Server
+
+T = TableName("t", "d")
+DROP = """
+import json, sys
+from paimon_magics.statements.statement import TableName
+from paimon_magics.tables.catalog.catalog import Catalog
+Catalog.open(json.loads(sys.argv[1])).drop_table(TableName("t", "d"))
+"""
+
+
+@pytest.fixture(params=["local", "jdbc", "s3", "listed"])
+def options(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Mapping[str, str]:
+    """Warehouses whose stores rename folders, and some where files must be listed."""
+    if request.param == "s3":
+        server: S3Server = request.getfixturevalue("s3")
+        return server.bucket().options
+    if request.param == "listed":
+        monkeypatch.setattr(LocalStore, "renames_folders", False)
+    options = {"warehouse": str(tmp_path / "warehouse")}
+    if request.param == "jdbc":
+        options |= {"metastore": "jdbc", "uri": f"jdbc:sqlite:{tmp_path}/catalog.sqlite"}
+    return options
+
+
+@pytest.fixture
+def catalog(options: Mapping[str, str]) -> Catalog:
+    catalog = Catalog.open(options)
+    catalog.create_database("d")
+    return catalog
+
+
+def create(catalog: Catalog, name: TableName = T) -> None:
+    statement = parse_statement(f"CREATE TABLE {name} (id BIGINT)")
+    assert isinstance(statement, CreateTable)
+    assert catalog.create_table(name, plan_create_table(statement))
+
+
+def write(catalog: Catalog, *ids: int, name: TableName = T) -> None:
+    builder = catalog.load(name).paimon.new_batch_write_builder()
+    writer, commit = builder.new_write(), builder.new_commit()
+    writer.write_arrow(pa.table({"id": pa.array(ids, pa.int64())}))
+    commit.commit(writer.prepare_commit())
+
+
+def rows(catalog: Catalog, name: TableName = T) -> list[int]:
+    builder = catalog.load(name).paimon.new_read_builder()
+    splits = builder.new_scan().plan().splits()
+    found: list[int] = builder.new_read().to_arrow(splits)["id"].to_pylist()
+    return sorted(found)
+
+
+def test_a_detached_table_is_gone_and_its_name_is_free(catalog: Catalog) -> None:
+    create(catalog)
+    write(catalog, 1, 2)
+    write(catalog, 3)
+    location = catalog.load(T).location
+    detached = catalog.detach_table(T)
+    assert detached is not None
+    assert catalog.list_tables("d") == []
+    with pytest.raises(UnknownNameError):
+        catalog.load(T)
+    assert [one.label for one in catalog.detached()] == ["d.t"]
+    create(catalog)
+    write(catalog, 4)
+    catalog.delete_detached(detached)
+    assert catalog.detached() == []
+    catalog.delete_detached(detached)
+    assert rows(catalog) == [4]
+    files = catalog.stores.of(location).files_below(location)
+    assert len([path for path in files if path.endswith(".parquet")]) == 1
+
+
+def test_a_dropped_table_leaves_nothing(catalog: Catalog) -> None:
+    create(catalog)
+    create(catalog, TableName("other", "d"))
+    write(catalog, 1)
+    location = catalog.load(T).location
+    assert catalog.drop_table(T)
+    assert catalog.stores.of(location).files_below(location) == []
+    assert not os.path.exists(location)
+    assert catalog.detached() == []
+    assert catalog.list_tables("d") == ["other"]
+    assert not catalog.drop_table(T, if_exists=True)
+    with pytest.raises(UnknownNameError):
+        catalog.drop_table(T)
+
+
+@pytest.mark.parametrize("step", ["drop.detached", "drop.schema_removed", "drop.unnamed"])
+def test_a_drop_that_died_is_finished_by_another_process(
+    options: Mapping[str, str], catalog: Catalog, step: str
+) -> None:
+    store = catalog.stores.of(options["warehouse"])
+    lists = not store.renames_folders
+    if isinstance(store, LocalStore) and (lists or step != "drop.detached"):
+        pytest.skip("a process on a local disk renames")
+    create(catalog)
+    write(catalog, 1)
+    location = catalog.load(T).location
+    environment = {**os.environ, "PAIMON_MAGICS_FAULTS": f"{step}=kill"}
+    died = subprocess.run([sys.executable, "-c", DROP, json.dumps(dict(options))], env=environment)
+    assert died.returncode == -9
+    (left,) = catalog.detached()
+    if lists and step == "drop.detached":  # nothing is dropped yet, and others go on writing
+        write(catalog, 2)
+        catalog.delete_detached(left)
+        assert rows(catalog) == [1, 2]
+        assert catalog.detached() == []
+        return
+    if catalog.metastore == "jdbc":  # its row is still there
+        assert catalog.drop_table(T)
+    assert catalog.list_tables("d") == []
+    assert catalog.finish_drops() == 1
+    assert catalog.finish_drops() == 0
+    assert catalog.stores.of(location).files_below(location) == []
+    create(catalog)
+    assert rows(catalog) == []
+
+
+def test_a_table_is_created_while_one_of_its_name_is_deleted(s3: S3Server) -> None:
+    catalog = Catalog.open(s3.bucket().options)
+    catalog.create_database("d")
+    create(catalog)
+    for number in range(5):
+        write(catalog, number)
+    dropped, made = threading.Event(), []
+
+    def drop() -> None:
+        catalog.drop_table(T)
+        dropped.set()
+
+    thread = threading.Thread(target=drop)
+    thread.start()
+    while not dropped.is_set() and catalog.table_exists(T):
+        time.sleep(0.002)
+    create(catalog)
+    for number in (7, 8):
+        write(catalog, number)
+        made.append(number)
+    thread.join()
+    assert rows(catalog) == made
+
+
+def test_a_name_is_not_given_again_before_its_files_are_gone(
+    s3: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bucket = s3.bucket()
+    catalog = Catalog.open(bucket.options)
+    catalog.create_database("d")
+    create(catalog)
+    write(catalog, 1)
+    options = json.dumps(dict(bucket.options))
+    environment = {**os.environ, "PAIMON_MAGICS_FAULTS": "drop.schema_removed=kill"}
+    died = subprocess.run([sys.executable, "-c", DROP, options], env=environment)
+    assert died.returncode == -9
+    monkeypatch.setattr("paimon_magics.tables.catalog.detached._PATIENCE_SECONDS", 0.2)
+    with pytest.raises(CommitConflictError, match="is being dropped") as refused:
+        create(catalog)
+    assert "Run the statement again" in refused.value.hint
+    monkeypatch.setattr("paimon_magics.tables.catalog.detached._DEAD_AFTER_MS", 0)
+    time.sleep(1.1)  # S3 says when an object was written in seconds
+    create(catalog)
+    assert rows(catalog) == []
+    assert catalog.detached() == []
+
+
+def test_a_database_is_dropped_with_its_tables(catalog: Catalog) -> None:
+    for name in ("t", "u"):
+        create(catalog, TableName(name, "d"))
+        write(catalog, 1, name=TableName(name, "d"))
+    with pytest.raises(StatementError, match="not empty"):
+        catalog.drop_database("d")
+    catalog.drop_database("d", cascade=True)
+    assert not catalog.is_stored("d")
+    assert catalog.detached() == []
+    catalog.create_database("d")
+    assert catalog.list_tables("d") == []
+
+
+def test_a_damaged_table_can_be_dropped(catalog: Catalog) -> None:
+    create(catalog)
+    location = catalog.load(T).location
+    catalog.stores.of(location).write(f"{location}/schema/schema-0", b"")
+    assert catalog.drop_table(T)
+    assert catalog.list_tables("d") == []
+    create(catalog)
+
+
+def test_a_record_that_somebody_put_into_a_table_deletes_nothing(tmp_path: Path) -> None:
+    catalog = Catalog.open({"warehouse": str(tmp_path / "warehouse")})
+    catalog.create_database("d")
+    create(catalog)
+    victim = tmp_path / "victim"
+    victim.touch()
+    record = {"label": "d.t", "location": "", "outside": [str(victim)]}
+    (tmp_path / "warehouse/d.db/t/.paimon-magics-dropped").write_text(json.dumps(record))
+    assert catalog.detach_table(T) is not None
+    (left,) = catalog.detached()
+    catalog.delete_detached(left)
+    assert victim.exists()
+
+
+@pytest.mark.java
+@pytest.mark.slow
+def test_a_table_on_hdfs_is_moved(hdfs: str) -> None:
+    catalog = Catalog.open({"warehouse": f"{hdfs}/{uuid.uuid4().hex}"})
+    catalog.create_database("d")
+    create(catalog)
+    write(catalog, 1)
+    detached = catalog.detach_table(T)
+    assert detached is not None
+    assert detached.is_moved
+    assert [(one.label, one.path) for one in catalog.detached()] == [("d.t", detached.path)]
+    create(catalog)
+    write(catalog, 2)
+    catalog.delete_detached(detached)
+    assert (catalog.detached(), rows(catalog)) == ([], [2])
+    catalog.drop_database("d", cascade=True)
+    assert (catalog.list_databases(), catalog.detached()) == (["default"], [])
+
+
+def test_dropped_tables_are_no_database(catalog: Catalog) -> None:
+    create(catalog)
+    assert catalog.detach_table(T) is not None
+    assert catalog.list_databases() == ["d", "default"]
