@@ -22,7 +22,7 @@ from paimon_magics.coordinator.protocol.errors import (
     StoppedError,
 )
 from paimon_magics.coordinator.rest.masking import unmasked
-from paimon_magics.coordinator.store.database import StoreUnavailableError
+from paimon_magics.coordinator.store.database import StoreLostError, StoreUnavailableError
 from paimon_magics.errors import (
     CommitConflictError,
     PaimonMagicsError,
@@ -134,7 +134,7 @@ def _known(error: Exception) -> RestError:
             return RestError(409, str(error), "TABLE")
         case CommitConflictError() | NotOwnerError():
             return RestError(503, str(error))
-        case StoreUnavailableError() | StoppedError() | PausedError():
+        case StoreUnavailableError() | StoreLostError() | StoppedError() | PausedError():
             return RestError(503, str(error))
         case UnreachableError() | UnreachableFileError():
             _log.error("A store does not answer: %s", error)

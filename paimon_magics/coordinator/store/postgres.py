@@ -48,10 +48,11 @@ __all__ = ["PostgresDatabase", "trouble_at"]
 SCHEMA = "paimon_coordinator"
 
 DEADLINE_SECONDS = 5.0
-"""The end of a read or write, connecting included. No statement of ours takes so long on a server
-that works, and nobody's request has timed out by then."""
+"""The end of a read, of each statement of a write, and of connecting. No statement of ours takes so
+long on a server that works, and nobody's request has timed out by then."""
 
-_BYTES_PER_SECOND = 5_000_000  # a write of many bytes has more time
+_BYTES_PER_SECOND = 5_000_000  # a write of many bytes, or many statements, has more time
+_STATEMENTS_PER_SECOND = 100
 _OPEN_SECONDS = 15.0  # a server that is starting, or a predecessor that is ending
 _TURN_SECONDS = 1.0  # a read does not wait for a write that waits for the server
 _LOCK = int.from_bytes(b"paimon-c")  # the same for all sessions in one database
@@ -114,12 +115,10 @@ class PostgresDatabase:
         """See `Database.write`."""
         id = id or uuid.uuid4().hex
         begin, was_connected = time.monotonic(), self._is_connected
-        size_bytes = sum(len(v) for c in changes for v in c.values if isinstance(v, bytes))
-        deadline = begin + DEADLINE_SECONDS + size_bytes / _BYTES_PER_SECOND
         try:
             with self._turn.within(DEADLINE_SECONDS if was_connected else _TURN_SECONDS):
                 while True:
-                    connection = self._connected_by(begin, deadline, was_connected)
+                    connection = self._connected_by(begin, begin + DEADLINE_SECONDS, was_connected)
                     if self._unclear.is_done(id):
                         return  # the answer was lost, not the commit
                     try:
@@ -141,9 +140,14 @@ class PostgresDatabase:
                 self._connection.close()
 
     def _write(self, connection: Session, changes: Sequence[Change], id: str) -> None:
+        last = time.monotonic() + len(changes) / _STATEMENTS_PER_SECOND
         connection.execute("BEGIN")
         for change in changes:
+            seconds = sum(len(v) for v in change.values if isinstance(v, bytes)) / _BYTES_PER_SECOND
+            last += seconds
+            connection.deadline = min(time.monotonic() + seconds, last) + DEADLINE_SECONDS
             connection.execute(_translated(change.statement), change.values)
+        connection.deadline = time.monotonic() + DEADLINE_SECONDS
         counted = connection.execute(
             "UPDATE owner SET saved = saved + 1, last_write = %s "
             "WHERE generation = %s AND saved = %s",
