@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -48,9 +49,12 @@ _FORBIDDEN = 4403
 _BUSY = 4429
 _AGAIN_SECONDS = 5.0  # how long what a stream's token allows is taken as said
 _LOOPBACK = ("127.0.0.1", "::1")
+_NOT_CHECKED = "The token can't be checked now."
 _READY = "/health/ready"
 _READY_SECONDS = 0.5  # while a store stands still it is not clear whose a token is
 _OWN_TABLES = ("/v1/inserts", "/v1/databases")
+
+_log = logging.getLogger(__name__)
 
 
 def guarded(
@@ -234,6 +238,9 @@ class Guard:
             principal = await self._principal(connection)
         except SetupError as error:
             return error_answer(503, type(error).__name__, error.message, error.hint)
+        except Exception as error:  # of whoever knows the tokens
+            _log.error("A token could not be checked: %r", error)
+            return error_answer(503, "TokenNotChecked", _NOT_CHECKED, "Try again.")
         if principal is None:
             if token:
                 self._guesses.was_wrong(host, token)
@@ -271,7 +278,7 @@ class _Sender:
     async def _is_the_same(self) -> bool:
         try:
             return await self.ask(self.connection) == self.principal
-        except SetupError:  # it can't be found out now
+        except Exception:  # it can't be found out now
             return False
 
 

@@ -80,7 +80,7 @@ class Relay:
         )
         try:
             return await self._http.send(request)
-        except httpx.HTTPError:
+        except Exception:
             return None
 
     async def pass_on(self, scope: Scope, receive: Receive, send: Send) -> bool:
@@ -98,12 +98,12 @@ class Relay:
                 return False
             except ClientDisconnect:
                 return True
-            except (httpx.HTTPError, _OverError) as error:
+            except Exception as error:  # whatever it is, it may have arrived
                 await _broke_off(scope, self.address, error)(scope, receive, send)
                 return True
             try:
                 await _answer(response, first, parts, send)
-            except httpx.HTTPError as error:
+            except Exception as error:
                 # The connection ends without the rest, by which the client knows.
                 _log.warning("The coordinator at %s has broken off: %s", self.address, error)
         return True
@@ -131,7 +131,7 @@ class Relay:
         except websockets.InvalidStatus:
             await send({"type": "websocket.close", "code": _UNAUTHORISED})
             return True
-        except (OSError, TimeoutError, websockets.WebSocketException):
+        except Exception:
             return False
         async with inner:
             await receive()  # websocket.connect

@@ -36,7 +36,6 @@ from paimon_magics.coordinator.service.compaction_jobs import (
 from paimon_magics.errors import (
     OutdatedPlanError,
     PaimonMagicsError,
-    SetupError,
     UnknownNameError,
     UnknownOutcomeError,
 )
@@ -275,7 +274,7 @@ class _LocalEngine:
         except UnknownOutcomeError:
             raise
         except PaimonMagicsError:  # certainly not committed
-            with suppress(SetupError):
+            with suppress(PaimonMagicsError):
                 self.client.abort(request.transaction)
             raise
 

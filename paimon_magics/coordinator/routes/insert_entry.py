@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from typing import Any
 
-from starlette.requests import HTTPConnection
+from starlette.requests import ClientDisconnect, HTTPConnection
+from starlette.types import Receive
 
 from paimon_magics.coordinator.http.threads import run_in_threadpool
 from paimon_magics.coordinator.inserts.admission.items import Insert
@@ -16,7 +18,7 @@ from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit
 from paimon_magics.coordinator.inserts.loading.rows import conformed_stream
 from paimon_magics.coordinator.inserts.log.disk_reserve import DiskReserve
 from paimon_magics.coordinator.inserts.log.records import Format
-from paimon_magics.coordinator.inserts.queue.values import Answer
+from paimon_magics.coordinator.inserts.queue.values import Answer, Mode
 from paimon_magics.coordinator.protocol.errors import RESUME_HINT, PausedError
 from paimon_magics.coordinator.routes.insert_requests import (
     ARROW,
@@ -107,14 +109,18 @@ class InsertEntry:
         mode: str | None,
         named: Named,
         user: str = "",
+        receive: Receive | None = None,
     ) -> Answer:
-        """Hand over an insert of `user`, and wait for its answer."""
+        """Hand over an insert of `user`, and wait for its answer. Raises ClientDisconnect when the
+        client has gone, which `receive` tells, before its rows are visible: whoever has gone takes
+        nobody's place."""
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        waits_until = mode_of(mode, table_info.mode)
         self._group.submit(
             Insert(
                 table_info,
                 validated,
-                mode_of(mode, table_info.mode),
+                waits_until,
                 future,
                 named.key,
                 named.offset,
@@ -122,7 +128,9 @@ class InsertEntry:
                 user,
             )
         )
-        return await future
+        if waits_until is Mode.ASYNC or receive is None:
+            return await future
+        return await _unless_gone(future, receive)
 
     async def validated(
         self, table_info: TableInfo, body: bytes, content_type: str
@@ -131,6 +139,24 @@ class InsertEntry:
         if content_type.partition(";")[0].strip().lower() == ARROW:
             return await run_in_threadpool(validated_stream, table_info, body)
         return table_info.validator.json(body)
+
+
+async def _unless_gone(future: asyncio.Future[Answer], receive: Receive) -> Answer:
+    leaving = asyncio.ensure_future(_gone(receive))
+    try:
+        both: set[asyncio.Future[Any]] = {future, leaving}
+        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        leaving.cancel()
+    if not future.done():
+        future.cancel()
+        raise ClientDisconnect
+    return future.result()
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 def validated_stream(table_info: TableInfo, body: bytes) -> ValidatedInsert:

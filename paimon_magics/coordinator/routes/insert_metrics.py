@@ -3,7 +3,6 @@ Nothing is read from the log or the disk for it."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -43,9 +42,14 @@ class InsertMetrics(Collector):
     """The collector of small inserts' metrics, for prometheus_client."""
 
     def __init__(
-        self, group: GroupCommit, refused: Mapping[str, int], dead_letters: Callable[[], int]
+        self,
+        group: GroupCommit,
+        now_ms: Callable[[], int],
+        refused: Mapping[str, int],
+        dead_letters: Callable[[], int],
     ) -> None:
         self._group = group
+        self._now_ms = now_ms
         self._dead_letters = dead_letters
         self._refused = refused  # before their rows were looked at
 
@@ -87,13 +91,13 @@ class InsertMetrics(Collector):
         ]
         for table in list(self._group.tables.values()):
             rows, size_bytes = backlog(table.queue)
-            values = rows, size_bytes, _oldest_seconds(table)
+            values = rows, size_bytes, _oldest_seconds(table, self._now_ms())
             for family, value in zip(named, values, strict=True):
                 family.add_metric([str(table.name)], value)
         yield from named
 
 
-def insert_facts(group: GroupCommit) -> Iterator[Fact]:
+def insert_facts(group: GroupCommit, now_ms: int) -> Iterator[Fact]:
     """The facts about small inserts: what waits longer than it should, closed tables, the process
     that writes files."""
     if group.problem is not None:
@@ -102,7 +106,7 @@ def insert_facts(group: GroupCommit) -> Iterator[Fact]:
         queue, name = table.queue, str(table.name)
         if not queue.batches and not queue.closed:
             continue
-        overdue = max(0.0, _oldest_seconds(table) - queue.thresholds.interval_ms / 1000)
+        overdue = max(0.0, _oldest_seconds(table, now_ms) - queue.thresholds.interval_ms / 1000)
         problem = ""
         if overdue > _OVERDUE_SECONDS_MAX:
             why = f": {queue.last_error}" if queue.last_error else "."
@@ -113,7 +117,7 @@ def insert_facts(group: GroupCommit) -> Iterator[Fact]:
     yield Fact("child_busy_seconds", group.flusher_busy_seconds, subject="flusher")
 
 
-def queue_rows(group: GroupCommit) -> list[tuple[object, ...]]:
+def queue_rows(group: GroupCommit, now_ms: int) -> list[tuple[object, ...]]:
     """A row of the status page for each table, in `QUEUE_COLUMNS`."""
     rows: list[tuple[object, ...]] = []
     for table in sorted(group.tables.values(), key=lambda one: str(one.name)):
@@ -129,13 +133,13 @@ def queue_rows(group: GroupCommit) -> list[tuple[object, ...]]:
                 queue.published,
                 waiting,
                 size_bytes,
-                f"{_oldest_seconds(table):,.0f} s" if queue.batches else None,
+                f"{_oldest_seconds(table, now_ms):,.0f} s" if queue.batches else None,
                 queue.closed or queue.last_error or None,
             )
         )
     return rows
 
 
-def _oldest_seconds(table: TableQueue) -> float:
+def _oldest_seconds(table: TableQueue, now_ms: int) -> float:
     batches = table.queue.batches
-    return max(0.0, time.time() - batches[0].since_ms / 1000) if batches else 0.0
+    return max(0, now_ms - batches[0].since_ms) / 1000 if batches else 0.0

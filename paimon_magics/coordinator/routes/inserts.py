@@ -60,6 +60,7 @@ class InsertRoutes:
         dead: Noted[int] | None = None,
     ) -> None:
         self.group = group
+        self._now_ms = coordinator.runtime.clock.now_ms
         self.dead = dead
         self.entry = InsertEntry(group, coordinator, disk)
         self.letters = DeadLetterRoutes(group, self.entry)
@@ -81,12 +82,15 @@ class InsertRoutes:
     def metrics(self) -> InsertMetrics:
         """The metrics of small inserts."""
         return InsertMetrics(
-            self.group, self.entry.refused, lambda: 0 if self.dead is None else self.dead.value
+            self.group,
+            self._now_ms,
+            self.entry.refused,
+            lambda: 0 if self.dead is None else self.dead.value,
         )
 
     def facts(self) -> Iterator[Fact]:
         """The facts for the coordinator's health."""
-        return insert_facts(self.group)
+        return insert_facts(self.group, self._now_ms())
 
     # ---- inserting ----
 
@@ -108,7 +112,12 @@ class InsertRoutes:
         )
         user = sender_of(principal_of(request), header_bytes(request, "paimon-user"))
         answer = await self.entry.submit(
-            table_info, validated, request.headers.get("group_commit"), named, user
+            table_info,
+            validated,
+            request.headers.get("group_commit"),
+            named,
+            user,
+            request.receive,
         )
         return answer_of(answer, named.label)
 

@@ -6,10 +6,11 @@ second and takes inserts now. All other requests go on to the routes. It stands 
 
 from __future__ import annotations
 
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from paimon_magics.coordinator.http.answers import AT_ONCE, on_error
+from paimon_magics.coordinator.http.answers import AT_ONCE, on_error, on_unexpected
 from paimon_magics.coordinator.http.guard import TooLargeError, on_too_large, principal_in
 from paimon_magics.coordinator.inserts.queue.values import Refused
 from paimon_magics.coordinator.protocol.principals import (
@@ -69,11 +70,15 @@ class QuickInserts:
             named = named_by(label, channel, offset)
             validated = table_info.validator.json(await _body(receive))
             user = sender_of(principal_in(scope), headers.get(b"paimon-user"))
-            answer = await self._entry.submit(table_info, validated, mode, named, user)
+            answer = await self._entry.submit(table_info, validated, mode, named, user, receive)
         except PaimonMagicsError as error:
             response = await on_error(None, error)
         except TooLargeError as error:
             response = await on_too_large(None, error)
+        except ClientDisconnect:
+            return
+        except Exception as error:  # as everywhere: the client has to look
+            response = await on_unexpected(Request(scope), error)
         else:
             if not isinstance(answer, Refused):
                 content = answer_json(answer, named.label)

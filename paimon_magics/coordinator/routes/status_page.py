@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import datetime
 import html
-import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -43,8 +42,8 @@ def status_page(
 ) -> str:
     """The page at this moment; `letters` are rows in `LETTER_COLUMNS`, `compacted` those in
     `COMPACTION_COLUMNS`."""
-    queues = [] if group is None else queue_rows(group)
-    now_ms = int(time.time() * 1000)
+    now_ms = coordinator.runtime.clock.now_ms()
+    queues = [] if group is None else queue_rows(group, now_ms)
     state = coordinator.state
     finished = coordinator.stored.recently_finished(_FINISHED_SHOWN)
     commits = _commits(finished, coordinator.recent_publications(_COMMITS_SHOWN))

@@ -17,14 +17,12 @@ from paimon_magics.statements.statement import TableName
 from tests.coordinator.process import Process, create_table, write
 
 WAITERS = 60
+INSERTED = "CREATE TABLE t (k INT) TBLPROPERTIES ('auto_batch_load' = 'true')"
 
 
 @pytest.fixture
 def process(tmp_path: Path) -> Iterator[Process]:
-    create_table(
-        tmp_path / "warehouse",
-        "CREATE TABLE t (k INT) TBLPROPERTIES ('auto_batch_load' = 'true')",
-    )
+    create_table(tmp_path / "warehouse", INSERTED)
     create_table(tmp_path / "warehouse", "CREATE TABLE u (k INT)")
     made = Process(tmp_path / "warehouse", tmp_path / "state")
     made.start()
@@ -66,6 +64,34 @@ def test_who_waits_for_a_table_keeps_nobody_from_commits_and_heartbeats(
         assert not [one.result().text for one in waiting if one.done()]
         bucket.unlink()
         assert {one.result().status_code for one in waiting} == {200}
+
+
+def test_who_has_left_while_an_insert_waits_takes_nobodys_place(tmp_path: Path) -> None:
+    create_table(tmp_path / "warehouse", INSERTED)
+    made = Process(tmp_path / "warehouse", tmp_path / "state", "--client-requests-max=2")
+    made.start()
+    bucket = tmp_path / "warehouse" / "default.db" / "t" / "bucket-0"
+    bucket.touch()  # nothing can be loaded into it
+    path = f"{made.address}/v1/inserts/default/t"
+    try:
+        asked = {"name": "etl", "allow": ["write"]}
+        admin = {"Authorization": f"Bearer {made.token()}"}
+        told = httpx.post(f"{made.address}/v1/tokens", json=asked, headers=admin, trust_env=False)
+        headers = {"Authorization": f"Bearer {told.json()['token']}"}
+        for mode in ("sync_mode", "off_mode", "sync_mode"):
+            with pytest.raises(httpx.ReadTimeout):
+                httpx.post(
+                    path,
+                    json={"rows": [[1]]},
+                    headers={**headers, "group_commit": mode},
+                    trust_env=False,
+                    timeout=1,
+                )
+        answer = httpx.post(path, json={"rows": [[2]]}, headers=headers, trust_env=False)
+        assert answer.status_code == 200, answer.text
+    finally:
+        bucket.unlink()
+        made.close()
 
 
 def test_each_endpoint_has_a_class() -> None:
