@@ -33,9 +33,18 @@ class Observer:
         self._address = process.address
         self._headers = {"Authorization": f"Bearer {process.token()}"}
 
-    def ready(self, *, token: bool = True) -> tuple[int, Any]:
-        answer = self._get("/health/ready", token=token)
+    def ready(self, *, token: bool = True, by: str | None = None) -> tuple[int, Any]:
+        answer = self._get("/health/ready", token=token, by=by)
         return answer.status_code, answer.json()
+
+    def page(self) -> httpx.Response:
+        return self._get("/", token=True)
+
+    def token(self, name: str, allows: str) -> str:
+        body = {"name": name, "allow": [allows]}
+        url = f"{self._address}/v1/tokens"
+        answer = httpx.post(url, json=body, headers=self._headers, trust_env=False)
+        return str(answer.json()["token"])
 
     def metrics(self) -> dict[str, float]:
         lines = self._get("/metrics", token=True).text.splitlines()
@@ -53,8 +62,10 @@ class Observer:
     def post(self, path: str) -> httpx.Response:
         return httpx.post(self._address + path, headers=self._headers, json={}, trust_env=False)
 
-    def _get(self, path: str, *, token: bool) -> httpx.Response:
+    def _get(self, path: str, *, token: bool, by: str | None = None) -> httpx.Response:
         headers = self._headers if token else {}
+        if by is not None:
+            headers = {"Authorization": f"Bearer {by}"}
         return httpx.get(
             self._address + path, headers=headers, trust_env=False, timeout=AT_ONCE_SECONDS
         )
@@ -86,6 +97,8 @@ def test_a_store_that_stands_still_is_told_at_once_and_to_probes_without_names(
     observer = Observer(process)
     try:
         assert observer.ready()[0] == 200 and observer.metrics()["ready"] == 1
+        named = observer.token("ada", "read")
+        assert observer.ready(by=named)[0] == 200
         with postgres_server.frozen():
             wait_until(lambda: observer.ready(token=False)[0] == 503, 40)
             status, shown = observer.ready(token=False)
@@ -94,6 +107,10 @@ def test_a_store_that_stands_still_is_told_at_once_and_to_probes_without_names(
             status, shown = observer.ready()
             assert status == 503 and shown["error"]["problems"][0]["blocks"]
             assert observer.metrics()["ready"] == 0
+            page = observer.page()
+            assert page.status_code == 200 and "It takes nothing" in page.text
+            # A token that was made is known by what was read last.
+            assert observer.ready(by=named)[1]["error"]["problems"]
         wait_until(lambda: observer.ready()[0] == 200, 40)
     finally:
         process.close()

@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 
-_READ_SECONDS = 0.5
+_READ_SECONDS = 0.25  # shorter than a probe waits
 
 
 class Authoriser(Protocol):

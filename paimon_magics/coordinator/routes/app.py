@@ -196,12 +196,12 @@ class _Handlers:
 
     def _page(self, principal: Principal) -> str:
         parts = self._parts
+        health = parts.monitor.now()
         letters: list[tuple[object, ...]] = []
-        if self._forms is not None:
+        if self._forms is not None and health.is_store_readable:
             may_change = principal.may(Scope.WRITE)
             letters = self._forms.rows(principal.name or "", may_change=may_change)
         compacted = [] if parts.compactions is None else compaction_rows(parts.compactions)
-        health = parts.monitor.now()
         return status_page(
             self._coordinator, parts.warehouse, health, self._group, letters, compacted
         )

@@ -105,6 +105,7 @@ class HealthMetrics(Collector):
 
 
 _SUBJECTS = {
+    "commit_retries": "transaction",
     **dict.fromkeys(("insert_overdue_seconds", "insert_closed", "table_stopped"), "table"),
     **dict.fromkeys(("thread_busy_seconds", "thread_waiting", "thread_failures"), "thread"),
     "child_busy_seconds": "process",

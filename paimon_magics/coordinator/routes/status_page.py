@@ -45,8 +45,12 @@ def status_page(
     now_ms = coordinator.runtime.clock.now_ms()
     queues = [] if group is None else queue_rows(group, now_ms)
     state = coordinator.state
-    finished = coordinator.stored.recently_finished(_FINISHED_SHOWN)
-    commits = _commits(finished, coordinator.recent_publications(_COMMITS_SHOWN))
+    finished: Sequence[TransactionState] = ()
+    published: Sequence[Publication] = ()
+    if health.is_store_readable:  # else the page would wait for it
+        finished = coordinator.stored.recently_finished(_FINISHED_SHOWN)
+        published = coordinator.recent_publications(_COMMITS_SHOWN)
+    commits = _commits(finished, published)
     return page(
         [
             _head(coordinator, warehouse, health),

@@ -33,6 +33,7 @@ NAMES = {
     "child_busy_seconds": "For how long a process has had one job, by process.",
     "insert_overdue_seconds": "For how long acknowledged rows wait beyond the table's interval.",
     "insert_closed": "1 while somebody has to look at the table first, else 0.",
+    "commit_retries": "How often a commit or check of a table was tried again without an outcome.",
     "table_stopped": "1 for a table that takes no commits until somebody has looked at it.",
     "upkeep": "1 while snapshots expire as they should, 0 after a failure.",
     "audit_waiting": "Entries of the audit log that are in the store and not in its table yet.",
@@ -43,8 +44,10 @@ NAMES = {
 """What the facts are about. `/metrics` has each as `paimon_coordinator_NAME`."""
 
 _STANDS_STILL_SECONDS = 10.0
+_OF_STORE = ("running", "store_seconds")
 _AGAIN_MS = 1_000.0
 _LEASE_PART_MIN = 0.5
+_RETRIES_MAX = 3
 _OWNERS = ("coordinator", "group-commit", "timers")  # nothing is answered while one stands still
 _OWNER_BUSY_MS_MAX = 10_000.0
 _BUSY_MS_MAX = 600_000.0
@@ -89,6 +92,11 @@ class Health:
     def is_ready(self) -> bool:
         """Whether inserts and commits would be taken."""
         return not any(fact.problem and fact.blocks for fact in self.facts)
+
+    @property
+    def is_store_readable(self) -> bool:
+        """Whether its own store can be expected to answer at once."""
+        return not any(fact.problem and fact.name in _OF_STORE for fact in self.facts)
 
     @property
     def problems(self) -> tuple[Fact, ...]:
@@ -198,6 +206,12 @@ def _of_coordinator(coordinator: Coordinator, is_draining: Callable[[], bool]) -
     yield Fact("draining", int(ends), problem, blocks=True)
     for location, stopped in coordinator.state.stopped.items():
         yield Fact("table_stopped", 1, stopped.reason, subject=location, location=location)
+    held = coordinator.state.held
+    for key, tries in list(coordinator.commits.retries.items()):
+        location = held[key].location if key in held else key
+        problem = f"A commit to `{location}` has no outcome yet, after {tries} tries."
+        told = problem if tries > _RETRIES_MAX else ""
+        yield Fact("commit_retries", tries, told, subject=key, location=location)
     problem = coordinator.upkeep.problem
     yield Fact("upkeep", int(not problem), problem)
 
