@@ -126,8 +126,7 @@ class ExpiredFiles:
     def remove(self, paths: Iterable[str]) -> None:
         """Remove files, and remember their folders for `remove_empty_folders`."""
         once = list(dict.fromkeys(paths))
-        self._folders |= {path.rpartition("/")[0] for path in once}
-        self._table.paths.delete(once)
+        self._folders |= {path.rpartition("/")[0] for path in self._table.paths.delete(once)}
 
     def remove_empty_folders(self) -> None:
         """For `snapshot.clean-empty-directories`: remove the folders of buckets and partitions that

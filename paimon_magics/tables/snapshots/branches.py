@@ -73,12 +73,15 @@ def create_branch(
         return False
     main = table.paimon.schema_manager
     last = table.schema_id
+    root = str(table.paimon.branch_manager().branch_path(branch)).rstrip("/")
+    # What a removal that was cut short has left, its snapshots among them, is no part of the new
+    # branch.
+    table.paimon.file_io.delete(root, recursive=True)
     if tag is not None:
         stored = table.paimon.tag_manager().get(tag) if is_tag_name(tag) else None
         if stored is None:
             raise UnknownNameError(f"There is no tag `{tag}` of `{table.name}`.")
         last = stored.schema_id
-        root = table.paimon.branch_manager().branch_path(branch).rstrip("/")
         text = table.paimon.file_io.read_file_utf8(table.paimon.tag_manager().tag_path(tag))
         document = json.loads(text)
         snapshot = {k: v for k, v in document.items() if not k.startswith("tag")}

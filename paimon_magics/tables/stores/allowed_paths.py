@@ -124,20 +124,23 @@ class AllowedPaths:
                     "--external-root.",
                 )
 
-    def delete(self, paths: Iterable[str]) -> None:
-        """Delete the files that are allowed, each in its own store; missing ones are skipped.
-        Others stay, with a warning in the log."""
+    def delete(self, paths: Iterable[str]) -> list[str]:
+        """Delete the files that are allowed, each in its own store, and return their paths; missing
+        ones are skipped. Others stay, with a warning in the log."""
         by_store: dict[int, tuple[str, list[str]]] = {}
+        deleted = []
         for path in paths:
             if not self.allows(path):
                 _log.warning(
                     "%r stays: it is outside the folders of the table at %s", path, self._location
                 )
                 continue
+            deleted.append(path)
             plain = local_path(path) or path
             by_store.setdefault(id(self._stores.of(plain)), (plain, []))[1].append(plain)
         for first, some in by_store.values():
             self._stores.of(first).delete(some)
+        return deleted
 
     def _file(self, path: str) -> _Place | None:
         """The normalised path of a file; None for one that can't be judged."""

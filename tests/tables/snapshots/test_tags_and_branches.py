@@ -200,6 +200,17 @@ def test_a_branch_lives_beside_its_table_and_the_table_is_taken_to_it(versions: 
     assert list_branches(versions.table()) == ["empty"]
 
 
+def test_a_branch_has_nothing_of_one_whose_removal_was_cut_short(versions: Versions) -> None:
+    versions.change(CreateTag("a", 2))
+    versions.change(CreateBranch("dev", "a"))
+    versions.append(7, "dev")
+    schema = Path(versions.table().location) / "branch/branch-dev/schema/schema-0"
+    schema.unlink()
+    assert list_branches(versions.table()) == []
+    versions.change(CreateBranch("dev", "a"))
+    assert versions.ids("dev") == [2]
+
+
 def test_a_tag_of_a_branch_is_the_branchs(versions: Versions) -> None:
     versions.change(CreateTag("a"))
     versions.change(CreateBranch("dev", "a"))
