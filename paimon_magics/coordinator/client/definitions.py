@@ -17,6 +17,7 @@ from paimon_magics.coordinator.protocol.definition_changes import (
     TableDrop,
     TableRename,
 )
+from paimon_magics.errors import TableDamagedError
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.statements.statement import TableName
 from paimon_magics.statements.table_changes import TableChange
@@ -76,4 +77,7 @@ class Definitions:
         return self._change(DatabaseDrop(name, if_exists, cascade))
 
     def _created_at_ms(self, name: TableName) -> int | None:
-        return created_at_ms(self._catalog.load(name))
+        try:
+            return created_at_ms(self._catalog.load(name))
+        except TableDamagedError:
+            return None

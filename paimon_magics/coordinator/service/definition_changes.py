@@ -23,10 +23,11 @@ Where none of these holds, the change is made.
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from collections.abc import Callable
+from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, replace
 
 from paimon_magics.coordinator.protocol.definition_changes import (
@@ -65,6 +66,8 @@ __all__ = ["ANYTHING", "DefinitionChanges", "RecentChanges"]
 
 ANYTHING = Principal(None, Scope.ADMIN)
 """Who changes definitions in their own process."""
+
+_log = logging.getLogger(__name__)
 
 _KEPT = 1_000
 _WAIT_SECONDS = 110.0  # for a change that is under way; less than clients wait for an answer
@@ -152,29 +155,37 @@ class DefinitionChanges:
                 return False
             raise
         with self.context.changing(name, takes_away=True) as stored:
-            found = None if stored is None else self._catalog.load(name)
-            if self.repeated and (found is None or self._is_other(change.created_at_ms, name)):
+            if self.repeated and not self._is_still(name, change.created_at_ms):
                 return True
-            if found is not None and change.only_empty and latest_snapshot_id(found) > 0:
+            if change.only_empty and stored and latest_snapshot_id(self._catalog.load(name)) > 0:
                 return False
-            dropped = self._catalog.drop_table(
+            detached = self._catalog.detach_table(
                 name, if_exists=change.if_exists, outside=external_files
             )
             if stored is not None:
                 self.context.recent.forget(stored)
                 if self.context.watch is not None:
                     self.context.watch.table_dropped(stored.location)
-        return dropped
+        if detached is None:
+            return False
+        try:  # the name is free: others need not wait
+            self._catalog.delete_detached(detached)
+        except PaimonMagicsError as error:  # `finish_drops` goes on
+            _log.warning("The files of `%s` are not deleted yet: %s", name, error)
+        return True
 
-    def _is_other(self, created: int | None, name: TableName) -> bool:
-        return created is not None and created_at_ms(self._catalog.load(name)) != created
+    def _is_still(self, name: TableName, created: int | None) -> bool:
+        """Whether a name has a table, which was created then; None stands for any time."""
+        if created is None:
+            return self._catalog.table_exists(name)
+        table = self._catalog.find(name)
+        return table is not None and created_at_ms(table) == created
 
     def _rename_table(self, change: TableRename) -> bool:
         source, target = change.name, change.new_name
-        if self.repeated and not self._catalog.table_exists(source):
-            there = self._catalog.table_exists(target)
-            if there and not self._is_other(change.created_at_ms, target):
-                return True
+        is_gone = self.repeated and not self._catalog.table_exists(source)
+        if is_gone and self._is_still(target, change.created_at_ms):
+            return True
         self._check_writes(source)
         self._check_makes(target)
         with self.context.changing(source, renamed_to=target) as stored:
@@ -260,7 +271,7 @@ class RecentChanges:
     """
 
     def __init__(self) -> None:
-        self._known: OrderedDict[tuple[str | None, str], Future[bool]] = OrderedDict()
+        self._known: OrderedDict[tuple[str | None, str], Future[bool | _Refusal]] = OrderedDict()
         self._lock = threading.Lock()
 
     def once(self, principal: Principal, id: str, make: Callable[[], bool]) -> bool:
@@ -269,25 +280,39 @@ class RecentChanges:
         with self._lock:
             known = self._known.get(key)
             if known is None:
-                outcome = self._known[key] = Future[bool]()
+                outcome = self._known[key] = Future[bool | _Refusal]()
                 while len(self._known) > _KEPT:
                     self._known.popitem(last=False)
         if known is not None:
-            try:
-                return known.result(_WAIT_SECONDS)
-            except TimeoutError:
-                raise SetupError("The change is still under way.") from None
-        with self._kept(key, outcome):
-            outcome.set_result(make())
-        return outcome.result()
-
-    @contextlib.contextmanager
-    def _kept(self, key: tuple[str | None, str], outcome: Future[bool]) -> Iterator[None]:
+            return _answer(known)
         try:
-            yield
-        except BaseException as error:
-            if not isinstance(error, StatementError | NotTheirsError):
-                with self._lock:
-                    self._known.pop(key, None)
-            outcome.set_exception(error)
+            made = make()
+        except (StatementError, NotTheirsError) as error:
+            outcome.set_result(_Refusal(type(error), error.message, error.hint))
             raise
+        except BaseException:
+            with self._lock:
+                self._known.pop(key, None)
+            outcome.cancel()
+            raise
+        outcome.set_result(made)
+        return made
+
+
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    """An error without what it has of the request that it refused."""
+
+    kind: type[StatementError | NotTheirsError]
+    message: str
+    hint: str
+
+
+def _answer(known: Future[bool | _Refusal]) -> bool:
+    try:
+        outcome = known.result(_WAIT_SECONDS)
+    except (TimeoutError, CancelledError):
+        raise SetupError("Whether the change was made is not known yet.") from None
+    if isinstance(outcome, _Refusal):
+        raise outcome.kind(outcome.message, hint=outcome.hint)
+    return outcome

@@ -15,7 +15,7 @@ from paimon_magics.coordinator.protocol.errors import PausedError
 from paimon_magics.coordinator.service.databases import Databases, PropertyStore
 from paimon_magics.coordinator.service.definitions import Definitions, DefinitionStore
 from paimon_magics.coordinator.turns import Turn, Turns
-from paimon_magics.errors import UnknownNameError
+from paimon_magics.errors import TableDamagedError, UnknownNameError
 from paimon_magics.planning.commits.publications import Publication
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
@@ -161,9 +161,10 @@ class Context:
         in_order: bool = True,
     ) -> Iterator[StoredTable | None]:
         """In the `with` block nobody else changes the definition of a table, or of a database (the
-        table ""), and this coordinator owns the warehouse. Yields the table, None if there is none,
-        `in_order` with its small inserts (see `Order.change`). `creates`: the table is made, so its
-        database stays meanwhile, as it does where the table is `renamed_to` another name.
+        table ""), and this coordinator owns the warehouse. Yields the table, None if there is none
+        that can be read, `in_order` with its small inserts (see `Order.change`). `creates`: the
+        table is made, so its database stays meanwhile, as it does where the table is `renamed_to`
+        another name.
 
         Raises NotOwnerError, also after the change where ownership was lost meanwhile, and
         PausedError.
@@ -194,7 +195,7 @@ class Context:
             return None
         try:
             return load_stored(self.catalog, name)
-        except UnknownNameError:
+        except (UnknownNameError, TableDamagedError):
             return None
 
     def _takes_inserts(self, table: StoredTable) -> bool:

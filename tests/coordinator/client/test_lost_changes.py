@@ -180,6 +180,41 @@ def test_a_refusal_is_the_answer_to_each_repetition(
     assert proxy.cuts == 0
 
 
+def test_who_has_no_token_changes_nothing(process: Process, catalog: Catalog) -> None:
+    catalog.create_table(T, schema())
+    stranger = RemoteCoordinator(At(process.address, "a wrong token"))
+    definitions = Definitions(catalog, stranger.change_definition)
+    for change in (
+        lambda: definitions.drop_table(T),
+        lambda: definitions.create_table(U, schema()),
+        lambda: definitions.drop_database("default", cascade=True),
+    ):
+        with pytest.raises(SetupError):
+            change()
+    assert catalog.list_tables("default") == ["t"]
+    stranger.close()
+
+
+def test_a_damaged_table_can_be_dropped(lost: Lost, catalog: Catalog, process: Process) -> None:
+    catalog.create_table(T, schema())
+    (Path(process.warehouse) / "default.db/t/schema/schema-0").write_bytes(b"")
+    assert lost(lambda d: d.drop_table(T)) is True
+    assert catalog.list_tables("default") == []
+
+
+def test_a_pause_holds_changes_back(process: Process, catalog: Catalog) -> None:
+    catalog.create_table(T, schema())
+    admin = process.client()
+    admin.administration().pause()
+    waiting = RemoteCoordinator(At(process.address, process.token()), coordinator_wait_ms=500)
+    with pytest.raises(PaimonMagicsError, match="paused"):
+        Definitions(catalog, waiting.change_definition).drop_table(T)
+    assert catalog.table_exists(T)
+    admin.administration().resume()
+    assert Definitions(catalog, waiting.change_definition).drop_table(T)
+    waiting.close()
+
+
 def test_a_deposed_coordinator_changes_nothing(tmp_path: Path) -> None:
     team = Team(tmp_path, 2, "--log=warehouse")
     try:

@@ -72,6 +72,8 @@ def test_a_damaged_schema_is_one_tables_trouble(catalog: Catalog, poison: str) -
     create(catalog, TableName("new", "d"))
     catalog.rename_table(TableName("new", "d"), TableName("newer", "d"))
     assert catalog.list_tables("d") == ["bad", "good", "newer"]
+    assert catalog.drop_table(BAD)
+    assert catalog.list_tables("d") == ["good", "newer"]
 
 
 def test_the_name_of_a_damaged_table_is_taken(catalog: Catalog) -> None:
