@@ -13,13 +13,14 @@ __all__ = ["CuttingProxy"]
 
 class CuttingProxy:
     """Passes requests on to `server`, an address, and loses the answers to the next `cuts` requests
-    that begin with `request`."""
+    that begin with `request`; `answer` comes in their place."""
 
     def __init__(self, server: str, request: bytes) -> None:
         parts = urlsplit(server)
         self._server = (str(parts.hostname), int(parts.port or 80))
         self._request = request
         self.cuts = 0
+        self.answer = b""
         self._listening = socket.create_server(("127.0.0.1", 0), backlog=128)
         self.address = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
         threading.Thread(target=self._accept, daemon=True).start()
@@ -63,6 +64,7 @@ class CuttingProxy:
         with contextlib.suppress(OSError):
             while data := server.recv(65_536):
                 if cut.is_set() and self.lose():
+                    client.sendall(self.answer)
                     break
                 client.sendall(data)
         with contextlib.suppress(OSError):

@@ -151,7 +151,8 @@ class Requests:
                             raise no_clear_answer(problem) if settles else problem
                 if status is None:
                     self.delay = f"waiting for the coordinator at {endpoint.address}"
-                    document = document if again is None else again
+                if not untouched and again is not None:
+                    document = again
                 moved = self._move(endpoint, address)
             except SetupError as error:  # there is no coordinator, and none can be started
                 raise no_clear_answer(error) if may_have_arrived else error from None

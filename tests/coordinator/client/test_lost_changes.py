@@ -72,7 +72,14 @@ def client(proxy: CuttingProxy, process: Process) -> Iterator[RemoteCoordinator]
     made.close()
 
 
-@pytest.fixture(params=["it lives", "it was restarted"])
+_DEPOSED = b"""HTTP/1.1 503 Service Unavailable\r
+Content-Length: 70\r
+Connection: close\r
+\r
+{"error": {"type": "NotOwnerError", "message": "deposed", "hint": ""}}"""
+
+
+@pytest.fixture(params=["it lives", "it was restarted", "it was deposed"])
 def lost(
     request: pytest.FixtureRequest,
     proxy: CuttingProxy,
@@ -90,7 +97,9 @@ def lost(
         return lose()
 
     def make(change: Callable[[Definitions], object]) -> object:
-        if request.param == "it was restarted":
+        if request.param == "it was deposed":
+            proxy.answer = _DEPOSED
+        if request.param != "it lives":
             proxy.lose = restarted  # type: ignore[method-assign]
         proxy.cuts = 1
         made = change(definitions)
