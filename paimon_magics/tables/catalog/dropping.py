@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 
 from paimon_magics.errors import (
     CommitConflictError,
@@ -163,11 +162,15 @@ class Dropping(Lookup):
         return name.table in self.call(lambda: self.paimon.list_tables(database_of(name)))
 
     def _outside(self, name: TableName, outside: Outside) -> list[str]:
-        with suppress(TableDamagedError):
+        """The files that a table has elsewhere; [] for one too damaged to tell: it goes, too."""
+        try:
             table = self.find(name)
-            if table is not None:
-                return [path for path in outside(table) if table.paths.allows(path)]
-        return []
+            return [] if table is None else [p for p in outside(table) if table.paths.allows(p)]
+        except Exception as error:
+            if isinstance(error, PaimonMagicsError) and not isinstance(error, TableDamagedError):
+                raise
+            _log.warning("Files of `%s` outside its folder may stay: %s", shown(name), error)
+            return []
 
     def _dropped(self) -> DroppedFolders:
         return DroppedFolders(self.stores, self.warehouse)

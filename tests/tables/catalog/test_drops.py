@@ -21,6 +21,7 @@ from paimon_magics.statements.grammar.parsing import parse_statement
 from paimon_magics.statements.statement import CreateTable, TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.stores.store import LocalStore
+from paimon_magics.tables.table import Table
 from tests.backends.s3 import S3Server
 
 T = TableName("t", "d")
@@ -209,6 +210,15 @@ def test_a_damaged_table_can_be_dropped(catalog: Catalog) -> None:
     assert catalog.drop_table(T)
     assert catalog.list_tables("d") == []
     create(catalog)
+
+
+def test_a_table_too_damaged_to_tell_its_files_can_be_dropped(catalog: Catalog) -> None:
+    def fails(table: Table) -> list[str]:
+        raise RuntimeError("a foreign library failed")
+
+    create(catalog)
+    assert catalog.drop_table(T, outside=fails)
+    assert catalog.list_tables("d") == []
 
 
 def test_a_record_that_somebody_put_into_a_table_deletes_nothing(tmp_path: Path) -> None:
