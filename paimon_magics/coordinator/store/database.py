@@ -20,15 +20,16 @@ __all__ = [
     "Change",
     "Database",
     "Dialect",
+    "KnownWrites",
     "StoreLostError",
     "StoreUnavailableError",
     "Turn",
-    "UnclearWrites",
     "UnstorableError",
     "check_warehouse",
 ]
 
 _UNCLEAR_MAX = 10_000  # ids of writes whose answers were lost; each has some 100 bytes
+_RECENT_MAX = 1_024
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,47 +85,52 @@ class Database(Protocol):
     def write(self, changes: Sequence[Change], id: str = "") -> None:
         """Make all the changes durable, or none of them.
 
-        With an `id` they are made once, however often the call is repeated after an unclear error.
-        Without one the changes must be idempotent: a repeat makes them again. Raises
-        StoreUnavailableError, UnstorableError or StoreLostError.
+        With an `id` they are made once, however often the call is repeated after an unclear error,
+        or soon after it has succeeded. Without one the changes must be idempotent: a repeat makes
+        them again. Raises StoreUnavailableError, UnstorableError or StoreLostError.
         """
 
     def close(self) -> None:
         """Close the database, so that another coordinator may own it."""
 
 
-class UnclearWrites:
-    """What became of the last writes whose answers were lost, by their ids. For one thread at a
-    time."""
+class KnownWrites:
+    """What became of the last writes with ids: of those whose answers were lost, and of the very
+    last ones. For one thread at a time."""
 
     def __init__(self) -> None:
-        self._is_done: dict[str, bool | None] = {}  # None while that is unknown
+        self._unclear: dict[str, bool | None] = {}  # whether it was done, None if that is unknown
+        self._recent: dict[str, None] = {}
 
-    def note(self, id: str) -> None:
+    def unclear(self, id: str) -> None:
         """Note that the answer to a write was lost."""
-        self._is_done.pop(id, None)
-        self._is_done[id] = None
-        if len(self._is_done) > _UNCLEAR_MAX:
-            del self._is_done[next(iter(self._is_done))]
+        self._unclear.pop(id, None)
+        self._unclear[id] = None
+        if len(self._unclear) > _UNCLEAR_MAX:
+            del self._unclear[next(iter(self._unclear))]
 
     def settle(self, done: str = "") -> None:
         """Note that of the writes whose end is unknown only `done` was done, if any."""
-        for id in self._is_done:
-            if self._is_done[id] is None:
-                self._is_done[id] = id == done
+        for id in self._unclear:
+            if self._unclear[id] is None:
+                self._unclear[id] = id == done
 
     def succeeded(self, id: str) -> None:
-        """Note that a write is done now; nothing if its answer was never lost."""
-        if id in self._is_done:
-            self._is_done[id] = True
+        """Note that a write is done."""
+        if id in self._unclear:
+            self._unclear[id] = True
+            return
+        self._recent[id] = None
+        if len(self._recent) > _RECENT_MAX:
+            del self._recent[next(iter(self._recent))]
 
     def is_open(self, id: str) -> bool:
         """Whether it is unknown if a write was done."""
-        return self._is_done.get(id, False) is None
+        return self._unclear.get(id, False) is None
 
     def is_done(self, id: str) -> bool:
-        """Whether a write whose answer was lost is done."""
-        return self._is_done.get(id, False) is True
+        """Whether a write is known to be done."""
+        return self._unclear.get(id, False) is True or id in self._recent
 
 
 class Turn:
@@ -136,16 +142,24 @@ class Turn:
 
     @contextmanager
     def within(self, seconds: float) -> Iterator[None]:
-        """Have the turn. Raises StoreUnavailableError if it does not come within some seconds."""
+        """Have the turn in the `with` block."""
+        self.take(seconds)
+        try:
+            yield
+        finally:
+            self.give_back()
+
+    def take(self, seconds: float) -> None:
+        """Take the turn. Raises StoreUnavailableError if it does not come within some seconds."""
         if not self._lock.acquire(timeout=seconds):
             raise StoreUnavailableError(
                 f"{self._name} is slow: another request waits for it.",
                 hint="Ask again. If that lasts, check the database's server or disk.",
             )
-        try:
-            yield
-        finally:
-            self._lock.release()
+
+    def give_back(self) -> None:
+        """End the turn."""
+        self._lock.release()
 
 
 def check_warehouse(what: str, bound_id: str, id: str) -> bool:

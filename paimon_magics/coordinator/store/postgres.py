@@ -34,10 +34,10 @@ from psycopg.pq import TransactionStatus
 from paimon_magics.coordinator.store.database import (
     Change,
     Dialect,
+    KnownWrites,
     StoreLostError,
     StoreUnavailableError,
     Turn,
-    UnclearWrites,
     UnstorableError,
 )
 from paimon_magics.coordinator.store.postgres_session import Session, connected
@@ -96,7 +96,7 @@ class PostgresDatabase:
         self._saved = 0
         self._is_closed = False
         self._is_sent = False  # a commit was sent on this connection and not answered
-        self._unclear = UnclearWrites()
+        self._known = KnownWrites()
         with self._turn.within(_TURN_SECONDS):
             self._connected(time.monotonic() + _OPEN_SECONDS)
 
@@ -119,17 +119,17 @@ class PostgresDatabase:
             with self._turn.within(DEADLINE_SECONDS if was_connected else _TURN_SECONDS):
                 while True:
                     connection = self._connected_by(begin, begin + DEADLINE_SECONDS, was_connected)
-                    if self._unclear.is_done(id):
+                    if self._known.is_done(id):
                         return  # the answer was lost, not the commit
                     try:
                         self._write(connection, changes, id)
                         return
                     except BaseException as error:
                         if self._is_sent:
-                            self._unclear.note(id)
+                            self._known.unclear(id)
                         self._raise_unless_cut(error, connection)
         except StoreUnavailableError as error:
-            error.unclear = self._unclear.is_open(id)
+            error.unclear = self._known.is_open(id)
             raise
 
     def close(self) -> None:
@@ -162,7 +162,7 @@ class PostgresDatabase:
             raise StoreLostError(f"{self.name} answered a commit with {done}.")
         self._saved += 1
         self._is_sent = False
-        self._unclear.succeeded(id)
+        self._known.succeeded(id)
 
     def _raise_unless_cut(self, error: BaseException, connection: Session) -> None:
         """Raise the error that a failed statement means; return where its connection was cut, so
@@ -173,7 +173,7 @@ class PostgresDatabase:
         if isinstance(error, psycopg.Error) and self._is_undone(error, connection):
             if self._is_sent:
                 self._is_sent = False
-                self._unclear.settle()
+                self._known.settle()
             raise self._unavailable(error) from error
         connection.close()
         if not isinstance(error, Exception):
@@ -297,17 +297,15 @@ class PostgresDatabase:
     def _check_owned(self, connection: Session) -> None:
         row = connection.execute("SELECT generation, saved, last_write FROM owner").fetchone()
         generation, saved, last = row or (0, 0, "")
-        if (generation, saved) == (self._generation, self._saved + 1) and self._unclear.is_open(
-            last
-        ):
+        if (generation, saved) == (self._generation, self._saved + 1) and self._known.is_open(last):
             # Its replicas may not have it yet. They have it when they have this.
             connection.execute("UPDATE owner SET holder = holder")
             self._saved += 1
-            self._unclear.settle(last)
+            self._known.settle(last)
         elif (generation, saved) != (self._generation, self._saved):
             raise self._lost(connection)
         else:
-            self._unclear.settle()
+            self._known.settle()
         self._is_sent = False
 
     def _lost(self, connection: Session) -> StoreLostError:

@@ -18,10 +18,10 @@ import apsw
 from paimon_magics.coordinator.store.database import (
     Change,
     Dialect,
+    KnownWrites,
     StoreLostError,
     StoreUnavailableError,
     Turn,
-    UnclearWrites,
     UnstorableError,
 )
 from paimon_magics.errors import SetupError
@@ -52,7 +52,7 @@ class _Connected:
     def __init__(self, name: str) -> None:
         self.name = name
         self._turn = Turn(f"The coordinator's database {name}")
-        self._unclear = UnclearWrites()
+        self._known = KnownWrites()
         self._is_dirty = False  # a transaction of a write that has failed is still open
         self._connection: apsw.Connection
 
@@ -63,11 +63,20 @@ class _Connected:
 
     def write(self, changes: Sequence[Change], id: str = "") -> None:
         """See `Database.write`."""
-        with self._used("written", _WRITE_TURN_SECONDS):
-            if not self._unclear.is_done(id):
+        self._turn.take(_WRITE_TURN_SECONDS)
+        try:
+            if self._is_dirty:
+                self._clean("written")
+            if not self._known.is_done(id):
                 self._write(changes, id)
-                self._unclear.succeeded(id)
-                self._unclear.settle()  # it was written in place of those that failed
+                if id:
+                    self._known.succeeded(id)
+                self._known.settle()  # it was written in place of those that failed
+        except StoreUnavailableError as error:
+            error.unclear |= self._known.is_open(id)
+            raise
+        finally:
+            self._turn.give_back()
 
     def close(self) -> None:
         """See `Database.close`; after that the file is complete without the write-ahead log."""
@@ -93,12 +102,11 @@ class _Connected:
             else:  # only an error of SQLite's own would have undone a transaction that has ended
                 unclear = commits and has_ended
             if unclear and id:
-                self._unclear.note(id)
+                self._known.unclear(id)
                 if not isinstance(error, apsw.Error):
-                    self._unclear.succeeded(id)
+                    self._known.succeeded(id)
             if not isinstance(error, Exception):
                 raise
-            unclear = unclear or self._unclear.is_open(id)
             raise self._translated(error, "written", unclear=unclear) from error
 
     def _roll_back(self) -> bool:
@@ -115,18 +123,20 @@ class _Connected:
             self._is_dirty = True
         return False
 
+    def _clean(self, done: str) -> None:
+        """Roll back the transaction of a write that has failed."""
+        self._roll_back()
+        if self._is_dirty:
+            raise self._translated(RuntimeError("a transaction can't be rolled back"), done)
+
     @contextmanager
     def _used(self, done: str, seconds: float) -> Iterator[None]:
         """Use the connection: wait for the turn, and raise errors of the library as ours."""
         with self._turn.within(seconds):
             if self._is_dirty:
-                self._roll_back()
+                self._clean(done)
             try:
-                if self._is_dirty:
-                    raise RuntimeError("the last transaction can't be rolled back")
                 yield
-            except SetupError:
-                raise
             except Exception as error:
                 raise self._translated(error, done) from error
 

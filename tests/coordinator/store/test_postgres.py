@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -279,6 +281,25 @@ def test_a_commit_that_a_server_carries_out_after_it_stood_still_is_made_once(
     for _ in range(2):
         database.write(insert, "insert 7")
     assert sorted(database.read("SELECT n FROM numbers")) == [(7,), (8,)]
+
+
+def test_a_session_that_stands_still_alone_is_waited_for(
+    database: PostgresDatabase, postgres: PostgresServer, address: str
+) -> None:
+    database.write([Change("CREATE TABLE numbers (n BIGINT)")])
+    insert = [Change("INSERT INTO numbers VALUES (?)", (7,))]
+    ((pid,),) = database.read("SELECT pg_backend_pid()")
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        assert seconds(lambda: database.write(insert, "insert 7")) < 8
+        # Others can be connected, but its lock is there still.
+        assert seconds(lambda: database.write(insert, "insert 7")) < 8
+        assert seconds(lambda: database.read("SELECT 1")) < 8
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    for _ in range(2):
+        database.write(insert, "insert 7")
+    assert database.read("SELECT n FROM numbers") == [(7,)]
 
 
 def test_a_host_whose_address_is_not_found_is_not_waited_for(

@@ -202,6 +202,13 @@ def test_an_error_that_nobody_expects_is_unavailability_and_the_write_happens_on
         assert stored(database) == sorted(expected)
 
 
+def test_a_write_that_has_succeeded_is_not_repeated(database: Any) -> None:
+    for _ in range(3):
+        database.write(insert("a"), "insert a")
+        database.write(insert("b"))
+    assert stored(database) == ["a", "b", "b", "b"]
+
+
 @pytest.mark.parametrize(
     "bad",
     [
