@@ -51,11 +51,12 @@ class Shutdown:
         self.is_requested = True
 
     def take_signals(
-        self, first: Callable[[], object], reload: Callable[[], object] | None = None
+        self, first: Callable[[], object], reload: Callable[[], bool] | None = None
     ) -> None:
         """Let a signal that would end the process drain it first, and a second one end it at once.
         `first` is called in a thread of its own when it ends. SIGHUP calls `reload` instead, if
-        there is something to read again. Each signal leaves a line in the log."""
+        there is something to read again; it returns whether that is in use. Each signal leaves a
+        line in the log."""
 
         def end(name: str, wait: float) -> None:
             _log.warning("%s: the coordinator ends%s.", name, f" in {wait:.0f} s" if wait else "")
@@ -65,8 +66,8 @@ class Shutdown:
 
         def read_again() -> None:
             assert reload is not None
-            reload()
-            _log.warning("SIGHUP: the certificate was read again.")
+            told = "" if reload() else ", and the old one stays"
+            _log.warning("SIGHUP: the certificate was read again%s.", told)
 
         def requested(number: int, _: object) -> None:
             name = signal.Signals(number).name
