@@ -210,6 +210,10 @@ def test_a_closed_table_stays_closed_until_somebody_accepts_the_loss(log: Log) -
     fill(log, 3)
     log.close_table(PLACE, "lost")
     assert log.tables()[0].closed == "lost"
+    for _ in range(2):
+        log.accept_loss(PLACE, "default.t", 3)
+        assert log.tables()[0].closed == ""
+        log.close_table(PLACE, "lost again")
     log.accept_loss(PLACE, "default.t", 3)
     assert log.tables() == [LogTable(PLACE, "default.t", 3, 0, 3)]
     assert log.read(PLACE, 1, 9) == []

@@ -208,7 +208,7 @@ class DatabaseLog:
         change = Change("UPDATE log_tables SET closed = ? WHERE location = ?", (why, location))
         self._database.write([change], write_id)
 
-    def accept_loss(self, location: str, name: str, published: int) -> None:
+    def accept_loss(self, location: str, name: str, published: int, write_id: str = "") -> None:
         """See `Log.accept_loss`."""
         self._database.write(
             [
@@ -221,7 +221,7 @@ class DatabaseLog:
                     (location, name, published, published),
                 ),
             ],
-            content_id("accept_loss", location, published),
+            write_id,
         )
 
     def begin_move(self, location: str, target: str) -> None:

@@ -140,7 +140,7 @@ class Log(Protocol):
     def close_table(self, location: str, why: str, write_id: str = "") -> None:
         """Close a table until an administrator has looked at it, or ("") open it."""
 
-    def accept_loss(self, location: str, name: str, published: int) -> None:
+    def accept_loss(self, location: str, name: str, published: int, write_id: str = "") -> None:
         """Begin a table's log anew after `published`; the records that it had are given up."""
 
     def begin_move(self, location: str, target: str) -> None:

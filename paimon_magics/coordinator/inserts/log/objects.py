@@ -100,7 +100,7 @@ class ObjectLog:
         """See `Log.close_table`."""
         self._write({"change": "close_table", "location": location, "why": why}, id=write_id)
 
-    def accept_loss(self, location: str, name: str, published: int) -> None:
+    def accept_loss(self, location: str, name: str, published: int, write_id: str = "") -> None:
         """See `Log.accept_loss`."""
         self._write(
             {
@@ -109,7 +109,7 @@ class ObjectLog:
                 "name": name,
                 "published": published,
             },
-            id=content_id("accept_loss", location, published),
+            id=write_id,
         )
 
     def begin_move(self, location: str, target: str) -> None:
