@@ -7,6 +7,7 @@ that is not supported is answered 501, with its name.
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from dataclasses import asdict
 from typing import Any
@@ -59,7 +60,7 @@ from paimon_magics.coordinator.rest.versions import VERSION_ENDPOINTS
 from paimon_magics.coordinator.service.definition_changes import DefinitionChanges
 from paimon_magics.coordinator.service.definitions import Kind
 from paimon_magics.coordinator.service.served import Context
-from paimon_magics.errors import InvalidTableError, UnknownNameError
+from paimon_magics.errors import InvalidTableError, TableDamagedError, UnknownNameError
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.statements.statement import TableName
 from paimon_magics.statements.table_changes import AddColumn, RenameColumn, SetOptions, TableChange
@@ -304,7 +305,8 @@ def _drop_table(context: Context, call: Call) -> Any:
     name = table_name(call.names)
     if name.branch is not None:
         raise bad_request(f"`{name}` is a branch: drop it as one.")
-    table_of(context, name)
+    with contextlib.suppress(TableDamagedError):
+        table_of(context, name)
     _changes(context, call).make(TableDrop(name))
 
 

@@ -28,6 +28,7 @@ from paimon_magics.errors import (
     PaimonMagicsError,
     SetupError,
     StatementError,
+    TableDamagedError,
     UnsupportedStatementError,
 )
 from paimon_magics.tables.catalog.rest_documents import MalformedDocumentError
@@ -78,9 +79,12 @@ def not_found(resource_type: str, name: str, message: str = "") -> RestError:
 
 @contextmanager
 def suppress_missing() -> Iterator[None]:
-    """Go on where the body finds that a resource is not there."""
+    """Go on where the body finds that a resource is not there, or that it is too damaged to be
+    described: one such table is no trouble of others."""
     try:
         yield
+    except TableDamagedError as error:
+        _log.warning("Left out: %s", error)
     except RestError as error:
         if error.code != 404:
             raise

@@ -167,7 +167,7 @@ class TableIds:
         manager = table.paimon.schema_manager
         if location != table.location or manager.branch != "main":
             manager = SchemaManager(table.paimon.file_io, location)
-        first = manager.get_schema(0)
+        first = self._catalog.reading(table.name, lambda: manager.get_schema(0))
         return 0 if first is None else int(first.time_millis)
 
 

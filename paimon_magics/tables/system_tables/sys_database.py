@@ -14,7 +14,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from paimon_magics.errors import UnknownNameError, UnsupportedStatementError, nearest
+from paimon_magics.errors import (
+    TableDamagedError,
+    UnknownNameError,
+    UnsupportedStatementError,
+    nearest,
+)
 from paimon_magics.planning.options.values import boolean_value
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
@@ -169,8 +174,8 @@ def _stored_tables(catalog: Catalog) -> Iterator[StoredTable]:
         for name in catalog.list_tables(database):
             try:
                 yield load_stored(catalog, TableName(name, database))
-            except (UnknownNameError, UnsupportedStatementError):
-                continue  # dropped meanwhile, or no table of Paimon's own
+            except (UnknownNameError, UnsupportedStatementError, TableDamagedError):
+                continue  # dropped meanwhile, no table of Paimon's own, or it can't be described
 
 
 def _described(table: StoredTable) -> dict[str, str]:
