@@ -23,6 +23,7 @@ from paimon_magics.coordinator.core.compactions import (
     still_claimed,
 )
 from paimon_magics.coordinator.protocol.definition_changes import DefinitionChange
+from paimon_magics.coordinator.runtime import waited
 from paimon_magics.coordinator.service.definition_changes import DefinitionChanges
 from paimon_magics.coordinator.service.opening import open_on
 from paimon_magics.coordinator.service.served import Context
@@ -165,11 +166,11 @@ class InProcessCommitter:
     def change_versions(self, table: TableName, change: VersionChange) -> VersionReceipt:
         """See `CoordinatorClient.change_versions`."""
         with self._turn:
-            return change_versions(self._context, table, change)
+            return waited(change_versions(self._context, table, change))
 
     def change_definition(self, change: DefinitionChange) -> bool:
         """See `CoordinatorClient.change_definition`."""
-        return DefinitionChanges(self._context).make(change)
+        return waited(DefinitionChanges(self._context).make(change))
 
     def visibility(self) -> None:
         """See `CoordinatorClient.visibility`: everything that the store lets the user see."""

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote
 
 from paimon_magics.coordinator.client.small_inserts import table_path
 from paimon_magics.errors import SetupError
@@ -101,24 +100,6 @@ class QueueAdministration:
         return BufferedInserts(
             int(found["snapshot_id"]), int(found["published"]), int(found["acknowledged"]), segments
         )
-
-    def begin_change(
-        self, table: TableName, *, takes_away: bool, renamed_to: TableName | None = None
-    ) -> str:
-        """Wait for the place of a statement that changes the table, and return its id. Everything
-        acknowledged is visible then. If the statement drops (`takes_away`) or renames the table,
-        no insert is taken until `end_change`."""
-        document: dict[str, Any] = {"takes_away": takes_away}
-        if renamed_to is not None:
-            to = {"database": renamed_to.database, "table": renamed_to.table}
-            document["renamed_to"] = to
-        _, found = self._ask("POST", f"{table_path(table)}/changes", document)
-        return str(found["id"])
-
-    def end_change(self, table: TableName, id: str, *, done: bool) -> None:
-        """End a statement's place; `done` tells whether the statement succeeded."""
-        path = f"{table_path(table)}/changes/{quote(id, safe='')}?done={str(done).lower()}"
-        self._ask("DELETE", path, None)
 
     def dead_letters(self, table: TableName) -> tuple[DeadLetter, ...]:
         """The dead letters of a table, oldest first."""

@@ -43,6 +43,8 @@ __all__ = [
     "Republished",
     "Restored",
     "ResumeAsked",
+    "SlotAsked",
+    "SlotEnded",
     "TableDropped",
     "TableMoved",
     "Ticked",
@@ -262,6 +264,23 @@ class ChainCut:
 
 
 @dataclass(frozen=True, slots=True)
+class SlotAsked:
+    """A statement wants that no commit of a table is under way: it is about to change what the
+    table's name means. Answered with Done when it is so."""
+
+    location: str
+    ask: int
+
+
+@dataclass(frozen=True, slots=True)
+class SlotEnded:
+    """The statement with that question has ended, or waits no more."""
+
+    location: str
+    slot: int
+
+
+@dataclass(frozen=True, slots=True)
 class TableDropped:
     """A table was dropped."""
 
@@ -342,6 +361,8 @@ Event = (
     | Noted
     | NotPublished
     | ChainCut
+    | SlotAsked
+    | SlotEnded
     | TableDropped
     | TableMoved
     | ResumeAsked

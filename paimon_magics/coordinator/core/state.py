@@ -15,6 +15,7 @@ from paimon_magics.coordinator.core.effects import (
 )
 from paimon_magics.coordinator.core.values import (
     Answer,
+    Done,
     Limits,
     Pause,
     Phase,
@@ -29,9 +30,11 @@ __all__ = [
     "State",
     "aborting",
     "answered",
+    "give_slot",
     "next_job",
     "pending_commits",
     "pending_transactions",
+    "slot_name",
     "waiting",
     "with_held",
     "without",
@@ -71,6 +74,7 @@ class State:
     watched: Mapping[str, tuple[Publication, ...]] = field(default_factory=dict)
     checked_at_ms: Mapping[str, int] = field(default_factory=dict)
     check_asks: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    slot_asks: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     overwritten: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     stopped: Mapping[str, Stopped] = field(default_factory=dict)
     pause: Pause | None = None
@@ -109,6 +113,9 @@ def next_job(state: State, location: str) -> tuple[State, tuple[Effect, ...]]:
     running = without(state.running, location)
     if location in state.check_asks:
         return replace(state, running={**running, location: CHECKING}), (CheckTable(location),)
+    asks = state.slot_asks.get(location, ())
+    if asks:
+        return give_slot(replace(state, running=running), location, asks)
     queue = state.queues.get(location, ())
     queues = without(state.queues, location)
     if not queue:
@@ -121,6 +128,23 @@ def next_job(state: State, location: str) -> tuple[State, tuple[Effect, ...]]:
     if state.held[first].phase is Phase.UNCLEAR:
         return state, (LookUpCommit(first),)
     return state, (RunCommit(first),)
+
+
+def give_slot(
+    state: State, location: str, asks: tuple[int, ...]
+) -> tuple[State, tuple[Effect, ...]]:
+    """Let the first of the statements that ask have a table on which nothing is under way."""
+    first, *rest = asks
+    slot_asks = without(state.slot_asks, location)
+    if rest:
+        slot_asks[location] = tuple(rest)
+    running = {**state.running, location: slot_name(first)}
+    return replace(state, running=running, slot_asks=slot_asks), (Reply(first, Done()),)
+
+
+def slot_name(ask: int) -> str:
+    """What stands in `State.running` for a statement that has a table's slot."""
+    return f"slot {ask}"
 
 
 def answered(state: State, id: str, answer: Answer) -> tuple[State, tuple[Effect, ...]]:

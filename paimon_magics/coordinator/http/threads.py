@@ -2,12 +2,14 @@
 
 Sixty requests that wait for one table must not keep a heartbeat or a commit of another table from
 being answered. The guard sets the class of a request; `run_in_threadpool` runs what blocks in a
-thread of that class. What waits for an event rather than for I/O waits in no thread: `settled`.
+thread of that class. What waits for an event rather than for I/O waits in no thread: `settled`,
+`run_steps`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -15,12 +17,14 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from enum import Enum
 from functools import partial
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import anyio.to_thread
 from anyio import CapacityLimiter
 
-__all__ = ["Capacity", "Threads", "run_in_threadpool", "settled", "using"]
+from paimon_magics.coordinator.runtime.steps import Steps, advanced
+
+__all__ = ["Capacity", "Threads", "run_in_threadpool", "run_steps", "settled", "using"]
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -90,6 +94,22 @@ async def run_in_threadpool(
     return await anyio.to_thread.run_sync(
         partial(action, *arguments, **named), limiter=_limiter.get()
     )
+
+
+async def run_steps(steps: Steps[_T]) -> _T:
+    """Run steps in threads of the request's class, and return their result. Between two steps no
+    thread waits. Steps that are given up end their `with` blocks."""
+    settled_future: Future[Any] | None = None
+    try:
+        while True:
+            outcome = await run_in_threadpool(advanced, steps, settled_future)
+            if isinstance(outcome, tuple):
+                return outcome[0]
+            settled_future = outcome
+            with contextlib.suppress(Exception):  # it is raised where it was yielded
+                await asyncio.shield(asyncio.wrap_future(outcome))
+    finally:
+        steps.close()
 
 
 async def settled(future: Future[_T], seconds: float) -> _T:

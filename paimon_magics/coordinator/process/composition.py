@@ -55,6 +55,7 @@ from paimon_magics.coordinator.service.health import (
 )
 from paimon_magics.coordinator.service.idling import Idling
 from paimon_magics.coordinator.service.key_moves import KeyMover
+from paimon_magics.coordinator.service.name_locks import NameLocks
 from paimon_magics.coordinator.service.served import Context
 from paimon_magics.coordinator.store.sqlite import SqliteDatabase
 from paimon_magics.coordinator.store.state_store import StateStore, open_store
@@ -293,6 +294,8 @@ def _application(
         fence=None if ownership is None else ownership.fence,
         watch=coordinator.watching,
         order=None if inserts is None else inserts.group.order,
+        names=NameLocks(coordinator.runtime),
+        slot=coordinator.slot,
         properties=store.database_properties,
         definition_store=store.definitions,
         mover=KeyMover(catalog, coordinator.transactions),

@@ -136,7 +136,11 @@ def _create_database(context: Context, call: Call) -> Any:
     name = safe_name(text_of(call.body, "name", "The body"), "database")
     call.is_about(TableName("", name))
     options = string_map(call.body.get("options"), "options")
-    if not _changes(context, call).make(DatabaseCreation(name, tuple(options.items()), True)):
+    if not (
+        yield from _changes(context, call).make(
+            DatabaseCreation(name, tuple(options.items()), True)
+        )
+    ):
         raise already_exists("DATABASE", name)
 
 
@@ -162,14 +166,14 @@ def _alter_database(context: Context, call: Call) -> Any:
     name = database_of(context, call)
     removals = sequence_of(call.body.get("removals"), "removals", optional=True)
     updates = string_map(call.body.get("updates"), "updates")
-    with context.changing(TableName("", name)):
+    with (yield from context.changing(TableName("", name))):
         return asdict(context.databases.alter(name, texts_of(removals, "removals"), updates))
 
 
 def _drop_database(context: Context, call: Call) -> Any:
     # The protocol has no CASCADE: clients that don't want it look for tables themselves.
     name = _stored_database(context, call)
-    _changes(context, call).make(DatabaseDrop(name, cascade=True))
+    yield from _changes(context, call).make(DatabaseDrop(name, cascade=True))
 
 
 def _stored_database(context: Context, call: Call) -> str:
@@ -235,7 +239,9 @@ def _create_table(context: Context, call: Call) -> Any:
     schema = schema_from_document(call.body.get("schema"))
     _check_is_free(context, name)
     warn_of_spelling(name, schema.options)
-    if not _changes(context, call).make(TableCreation(name, schema, if_not_exists=True)):
+    if not (
+        yield from _changes(context, call).make(TableCreation(name, schema, if_not_exists=True))
+    ):
         raise already_exists("TABLE", str(name))
 
 
@@ -274,7 +280,7 @@ def _alter_table(context: Context, call: Call) -> Any:
         if isinstance(change, SetOptions):
             warn_of_spelling(name, change.options)
     try:
-        _changes(context, call).make(TableAlteration(name, tuple(changes)))
+        yield from _changes(context, call).make(TableAlteration(name, tuple(changes)))
     except UnknownNameError as error:
         raise not_found("COLUMN", _missing_column(schema, changes), str(error)) from error
     except InvalidTableError as error:
@@ -307,7 +313,7 @@ def _drop_table(context: Context, call: Call) -> Any:
         raise bad_request(f"`{name}` is a branch: drop it as one.")
     with contextlib.suppress(TableDamagedError):
         table_of(context, name)
-    _changes(context, call).make(TableDrop(name))
+    yield from _changes(context, call).make(TableDrop(name))
 
 
 def _rename_table(context: Context, call: Call) -> Any:
@@ -322,7 +328,7 @@ def _rename_table(context: Context, call: Call) -> Any:
     table_of(context, source)
     require_database(context, target.database or "")
     _check_is_free(context, target)
-    _changes(context, call).make(TableRename(source, target))
+    yield from _changes(context, call).make(TableRename(source, target))
 
 
 # ---- not supported ----

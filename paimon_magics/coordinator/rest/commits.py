@@ -8,7 +8,7 @@ moment. If the process dies in between, the next look at the table finds out.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 
@@ -16,7 +16,14 @@ from paimon_magics.coordinator.core import Halted, Suspended, Unchecked
 from paimon_magics.coordinator.protocol.errors import PausedError
 from paimon_magics.coordinator.rest.endpoints import table_of
 from paimon_magics.coordinator.rest.errors import RestError, not_found
-from paimon_magics.coordinator.service.served import Context, Document, Watch, publication_of
+from paimon_magics.coordinator.runtime import Steps
+from paimon_magics.coordinator.service.served import (
+    Context,
+    Document,
+    Published,
+    Watch,
+    publication_of,
+)
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.commits.prepared_files import PreparedFiles
 from paimon_magics.tables.commits.rest_commit import (
@@ -49,7 +56,7 @@ def commit_prepared(
     base_uuid: str | None,
     base_is_told: bool,
     statistics: Sequence[Document],
-) -> bool:
+) -> Steps[bool]:
     """Publish a commit that a client has prepared. Return False if it must be prepared anew: also
     after keys were moved for it, which the table had in other buckets.
 
@@ -59,7 +66,7 @@ def commit_prepared(
     written = table_of(context, name)
     commit = PreparedCommit(snapshot, base_uuid, base_is_told, statistics)
     try:
-        return _published(context, written, commit, table_id)
+        return (yield from _published(context, written, commit, table_id))
     except StaleIndexError as error:
         if context.mover is None:
             raise
@@ -70,14 +77,14 @@ def commit_prepared(
 
 def _published(
     context: Context, written: StoredTable, commit: PreparedCommit, table_id: str | None
-) -> bool:
+) -> Steps[bool]:
     name, snapshot = written.name, commit.snapshot
     location = written.location
     require_looked_at(context, name, location)
-    place: AbstractContextManager[Callable[[], None]] = contextlib.nullcontext(lambda: None)
+    place: AbstractContextManager[Published | None] = contextlib.nullcontext()
     if snapshot.get("commitKind") not in _KEEPS_ROWS:
-        place = context.commit_in_order(written, str(snapshot.get("commitUser")))
-    with place as is_published, context.turn(location):
+        place = yield from context.commit_in_order(written, str(snapshot.get("commitUser")))
+    with place as placed, context.turn(location):
         table = table_of(context, name)
         if table_id is not None and table_id != table.table_id:
             raise not_found(
@@ -101,8 +108,8 @@ def _published(
             load=lambda: context.catalog.load(name),
         )
         published = publish_prepared(table, commit, context.publish, checks)
-        if published:
-            is_published()
+        if published and placed is not None:
+            placed.publish()
         return published
 
 

@@ -1,11 +1,13 @@
 """What all endpoints of the REST catalog share, and how a route is made from a handler.
 
-A handler gets the decoded request and returns a JSON value. It runs in a thread, because catalogs
-and disks block. Errors that it raises become Paimon's error bodies in one place.
+A handler gets the decoded request and returns a JSON value, or steps that return one (see
+`runtime.steps`). It runs in a thread, because catalogs and disks block; a wait between two steps
+occupies none. Errors that it raises become Paimon's error bodies in one place.
 """
 
 from __future__ import annotations
 
+import inspect
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,11 +20,12 @@ from starlette.routing import Route
 from paimon_magics.coordinator.http.audited import tell
 from paimon_magics.coordinator.http.authorisation import SCOPES
 from paimon_magics.coordinator.http.guard import principal_of
-from paimon_magics.coordinator.http.threads import run_in_threadpool
+from paimon_magics.coordinator.http.threads import run_steps
 from paimon_magics.coordinator.protocol.principals import Principal, Scope
 from paimon_magics.coordinator.protocol.visibility import check_right, check_table
 from paimon_magics.coordinator.rest.errors import error_response, not_found
 from paimon_magics.coordinator.rest.requests import path_names, read_body, safe_name
+from paimon_magics.coordinator.runtime import Steps
 from paimon_magics.coordinator.service.served import Context
 from paimon_magics.errors import UnknownNameError
 from paimon_magics.statements.statement import TableName
@@ -67,7 +70,7 @@ class Call:
 
 
 Handler = Callable[["Context", Call], Any]
-"""Carries out a call and returns its JSON answer, None for an empty one."""
+"""Carries out a call and returns its JSON answer, None for an empty one; or steps that do so."""
 
 
 def table_of(context: Context, name: TableName) -> StoredTable:
@@ -102,7 +105,7 @@ def endpoint(context: Context, method: str, template: str, handler: Handler) -> 
             call = Call(names, body, request)
             if not call.principal.is_free:
                 work = _seen(work, f"{method} {template}")
-            result = await run_in_threadpool(work, context, call)
+            result = await run_steps(_steps(work, context, call))
         except ClientDisconnect:
             raise  # there is nobody to answer
         except Exception as error:
@@ -139,7 +142,7 @@ def _seen(handler: Handler, which: str) -> Handler:
     theirs to see, and to change if the endpoint changes it."""
     needed = SCOPES[which]
 
-    def answer(context: Context, call: Call) -> Any:
+    def answer(context: Context, call: Call) -> Steps[Any]:
         database, table = call.names.get("database"), call.names.get("table")
         if database is not None and table is not None:
             require_right(context, call, needed, TableName(table, database))
@@ -149,20 +152,26 @@ def _seen(handler: Handler, which: str) -> Handler:
                 raise not_found("DATABASE", database)
             if which.endswith("{database}") and needed is not Scope.READ:
                 check_right(call.principal, needed, database, None)
-        return handler(context, call)
+        return (yield from _steps(handler, context, call))
 
     return answer
+
+
+def _steps(handler: Handler, context: Context, call: Call) -> Steps[Any]:
+    """The steps of a handler, of which most have one."""
+    result = handler(context, call)
+    return (yield from result) if inspect.isgenerator(result) else result
 
 
 def _fenced(handler: Handler) -> Handler:
     """The handler, which makes and acknowledges changes only while this coordinator owns the
     warehouse."""
 
-    def answer(context: Context, call: Call) -> Any:
+    def answer(context: Context, call: Call) -> Steps[Any]:
         if context.fence is None:
-            return handler(context, call)
+            return (yield from _steps(handler, context, call))
         context.fence()
-        result = handler(context, call)
+        result = yield from _steps(handler, context, call)
         context.fence().check()
         return result
 

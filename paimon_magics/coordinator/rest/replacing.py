@@ -45,7 +45,7 @@ def replace_table(context: Context, call: Call) -> Any:
     if list(schema.partition_keys) != list(table.schema.get("partitionKeys") or []):
         raise not_offered(f"other partition keys for `{name}`: drop it and create it again")
     require_looked_at(context, name, table.location)
-    with context.changing(name):
+    with (yield from context.changing(name)):
         _remove_rows(context, name)
         context.recent.forget(table)
         context.catalog.replace_table(name, schema)

@@ -125,7 +125,7 @@ def _commit(context: Context, call: Call) -> Any:
     if call.user is None:
         claimed = string_map(snapshot.get("properties"), "snapshot.properties").get(USER)
     call.is_about(name, snapshot_id=snapshot.get("id"), claimed=claimed)
-    success = commit_prepared(
+    success = yield from commit_prepared(
         context,
         name,
         snapshot,
@@ -161,7 +161,7 @@ def _roll_back(context: Context, call: Call) -> Any:
         expected = integer_of(call.body, "fromSnapshot", _BODY)
     name = table_name(call.names)
     table_of(context, name)
-    with context.changing(name):
+    with (yield from context.changing(name)):
         table = table_of(context, name)
         latest = latest_document(table)
         if expected is not None and (latest is None or latest["id"] != expected):
@@ -183,7 +183,7 @@ def _roll_back_schema(context: Context, call: Call) -> Any:
     schema_id = integer_of(call.body, "schemaId", _BODY)
     name = table_name(call.names)
     table_of(context, name)
-    with context.changing(name):
+    with (yield from context.changing(name)):
         table = table_of(context, name)
         try:
             roll_back_schema(table, schema_id)
@@ -240,7 +240,7 @@ def _create_tag(context: Context, call: Call) -> Any:
     table = _table(context, call)
     change = CreateTag(name, snapshot_id, retained, if_not_exists=True)
     try:
-        created = change_versions(context, table.name, change).changed
+        created = (yield from change_versions(context, table.name, change)).changed
     except UnknownNameError as error:
         raise not_found("SNAPSHOT", str(snapshot_id), str(error)) from error
     if not created and call.body.get("ignoreIfExists") is not True:
@@ -250,7 +250,7 @@ def _create_tag(context: Context, call: Call) -> Any:
 def _delete_tag(context: Context, call: Call) -> Any:
     name = safe_name(call.names["tag"], "tag")
     table = _table(context, call)
-    if not change_versions(context, table.name, DeleteTags((name,))).changed:
+    if not (yield from change_versions(context, table.name, DeleteTags((name,)))).changed:
         raise not_found("TAG", name)
 
 
@@ -268,7 +268,7 @@ def _create_branch(context: Context, call: Call) -> Any:
     if tag is not None and load_tag(table, safe_name(tag, "tag")) is None:
         raise not_found("TAG", tag)
     change = CreateBranch(branch, tag, if_not_exists=True)
-    if not change_versions(context, table.name, change).changed:
+    if not (yield from change_versions(context, table.name, change)).changed:
         raise already_exists("BRANCH", branch)
 
 
@@ -276,7 +276,7 @@ def _drop_branch(context: Context, call: Call) -> Any:
     branch = _branch_name(call.names["branch"])
     table = _main_table(context, call)
     try:
-        change_versions(context, table.name, DeleteBranches((branch,)))
+        yield from change_versions(context, table.name, DeleteBranches((branch,)))
     except UnknownNameError as error:
         raise not_found("BRANCH", branch, str(error)) from error
 
@@ -288,7 +288,7 @@ def _rename_branch(context: Context, call: Call) -> Any:
     if branch_exists(table, branch) and branch_exists(table, new_name):
         raise already_exists("BRANCH", new_name)
     try:
-        change_versions(context, table.name, RenameBranch(branch, new_name))
+        yield from change_versions(context, table.name, RenameBranch(branch, new_name))
     except UnknownNameError as error:
         raise not_found("BRANCH", branch, str(error)) from error
 
@@ -296,7 +296,7 @@ def _rename_branch(context: Context, call: Call) -> Any:
 def _forward_branch(context: Context, call: Call) -> Any:
     name = _branch_name(call.names["branch"])
     table = _main_table(context, call)
-    with context.changing(table.name):
+    with (yield from context.changing(table.name)):
         if not branch_exists(table, name):
             raise not_found("BRANCH", name)
         branch = table_of(context, TableName(table.name.table, table.name.database, branch=name))
@@ -334,7 +334,7 @@ def _reset_consumer(context: Context, call: Call) -> Any:
     next_snapshot = call.body.get("nextSnapshotId")
     table = _loaded(context, call)
     call.is_about(table.name, detail=consumer)
-    with context.changing(table.name, in_order=False):  # expiry reads them
+    with (yield from context.changing(table.name, in_order=False)):  # expiry reads them
         if next_snapshot is None:
             forget_progress(table, consumer)
         else:

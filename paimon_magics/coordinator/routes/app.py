@@ -103,7 +103,7 @@ def application(
     """
     coordinator, inserts, compactions = parts.coordinator, parts.inserts, parts.compactions
     group = None if inserts is None else inserts.group
-    place_of = None if group is None else group.places.of_transaction
+    place_of = None if group is None else group.holds.of_transaction
     metrics = Metrics(coordinator)
     monitor = parts.monitor
     metrics.registry.register(HealthMetrics(monitor))

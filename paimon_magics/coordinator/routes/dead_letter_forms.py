@@ -54,14 +54,14 @@ class DeadLetterForms:
         tables = self._group.tables
         rows: list[tuple[object, ...]] = []
         for letter in self._group.letters.list()[:_SHOWN_MAX]:
-            table = tables.get(letter.location)
+            table = tables.get(letter.table_id)
             (record,), _ = read_segment(letter.body, letter.lsn, None)
             since = datetime.datetime.fromtimestamp(letter.at_ms / 1000, datetime.UTC)
             buttons = None
             if may_change and table is not None:
                 database = table.name.database or ""
                 buttons = self._form(who, database, table.name.table, letter.lsn)
-            name = letter.location if table is None else str(table.name)
+            name = letter.table_id if table is None else str(table.name)
             shown = f"{since:%Y-%m-%d %H:%M:%S} UTC"
             rows.append((name, letter.lsn, record.rows, letter.why, shown, buttons))
         return rows

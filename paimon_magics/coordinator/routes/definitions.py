@@ -18,7 +18,7 @@ from starlette.routing import Route
 from paimon_magics.coordinator.http.audited import tell
 from paimon_magics.coordinator.http.bodies import json_body
 from paimon_magics.coordinator.http.guard import principal_of
-from paimon_magics.coordinator.http.threads import run_in_threadpool
+from paimon_magics.coordinator.http.threads import run_in_threadpool, run_steps
 from paimon_magics.coordinator.protocol.definition_changes import (
     DatabaseCreation,
     DefinitionChange,
@@ -49,9 +49,7 @@ def definition_routes(context: Context) -> list[Route]:
             raise InvalidValueError(f"`id` must have 1 to {_ID_CHARACTERS_MAX} characters.")
         _tell(request, asked)
         changes = DefinitionChanges(context, principal_of(request), repeated=repeated)
-        done = await run_in_threadpool(
-            lambda: recent.once(changes.principal, id, lambda: changes.make(asked))
-        )
+        done = await run_steps(recent.once(changes.principal, id, changes.make(asked)))
         return JSONResponse({"done": done})
 
     async def create_database(request: Request) -> Response:
@@ -63,7 +61,7 @@ def definition_routes(context: Context) -> list[Route]:
         asked = DatabaseCreation(name, properties, member(body, "if_not_exists", bool))
         _tell(request, asked)
         changes = DefinitionChanges(context, principal_of(request))
-        return JSONResponse({"created": await run_in_threadpool(changes.make, asked)})
+        return JSONResponse({"created": await run_steps(changes.make(asked))})
 
     async def describe_database(request: Request) -> Response:
         name = request.path_params["database"]

@@ -9,7 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit
-from paimon_magics.coordinator.inserts.engine.table_queues import TableQueue
+from paimon_magics.coordinator.inserts.engine.table_queue import TableQueue
 from paimon_magics.coordinator.inserts.queue.values import Reason, backlog
 from paimon_magics.coordinator.service.health import Fact
 

@@ -15,9 +15,9 @@ from starlette.routing import Route
 from paimon_magics.coordinator.http.answers import error_answer
 from paimon_magics.coordinator.http.bodies import json_body
 from paimon_magics.coordinator.http.guard import principal_of
-from paimon_magics.coordinator.http.threads import run_in_threadpool
+from paimon_magics.coordinator.http.threads import run_in_threadpool, run_steps, settled
 from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit
-from paimon_magics.coordinator.inserts.engine.table_queues import TableQueue
+from paimon_magics.coordinator.inserts.engine.table_queue import TableQueue
 from paimon_magics.coordinator.inserts.log.disk_reserve import DiskReserve
 from paimon_magics.coordinator.inserts.queue.values import Mode, backlog
 from paimon_magics.coordinator.protocol.principals import Scope
@@ -128,14 +128,14 @@ class InsertRoutes:
         table_info = await self.entry.table_info(request)
         table = await run_in_threadpool(self.group.queue_of, table_info)
         if table is None:
-            table = TableQueue.empty(table_info.identity, table_info.name)
+            table = TableQueue(table_info.identity, table_info.name)
         letters = await run_in_threadpool(self.group.letters.list, table_info.identity)
         return JSONResponse(queue_document(table, table_info.mode, len(letters)))
 
     async def look_at_all(self, request: Request) -> Response:
         """Show all queues."""
         letters = await run_in_threadpool(self.group.letters.list)
-        dead = Counter(letter.location for letter in letters)
+        dead = Counter(letter.table_id for letter in letters)
         tables = sorted(self.group.tables.values(), key=lambda one: one.is_open)
         latest = {str(one.name): one for one in tables}
         # The queue of a dropped table is shown while it has waiting inserts or dead letters.
@@ -143,14 +143,14 @@ class InsertRoutes:
             (
                 one
                 for one in self.group.tables.values()
-                if one.queue.batches or dead[one.location] or one is latest[str(one.name)]
+                if one.queue.batches or dead[one.id] or one is latest[str(one.name)]
             ),
             key=lambda one: str(one.name),
         )
         may = principal_of(request).may_on
         tables = [t for t in tables if may(Scope.READ, t.name.database or "", t.name.table)]
         return JSONResponse(
-            {"tables": [queue_document(one, one.mode, dead[one.location]) for one in tables]}
+            {"tables": [queue_document(one, one.mode, dead[one.id]) for one in tables]}
         )
 
     async def flush(self, request: Request) -> Response:
@@ -197,7 +197,7 @@ class InsertRoutes:
                 f"{_BUFFER_BYTES_MAX:,} can be read together with the table.",
                 hint=f"Load them first: `%paimon flush {table_info.name}`.",
             )
-        found = await run_in_threadpool(self.group.buffered, table_info)
+        found = await run_steps(self.group.buffered(table_info))
         return JSONResponse(
             {
                 "snapshot_id": found.snapshot_id,
@@ -212,24 +212,20 @@ class InsertRoutes:
     # ---- statements ----
 
     async def begin_change(self, request: Request) -> Response:
-        """Wait for the place of a session's statement that changes, drops or renames the table."""
+        """Wait for the place of a client that changes, drops or renames the table itself."""
         table_info = await self.entry.table_info(request)
         body = await json_body(request) if await request.body() else {}
-        takes_away = body.get("takes_away", False) is True
+        drops = body.get("takes_away", False) is True
         to = body.get("renamed_to")
         renamed_to = None if to is None else named_table(to)
-        id = await run_in_threadpool(
-            lambda: self.group.order.begin_change(
-                table_info, takes_away=takes_away, renamed_to=renamed_to
-            )
-        )
+        begin = self.group.order.begin_change
+        id = await run_steps(begin(table_info.name, drops=drops, renamed_to=renamed_to))
         return JSONResponse({"id": id})
 
     async def end_change(self, request: Request) -> Response:
-        """End a statement's place; `?done=true` says that it has succeeded."""
+        """End a client's place; `?done=true` says that its change has succeeded."""
         done = request.query_params.get("done") == "true"
-        id = request.path_params["id"]
-        kept = await run_in_threadpool(lambda: self.group.order.end_change(id, done=done))
+        kept = self.group.order.end_begun(request.path_params["id"], done=done)
         return JSONResponse({"kept": kept})
 
     # ---- repair ----
@@ -239,7 +235,8 @@ class InsertRoutes:
         table_info = await self.entry.table_info(request)
         body = await json_body(request) if await request.body() else {}
         accept_loss = body.get("accept_loss", False) is True
-        await run_in_threadpool(self.group.reopen, table_info, accept_loss=accept_loss)
+        reopened = await run_in_threadpool(self.group.reopen, table_info, accept_loss=accept_loss)
+        await settled(reopened, _WAIT_MS_MAX / 1000)
         return JSONResponse({"status": "open"})
 
 

@@ -15,7 +15,7 @@ from starlette.routing import Route
 from paimon_magics.coordinator.http.audited import tell
 from paimon_magics.coordinator.http.bodies import json_body
 from paimon_magics.coordinator.http.guard import principal_of
-from paimon_magics.coordinator.http.threads import run_in_threadpool
+from paimon_magics.coordinator.http.threads import run_in_threadpool, run_steps
 from paimon_magics.coordinator.protocol.documents import table_of
 from paimon_magics.coordinator.protocol.members import member
 from paimon_magics.coordinator.protocol.principals import Scope
@@ -40,9 +40,7 @@ def version_route(context: Context) -> Route:
         )
         about = f"{type(asked).__name__} {asked}"
         tell(request.scope, database=name.database, table=name.object_name, detail=about)
-        receipt = await run_in_threadpool(
-            lambda: change_versions(context, name, asked, repeated=repeated)
-        )
+        receipt = await run_steps(change_versions(context, name, asked, repeated=repeated))
         return JSONResponse({"receipt": version_receipt_document(receipt)})
 
     return Route("/v1/tables/versions", change, methods=["POST"])

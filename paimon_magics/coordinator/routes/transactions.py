@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from starlette.requests import Request
@@ -27,7 +26,7 @@ from paimon_magics.coordinator.http.answers import answer_response
 from paimon_magics.coordinator.http.audited import tell
 from paimon_magics.coordinator.http.bodies import json_body
 from paimon_magics.coordinator.http.guard import principal_of
-from paimon_magics.coordinator.http.threads import run_in_threadpool
+from paimon_magics.coordinator.http.threads import run_in_threadpool, run_steps, settled
 from paimon_magics.coordinator.protocol.clock import lease_members
 from paimon_magics.coordinator.protocol.documents import (
     bucket_of,
@@ -54,6 +53,7 @@ from paimon_magics.tables.snapshots.provenance import USER
 
 __all__ = ["all_transactions", "shown_transaction", "transaction_routes"]
 
+_COMMIT_SECONDS = 3_600.0  # clients give up long before
 _TEXT_CHARACTERS_MAX = 500
 _FINISHED_SHOWN = 100
 _NONE = ""  # the id of no transaction
@@ -102,9 +102,8 @@ class _Handlers:
         if "ticket" in body:
             ticket = str(member(body, "ticket", str))
             check_adopted_id(ticket)
-        id, transaction, opened = await run_in_threadpool(
-            partial(
-                self._transactions.begin,
+        id, transaction, opened = await run_steps(
+            self._transactions.begin_steps(
                 table,
                 base,
                 owner,
@@ -152,7 +151,9 @@ class _Handlers:
         if transaction is not None:
             await self._check_right(principal, transaction)
             asked = _vouched(principal, request_of(transaction, body))
-            answer = await run_in_threadpool(self._transactions.commit, id, asked)
+            answer = await settled(
+                await run_in_threadpool(self._transactions.commit_soon, id, asked), _COMMIT_SECONDS
+            )
         else:
             answer = await self._adopt(
                 id, principal, body, lambda opened: _vouched(principal, request_of(opened, body))

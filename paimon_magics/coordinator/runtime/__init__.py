@@ -18,6 +18,7 @@ from paimon_magics.coordinator.runtime.interface import (
     Runtime,
     Timer,
 )
+from paimon_magics.coordinator.runtime.steps import Steps, run_steps, waited
 from paimon_magics.coordinator.runtime.threads import ThreadRuntime
 
 __all__ = [
@@ -30,6 +31,9 @@ __all__ = [
     "Pool",
     "Progress",
     "Runtime",
+    "Steps",
     "ThreadRuntime",
     "Timer",
+    "run_steps",
+    "waited",
 ]

@@ -181,10 +181,13 @@ class Runtime(Protocol):
     def future(self) -> Future[T]:
         """A future without an answer."""
 
-    def attempt(self, label: str, call: Callable[[], object]) -> Exception | None:
-        """Do something whose failure changes nothing, in the calling thread.
+    def attempt(
+        self, label: str, call: Callable[[], object], *, fatal: tuple[type[Exception], ...] = ()
+    ) -> Exception | None:
+        """Do something whose failure is the caller's to tell, in the calling thread.
 
-        Return its exception, which is logged and counted; None after a success.
+        Return its exception, which is logged and counted; None after a success. Exceptions of a
+        `fatal` type are raised.
         """
 
     def sleep(self, ms: float) -> None:

@@ -87,9 +87,14 @@ class ThreadRuntime:
         """See `Runtime.future`."""
         return Future()
 
-    def attempt(self, label: str, call: Callable[[], object]) -> Exception | None:
+    def attempt(
+        self, label: str, call: Callable[[], object], *, fatal: tuple[type[Exception], ...] = ()
+    ) -> Exception | None:
         """See `Runtime.attempt`."""
-        return self._attempts.do(call, label)
+        error = self._attempts.do(call, label)
+        if isinstance(error, fatal):
+            raise error
+        return error
 
     def sleep(self, ms: float) -> None:
         """See `Runtime.sleep`."""

@@ -11,10 +11,12 @@ table.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+import contextlib
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 
 from paimon_magics.coordinator.core import (
+    Answer,
     CommitPublished,
     Effect,
     Event,
@@ -26,6 +28,8 @@ from paimon_magics.coordinator.core import (
     Republish,
     Republished,
     Restored,
+    SlotAsked,
+    SlotEnded,
     State,
     Suspended,
     TransactionState,
@@ -33,7 +37,7 @@ from paimon_magics.coordinator.core import (
 )
 from paimon_magics.coordinator.ownership.ownership import Ownership
 from paimon_magics.coordinator.protocol.documents import transaction_of
-from paimon_magics.coordinator.runtime import Runtime, ThreadRuntime
+from paimon_magics.coordinator.runtime import Future, Runtime, ThreadRuntime
 from paimon_magics.coordinator.service.commit_pool import CommitPool
 from paimon_magics.coordinator.service.commit_worker import Worker
 from paimon_magics.coordinator.service.compaction_claims import CompactionClaims
@@ -243,6 +247,23 @@ class Coordinator:
     ) -> tuple[int, list[tuple[TableName, int]]]:
         """Lease these snapshots to `holder`, and no others; see `Leases.renew`."""
         return self.leases.renew(holder, wanted, self._now_ms())
+
+    @contextlib.contextmanager
+    def slot(self, location: str) -> Iterator[Future[Answer]]:
+        """In the `with` block, once the future that it gives has an answer, no commit of the table
+        at a location is under way, nor its outcome unclear."""
+        number = 0
+
+        def ask_slot(ask: int) -> Asked:
+            nonlocal number
+            number = ask
+            return Asked(SlotAsked(location, ask))
+
+        answer = self._state_thread.ask_soon(ask_slot)
+        try:
+            yield answer
+        finally:
+            self._state_thread.put(Asked(SlotEnded(location, number)))
 
     def pause(self, by: str) -> Pause:
         """Let nothing new begin once this returns. An earlier pause stays, with the name of whoever

@@ -26,8 +26,7 @@ import contextlib
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 
 from paimon_magics.coordinator.protocol.definition_changes import (
@@ -42,6 +41,7 @@ from paimon_magics.coordinator.protocol.definition_changes import (
 from paimon_magics.coordinator.protocol.errors import NotTheirsError
 from paimon_magics.coordinator.protocol.principals import Principal, Scope
 from paimon_magics.coordinator.protocol.visibility import check_right
+from paimon_magics.coordinator.runtime import Steps
 from paimon_magics.coordinator.service.definitions import Kind
 from paimon_magics.coordinator.service.served import Context
 from paimon_magics.errors import (
@@ -70,7 +70,6 @@ ANYTHING = Principal(None, Scope.ADMIN)
 _log = logging.getLogger(__name__)
 
 _KEPT = 1_000
-_WAIT_SECONDS = 110.0  # for a change that is under way; less than clients wait for an answer
 _ROUNDS = 20  # of dropping a database's tables while others make new ones
 
 
@@ -84,7 +83,7 @@ class DefinitionChanges:
     is_engine: bool = False
     repeated: bool = False
 
-    def make(self, change: DefinitionChange) -> bool:
+    def make(self, change: DefinitionChange) -> Steps[bool]:
         """Make a change; return whether anything was created, dropped or changed.
 
         Raises errors of ours: NotTheirsError without the right, UnknownNameError for what is
@@ -93,17 +92,17 @@ class DefinitionChanges:
         """
         match change:
             case TableCreation():
-                return self._create_table(change)
+                return (yield from self._create_table(change))
             case TableDrop():
-                return self._drop_table(change)
+                return (yield from self._drop_table(change))
             case TableRename():
-                return self._rename_table(change)
+                return (yield from self._rename_table(change))
             case TableAlteration():
-                return self._alter_table(change)
+                return (yield from self._alter_table(change))
             case DatabaseCreation():
-                return self._create_database(change)
+                return (yield from self._create_database(change))
             case DatabaseDrop():
-                return self._drop_database(change)
+                return (yield from self._drop_database(change))
 
     @property
     def _catalog(self) -> Catalog:
@@ -128,10 +127,10 @@ class DefinitionChanges:
 
     # ---- tables ----
 
-    def _create_table(self, change: TableCreation) -> bool:
+    def _create_table(self, change: TableCreation) -> Steps[bool]:
         self._check_makes(change.name)
         check_schema(change.schema, from_engine=self.is_engine)
-        with self.context.changing(change.name, creates=True):
+        with (yield from self.context.changing(change.name, creates=True)):
             if self.repeated and self._is_as_created(change):
                 return True
             return self._catalog.create_table(
@@ -146,7 +145,7 @@ class DefinitionChanges:
         options = dict(wanted.options).items() <= dict(stored.options).items()
         return options and replace(wanted, options=()) == replace(stored, options=())
 
-    def _drop_table(self, change: TableDrop) -> bool:
+    def _drop_table(self, change: TableDrop) -> Steps[bool]:
         name = change.name
         try:
             self._check_writes(name)
@@ -154,7 +153,7 @@ class DefinitionChanges:
             if change.if_exists:
                 return False
             raise
-        with self.context.changing(name, takes_away=True) as stored:
+        with (yield from self.context.changing(name, drops=True)) as stored:
             if self.repeated and not self._is_still(name, change.created_at_ms):
                 return True
             if change.only_empty and stored and latest_snapshot_id(self._catalog.load(name)) > 0:
@@ -181,14 +180,14 @@ class DefinitionChanges:
         table = self._catalog.find(name)
         return table is not None and created_at_ms(table) == created
 
-    def _rename_table(self, change: TableRename) -> bool:
+    def _rename_table(self, change: TableRename) -> Steps[bool]:
         source, target = change.name, change.new_name
         is_gone = self.repeated and not self._catalog.table_exists(source)
         if is_gone and self._is_still(target, change.created_at_ms):
             return True
         self._check_writes(source)
         self._check_makes(target)
-        with self.context.changing(source, renamed_to=target) as stored:
+        with (yield from self.context.changing(source, renamed_to=target)) as stored:
             self._catalog.rename_table(source, target)
             if stored is not None:
                 self.context.recent.forget(stored)
@@ -197,9 +196,9 @@ class DefinitionChanges:
                     self.context.watch.table_moved(stored.location, moved.location, target)
         return True
 
-    def _alter_table(self, change: TableAlteration) -> bool:
+    def _alter_table(self, change: TableAlteration) -> Steps[bool]:
         self._check_writes(change.name)
-        with self.context.changing(change.name):
+        with (yield from self.context.changing(change.name)):
             if self.repeated and self._is_altered(change):
                 return True
             self._catalog.alter_table(change.name, change.changes)
@@ -218,11 +217,11 @@ class DefinitionChanges:
 
     # ---- databases ----
 
-    def _create_database(self, change: DatabaseCreation) -> bool:
+    def _create_database(self, change: DatabaseCreation) -> Steps[bool]:
         name, context = change.name, self.context
         check_right(self.principal, Scope.WRITE, name, None)
         check_name(name, "database")
-        with context.changing(TableName("", name)):
+        with (yield from context.changing(TableName("", name))):
             # `default` counts as existing from the start; engines may make it all the same.
             catalog = self._catalog
             exists = catalog.is_stored(name) if self.is_engine else catalog.database_exists(name)
@@ -235,7 +234,7 @@ class DefinitionChanges:
             hint="Use CREATE DATABASE IF NOT EXISTS, or another name.",
         )
 
-    def _drop_database(self, change: DatabaseDrop) -> bool:
+    def _drop_database(self, change: DatabaseDrop) -> Steps[bool]:
         """Tables go one by one, each in its own order with small inserts."""
         name, context = change.name, self.context
         if not self._catalog.database_exists(name):
@@ -251,8 +250,8 @@ class DefinitionChanges:
             for table in tables:
                 check_right(self.principal, needed, name, table)
             for table in tables:
-                self._drop_table(TableDrop(TableName(table, name), if_exists=True))
-            with context.changing(TableName("", name)):
+                yield from self._drop_table(TableDrop(TableName(table, name), if_exists=True))
+            with (yield from context.changing(TableName("", name))):
                 if not context.catalog.list_tables(name):
                     context.definitions.drop_all(name)
                     context.databases.drop(name, cascade=change.cascade)
@@ -274,7 +273,7 @@ class RecentChanges:
         self._known: OrderedDict[tuple[str | None, str], Future[bool | _Refusal]] = OrderedDict()
         self._lock = threading.Lock()
 
-    def once(self, principal: Principal, id: str, make: Callable[[], bool]) -> bool:
+    def once(self, principal: Principal, id: str, make: Steps[bool]) -> Steps[bool]:
         """The outcome of the principal's request with this id; `make` makes it the first time."""
         key = (principal.name, id)
         with self._lock:
@@ -284,16 +283,16 @@ class RecentChanges:
                 while len(self._known) > _KEPT:
                     self._known.popitem(last=False)
         if known is not None:
-            return _answer(known)
+            return _answer((yield known))
         try:
-            made = make()
+            made = yield from make
         except (StatementError, NotTheirsError) as error:
             outcome.set_result(_Refusal(type(error), error.message, error.hint))
             raise
         except BaseException:
             with self._lock:
                 self._known.pop(key, None)
-            outcome.cancel()
+            outcome.set_exception(SetupError("Whether the change was made is not known yet."))
             raise
         outcome.set_result(made)
         return made
@@ -308,11 +307,7 @@ class _Refusal:
     hint: str
 
 
-def _answer(known: Future[bool | _Refusal]) -> bool:
-    try:
-        outcome = known.result(_WAIT_SECONDS)
-    except (TimeoutError, CancelledError):
-        raise SetupError("Whether the change was made is not known yet.") from None
+def _answer(outcome: bool | _Refusal) -> bool:
     if isinstance(outcome, _Refusal):
         raise outcome.kind(outcome.message, hint=outcome.hint)
     return outcome

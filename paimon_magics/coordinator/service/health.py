@@ -48,7 +48,7 @@ _OF_STORE = ("running", "store_seconds")
 _AGAIN_MS = 1_000.0
 _LEASE_PART_MIN = 0.5
 _RETRIES_MAX = 3
-_OWNERS = ("coordinator", "group-commit", "timers")  # nothing is answered while one stands still
+_OWNERS = ("coordinator", "group commit", "timers")  # nothing is answered while one stands still
 _OWNER_BUSY_MS_MAX = 10_000.0
 _BUSY_MS_MAX = 600_000.0
 

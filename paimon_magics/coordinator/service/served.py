@@ -12,8 +12,10 @@ from typing import Any, Protocol
 
 from paimon_magics.coordinator.core import Answer, Pause
 from paimon_magics.coordinator.protocol.errors import PausedError
+from paimon_magics.coordinator.runtime import Future, Steps, ThreadRuntime
 from paimon_magics.coordinator.service.databases import Databases, PropertyStore
 from paimon_magics.coordinator.service.definitions import Definitions, DefinitionStore
+from paimon_magics.coordinator.service.name_locks import NameLocks
 from paimon_magics.coordinator.turns import Turn, Turns
 from paimon_magics.errors import TableDamagedError, UnknownNameError
 from paimon_magics.planning.commits.publications import Publication
@@ -62,19 +64,31 @@ class Watch(Protocol):
         """The publications of a commit user to a table that are still kept."""
 
 
+class Published(Protocol):
+    """The place of a commit among a table's small inserts; call `publish` when it is published."""
+
+    def publish(self) -> None:
+        """Note that the commit is published."""
+
+
 class Order(Protocol):
-    """Gives commits and changes by engines their place among a table's small inserts.
+    """Gives commits and changes their place among a table's small inserts. The steps wait for it,
+    and return a context manager that ends it.
 
     `GroupCommit.order` is one."""
 
-    def commit(self, name: TableName, who: str) -> AbstractContextManager[Callable[[], None]]:
-        """The place of a commit; call the given function when it is published."""
+    def commit(self, name: TableName, who: str) -> Steps[AbstractContextManager[Published]]:
+        """The place of a commit."""
 
     def change(
-        self, name: TableName, *, takes_away: bool, renamed_to: TableName | None = None
-    ) -> AbstractContextManager[None]:
-        """The place of a change of a table. `takes_away`: the table goes, or gets the name
-        `renamed_to`."""
+        self, name: TableName, *, drops: bool = False, renamed_to: TableName | None = None
+    ) -> Steps[AbstractContextManager[object]]:
+        """The place of a change of a table, which it `drops`, or gives the name `renamed_to`."""
+
+
+Slot = Callable[[str], AbstractContextManager[Future[Answer]]]
+"""Gives the table at a location to one statement, once no commit is under way; see
+`Coordinator.slot`."""
 
 
 class Mover(Protocol):
@@ -101,7 +115,8 @@ class Context:
     keeps this coordinator and others apart. `watch` is told of publications and removals. `order`
     gives commits by engines their place among small inserts. `properties` keeps the properties of
     databases where the catalog can't, `definition_store` their views and functions. `mover` moves
-    keys for streaming jobs; without it their commits are refused.
+    keys for streaming jobs; without it their commits are refused. `names` keeps changes of
+    definitions apart, `slot` keeps them apart from commits.
     """
 
     catalog: Catalog
@@ -116,6 +131,8 @@ class Context:
     properties: PropertyStore | None = None
     definition_store: DefinitionStore | None = None
     mover: Mover | None = None
+    names: NameLocks = field(default_factory=lambda: NameLocks(ThreadRuntime()))
+    slot: Slot | None = None
 
     @property
     def databases(self) -> Databases:
@@ -127,68 +144,62 @@ class Context:
         """The views and functions of the catalog's databases."""
         return Definitions(self.catalog, self.definition_store, self.turn)
 
-    @contextlib.contextmanager
-    def commit_in_order(self, table: StoredTable, who: str) -> Iterator[Callable[[], None]]:
-        """In the `with` block a commit of `who` follows all small inserts that were acknowledged
-        before. See `Order.commit`."""
-        if self._takes_inserts(table):
-            assert self.order is not None
-            with self.order.commit(table.name, who) as published:
-                yield published
-        else:
-            yield lambda: None
+    def commit_in_order(
+        self, table: StoredTable, who: str
+    ) -> Steps[AbstractContextManager[Published]]:
+        """Wait until a commit of `who` follows all small inserts that were acknowledged before, as
+        it does in the `with` block of what is returned. See `Order.commit`."""
+        if self.order is not None and self._takes_inserts(table):
+            return (yield from self.order.commit(table.name, who))
+        return contextlib.nullcontext(_Unordered())
 
-    @contextlib.contextmanager
-    def change_in_order(
-        self, table: StoredTable, *, takes_away: bool = False, renamed_to: TableName | None = None
-    ) -> Iterator[None]:
-        """The same for a change of a table. See `Order.change`."""
-        if self._takes_inserts(table):
-            assert self.order is not None
-            with self.order.change(table.name, takes_away=takes_away, renamed_to=renamed_to):
-                yield
-        else:
-            yield
-
-    @contextlib.contextmanager
     def changing(
         self,
         name: TableName,
         *,
-        takes_away: bool = False,
+        drops: bool = False,
         renamed_to: TableName | None = None,
         creates: bool = False,
         in_order: bool = True,
-    ) -> Iterator[StoredTable | None]:
-        """In the `with` block nobody else changes the definition of a table, or of a database (the
-        table ""), and this coordinator owns the warehouse. Yields the table, None if there is none
-        that can be read, `in_order` with its small inserts (see `Order.change`). `creates`: the
-        table is made, so its database stays meanwhile, as it does where the table is `renamed_to`
-        another name.
+    ) -> Steps[AbstractContextManager[StoredTable | None]]:
+        """Wait until nobody else changes the definition of a table, or of a database (the table
+        ""). So it is in the `with` block of what is returned, which gives the table, None if there
+        is none. It comes `in_order` with the table's small inserts (see `Order.change`), and no
+        commit is under way where it is dropped or renamed. `creates`: the table is made, so its
+        database stays meanwhile, as it does where the table is `renamed_to` another name.
 
-        Raises NotOwnerError, also after the change where ownership was lost meanwhile, and
-        PausedError.
+        Raises NotOwnerError, at the end of the block too where ownership was lost meanwhile,
+        PausedError, and CommitConflictError where the wait is too long.
         """
         if self.fence is not None:
             self.fence()
         if self.watch is not None and (pause := self.watch.pause()) is not None:
             raise PausedError(pause)
+        names = {_place(name), _place(renamed_to or name)}
+        if creates or renamed_to is not None:
+            names.add(_place(TableName("", (renamed_to or name).database)))
         with contextlib.ExitStack() as held:
-            for one in sorted({_place(name), _place(renamed_to or name)}):
-                held.enter_context(self.turn(one))
-            if creates or renamed_to is not None:
-                database = TableName("", (renamed_to or name).database)
-                held.enter_context(self.turn(_place(database)))
+            lock = self.names.lock(names)
+            held.callback(self.names.release, lock)
+            yield lock.granted
             table = self._find(name)
-            if table is not None:
-                if in_order:
-                    held.enter_context(
-                        self.change_in_order(table, takes_away=takes_away, renamed_to=renamed_to)
-                    )
-                held.enter_context(self.turn(table.location))
-            yield table
-        if self.fence is not None:
-            self.fence().check()
+            if table is not None and in_order and self._takes_inserts(table):
+                assert self.order is not None
+                change = yield from self.order.change(name, drops=drops, renamed_to=renamed_to)
+                held.push(change)
+            if table is not None and self.slot is not None and (drops or renamed_to is not None):
+                yield held.enter_context(self.slot(table.location))
+            return self._changing(table, held.pop_all())
+
+    @contextlib.contextmanager
+    def _changing(
+        self, table: StoredTable | None, held: contextlib.ExitStack
+    ) -> Iterator[StoredTable | None]:
+        with held:
+            with self.turn(table.location) if table is not None else contextlib.nullcontext():
+                yield table
+            if self.fence is not None:
+                self.fence().check()
 
     def _find(self, name: TableName) -> StoredTable | None:
         if not name.table:
@@ -206,9 +217,15 @@ class Context:
         )
 
 
+class _Unordered:
+    """See `Published`; for a table without small inserts."""
+
+    def publish(self) -> None:
+        """Do nothing."""
+
+
 def _place(name: TableName) -> str:
-    """What changes of a definition take turns by: unlike any location, and the same for branches of
-    a table."""
+    """What changes of a definition take turns by: the same for branches of a table."""
     return f"\0{name.database}\0{name.table}"
 
 

@@ -9,6 +9,7 @@ receipt. A client whose first request got no answer sends it again with `repeate
 
 from __future__ import annotations
 
+from paimon_magics.coordinator.runtime import Steps
 from paimon_magics.coordinator.service.served import Context, watch_latest
 from paimon_magics.errors import UnknownOutcomeError
 from paimon_magics.statements.statement import TableName
@@ -43,9 +44,9 @@ _CUTS = (
 
 def change_versions(
     context: Context, name: TableName, change: VersionChange, *, repeated: bool = False
-) -> VersionReceipt:
+) -> Steps[VersionReceipt]:
     """Make a change. Raises what `change_version` raises, NotOwnerError and PausedError."""
-    with context.changing(name, in_order=isinstance(change, _CUTS)):
+    with (yield from context.changing(name, in_order=isinstance(change, _CUTS))):
         table = load_stored(context.catalog, name)
         main = TableName(name.table, name.database)
         try:

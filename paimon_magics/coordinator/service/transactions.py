@@ -35,7 +35,7 @@ from paimon_magics.coordinator.core import (
 )
 from paimon_magics.coordinator.protocol.documents import digest_of, request_body
 from paimon_magics.coordinator.protocol.errors import RESUME_HINT, PausedError, TableHeldError
-from paimon_magics.coordinator.runtime import Future
+from paimon_magics.coordinator.runtime import Future, Steps, waited
 from paimon_magics.coordinator.service.adopting import adopted_transaction, check_adopted_id
 from paimon_magics.coordinator.service.commit_worker import Worker
 from paimon_magics.coordinator.service.opening import open_transaction
@@ -64,10 +64,9 @@ from paimon_magics.tables.writing.cleanup import tidy_up
 
 __all__ = ["PlaceOf", "Purpose", "Transactions"]
 
-PlaceOf = Callable[[Table], Callable[[str | None], None]]
-"""Gives a transaction its place among the small inserts of a table that takes them: waits until
-earlier inserts are visible, and returns a function to call with the transaction's id, or with None
-when it was not opened."""
+PlaceOf = Callable[[Table], Steps[Callable[[str | None], None]]]
+"""Waits for a transaction's place among a table's small inserts; see
+`StatementHolds.of_transaction`."""
 
 
 class Purpose(Enum):
@@ -111,8 +110,23 @@ class Transactions:
         *,
         purpose: Purpose = Purpose.ROWS,
         ticket: str = "",
-        place_of: PlaceOf | None = None,
     ) -> tuple[str, Transaction, Opened]:
+        """Open a transaction without a place among small inserts; see `begin_steps`."""
+        return waited(
+            self.begin_steps(table, base_snapshot_id, owner, origin, purpose=purpose, ticket=ticket)
+        )
+
+    def begin_steps(
+        self,
+        table: TableName,
+        base_snapshot_id: int | None,
+        owner: str,
+        origin: Origin = NOWHERE,
+        *,
+        purpose: Purpose = Purpose.ROWS,
+        ticket: str = "",
+        place_of: PlaceOf | None = None,
+    ) -> Steps[tuple[str, Transaction, Opened]]:
         """Open a transaction. Raises errors of ours for a table that can't be committed to, and
         PausedError in a pause, unless its `purpose` is to load rows that were acknowledged.
 
@@ -132,7 +146,7 @@ class Transactions:
         if place_of is None or not is_placed or not loaded.schema.flag("auto_batch_load"):
             return self._begin(loaded, transaction, owner, origin, purpose, ticket)
         tidy_up(loaded, transaction, frozenset())
-        taken_by = place_of(loaded)
+        taken_by = yield from place_of(loaded)
         try:
             # Opened anew: its base snapshot has the rows that were inserted before.
             loaded, transaction = open_transaction(self._catalog, table, base_snapshot_id)
@@ -213,7 +227,13 @@ class Transactions:
 
     def abort(self, id: str, reason: str) -> Answer:
         """End a transaction without a commit."""
-        return self._state_thread.ask_event(lambda ask: AbortAsked(id, reason, self._now_ms(), ask))
+        return self.abort_soon(id, reason).result()
+
+    def abort_soon(self, id: str, reason: str) -> Future[Answer]:
+        """Like `abort`, but return the future of the answer."""
+        return self._state_thread.ask_soon(
+            lambda ask: Asked(AbortAsked(id, reason, self._now_ms(), ask))
+        )
 
     def sweep(self, id: str, request: CommitRequest) -> int | None:
         """Remove the files that a committed transaction wrote and did not commit; return how many.

@@ -17,6 +17,7 @@ from paimon_magics.coordinator.inserts.queue.values import (
     Mode,
 )
 from paimon_magics.coordinator.routes.insert_requests import digest_of
+from paimon_magics.coordinator.runtime import Clock, ThreadRuntime
 from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.coordinator.store.state_store import open_store
 from paimon_magics.settings import Settings
@@ -27,20 +28,11 @@ from tests.coordinator.process import create_table, read, wait_until
 
 
 def group_commit(
-    catalog: Catalog,
-    coordinator: Coordinator,
-    log: Log,
-    registry: LogRegistry,
-    clock: Callable[[], int],
+    catalog: Catalog, coordinator: Coordinator, log: Log, registry: LogRegistry
 ) -> GroupCommit:
-    """Group commit with a clock that the test advances, in a warehouse without another owner."""
-    return GroupCommit(
-        catalog,
-        coordinator,
-        RegisteredLog(log, registry),
-        GroupCommitSettings(label_retention_ms=3_600_000),
-        clock=clock,
-    )
+    """Group commit in a warehouse without another owner."""
+    settings = GroupCommitSettings(label_retention_ms=3_600_000)
+    return GroupCommit(catalog, coordinator, RegisteredLog(log, registry), settings)
 
 
 class Kept:
@@ -59,15 +51,17 @@ class Kept:
         state.mkdir()
         self.starts += 1
         limits = Limits(receipt_retention_ms=1_000)
-        self.coordinator = Coordinator(self.catalog, open_store(state), Settings(), limits)
+        clock = Clock(steady_ms=lambda: self.now_ms)
+        runtime = ThreadRuntime(clock)
+        self.coordinator = Coordinator(
+            self.catalog, open_store(state), Settings(), limits, runtime=runtime
+        )
         self.coordinator.start()
         log = self.open_log()
         self.registry = LogRegistry(
             LocalStore(), self.catalog.warehouse, log.id, log.name, "a test"
         )
-        self.group = group_commit(
-            self.catalog, self.coordinator, log, self.registry, lambda: self.now_ms
-        )
+        self.group = group_commit(self.catalog, self.coordinator, log, self.registry)
         self.group.start()
         self.running = True
 
@@ -76,11 +70,12 @@ class Kept:
         if self.running:
             self.running = False
             self.group._refusing = True
-            self.group._thread.wind_down()
-            self.group._ticker.join()
-            self.group._loading.end()
-            self.group._thread.end()
+            for timer in self.group._timers:
+                timer.stop()
+            self.group.holds.stop()
             self.group._flusher.close()
+            self.group._loading.end([])
+            self.group.owner.end()
             self.group._log.close()
             self.coordinator.stop()
 
@@ -98,15 +93,15 @@ class Kept:
         return self.group.flush(table_info.identity).result(30)
 
     def note(self) -> None:
-        """Advance the clock, and wait until the log registry has what was acknowledged."""
+        """Wait until the log registry has what was acknowledged."""
         table_info = self.group.known_tables.load("default", "t")
-        self.now_ms += 10_000
+        self.group._note_ends()
         table = self.group.tables[table_info.identity]
         wait_until(lambda: table.noted == table.queue.acknowledged)
 
     def reopen(self, *, accept_loss: bool) -> None:
         table_info = self.group.known_tables.load("default", "t")
-        self.group.reopen(table_info, accept_loss=accept_loss)
+        self.group.reopen(table_info, accept_loss=accept_loss).result(30)
 
     def ids(self) -> list[object]:
         return [row["id"] for row in read(self.catalog, TABLE)]

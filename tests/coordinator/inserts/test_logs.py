@@ -34,8 +34,8 @@ from paimon_magics.errors import SetupError
 from paimon_magics.tables.stores.store import LocalStore, open_store
 from tests.backends.s3 import Bucket, S3Server
 
-PLACE = "/warehouse/default.db/t"
-OTHER = "/warehouse/default.db/u"
+PLACE = "0123456789abcdef0123456789abcdef"
+OTHER = "1123456789abcdef0123456789abcdef"
 
 
 Open = Callable[[], Log]
@@ -92,7 +92,7 @@ def fill(log: Log, *counts: int, place: str = PLACE, keys: Sequence[Keyed] = ())
         previous = segments[-1] if segments else Segment(0, 0, 0, b"")
         segments.append(segment(previous.last + 1, count, previous.chain))
         given = tuple(keys) if number == len(counts) - 1 else ()
-        log.append([Appended(place, "default.t", segments[-1], given, 50)])
+        log.append([Appended(place, "default.t", segments[-1], given)])
     return segments
 
 
@@ -136,7 +136,7 @@ def test_labels_and_channels_are_remembered_with_their_answers(log: Log) -> None
     ]
     first = fill(log, 4, keys=keys)[0]
     later = segment(5, 1, first.chain)
-    log.append([Appended(PLACE, "default.t", later, (Keyed("c:one", 9, 5, b"9"),), 60)])
+    log.append([Appended(PLACE, "default.t", later, (Keyed("c:one", 9, 5, b"9"),))])
     assert log.remembered(PLACE, ["l:a", "c:one", "l:b"]) == {
         "l:a": Remembered({-1: (1, b"xx")}, None),
         "c:one": Remembered({7: (2, b"7"), 8: (4, b"8"), 9: (5, b"9")}, 9),
@@ -145,8 +145,6 @@ def test_labels_and_channels_are_remembered_with_their_answers(log: Log) -> None
     log.publish(PLACE, 5, later.chain, 1)
     assert log.remembered(PLACE, ["c:one"]) == {"c:one": Remembered({9: (5, b"9")}, 9)}
     assert "l:a" in log.remembered(PLACE, ["l:a"])
-    log.forget(60)
-    assert set(log.remembered(PLACE, ["l:a", "c:one", "c:two"])) == {"c:one"}
 
 
 def test_many_keys_are_asked_for_at_once(log: Log) -> None:
@@ -186,24 +184,27 @@ def test_a_dropped_table_is_forgotten_but_for_its_dead_letters(log: Log) -> None
     assert log.dead_letters() == [dead]
 
 
-def test_a_table_that_is_moved_is_known_by_its_new_name_with_all_that_it_has(log: Log) -> None:
-    segments = fill(log, 3, keys=[Keyed("l:a", -1, 1, b"xx")])
-    dead = DeadLetter(PLACE, 2, "no such column", 9, b"body")
-    log.publish(PLACE, 2, 7, 4, [dead])
-    log.begin_move(PLACE, "default.u")
-    assert log.tables() == [
-        LogTable(PLACE, "default.t", 2, 7, 3, snapshot_id=4, moving="default.u")
-    ]
-    log.begin_move(PLACE, "")
-    assert log.tables()[0].moving == ""
-    log.begin_move(PLACE, "default.u")
+def test_a_renamed_table_keeps_all_that_it_has(log: Log, open_log: Open) -> None:
+    fill(log, 3, keys=[Keyed("l:a", -1, 1, b"xx")])
     for _ in range(2):
-        log.move_table(PLACE, OTHER, "default.u")
-        assert log.tables() == [LogTable(OTHER, "default.u", 2, 7, 3, snapshot_id=4)]
-        assert log.read(OTHER, 1, 3) == [(s.first, s.body) for s in segments]
-        assert log.remembered(PLACE, ["l:a"]) == {}
-        assert log.remembered(OTHER, ["l:a"])["l:a"].inserts == {-1: (1, b"xx")}
-        assert [letter.location for letter in log.dead_letters()] == [OTHER]
+        log.rename_table(PLACE, "default.u")
+        log.rename_table(OTHER, "default.v")  # which it does not know
+    assert log.tables() == [LogTable(PLACE, "default.u", 0, 0, 3)]
+    log.close()
+    again = open_log()
+    assert again.tables() == [LogTable(PLACE, "default.u", 0, 0, 3)]
+    assert "l:a" in again.remembered(PLACE, ["l:a"])
+    again.close()
+
+
+def test_reasons_may_have_any_text(log: Log) -> None:
+    fill(log, 2)
+    bad = "no such value: a\0b \ud800"
+    log.begin_flush(PLACE, StoredFlush(1, 2, 5, "id", {}), [DeadLetter(PLACE, 2, bad, 9, b"body")])
+    log.close_table(PLACE, bad)
+    shown = "no such value: a\ufffdb \ufffd"
+    assert [letter.why for letter in log.dead_letters()] == [shown]
+    assert log.tables()[0].closed == shown
 
 
 def test_a_closed_table_stays_closed_until_somebody_accepts_the_loss(log: Log) -> None:
@@ -222,11 +223,11 @@ def test_a_closed_table_stays_closed_until_somebody_accepts_the_loss(log: Log) -
 def test_a_group_of_several_tables_is_all_there_or_not_at_all(tmp_path: Path) -> None:
     log = DatabaseLog(SqliteDatabase(tmp_path / "log.sqlite"))
     whole = segment(1, 2, 0)
-    log.append([Appended(PLACE, "default.t", whole, (), 1)])
-    again = Appended(PLACE, "default.t", whole, (), 1)  # breaks: these lsns are taken
+    log.append([Appended(PLACE, "default.t", whole, ())])
+    again = Appended(PLACE, "default.t", whole, ())  # breaks: these lsns are taken
     with pytest.raises(StoreLostError, match="up to 2, and is to go on with 1"):
-        log.append([Appended(OTHER, "default.u", whole, (), 1), again])
-    assert [table.location for table in log.tables()] == [PLACE]
+        log.append([Appended(OTHER, "default.u", whole, ()), again])
+    assert [table.table_id for table in log.tables()] == [PLACE]
     log.close()
 
 
@@ -238,10 +239,10 @@ def test_a_full_disk_is_told_and_leaves_the_log_as_it_was(tmp_path: Path) -> Non
     sqlite._connection.pragma("max_page_count", pages)
     large = seal([Record(3, Format.JSON, 0, 1, 0, b"x" * 100_000)], first.chain)
     with pytest.raises(StoreUnavailableError) as raised:
-        log.append([Appended(PLACE, "default.t", large, (), 1)])
+        log.append([Appended(PLACE, "default.t", large, ())])
     assert not raised.value.unclear
     sqlite._connection.pragma("max_page_count", 1_000_000)
-    log.append([Appended(PLACE, "default.t", large, (), 1)])
+    log.append([Appended(PLACE, "default.t", large, ())])
     assert lsns(log) == [1, 2, 3]
     log.close()
 
@@ -258,7 +259,7 @@ class Cut:
         for lsn in range(1, 6):
             one = segment(lsn, 1, chain)
             chain = one.chain
-            self.log.append([Appended(PLACE, "default.t", one, (), 1)])
+            self.log.append([Appended(PLACE, "default.t", one, ())])
             self.acknowledged.append(self.wal.stat().st_size)
 
     def recovered(self, folder: Path, wal: bytes, database: bytes | None = None) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from paimon_magics.coordinator.inserts.log.object_codec import (
     seal_entry,
 )
 from paimon_magics.coordinator.inserts.log.objects import ObjectLog
-from paimon_magics.coordinator.inserts.log.records import DamagedError, read_segments
+from paimon_magics.coordinator.inserts.log.records import DamagedError, Segment, read_segments
 from paimon_magics.coordinator.inserts.queue.values import Thresholds
 from paimon_magics.coordinator.store.database import (
     StoreLostError,
@@ -28,6 +29,7 @@ from paimon_magics.coordinator.store.database import (
 )
 from paimon_magics.errors import SetupError
 from paimon_magics.statements.statement import TableName
+from paimon_magics.tables.schema.identity import table_id_of_legacy
 from paimon_magics.tables.stores.store import LocalStore
 from tests.coordinator.inserts.test_logs import OTHER, PLACE, fill, lsns, segment
 
@@ -71,7 +73,7 @@ def objects(folder: Path, kind: str = "entry") -> list[Path]:
 
 def append(log: ObjectLog, first: int, count: int = 1, chain: int = 0) -> int:
     one = segment(first, count, chain)
-    log.append([Appended(PLACE, NAME, one, (Keyed(f"l:{first}", -1, first, b"d"),), 50)])
+    log.append([Appended(PLACE, NAME, one, (Keyed(f"l:{first}", -1, first, b"d"),))])
     return one.chain
 
 
@@ -122,7 +124,7 @@ def test_changes_that_are_unclear_are_repeated_in_any_order(
 ) -> None:
     store.error = error
     groups = [
-        Appended(place, NAME, segment(1, 2, 0), (Keyed("l:1", -1, 1, b"d"),), 50)
+        Appended(place, NAME, segment(1, 2, 0), (Keyed("l:1", -1, 1, b"d"),))
         for place in (PLACE, OTHER, "/warehouse/default.db/v")
     ]
     for number, group in enumerate(groups):
@@ -134,11 +136,11 @@ def test_changes_that_are_unclear_are_repeated_in_any_order(
             log.close_table(PLACE, "never")
         assert not raised.value.unclear, "nothing of it was sent"
         store.trouble = ""
-        log.close_table(group.location, f"why {number}", f"close {number}")
-        log.close_table(group.location, "")
+        log.close_table(group.table_id, f"why {number}", f"close {number}")
+        log.close_table(group.table_id, "")
     for group in (groups[1], groups[0], groups[2], groups[0], groups[1]):
         log.append([group])
-        log.close_table(group.location, "of another time", "close 0")
+        log.close_table(group.table_id, "of another time", "close 0")
     for opened in (log, again(tmp_path)):
         assert [(t.acknowledged, t.closed) for t in opened.tables()] == [(2, "")] * 3
         assert lsns(opened) == [1, 2]
@@ -168,33 +170,88 @@ def test_what_was_created_and_could_not_be_read_back_is_unclear(tmp_path: Path) 
     assert lsns(log) == lsns(again(tmp_path)) == [1]
 
 
+OLD = "/warehouse/default.db/t@1700000000000"
+
+
+class OldLog:
+    """A log of objects as an older version wrote it: by locations, without ids of changes."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / ".paimon-magics" / "log"
+        self.folder.mkdir(parents=True)
+        self.number = self.check = 0
+        (self.folder / "identity.json").write_text(json.dumps({"format": 1, "id": "an id"}))
+        self.write({"change": "open", "who": "somebody", "id": "1"})
+
+    def write(self, document: dict[str, object], *parts: bytes) -> None:
+        self.number += 1
+        content, self.check = seal_entry(self.number, self.check, document, parts)
+        (self.folder / f"entry-{self.number:020d}").write_bytes(content)
+
+    def append(self, segment: Segment, location: str = OLD, at_ms: int = 1_700_000_000_050) -> None:
+        group = {"location": location, "name": NAME, "at_ms": at_ms, "first": segment.first}
+        group |= {"last": segment.last, "chain": segment.chain}
+        group |= {"keys": [[f"l:{segment.first}", -1, segment.first, "64"]]}
+        self.write({"change": "append", "groups": [group]}, segment.body)
+
+
 def test_an_append_that_an_older_version_wrote_twice_is_there_once(tmp_path: Path) -> None:
-    log = again(tmp_path)
+    old = OldLog(tmp_path)
     first = segment(1, 2, 0)
-    log.append([Appended(PLACE, NAME, first, (Keyed("l:1", -1, 1, b"d"),), 50)])
-    log.close()
-    path = objects(tmp_path)[-1]
-    number = int(path.name.rpartition("-")[2])
-    entry = open_entry(path.read_bytes(), number)
-    document = {key: value for key, value in entry.document.items() if key != "id"}
-    content, check = seal_entry(number, entry.before, document, entry.parts)
-    path.write_bytes(content)
-    for _ in range(2):
-        number += 1
-        content, check = seal_entry(number, check, document, entry.parts)
-        (path.parent / f"entry-{number:020d}").write_bytes(content)
+    for _ in range(3):
+        old.append(first)
     log = again(tmp_path)
     assert log.damage == ""
-    assert lsns(log) == [1, 2]
-    append(log, 3, chain=first.chain)
-    assert lsns(again(tmp_path)) == [1, 2, 3]
+    id = table_id_of_legacy(OLD)
+    assert log.tables() == [LogTable(id, NAME, 0, 0, 2, legacy=OLD)]
+    log.append([Appended(id, NAME, segment(3, 1, first.chain), ())])
+    newer = again(tmp_path)
+    assert [first for first, _ in newer.read(id, 1, 9)] == [1, 3]
+
+
+def test_a_log_of_an_older_version_is_read_on(tmp_path: Path) -> None:
+    old = OldLog(tmp_path)
+    first = segment(1, 2, 0)
+    old.append(first)
+    old.write(
+        {"change": "publish", "location": OLD, "last": 1, "chain": 7, "snapshot_id": 3}
+        | {"dead": [[OLD, 1, "why", 9]]},
+        b"body",
+    )
+    old.write({"change": "forget", "before_ms": 1_700_000_000_000})
+    old.write({"change": "close_table", "location": OLD, "why": "closed"})
+    for _ in range(2):
+        log = again(tmp_path)
+        id = table_id_of_legacy(OLD)
+        assert log.tables() == [
+            LogTable(id, NAME, 1, 7, 2, snapshot_id=3, closed="closed", legacy=OLD)
+        ]
+        assert [letter.table_id for letter in log.dead_letters()] == [id]
+        assert log.remembered(id, ["l:1"])["l:1"].inserts == {-1: (1, b"d")}
+        log.forget(60_000)
+        assert log.remembered(id, ["l:1"])
+    assert json.loads((old.folder / "identity.json").read_text())["format"] == 2
+
+
+@pytest.mark.parametrize("is_done", [True, False])
+def test_a_rename_that_an_older_version_had_begun_is_finished_or_forgotten(
+    tmp_path: Path, is_done: bool
+) -> None:
+    old = OldLog(tmp_path)
+    old.append(segment(1, 2, 0))
+    old.write({"change": "begin_move", "id": "2", "location": OLD, "target": "new"})
+    made = OLD.replace("/t@", "/u@") if is_done else "/warehouse/default.db/u@1800000000000"
+    log = ObjectLog(LocalStore(), str(tmp_path), "me", renamed={"new": made}.get)
+    id, name = (table_id_of_legacy(made), "new") if is_done else (table_id_of_legacy(OLD), NAME)
+    for opened in (log, again(tmp_path)):
+        assert [(t.table_id, t.name, t.acknowledged) for t in opened.tables()] == [(id, name, 2)]
+        assert len(opened.read(id, 1, 2)) == 1
+        assert opened.remembered(id, ["l:1"])
 
 
 def test_text_that_is_no_unicode_does_not_get_into_the_log(log: ObjectLog, tmp_path: Path) -> None:
     with pytest.raises(UnstorableError):
-        log.close_table(PLACE, "a\ud800")
-    with pytest.raises(UnstorableError):
-        log.append([Appended(PLACE, "t\udfff", segment(1, 1, 0), (), 50)])
+        log.append([Appended(PLACE, "t\udfff", segment(1, 1, 0), ())])
     append(log, 1)
     assert lsns(again(tmp_path)) == [1]
 
@@ -292,10 +349,10 @@ class TestDamage:
             why = {}
             for table in log.tables():
                 queue = recovered(log, table, Thresholds(), 0).queue
-                why[table.location] = queue.closed
+                why[table.table_id] = queue.closed
                 if not queue.closed:
                     records, _ = read_segments(
-                        log.read(table.location, 1, 99), table.published, table.chain
+                        log.read(table.table_id, 1, 99), table.published, table.chain
                     )
                     assert [record.lsn for record in records] == list(
                         range(1, table.acknowledged + 1)

@@ -333,14 +333,13 @@ class TestTheBuffer:
 
 def test_a_place_that_nobody_ends_refuses_inserts_for_a_while_only(tmp_path: Path) -> None:
     with Served(tmp_path, table_sql(options=SLOW)) as served:
-        queues = served.process.client().administration().queues
         served.insert([[1, "a"]])
-        id = queues.begin_change(served.name, takes_away=True)
+        id = served.begin_change(takes_away=True)
         assert served.ids() == [1]
         refused = served.insert([[2, "a"]])
         assert (refused.status_code, refused.json()["error"]["type"]) == (503, "TableBusy")
         assert refused.headers["retry-after"] == "1"
-        queues.end_change(served.name, id, done=False)
+        served.end_change(id)
         assert served.insert([[2, "a"]]).status_code == 200
 
 
@@ -352,8 +351,8 @@ class TestAnotherFlusher:
         """Publish a batch's rows beside the log, as a flusher that has stood still would."""
         (note,) = (served.process.warehouse / ".paimon-magics" / "logs").iterdir()
         id = json.loads(note.read_text())["log"]
-        location = TableIds(served.catalog).id_of(served.catalog.load(served.name))
-        queue = f"{id}-{hashlib.sha256(location.encode()).hexdigest()[:8]}"
+        table_id = TableIds(served.catalog).id_of(served.catalog.load(served.name))
+        queue = f"{id}-{hashlib.sha256(table_id.encode()).hexdigest()[:8]}"
         catalog = served.catalog
         committer = InProcessCommitter(catalog, Settings())
         transaction = committer.begin(served.name)

@@ -18,10 +18,12 @@ from paimon_magics.coordinator.inserts.queue.events import (
     Event,
     FlushAsked,
     FlushFailed,
+    FlushUnclear,
     HoldAsked,
     HoldEnded,
     Published,
     Reply,
+    SettleFlush,
     Ticked,
 )
 from paimon_magics.coordinator.inserts.queue.step import step
@@ -81,7 +83,7 @@ def test_an_insert_is_answered_after_it_was_appended() -> None:
         ([Arrived((insert(1),), 5), Ticked(105)], Batch(1, 1, 1, 10, 5)),
         ([Arrived((insert(1),), 5), Ticked(104)], None),
         ([Arrived((insert(1),), 5), FlushAsked(2, 6)], Batch(1, 1, 1, 10, 5)),
-        ([Arrived((insert(1),), 5), HoldAsked("h", 2, 6, 99)], Batch(1, 1, 1, 10, 5)),
+        ([Arrived((insert(1),), 5), HoldAsked("h", 2, 6)], Batch(1, 1, 1, 10, 5)),
         ([Arrived((insert(1), insert(2, mode=Mode.OFF)), 0)], Batch(1, 1, 1, 10, 0)),
     ],
 )
@@ -206,6 +208,21 @@ def test_what_failed_is_tried_again_later_and_nothing_passes_it() -> None:
     assert effects == [BeginFlush(Batch(1, 1, 10, 10, 0))]
 
 
+def test_unclear_batch_is_settled_before_anything_else() -> None:
+    queue, _ = run(EMPTY, Arrived((insert(1, rows=10), insert(2, rows=10)), 0))
+    queue, effects = run(queue, HoldAsked("h", 3, 5), FlushUnclear("no answer", 10), Ticked(300))
+    assert (effects, queue.last_error) == ([], "no answer")
+    settled, effects = run(queue, Ticked(500))
+    assert effects == [SettleFlush(Batch(1, 1, 10, 10, 0))]
+    assert run(settled, Ticked(9_000))[1] == []
+    assert run(settled, Published(7, 600))[1] == [BeginFlush(Batch(2, 2, 10, 10, 0))]
+    again, effects = run(settled, FlushUnclear("still none", 600), FlushAsked(4, 700))
+    assert effects == [SettleFlush(Batch(1, 1, 10, 10, 0))]
+    assert run(again, FlushFailed("not there", 800), Ticked(99_000))[1] == [
+        BeginFlush(Batch(1, 1, 10, 10, 0))
+    ]
+
+
 def test_a_record_that_can_not_be_loaded_is_found_by_halves_and_buried() -> None:
     queue, effects = run(EMPTY, Arrived(tuple(insert(n, mode=Mode.SYNC) for n in range(1, 9)), 0))
     queue, effects = run(queue, FlushAsked(99, 0))
@@ -227,7 +244,8 @@ def test_a_record_that_can_not_be_loaded_is_found_by_halves_and_buried() -> None
             event = Ticked(now_ms)
         queue, effects = run(queue, event)
         if any(isinstance(effect, Bury) for effect in effects):
-            assert [e for e in effects if isinstance(e, Bury)] == [Bury(6, "bad")]
+            assert effects == [Bury(6, "bad")]
+            queue, effects = run(queue, Published(None, now_ms, ((6, "bad"),)))
     assert published == [1, 2, 3, 4, 5, 7, 8]
     assert given[6] == Refused(Reason.DEAD, "bad")
     assert sorted(given) == [1, 2, 3, 4, 5, 6, 7, 8, 99]
@@ -235,7 +253,7 @@ def test_a_record_that_can_not_be_loaded_is_found_by_halves_and_buried() -> None
 
 class TestHolds:
     def test_a_statement_gets_its_place_between_the_inserts(self) -> None:
-        queue, effects = run(EMPTY, Arrived((insert(1),), 0), HoldAsked("h", 2, 1, 1_000))
+        queue, effects = run(EMPTY, Arrived((insert(1),), 0), HoldAsked("h", 2, 1))
         assert 2 not in answers(effects)
         queue, effects = run(queue, Published(3, 2))
         assert answers(effects) == {2: Granted(1)}
@@ -245,20 +263,15 @@ class TestHolds:
         queue, effects = run(queue, HoldEnded("h", 600))
         assert effects == [BeginFlush(Batch(2, 2, 10, 10, 3))]
 
-    def test_a_hold_ends_by_itself(self) -> None:
-        queue, _ = run(EMPTY, HoldAsked("h", 1, 0, 50), Arrived((insert(2, rows=10),), 1))
-        assert queue.flushing is None
-        assert run(queue, Ticked(50))[0].flushing == Batch(2 - 1, 1, 10, 10, 1)
-
     def test_one_that_was_not_granted_in_time_is_told(self) -> None:
-        queue, _ = run(EMPTY, Arrived((insert(1, rows=10),), 0), HoldAsked("h", 2, 0, 50))
-        answer = answers(run(queue, Ticked(50))[1])[2]
+        queue, _ = run(EMPTY, Arrived((insert(1, rows=10),), 0), HoldAsked("h", 2, 0))
+        answer = answers(run(queue, HoldEnded("h", 50))[1])[2]
         assert isinstance(answer, Refused)
         assert answer.reason is Reason.LATE
 
     def test_who_only_looks_waits_for_the_batch_under_way_and_stops_the_next(self) -> None:
         queue, _ = run(EMPTY, Arrived((insert(1, rows=10), insert(2, rows=10)), 0))
-        queue, effects = run(queue, HoldAsked("h", 3, 1, 999, drains=False))
+        queue, effects = run(queue, HoldAsked("h", 3, 1, drains=False))
         assert answers(effects) == {}
         done, effects = run(queue, Published(1, 2))
         assert answers(effects) == {3: Granted(1)}
@@ -269,7 +282,7 @@ class TestHolds:
         assert run(failed, Ticked(900))[0].flushing is None
 
     def test_while_a_table_is_taken_away_nothing_is_taken(self) -> None:
-        queue, _ = run(EMPTY, HoldAsked("h", 1, 0, 50, refuses=True))
+        queue, _ = run(EMPTY, HoldAsked("h", 1, 0, refuses=True))
         answer = answers(run(queue, Arrived((insert(2),), 1))[1])[2]
         assert isinstance(answer, Refused)
         assert (answer.reason, answer.retry_after_ms) == (Reason.BUSY, 1_000)
@@ -278,7 +291,7 @@ class TestHolds:
         )
 
     def test_without_a_backlog_it_is_granted_at_once(self) -> None:
-        assert answers(run(EMPTY, HoldAsked("h", 1, 0, 50))[1]) == {1: Granted(0)}
+        assert answers(run(EMPTY, HoldAsked("h", 1, 0))[1]) == {1: Granted(0)}
 
 
 def test_a_closed_table_takes_and_loads_nothing_until_it_is_opened() -> None:
@@ -291,7 +304,7 @@ def test_a_closed_table_takes_and_loads_nothing_until_it_is_opened() -> None:
 
 
 def test_who_waits_is_answered_when_a_table_closes() -> None:
-    events = [Arrived((insert(1, mode=Mode.SYNC),), 0), FlushAsked(2, 1), HoldAsked("h", 3, 1, 99)]
+    events = [Arrived((insert(1, mode=Mode.SYNC),), 0), FlushAsked(2, 1), HoldAsked("h", 3, 1)]
     queue, effects = run(EMPTY, *events, Closed("lost", 2), FlushAsked(4, 3))
     closed = Refused(Reason.CLOSED, "lost")
     assert answers(effects) == {
@@ -330,6 +343,8 @@ class Orders(RuleBasedStateMachine):
         self.now_ms = 0
         self.asked = 0
         self.flush: Batch | None = None
+        self.unsettled: bool | None = None  # whether the batch is in the table, once unclear
+        self.burial: int | None = None
         self.poison: set[int] = set()
         self.of_ask: dict[int, Arrival] = {}
         self.holds: set[str] = set()
@@ -355,9 +370,12 @@ class Orders(RuleBasedStateMachine):
                 case BeginFlush(batch=batch):
                     assert self.flush is None
                     self.flush = batch
+                case SettleFlush(batch=batch):
+                    assert self.flush is None
+                    self.flush = batch
                 case Bury(lsn=lsn):
                     assert lsn in self.poison
-                    self.world.dead.append(lsn)
+                    self.burial = lsn
         self.queue = queue
 
     def known(self, key: str) -> Known | None:
@@ -405,7 +423,7 @@ class Orders(RuleBasedStateMachine):
     def ask_hold(self, id: str) -> None:
         if id not in {hold.id for hold in self.queue.holds}:
             self.asked += 1
-            self.happen(HoldAsked(id, self.asked, self.now_ms, self.now_ms + 1_000))
+            self.happen(HoldAsked(id, self.asked, self.now_ms))
 
     @rule(id=st.sampled_from(["h", "i"]))
     def end_hold(self, id: str) -> None:
@@ -413,12 +431,42 @@ class Orders(RuleBasedStateMachine):
         self.happen(HoldEnded(id, self.now_ms))
 
     @precondition(lambda self: self.flush is not None)
+    @rule(done=st.booleans())
+    def flush_gets_unclear(self, done: bool) -> None:
+        batch, self.flush = self.flush, None
+        assert batch is not None
+        lsns = range(batch.first, batch.last + 1)
+        if self.unsettled is None:
+            self.unsettled = done and not self.poison.intersection(lsns)
+            self.world.table += lsns if self.unsettled else ()
+        self.happen(FlushUnclear("no answer", self.now_ms))
+
+    @precondition(lambda self: self.burial is not None)
+    @rule(unclear=st.booleans())
+    def burial_ends(self, unclear: bool) -> None:
+        lsn, self.burial = self.burial, None
+        assert lsn is not None
+        self.world.dead.append(lsn)
+        if unclear:
+            self.unsettled = True
+            self.happen(FlushUnclear("no answer", self.now_ms))
+        else:
+            self.happen(Published(None, self.now_ms, ((lsn, "bad"),)))
+
+    @precondition(lambda self: self.flush is not None)
     @rule(bad=st.sampled_from([False, False, True]))
     def flush_ends(self, bad: bool) -> None:
         batch, self.flush = self.flush, None
         assert batch is not None
         lsns = range(batch.first, batch.last + 1)
-        if self.poison.intersection(lsns):
+        is_there, self.unsettled = self.unsettled, None
+        if is_there is not None:
+            dead = tuple((lsn, "bad") for lsn in lsns if lsn in self.world.dead)
+            if is_there:
+                self.happen(Published(None, self.now_ms, dead))
+            else:
+                self.happen(FlushFailed("cut off", self.now_ms))
+        elif self.poison.intersection(lsns):
             self.happen(FlushFailed("bad", self.now_ms, permanent=True))
         elif bad:
             self.happen(FlushFailed("store", self.now_ms))
@@ -438,9 +486,10 @@ class Orders(RuleBasedStateMachine):
         batch = self.flush
         if batch is not None:
             lsns = range(batch.first, batch.last + 1)
-            if published and not self.poison.intersection(lsns):
+            is_new = self.unsettled is None
+            if is_new and published and not self.poison.intersection(lsns):
                 self.world.table += lsns
-        self.flush = None
+        self.flush = self.unsettled = self.burial = None
         done = len(self.world.table) + len(self.world.dead)
         last = len(self.world.log)
         rest = self.world.log[done:]
@@ -492,6 +541,8 @@ class Orders(RuleBasedStateMachine):
         for _ in range(300):
             if self.flush is not None:
                 self.flush_ends(bad=False)
+            elif self.burial is not None:
+                self.burial_ends(unclear=False)
             else:
                 self.tick(20_000)
             if self.queue.published == len(self.world.log):

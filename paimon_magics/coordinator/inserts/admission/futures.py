@@ -1,4 +1,4 @@
-"""Hand answers from group commit's thread to waiting callers, in an event loop or in a thread."""
+"""Hand answers from the owner of the queues to waiting callers, in an event loop or in a thread."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def deliver(replies: Sequence[tuple[Answered, Answer]]) -> None:
     loops: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Answer], Answer]]] = {}
     for future, answer in replies:
         if isinstance(future, Future):
-            if not future.cancelled():
+            if not future.done():
                 future.set_result(answer)
         else:
             loops.setdefault(future.get_loop(), []).append((future, answer))
@@ -35,7 +35,7 @@ def _set_results(replies: Sequence[tuple[asyncio.Future[Answer], Answer]]) -> No
             future.set_result(answer)
 
 
-def fail(futures: Sequence[Answered | Future[None]], error: Exception) -> None:
+def fail(futures: Sequence[Answered], error: Exception) -> None:
     """Set an error on every future that has no answer yet."""
     for future in futures:
         if isinstance(future, Future):

@@ -1,4 +1,4 @@
-"""The items that callers hand to the queues' thread: values, each with the future of its answer.
+"""The items that callers hand to the owner of the queues: values, with the futures of answers.
 
 If the process dies, waiting items are lost; none of them was answered.
 """
@@ -6,7 +6,6 @@ If the process dies, waiting items are lost; none of them was answered.
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import Future
 from dataclasses import dataclass
 
 from paimon_magics.coordinator.inserts.admission.futures import Answered
@@ -15,7 +14,7 @@ from paimon_magics.coordinator.inserts.admission.validator import ValidatedInser
 from paimon_magics.coordinator.inserts.queue.events import Event
 from paimon_magics.coordinator.inserts.queue.values import Mode
 
-__all__ = ["Asked", "Insert", "Item", "Work"]
+__all__ = ["Asked", "Done", "Insert", "Item"]
 
 
 @dataclass(slots=True)
@@ -34,24 +33,22 @@ class Insert:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """An event other than inserts, for one table. `make` returns it for the number of the ask.
-    `table_info` is given where the table may have no queue yet; `accept_loss` is for reopening."""
+    """An event other than inserts, for the table with an id. `make` returns it for the number of
+    the ask. `table_info` is given where the table may have no queue yet."""
 
-    location: str
+    table_id: str
     make: Callable[[int], Event]
     answer: Answered | None = None
     table_info: TableInfo | None = None
-    accept_loss: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
-    """A function to run on the queues' thread, in order with all other items. `answer` is set when
-    it has ended."""
+class Done:
+    """Something outside has ended, in order with all other items. `adopt` takes its outcome into
+    the queues; it asks neither the log nor a store."""
 
-    do: Callable[[], object]
-    answer: Future[None]
+    adopt: Callable[[], object]
 
 
-Item = Insert | Asked | Work
-"""An item of the queues' thread."""
+Item = Insert | Asked | Done
+"""An item of the owner of the queues."""

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from paimon_magics.coordinator.inserts.admission.items import Insert
-from paimon_magics.coordinator.inserts.engine.recovery import stored_name
-from paimon_magics.coordinator.inserts.engine.table_queues import TableQueue
+from paimon_magics.coordinator.inserts.engine.table_queue import TableQueue
 from paimon_magics.coordinator.inserts.log.interface import Appended, Keyed, Log, Remembered
+from paimon_magics.coordinator.inserts.log.names import stored_name
 from paimon_magics.coordinator.inserts.log.records import Record, seal
 from paimon_magics.coordinator.inserts.queue.events import Append, Arrived, Effect
 from paimon_magics.coordinator.inserts.queue.step import step
@@ -26,10 +26,10 @@ __all__ = ["Turn"]
 
 @dataclass(slots=True)
 class Turn:
-    """The tables' next `states` (queue and chain, by identity), which hold when the `groups` are in
-    the log, and the `effects` that follow then. `waiting` has the inserts by their ask numbers."""
+    """The tables' next `states` (queue and chain), which hold when the `groups` are in the log, and
+    the `effects` that follow then. `waiting` has the inserts by their ask numbers."""
 
-    states: dict[str, tuple[Queue, int]] = field(default_factory=dict)
+    states: list[tuple[TableQueue, Queue, int]] = field(default_factory=list)
     groups: list[Appended] = field(default_factory=list)
     effects: list[tuple[TableQueue, Effect]] = field(default_factory=list)
     waiting: dict[int, Insert] = field(default_factory=dict)
@@ -46,22 +46,23 @@ class Turn:
         """Have one table's queue decide about inserts; each gets the next of the `numbers`. Raises
         the log's errors, since the log is asked for their labels."""
         keys = [insert.key for insert in inserts if insert.key]
-        remembered = log.remembered(table.location, keys) if keys else {}
+        remembered = log.remembered(table.id, keys) if keys else {}
         by_ask = {next(numbers): insert for insert in inserts}
-        self.waiting |= by_ask
         arrivals = tuple(_arrival(ask, insert, remembered) for ask, insert in by_ask.items())
         queue, effects = step(table.queue, Arrived(arrivals, now_ms))
         chain = table.chain
+        groups = []
         for effect in effects:
             if isinstance(effect, Append):
                 group = _group(table, effect, by_ask, chain, now_ms)
-                self.groups.append(group)
+                groups.append(group)
                 chain = group.segment.chain
                 self.counts["records"] += len(effect.inserts)
                 self.counts["rows"] += sum(arrival.rows for _, arrival in effect.inserts)
-            else:
-                self.effects.append((table, effect))
-        self.states[table.location] = (queue, chain)
+        self.waiting |= by_ask
+        self.groups += groups
+        self.effects += [(table, one) for one in effects if not isinstance(one, Append)]
+        self.states.append((table, queue, chain))
 
 
 def _arrival(ask: int, insert: Insert, remembered: Mapping[str, Remembered]) -> Arrival:
@@ -105,6 +106,4 @@ def _group(
         )
         if arrival.key:
             keys.append(Keyed(arrival.key, arrival.offset, lsn, arrival.digest))
-    return Appended(
-        table.location, stored_name(table.name), seal(records, chain), tuple(keys), now_ms
-    )
+    return Appended(table.id, stored_name(table.name), seal(records, chain), tuple(keys))

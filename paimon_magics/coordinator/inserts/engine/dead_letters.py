@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Sequence
 
 from paimon_magics.coordinator.inserts.admission.table_info import TableInfo
 from paimon_magics.coordinator.inserts.loading.dead_letter_table import DeadLetterTable, State, Told
 from paimon_magics.coordinator.inserts.log.interface import DeadLetter, Log
-from paimon_magics.errors import PaimonMagicsError
 
 __all__ = ["DeadLetters"]
 
@@ -47,10 +45,9 @@ class DeadLetters:
     def tell_all(self) -> None:
         """Write all dead letters to the table: done at the start, since the process before may have
         died before it wrote them."""
-        with contextlib.suppress(PaimonMagicsError):
-            letters = self._log.dead_letters()
-            if letters:
-                self._tell(letters)
+        letters = self._log.dead_letters()
+        if letters:
+            self._tell(letters)
 
     def tell_again(self) -> None:
         """Write the dead letters whose earlier write failed."""
@@ -58,5 +55,5 @@ class DeadLetters:
 
     def _tell(self, letters: Sequence[DeadLetter]) -> None:
         self._table.tell(
-            [Told(letter, self._name_of(letter.location) or letter.location) for letter in letters]
+            [Told(letter, self._name_of(letter.table_id) or letter.table_id) for letter in letters]
         )

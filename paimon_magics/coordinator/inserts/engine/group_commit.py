@@ -1,7 +1,7 @@
-"""Group commit put together: the queues' thread, the loaders, and the places of statements.
+"""Group commit put together: the owner of the queues, the pools that load, and statements' holds.
 
-Inserts go to one thread (`queue_thread`), which makes them durable and answers. A pool of threads
-(`load_pool`) loads batches; a process of its own (`loading.flusher_process`) writes their files.
+Inserts go to one owner (`queue_owner`), which makes them durable and answers. Pools load batches
+(`loading`); processes of their own (`loading.flusher_process`) write their files.
 
 If the process dies: every answered insert is in the log, and the next start goes on from there.
 """
@@ -9,35 +9,34 @@ If the process dies: every answered insert is in the log, and the next start goe
 from __future__ import annotations
 
 import contextlib
-import time
-from collections.abc import Callable
-from concurrent.futures import Future
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from paimon_magics.coordinator.inserts.admission.futures import fail
-from paimon_magics.coordinator.inserts.admission.items import Asked, Insert
+from paimon_magics.coordinator.inserts.admission.items import Insert
 from paimon_magics.coordinator.inserts.admission.table_info import KnownTables, TableInfo
 from paimon_magics.coordinator.inserts.engine.backlog import Backlog
 from paimon_magics.coordinator.inserts.engine.dead_letters import DeadLetters
-from paimon_magics.coordinator.inserts.engine.holds import Places
-from paimon_magics.coordinator.inserts.engine.load_pool import Loading
-from paimon_magics.coordinator.inserts.engine.queue_thread import QueueThread
-from paimon_magics.coordinator.inserts.engine.queue_work import Loader
+from paimon_magics.coordinator.inserts.engine.holds import StatementHolds
+from paimon_magics.coordinator.inserts.engine.loading import Loading
+from paimon_magics.coordinator.inserts.engine.openings import Openings
+from paimon_magics.coordinator.inserts.engine.queue_owner import QueueOwner
+from paimon_magics.coordinator.inserts.engine.recovery import recovered
 from paimon_magics.coordinator.inserts.engine.statement_order import StatementOrder
-from paimon_magics.coordinator.inserts.engine.table_queues import TableQueue, TableQueues
-from paimon_magics.coordinator.inserts.engine.ticker import Ticker
+from paimon_magics.coordinator.inserts.engine.table_queue import TableQueue
 from paimon_magics.coordinator.inserts.loading.dead_letter_table import DeadLetterTable
 from paimon_magics.coordinator.inserts.loading.flush import Flushing
 from paimon_magics.coordinator.inserts.loading.flusher_process import Flusher
+from paimon_magics.coordinator.inserts.log.names import table_name
 from paimon_magics.coordinator.inserts.log.registry import RegisteredLog
-from paimon_magics.coordinator.inserts.queue.events import Closed, FlushAsked
+from paimon_magics.coordinator.inserts.queue.events import FlushAsked
 from paimon_magics.coordinator.inserts.queue.values import Answer, Thresholds
 from paimon_magics.coordinator.ownership.ownership import Ownership
-from paimon_magics.coordinator.protocol.clock import Clock, now_ms
+from paimon_magics.coordinator.runtime import Future, Steps
 from paimon_magics.coordinator.service.coordinator import Coordinator
-from paimon_magics.errors import PaimonMagicsError, UnknownNameError
+from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.settings import Settings
-from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.commits.fencing import DeposedError
 from paimon_magics.tables.snapshots.latest import latest_snapshot_id
@@ -45,6 +44,8 @@ from paimon_magics.tables.snapshots.latest import latest_snapshot_id
 __all__ = ["Buffered", "GroupCommit", "GroupCommitSettings"]
 
 _STOP_SECONDS = 20.0
+_NOTE_EVERY_MS = 5_000
+_FORGET_EVERY_MS = 60_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +72,10 @@ class GroupCommitSettings:
 class GroupCommit:
     """Owns the queues of a warehouse's tables. Every method may be called from any thread.
 
-    `tables` are those that have or had inserts. `places` keeps the order of operations other than
-    inserts, and `order` gives places to statements. `letters` has the dead letters, `backlog` what
-    waits. `on_failure` is called once, when no insert can be taken before a new start has read the
-    log. `ownership` is None where nobody contests the warehouse.
+    `tables` are those that have or had inserts, by their ids. `holds` keeps the order of operations
+    other than inserts, and `order` gives holds to statements. `letters` has the dead letters,
+    `backlog` what waits. `on_failure` is called once, when no insert can be taken before a new
+    start has read the log. `ownership` is None where nobody contests the warehouse.
     """
 
     def __init__(
@@ -86,118 +87,98 @@ class GroupCommit:
         ownership: Ownership | None = None,
         *,
         on_failure: Callable[[], None] = lambda: None,
-        clock: Clock = now_ms,
     ) -> None:
-        self._clock = clock
+        self.runtime = runtime = coordinator.runtime
         self._catalog = catalog
         self._coordinator = coordinator
         self._log = log.log
+        self._settings = settings
         self._on_failure = on_failure
         self._refusing = False
-        own = _nothing if ownership is None else ownership.acquire
+        own: Callable[[], object] = _nothing if ownership is None else ownership.acquire
+        self._ids = coordinator.table_ids
         self._flusher = Flusher()
         flushing = Flushing(
-            catalog,
-            coordinator,
-            self._log,
-            self._flusher,
-            settings.writing,
-            lambda: self._thread.stopping,
+            catalog, coordinator, self._log, self._flusher, settings.writing, self._ids
         )
-        self._queues = self._table_queues(log, flushing, own, settings.thresholds)
-        self.backlog = Backlog(self._queues)
+        openings = Openings(log, flushing, own, settings.thresholds)
+        may_answer = _nothing if ownership is None else ownership.check_lease
+        self.owner = QueueOwner(runtime, self._log, self._recovered, may_answer, self._failed)
+        self.backlog = Backlog(lambda: self.tables)
         dead_letter_table = DeadLetterTable(catalog, coordinator, settings.writing)
         self.letters = DeadLetters(self._log, dead_letter_table, self.backlog.name_of)
         self._loading = Loading(
-            flushing,
-            self._log,
-            lambda identity, event: self._thread.tell(identity, event),
-            coordinator.depose,
-            self.letters.buried,
-            clock,
+            runtime, self.owner, flushing, openings, self._log, self._lose, self.letters.buried
         )
-        self._thread = QueueThread(
-            self._queues,
-            self._log,
-            Loader(self._loading.load, self._loading.bury),
-            _nothing if ownership is None else ownership.check_time,
-            self._failed,
-            clock,
+        self.known_tables = KnownTables(catalog, self._ids, settings.thresholds, own)
+        self.holds = StatementHolds(
+            runtime, self.owner, self.known_tables, self._may_commit, self.backlog.why_not_loaded
         )
-        self.known_tables = KnownTables(catalog, coordinator.table_ids, settings.thresholds, own)
-        may_commit, why_not = self._may_commit, self.backlog.why_not_loaded
-        self.places = Places(self._thread, self.known_tables, may_commit, why_not, clock)
-        self.order = StatementOrder(self.places, self._queues, self.known_tables, self._thread.work)
-        self._ticker = self._ticker_of(settings.label_retention_ms)
+        self.order = StatementOrder(
+            runtime, self.owner, self.holds, self._loading, self.known_tables
+        )
         if ownership is not None:
             ownership.when_lost(self.depose)
 
-    def _ticker_of(self, label_retention_ms: int) -> Ticker:
-        return Ticker(
-            self._thread,
-            self._queues,
-            self.places,
-            self._loading,
-            self.letters,
-            lambda at_ms: self._log.forget(at_ms - label_retention_ms),
-            self._clock,
-        )
-
     def start(self) -> None:
-        """Read the log and start the threads. Inserts that arrive meanwhile wait."""
-        self._thread.start()
-        self._ticker.start()
+        """Read the log and start. Inserts that arrive meanwhile wait."""
+        self.owner.start(self._loading)
+        self.holds.start()
+        self._loading.soon("dead letters", self.letters.tell_all)
+        self._timers = (
+            self.runtime.every("notes", _NOTE_EVERY_MS, self._note_ends),
+            self.runtime.every("labels", _FORGET_EVERY_MS, self._forget),
+        )
 
     def wind_up(self) -> list[Future[Answer]]:
         """Refuse new inserts and begin to load what waits. Return the futures of those flushes."""
         self._refusing = True
         return [
-            self.flush(one.location)
-            for one in list(self.tables.values())
-            if one.queue.batches and not one.queue.closed and self._thread.deposed is None
+            self.flush(table.id)
+            for table in list(self.tables.values())
+            if table.queue.batches and not table.queue.closed and self.owner.deposed is None
         ]
 
     def depose(self, error: DeposedError) -> None:
         """Stop answering: another coordinator owns the warehouse."""
-        self._thread.depose(error)
+        self.owner.depose(error)
 
     def stop(self) -> None:
         """Refuse new inserts, load what waits (for up to 20 seconds), and end."""
-        deadline = time.monotonic() + _STOP_SECONDS
+        clock = self.runtime.clock
+        deadline_ms = clock.steady_ms() + _STOP_SECONDS * 1000
         for future in self.wind_up():
-            with contextlib.suppress(Exception):
-                future.result(max(0.0, deadline - time.monotonic()))
-        self._thread.wind_down()
-        self._ticker.join()
-        self._loading.end()
-        self._thread.end()
-        if self._thread.failure is None:
-            with contextlib.suppress(PaimonMagicsError, OSError):
-                self._queues.note_clean()
+            with contextlib.suppress(PaimonMagicsError, TimeoutError):
+                future.result(max(0.0, deadline_ms - clock.steady_ms()) / 1000)
+        for timer in self._timers:
+            timer.stop()
+        self.holds.stop()
         self._flusher.close()
+        self._loading.end([] if self.owner.failure else list(self.tables.values()))
+        self.owner.end()
         self._log.close()
 
     # ---- state and counters ----
 
     @property
-    def tables(self) -> dict[str, TableQueue]:
-        """The queues, by their tables' identities."""
-        return self._queues.all
+    def tables(self) -> Mapping[str, TableQueue]:
+        """The queues, by their tables' ids."""
+        return self.owner.tables
 
     @property
-    def counts(self) -> dict[str, int]:
+    def counts(self) -> Mapping[str, int]:
         """The counters since the start; 0 for a name that was never counted."""
-        return self._thread.counts
+        return self.owner.counts
 
     @property
     def append_seconds(self) -> float:
         """The total time of the log's appends, in seconds."""
-        return self._thread.append_seconds
+        return self.owner.append_seconds
 
     @property
     def problem(self) -> str | None:
         """Why group commit has stopped for good; None while it works."""
-        return self._thread.problem
+        return self.owner.problem
 
     @property
     def log_name(self) -> str:
@@ -205,9 +186,9 @@ class GroupCommit:
         return self._log.name
 
     @property
-    def flusher_pid(self) -> int | None:
-        """The id of the process that writes files, if it runs."""
-        return self._flusher.pid
+    def flusher(self) -> Flusher:
+        """The processes that write files."""
+        return self._flusher
 
     @property
     def flusher_busy_seconds(self) -> float:
@@ -218,62 +199,71 @@ class GroupCommit:
 
     def submit(self, insert: Insert) -> None:
         """Hand over an insert; the answer comes in its future."""
-        if self._thread.failure is not None or self._refusing:
-            fail([insert.answer], self._thread.gone())
-            return
-        self._thread.put(insert)
+        if not self._refusing:
+            self.owner.put(insert)
+        if self.owner.failure is not None or self._refusing:
+            fail([insert.answer], self.owner.gone())
 
     def queue_of(self, table_info: TableInfo) -> TableQueue | None:
-        """The table's queue; None if nothing was ever inserted. May wait for the queues' thread,
-        which reads the log first."""
-        self._thread.ready.wait()
+        """The table's queue; None if nothing was ever inserted. May wait until the owner has read
+        the log."""
+        self.owner.ready.wait()
         return self.tables.get(table_info.identity)
 
-    def flush(self, location: str) -> Future[Answer]:
+    def flush(self, table_id: str) -> Future[Answer]:
         """Have everything acknowledged until now loaded; the answer comes when it is visible."""
-        return self._thread.ask(location, lambda ask: FlushAsked(ask, self._clock()))
+        now_ms = self.runtime.clock.now_ms
+        return self.owner.ask(table_id, lambda ask: FlushAsked(ask, now_ms()))
 
-    def buffered(self, table_info: TableInfo) -> Buffered:
+    def buffered(self, table_info: TableInfo) -> Steps[Buffered]:
         """The acknowledged records that are not in the table, and the snapshot that they follow.
-        Nothing is loaded while both are read. Raises CommitConflictError as `Places.of_look` does.
-        """
-        if self.queue_of(table_info) is None:
+        Nothing is loaded while both are read. Raises CommitConflictError where what is being loaded
+        does not end in time, or the table is closed."""
+        table = self.queue_of(table_info)
+        if table is None:
             return Buffered(latest_snapshot_id(self._catalog.load(table_info.name)), 0, 0)
-        with self.places.of_look(table_info) as published:
-            acknowledged = self.tables[table_info.identity].queue.acknowledged
+        hold = self.holds.of_look(table_info)
+        with self.holds.ending(hold):
+            published = yield hold.granted
+            acknowledged = table.queue.acknowledged
             snapshot_id = latest_snapshot_id(self._catalog.load(table_info.name))
             segments = self._log.read(table_info.identity, published + 1, acknowledged)
             return Buffered(snapshot_id, published, acknowledged, tuple(segments))
 
-    def reopen(self, table_info: TableInfo, *, accept_loss: bool) -> None:
+    def reopen(self, table_info: TableInfo, *, accept_loss: bool) -> Future[None]:
         """Open a closed table again. With `accept_loss` it goes on without the records that are
-        missing or damaged; otherwise raises SetupError while any are missing."""
-        done: Future[Answer] = Future()
-        opened = Closed("", self._clock())
-        self._thread.put(
-            Asked(table_info.identity, lambda _: opened, done, table_info, accept_loss)
-        )
-        done.result()
+        missing or damaged; otherwise fails with SetupError while any are missing."""
+        self.owner.ready.wait()
+        table = self.tables.get(table_info.identity)
+        table = table or TableQueue(table_info.identity, table_info.name)
+        return self._loading.reopen(table, accept_loss=accept_loss)
 
     # ---- between the parts ----
 
-    def _table_queues(
-        self,
-        log: RegisteredLog,
-        flushing: Flushing,
-        own: Callable[[], object],
-        defaults: Thresholds,
-    ) -> TableQueues:
-        def on_open() -> None:
-            self._loading.soon(self._flusher.warm_up)
+    def _recovered(self) -> dict[str, TableQueue]:
+        """The queues of the log. Nothing in one table's records keeps others from being taken."""
+        tables = {}
+        for stored in self._log.tables():
+            name = table_name(stored.name)
+            self._ids.expect(stored.table_id, name)
+            again = recovered(self._log, stored, self._settings.thresholds)
+            tables[stored.table_id] = TableQueue(stored.table_id, name, again.queue, again.chain)
+        return tables
 
-        return TableQueues(log, flushing, self._identity_at, own, defaults, on_open)
+    def _note_ends(self) -> None:
+        self._loading.note_ends(list(self.tables.values()))
 
-    def _identity_at(self, name: TableName) -> str | None:
-        try:
-            return self._coordinator.table_ids.id_of(self._catalog.load(name), look=True)
-        except UnknownNameError:
-            return None
+    def _forget(self) -> None:
+        retention_ms = self._settings.label_retention_ms
+        self._loading.soon("old labels", partial(self._log.forget, retention_ms))
+        self._loading.soon("dead letters", self.letters.tell_again)
+
+    def _lose(self, error: Exception) -> None:
+        if isinstance(error, DeposedError):
+            self._coordinator.depose(error)
+            self.depose(error)
+        else:
+            self.owner.lose(error)
 
     def _failed(self, error: BaseException) -> None:
         if isinstance(error, DeposedError):

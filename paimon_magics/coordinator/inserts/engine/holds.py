@@ -1,203 +1,235 @@
-"""Places of statements in the order of small inserts. A place is kept until its statement has ended
-or its time is over.
+"""Holds: places of statements in the order of a table's small inserts.
 
 A statement waits until everything acknowledged before it is visible; until it has ended, nothing
-else is loaded. A transaction keeps its place until it ends. A commit that an engine must prepare
-anew, because rows were loaded before it, finds its place still kept. A statement that drops or
+else is loaded. A transaction keeps its hold until it ends. A commit that an engine must prepare
+anew, because rows were loaded before it, finds its hold still kept. A statement that drops or
 renames a table has inserts refused meanwhile, so that none is acknowledged that can't be loaded.
+Waits are futures: no thread waits for a hold.
 
-If the process dies, its places are gone, and with them the statements' transactions. The next
+If the process dies, its holds are gone, and with them the statements' transactions. The next
 coordinator first loads what was acknowledged.
 """
 
 from __future__ import annotations
 
 import contextlib
-import threading
-import time
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from concurrent.futures import InvalidStateError
+from dataclasses import dataclass, field
 
 from paimon_magics.coordinator.inserts.admission.table_info import KnownTables, TableInfo
-from paimon_magics.coordinator.inserts.engine.queue_thread import QueueThread
+from paimon_magics.coordinator.inserts.engine.queue_owner import QueueOwner
 from paimon_magics.coordinator.inserts.queue.events import HoldAsked, HoldEnded
-from paimon_magics.coordinator.inserts.queue.values import Granted, Refused
-from paimon_magics.coordinator.protocol.clock import Clock
+from paimon_magics.coordinator.inserts.queue.values import Answer, Granted, Refused
+from paimon_magics.coordinator.runtime import Future, Runtime, Steps
 from paimon_magics.errors import CommitConflictError
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.table import Table
 
-__all__ = ["Places"]
+__all__ = ["CommitHold", "Hold", "StatementHolds"]
 
-_WAIT_SECONDS = 60.0
-_LOOK_SECONDS = 10.0
-_KEPT_SECONDS = 12.0  # longer than Paimon's clients wait before they try again
-_STATEMENT_SECONDS = 120.0
-_FOREVER_MS = 2**62
+_WAIT_MS = 60_000.0
+_LOOK_MS = 10_000.0
+_KEPT_MS = 12_000.0  # longer than Paimon's clients wait before they try again
+_TICK_MS = 200
 
 
 @dataclass(slots=True)
-class _Place:
-    """A place, kept while the transaction `transaction_id` ("" while unknown) is open. `until`, a
-    time of this process's monotonic clock, ends it too, where it is given."""
+class Hold:
+    """A hold that was asked for. `granted` is the last lsn before it, once that is visible; it
+    fails with CommitConflictError where that takes too long. The end of the transaction
+    `transaction_id`, once known, ends it, too."""
 
-    location: str
+    id: str
+    table_info: TableInfo
+    granted: Future[int]
     transaction_id: str = ""
-    until: float | None = None
 
 
-class Places:
-    """The places of one coordinator. Safe for several threads.
+@dataclass(slots=True)
+class CommitHold:
+    """The hold of a commit without a transaction, for the `with` block of its steps. Call `publish`
+    once the commit is published. A block that ends without that call and without an error keeps the
+    hold for the next try."""
+
+    _keep: Callable[[], None]
+    _end: Callable[[], None]
+    _is_published: bool = field(default=False)
+
+    def publish(self) -> None:
+        """Note that the commit is published."""
+        self._is_published = True
+
+    def __enter__(self) -> CommitHold:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if self._is_published or error is not None:
+            self._end()
+        else:
+            self._keep()
+
+
+class StatementHolds:
+    """The holds of one coordinator. Safe for several threads.
 
     `is_open` tells whether the transaction with an id may still be committed; `why_not` returns why
-    the rows of the table with an identity are not loaded.
+    the rows of the table with an id are not loaded.
     """
 
     def __init__(
         self,
-        queues: QueueThread,
+        runtime: Runtime,
+        owner: QueueOwner,
         known_tables: KnownTables,
         is_open: Callable[[str], bool],
         why_not: Callable[[str], str],
-        clock: Clock,
     ) -> None:
-        self._clock = clock
-        self._queues = queues
+        self._runtime = runtime
+        self._owner = owner
         self._known_tables = known_tables
         self._is_open = is_open
         self._why_not = why_not
-        self._turn = threading.Lock()
-        self._places: dict[str, _Place] = {}
-        self._kept: dict[tuple[str, str], str] = {}
+        self._turn = runtime.lock()
+        self._holds: dict[str, Hold] = {}
+        self._kept: dict[tuple[str, str], Hold] = {}
+        self._alarms = runtime.pool("holds", 1)
 
-    def of_transaction(self, table: Table) -> Callable[[str | None], None]:
-        """Wait for a transaction's place. Call the returned function with the transaction's id, and
-        the place is kept until that ends; or with None, and the place ends at once.
+    def start(self) -> None:
+        """Begin to look for transactions that have ended."""
+        self._ticker = self._runtime.every("ticks of holds", _TICK_MS, self._tick)
 
-        Raises CommitConflictError when the place does not come in time.
-        """
-        table_info = self._known_tables.find(table.name)
-        if table_info is None:
-            return lambda _: None
-        id, _ = self._take(table_info)
+    def stop(self) -> None:
+        """Look no more."""
+        self._ticker.stop()
+        self._alarms.end()
 
-        def taken_by(transaction_id: str | None) -> None:
-            if transaction_id is None:
-                self.end(id)
-            else:
-                self._places[id].transaction_id = transaction_id
-
-        return taken_by
-
-    @contextlib.contextmanager
-    def of_commit(self, name: TableName, who: str) -> Iterator[Callable[[], None]]:
-        """Hold the place of a commit without a transaction, by `who`. The block calls the yielded
-        function once the commit is published. If it ends without that call and without an error,
-        the place is kept for the next try.
-
-        Raises CommitConflictError when the place does not come in time.
-        """
-        table_info = self._known_tables.find(name)
-        if table_info is None:
-            yield lambda: None
-            return
-        key = table_info.identity, who
-        with self._turn:
-            id = self._kept.pop(key, "")
-            kept = self._places.get(id)
-            if kept is not None:
-                kept.until = None
-        if kept is None:
-            id, _ = self._take(table_info)
-        published = False
-
-        def is_published() -> None:
-            nonlocal published
-            published = True
-
-        failed = True
-        try:
-            yield is_published
-            failed = False
-        finally:
-            if published or failed:
-                self.end(id)
-            else:
-                with self._turn:
-                    self._kept[key] = id
-                    self._places[id].until = time.monotonic() + _KEPT_SECONDS
-
-    def of_statement(self, table_info: TableInfo, *, refuses: bool) -> str:
-        """Wait for a statement's place and return its id. The place lasts until `end` is called,
-        for two minutes at most. With `refuses` no inserts are taken meanwhile."""
-        id, _ = self._take(table_info, refuses=refuses)
-        self._places[id].until = time.monotonic() + _STATEMENT_SECONDS
-        return id
-
-    @contextlib.contextmanager
-    def of_look(self, table_info: TableInfo) -> Iterator[int]:
-        """Have nothing loaded during the `with` block; yields the last record that is visible.
-
-        Raises CommitConflictError when the batch being loaded does not end in time, or the table is
-        closed.
-        """
-        id, lsn = self._take(table_info, drains=False, wait_seconds=_LOOK_SECONDS)
-        try:
-            yield lsn
-        finally:
-            self.end(id)
-
-    def end(self, id: str) -> bool:
-        """End a statement's place. Return whether it was still kept."""
-        place = self._places.pop(id, None)
-        if place is None:
-            return False
-        self._queues.tell(place.location, HoldEnded(id, self._clock()))
-        return True
-
-    def tick(self) -> None:
-        """End the places whose time is over or whose transaction has ended."""
-        now = time.monotonic()
-        for id, place in list(self._places.items()):
-            with self._turn:  # so that no commit takes up a place again that is being ended
-                over = place.until is not None and place.until < now
-                if over:
-                    self._kept = {key: one for key, one in self._kept.items() if one != id}
-            if over or (place.transaction_id and not self._is_open(place.transaction_id)):
-                self.end(id)
-
-    def _take(
+    def take(
         self,
         table_info: TableInfo,
         *,
         drains: bool = True,
         refuses: bool = False,
-        wait_seconds: float = _WAIT_SECONDS,
-    ) -> tuple[str, int]:
-        """Wait for a place. Return its id and the last record before it."""
-        id = uuid.uuid4().hex
-        location = table_info.identity
-        self._places[id] = _Place(location)
+        wait_ms: float = _WAIT_MS,
+    ) -> Hold:
+        """Ask for a hold, which lasts until `end`. With `refuses` no inserts are taken meanwhile;
+        without `drains` it waits only for the batch that is being loaded."""
+        hold = Hold(uuid.uuid4().hex, table_info, self._runtime.future())
+        self._holds[hold.id] = hold
+        now_ms = self._runtime.clock.now_ms
+        answer = self._owner.ask(
+            table_info.identity,
+            lambda ask: HoldAsked(hold.id, ask, now_ms(), drains=drains, refuses=refuses),
+            table_info,
+        )
+        answer.add_done_callback(lambda settled: self._answered(hold, settled))
+        self._alarms.run("late", lambda: self._refuse(hold, ""), after_ms=wait_ms)
+        return hold
+
+    def end(self, hold: Hold) -> None:
+        """End a hold. Done again it changes nothing."""
+        if self._holds.pop(hold.id, None) is not None:
+            event = HoldEnded(hold.id, self._runtime.clock.now_ms())
+            table = self._owner.tables.get(hold.table_info.identity)
+            if table is not None:
+                self._owner.tell(table, event)
+            else:  # the owner has not made its queue yet
+                self._owner.ask(hold.table_info.identity, lambda _: event)
+
+    def of_transaction(self, table: Table) -> Steps[Callable[[str | None], None]]:
+        """Wait for a transaction's hold. Call the returned function with the transaction's id, and
+        the hold is kept until that ends; or with None, and the hold ends at once.
+
+        Raises CommitConflictError when the hold is not granted in time.
+        """
+        table_info = self._known_tables.find(table.name)
+        if table_info is None:
+            return lambda _: None
+        hold = self.take(table_info)
+        yield hold.granted
+
+        def taken_by(transaction_id: str | None) -> None:
+            if transaction_id is None:
+                self.end(hold)
+            else:
+                hold.transaction_id = transaction_id
+
+        return taken_by
+
+    def of_commit(self, name: TableName, who: str) -> Steps[CommitHold]:
+        """Wait for the hold of a commit without a transaction, by `who`.
+
+        Raises CommitConflictError when the hold is not granted in time.
+        """
+        table_info = self._known_tables.find(name)
+        if table_info is None:
+            return CommitHold(lambda: None, lambda: None)
+        key = table_info.identity, who
+        with self._turn:
+            hold = self._kept.pop(key, None)
+        if hold is None or hold.id not in self._holds:
+            hold = self.take(table_info)
+            yield hold.granted
+        return CommitHold(lambda: self._keep(key, hold), lambda: self.end(hold))
+
+    @contextlib.contextmanager
+    def ending(self, hold: Hold) -> Iterator[None]:
+        """End a hold at the end of the `with` block."""
         try:
-            answer = self._queues.ask(
-                location,
-                lambda ask: HoldAsked(
-                    id, ask, self._clock(), _FOREVER_MS, drains=drains, refuses=refuses
-                ),
-                table_info,
-            ).result(wait_seconds)
-        except TimeoutError:
-            answer = None
-        except BaseException:
-            self.end(id)
-            raise
-        if isinstance(answer, Granted):
-            return id, answer.lsn
-        self.end(id)
-        why = answer.message if isinstance(answer, Refused) else self._why_not(location)
-        raise CommitConflictError(
-            f"Rows of `{table_info.name}` were acknowledged before this statement, and could not "
-            f"be loaded in time: {why}.",
+            yield
+        finally:
+            self.end(hold)
+
+    def of_look(self, table_info: TableInfo) -> Hold:
+        """Ask that nothing is loaded until `end`; what is visible then is granted."""
+        return self.take(table_info, drains=False, wait_ms=_LOOK_MS)
+
+    # ---- their ends ----
+
+    def _keep(self, key: tuple[str, str], hold: Hold) -> None:
+        with self._turn:
+            self._kept[key] = hold
+        self._alarms.run("kept", lambda: self._drop(key, hold), after_ms=_KEPT_MS)
+
+    def _drop(self, key: tuple[str, str], hold: Hold) -> None:
+        with self._turn:
+            if self._kept.get(key) is not hold:
+                return  # it was taken up again
+            del self._kept[key]
+        self.end(hold)
+
+    def _answered(self, hold: Hold, settled: Future[Answer]) -> None:
+        error = settled.exception()
+        if error is not None:
+            self._fail(hold, error)
+            return
+        match settled.result():
+            case Granted(lsn=lsn):
+                with contextlib.suppress(InvalidStateError):  # it was too late
+                    hold.granted.set_result(lsn)
+            case Refused(message=message):
+                self._refuse(hold, message)
+            case answer:
+                self._refuse(hold, str(answer))
+
+    def _refuse(self, hold: Hold, why: str) -> None:
+        if hold.granted.done():
+            return
+        why = why or self._why_not(hold.table_info.identity)
+        error = CommitConflictError(
+            f"Rows of `{hold.table_info.name}` were acknowledged before this statement, and could "
+            f"not be loaded in time: {why}.",
             hint="Nothing was written. `%paimon queue` shows the rows that wait.",
         )
+        self._fail(hold, error)
+
+    def _fail(self, hold: Hold, error: BaseException) -> None:
+        self.end(hold)
+        with contextlib.suppress(InvalidStateError):
+            hold.granted.set_exception(error)
+
+    def _tick(self) -> None:
+        for hold in list(self._holds.values()):
+            if hold.transaction_id and not self._is_open(hold.transaction_id):
+                self.end(hold)

@@ -1,102 +1,128 @@
-"""Order statements and engines' commits among the small inserts of the tables they change."""
+"""Order statements and engines' commits among the small inserts of the tables they change.
+
+A client that changes a table itself (`begin_change`) has its place for two minutes at most: it may
+be gone.
+"""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+import uuid
 from dataclasses import dataclass
 
-from paimon_magics.coordinator.inserts.admission.table_info import KnownTables, TableInfo
-from paimon_magics.coordinator.inserts.engine.holds import Places
-from paimon_magics.coordinator.inserts.engine.table_queues import TableQueues
-from paimon_magics.errors import PaimonMagicsError
+from paimon_magics.coordinator.inserts.admission.items import Done
+from paimon_magics.coordinator.inserts.admission.table_info import KnownTables
+from paimon_magics.coordinator.inserts.engine.holds import CommitHold, Hold, StatementHolds
+from paimon_magics.coordinator.inserts.engine.loading import Loading
+from paimon_magics.coordinator.inserts.engine.queue_owner import QueueOwner
+from paimon_magics.coordinator.runtime import Runtime, Steps
 from paimon_magics.faults import reach
 from paimon_magics.statements.statement import TableName
 
-__all__ = ["StatementOrder"]
+__all__ = ["ChangeHold", "StatementOrder"]
+
+_CLIENT_MS = 120_000.0
 
 
-@dataclass(frozen=True, slots=True)
-class _TakenAway:
-    """A table that a statement drops or renames."""
+@dataclass(slots=True)
+class ChangeHold:
+    """The hold of a statement that changes a table, for the `with` block of its steps; `hold` is
+    None for a table without small inserts. A block that ends without an error has dropped the table
+    if `drops`, or given it the name `renamed_to`."""
 
-    table_info: TableInfo
+    _order: StatementOrder
+    hold: Hold | None
+    drops: bool
     renamed_to: TableName | None
+
+    def __enter__(self) -> ChangeHold:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if self.hold is not None:
+            self._order.end_change(self, self.hold, done=error is None)
 
 
 class StatementOrder:
-    """See `service.served.Order`. For any thread. `in_queue_thread` runs a function in the thread
-    that owns the queues, and waits until it has ended."""
+    """See `service.served.Order`. For any thread."""
 
     def __init__(
         self,
-        places: Places,
-        queues: TableQueues,
+        runtime: Runtime,
+        owner: QueueOwner,
+        holds: StatementHolds,
+        loading: Loading,
         known_tables: KnownTables,
-        in_queue_thread: Callable[[Callable[[], object]], None],
     ) -> None:
-        self._places = places
-        self._queues = queues
+        self._owner = owner
+        self._holds = holds
+        self._loading = loading
         self._known_tables = known_tables
-        self._in_queue_thread = in_queue_thread
-        self._taken_away: dict[str, _TakenAway] = {}
+        self._begun: dict[str, ChangeHold] = {}
+        self._alarms = runtime.pool("changes of clients", 1)
 
-    def commit(self, name: TableName, who: str) -> AbstractContextManager[Callable[[], None]]:
-        """The place of a commit without a transaction; see `Places.of_commit`."""
-        return self._places.of_commit(name, who)
+    def commit(self, name: TableName, who: str) -> Steps[CommitHold]:
+        """Wait for the hold of a commit without a transaction; see `StatementHolds.of_commit`."""
+        return self._holds.of_commit(name, who)
 
-    @contextlib.contextmanager
     def change(
-        self, name: TableName, *, takes_away: bool, renamed_to: TableName | None = None
-    ) -> Iterator[None]:
-        """Hold the place of a statement that runs in the `with` block; see `begin_change`."""
+        self, name: TableName, *, drops: bool = False, renamed_to: TableName | None = None
+    ) -> Steps[ChangeHold]:
+        """Wait for the hold of a statement that changes a table. One that drops or renames it has
+        inserts refused until it ends.
+
+        Raises CommitConflictError when the hold is not granted in time.
+        """
         table_info = self._known_tables.find(name)
         if table_info is None:
-            yield
-            return
-        id = self.begin_change(table_info, takes_away=takes_away, renamed_to=renamed_to)
-        done = False
-        try:
-            yield
-            done = True
-        finally:
-            self.end_change(id, done=done)
+            return ChangeHold(self, None, drops, renamed_to)
+        hold = self._holds.take(table_info, refuses=drops or renamed_to is not None)
+        yield hold.granted
+        if renamed_to is not None:
+            reach("rename.noted")
+        return ChangeHold(self, hold, drops, renamed_to)
 
     def begin_change(
-        self, table_info: TableInfo, *, takes_away: bool, renamed_to: TableName | None = None
-    ) -> str:
-        """Wait for the place of a statement that changes a table, and return its id. A statement
-        that drops (`takes_away`) or renames the table has inserts refused until it ends.
-
-        Raises CommitConflictError when the place does not come in time.
-        """
-        takes_away = takes_away or renamed_to is not None
-        id = self._places.of_statement(table_info, refuses=takes_away)
-        if renamed_to is not None:
-            try:
-                self._in_queue_thread(
-                    lambda: self._queues.begin_move(table_info.identity, renamed_to)
-                )
-            except BaseException:
-                self._places.end(id)
-                raise
-            reach("rename.noted")
-        if takes_away:
-            self._taken_away[id] = _TakenAway(table_info, renamed_to)
+        self, name: TableName, *, drops: bool, renamed_to: TableName | None = None
+    ) -> Steps[str]:
+        """Like `change`, for a client that changes the table itself; return the change's id."""
+        change = yield from self.change(name, drops=drops, renamed_to=renamed_to)
+        id = uuid.uuid4().hex
+        self._begun[id] = change
+        self._alarms.run("late", lambda: self.end_begun(id, done=False), after_ms=_CLIENT_MS)
         return id
 
-    def end_change(self, id: str, *, done: bool) -> bool:
-        """End the place of a statement that succeeded (`done`) or failed. Return whether the place
-        was still kept."""
-        taken = self._taken_away.pop(id, None)
-        if taken is not None:
-            identity = taken.table_info.identity
-            self._known_tables.forget(taken.table_info.name)
-            with contextlib.suppress(PaimonMagicsError, OSError):
-                if taken.renamed_to is not None:
-                    reach("rename.done")
-                    self._in_queue_thread(lambda: self._queues.end_move(identity, done=done))
-                elif done:
-                    self._in_queue_thread(lambda: self._queues.forget(identity))
-        return self._places.end(id)
+    def end_begun(self, id: str, *, done: bool) -> bool:
+        """End the change of a client that succeeded (`done`) or failed. Return whether it was still
+        kept."""
+        change = self._begun.pop(id, None)
+        if change is None:
+            return False
+        if change.hold is not None:
+            self.end_change(change, change.hold, done=done)
+        return True
+
+    def end_change(self, change: ChangeHold, hold: Hold, *, done: bool) -> None:
+        """End the hold of a statement that succeeded (`done`) or failed."""
+        table_info = hold.table_info
+        self._known_tables.forget(table_info.name)
+        table = self._owner.tables.get(table_info.identity)
+        if done and change.renamed_to is not None:
+            reach("rename.done")
+            self._known_tables.forget(change.renamed_to)
+            if table is not None:
+                name = change.renamed_to
+
+                def rename() -> None:
+                    table.name = name
+                    self._loading.renamed(table)
+
+                self._owner.put(Done(rename))
+        elif done and change.drops:
+
+            def drop() -> None:
+                self._owner.dropped(table_info.identity)
+                if table_info.identity not in self._owner.tables:
+                    self._loading.dropped(table_info.identity)
+
+            self._owner.put(Done(drop))
+        self._holds.end(hold)

@@ -71,7 +71,7 @@ class DeadLetterTable:
     def tell(self, letters: Sequence[Told]) -> None:
         """Write letters to the table. If that fails, they are kept for `tell_again`."""
         with self._turn:
-            self._untold |= {(one.letter.location, one.letter.lsn): one for one in letters}
+            self._untold |= {(one.letter.table_id, one.letter.lsn): one for one in letters}
         self.tell_again()
 
     def tell_again(self) -> None:
@@ -91,7 +91,7 @@ class DeadLetterTable:
 def _row(told: Told) -> dict[str, Any]:
     letter = told.letter
     row: dict[str, Any] = {
-        "table_identity": letter.location,
+        "table_identity": letter.table_id,
         "record": letter.lsn,
         "table_name": told.table,
         "state": told.state,

@@ -1,14 +1,16 @@
-"""The process that loads small inserts: from records of the log to files of the table.
+"""The processes that load small inserts: from records of the log to files of the table.
 
-It runs beside the coordinator, so that writing files does not slow acknowledgement down, and keeps
+They run beside the coordinator, so that writing files does not slow acknowledgement down, and keep
 nothing between two jobs.
 
-If it dies, its coordinator aborts the transaction, which removes its files, and has the batch
-written again.
+If one dies, or stands still, its coordinator aborts the transaction, which removes its files, and
+has the batch written again.
 """
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -18,6 +20,10 @@ from paimon_magics.tables.reading.keyed_rows import KeyedRead
 from paimon_magics.tables.writing.write_spec import WriteSpec, Written
 
 __all__ = ["FlushJob", "FlushResult", "Flusher", "WriteFailedError", "main"]
+
+_PROCESSES_MAX = 3
+_WAIT_SECONDS = 1.0  # before another process is started
+_POLL_SECONDS = 0.1
 
 _OF_THE_STORE = "Paimon hitting "
 """The native writer's errors begin so when the rows are not the reason: a store that does not
@@ -65,40 +71,68 @@ class WriteFailedError(Exception):
 
 
 class Flusher:
-    """The parent's side. Starts the process when it is needed, and again when it has died. One job
-    at a time, for any thread."""
+    """The parent's side: some processes, which start when they are needed, and again when they have
+    died. A second one is started when a job has waited for the first a while, so that a table whose
+    files take long keeps no other table waiting. For any thread."""
 
     def __init__(self) -> None:
-        self._child = ChildProcess(__name__, "loads inserts")
+        self._children = [ChildProcess(__name__, "loads inserts") for _ in range(_PROCESSES_MAX)]
+        self._free = threading.Condition()
+        self._idle = list(reversed(self._children))
 
     @property
-    def pid(self) -> int | None:
-        """The id of the process, if it runs."""
-        return self._child.pid
+    def pids(self) -> list[int]:
+        """The ids of the processes that run."""
+        return [child.pid for child in self._children if child.pid is not None]
+
+    @property
+    def busy_seconds(self) -> float:
+        """How long the longest present job has lasted; 0 without one."""
+        return max(child.busy_seconds for child in self._children)
 
     def warm_up(self) -> None:
-        """Start the process before a job waits for it."""
-        self._child.warm_up()
+        """Start a process before a job waits for it."""
+        with self._free:
+            child = self._idle[-1] if self._idle else None
+        if child is self._children[0]:
+            child.warm_up()
 
     def write(self, job: FlushJob, meanwhile: Callable[[], object] = lambda: None) -> FlushResult:
         """Have a job done, and call `meanwhile` twice a second until the answer comes.
 
-        Raises WriteFailedError, and ChildDiedError when the process has ended.
+        Raises WriteFailedError, and ChildDiedError when the process has ended or stands still.
         """
-        answer = self._child.ask(job, meanwhile)
+        child = self._take(meanwhile)
+        try:
+            answer = child.ask(job, meanwhile)
+        finally:
+            with self._free:
+                self._idle.append(child)
+                self._idle.sort(key=self._children.index, reverse=True)
+                self._free.notify()
         if isinstance(answer, FlushResult):
             return answer
         why, permanent, damaged = answer
         raise WriteFailedError(why, permanent=permanent, damaged=damaged)
 
-    @property
-    def busy_seconds(self) -> float:
-        """How long the present job has lasted; 0 without one."""
-        return self._child.busy_seconds
-
     def close(self) -> None:
-        """End the process."""
-        self._child.close()
+        """End the processes."""
+        for child in self._children:
+            child.close()
+
+    def _take(self, meanwhile: Callable[[], object]) -> ChildProcess:
+        """A process without a job; one that does not run yet only after a wait."""
+        deadline = time.monotonic() + _WAIT_SECONDS
+        while True:
+            with self._free:
+                if self._idle and (
+                    self._idle[-1].pid is not None
+                    or len(self._idle) == len(self._children)
+                    or time.monotonic() > deadline
+                ):
+                    return self._idle.pop()
+                self._free.wait(_POLL_SECONDS)
+            meanwhile()
 
 
 def main() -> None:

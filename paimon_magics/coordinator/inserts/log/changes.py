@@ -1,7 +1,8 @@
 """The changes of a log in a store: their form as documents with parts, and their effect on a log in
 a database.
 
-A change is written as an entry (`object_codec`); each reader of the entry applies it again.
+A change is written as an entry (`object_codec`); each reader of the entry applies it again. Entries
+of older versions know tables by their locations (`legacy`), and have no ids.
 """
 
 from __future__ import annotations
@@ -14,20 +15,21 @@ from paimon_magics.coordinator.inserts.log.ids import append_id
 from paimon_magics.coordinator.inserts.log.interface import Appended, DeadLetter, Keyed, StoredFlush
 from paimon_magics.coordinator.inserts.log.object_codec import DamagedObjectError, Entry
 from paimon_magics.coordinator.inserts.log.records import Segment
+from paimon_magics.coordinator.protocol.texts import storable_text
 from paimon_magics.coordinator.store.database import UnstorableError
 
 __all__ = ["append_document", "apply", "check", "letters_document", "replay", "replayed_id"]
 
 
-def append_document(groups: Sequence[Appended]) -> dict[str, Any]:
-    """The document of an `append`. The segments' bodies are the change's parts."""
+def append_document(groups: Sequence[Appended], at_ms: int) -> dict[str, Any]:
+    """The document of an `append` at a running time. The segments' bodies are its parts."""
     return {
         "change": "append",
+        "at_ms": at_ms,
         "groups": [
             {
-                "location": group.location,
+                "table_id": group.table_id,
                 "name": group.name,
-                "at_ms": group.at_ms,
                 "first": group.segment.first,
                 "last": group.segment.last,
                 "chain": group.segment.chain,
@@ -40,15 +42,7 @@ def append_document(groups: Sequence[Appended]) -> dict[str, Any]:
 
 def letters_document(dead: Sequence[DeadLetter]) -> list[list[object]]:
     """Dead letters for a document. Their bodies are the change's parts."""
-    return [[one.location, one.lsn, one.why, one.at_ms] for one in dead]
-
-
-def replay(log: DatabaseLog, entry: Entry) -> None:
-    """Apply an entry that was read. Raises DamagedObjectError where that is impossible."""
-    try:
-        apply(log, entry.document, entry.parts)
-    except (KeyError, TypeError, ValueError, UnstorableError) as error:
-        raise DamagedObjectError(f"it can't be carried out: {error!r}") from error
+    return [[one.table_id, one.lsn, storable_text(one.why), one.at_ms] for one in dead]
 
 
 def replayed_id(entry: Entry) -> str:
@@ -65,39 +59,72 @@ def check(log: DatabaseLog, document: Mapping[str, Any]) -> None:
     """Raise StoreLostError where a change does not follow what the log has."""
     if document["change"] == "append":
         for group in document["groups"]:
-            log.check_next(group["location"], group["first"])
+            log.check_next(group["table_id"], group["first"])
+
+
+def replay(log: DatabaseLog, entry: Entry) -> None:
+    """Apply an entry that was read. Raises DamagedObjectError where that is impossible."""
+    try:
+        apply(log, entry.document, entry.parts)
+    except (KeyError, TypeError, ValueError, UnstorableError) as error:
+        raise DamagedObjectError(f"it can't be carried out: {error!r}") from error
 
 
 def apply(log: DatabaseLog, document: Mapping[str, Any], parts: Sequence[bytes]) -> None:
     """Apply a change, its document and parts, to a log in a database."""
+    if "location" in document or any("location" in one for one in document.get("groups", ())):
+        document = _present(log, document)
     rest = {key: value for key, value in document.items() if key not in ("change", "id")}
     match document["change"]:
         case "append":
             groups = zip(document["groups"], parts, strict=True)
-            log.append([_appended(group, body) for group, body in groups])
+            log.append_at([_appended(group, body) for group, body in groups], document["at_ms"])
         case "begin_flush":
             flush = StoredFlush(**document["flush"])
-            log.begin_flush(document["location"], flush, _dead(document["dead"], parts))
+            log.begin_flush(document["table_id"], flush, _dead(document["dead"], parts))
         case "publish":
             log.publish(**{**rest, "dead": _dead(document["dead"], parts)})
         case "open":
             pass
+        case "forget" if "now_ms" not in rest:
+            pass  # of an older version, by another clock
+        case "forget":
+            log.forget_until(**rest)
         case "drop_flush" | "close_table" | "accept_loss" | "drop_table" as change:
             getattr(log, change)(**rest)
-        case "drop_dead_letter" | "forget" | "begin_move" | "move_table" as change:
+        case "drop_dead_letter" | "rename_table" | "begin_move" | "move_table" as change:
             getattr(log, change)(**rest)
         case change:
             raise ValueError(f"no such change: {change}")
 
 
+def _present(log: DatabaseLog, document: Mapping[str, Any]) -> dict[str, Any]:
+    """The document of an older version in the present form. Labels are as old as the log."""
+    changed = dict(document)
+    match document["change"]:
+        case "begin_move" | "move_table":  # about both identities of the table
+            return changed
+        case "append":
+            changed["at_ms"] = 0
+            changed["groups"] = [
+                {**group, "table_id": log.adopt(group["location"], group["name"])}
+                for group in document["groups"]
+            ]
+            return changed
+    changed["table_id"] = log.adopt(changed.pop("location"))
+    if "dead" in document:
+        changed["dead"] = [[changed["table_id"], *letter[1:]] for letter in document["dead"]]
+    return changed
+
+
 def _appended(group: Mapping[str, Any], body: bytes) -> Appended:
     keys = (Keyed(key, offset, lsn, bytes.fromhex(d)) for key, offset, lsn, d in group["keys"])
     segment = Segment(group["first"], group["last"], group["chain"], body)
-    return Appended(group["location"], group["name"], segment, tuple(keys), group["at_ms"])
+    return Appended(group["table_id"], group["name"], segment, tuple(keys))
 
 
 def _dead(letters: Sequence[Any], parts: Sequence[bytes]) -> list[DeadLetter]:
     return [
-        DeadLetter(location, lsn, why, at_ms, body)
-        for (location, lsn, why, at_ms), body in zip(letters, parts, strict=True)
+        DeadLetter(table_id, lsn, why, at_ms, body)
+        for (table_id, lsn, why, at_ms), body in zip(letters, parts, strict=True)
     ]

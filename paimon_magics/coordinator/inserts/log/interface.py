@@ -1,7 +1,7 @@
 """The interface of a log of small inserts, whichever store it lies in.
 
 A log belongs to one owner at a time and holds the records of many tables. It knows each table by
-its `location`, which is an identity: a table that is made anew at the same path has another one.
+its id, whatever its name and place are; a table that is made anew has another one.
 When `append` returns, the records and their labels are durable, together. Records are removed only
 after `publish` has said that they are in the table.
 
@@ -31,13 +31,13 @@ class Keyed:
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """Records of one table that become durable together. `name` is the table's present name."""
+    """Records of one table that become durable together. `name` is the table's present name. The
+    log notes its own running time with the labels."""
 
-    location: str
+    table_id: str
     name: str
     segment: Segment
     keys: tuple[Keyed, ...]
-    at_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +65,10 @@ class StoredFlush:
 class LogTable:
     """A table as the log knows it. `published` is the last record in the table, `chain` that
     record's chain, `acknowledged` the last lsn given. `closed` is why nothing is taken or loaded,
-    "" while the table is open. `moving` is the new name of a rename under way, or ""."""
+    "" while the table is open. `legacy` is the location and creation time by which an older version
+    knew the table, "" for others: snapshots of that time name them."""
 
-    location: str
+    table_id: str
     name: str
     published: int
     chain: int
@@ -75,14 +76,14 @@ class LogTable:
     snapshot_id: int | None = None
     closed: str = ""
     flush: StoredFlush | None = None
-    moving: str = ""
+    legacy: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
     """A record that can't be loaded, with its reason; `body` is a segment of its own."""
 
-    location: str
+    table_id: str
     lsn: int
     why: str
     at_ms: int
@@ -113,23 +114,23 @@ class Log(Protocol):
     def tables(self) -> list[LogTable]:
         """All tables that have or had records."""
 
-    def read(self, location: str, first: int, last: int) -> list[tuple[int, bytes]]:
+    def read(self, table_id: str, first: int, last: int) -> list[tuple[int, bytes]]:
         """The segments that hold the records from `first` to `last`, by their first lsns."""
 
-    def remembered(self, location: str, keys: Sequence[str]) -> dict[str, Remembered]:
+    def remembered(self, table_id: str, keys: Sequence[str]) -> dict[str, Remembered]:
         """What is known of these keys; unknown keys are left out."""
 
-    def begin_flush(self, location: str, flush: StoredFlush, dead: Sequence[DeadLetter]) -> None:
+    def begin_flush(self, table_id: str, flush: StoredFlush, dead: Sequence[DeadLetter]) -> None:
         """Note the flush that is about to be committed. Of its records exactly the `dead` ones are
         left out."""
 
-    def drop_flush(self, location: str, first: int, last: int, write_id: str = "") -> None:
+    def drop_flush(self, table_id: str, first: int, last: int, write_id: str = "") -> None:
         """Drop the noted flush of these records, which certainly was not committed and never will
         be; so none of them is a dead letter."""
 
     def publish(
         self,
-        location: str,
+        table_id: str,
         last: int,
         chain: int,
         snapshot_id: int | None,
@@ -137,30 +138,28 @@ class Log(Protocol):
     ) -> None:
         """Note that all records up to `last` are in the table or dead letters, and remove them."""
 
-    def close_table(self, location: str, why: str, write_id: str = "") -> None:
+    def close_table(self, table_id: str, why: str, write_id: str = "") -> None:
         """Close a table until an administrator has looked at it, or ("") open it."""
 
-    def accept_loss(self, location: str, name: str, published: int, write_id: str = "") -> None:
+    def accept_loss(self, table_id: str, name: str, published: int, write_id: str = "") -> None:
         """Begin a table's log anew after `published`; the records that it had are given up."""
 
-    def begin_move(self, location: str, target: str) -> None:
-        """Note the new name of a table before its rename, or ("") that it keeps its own."""
+    def rename_table(self, table_id: str, name: str, write_id: str = "") -> None:
+        """Note a table's new name; nothing for a table that the log does not know."""
 
-    def move_table(self, location: str, to_location: str, name: str) -> None:
-        """Move everything known of a table, dead letters included, to its new identity and name.
-        Done again it changes nothing."""
-
-    def drop_table(self, location: str, write_id: str = "") -> None:
+    def drop_table(self, table_id: str, write_id: str = "") -> None:
         """Forget a table for which nothing waits, and its labels; its dead letters stay."""
 
-    def dead_letters(self, location: str | None = None) -> list[DeadLetter]:
+    def dead_letters(self, table_id: str | None = None) -> list[DeadLetter]:
         """The dead letters, of one table or of all, oldest first."""
 
-    def drop_dead_letter(self, location: str, lsn: int) -> None:
+    def drop_dead_letter(self, table_id: str, lsn: int) -> None:
         """Forget a dead letter."""
 
-    def forget(self, before_ms: int) -> None:
-        """Forget the labels and channels that were last used before a time."""
+    def forget(self, retention_ms: int) -> None:
+        """Forget the labels and channels that were last used longer ago than that, in the time for
+        which the log was open: neither downtime nor a clock that jumps counts. It is to be called
+        each minute, since it also notes that time."""
 
     def close(self) -> None:
         """Close the log."""

@@ -194,7 +194,7 @@ class ObjectChain:
             if not is_whole:
                 for table in self.inner.tables():
                     why = table.closed or self.damage
-                    self.write({"change": "close_table", "location": table.location, "why": why})
+                    self.write({"change": "close_table", "table_id": table.table_id, "why": why})
                 # The tables are closed once: what is missing now is missing for good. Damaged
                 # objects stay for inspection until the checkpoint after this one.
                 self._write_checkpoint(keeping_all=True)

@@ -7,14 +7,15 @@ import uuid
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from paimon_magics.coordinator.store.database import StoreLostError
+from paimon_magics.coordinator.store.database import StoreLostError, check_warehouse
 from paimon_magics.errors import SetupError
 from paimon_magics.tables.stores.store import Store
 
 __all__ = ["ObjectFolder"]
 
 _FOLDER = ".paimon-magics/log"
-_FORMAT = 1
+_FORMAT = 2
+_FORMATS_READ = (1, 2)  # 1 knew tables by their locations
 _READERS = 16
 
 
@@ -26,9 +27,10 @@ class ObjectFolder:
         self.name = self._folder = f"{warehouse.rstrip('/')}/{_FOLDER}"
         self._store.make_folder(self._folder)
 
-    def identity(self) -> str:
-        """The log's id, which is made if there is none yet. Raises StoreLostError if the file is
-        missing beside entries, or has another format."""
+    def identity(self, warehouse_id: str = "") -> str:
+        """The log's id, which is made if there is none yet; it is bound to the warehouse with an
+        id. Raises StoreLostError if the file is missing beside entries, or has another format, and
+        SetupError if it belongs to another warehouse."""
         path = f"{self._folder}/identity.json"
         content = self._store.read(path)
         if content is None:
@@ -38,19 +40,24 @@ class ObjectFolder:
                     hint=f"Restore {path}, or remove the whole folder and lose the rows that "
                     "wait in it.",
                 )
-            document = json.dumps({"format": _FORMAT, "id": uuid.uuid4().hex}).encode()
-            self._store.create(path, document)
+            document = {"format": _FORMAT, "id": uuid.uuid4().hex, "warehouse_id": warehouse_id}
+            self._store.create(path, json.dumps(document).encode())
             content = self._store.read(path)
         try:
             found = json.loads(content or b"")
             format, id = found["format"], str(found["id"])
-        except (ValueError, KeyError, TypeError):
-            format, id = None, ""
-        if format != _FORMAT:
+            bound_id = str(found.get("warehouse_id", ""))
+        except (ValueError, KeyError, TypeError, AttributeError):
+            format, id, bound_id = None, "", ""
+        if format not in _FORMATS_READ:
             raise StoreLostError(
                 f"The log {self.name} has another format than this version's.",
                 hint="Start the version of paimon-magics that wrote it.",
             )
+        if check_warehouse(f"The log {self.name}", bound_id, warehouse_id) or format != _FORMAT:
+            # An older version, which can't read what follows, then says so.
+            document = {"format": _FORMAT, "id": id, "warehouse_id": warehouse_id or bound_id}
+            self._store.write(path, json.dumps(document).encode())
         return id
 
     def listed(self) -> tuple[list[int], list[int]]:

@@ -16,7 +16,8 @@ until an administrator has looked at it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 
 from paimon_magics.coordinator.inserts.log.changes import (
@@ -31,52 +32,81 @@ from paimon_magics.coordinator.inserts.log.interface import (
     Remembered,
     StoredFlush,
 )
+from paimon_magics.coordinator.inserts.log.legacy import Move, Renamed, settled_moves
 from paimon_magics.coordinator.inserts.log.object_chain import ObjectChain
 from paimon_magics.coordinator.inserts.log.object_folder import ObjectFolder
+from paimon_magics.coordinator.inserts.log.running_time import RunningTime
+from paimon_magics.coordinator.protocol.texts import storable_text
+from paimon_magics.errors import SetupError
 from paimon_magics.tables.stores.store import Store
 
 __all__ = ["ObjectLog"]
+
+_NOTE_TIME_EVERY_MS = 3_600_000
+_NOTE_TIME_AT_CLOSE_MS = 60_000
 
 
 class ObjectLog:
     """A `Log` in a store. `who` names the new owner in the entry that takes the log over."""
 
-    def __init__(self, store: Store, warehouse: str, who: str) -> None:
+    def __init__(
+        self,
+        store: Store,
+        warehouse: str,
+        who: str,
+        *,
+        warehouse_id: str = "",
+        steady: Callable[[], float] | None = None,
+        renamed: Renamed | None = None,
+    ) -> None:
         folder = ObjectFolder(store, warehouse)
         self.name = folder.name
-        self.id = folder.identity()
+        self.id = folder.identity(warehouse_id)
         self._chain = ObjectChain(folder, who)
         self.damage = self._chain.damage
         self._write = self._chain.write
+        for move in settled_moves(self._chain.database, renamed):
+            self._settle(move)
+        self._noted_ms = self._chain.inner.running_ms()
+        self._time = RunningTime(self._noted_ms, steady)
+
+    def _settle(self, move: Move) -> None:
+        """Finish a rename that an older version had begun, or forget it."""
+        document = {"change": "begin_move", "location": move.text, "target": ""}
+        if move.done_as is not None:
+            document = {"change": "move_table", "location": move.text}
+            document |= {"to_location": move.done_as, "name": move.target}
+        self._write(document)
 
     # ---- see `Log` ----
 
     def append(self, groups: Sequence[Appended]) -> None:
         """See `Log.append`."""
-        id = append_id([(g.location, g.segment.first, g.segment.chain) for g in groups])
-        self._write(append_document(groups), [group.segment.body for group in groups], id)
+        id = append_id([(g.table_id, g.segment.first, g.segment.chain) for g in groups])
+        document = append_document(groups, self._time.now_ms())
+        self._write(document, [group.segment.body for group in groups], id)
 
-    def begin_flush(self, location: str, flush: StoredFlush, dead: Sequence[DeadLetter]) -> None:
+    def begin_flush(self, table_id: str, flush: StoredFlush, dead: Sequence[DeadLetter]) -> None:
         """See `Log.begin_flush`."""
         self._write(
             {
                 "change": "begin_flush",
-                "location": location,
+                "table_id": table_id,
                 "flush": asdict(flush),
                 "dead": letters_document(dead),
             },
             [one.body for one in dead],
-            content_id("begin_flush", location, flush, dead),
+            content_id("begin_flush", table_id, flush, dead),
         )
 
-    def drop_flush(self, location: str, first: int, last: int, write_id: str = "") -> None:
+    def drop_flush(self, table_id: str, first: int, last: int, write_id: str = "") -> None:
         """See `Log.drop_flush`."""
-        document = {"change": "drop_flush", "location": location, "first": first, "last": last}
+        document = {"change": "drop_flush", "table_id": table_id, "first": first, "last": last}
         self._write(document, id=write_id)
 
     def publish(
         self,
-        location: str,
+        table_id: str,
         last: int,
         chain: int,
         snapshot_id: int | None,
@@ -86,79 +116,82 @@ class ObjectLog:
         self._write(
             {
                 "change": "publish",
-                "location": location,
+                "table_id": table_id,
                 "last": last,
                 "chain": chain,
                 "snapshot_id": snapshot_id,
                 "dead": letters_document(dead),
             },
             [one.body for one in dead],
-            content_id("publish", location, last, chain, snapshot_id, dead),
+            content_id("publish", table_id, last, chain, snapshot_id, dead),
         )
 
-    def close_table(self, location: str, why: str, write_id: str = "") -> None:
+    def close_table(self, table_id: str, why: str, write_id: str = "") -> None:
         """See `Log.close_table`."""
-        self._write({"change": "close_table", "location": location, "why": why}, id=write_id)
+        self._write(
+            {"change": "close_table", "table_id": table_id, "why": storable_text(why)}, id=write_id
+        )
 
-    def accept_loss(self, location: str, name: str, published: int, write_id: str = "") -> None:
+    def accept_loss(self, table_id: str, name: str, published: int, write_id: str = "") -> None:
         """See `Log.accept_loss`."""
         self._write(
             {
                 "change": "accept_loss",
-                "location": location,
+                "table_id": table_id,
                 "name": name,
                 "published": published,
             },
             id=write_id,
         )
 
-    def begin_move(self, location: str, target: str) -> None:
-        """See `Log.begin_move`."""
-        self._write({"change": "begin_move", "location": location, "target": target})
+    def rename_table(self, table_id: str, name: str, write_id: str = "") -> None:
+        """See `Log.rename_table`."""
+        document = {"change": "rename_table", "table_id": table_id, "name": name}
+        self._write(document, id=write_id)
 
-    def move_table(self, location: str, to_location: str, name: str) -> None:
-        """See `Log.move_table`."""
-        self._write(
-            {
-                "change": "move_table",
-                "location": location,
-                "to_location": to_location,
-                "name": name,
-            }
-        )
-
-    def drop_table(self, location: str, write_id: str = "") -> None:
+    def drop_table(self, table_id: str, write_id: str = "") -> None:
         """See `Log.drop_table`."""
-        self._write({"change": "drop_table", "location": location}, id=write_id)
+        self._write({"change": "drop_table", "table_id": table_id}, id=write_id)
 
-    def drop_dead_letter(self, location: str, lsn: int) -> None:
+    def drop_dead_letter(self, table_id: str, lsn: int) -> None:
         """See `Log.drop_dead_letter`."""
-        self._write({"change": "drop_dead_letter", "location": location, "lsn": lsn})
+        self._write({"change": "drop_dead_letter", "table_id": table_id, "lsn": lsn})
 
-    def forget(self, before_ms: int) -> None:
+    def forget(self, retention_ms: int) -> None:
         """See `Log.forget`."""
+        now_ms = self._time.now_ms()
+        until_ms = now_ms - retention_ms
+        # An idle log gets few entries.
         found = self._chain.database.read(
-            "SELECT 1 FROM log_keys WHERE at_ms < ? LIMIT 1", before_ms
+            "SELECT 1 FROM log_keys WHERE at_ms < ? LIMIT 1", until_ms
         )
-        if found:
-            self._write({"change": "forget", "before_ms": before_ms})
+        if found or now_ms - self._noted_ms > _NOTE_TIME_EVERY_MS:
+            self._write_time(until_ms, now_ms)
+
+    def _write_time(self, until_ms: int, now_ms: int) -> None:
+        self._write({"change": "forget", "until_ms": until_ms, "now_ms": now_ms})
+        self._noted_ms = now_ms
 
     def tables(self) -> list[LogTable]:
         """See `Log.tables`."""
         return self._chain.inner.tables()
 
-    def read(self, location: str, first: int, last: int) -> list[tuple[int, bytes]]:
+    def read(self, table_id: str, first: int, last: int) -> list[tuple[int, bytes]]:
         """See `Log.read`."""
-        return self._chain.inner.read(location, first, last)
+        return self._chain.inner.read(table_id, first, last)
 
-    def remembered(self, location: str, keys: Sequence[str]) -> dict[str, Remembered]:
+    def remembered(self, table_id: str, keys: Sequence[str]) -> dict[str, Remembered]:
         """See `Log.remembered`."""
-        return self._chain.inner.remembered(location, keys)
+        return self._chain.inner.remembered(table_id, keys)
 
-    def dead_letters(self, location: str | None = None) -> list[DeadLetter]:
+    def dead_letters(self, table_id: str | None = None) -> list[DeadLetter]:
         """See `Log.dead_letters`."""
-        return self._chain.inner.dead_letters(location)
+        return self._chain.inner.dead_letters(table_id)
 
     def close(self) -> None:
         """See `Log.close`."""
+        now_ms = self._time.now_ms()
+        if now_ms - self._noted_ms > _NOTE_TIME_AT_CLOSE_MS:
+            with contextlib.suppress(SetupError):  # then labels are kept a little longer
+                self._write_time(0, now_ms)
         self._chain.inner.close()

@@ -8,23 +8,26 @@ administrator accepts the loss, or the log comes back. The note is renewed while
 acknowledged: so the loss of a log's last records, or its return to an old copy, is noticed, except
 for rows acknowledged since the last renewal.
 
-If the process dies, the note stays open, as it should.
+If the process dies, the note stays open, as it should. Notes of older versions, which knew tables
+by their locations, are written anew at the first look.
 """
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
+import threading
 from dataclasses import asdict, dataclass
 
 from paimon_magics.coordinator.inserts.log.interface import Log
 from paimon_magics.errors import PaimonMagicsError
+from paimon_magics.tables.schema.identity import table_id_of_legacy
 from paimon_magics.tables.stores.store import Store
 
 __all__ = ["LogRegistry", "Note", "RegisteredLog"]
 
 _FOLDER = ".paimon-magics/logs"
+_PREFIX = "table-"  # older versions had none
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +35,7 @@ class Note:
     """The table's log: its id and name, who opened it, and the lsn after the last one known to be
     acknowledged. `is_open` while the log may hold records that are not in the table."""
 
-    location: str
+    table_id: str
     log: str
     name: str
     who: str
@@ -49,22 +52,20 @@ class LogRegistry:
         self._log = log
         self._name = name
         self._who = who
+        self._turn = threading.Lock()
+        self._is_present = False  # no notes of older versions are left
 
-    def note(self, location: str) -> Note | None:
+    def note(self, table_id: str) -> Note | None:
         """The note of a table's log; None where there is none, or it can't be read."""
-        content = self._store.read(self._path(location))
-        if content is None:
-            return None
-        try:
-            return Note(**json.loads(content))
-        except (ValueError, TypeError):
-            return None
+        self._renew_old()
+        content = self._store.read(self._path(table_id))
+        return None if content is None else _note_of(content)
 
-    def missing(self, location: str, acknowledged: int, damage: str = "") -> str:
+    def missing(self, table_id: str, acknowledged: int, damage: str = "") -> str:
         """Why acknowledged rows of the table are missing in this log, which has given lsns up to
         `acknowledged`; "" when none are. `damage` is the log's own, see `Log.damage`."""
-        note = self.note(location)
-        if note is None or note.location != location:
+        note = self.note(table_id)
+        if note is None or note.table_id != table_id:
             return ""
         if note.log != self._log:
             if not note.is_open:
@@ -82,28 +83,58 @@ class LogRegistry:
             )
         return ""
 
-    def open(self, location: str, first: int) -> None:
+    def open(self, table_id: str, first: int) -> None:
         """Note that this log may hold records of the table, and that those before `first` were
         acknowledged."""
-        self._write(location, first, is_open=True)
+        self._write(table_id, first, is_open=True)
 
-    def clean(self, location: str, acknowledged: int) -> None:
+    def clean(self, table_id: str, acknowledged: int) -> None:
         """Note that all records up to `acknowledged` are in the table."""
-        self._write(location, acknowledged + 1, is_open=False)
+        self._write(table_id, acknowledged + 1, is_open=False)
 
-    def forget(self, location: str) -> None:
+    def forget(self, table_id: str) -> None:
         """Remove the note of a table that is gone, with nothing in the log. If that fails it does
         no harm: no other table has that identity."""
         with contextlib.suppress(PaimonMagicsError, OSError):
-            self._store.delete([self._path(location)])
+            self._store.delete([self._path(table_id)])
 
-    def _write(self, location: str, first: int, *, is_open: bool) -> None:
-        note = Note(location, self._log, self._name, self._who, first, is_open)
+    def _write(self, table_id: str, first: int, *, is_open: bool) -> None:
+        note = Note(table_id, self._log, self._name, self._who, first, is_open)
+        self._renew_old()
         self._store.make_folder(self._folder)
-        self._store.write(self._path(location), json.dumps(asdict(note)).encode())
+        self._save(note)
 
-    def _path(self, location: str) -> str:
-        return f"{self._folder}/{hashlib.sha256(location.encode()).hexdigest()[:32]}.json"
+    def _save(self, note: Note) -> None:
+        self._store.write(self._path(note.table_id), json.dumps(asdict(note)).encode())
+
+    def _path(self, table_id: str) -> str:
+        return f"{self._folder}/{_PREFIX}{table_id}.json"
+
+    def _renew_old(self) -> None:
+        with self._turn:
+            if self._is_present:
+                return
+            for name in self._store.names(self._folder):
+                path = f"{self._folder}/{name}"
+                if name.startswith(_PREFIX) or not name.endswith(".json"):
+                    continue
+                old = _note_of(self._store.read(path) or b"")
+                if old is not None:
+                    if self._store.read(self._path(old.table_id)) is None:
+                        self._save(old)
+                    self._store.delete([path])
+            self._is_present = True
+
+
+def _note_of(content: bytes) -> Note | None:
+    """The note in a file, also in an older version's; None where it can't be read."""
+    try:
+        document = json.loads(content)
+        if "location" in document:
+            document["table_id"] = table_id_of_legacy(document.pop("location"))
+        return Note(**document)
+    except (ValueError, TypeError):
+        return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ from paimon_magics.coordinator.inserts.queue.values import (
 __all__ = ["arrive"]
 
 _BUSY_MS = 1_000
+_OFF_WAITING_MAX = 64  # each is a commit of its own, for which all later inserts wait
 
 
 def arrive(queue: Queue, arrivals: Iterable[Arrival], now_ms: int) -> tuple[Queue, list[Effect]]:
@@ -110,6 +111,9 @@ class _Group:
             return Refused(Reason.CLOSED, queue.closed)
         if self._is_refusing:
             return Refused(Reason.BUSY, "a statement is changing it", _BUSY_MS)
+        if arrival.mode is Mode.OFF and len(self._sealed) >= _OFF_WAITING_MAX:
+            waits = f"{len(self._sealed)} commits of inserts wait in it"
+            return Refused(Reason.FULL, waits, _BUSY_MS)
         if self._backlog_bytes + arrival.size_bytes > queue.thresholds.hard_bytes:
             after_ms = max(1_000, min(queue.thresholds.interval_ms, 10_000))
             return Refused(Reason.FULL, f"{self._backlog_bytes:,} bytes wait in it", after_ms)

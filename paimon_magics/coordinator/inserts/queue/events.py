@@ -17,10 +17,12 @@ __all__ = [
     "Event",
     "FlushAsked",
     "FlushFailed",
+    "FlushUnclear",
     "HoldAsked",
     "HoldEnded",
     "Published",
     "Reply",
+    "SettleFlush",
     "Ticked",
 ]
 
@@ -45,21 +47,20 @@ class FlushAsked:
 
 @dataclass(frozen=True, slots=True)
 class HoldAsked:
-    """A statement other than a small insert asks for its place, which expires at `until_ms`. A hold
+    """A statement other than a small insert asks for its place, which lasts until HoldEnded. A hold
     that `drains` waits until everything acknowledged is loaded; another waits only for the batch
     being loaded, and stops the next. A hold that `refuses` has inserts refused until it ends."""
 
     id: str
     ask: int
     now_ms: int
-    until_ms: int
     drains: bool = True
     refuses: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class HoldEnded:
-    """The statement has ended."""
+    """The statement has ended, or has waited too long."""
 
     id: str
     now_ms: int
@@ -86,6 +87,14 @@ class FlushFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class FlushUnclear:
+    """Whether the batch is in the table, or noted as a dead letter, is not known yet."""
+
+    why: str
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class Closed:
     """The table is closed, and `why`: nothing is taken or loaded. With "" it is open again."""
 
@@ -101,7 +110,17 @@ class Ticked:
     thresholds: Thresholds | None = None
 
 
-Event = Arrived | FlushAsked | HoldAsked | HoldEnded | Published | FlushFailed | Closed | Ticked
+Event = (
+    Arrived
+    | FlushAsked
+    | HoldAsked
+    | HoldEnded
+    | Published
+    | FlushFailed
+    | FlushUnclear
+    | Closed
+    | Ticked
+)
 
 # ------------------------------------------------------------------------------------- effects
 
@@ -122,17 +141,25 @@ class Reply(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BeginFlush:
-    """Load the batch; Published or FlushFailed comes back."""
+    """Load the batch; Published, FlushFailed or FlushUnclear comes back."""
+
+    batch: Batch
+
+
+@dataclass(frozen=True, slots=True)
+class SettleFlush:
+    """Find out what became of the batch; the same events come back."""
 
     batch: Batch
 
 
 @dataclass(frozen=True, slots=True)
 class Bury:
-    """Make one record a dead letter, durably: then it counts as published."""
+    """Make the only record of a batch a dead letter, durably; Published or FlushUnclear comes
+    back."""
 
     lsn: int
     why: str
 
 
-Effect = Append | Reply | BeginFlush | Bury
+Effect = Append | Reply | BeginFlush | SettleFlush | Bury

@@ -8,6 +8,7 @@ An insert's life:
     arrived ── checked ──> appended to the log ──> acknowledged ──> in the open batch
       open batch ── rows, bytes, time, a flush, a hold ──> sealed ──> flushing ──> published
       flushing ── failed ──> waits, and again ── failed for good ──> in halves ──> a dead letter
+      flushing ── unclear ──> waits, and settled ──> published, or failed
 
 Invariants: lsns have no gaps and follow the order of acknowledgement. Batches are published one at
 a time, in that order. Nothing is acknowledged before it was appended. A repeat of an insert, by its
@@ -19,7 +20,6 @@ everything before it is published; until it ends, nothing after it is published.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from paimon_magics.coordinator.inserts.queue.arrivals import arrive
@@ -32,10 +32,12 @@ from paimon_magics.coordinator.inserts.queue.events import (
     Event,
     FlushAsked,
     FlushFailed,
+    FlushUnclear,
     HoldAsked,
     HoldEnded,
     Published,
     Reply,
+    SettleFlush,
     Ticked,
 )
 from paimon_magics.coordinator.inserts.queue.values import (
@@ -72,18 +74,18 @@ def step(queue: Queue, event: Event) -> tuple[Queue, tuple[Effect, ...]]:
         case HoldAsked():
             queue, effects = _ask_hold(queue, event)
         case HoldEnded(id=id):
-            queue, effects = _without_holds(queue, lambda hold: hold.id == id, "")
+            queue, effects = _without_hold(queue, id)
         case Published():
             queue, effects = _published(queue, event)
         case FlushFailed():
             queue, effects = _failed(queue, event)
+        case FlushUnclear():
+            queue, effects = _unclear(queue, event)
         case Closed(why=why):
             queue, effects = _close(queue, why)
-        case Ticked(now_ms=now_ms, thresholds=thresholds):
+        case Ticked(thresholds=thresholds):
             queue = queue if thresholds is None else replace(queue, thresholds=thresholds)
-            queue, effects = _without_holds(
-                queue, lambda hold: hold.until_ms <= now_ms, "the wait was too long"
-            )
+            effects = []
     queue, following = _go_on(queue, event.now_ms)
     return queue, (*effects, *following)
 
@@ -137,9 +139,7 @@ def _ask_hold(queue: Queue, event: HoldAsked) -> tuple[Queue, list[Effect]]:
         queue = replace(_sealed(queue), retry_at_ms=0)
     else:
         lsn = queue.published if queue.flushing is None else queue.flushing.last
-    hold = Hold(
-        event.id, event.ask, lsn, event.until_ms, drains=event.drains, refuses=event.refuses
-    )
+    hold = Hold(event.id, event.ask, lsn, drains=event.drains, refuses=event.refuses)
     return _granted(replace(queue, holds=(*queue.holds, hold)))
 
 
@@ -152,23 +152,20 @@ def _granted(queue: Queue) -> tuple[Queue, list[Effect]]:
     return replace(queue, holds=holds), [Reply(h.ask, Granted(h.lsn)) for h in due]
 
 
-def _without_holds(
-    queue: Queue, ends: Callable[[Hold], bool], why: str
-) -> tuple[Queue, list[Effect]]:
-    gone = [hold for hold in queue.holds if ends(hold)]
-    if not gone:
-        return queue, []
-    holds = tuple(hold for hold in queue.holds if hold not in gone)
-    late = [h for h in gone if not h.granted]
-    refused = Refused(Reason.LATE, why or "its statement has ended")
-    return replace(queue, holds=holds), [Reply(hold.ask, refused) for hold in late]
+def _without_hold(queue: Queue, id: str) -> tuple[Queue, list[Effect]]:
+    ended = [hold for hold in queue.holds if hold.id == id]
+    late = Refused(Reason.LATE, queue.last_error or "loading them takes long")
+    holds = tuple(hold for hold in queue.holds if hold.id != id)
+    return replace(queue, holds=holds), [Reply(h.ask, late) for h in ended if not h.granted]
 
 
 # ------------------------------------------------------------------------------------ flushing
 
 
 def _go_on(queue: Queue, now_ms: int) -> tuple[Queue, list[Effect]]:
-    """Begin the next batch if it is time."""
+    """Begin the next batch, or find out about the last one, if it is time."""
+    if queue.unsettled and queue.flushing is not None and now_ms >= queue.retry_at_ms:
+        return replace(queue, unsettled=False), [SettleFlush(queue.flushing)]
     if queue.flushing is not None or queue.closed or now_ms < queue.retry_at_ms:
         return queue, []
     if not queue.sealed and queue.open is not None:
@@ -189,6 +186,7 @@ def _published(queue: Queue, event: Published) -> tuple[Queue, list[Effect]]:
     queue = replace(
         queue,
         flushing=None,
+        unsettled=False,
         published=last,
         failures=0,
         retry_at_ms=0,
@@ -227,14 +225,7 @@ def _failed(queue: Queue, event: FlushFailed) -> tuple[Queue, list[Effect]]:
     batch = queue.flushing
     assert batch is not None
     failures = queue.failures + 1
-    pause_ms = min(_PAUSE_MS * 2 ** min(failures, 10), _PAUSE_MS_MAX)
-    queue = replace(
-        queue,
-        flushing=None,
-        failures=failures,
-        retry_at_ms=event.now_ms + pause_ms,
-        last_error=event.why,
-    )
+    queue = replace(_waits(queue, event), flushing=None, unsettled=False)
     if not event.permanent or failures < _FAILURES_MAX:
         queue, granted = _before_it(replace(queue, sealed=(batch, *queue.sealed)))
         if not event.refused:
@@ -243,9 +234,7 @@ def _failed(queue: Queue, event: FlushFailed) -> tuple[Queue, list[Effect]]:
         queue, told = _not_waiting(queue, Reason.STORE, event.why)
         return queue, granted + told
     if batch.first == batch.last:
-        buried = replace(queue, published=batch.last, failures=0, retry_at_ms=0)
-        buried, effects = _told(buried, None, {batch.last: event.why})
-        return buried, [Bury(batch.last, event.why), *effects]
+        return replace(queue, flushing=batch), [Bury(batch.last, event.why)]
     return _before_it(
         replace(
             queue,
@@ -253,6 +242,20 @@ def _failed(queue: Queue, event: FlushFailed) -> tuple[Queue, list[Effect]]:
             failures=_FAILURES_MAX - 1,  # the halves are suspect: the next gets one try
             retry_at_ms=0,
         )
+    )
+
+
+def _unclear(queue: Queue, event: FlushUnclear) -> tuple[Queue, list[Effect]]:
+    """Wait, and find out then. Nothing else is loaded, and no hold is granted, before that."""
+    assert queue.flushing is not None
+    return replace(_waits(queue, event), unsettled=True), []
+
+
+def _waits(queue: Queue, event: FlushFailed | FlushUnclear) -> Queue:
+    failures = queue.failures + 1
+    pause_ms = min(_PAUSE_MS * 2 ** min(failures, 10), _PAUSE_MS_MAX)
+    return replace(
+        queue, failures=failures, retry_at_ms=event.now_ms + pause_ms, last_error=event.why
     )
 
 

@@ -148,7 +148,6 @@ class Hold:
     id: str
     ask: int
     lsn: int
-    until_ms: int
     granted: bool = False
     drains: bool = True
     refuses: bool = False
@@ -165,7 +164,8 @@ class Waiter:
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """A table's inserts that are not published; `published` is the last lsn that is."""
+    """A table's inserts that are not published; `published` is the last lsn that is. `unsettled`
+    while it is not known, and not being found out, what became of the batch `flushing`."""
 
     thresholds: Thresholds = field(default_factory=Thresholds)
     next_lsn: int = 1
@@ -173,6 +173,7 @@ class Queue:
     sealed: tuple[Batch, ...] = ()
     open: Batch | None = None
     flushing: Batch | None = None
+    unsettled: bool = False
     failures: int = 0
     retry_at_ms: int = 0
     last_error: str = ""

@@ -1,0 +1,251 @@
+"""The slow work of group commit, in pools: tables are opened, batches loaded, dead letters buried.
+
+Each piece ends in an event for its table. An error that says that a batch is certainly not in the
+table is FlushFailed; after any other error that is not known yet, and is found out later. A commit
+that is awaited occupies no thread.
+
+If the process dies, the next start finds out what became of the batches under way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+
+from paimon_magics.coordinator.inserts.admission.items import Done
+from paimon_magics.coordinator.inserts.engine.openings import Openings
+from paimon_magics.coordinator.inserts.engine.queue_owner import QueueOwner, unclear
+from paimon_magics.coordinator.inserts.engine.table_queue import TableQueue
+from paimon_magics.coordinator.inserts.loading.flush import (
+    Flushing,
+    Loaded,
+    NotLoadedError,
+    StuckError,
+)
+from paimon_magics.coordinator.inserts.log.interface import DeadLetter, Log
+from paimon_magics.coordinator.inserts.log.records import read_segments, seal
+from paimon_magics.coordinator.inserts.queue.events import (
+    BeginFlush,
+    Bury,
+    Closed,
+    Event,
+    FlushFailed,
+    Published,
+    SettleFlush,
+)
+from paimon_magics.coordinator.inserts.queue.values import Queue
+from paimon_magics.coordinator.runtime import Future, Runtime, Steps, run_steps
+from paimon_magics.coordinator.store.database import StoreLostError
+from paimon_magics.tables.commits.fencing import DeposedError
+
+__all__ = ["Loading"]
+
+_LOADERS = 4
+_OPENERS = 4
+_AGAIN_MS = 1_000
+
+_Events = tuple[Event, ...]
+
+
+class Loading:
+    """See `queue_owner.TableWork`. `lose` is called when the log or the warehouse is lost, `buried`
+    with a table's id and the lsns of new dead letters."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        owner: QueueOwner,
+        flushing: Flushing,
+        openings: Openings,
+        log: Log,
+        lose: Callable[[DeposedError | StoreLostError], None],
+        buried: Callable[[str, Sequence[int]], None],
+    ) -> None:
+        self._runtime = runtime
+        self._now_ms = runtime.clock.now_ms
+        self._owner = owner
+        self._flushing = flushing
+        self._openings = openings
+        self._log = log
+        self._lose = lose
+        self._buried = buried
+        self._loads = runtime.pool("loads", _LOADERS)
+        self._tables = runtime.pool("tables", _OPENERS)
+
+    def open(self, table: TableQueue) -> None:
+        """See `TableWork.open`."""
+        self._tables.effect(
+            f"opening {table.name}",
+            lambda: partial(self._owner.opened, table, self._openings.open(table)),
+            lambda error: partial(self._owner.not_opened, table, self._lost(error)),
+            lambda adopt: self._owner.put(Done(adopt)),
+        )
+        self._tables.run("flusher", self._flushing.warm_up)
+
+    def load(self, table: TableQueue, effect: BeginFlush) -> None:
+        """See `TableWork.load`."""
+        if not table.is_open:  # its rows were acknowledged before this process began
+            check: Callable[[], str | Exception] = partial(self._openings.open, table)
+            checked = partial(self._checked, table, effect)
+            self._tables.effect(f"checking {table.name}", check, self._lost, checked)
+            return
+        self._run(table, self._flushing.load(table.name, table.id, effect.batch))
+
+    def settle(self, table: TableQueue, effect: SettleFlush) -> None:
+        """See `TableWork.settle`."""
+        self._run(table, self._flushing.settle(table.name, table.id, effect.batch))
+
+    def bury(self, table: TableQueue, effect: Bury) -> None:
+        """See `TableWork.bury`."""
+        lsn, why = effect.lsn, effect.why
+
+        def bury() -> _Events:
+            segments = self._log.read(table.id, lsn, lsn)
+            records, chain = read_segments(segments, lsn - 1, upto=lsn)
+            assert chain is not None
+            letter = DeadLetter(table.id, lsn, why, self._now_ms(), seal(records, 0).body)
+            self._log.publish(table.id, lsn, chain, None, [letter])
+            return (Published(None, self._now_ms(), ((lsn, why),)),)
+
+        self._loads.effect(
+            f"dead letter of {table.name}",
+            bury,
+            partial(self._crashed, table),
+            partial(self._deliver, table),
+        )
+
+    def close(self, table: TableQueue, why: str) -> None:
+        """See `TableWork.close`."""
+
+        def note() -> None:
+            if table.queue.closed == why:
+                self._log.close_table(table.id, why)
+
+        def noted(error: Exception | None) -> None:
+            if error is not None:
+                self._tables.run("closing", lambda: self.close(table, why), after_ms=_AGAIN_MS)
+
+        self._tables.effect(f"closing {table.name}", note, self._lost, noted)
+
+    def reopen(self, table: TableQueue, *, accept_loss: bool) -> Future[None]:
+        """Open a closed table again; see `Openings.reopen`."""
+        done: Future[None] = self._runtime.future()
+
+        def deliver(outcome: tuple[Queue, int] | Exception | None) -> None:
+            def adopt() -> None:
+                if isinstance(outcome, tuple):
+                    table.is_open = table.is_open or accept_loss
+                    self._owner.reopened(table, *outcome)
+                done.set_result(None)
+
+            if isinstance(outcome, Exception):
+                done.set_exception(outcome)
+            else:
+                self._owner.put(Done(adopt))
+
+        self._tables.effect(
+            f"reopening {table.name}",
+            lambda: self._openings.reopen(table, accept_loss=accept_loss),
+            self._lost,
+            deliver,
+        )
+        return done
+
+    def renamed(self, table: TableQueue) -> None:
+        """Note a table's new name in the log."""
+        note = partial(self._flushing.note_name, table.id, table.name)
+        self._again(f"renaming {table.name}", note)
+
+    def dropped(self, table_id: str) -> None:
+        """Forget a table that was dropped, and for which nothing waits, in log and registry."""
+
+        def forget() -> None:
+            self._log.drop_table(table_id)
+            self._openings.forget(table_id)
+
+        self._again("dropped table", forget)
+
+    def note_ends(self, tables: Iterable[TableQueue]) -> None:
+        """Note in the warehouse how far records are acknowledged."""
+        for table in tables:
+            if table.is_open and table.noted < table.queue.acknowledged:
+                self._tables.run(f"note {table.name}", partial(self._openings.note_end, table))
+
+    def soon(self, label: str, work: Callable[[], object]) -> None:
+        """Run other work in a pool."""
+        self._tables.run(label, work)
+
+    def end(self, tables: Iterable[TableQueue]) -> None:
+        """Wait for the work that has begun, and note which tables have nothing left in the log."""
+        self._loads.end()
+        self._tables.end()
+        for table in tables:
+            self._runtime.attempt("a note", partial(self._openings.note_clean, table))
+
+    # ---- outcomes ----
+
+    def _run(self, table: TableQueue, steps: Steps[Loaded]) -> None:
+        run_steps(
+            self._loads,
+            f"loading {table.name}",
+            self._outcome(steps),
+            partial(self._crashed, table),
+            partial(self._deliver, table),
+        )
+
+    def _outcome(self, steps: Steps[Loaded]) -> Steps[_Events]:
+        try:
+            loaded = yield from steps
+        except NotLoadedError as error:
+            return (
+                FlushFailed(
+                    str(error), self._now_ms(), permanent=error.permanent, refused=error.refused
+                ),
+            )
+        except StuckError as error:
+            now_ms = self._now_ms()
+            return Closed(str(error), now_ms), FlushFailed(str(error), now_ms)
+        return (Published(loaded.snapshot_id, self._now_ms(), loaded.dead),)
+
+    def _crashed(self, table: TableQueue, error: Exception) -> _Events:
+        return (unclear(self._lost(error), self._now_ms()),)
+
+    def _deliver(self, table: TableQueue, events: _Events) -> None:
+        for event in events:
+            self._owner.tell(table, event)
+            if isinstance(event, Published) and event.dead:
+                lsns = [lsn for lsn, _ in event.dead]
+                self._tables.run("dead letters", partial(self._buried, table.id, lsns))
+
+    def _checked(self, table: TableQueue, effect: BeginFlush, found: str | Exception) -> None:
+        """Load a batch of a table whose log was checked; or close it, where records are missing."""
+
+        def adopt() -> None:
+            if found == "":
+                self._owner.opened(table, "")
+                self.load(table, effect)
+                return
+            now_ms = self._now_ms()
+            if isinstance(found, str):
+                self._owner.opened(table, found)
+            self._owner.tell(table, FlushFailed(str(found), now_ms))
+
+        self._owner.put(Done(adopt))
+
+    def _again(self, label: str, work: Callable[[], object]) -> None:
+        """Do something until it succeeds; at the next start it does not matter any more."""
+
+        def ended(error: Exception | None) -> None:
+            if error is not None:
+                self._tables.run(label, lambda: self._again(label, work), after_ms=_AGAIN_MS)
+
+        def done() -> Exception | None:
+            work()
+            return None
+
+        self._tables.effect(label, done, self._lost, ended)
+
+    def _lost(self, error: Exception) -> Exception:
+        if isinstance(error, DeposedError | StoreLostError):
+            self._lose(error)
+        return error

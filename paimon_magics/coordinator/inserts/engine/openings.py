@@ -1,0 +1,131 @@
+"""Whether the log has all acknowledged records of a table: asked before the first insert of a
+process, and where an administrator opens a closed table again.
+
+All of it reads the log, its registry and the warehouse; the owner of the queues waits for none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from paimon_magics.coordinator.inserts.engine.recovery import recovered
+from paimon_magics.coordinator.inserts.engine.table_queue import TableQueue
+from paimon_magics.coordinator.inserts.loading.flush import Flushing
+from paimon_magics.coordinator.inserts.log.interface import LogTable
+from paimon_magics.coordinator.inserts.log.names import stored_name
+from paimon_magics.coordinator.inserts.log.registry import RegisteredLog
+from paimon_magics.coordinator.inserts.queue.values import Queue, Thresholds
+from paimon_magics.errors import SetupError
+
+__all__ = ["Openings"]
+
+
+class Openings:
+    """Opens tables for inserts. For any thread, but one at a time for a table. `own` makes sure
+    that this coordinator owns the warehouse. Raises the errors of log and store."""
+
+    def __init__(
+        self,
+        log: RegisteredLog,
+        flushing: Flushing,
+        own: Callable[[], object],
+        defaults: Thresholds,
+    ) -> None:
+        self._log = log.log
+        self._registry = log.registry
+        self._flushing = flushing
+        self._own = own
+        self._defaults = defaults
+
+    def open(self, table: TableQueue) -> str:
+        """Note in the log registry that this log has the table's records; or return why some are
+        missing."""
+        self._own()
+        acknowledged = table.queue.acknowledged
+        missing = self.missing(table)
+        if not missing:
+            self._registry.open(table.id, acknowledged + 1)
+            table.noted = max(table.noted, acknowledged)
+        return missing
+
+    def missing(self, table: TableQueue) -> str:
+        """Why acknowledged rows are missing in this log; "" when they are not."""
+        acknowledged = table.queue.acknowledged
+        missing = self._registry.missing(table.id, acknowledged, self._log.damage)
+        if missing:
+            return missing
+        last = self._flushing.last_in(table.name, table.id, table.queue.snapshot_id or 0)
+        if last > acknowledged:
+            return (
+                f"The log {self._log.name} ends with record {acknowledged}, but the table has "
+                f"records up to {last}"
+            )
+        return ""
+
+    def reopen(self, table: TableQueue, *, accept_loss: bool) -> tuple[Queue, int] | None:
+        """A closed table's queue and chain, read from the log again; None where it is open.
+
+        With `accept_loss` the records that are missing or damaged are given up; otherwise raises
+        SetupError while any are missing.
+        """
+        if table.queue.flushing is not None and not table.queue.unsettled:
+            raise SetupError(f"Rows of `{table.name}` are being loaded.", hint="Ask again.")
+        missing = self.missing(table)
+        if not missing and not table.queue.closed:
+            return None  # there is nothing to accept, and what waits is loaded
+        if missing and not accept_loss:
+            raise SetupError(f"`{table.name}` stays closed: {missing}.")
+        if accept_loss and not (missing and self._goes_on(table)):
+            self._begin_anew(table)
+        else:
+            self._log.close_table(table.id, "")
+        stored = self._stored(table.id)
+        assert stored is not None  # it was closed for its records, or has begun anew
+        if accept_loss:
+            self._registry.open(table.id, stored.acknowledged + 1)
+        again = recovered(self._log, stored, self._defaults)
+        if again.queue.closed:
+            raise SetupError(f"`{table.name}` stays closed: {again.queue.closed}.")
+        return again.queue, again.chain
+
+    def note_end(self, table: TableQueue) -> None:
+        """Note in the log registry how far a table's records are acknowledged, so that their loss
+        from the log is noticed."""
+        acknowledged = table.queue.acknowledged
+        if table.is_open and table.noted < acknowledged:
+            self._own()
+            self._registry.open(table.id, acknowledged + 1)
+            table.noted = acknowledged
+
+    def note_clean(self, table: TableQueue) -> None:
+        """Note in the log registry that a table has nothing left in the log."""
+        if table.is_open and not table.queue.batches:
+            self._registry.clean(table.id, table.queue.acknowledged)
+
+    def forget(self, table_id: str) -> None:
+        """Forget a table that was dropped."""
+        self._registry.forget(table_id)
+
+    def _stored(self, table_id: str) -> LogTable | None:
+        return next((s for s in self._log.tables() if s.table_id == table_id), None)
+
+    def _goes_on(self, table: TableQueue) -> bool:
+        """Whether a log that has lost its last records can go on from its present end: the records
+        that it has are whole, and none that it lost is in the table."""
+        stored = self._stored(table.id)
+        if stored is None or stored.flush is not None:
+            return False
+        last = self._flushing.last_in(table.name, table.id, stored.snapshot_id or 0)
+        whole = recovered(self._log, replace(stored, closed=""), self._defaults)
+        return last <= stored.acknowledged and not whole.queue.closed
+
+    def _begin_anew(self, table: TableQueue) -> None:
+        """Give up the table's records in the log, and go on above all lsns that were ever given."""
+        note = self._registry.note(table.id)
+        above = max(
+            table.queue.acknowledged,
+            0 if note is None else note.first,
+            self._flushing.last_in(table.name, table.id, table.queue.snapshot_id or 0),
+        )
+        self._log.accept_loss(table.id, stored_name(table.name), above)

@@ -1,0 +1,125 @@
+"""What older versions left in a log: it knew tables by their locations and creation times.
+
+A log in a database of that form is brought to the present one when it is opened, in steps that a
+next start goes on with. A table's id follows from its location and creation time; a rename that was
+under way gives it that of its new name, if it was done. Labels begin to age then, in the log's own
+time, since the machine's clock may have jumped before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from paimon_magics.coordinator.store.database import Change, Database
+from paimon_magics.errors import PaimonMagicsError
+from paimon_magics.tables.schema.identity import table_id_of_legacy
+
+__all__ = ["Move", "Renamed", "id_of_legacy", "move_table", "settled_moves", "upgrade"]
+
+Renamed = Callable[[str], str | None]
+"""The location and creation time of the table that has a stored name now, None for no table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A rename that was under way: the table's identity before (`text`), its new name, and its
+    identity by that, None if the rename was not done."""
+
+    text: str
+    target: str
+    done_as: str | None
+
+
+_ROWS_AT_ONCE = 1_000
+_OLD = "%@%"  # no id has an @
+_KEYED = ("log_tables", "log_segments", "log_keys", "log_dead_letters")
+
+
+def upgrade(database: Database, renamed: Renamed | None) -> None:
+    """Bring a log to the present form, if it has an older one."""
+    if database.read("SELECT format FROM log_meta") == [(1,)]:
+        integer = database.dialect.integer
+        database.write(
+            [
+                *(Change(f"ALTER TABLE {t} RENAME COLUMN location TO table_id") for t in _KEYED),
+                Change("ALTER TABLE log_tables ADD COLUMN legacy TEXT NOT NULL DEFAULT ''"),
+                Change("ALTER TABLE log_meta ADD COLUMN warehouse_id TEXT NOT NULL DEFAULT ''"),
+                Change(f"ALTER TABLE log_meta ADD COLUMN running_ms {integer} NOT NULL DEFAULT 0"),
+                Change("UPDATE log_meta SET format = 2"),
+            ]
+        )
+    for (text,) in database.read(
+        # Of two spellings of one table the one with waiting records gets its id.
+        "SELECT table_id FROM log_tables WHERE table_id LIKE ? "
+        "ORDER BY CASE WHEN acknowledged > published THEN 0 ELSE 1 END, table_id",
+        _OLD,
+    ):
+        _give_id(database, text, id_of_legacy(database, text), text)
+    for (text,) in database.read(
+        "SELECT DISTINCT table_id FROM log_dead_letters WHERE table_id LIKE ?", _OLD
+    ):
+        _give_id(database, text, id_of_legacy(database, text), text)
+    for move in settled_moves(database, renamed):
+        if move.done_as is not None:
+            move_table(database, move.text, move.done_as, move.target)
+        database.write([Change("DELETE FROM log_moves WHERE location = ?", (move.text,))])
+
+
+def settled_moves(database: Database, renamed: Renamed | None) -> list[Move]:
+    """The renames that were under way, of those of which it can be found out now."""
+    moves = []
+    for text, target in database.read("SELECT location, target FROM log_moves"):
+        with contextlib.suppress(PaimonMagicsError, OSError):
+            if renamed is not None:
+                found = renamed(target)
+                is_same = found is not None and found.rpartition("@")[2] == text.rpartition("@")[2]
+                moves.append(Move(text, target, found if is_same else None))
+    return moves
+
+
+def id_of_legacy(database: Database, text: str) -> str:
+    """The id of a table that an older version knew by its location and creation time."""
+    known = database.read("SELECT table_id FROM log_tables WHERE legacy = ?", text)
+    if known:
+        return str(known[0][0])
+    id = table_id_of_legacy(text)
+    if database.read("SELECT 1 FROM log_tables WHERE table_id = ? AND legacy <> ''", id):
+        # The same table, by another spelling. Its records must not get between those.
+        id = uuid.uuid5(uuid.NAMESPACE_URL, f"{text}#").hex
+    return id
+
+
+def move_table(database: Database, text: str, to_text: str, name: str) -> None:
+    """Move everything known of a table to the identity that it has by its new name."""
+    id = id_of_legacy(database, text)
+    database.write([Change("UPDATE log_tables SET name = ? WHERE table_id = ?", (name, id))])
+    _give_id(database, id, id_of_legacy(database, to_text), to_text)
+
+
+def _give_id(database: Database, before: str, id: str, legacy: str) -> None:
+    """Give the rows of a table its id, some at a time."""
+    if before == id:
+        return
+    for table, column, values in (
+        ("log_keys", "key", "table_id = ?, at_ms = 0"),
+        ("log_segments", "first", "table_id = ?"),
+    ):
+        some = f"(SELECT {column} FROM {table} WHERE table_id = ? ORDER BY {column} LIMIT ?)"
+        change = Change(
+            f"UPDATE {table} SET {values} WHERE table_id = ? AND {column} IN {some}",
+            (id, before, before, _ROWS_AT_ONCE),
+        )
+        while database.read(f"SELECT 1 FROM {table} WHERE table_id = ? LIMIT 1", before):
+            database.write([change])
+    database.write(
+        [
+            Change("UPDATE log_dead_letters SET table_id = ? WHERE table_id = ?", (id, before)),
+            Change(
+                "UPDATE log_tables SET table_id = ?, legacy = ? WHERE table_id = ?",
+                (id, legacy, before),
+            ),
+        ]
+    )
