@@ -1,5 +1,5 @@
 """Upkeep of tables after commits: snapshots expire by Paimon's options, and the files that
-overwritten snapshots leave are removed.
+overwritten snapshots leave are removed. At the start dropped tables are deleted whose drop died.
 
 A thread of its own does it some seconds after a commit, one table and a bounded number of snapshots
 at a time, so that no commit waits for it. Right before the decision it asks what must stay: the
@@ -29,11 +29,13 @@ from paimon_magics.tables.expiry.expire_snapshots import can_expire, carry_out, 
 __all__ = ["ExpiryGate", "Upkeep"]
 
 _OVERWRITTEN = ""
+_DROPPED = "dropped"
 _LEFT = "Files of overwritten snapshots could not be removed"
+_DROPPED_LEFT = "Files of dropped tables could not be removed"
 _AGAIN_MS = 60_000  # after a failure
 
 _Key = str | tuple[str, str | None]
-"""A table's location and branch, or _OVERWRITTEN."""
+"""A table's location and branch, _OVERWRITTEN or _DROPPED."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +99,7 @@ class Upkeep:
     def start(self) -> None:
         """Start the thread."""
         self._plan(_OVERWRITTEN, _Job(_LEFT, self._clear, self._now_ms()))
+        self._plan(_DROPPED, _Job(_DROPPED_LEFT, self._finish_drops, self._now_ms()))
         self._loop = self._runtime.loop("upkeep", self._pause_ms, self._run_due)
 
     def stop(self) -> None:
@@ -161,6 +164,12 @@ class Upkeep:
         self._overwritten.clear(self._now_ms())
         due_ms = self._overwritten.due_ms()
         return None if due_ms is None else max(due_ms, self._now_ms() + self._every_ms)
+
+    def _finish_drops(self) -> int | None:
+        """Delete what processes that died have left of dropped tables; return when to run again,
+        None without any left."""
+        self._gate.check()
+        return self._now_ms() + _AGAIN_MS if self._catalog.finish_drops() else None
 
     def _expire(self, name: TableName) -> int | None:
         """Expire snapshots of a table; return when to run again, None for after the next commit."""

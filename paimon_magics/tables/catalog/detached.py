@@ -151,6 +151,14 @@ class DroppedFolders:
                 store.delete([path])
         return found
 
+    def is_settled(self, detached: Detached) -> bool:
+        """Whether anybody may delete what was detached: no process is still taking its name away,
+        unless it has died."""
+        store = self._stores.of(detached.path)
+        if detached.is_moved or store.read(_mark(detached)) is not None:
+            return True
+        return _is_dead(store, detached.path)
+
     def wait_for_name(self, label: str, location: str) -> None:
         """Return when no drop uses the names of a location's files any more; finish one that was
         cut short. Raises CommitConflictError if that takes too long."""

@@ -92,15 +92,19 @@ class Dropping(Lookup):
             return self._dropped().left()
 
     def finish_drops(self) -> int:
-        """Delete what processes that died have left of dropped tables; return how many there were.
-        What can't be deleted stays, with a warning in the log."""
-        left = self.detached()
-        for detached in left:
+        """Delete what processes that died have left of dropped tables; return how much is left:
+        what others may be dropping right now, and what can't be deleted, with a warning."""
+        left = 0
+        for detached in self.detached():
             try:
-                self.delete_detached(detached)
+                if self._dropped().is_settled(detached):
+                    self.delete_detached(detached)
+                else:
+                    left += 1
             except PaimonMagicsError as error:
                 _log.warning("What is left of `%s` stays: %s", detached.label, error)
-        return len(left)
+                left += 1
+        return left
 
     def drop_database(
         self,

@@ -136,8 +136,11 @@ def test_a_drop_that_died_is_finished_by_another_process(
     if catalog.metastore == "jdbc":  # its row is still there
         assert catalog.drop_table(T)
     assert catalog.list_tables("d") == []
-    assert catalog.finish_drops() == 1
+    if step == "drop.schema_removed":  # it may be running still
+        assert catalog.finish_drops() == 1
+        catalog.delete_detached(left)
     assert catalog.finish_drops() == 0
+    assert catalog.detached() == []
     assert catalog.stores.of(location).files_below(location) == []
     create(catalog)
     assert rows(catalog) == []
