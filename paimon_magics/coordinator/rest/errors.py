@@ -17,6 +17,7 @@ from starlette.responses import JSONResponse
 
 from paimon_magics.coordinator.protocol.errors import (
     RETRY_AFTER,
+    BrokeOffError,
     NotTheirsError,
     PausedError,
     StoppedError,
@@ -136,7 +137,7 @@ def _known(error: Exception) -> RestError:
         case StaleIndexError() | StreamedKeysError():
             # Clients repeat a request that was answered 503 or 429, and no other.
             return RestError(409, str(error), "TABLE")
-        case CommitConflictError() | NotOwnerError():
+        case CommitConflictError() | NotOwnerError() | BrokeOffError():
             return RestError(503, str(error))
         case StoreUnavailableError() | StoreLostError() | StoppedError() | PausedError():
             return RestError(503, str(error))

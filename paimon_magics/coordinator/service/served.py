@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from paimon_magics.coordinator.core import Answer, Pause
-from paimon_magics.coordinator.protocol.errors import PausedError
+from paimon_magics.coordinator.protocol.errors import BrokeOffError, PausedError
 from paimon_magics.coordinator.runtime import Future, Steps, ThreadRuntime
 from paimon_magics.coordinator.service.databases import Databases, PropertyStore
 from paimon_magics.coordinator.service.definitions import Definitions, DefinitionStore
@@ -22,7 +22,7 @@ from paimon_magics.planning.commits.publications import Publication
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.catalog.stored_tables import load_stored
-from paimon_magics.tables.commits.fencing import Fence
+from paimon_magics.tables.commits.fencing import Fence, NotOwnerError
 from paimon_magics.tables.commits.recent_commits import RecentCommits
 from paimon_magics.tables.manifests.hash_indexes import Bucket, HashIndexes, StaleIndexError
 from paimon_magics.tables.snapshots.chain import latest_document, load_snapshot
@@ -168,8 +168,8 @@ class Context:
         commit is under way where it is dropped or renamed. `creates`: the table is made, so its
         database stays meanwhile, as it does where the table is `renamed_to` another name.
 
-        Raises NotOwnerError, at the end of the block too where ownership was lost meanwhile,
-        PausedError, and CommitConflictError where the wait is too long.
+        Raises NotOwnerError, PausedError, and CommitConflictError where the wait is too long; at
+        the end of the block BrokeOffError where ownership was lost meanwhile.
         """
         if self.fence is not None:
             self.fence()
@@ -198,8 +198,11 @@ class Context:
         with held:
             with self.turn(table.location) if table is not None else contextlib.nullcontext():
                 yield table
-            if self.fence is not None:
-                self.fence().check()
+            try:
+                if self.fence is not None:
+                    self.fence().check()
+            except NotOwnerError as error:
+                raise BrokeOffError(f"The change may have been made. {error.message}") from error
 
     def _find(self, name: TableName) -> StoredTable | None:
         if not name.table:

@@ -76,7 +76,7 @@ _DEPOSED = b"""HTTP/1.1 503 Service Unavailable\r
 Content-Length: 70\r
 Connection: close\r
 \r
-{"error": {"type": "NotOwnerError", "message": "deposed", "hint": ""}}"""
+{"error": {"type": "BrokeOffError", "message": "deposed", "hint": ""}}"""
 
 
 @pytest.fixture(params=["it lives", "it was restarted", "it was deposed"])
