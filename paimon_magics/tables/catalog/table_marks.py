@@ -19,12 +19,14 @@ import re
 import threading
 import uuid
 from dataclasses import asdict, dataclass
+from functools import partial
 
 from pypaimon.schema.schema_manager import SchemaManager
 
+from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
-from paimon_magics.tables.schema.identity import table_id_of_legacy
+from paimon_magics.tables.schema.identity import created_at_ms, table_id_of_legacy
 from paimon_magics.tables.stores.paths import plain_location
 from paimon_magics.tables.table import Table
 
@@ -89,19 +91,26 @@ class TableIds:
             self._places.setdefault(id, f"{name.database}.db/{name.table}")
 
     def find(self, id: str, database: str | None = None) -> TableName | None:
-        """The name of the table with an id that is in the warehouse now, and maybe elsewhere than
-        it was; None if there is none. Reads the marks of all tables, or of those of a database."""
-        catalog = self._catalog
+        """The name of the table with an id that is in the warehouse now, maybe elsewhere than it
+        was; None if there is none. Reads the marks of all tables, or of those of a database.
+
+        Raises the store's error where a mark that may be the table's can't be read.
+        """
+        catalog, unread = self._catalog, None
         if catalog.metastore == "rest":
             return None
         for other in catalog.stored_databases() if database is None else [database]:
-            for table in catalog.list_tables(other):
-                name = TableName(table, other)
-                mark = self._read(f"{other}.db/{table}")
-                if mark is not None and mark.id == id:
-                    loaded = catalog.find(name)
+            for table in catalog.call(partial(catalog.paimon.list_tables, other)):
+                try:
+                    mark = self._read(f"{other}.db/{table}")
+                    name = TableName(table, other)
+                    loaded = catalog.find(name) if mark is not None and mark.id == id else None
                     if loaded is not None and self.id_of(loaded, look=True) == id:
                         return name
+                except (PaimonMagicsError, OSError) as error:
+                    unread = error
+        if unread is not None:
+            raise unread
         return None
 
     def _settled(self, table: Table, path: str, created_ms: int) -> str:
@@ -177,9 +186,7 @@ def _server_id(table: Table) -> str:
     found = table.paimon.catalog_environment.uuid
     if found:
         return str(found).replace("-", "").lower()
-    first = table.paimon.schema_manager.get_schema(0)
-    created_ms = 0 if first is None else int(first.time_millis)
-    return table_id_of_legacy(f"{table.location}@{created_ms}")
+    return table_id_of_legacy(f"{table.location}@{created_at_ms(table) or 0}")
 
 
 def _mark_of(content: bytes) -> _Mark | None:

@@ -3,6 +3,7 @@ later at the same location."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import uuid
 
@@ -61,5 +62,9 @@ def table_id_of_legacy(identity: str) -> str:
 
 
 def _first_ms(table: Table) -> int:
-    first = table.paimon.schema_manager.get_schema(0)
-    return 0 if first is None else int(first.time_millis)
+    """When the table was created; 0 where its first schema is gone, or can't be read: it only tells
+    tables apart here."""
+    with contextlib.suppress(Exception):
+        first = table.paimon.schema_manager.get_schema(0)
+        return 0 if first is None else int(first.time_millis)
+    return 0

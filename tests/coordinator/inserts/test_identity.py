@@ -16,7 +16,7 @@ from tests.backends.s3 import S3Server
 from tests.coordinator.inserts.serving import SLOW, TABLE, Served, table_sql
 from tests.coordinator.inserts.test_log_on_s3 import post
 from tests.coordinator.inserts.test_renaming import LOGS, named, serve
-from tests.coordinator.process import Process, create_table, read
+from tests.coordinator.process import Process, create_table, read, wait_until
 
 NEW = TableName("renamed", "default")
 
@@ -179,3 +179,43 @@ def test_the_state_of_one_warehouse_is_refused_to_another(
     assert sorted(other.rglob("*")) == before
     start_with(ended, tmp_path / "warehouse")
     has_everything_once(ended)
+
+
+def test_a_copied_warehouse_is_refused_by_the_store_of_its_original(
+    tmp_path: Path, request: pytest.FixtureRequest, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A store in PostgreSQL has no state folder by which the copy is seen."""
+    with serve(tmp_path, "postgres", request) as served:
+        filled(served)
+        served.process.kill()
+        shutil.copytree(tmp_path / "warehouse", tmp_path / "copy")
+        options = [o for o in served.process.options if o.startswith("--store=")]
+        other = Process(tmp_path / "copy", tmp_path / "other-state", *options)
+        with pytest.raises(AssertionError):
+            other.start()
+        assert "belongs to the warehouse with the id" in "".join(capfd.readouterr())
+        served.process.start()
+        has_everything_once(served)
+
+
+@pytest.mark.parametrize("what", ["warehouse", "warehouse/default.db/t"])
+def test_a_backup_that_lacks_acknowledged_rows_takes_none_until_somebody_has_looked(
+    tmp_path: Path, what: str
+) -> None:
+    with Served(tmp_path, table_sql(options=SLOW)) as served:
+        served.insert([[1, "a"]], idempotency_key="one")
+        served.flush()
+        shutil.copytree(tmp_path / what, tmp_path / "backup")
+        served.insert([[2, "b"]], idempotency_key="two")
+        served.flush()
+        served.process.kill()
+        shutil.rmtree(tmp_path / what)
+        shutil.copytree(tmp_path / "backup", tmp_path / what)
+        served.process.start()
+
+        def is_stopped() -> bool:
+            answer = served.insert([[2, "b"]], idempotency_key="two")
+            return answer.status_code == 409 and "is gone, and the latest is 1" in answer.text
+
+        wait_until(is_stopped)
+        assert served.ids() == [1]

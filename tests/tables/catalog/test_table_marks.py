@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from paimon_magics.errors import SetupError
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.catalog.table_marks import TableIds
-from paimon_magics.tables.schema.identity import created_at_ms, table_id_of_legacy
+from paimon_magics.tables.schema.identity import created_at_ms, table_id_of_legacy, version_of
 from tests.tables.catalog.test_catalog import table_schema
 
 T, U, V = (TableName(name, "default") for name in "tuv")
@@ -179,6 +180,34 @@ def test_a_renamed_table_is_found_by_its_id(catalog: Catalog, ids: TableIds) -> 
     copied(catalog, U, V)
     assert ids.find(before) in (U, V)
     assert ids.find("0" * 32) is None
+
+
+def test_a_broken_table_hinders_no_other(catalog: Catalog, ids: TableIds) -> None:
+    before = id_of(TableIds(catalog), catalog, T)
+    for name in ("a", "z"):
+        catalog.create_table(TableName(name, "default"), table_schema())
+    (folder(catalog, TableName("a", "default")) / MARK).mkdir()
+    (folder(catalog, TableName("z", "default")) / "schema" / "schema-0").write_bytes(b"")
+    assert ids.find(before) == T
+    with pytest.raises(OSError):
+        ids.find("0" * 32)
+    with pytest.raises(OSError):
+        id_of(ids, catalog, TableName("a", "default"))
+
+
+def test_a_first_schema_that_is_lost_or_broken_keeps_the_id(catalog: Catalog) -> None:
+    before = id_of(TableIds(catalog), catalog, T)
+    schemas = folder(catalog, T) / "schema"
+    shutil.copy(schemas / "schema-0", schemas / "schema-1")
+    text = (schemas / "schema-0").read_text().replace('"id": 0', '"id": 1', 1)
+    (schemas / "schema-1").write_text(text)
+    (schemas / "schema-0").unlink()
+    assert id_of(TableIds(catalog), catalog, T) == before
+    (schemas / "schema-0").write_bytes(b"")
+    table = catalog.load(T)
+    with pytest.raises(SetupError):
+        TableIds(catalog).id_of(table)
+    assert len(version_of(table)) == 16
 
 
 def test_a_known_id_is_not_read_again(catalog: Catalog) -> None:
