@@ -79,10 +79,13 @@ def _original(stores: Stores, warehouse: str, mark: _Mark) -> str:
         return ""
     try:
         other, _ = _read(stores, there)
-        is_same = other is not None and other.id == mark.id
-        return there if is_same and not _is_one_place(stores, warehouse, there) else ""
     except (PaimonMagicsError, OSError):
         return ""  # it is out of reach from here, so nobody can mix them up here
+    if other is None or other.id != mark.id:
+        return ""
+    with contextlib.suppress(PaimonMagicsError, OSError):  # who may not write takes it for a copy
+        return "" if _is_one_place(stores, warehouse, there) else there
+    return there
 
 
 def _is_one_place(stores: Stores, warehouse: str, other: str) -> bool:
