@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from paimon_magics.errors import SetupError
+from paimon_magics.errors import TableDamagedError
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.catalog.table_marks import TableIds
@@ -205,7 +205,7 @@ def test_a_first_schema_that_is_lost_or_broken_keeps_the_id(catalog: Catalog) ->
     assert id_of(TableIds(catalog), catalog, T) == before
     (schemas / "schema-0").write_bytes(b"")
     table = catalog.load(T)
-    with pytest.raises(SetupError):
+    with pytest.raises(TableDamagedError):
         TableIds(catalog).id_of(table)
     assert len(version_of(table)) == 16
 
