@@ -104,15 +104,8 @@ def start_owner(
     writes. Raises errors of ours.
     """
     warehouse = place.catalog.warehouse
-    is_heir = ownership is not None and ownership.epoch > 0
     runtime = ThreadRuntime()
-    store = open_store(
-        place.folder.path,
-        place.store_address,
-        warehouse,
-        is_heir=is_heir,
-        warehouse_id=place.binding.id,
-    )
+    store = _store(place, ownership)
     ending.callback(store.close)
     limits = _limits(options)
     coordinator = Coordinator(place.catalog, store, Settings(), limits, ownership, runtime)
@@ -182,6 +175,16 @@ def ownership_of(options: argparse.Namespace, place: Place, ending: ExitStack) -
     )
     ending.callback(ownership.release)
     return ownership
+
+
+def _store(place: Place, ownership: Ownership | None) -> StateStore:
+    return open_store(
+        place.folder.path,
+        place.store_address,
+        place.catalog.warehouse,
+        is_heir=ownership is not None and ownership.epoch > 0,
+        warehouse_id=place.binding.id,
+    )
 
 
 def _limits(options: argparse.Namespace) -> Limits:
