@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import time
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from anyio import CapacityLimiter
 from starlette.requests import HTTPConnection, Request
@@ -28,6 +27,7 @@ from paimon_magics.coordinator.http.authorisation import (
 )
 from paimon_magics.coordinator.http.guesses import Guesses
 from paimon_magics.coordinator.http.limits import ClientLimits, Turnstile
+from paimon_magics.coordinator.http.stream_sender import UNAUTHORISED, StreamSender
 from paimon_magics.coordinator.http.threads import Capacity, Threads, run_in_threadpool, using
 from paimon_magics.coordinator.protocol.principals import (
     PRINCIPAL,
@@ -44,10 +44,8 @@ from paimon_magics.statements.statement import NAME_BYTES_MAX, TableName
 __all__ = ["Guard", "TooLargeError", "guarded", "on_too_large", "principal_in", "principal_of"]
 
 _WEBSOCKET = "WEBSOCKET"
-_UNAUTHORISED = 4401  # codes of refused WebSockets
-_FORBIDDEN = 4403
+_FORBIDDEN = 4403  # codes of refused WebSockets
 _BUSY = 4429
-_AGAIN_SECONDS = 5.0  # how long what a stream's token allows is taken as said
 _LOOPBACK = ("127.0.0.1", "::1")
 _NOT_CHECKED = "The token can't be checked now."
 _READY = "/health/ready"
@@ -209,12 +207,12 @@ class Guard:
         is_below = scope["path"].startswith(self._root)
         connection = HTTPConnection(scope)
         if not is_below or await self._admit(scope, connection) is not None:
-            await send({"type": "websocket.close", "code": _UNAUTHORISED})
+            await send({"type": "websocket.close", "code": UNAUTHORISED})
             return
-        sender = _Sender(self._principal, connection, scope[PRINCIPAL], receive)
+        sender = StreamSender(self._principal, connection, scope[PRINCIPAL], receive)
         await self._let_in(scope, sender.receive, send)
         if sender.has_ended:
-            await send({"type": "websocket.close", "code": _UNAUTHORISED})
+            await send({"type": "websocket.close", "code": UNAUTHORISED})
 
     async def _principal(self, connection: HTTPConnection) -> Principal | None:
         """The sender, who sees the audit log only as an administrator."""
@@ -248,38 +246,6 @@ class Guard:
         self._guesses.was_right(host, token)
         scope[PRINCIPAL] = principal
         return None
-
-
-@dataclass(slots=True)
-class _Sender:
-    """The sender of a WebSocket's messages. A stream may outlive its token: who it is, and what
-    they may, is asked again every few seconds. When that has changed, no message is taken any more;
-    those that were are answered."""
-
-    ask: Callable[[HTTPConnection], Awaitable[Principal | None]]
-    connection: HTTPConnection
-    principal: Principal
-    arriving: Receive
-    has_ended: bool = False
-    asked_at: float = field(default_factory=time.monotonic)
-
-    async def receive(self) -> Message:
-        """The next message; the end of the connection where its sender may send no more."""
-        message = await self.arriving()
-        if message["type"] == "websocket.receive" and (
-            self.has_ended or time.monotonic() - self.asked_at > _AGAIN_SECONDS
-        ):
-            self.has_ended = self.has_ended or not await self._is_the_same()
-            self.asked_at = time.monotonic()
-        if self.has_ended:
-            return {"type": "websocket.disconnect", "code": _UNAUTHORISED}
-        return message
-
-    async def _is_the_same(self) -> bool:
-        try:
-            return await self.ask(self.connection) == self.principal
-        except Exception:  # it can't be found out now
-            return False
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,11 @@ from paimon_magics.coordinator.routes.store_options import StoreOptions
 from paimon_magics.coordinator.routes.tokens import token_routes
 from paimon_magics.coordinator.runtime import Runtime, ThreadRuntime
 from paimon_magics.coordinator.service.compaction_jobs import Budget
-from paimon_magics.coordinator.service.compaction_scheduler import CompactionScheduler, Endpoint
+from paimon_magics.coordinator.service.compaction_scheduler import (
+    CompactionRules,
+    CompactionScheduler,
+    Endpoint,
+)
 from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.coordinator.service.health import (
     HealthMonitor,
@@ -119,13 +123,10 @@ def start_owner(
     coordinator.when_published(compactions.committed)
     monitor = standard_monitor(coordinator, runtime, ownership, lambda: shutdown.is_draining)
     disk = _watched(options, runtime, place, store, monitor, ending)
-    inserts = None
-    if group is not None:
-        inserts = InsertRoutes(group, coordinator, disk, _letters(runtime, group, ending))
     parts = Parts(
         coordinator,
         warehouse,
-        inserts,
+        None if group is None else _inserts(runtime, coordinator, group, disk, ending),
         compactions,
         monitor=monitor,
         trail=trail_of(runtime, options, place.catalog, store, coordinator),
@@ -144,19 +145,27 @@ def start_owner(
     # An embedded one takes the warehouse at the first write, so that readers hinder nobody.
     if ownership is not None and not options.embedded:
         ownership.acquire()
+    _start(parts, compactions, ending, is_embedded=options.embedded)
+    _spare_garbage_collection()
+    return OwnerParts(coordinator, group, app, idling)
+
+
+def _start(
+    parts: Parts, compactions: CompactionScheduler, ending: ExitStack, *, is_embedded: bool
+) -> None:
+    """Start the parts in their order; `ending` stops them."""
+    coordinator = parts.coordinator
     ending.callback(coordinator.stop)
     coordinator.start()
-    if group is not None:
-        ending.callback(group.stop)
-        group.start()
+    if parts.inserts is not None:
+        ending.callback(parts.inserts.group.stop)
+        parts.inserts.group.start()
     if parts.trail is not None:
         ending.callback(parts.trail.stop)
         parts.trail.start(coordinator.recent_publications(_RECENT))
     ending.callback(compactions.stop)
     # An embedded one leaves the warehouse to others until its first write.
-    compactions.start([] if options.embedded else coordinator.recent_publications(_RECENT))
-    _spare_garbage_collection()
-    return OwnerParts(coordinator, group, app, idling)
+    compactions.start([] if is_embedded else coordinator.recent_publications(_RECENT))
 
 
 def ownership_of(options: argparse.Namespace, place: Place, ending: ExitStack) -> Ownership | None:
@@ -246,16 +255,21 @@ def _compactions(
         Budget(options.compact_workers, options.compact_memory_bytes, options.compact_bytes_max),
         Endpoint(place.inner_address, secret, _COMPACTION_WORKER),
         store.halts,
-        is_auto=(options.compact or default) == "auto",
-        settle_ms=options.compact_settle_ms,
-        paused=lambda: coordinator.state.pause is not None or coordinator.problem is not None,
+        CompactionRules((options.compact or default) == "auto", options.compact_settle_ms),
+        lambda: coordinator.state.pause is not None or coordinator.problem is not None,
     )
 
 
-def _letters(runtime: Runtime, group: GroupCommit, ending: ExitStack) -> Noted[int]:
+def _inserts(
+    runtime: Runtime,
+    coordinator: Coordinator,
+    group: GroupCommit,
+    disk: DiskReserve,
+    ending: ExitStack,
+) -> InsertRoutes:
     letters = Noted(runtime, "dead-letters", lambda: len(group.letters.list()), _LETTERS_MS, 0)
     ending.callback(letters.stop)
-    return letters
+    return InsertRoutes(group, coordinator, disk, letters)
 
 
 def _watched(

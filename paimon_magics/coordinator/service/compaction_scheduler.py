@@ -41,7 +41,7 @@ from paimon_magics.planning.formatting import count_text, size_text
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 
-__all__ = ["CompactionScheduler", "Endpoint"]
+__all__ = ["CompactionRules", "CompactionScheduler", "Endpoint"]
 
 _PURPOSE = "compacts tables"
 _REST_MS = 30_000.0  # a process without a job ends after so long
@@ -67,6 +67,15 @@ class Endpoint:
 
 
 @dataclass(frozen=True, slots=True)
+class CompactionRules:
+    """Which tables are looked after: all but those whose options say otherwise if `is_auto`, else
+    only those whose options say so; and how long after a commit."""
+
+    is_auto: bool
+    settle_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class _Arrived:
     """A snapshot that was published, `before` the start or since, and how often it was tried to
     note it."""
@@ -87,8 +96,7 @@ class _Worker:
 
 
 class CompactionScheduler:
-    """Looks after the tables of a catalog: all but those whose options say otherwise if `is_auto`,
-    else only those whose options say so.
+    """Looks after the tables of a catalog, by `rules`.
 
     `paused` returns whether nothing new may begin, `pause` says who has paused compactions alone.
     `counts` has how many portions, buckets and bytes were compacted since the start, and how many
@@ -102,18 +110,16 @@ class CompactionScheduler:
         budget: Budget,
         endpoint: Endpoint,
         halts: HaltTable,
-        *,
-        is_auto: bool,
-        settle_ms: int,
+        rules: CompactionRules,
         paused: Callable[[], bool],
     ) -> None:
         self._runtime = runtime
         self._now_ms = runtime.clock.now_ms
         self._catalog = catalog
         self._endpoint = endpoint
-        self.is_auto = is_auto
+        self.is_auto = rules.is_auto
         self._paused = paused
-        self._schedule = Schedule(settle_ms)
+        self._schedule = Schedule(rules.settle_ms)
         self._turn = runtime.lock()
         self._pausing = runtime.lock()
         self._stopping = False

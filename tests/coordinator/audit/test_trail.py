@@ -13,7 +13,11 @@ from paimon_magics.coordinator.audit.entries import Entry, Outcome, entry_id, en
 from paimon_magics.coordinator.audit.trail import Trail
 from paimon_magics.coordinator.runtime import ThreadRuntime
 from paimon_magics.coordinator.service.compaction_jobs import Budget
-from paimon_magics.coordinator.service.compaction_scheduler import CompactionScheduler, Endpoint
+from paimon_magics.coordinator.service.compaction_scheduler import (
+    CompactionRules,
+    CompactionScheduler,
+    Endpoint,
+)
 from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.coordinator.store.state_store import StateStore, open_store
 from paimon_magics.planning.commits.publications import Publication
@@ -101,9 +105,8 @@ def test_a_table_that_can_not_be_read_keeps_no_other_from_being_compacted(
         Budget(workers=0),
         Endpoint("http://127.0.0.1:1", "its own", "nobody"),
         store.halts,
-        is_auto=True,
-        settle_ms=1,
-        paused=lambda: False,
+        CompactionRules(is_auto=True, settle_ms=1),
+        lambda: False,
     )
     compactions.start([publication(poison, TableName("poison", "default"))])
     compactions.committed(publication(catalog))

@@ -43,7 +43,11 @@ from paimon_magics.coordinator.routes.store_options import StoreOptions
 from paimon_magics.coordinator.routes.tokens import token_routes
 from paimon_magics.coordinator.runtime import ThreadRuntime
 from paimon_magics.coordinator.service.compaction_jobs import Budget
-from paimon_magics.coordinator.service.compaction_scheduler import CompactionScheduler, Endpoint
+from paimon_magics.coordinator.service.compaction_scheduler import (
+    CompactionRules,
+    CompactionScheduler,
+    Endpoint,
+)
 from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.coordinator.service.served import Context
 from paimon_magics.coordinator.store.sqlite import SqliteDatabase
@@ -121,9 +125,8 @@ def app(warehouse: Path, catalog: Catalog) -> Iterator[Guard]:
         Budget(workers=0),
         Endpoint("http://127.0.0.1:1", "its own", "nobody"),
         store.halts,
-        is_auto=True,
-        settle_ms=1,
-        paused=lambda: False,
+        CompactionRules(is_auto=True, settle_ms=1),
+        lambda: False,
     )
     made = application(
         Parts(coordinator, catalog.warehouse, compactions=compactions),
