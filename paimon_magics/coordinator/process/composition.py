@@ -27,6 +27,7 @@ from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit, G
 from paimon_magics.coordinator.inserts.log.database import DatabaseLog
 from paimon_magics.coordinator.inserts.log.disk_reserve import DiskReserve
 from paimon_magics.coordinator.inserts.log.interface import Log
+from paimon_magics.coordinator.inserts.log.names import table_name
 from paimon_magics.coordinator.inserts.log.objects import ObjectLog
 from paimon_magics.coordinator.inserts.log.registry import LogRegistry, RegisteredLog
 from paimon_magics.coordinator.inserts.queue.values import Thresholds
@@ -64,6 +65,7 @@ from paimon_magics.coordinator.service.served import Context
 from paimon_magics.coordinator.store.sqlite import SqliteDatabase
 from paimon_magics.coordinator.store.state_store import StateStore, open_store
 from paimon_magics.settings import Settings
+from paimon_magics.tables.schema.identity import created_at_ms
 
 __all__ = ["OwnerParts", "ownership_of", "start_owner"]
 
@@ -213,14 +215,21 @@ def _log(
     who = f"{getpass.getuser()} on {socket.gethostname()}"
     warehouse = place.catalog.warehouse
     files = place.catalog.stores.of(warehouse)
+    id = place.binding.id
+
+    def renamed(stored: str) -> str | None:
+        table = place.catalog.find(table_name(stored))
+        return None if table is None else f"{table.location}@{created_at_ms(table)}"
+
     log: Log
     if options.log == "warehouse":
-        log = ObjectLog(files, warehouse, who)
+        log = ObjectLog(files, warehouse, who, warehouse_id=id, renamed=renamed)
     elif isinstance(store.database, SqliteDatabase):
         # A file of its own, so that transactions and inserts do not wait for each other.
-        log = DatabaseLog(SqliteDatabase(place.folder.path / "log.sqlite"))
+        sqlite = SqliteDatabase(place.folder.path / "log.sqlite")
+        log = DatabaseLog(sqlite, warehouse_id=id, renamed=renamed)
     else:
-        log = DatabaseLog(store.database, owned=False)
+        log = DatabaseLog(store.database, owned=False, warehouse_id=id, renamed=renamed)
     ending.callback(log.close)
     return RegisteredLog(log, LogRegistry(files, warehouse, log.id, log.name, who))
 

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 import paimon_magics.coordinator.inserts.log.object_chain as module
-from paimon_magics.coordinator.inserts.engine.recovery import recovered, stored_name
+from paimon_magics.coordinator.inserts.engine.recovery import recovered
 from paimon_magics.coordinator.inserts.log.interface import Appended, Keyed, LogTable
+from paimon_magics.coordinator.inserts.log.names import stored_name
 from paimon_magics.coordinator.inserts.log.object_codec import (
     Checkpoint,
     DamagedObjectError,
@@ -267,8 +268,11 @@ def test_an_append_that_does_not_go_on_is_not_written(log: ObjectLog, tmp_path: 
 
 
 def test_an_entry_that_was_written_and_could_not_be_applied_is_read_again(
-    log: ObjectLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    log: ObjectLog, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def broken(_: str) -> bytes:
+        raise KeyError("from elsewhere")
+
     class Full:
         def execute(self, *_: object) -> None:
             raise MemoryError
@@ -286,6 +290,14 @@ def test_an_entry_that_was_written_and_could_not_be_applied_is_read_again(
     assert raised.value.unclear
     database._connection = working
     monkeypatch.setattr(database, "read", reads)
+    entries = store.read
+    store.read = broken  # type: ignore[method-assign]
+    for lsn, unclear in ((3, False), (2, True)):
+        with pytest.raises(StoreUnavailableError) as raised:
+            append(log, lsn, chain=chain)
+        assert raised.value.unclear == unclear
+    assert lsns(log) == [1], "what was there before"
+    store.read = entries  # type: ignore[method-assign]
     append(log, 2, chain=chain)
     assert lsns(log) == lsns(again(tmp_path)) == [1, 2]
 
@@ -348,7 +360,7 @@ class TestDamage:
         try:
             why = {}
             for table in log.tables():
-                queue = recovered(log, table, Thresholds(), 0).queue
+                queue = recovered(log, table, Thresholds()).queue
                 why[table.table_id] = queue.closed
                 if not queue.closed:
                     records, _ = read_segments(

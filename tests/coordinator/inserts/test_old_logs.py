@@ -263,3 +263,18 @@ def test_an_append_that_does_not_go_on_is_refused(open_log: Callable[..., Log]) 
         with pytest.raises(StoreLostError, match=f"is to go on with {first}"):
             append(log, first, 0)
     log.close()
+
+
+def test_an_append_that_is_repeated_after_a_new_start_is_there_once(
+    open_log: Callable[..., Log],
+) -> None:
+    log = open_log()
+    append(log, 1, 0)
+    for _ in range(2):
+        append(log, 1, 0)
+    log.close()
+    log = open_log()
+    append(log, 1, 0)
+    assert log.tables() == [LogTable(PLACE, "n", 0, 0, 1)]
+    assert [first for first, _ in log.read(PLACE, 1, 9)] == [1]
+    log.close()

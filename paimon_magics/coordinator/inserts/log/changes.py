@@ -13,6 +13,7 @@ from typing import Any
 from paimon_magics.coordinator.inserts.log.database import DatabaseLog
 from paimon_magics.coordinator.inserts.log.ids import append_id
 from paimon_magics.coordinator.inserts.log.interface import Appended, DeadLetter, Keyed, StoredFlush
+from paimon_magics.coordinator.inserts.log.legacy import adopt, begin_move, move_table
 from paimon_magics.coordinator.inserts.log.object_codec import DamagedObjectError, Entry
 from paimon_magics.coordinator.inserts.log.records import Segment
 from paimon_magics.coordinator.protocol.texts import storable_text
@@ -78,7 +79,8 @@ def apply(log: DatabaseLog, document: Mapping[str, Any], parts: Sequence[bytes])
     match document["change"]:
         case "append":
             groups = zip(document["groups"], parts, strict=True)
-            log.append_at([_appended(group, body) for group, body in groups], document["at_ms"])
+            appended = [_appended(group, body) for group, body in groups]
+            log.append_at(appended, document["at_ms"], follows=False)
         case "begin_flush":
             flush = StoredFlush(**document["flush"])
             log.begin_flush(document["table_id"], flush, _dead(document["dead"], parts))
@@ -92,8 +94,12 @@ def apply(log: DatabaseLog, document: Mapping[str, Any], parts: Sequence[bytes])
             log.forget_until(**rest)
         case "drop_flush" | "close_table" | "accept_loss" | "drop_table" as change:
             getattr(log, change)(**rest)
-        case "drop_dead_letter" | "rename_table" | "begin_move" | "move_table" as change:
+        case "drop_dead_letter" | "rename_table" as change:
             getattr(log, change)(**rest)
+        case "begin_move":
+            begin_move(log.database, rest["location"], rest["target"])
+        case "move_table":
+            move_table(log.database, rest["location"], rest["to_location"], rest["name"])
         case change:
             raise ValueError(f"no such change: {change}")
 
@@ -107,11 +113,11 @@ def _present(log: DatabaseLog, document: Mapping[str, Any]) -> dict[str, Any]:
         case "append":
             changed["at_ms"] = 0
             changed["groups"] = [
-                {**group, "table_id": log.adopt(group["location"], group["name"])}
+                {**group, "table_id": adopt(log.database, group["location"], group["name"])}
                 for group in document["groups"]
             ]
             return changed
-    changed["table_id"] = log.adopt(changed.pop("location"))
+    changed["table_id"] = adopt(log.database, changed.pop("location"))
     if "dead" in document:
         changed["dead"] = [[changed["table_id"], *letter[1:]] for letter in document["dead"]]
     return changed

@@ -24,7 +24,7 @@ from paimon_magics.coordinator.inserts.log.interface import (
     Remembered,
     StoredFlush,
 )
-from paimon_magics.coordinator.inserts.log.legacy import Renamed, id_of_legacy, move_table, upgrade
+from paimon_magics.coordinator.inserts.log.legacy import Renamed, upgrade
 from paimon_magics.coordinator.inserts.log.running_time import RunningTime
 from paimon_magics.coordinator.protocol.texts import storable_text
 from paimon_magics.coordinator.store.database import (
@@ -74,7 +74,7 @@ class DatabaseLog:
     log.
 
     `warehouse_id` is the id of the warehouse to whose tables the log belongs, "" while it is
-    unknown. `steady` is a clock in seconds. For `renamed` see `legacy`.
+    unknown. `steady` is a clock in seconds. For `renamed` see `legacy`. `database` is for readers.
     """
 
     def __init__(
@@ -86,22 +86,28 @@ class DatabaseLog:
         steady: Callable[[], float] | None = None,
         renamed: Renamed | None = None,
     ) -> None:
-        self._database = database
+        self.database = database
         self._owned = owned
         self.name = database.name
         self.damage = ""  # a database is whole, or raises errors itself
-        dialect = asdict(database.dialect)
-        database.write([Change(statement.format(**dialect)) for statement in _TABLES])
-        upgrade(database, renamed)
-        self.id = self._identity(warehouse_id)
-        self._time = RunningTime(self.running_ms(), steady)
+        try:
+            dialect = asdict(database.dialect)
+            database.write([Change(statement.format(**dialect)) for statement in _TABLES])
+            upgrade(database, renamed)
+            self.id = self._identity(warehouse_id)
+            self._time = RunningTime(self.running_ms(), steady)
+        except BaseException:
+            if owned:
+                database.close()
+            raise
 
     def append(self, groups: Sequence[Appended]) -> None:
         """See `Log.append`."""
         self.append_at(groups, self._time.now_ms())
 
-    def append_at(self, groups: Sequence[Appended], at_ms: int) -> None:
-        """Append, with this running time for the labels."""
+    def append_at(self, groups: Sequence[Appended], at_ms: int, *, follows: bool = True) -> None:
+        """Append, with this running time for the labels. Only records that follow the last one,
+        unless that was checked, or some are known to be lost."""
         changes = []
         for group in groups:
             segment = group.segment
@@ -109,10 +115,15 @@ class DatabaseLog:
                 Change(
                     "INSERT INTO log_tables (table_id, name, published, chain, acknowledged) "
                     "VALUES (?, ?, 0, 0, ?) ON CONFLICT (table_id) DO UPDATE SET "
-                    # NULL, which is refused, if these records don't follow the last one.
-                    "name = excluded.name, acknowledged = CASE WHEN log_tables.acknowledged = ? "
-                    "THEN excluded.acknowledged END",
-                    (group.table_id, group.name, segment.last, segment.first - 1),
+                    # NULL, which is refused, if they must follow and don't.
+                    "name = excluded.name, acknowledged = CASE WHEN ? IN "
+                    "(log_tables.acknowledged, -1) THEN excluded.acknowledged END",
+                    (
+                        group.table_id,
+                        group.name,
+                        segment.last,
+                        segment.first - 1 if follows else -1,
+                    ),
                 ),
                 Change(
                     "INSERT INTO log_segments VALUES (?, ?, ?, ?)",
@@ -128,15 +139,24 @@ class DatabaseLog:
             ]
         id = append_id([(g.table_id, g.segment.first, g.segment.chain) for g in groups])
         try:
-            self._database.write(changes, id)
+            self.database.write(changes, id)
         except UnstorableError:
+            if all(self._has(group) for group in groups):
+                return  # it is a repeat
             for group in groups:
                 self.check_next(group.table_id, group.segment.first)
             raise
 
+    def _has(self, group: Appended) -> bool:
+        found = self.database.read(
+            "SELECT body FROM log_segments WHERE table_id = ? AND first = ?",
+            *(group.table_id, group.segment.first),
+        )
+        return [bytes(body) for (body,) in found] == [group.segment.body]
+
     def check_next(self, table_id: str, first: int) -> None:
         """Raise StoreLostError unless a table's records may go on with `first`."""
-        for (last,) in self._database.read(
+        for (last,) in self.database.read(
             "SELECT acknowledged FROM log_tables WHERE table_id = ?", table_id
         ):
             if last + 1 != first:
@@ -148,7 +168,7 @@ class DatabaseLog:
 
     def tables(self) -> list[LogTable]:
         """See `Log.tables`."""
-        rows = self._database.read(
+        rows = self.database.read(
             "SELECT table_id, name, published, chain, acknowledged, snapshot_id, closed, flush, "
             "legacy FROM log_tables ORDER BY table_id"
         )
@@ -156,7 +176,7 @@ class DatabaseLog:
 
     def read(self, table_id: str, first: int, last: int) -> list[tuple[int, bytes]]:
         """See `Log.read`."""
-        rows = self._database.read(
+        rows = self.database.read(
             "SELECT first, body FROM log_segments "
             "WHERE table_id = ? AND last >= ? AND first <= ? ORDER BY first",
             *(table_id, first, last),
@@ -170,7 +190,7 @@ class DatabaseLog:
         for begin in range(0, len(wanted), _KEYS_AT_ONCE):
             some = wanted[begin : begin + _KEYS_AT_ONCE]
             marks = ", ".join("?" * len(some))
-            for key, offset, answers in self._database.read(
+            for key, offset, answers in self.database.read(
                 f"SELECT key, off, answers FROM log_keys WHERE table_id = ? AND key IN ({marks}) "
                 "ORDER BY off",
                 *(table_id, *some),
@@ -180,7 +200,7 @@ class DatabaseLog:
 
     def begin_flush(self, table_id: str, flush: StoredFlush, dead: Sequence[DeadLetter]) -> None:
         """See `Log.begin_flush`."""
-        self._database.write(
+        self.database.write(
             [
                 Change(
                     "UPDATE log_tables SET flush = ? WHERE table_id = ?",
@@ -195,7 +215,7 @@ class DatabaseLog:
     def drop_flush(self, table_id: str, first: int, last: int, write_id: str = "") -> None:
         """See `Log.drop_flush`."""
         change = Change("UPDATE log_tables SET flush = NULL WHERE table_id = ?", (table_id,))
-        self._database.write([change, _exhumation(table_id, first, last)], write_id)
+        self.database.write([change, _exhumation(table_id, first, last)], write_id)
 
     def publish(
         self,
@@ -206,7 +226,7 @@ class DatabaseLog:
         dead: Sequence[DeadLetter] = (),
     ) -> None:
         """See `Log.publish`."""
-        self._database.write(
+        self.database.write(
             [
                 Change(
                     "UPDATE log_tables SET published = ?, chain = ?, flush = NULL, "
@@ -233,11 +253,11 @@ class DatabaseLog:
         change = Change(
             "UPDATE log_tables SET closed = ? WHERE table_id = ?", (storable_text(why), table_id)
         )
-        self._database.write([change], write_id)
+        self.database.write([change], write_id)
 
     def accept_loss(self, table_id: str, name: str, published: int, write_id: str = "") -> None:
         """See `Log.accept_loss`."""
-        self._database.write(
+        self.database.write(
             [
                 Change("DELETE FROM log_segments WHERE table_id = ?", (table_id,)),
                 Change(
@@ -254,11 +274,11 @@ class DatabaseLog:
     def rename_table(self, table_id: str, name: str, write_id: str = "") -> None:
         """See `Log.rename_table`."""
         change = Change("UPDATE log_tables SET name = ? WHERE table_id = ?", (name, table_id))
-        self._database.write([change], write_id)
+        self.database.write([change], write_id)
 
     def drop_table(self, table_id: str, write_id: str = "") -> None:
         """See `Log.drop_table`."""
-        self._database.write(
+        self.database.write(
             [
                 Change(f"DELETE FROM {table} WHERE table_id = ?", (table_id,))
                 for table in ("log_tables", "log_keys", "log_segments")
@@ -268,7 +288,7 @@ class DatabaseLog:
 
     def dead_letters(self, table_id: str | None = None) -> list[DeadLetter]:
         """See `Log.dead_letters`."""
-        rows = self._database.read(
+        rows = self.database.read(
             "SELECT table_id, lsn, why, at_ms, body FROM log_dead_letters "
             "WHERE coalesce(?, table_id) = table_id ORDER BY at_ms, table_id, lsn",
             table_id,
@@ -279,7 +299,7 @@ class DatabaseLog:
 
     def drop_dead_letter(self, table_id: str, lsn: int) -> None:
         """See `Log.drop_dead_letter`."""
-        self._database.write(
+        self.database.write(
             [Change("DELETE FROM log_dead_letters WHERE table_id = ? AND lsn = ?", (table_id, lsn))]
         )
 
@@ -291,12 +311,12 @@ class DatabaseLog:
     def forget_until(self, until_ms: int, now_ms: int) -> None:
         """Forget what was last used before a running time, and note the present one."""
         while True:
-            last = self._database.read(
+            last = self.database.read(
                 "SELECT at_ms FROM log_keys WHERE at_ms < ? ORDER BY at_ms LIMIT 1 OFFSET ?",
                 *(until_ms, _FORGET_AT_ONCE),
             )
             before_ms = last[0][0] + 1 if last else until_ms
-            self._database.write(
+            self.database.write(
                 [
                     Change("DELETE FROM log_keys WHERE at_ms < ?", (before_ms,)),
                     Change("UPDATE log_meta SET running_ms = ?", (now_ms,)),
@@ -307,59 +327,27 @@ class DatabaseLog:
 
     def running_ms(self) -> int:
         """The running time that is noted, or that of the last label."""
-        noted = self._database.read("SELECT max(running_ms) FROM log_meta")[0][0]
-        last = self._database.read("SELECT max(at_ms) FROM log_keys")[0][0]
+        noted = self.database.read("SELECT max(running_ms) FROM log_meta")[0][0]
+        last = self.database.read("SELECT max(at_ms) FROM log_keys")[0][0]
         return int(max(noted or 0, last or 0))
-
-    # ---- what older versions wrote: see `legacy` ----
-
-    def adopt(self, text: str, name: str = "") -> str:
-        """The id of a table that an older version knew by its location and creation time; it is
-        noted, if a `name` is given."""
-        id = id_of_legacy(self._database, text)
-        if name:
-            self._database.write(
-                [
-                    Change(
-                        "INSERT INTO log_tables (table_id, name, published, chain, acknowledged, "
-                        "legacy) VALUES (?, ?, 0, 0, 0, ?) ON CONFLICT (table_id) DO NOTHING",
-                        (id, name, text),
-                    )
-                ]
-            )
-        return id
-
-    def begin_move(self, location: str, target: str) -> None:
-        """Note the new name of a table before its rename, or ("") that it keeps its own."""
-        changes = [Change("DELETE FROM log_moves WHERE location = ?", (location,))]
-        if target:
-            changes.append(Change("INSERT INTO log_moves VALUES (?, ?)", (location, target)))
-        self._database.write(changes)
-
-    def move_table(self, location: str, to_location: str, name: str) -> None:
-        """Move everything known of a table to the identity that it has by its new name."""
-        move_table(self._database, location, to_location, name)
-        self.begin_move(location, "")
-
-    # ---- the end ----
 
     def close(self) -> None:
         """See `Log.close`."""
         change = Change("UPDATE log_meta SET running_ms = ?", (self._time.now_ms(),))
         with contextlib.suppress(SetupError):  # then labels are kept for up to a minute longer
-            self._database.write([change])
+            self.database.write([change])
         if self._owned:
-            self._database.close()
+            self.database.close()
 
     def _identity(self, warehouse_id: str) -> str:
-        rows = self._database.read("SELECT format, id, warehouse_id FROM log_meta")
+        rows = self.database.read("SELECT format, id, warehouse_id FROM log_meta")
         if not rows:
             new = uuid.uuid4().hex
             change = Change(
                 "INSERT INTO log_meta (format, id, warehouse_id) VALUES (?, ?, ?)",
                 (_FORMAT, new, warehouse_id),
             )
-            self._database.write([change])
+            self.database.write([change])
             return new
         if len(rows) != 1 or rows[0][0] != _FORMAT:
             raise StoreLostError(
@@ -368,7 +356,7 @@ class DatabaseLog:
             )
         _, id, bound_id = rows[0]
         if check_warehouse(f"The log {self.name}", bound_id, warehouse_id):
-            self._database.write([Change("UPDATE log_meta SET warehouse_id = ?", (warehouse_id,))])
+            self.database.write([Change("UPDATE log_meta SET warehouse_id = ?", (warehouse_id,))])
         return str(id)
 
 

@@ -17,7 +17,7 @@ from paimon_magics.coordinator.store.database import Change, Database
 from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.tables.schema.identity import table_id_of_legacy
 
-__all__ = ["Move", "Renamed", "id_of_legacy", "move_table", "settled_moves", "upgrade"]
+__all__ = ["Move", "Renamed", "adopt", "begin_move", "move_table", "settled_moves", "upgrade"]
 
 Renamed = Callable[[str], str | None]
 """The location and creation time of the table that has a stored name now, None for no table."""
@@ -57,15 +57,16 @@ def upgrade(database: Database, renamed: Renamed | None) -> None:
         "ORDER BY CASE WHEN acknowledged > published THEN 0 ELSE 1 END, table_id",
         _OLD,
     ):
-        _give_id(database, text, id_of_legacy(database, text), text)
+        _give_id(database, text, _id_of(database, text), text)
     for (text,) in database.read(
         "SELECT DISTINCT table_id FROM log_dead_letters WHERE table_id LIKE ?", _OLD
     ):
-        _give_id(database, text, id_of_legacy(database, text), text)
+        _give_id(database, text, _id_of(database, text), text)
     for move in settled_moves(database, renamed):
         if move.done_as is not None:
             move_table(database, move.text, move.done_as, move.target)
-        database.write([Change("DELETE FROM log_moves WHERE location = ?", (move.text,))])
+        else:
+            begin_move(database, move.text, "")
 
 
 def settled_moves(database: Database, renamed: Renamed | None) -> list[Move]:
@@ -80,7 +81,36 @@ def settled_moves(database: Database, renamed: Renamed | None) -> list[Move]:
     return moves
 
 
-def id_of_legacy(database: Database, text: str) -> str:
+def adopt(database: Database, text: str, name: str = "") -> str:
+    """The id of a table that an older version's entry speaks of; it is noted, with a `name`."""
+    id = _id_of(database, text)
+    if name:
+        insertion = Change(
+            "INSERT INTO log_tables (table_id, name, published, chain, acknowledged, legacy) "
+            "VALUES (?, ?, 0, 0, 0, ?) ON CONFLICT (table_id) DO NOTHING",
+            (id, name, text),
+        )
+        database.write([insertion])
+    return id
+
+
+def begin_move(database: Database, text: str, target: str) -> None:
+    """Note the new name of a table before its rename, or ("") that it keeps its own."""
+    changes = [Change("DELETE FROM log_moves WHERE location = ?", (text,))]
+    if target:
+        changes.append(Change("INSERT INTO log_moves VALUES (?, ?)", (text, target)))
+    database.write(changes)
+
+
+def move_table(database: Database, text: str, to_text: str, name: str) -> None:
+    """Move everything known of a table to the identity that it has by its new name."""
+    id = _id_of(database, text)
+    database.write([Change("UPDATE log_tables SET name = ? WHERE table_id = ?", (name, id))])
+    _give_id(database, id, _id_of(database, to_text), to_text)
+    begin_move(database, text, "")
+
+
+def _id_of(database: Database, text: str) -> str:
     """The id of a table that an older version knew by its location and creation time."""
     known = database.read("SELECT table_id FROM log_tables WHERE legacy = ?", text)
     if known:
@@ -90,13 +120,6 @@ def id_of_legacy(database: Database, text: str) -> str:
         # The same table, by another spelling. Its records must not get between those.
         id = uuid.uuid5(uuid.NAMESPACE_URL, f"{text}#").hex
     return id
-
-
-def move_table(database: Database, text: str, to_text: str, name: str) -> None:
-    """Move everything known of a table to the identity that it has by its new name."""
-    id = id_of_legacy(database, text)
-    database.write([Change("UPDATE log_tables SET name = ? WHERE table_id = ?", (name, id))])
-    _give_id(database, id, id_of_legacy(database, to_text), to_text)
 
 
 def _give_id(database: Database, before: str, id: str, legacy: str) -> None:

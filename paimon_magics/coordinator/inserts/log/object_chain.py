@@ -22,6 +22,7 @@ from paimon_magics.coordinator.inserts.log.object_codec import (
     seal_entry,
 )
 from paimon_magics.coordinator.inserts.log.object_folder import ObjectFolder
+from paimon_magics.coordinator.protocol.texts import storable_text
 from paimon_magics.coordinator.store.database import (
     Change,
     StoreLostError,
@@ -64,7 +65,7 @@ class ObjectChain:
         self._turn = Turn(f"The log {folder.name}")
         self._number = self._check = 0
         self._unclear: _Change | None = None  # it may be the entry after the last one
-        self._is_behind = False  # the state in memory lacks the last entry
+        self._behind: _Change | None = None  # the last entry, which the state in memory lacks
         self._entries = self._entry_bytes = self._image_bytes = 0
         self.damage = ""
         self.database = MemoryDatabase(folder.name)
@@ -77,17 +78,17 @@ class ObjectChain:
         change = _Change(id or uuid.uuid4().hex, document, tuple(parts))
         try:
             with self._turn.within(_TURN_SECONDS):
-                if self._is_behind:
+                if self._behind is not None:
                     self._catch_up()
                 if self._unclear is not None:
                     self._create(self._unclear)
-                if not self._is_known(change.id):
+                if not _is_known(self.database, change.id):
                     check(self.inner, document)
                     self._create(change)
                     self._tidy()
         except StoreUnavailableError as error:
-            open_change = self._unclear
-            error.unclear |= open_change is not None and open_change.id == change.id
+            unclear = {one.id for one in (self._unclear, self._behind) if one is not None}
+            error.unclear = change.id in unclear
             raise
 
     def _create(self, change: _Change) -> None:
@@ -119,39 +120,31 @@ class ObjectChain:
         self._entries += 1
         self._entry_bytes += len(content)
         try:
-            self._apply(number, change)
+            apply(self.inner, change.document, change.parts)
+            _remember(self.database, number, change.id)
         except BaseException as error:
-            self._is_behind = True
+            self._behind = change
             if not isinstance(error, Exception):
                 raise
             raise StoreUnavailableError(
-                f"The log {self._folder.name} can't be read on: {error}", unclear=True
+                f"The log {self._folder.name} can't be read on: {error}"
             ) from error
-
-    def _apply(self, number: int, change: _Change) -> None:
-        apply(self.inner, change.document, change.parts)
-        self._remember(number, change.id)
-
-    def _remember(self, number: int, id: str) -> None:
-        """Remember the id of an entry, so that no later one is carried out under it."""
-        self.database.write(
-            [
-                Change("INSERT OR IGNORE INTO log_writes VALUES (?, ?)", (number, id)),
-                Change("DELETE FROM log_writes WHERE number <= ?", (number - _IDS_MAX,)),
-            ]
-        )
-
-    def _is_known(self, id: str) -> bool:
-        return bool(self.database.read("SELECT 1 FROM log_writes WHERE id = ?", id))
 
     def _catch_up(self) -> None:
         """Read the state again, after an entry was written and could not be applied."""
         number = self._number
-        if not self._recover():
+        try:
+            is_whole = self._recover()
+        except Exception as error:
+            raise StoreUnavailableError(
+                f"The log {self._folder.name} can't be read: {error}",
+                hint="The coordinator repeats the request.",
+            ) from error
+        if not is_whole:
             raise StoreLostError(self.damage)
         if self._number != number:
             raise self._taken_over()
-        self._is_behind = False
+        self._behind = None
 
     def _taken_over(self) -> StoreLostError:
         return StoreLostError(
@@ -216,37 +209,52 @@ class ObjectChain:
                 break
             except DamagedObjectError as error:
                 troubles.append(f"checkpoint {number}: {error}")
-        self.database = MemoryDatabase(self._folder.name, begin.image or None)
-        self.inner = DatabaseLog(self.database)
-        self.database.write([Change(statement) for statement in _TABLES])
+        database = MemoryDatabase(self._folder.name, begin.image or None)
+        inner = DatabaseLog(database)
+        database.write([Change(statement) for statement in _TABLES])
         numbers = sorted(number for number in entries if number > begin.number)
-        last = numbers[-1] if numbers else begin.number
         check, expected = begin.check, begin.number + 1
+        entry_bytes = 0
         for number, content in self._folder.entries(numbers):
             if number > expected:
                 troubles.append(f"entry {expected} is missing")
                 check = -1
             expected = number + 1
+            entry_bytes += len(content)
             try:
                 entry = open_entry(content, number)
                 if check not in (-1, entry.before):
                     troubles.append(f"entry {number} does not follow the one before")
                 check = entry.check
                 id = replayed_id(entry)
-                if not self._is_known(id):
-                    replay(self.inner, entry)
-                    self._remember(number, id)
+                if not _is_known(database, id):
+                    replay(inner, entry)
+                    _remember(database, number, id)
             except DamagedObjectError as error:
                 troubles.append(f"entry {number}: {error}")
                 check = -1
-            self._entries += 1
-            self._entry_bytes += len(content)
-        self._number, self._check = last, max(check, 0)
-        self._image_bytes = len(begin.image)
         if troubles:
-            self.database.write([Change("DELETE FROM log_damage")])
             why = f"The log {self._folder.name} is damaged: {', '.join(troubles[:3])}"
-            self.database.write([Change("INSERT INTO log_damage VALUES (?)", (why,))])
-        found = self.database.read("SELECT why FROM log_damage")
+            insertion = Change("INSERT INTO log_damage VALUES (?)", (storable_text(why),))
+            database.write([Change("DELETE FROM log_damage"), insertion])
+        found = database.read("SELECT why FROM log_damage")
         self.damage = str(found[0][0]) if found else ""
+        self.database, self.inner = database, inner
+        self._number, self._check = numbers[-1] if numbers else begin.number, max(check, 0)
+        self._entries, self._entry_bytes = len(numbers), entry_bytes
+        self._image_bytes = len(begin.image)
         return not troubles
+
+
+def _remember(database: MemoryDatabase, number: int, id: str) -> None:
+    """Remember the id of an entry, so that no later one is carried out under it."""
+    database.write(
+        [
+            Change("INSERT OR IGNORE INTO log_writes VALUES (?, ?)", (number, id)),
+            Change("DELETE FROM log_writes WHERE number <= ?", (number - _IDS_MAX,)),
+        ]
+    )
+
+
+def _is_known(database: MemoryDatabase, id: str) -> bool:
+    return bool(database.read("SELECT 1 FROM log_writes WHERE id = ?", id))
