@@ -146,8 +146,11 @@ class Dropping(Lookup):
             if not self.stores.of(folder).renames_folders:
                 if not dropped.delete_database(folder):
                     raise _filled(database)
-                # It has nothing but its own mark any more, or a table that is new.
-                self.call(lambda: self.paimon.drop_database(database, True, False))
+                if self.is_stored(database):
+                    if self.all_tables(database):
+                        raise _filled(database)
+                    # What is left are marks of folders, those of dropped tables among them.
+                    self.call(lambda: self.paimon.file_io.delete(folder, True))
                 return
             detached = dropped.detach(database, folder, is_database=True)
             if detached is None:

@@ -32,6 +32,7 @@ from paimon_magics.statements.grammar.parsing import parse_statement
 from paimon_magics.statements.statement import CreateTable, TableName
 from paimon_magics.statements.table_changes import AddColumn, RenameColumn
 from paimon_magics.tables.catalog.catalog import Catalog
+from tests.backends.s3 import s3_server
 from tests.coordinator.cutting import CuttingProxy
 from tests.coordinator.process import Process, wait_until, write
 from tests.coordinator.team import Team
@@ -314,3 +315,22 @@ def test_tables_that_come_and_go_under_few_names_have_the_rows_that_were_acknowl
         found = builder.new_read().to_arrow(builder.new_scan().plan().splits())
         assert found.num_rows <= 1 and found.column_names == [column]
     assert _owns(process)
+
+
+def test_a_database_in_an_object_store_is_dropped_with_its_tables(tmp_path: Path) -> None:
+    with s3_server() as server:
+        bucket = server.bucket()
+        process = Process(bucket.options["warehouse"], tmp_path / "state", catalog=bucket.options)
+        process.start()
+        catalog = Catalog.open(bucket.options)
+        client = process.client()
+        definitions = Definitions(catalog, client.change_definition)
+        definitions.create_database("shop", {})
+        name = TableName("t", "shop")
+        definitions.create_table(name, schema())
+        transaction = client.begin(name)
+        messages = write(catalog, transaction, [{"k": 1, "v": "a"}])
+        client.commit(CommitRequest(transaction, Append(), messages))
+        assert definitions.drop_database("shop", cascade=True) is True
+        assert catalog.stored_databases() == []
+        process.close()
