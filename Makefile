@@ -33,7 +33,7 @@ WORKERS ?= 3
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | \
 	  awk -F'|' '{ printf "%-14s %s\n", $$1, $$2 }'
-	@echo "Variables: PYTHON=… (interpreter for .venv), PYTEST_ARGS=…, LAB_ARGS=…, LAB_FOLDER=… (for lab), PAIMON_SOURCE=…, CONFORMANCE_ARGS=… (for conformance), RECORDED_ARGS=… (for recorded), WORKERS=… (for test), UPGRADE=1 (for lock)"
+	@echo "Variables: PYTHON=… (interpreter for .venv), PYTEST_ARGS=…, LAB_ARGS=…, LAB_FOLDER=… (for lab), PAIMON_SOURCE=…, CONFORMANCE_ARGS=… (for conformance), RECORDED_ARGS=… (for recorded), WORKERS=… (for test), UPGRADE=1 (for lock), SEEDS=… and BASE=… (for simulate)"
 
 .PHONY: env
 env: $(STAMP)  ## make .venv from requirements.lock; does nothing when it is up to date
@@ -191,6 +191,14 @@ fuzz: $(STAMP)  ## send every endpoint of the coordinator hundreds of requests m
 .PHONY: audit
 audit: $(STAMP)  ## look the locked packages up among those with known faults; needs the network
 	@$(BIN)/uv tool run pip-audit --strict --disable-pip --require-hashes --requirement requirements.lock
+
+# Seeds from a random base, so that each call looks at others; BASE repeats one.
+SEEDS ?= 100000
+BASE ?= $(shell od -An -N3 -tu4 /dev/urandom | tr -d ' ')
+.PHONY: simulate
+simulate: $(STAMP)  ## run the coordinator SEEDS times on simulated disks, networks and clocks
+	@echo "seeds $(BASE)..$$(($(BASE) + $(SEEDS)))"
+	@$(BIN)/python -m tests.simulation --seeds $(BASE)..$$(($(BASE) + $(SEEDS))) --processes 2
 
 # The jar of Paimon's Spark connector, and a Python with the PySpark that it was made for.
 CONNECTOR ?=
