@@ -24,6 +24,7 @@ from paimon_magics.coordinator.inserts.admission.items import Insert
 from paimon_magics.coordinator.inserts.log.database import DatabaseLog
 from paimon_magics.coordinator.inserts.log.registry import LogRegistry
 from paimon_magics.coordinator.inserts.queue.values import Accepted, Answer, Mode
+from paimon_magics.coordinator.runtime import Clock, ThreadRuntime
 from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.coordinator.store.sqlite import SqliteDatabase
 from paimon_magics.coordinator.store.state_store import open_store
@@ -57,12 +58,15 @@ class Simulated:
         state = folder / "state"
         state.mkdir()
         limits = Limits(receipt_retention_ms=1_000)
-        self.coordinator = Coordinator(catalog, open_store(state), Settings(), limits)
+        runtime = ThreadRuntime(Clock(steady_ms=lambda: self.now_ms))
+        self.coordinator = Coordinator(
+            catalog, open_store(state), Settings(), limits, runtime=runtime
+        )
         self.coordinator.start()
         log = DatabaseLog(SqliteDatabase(folder / "log.sqlite"))
         files = catalog.stores.of(catalog.warehouse)
         registry = LogRegistry(files, catalog.warehouse, log.id, log.name, "a test")
-        self.group = group_commit(catalog, self.coordinator, log, registry, lambda: self.now_ms)
+        self.group = group_commit(catalog, self.coordinator, log, registry)
         self.group.start()
         self.rows = 0
 
@@ -106,9 +110,9 @@ def test_hours_of_single_rows_make_one_snapshot_an_interval_and_the_planned_file
         for second in range(seconds):
             simulated.second(rate=100)
             if (second + 1) % (seconds // 8) == 0:  # the flusher runs since the first interval
-                flusher = simulated.group.flusher_pid
-                assert flusher is not None
-                resident.append(resident_mb(os.getpid()) + resident_mb(flusher))
+                flushers = simulated.group.flusher.pids
+                assert flushers
+                resident.append(resident_mb(os.getpid()) + sum(map(resident_mb, flushers)))
     finally:
         simulated.close()
     snapshots = simulated.catalog.load(TABLE).paimon.snapshot_manager()

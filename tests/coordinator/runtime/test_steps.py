@@ -1,0 +1,64 @@
+"""Work in steps: waits occupy no thread, and each piece ends in one event."""
+
+import threading
+from concurrent.futures import Future
+
+import pytest
+
+from paimon_magics.coordinator.runtime import ThreadRuntime, run_steps, waited
+from tests.coordinator.process import wait_until
+
+
+def later(value, seconds=0.02):
+    future = Future()
+    if isinstance(value, Exception):
+        threading.Timer(seconds, lambda: future.set_exception(value)).start()
+    else:
+        threading.Timer(seconds, lambda: future.set_result(value)).start()
+    return future
+
+
+def both(first, second):
+    a = yield first
+    try:
+        b = yield second
+    except KeyError as error:
+        b = f"no {error}"
+    return a, b
+
+
+def test_steps_get_results_and_errors_where_they_wait():
+    assert waited(both(later(1), later(2))) == (1, 2)
+    assert waited(both(later(1), later(KeyError("x")))) == (1, "no 'x'")
+    with pytest.raises(OSError, match="gone"):
+        waited(both(later(OSError("gone")), later(2)))
+
+
+def test_waiting_steps_leave_the_threads_of_a_pool_to_others():
+    pool = ThreadRuntime().pool("some", 1)
+    first, events = Future(), []
+    for _ in range(20):
+        run_steps(pool, "waits", both(first, later(2)), repr, events.append)
+    pool.run("now", lambda: events.append("now"))
+    wait_until(lambda: events == ["now"])
+    first.set_result(1)
+    wait_until(lambda: len(events) == 21)
+    assert events[1:] == [(1, 2)] * 20
+    pool.end()
+
+
+def test_an_error_in_any_step_becomes_one_event():
+    pool = ThreadRuntime().pool("some", 2)
+    events = []
+
+    def fails_late():
+        yield later(1)
+        raise MemoryError
+
+    run_steps(pool, "late", fails_late(), lambda error: type(error).__name__, events.append)
+    run_steps(
+        pool, "early", both(later(OSError("gone")), later(1)), lambda e: str(e), events.append
+    )
+    wait_until(lambda: len(events) == 2)
+    assert sorted(events) == ["MemoryError", "gone"]
+    pool.end()
