@@ -180,7 +180,7 @@ def test_all_that_was_acknowledged_is_there_and_nothing_else(disk: Disk, tmp_pat
             (folder / Path(path).name).write_bytes(content)
         log = DatabaseLog(SqliteDatabase(folder / "log.sqlite"))
         (table,) = log.tables()
-        queue = recovered(log, table, Thresholds(), 0).queue
+        queue = recovered(log, table, Thresholds()).queue
         assert not queue.closed, cut
         assert table.published >= promised.published, cut
         assert table.acknowledged >= promised.last, cut
