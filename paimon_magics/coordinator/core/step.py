@@ -47,16 +47,14 @@ from paimon_magics.coordinator.core.events import (
 )
 from paimon_magics.coordinator.core.lines import in_turn, leave, waits
 from paimon_magics.coordinator.core.restoring import restored
+from paimon_magics.coordinator.core.slots import slot_step
 from paimon_magics.coordinator.core.state import (
     State,
     aborting,
     answered,
-    give_slot,
     next_job,
-    slot_name,
     waiting,
     with_held,
-    without,
     without_held,
 )
 from paimon_magics.coordinator.core.ticks import ticked
@@ -126,13 +124,8 @@ def step(state: State, event: Event) -> tuple[State, tuple[Effect, ...]]:
             return watching.not_published(state, event)
         case ChainCut():
             return watching.cut_chain(state, event)
-        case SlotAsked(location=location, ask=ask):
-            asks = (*state.slot_asks.get(location, ()), ask)
-            if location not in state.running:
-                return give_slot(state, location, asks)
-            return replace(state, slot_asks={**state.slot_asks, location: asks}), ()
-        case SlotEnded():
-            return _end_slot(state, event)
+        case SlotAsked() | SlotEnded():
+            return slot_step(state, event)
         case TableDropped():
             return watching.drop_table(state, event)
         case TableMoved():
@@ -347,16 +340,6 @@ def _ask_abort(state: State, event: AbortAsked) -> tuple[State, tuple[Effect, ..
             return state, (Reply(event.ask, Undetermined(held.reason)),)
         case phase:
             return state, (Reply(event.ask, NotCommitted(phase)),)
-
-
-def _end_slot(state: State, event: SlotEnded) -> tuple[State, tuple[Effect, ...]]:
-    """Go on with what waits for the table; or with others, where the statement waited itself."""
-    location = event.location
-    if state.running.get(location) == slot_name(event.slot):
-        return next_job(state, location)
-    asks = tuple(ask for ask in state.slot_asks.get(location, ()) if ask != event.slot)
-    others = without(state.slot_asks, location)
-    return replace(state, slot_asks={**others, location: asks} if asks else others), ()
 
 
 def _files_removed(state: State, event: FilesRemoved) -> tuple[State, tuple[Effect, ...]]:

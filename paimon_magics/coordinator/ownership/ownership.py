@@ -23,6 +23,7 @@ from dataclasses import replace
 
 from paimon_magics.coordinator.ownership.lease import Lease, Owner, Watched, lease_of
 from paimon_magics.coordinator.ownership.lease_folder import LeaseFolder
+from paimon_magics.coordinator.runtime import Clock, Loop, Runtime, ThreadRuntime
 from paimon_magics.errors import PaimonMagicsError, SetupError
 from paimon_magics.tables.commits.fencing import DeposedError, Fence, NotOwnerError
 from paimon_magics.tables.stores.store import Store
@@ -50,7 +51,7 @@ def current_lease(store: Store, warehouse: str) -> Lease | None:
 def is_renewed(store: Store, warehouse: str, lease: Lease) -> bool:
     """Whether a coordinator at work renews a lease, or has succeeded it: its object is watched for
     two renewals. Clocks of two machines are not compared. Raises what the store raises."""
-    watch = _Watch(LeaseFolder(store, warehouse), _steady_ms)
+    watch = _Watch(LeaseFolder(store, warehouse), Clock().steady_ms)
     watch.look()
     if watch.lease != lease:
         return True
@@ -77,18 +78,20 @@ class Ownership:
         lease_ms: int,
         now_ms: Callable[[], float] | None = None,
         prepare: Callable[[], str] = lambda: "",
+        runtime: Runtime | None = None,
     ) -> None:
+        self.runtime = self._runtime = runtime or ThreadRuntime()
         self._leases = LeaseFolder(store, warehouse)
         self._mine = owner.lease(uuid.uuid4().hex, lease_ms)
         self._when_lost: list[Callable[[DeposedError], None]] = []
-        self._now_ms = now_ms or _steady_ms
+        self._now_ms = now_ms or self._runtime.clock.steady_ms
         self._prepare = prepare
         self._turn = threading.RLock()
         self._until_ms = 0.0
         self._lost: DeposedError | None = None
         self._looked_to: dict[str, int] = {}
         self._closing = threading.Event()
-        self._renewer: threading.Thread | None = None
+        self._renewer: Loop | None = None
         self.trouble = ""
         """Why the last renewal of the lease failed; "" when it succeeded."""
         self.succeeded_another = False
@@ -225,7 +228,7 @@ class Ownership:
         never taken is left alone."""
         self._closing.set()
         if self._renewer is not None:
-            self._renewer.join()
+            self._renewer.end()
         with self._turn, contextlib.suppress(PaimonMagicsError, OSError):
             if self._lost is None and self.epoch and self._leases.highest() == self.epoch:
                 self._leases.write(replace(self._mine, released=True))
@@ -244,8 +247,8 @@ class Ownership:
         self._until_ms = started_ms + wanted.lease_ms * (1 - _MARGIN)
         self.succeeded_another = bool(epoch) and not self._is_own(before)
         self._leases.remove_older(self.epoch)
-        self._renewer = threading.Thread(target=self._renew, name="owner", daemon=True)
-        self._renewer.start()
+        pause_ms = self._mine.lease_ms / _RENEWALS_PER_LEASE
+        self._renewer = self._runtime.loop("lease", lambda: pause_ms, self._renew)
         return True
 
     def _take_again(self) -> None:
@@ -303,17 +306,20 @@ class Ownership:
     # ---- keeping ----
 
     def _renew(self) -> None:
-        pause = self._mine.lease_ms / _RENEWALS_PER_LEASE / 1000
-        while not self._closing.wait(pause):
-            # A store that does not answer is tried again; the lease may run out meanwhile.
-            try:
-                with self._turn:
-                    self._renew_once()
-                self.trouble = ""
-            except (PaimonMagicsError, OSError) as error:
-                self.trouble = str(error)
-            if self._lost is not None:
-                return
+        """Renew the lease. After any error it is tried again; the lease may run out meanwhile."""
+        if self._lost is not None or self._closing.is_set():
+            if self._renewer is not None:
+                self._renewer.stop()
+            return
+        self.trouble = self._trouble_of_renewal()
+
+    def _trouble_of_renewal(self) -> str:
+        def renew() -> None:
+            with self._turn:
+                self._renew_once()
+
+        error = self._runtime.attempt("renewing the lease", renew)
+        return "" if error is None else str(error) or type(error).__name__
 
     def _renew_once(self) -> None:
         self.check_time()
@@ -390,9 +396,3 @@ def owned_elsewhere(lease: Lease | None) -> NotOwnerError:
         f"stopped; {lease.lease_ms / 1000:.0f} s after it died another one can take over.",
         address=lease.address,
     )
-
-
-def _steady_ms() -> float:
-    """Milliseconds of a clock that never goes back and, where possible, runs on during sleep."""
-    clock = getattr(time, "CLOCK_BOOTTIME", None)
-    return (time.monotonic() if clock is None else time.clock_gettime(clock)) * 1000

@@ -110,7 +110,7 @@ def start_owner(
     writes. Raises errors of ours.
     """
     warehouse = place.catalog.warehouse
-    runtime = ThreadRuntime()
+    runtime = ThreadRuntime() if ownership is None else ownership.runtime
     store = _store(place, ownership)
     ending.callback(store.close)
     limits = _limits(options)

@@ -11,7 +11,6 @@ published. After any other error its outcome is unknown: the caller makes an eve
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
 
 from paimon_magics.coordinator.core import (
     Cause,
@@ -21,13 +20,12 @@ from paimon_magics.coordinator.core import (
     CommitUndetermined,
     Event,
     FilesRemoved,
-    Stopped,
     Ticked,
 )
 from paimon_magics.coordinator.ownership.claims import Claims, Fate
 from paimon_magics.coordinator.ownership.ownership import Ownership
-from paimon_magics.coordinator.runtime import Runtime
 from paimon_magics.coordinator.service.publication_watch import Watching, publication_of
+from paimon_magics.coordinator.service.state_thread import StateThread
 from paimon_magics.coordinator.store.database import StoreLostError, StoreUnavailableError
 from paimon_magics.coordinator.store.state_store import StateStore
 from paimon_magics.coordinator.turns import Turns
@@ -74,25 +72,23 @@ class Worker:
 
     def __init__(
         self,
-        runtime: Runtime,
         catalog: Catalog,
         store: StateStore,
         settings: Settings,
         turns: Turns,
         watching: Watching,
         ownership: Ownership | None,
-        *,
-        stopped: Callable[[], Mapping[str, Stopped]],
+        state_thread: StateThread,
     ) -> None:
-        self._now_ms = runtime.clock.now_ms
-        self._attempt = runtime.attempt
+        self._now_ms = state_thread.now_ms
+        self._attempt = state_thread.runtime.attempt
+        self._state_thread = state_thread
         self._catalog = catalog
         self._store = store
         self._settings = settings
         self._turns = turns
         self._watching = watching
         self._ownership = ownership
-        self._stopped = stopped
         files = catalog.stores.of(catalog.warehouse)
         self._claims = None if ownership is None else Claims(files, catalog.warehouse)
 
@@ -193,7 +189,7 @@ class Worker:
 
     def _publish(self, id: str, request: CommitRequest, adopted: int) -> Event:
         table = self._catalog.load(request.transaction.table)
-        stopped = self._stopped().get(table.location)
+        stopped = self._state_thread.state.stopped.get(table.location)
         if stopped is not None:
             raise CommitConflictError(stopped.reason)
         asked = decoded(table, request)

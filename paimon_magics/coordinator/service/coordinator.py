@@ -105,24 +105,15 @@ class Coordinator:
         self.recent_errors = RecentErrors()
         self.turns = Turns()
         self.watching = Watching(
-            now_ms,
             catalog,
             store,
             self.turns,
-            state=lambda: self.state,
-            request=self.stored.request,
-            ask=self._state_thread.ask_event,
-            fence=None if ownership is None else ownership.fence,
+            self._state_thread,
+            self.stored.request,
+            None if ownership is None else ownership.fence,
         )
         self._worker = Worker(
-            runtime,
-            catalog,
-            store,
-            settings,
-            self.turns,
-            self.watching,
-            ownership,
-            stopped=lambda: self.state.stopped,
+            catalog, store, settings, self.turns, self.watching, ownership, self._state_thread
         )
         self._owning = Owning(ownership, self._worker, limits.receipt_retention_ms, now_ms)
         self.leases = Leases(catalog, limits.lease_ms, now_ms())
@@ -136,7 +127,6 @@ class Coordinator:
             self._worker,
             self.watching,
             self.leases,
-            now_ms,
         )
         self.commits = CommitPool(
             runtime, self._state_thread, self.stored, self._worker, self.watching

@@ -21,11 +21,11 @@ from paimon_magics.coordinator.core import (
     Pause,
     Republished,
     ResumeAsked,
-    State,
     TableDropped,
     TableMoved,
     TransactionState,
 )
+from paimon_magics.coordinator.service.state_thread import StateThread
 from paimon_magics.coordinator.store.state_store import StateStore
 from paimon_magics.coordinator.turns import Turns
 from paimon_magics.errors import (
@@ -49,9 +49,6 @@ from paimon_magics.tables.expiry.overwritten_metadata import repetition_token
 from paimon_magics.tables.table import Table, publishes_itself
 
 __all__ = ["Watching", "publication_of"]
-
-Ask = Callable[[Callable[[int], Event]], Answer]
-"""Puts the event that is made for a question's number before the core; returns the answer."""
 
 
 def publication_of(
@@ -85,22 +82,20 @@ class Watching:
 
     def __init__(
         self,
-        now_ms: Callable[[], int],
         catalog: Catalog,
         store: StateStore,
         turns: Turns,
-        state: Callable[[], State],
+        state_thread: StateThread,
         request: Callable[[str], CommitRequest | None],
-        ask: Ask,
         fence: Callable[[], Fence] | None = None,
     ) -> None:
-        self._now_ms = now_ms
+        self._now_ms = state_thread.now_ms
         self._catalog = catalog
         self._store = store
         self._turns = turns
-        self._state = state
+        self._state_thread = state_thread
         self._request = request
-        self._ask = ask
+        self._ask = state_thread.ask_event
         self._fence = fence
 
     # ---- in the pool ----
@@ -112,7 +107,7 @@ class Watching:
         """
         with self._turns(location):
             by_name: dict[TableName, list[Publication]] = {}
-            for publication in self._state().watched.get(location, ()):
+            for publication in self._state_thread.state.watched.get(location, ()):
                 by_name.setdefault(publication.table, []).append(publication)
             return tuple(
                 finding
@@ -157,13 +152,13 @@ class Watching:
 
     def forget_predecessor(self, table: Table) -> None:
         """Let a new table at the location of a stopped one, which was dropped, take commits."""
-        stopped = self._state().stopped.get(table.location)
+        stopped = self._state_thread.state.stopped.get(table.location)
         if stopped is not None and made_since(table, stopped.since_ms):
             self.table_dropped(table.location)
 
     def pause(self) -> Pause | None:
         """The coordinator's pause, None when it is not paused."""
-        return self._state().pause
+        return self._state_thread.state.pause
 
     def note(self, publication: Publication) -> Answer:
         """Remember a publication that was made, or (not `certain`) is about to be."""

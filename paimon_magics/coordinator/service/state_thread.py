@@ -12,9 +12,10 @@ If the process dies, nothing was answered or started that was not saved.
 from __future__ import annotations
 
 import logging
+import uuid
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from paimon_magics.coordinator.core import (
     AbortAsked,
@@ -40,7 +41,11 @@ from paimon_magics.coordinator.protocol.errors import StoppedError
 from paimon_magics.coordinator.runtime import Future, Runtime
 from paimon_magics.coordinator.service.pending_answers import PendingAnswers
 from paimon_magics.coordinator.service.stored_effects import store_effect
-from paimon_magics.coordinator.store.database import StoreLostError, StoreUnavailableError
+from paimon_magics.coordinator.store.database import (
+    StoreLostError,
+    StoreUnavailableError,
+    UnstorableError,
+)
 from paimon_magics.coordinator.store.state_store import StateStore
 from paimon_magics.errors import SetupError
 from paimon_magics.faults import reach
@@ -57,12 +62,14 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """An event, and what is stored with it; `body` is `request` in its stored form."""
+    """An event, and what is stored with it; `body` is `request` in its stored form. What is stored
+    has the id `write_id`, however often the event is tried."""
 
     event: Event
     opened: Transaction | None = None
     request: CommitRequest | None = None
     body: bytes | None = None
+    write_id: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     @property
     def ask(self) -> int | None:
@@ -79,7 +86,7 @@ class StateThread:
 
     `state` is the present state, a value. `opened` has the unfinished transactions as they were
     opened, `requests` their commit requests since the start. `finished` counts the transactions
-    that finished since the start, by phase.
+    that finished since the start, by phase. `now_ms` is the time by its clock.
     """
 
     def __init__(
@@ -92,8 +99,8 @@ class StateThread:
         carry_out: Callable[[Effect], None],
         may_answer: Callable[[], None],
     ) -> None:
-        self._runtime = runtime
-        self._now_ms = runtime.clock.now_ms
+        self.runtime = self._runtime = runtime
+        self.now_ms = self._now_ms = runtime.clock.now_ms
         self._store = store
         self.state = state
         self._happened = happened
@@ -218,6 +225,8 @@ class StateThread:
     def _save_or_wait(self, asked: Asked) -> None:
         try:
             self._handle(asked)
+        except UnstorableError as error:  # the store works
+            self._crashed([asked], error)
         except StoreUnavailableError as error:
             if self._trouble is None:
                 _log.error("The store does not work: %s", error)
@@ -259,7 +268,7 @@ class StateThread:
         if isinstance(self._failure, DeposedError | StoreLostError):
             raise self._failure
         state, effects = step(self.state, self._with_finished(asked.event))
-        with self._store.together():
+        with self._store.together(asked.write_id):
             for effect in effects:
                 match effect:
                     case Save(held=held):
@@ -320,6 +329,8 @@ class StateThread:
 
 
 def _internal(error: Exception) -> SetupError:
+    if isinstance(error, SetupError):
+        return error
     return SetupError(
         f"The coordinator failed unexpectedly: {error!r}",
         hint="Nothing else is affected. The coordinator's log has the details for a report.",

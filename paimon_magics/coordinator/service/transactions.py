@@ -90,9 +90,8 @@ class Transactions:
         worker: Worker,
         watching: Watching,
         leases: Leases,
-        now_ms: Callable[[], int],
     ) -> None:
-        self._now_ms = now_ms
+        self._now_ms = state_thread.now_ms
         self._catalog = catalog
         self._state_thread = state_thread
         self._stored = stored

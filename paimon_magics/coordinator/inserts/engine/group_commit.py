@@ -16,6 +16,7 @@ from functools import partial
 from paimon_magics.coordinator.inserts.admission.futures import fail
 from paimon_magics.coordinator.inserts.admission.items import Insert
 from paimon_magics.coordinator.inserts.admission.table_info import KnownTables, TableInfo
+from paimon_magics.coordinator.inserts.engine.appending import FATAL
 from paimon_magics.coordinator.inserts.engine.backlog import Backlog
 from paimon_magics.coordinator.inserts.engine.dead_letters import DeadLetters
 from paimon_magics.coordinator.inserts.engine.holds import StatementHolds
@@ -28,13 +29,15 @@ from paimon_magics.coordinator.inserts.engine.table_queue import TableQueue
 from paimon_magics.coordinator.inserts.loading.dead_letter_table import DeadLetterTable
 from paimon_magics.coordinator.inserts.loading.flush import Flushing
 from paimon_magics.coordinator.inserts.loading.flusher_process import Flusher
+from paimon_magics.coordinator.inserts.log.interface import LogTable
 from paimon_magics.coordinator.inserts.log.names import table_name
 from paimon_magics.coordinator.inserts.log.registry import RegisteredLog
 from paimon_magics.coordinator.inserts.queue.events import FlushAsked
-from paimon_magics.coordinator.inserts.queue.values import Answer, Thresholds
+from paimon_magics.coordinator.inserts.queue.values import Answer, Queue, Thresholds
 from paimon_magics.coordinator.ownership.ownership import Ownership
 from paimon_magics.coordinator.runtime import Future, Steps
 from paimon_magics.coordinator.service.coordinator import Coordinator
+from paimon_magics.coordinator.store.database import StoreUnavailableError
 from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.settings import Settings
 from paimon_magics.tables.catalog.catalog import Catalog
@@ -246,9 +249,20 @@ class GroupCommit:
         for stored in self._log.tables():
             name = table_name(stored.name)
             self._ids.expect(stored.table_id, name)
-            again = recovered(self._log, stored, self._settings.thresholds)
-            tables[stored.table_id] = TableQueue(stored.table_id, name, again.queue, again.chain)
+            table = tables[stored.table_id] = TableQueue(stored.table_id, name)
+            error = self.runtime.attempt(
+                f"records of {name}", partial(self._recover, table, stored), fatal=FATAL
+            )
+            if isinstance(error, StoreUnavailableError):
+                raise error
+            if error is not None:
+                why = f"Its records can't be read from the log {self._log.name}: {error!r}"
+                table.queue = Queue(next_lsn=stored.acknowledged + 1, closed=why)
         return tables
+
+    def _recover(self, table: TableQueue, stored: LogTable) -> None:
+        again = recovered(self._log, stored, self._settings.thresholds)
+        table.queue, table.chain = again.queue, again.chain
 
     def _note_ends(self) -> None:
         self._loading.note_ends(list(self.tables.values()))

@@ -1,12 +1,7 @@
 """The owner of all queues: it has them decide, appends their records to the log, and answers.
 
-It takes all items that have arrived since its last turn. Of inserts that came together the queues
-decide (`queue.step`), all records are appended to the log at once, and only then they are answered:
-so many inserts share one sync of the disk. Everything else that is slow is done elsewhere, and
-comes back as an item.
-
-While it is unclear whether the log has a turn's records, nothing else is appended: the turn is
-appended again until that is clear. Callers who have waited too long are told that it is not known.
+It takes all items that have arrived since its last turn; inserts that came together share one
+append (`appending`). Everything else that is slow is done elsewhere, and comes back as an item.
 
 If the process dies: every answered insert is in the log, and the next start goes on from there.
 """
@@ -14,19 +9,19 @@ If the process dies: every answered insert is in the log, and the next start goe
 from __future__ import annotations
 
 import contextlib
-import itertools
 import logging
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import InvalidStateError
 from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
-from paimon_magics.coordinator.inserts.admission.futures import Answered, deliver, fail
+from paimon_magics.coordinator.inserts.admission.futures import Answered, fail
 from paimon_magics.coordinator.inserts.admission.items import Asked, Done, Insert, Item
 from paimon_magics.coordinator.inserts.admission.table_info import TableInfo
-from paimon_magics.coordinator.inserts.engine.batching import Turn
+from paimon_magics.coordinator.inserts.engine.appending import FATAL, Appending
+from paimon_magics.coordinator.inserts.engine.replies import Replies, shown
 from paimon_magics.coordinator.inserts.engine.table_queue import TableQueue
 from paimon_magics.coordinator.inserts.log.interface import Log
 from paimon_magics.coordinator.inserts.queue.events import (
@@ -43,24 +38,18 @@ from paimon_magics.coordinator.inserts.queue.events import (
     Ticked,
 )
 from paimon_magics.coordinator.inserts.queue.step import step
-from paimon_magics.coordinator.inserts.queue.values import Accepted, Answer, Queue, Refused
+from paimon_magics.coordinator.inserts.queue.values import Answer, Queue
 from paimon_magics.coordinator.runtime import Future, Runtime
-from paimon_magics.coordinator.store.database import (
-    StoreLostError,
-    StoreUnavailableError,
-    UnstorableError,
-)
-from paimon_magics.errors import PaimonMagicsError, SetupError, UnknownNameError
-from paimon_magics.faults import reach
+from paimon_magics.coordinator.store.database import StoreUnavailableError
+from paimon_magics.errors import SetupError, UnknownNameError
 from paimon_magics.tables.commits.fencing import DeposedError
 
 __all__ = ["QueueOwner", "TableWork"]
 
 _GROUP_MAX = 4_096
 _TICK_MS = 50
-_UNCLEAR_MS = 5_000  # callers are not answered for so long while their turn is unclear
+_AGAIN_MS = 500
 _GONE_MAX = 10_000
-_FATAL = (StoreLostError, DeposedError)
 
 _log = logging.getLogger(__name__)
 
@@ -90,8 +79,7 @@ class QueueOwner:
 
     `tables` has the queues by their tables' ids. `recover` reads them from the log, in the owner's
     thread. `may_answer` raises when this coordinator may not acknowledge now; it asks no store.
-    `ended` is called once, with the error that ended the owner. `counts` has the counters since the
-    start, `append_seconds` is the total time of the log's appends.
+    `ended` is called once, with the error that ended the owner.
     """
 
     def __init__(
@@ -104,29 +92,25 @@ class QueueOwner:
     ) -> None:
         self._runtime = runtime
         self._now_ms = runtime.clock.now_ms
-        self._log = log
         self._recover = recover
-        self._may_answer = may_answer
         self._on_end = ended
         self.work: TableWork
         self.tables: dict[str, TableQueue] = {}
         self.failure: BaseException | None = None
         self.deposed: DeposedError | None = None
         self.ready = runtime.event()  # set when the log has been read, or can't be
-        self.counts: Counter[str] = Counter()
-        self.append_seconds = 0.0
-        self._pending: dict[int, Answered] = {}
-        self._numbers = itertools.count(1)
+        self._replies = Replies(may_answer)
+        self._appending = Appending(
+            runtime, log, self._replies, self._table, lambda table: self.work.open(table), self._do
+        )
         self._gone: dict[str, None] = {}
-        self._unclear: tuple[Turn, float] | None = None
-        self._behind: deque[Insert] = deque()
-        self._withheld: list[tuple[Answered, Answer]] = []
         self._tick_waits = False
+        self._is_ending = False
         self._owner = runtime.owner(
             "group commit",
             self._take,
             crashed=self._crashed,
-            fatal=_FATAL,
+            fatal=FATAL,
             ended=self._ended,
             items_max=_GROUP_MAX,
         )
@@ -169,6 +153,7 @@ class QueueOwner:
 
     def end(self) -> None:
         """End when all items before are done."""
+        self._is_ending = True
         self._ticker.stop()
         self._owner.end()
         self._fail_all(self.gone())
@@ -176,8 +161,17 @@ class QueueOwner:
     @property
     def unclear_ms(self) -> float:
         """For how long it has been unclear whether the log has the last records; 0 if it is not."""
-        unclear = self._unclear
-        return 0.0 if unclear is None else self._runtime.clock.steady_ms() - unclear[1]
+        return self._appending.unclear_ms
+
+    @property
+    def append_seconds(self) -> float:
+        """The total time of the log's appends, in seconds."""
+        return self._appending.append_seconds
+
+    @property
+    def counts(self) -> Counter[str]:
+        """The counters since the start; 0 for a name that was never counted."""
+        return self._replies.counts
 
     @property
     def problem(self) -> str | None:
@@ -202,12 +196,12 @@ class QueueOwner:
             self._happen(table, Closed(missing, self._now_ms()))
         else:
             table.is_open = True
-        self._take_inserts(table.take_parked())
+        self._appending.take(table.take_parked())
 
     def not_opened(self, table: TableQueue, error: Exception) -> None:
         """Fail the inserts that waited for a table to be opened; the next one tries it again."""
         answers = [insert.answer for insert in table.take_parked()]
-        fail(answers, _shown(error))
+        fail(answers, shown(error))
 
     def reopened(self, table: TableQueue, queue: Queue, chain: int) -> None:
         """Adopt a closed table's queue as it was read again."""
@@ -228,8 +222,17 @@ class QueueOwner:
     # ---- the owner's thread ----
 
     def _begin(self) -> None:
-        self.tables = self._recover()
-        self.ready.set()
+        """Read the log; while it does not answer, what has arrived waits."""
+        while not self.ready.is_set():
+            try:
+                self.tables = self._recover()
+            except StoreUnavailableError as error:
+                if self.deposed is not None or self._is_ending:
+                    raise
+                _log.error("The log can't be read yet: %s", error)
+                self._runtime.sleep(_AGAIN_MS)
+            else:
+                self.ready.set()
 
     def _take(self, items: Sequence[Item]) -> None:
         """Process items in their order; consecutive inserts are taken together."""
@@ -241,18 +244,18 @@ class QueueOwner:
                 together.append(item)
                 continue
             if together:
-                self._take_inserts(together)
+                self._appending.take(together)
                 together = []
             if isinstance(item, Done):
-                self._runtime.attempt("an outcome", item.adopt, fatal=_FATAL)
+                self._runtime.attempt("an outcome", item.adopt, fatal=FATAL)
             else:
                 self._fail_one(item.answer, partial(self._take_asked, item))
         if together:
-            self._take_inserts(together)
+            self._appending.take(together)
 
     def _crashed(self, items: Sequence[Item], error: Exception) -> None:
         answers = [item.answer for item in items if not isinstance(item, Done)]
-        fail([one for one in answers if one is not None], _shown(error))
+        fail([one for one in answers if one is not None], shown(error))
 
     def _ended(self, error: BaseException) -> None:
         # The log's contents are unknown now: nobody may be answered from here on.
@@ -264,111 +267,14 @@ class QueueOwner:
         self._on_end(self.failure)
 
     def _fail_all(self, error: SetupError) -> None:
-        waiting = [*self._pending.values(), *(future for future, _ in self._withheld)]
-        waiting += [insert.answer for insert in self._behind]
-        for table in self.tables.values():
-            waiting += [insert.answer for insert in table.take_parked()]
-        if self._unclear is not None:
-            waiting += [insert.answer for insert in self._unclear[0].waiting.values()]
-        self._pending.clear()
-        fail(waiting, error)
+        self._replies.fail_all(error)
+        parked = [insert for table in self.tables.values() for insert in table.take_parked()]
+        fail([*self._appending.waiting, *(insert.answer for insert in parked)], error)
 
     def _fail_one(self, answer: Answered | None, take: Callable[[], object]) -> None:
-        error = self._runtime.attempt("a request", take, fatal=_FATAL)
+        error = self._runtime.attempt("a request", take, fatal=FATAL)
         if error is not None and answer is not None:
-            fail([answer], _shown(error))
-
-    # ---- inserts ----
-
-    def _take_inserts(self, inserts: Sequence[Insert]) -> None:
-        if self._unclear is not None:
-            self._behind.extend(inserts)
-            return
-        turn = Turn()
-        by_table: dict[str, list[Insert]] = {}
-        for insert in inserts:
-            by_table.setdefault(insert.table_info.identity, []).append(insert)
-        for some in by_table.values():
-            decide = partial(self._decide, turn, some)
-            error = self._runtime.attempt("inserts", decide, fatal=_FATAL)
-            if error is not None:
-                fail([insert.answer for insert in some], _shown(error))
-        self._append(turn)
-
-    def _decide(self, turn: Turn, inserts: Sequence[Insert]) -> None:
-        """Have one table's queue decide about inserts; nothing is done yet."""
-        now_ms = self._now_ms()
-        table = self._table(inserts[0].table_info)
-        if table.is_open or table.queue.closed:
-            turn.take(table, inserts, self._log, self._numbers, now_ms)
-        elif table.parked is not None:
-            table.parked += inserts
-        else:
-            table.parked = list(inserts)
-            self.work.open(table)
-
-    def _append(self, turn: Turn) -> None:
-        """Append the decided records to the log, and carry the turn out."""
-        if turn.groups:
-            reach("log.sealed")
-            clock = self._runtime.clock
-            started_ms = clock.steady_ms()
-            try:
-                self._log.append(turn.groups)
-            except UnstorableError as error:
-                self._append_each(turn, error)
-                return
-            except StoreUnavailableError as error:
-                if not error.unclear:
-                    fail([insert.answer for insert in turn.waiting.values()], error)
-                    return
-                _log.error("The log does not answer: %s", error)
-                self._unclear = turn, started_ms
-                return
-            self.append_seconds += (clock.steady_ms() - started_ms) / 1000
-            self.counts["groups"] += 1
-            reach("log.appended")
-        self._carry_out(turn)
-
-    def _append_each(self, turn: Turn, error: UnstorableError) -> None:
-        """After a turn that can't be stored take its inserts again one by one, so that the one that
-        is the reason fails alone."""
-        inserts = list(turn.waiting.values())
-        if len(inserts) == 1:
-            fail([inserts[0].answer], error)
-            return
-        for insert in inserts:
-            self._take_inserts([insert])
-
-    def _settle_append(self) -> None:
-        """Append an unclear turn again: that tells whether the log has it."""
-        if self._unclear is None:
-            return
-        turn, since_ms = self._unclear
-        try:
-            self._log.append(turn.groups)
-        except StoreUnavailableError as error:
-            if self._runtime.clock.steady_ms() - since_ms > _UNCLEAR_MS:
-                waiting = [insert.answer for insert in turn.waiting.values()]
-                waiting += [insert.answer for insert in self._behind]
-                self._behind.clear()
-                fail(waiting, error)
-            return
-        self._unclear = None
-        self.counts["groups"] += 1
-        reach("log.appended")
-        self._carry_out(turn)
-        behind = list(self._behind)
-        self._behind.clear()
-        self._take_inserts(behind)
-
-    def _carry_out(self, turn: Turn) -> None:
-        """Adopt the new states, which are durable now, and carry out their effects."""
-        self._pending |= {ask: insert.answer for ask, insert in turn.waiting.items()}
-        self.counts.update(turn.counts)
-        for table, queue, chain in turn.states:
-            table.queue, table.chain = queue, chain
-        self._do(turn.effects)
+            fail([answer], shown(error))
 
     # ---- events and effects ----
 
@@ -378,10 +284,10 @@ class QueueOwner:
             table = self._table(item.table_info)
         if table is None:
             raise SetupError("The table has no queue: no small insert was ever sent to it.")
-        ask = next(self._numbers)
+        ask = next(self._replies.numbers)
         event = item.make(ask)
         if item.answer is not None:
-            self._pending[ask] = item.answer
+            self._replies.expect(ask, item.answer)
         self._happen(table, event)
 
     def _happen(self, table: TableQueue, event: Event) -> None:
@@ -395,14 +301,11 @@ class QueueOwner:
         self._do([(table, effect) for effect in effects])
 
     def _do(self, effects: Iterable[tuple[TableQueue, Effect]]) -> None:
-        replies: list[tuple[Answered, Answer]] = []
+        replies: list[Reply] = []
         for table, effect in effects:
             match effect:
-                case Reply(ask=ask, answer=answer):
-                    future = self._pending.pop(ask, None)
-                    self._count(answer)
-                    if future is not None:
-                        replies.append((future, answer))
+                case Reply():
+                    replies.append(effect)
                 case BeginFlush():
                     self.work.load(table, effect)
                 case SettleFlush():
@@ -411,35 +314,7 @@ class QueueOwner:
                     self.work.bury(table, effect)
                 case _:
                     raise AssertionError(effect)
-        self._reply(replies)
-
-    def _reply(self, replies: list[tuple[Answered, Answer]]) -> None:
-        """Answer, unless this coordinator's lease has run out: then answers wait until it is taken
-        again. Raises DeposedError when another one has taken over."""
-        replies = self._withheld + replies
-        if not replies:
-            return
-        try:
-            self._may_answer()
-        except DeposedError:
-            self._withheld = replies
-            raise
-        except PaimonMagicsError as error:
-            if not self._withheld:
-                _log.error("What is stored can't be acknowledged yet: %s", error)
-            self._withheld = replies
-        else:
-            self._withheld = []
-            deliver(replies)
-
-    def _count(self, answer: Answer) -> None:
-        match answer:
-            case Accepted(duplicate=True):
-                self.counts["duplicates"] += 1
-            case Refused(reason=reason):
-                self.counts[f"refused_{reason.value}"] += 1
-            case _:
-                pass
+        self._replies.give(replies)
 
     def _table(self, table_info: TableInfo) -> TableQueue:
         """The table's queue, which is made at the first insert."""
@@ -470,7 +345,7 @@ class QueueOwner:
 
     def _tick(self) -> None:
         """Wake the owner where time matters to something that waits."""
-        waits = self._unclear is not None or bool(self._withheld)
+        waits = self._appending.unclear_ms > 0 or self._replies.are_withheld
         if not self._tick_waits and (
             waits or any(table.queue.batches for table in list(self.tables.values()))
         ):
@@ -479,13 +354,13 @@ class QueueOwner:
 
     def _ticked(self) -> None:
         self._tick_waits = False
-        self._settle_append()
-        self._reply([])
+        self._appending.settle()
+        self._replies.give([])
         now_ms = self._now_ms()
         for table in list(self.tables.values()):
             if table.queue.batches:
                 self._runtime.attempt(
-                    "a tick", partial(self._happen, table, Ticked(now_ms)), fatal=_FATAL
+                    "a tick", partial(self._happen, table, Ticked(now_ms)), fatal=FATAL
                 )
 
 
@@ -496,14 +371,4 @@ def _with_holds(queue: Queue, before: Queue) -> Queue:
 
 def unclear(error: Exception, now_ms: int) -> FlushUnclear:
     """The event for a batch whose loading ended in an error that tells nothing."""
-    return FlushUnclear(_shown(error).message, now_ms)
-
-
-def _shown(error: Exception) -> PaimonMagicsError:
-    """An error for callers; what nobody expected names its type."""
-    if isinstance(error, PaimonMagicsError):
-        return error
-    return SetupError(
-        f"The coordinator failed unexpectedly: {error!r}",
-        hint="Whether the request was carried out is not known. Send it again with its label.",
-    )
+    return FlushUnclear(shown(error).message, now_ms)

@@ -1,0 +1,173 @@
+"""Inserts that arrive together: the queues decide, their records are appended at once, and only
+then they are answered.
+
+While it is unclear whether the log has a turn's records, nothing else is appended: the turn is
+appended again until that is clear. Callers who have waited too long are told that it is not known.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+
+from paimon_magics.coordinator.inserts.admission.futures import Answered, fail
+from paimon_magics.coordinator.inserts.admission.items import Insert
+from paimon_magics.coordinator.inserts.admission.table_info import TableInfo
+from paimon_magics.coordinator.inserts.engine.batching import Turn
+from paimon_magics.coordinator.inserts.engine.replies import Replies, shown
+from paimon_magics.coordinator.inserts.engine.table_queue import TableQueue
+from paimon_magics.coordinator.inserts.log.interface import Log
+from paimon_magics.coordinator.inserts.queue.events import Effect
+from paimon_magics.coordinator.runtime import Runtime
+from paimon_magics.coordinator.store.database import (
+    StoreLostError,
+    StoreUnavailableError,
+    UnstorableError,
+)
+from paimon_magics.faults import reach
+from paimon_magics.tables.commits.fencing import DeposedError
+
+__all__ = ["FATAL", "Appending"]
+
+FATAL = (StoreLostError, DeposedError)
+"""What ends the owner of the queues."""
+
+_UNCLEAR_MS = 5_000  # callers are not answered for so long while their turn is unclear
+
+_log = logging.getLogger(__name__)
+
+
+class Appending:
+    """Appends turns to the log, in the thread of the queues' owner.
+
+    `table_of` returns a table's queue, `open` begins to open one, `do` carries effects out.
+    `append_seconds` is the total time of the log's appends.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        log: Log,
+        replies: Replies,
+        table_of: Callable[[TableInfo], TableQueue],
+        open: Callable[[TableQueue], None],
+        do: Callable[[Iterable[tuple[TableQueue, Effect]]], None],
+    ) -> None:
+        self._runtime = runtime
+        self._now_ms = runtime.clock.now_ms
+        self._log = log
+        self._replies = replies
+        self._table_of = table_of
+        self._open = open
+        self._do = do
+        self.append_seconds = 0.0
+        self._unclear: tuple[Turn, float] | None = None
+        self._behind: deque[Insert] = deque()
+
+    @property
+    def unclear_ms(self) -> float:
+        """For how long it has been unclear whether the log has the last records; 0 if it is not."""
+        unclear = self._unclear
+        return 0.0 if unclear is None else self._runtime.clock.steady_ms() - unclear[1]
+
+    @property
+    def waiting(self) -> list[Answered]:
+        """The callers whose inserts are not decided, or not certainly appended."""
+        waiting = [insert.answer for insert in self._behind]
+        if self._unclear is not None:
+            waiting += [insert.answer for insert in self._unclear[0].waiting.values()]
+        return waiting
+
+    def take(self, inserts: Sequence[Insert]) -> None:
+        """Have the queues decide about inserts, append their records, and carry the turn out."""
+        if self._unclear is not None:
+            self._behind.extend(inserts)
+            return
+        turn = Turn()
+        by_table: dict[str, list[Insert]] = {}
+        for insert in inserts:
+            by_table.setdefault(insert.table_info.identity, []).append(insert)
+        for some in by_table.values():
+            decide = partial(self._decide, turn, some)
+            error = self._runtime.attempt("inserts", decide, fatal=FATAL)
+            if error is not None:
+                fail([insert.answer for insert in some], shown(error))
+        self._append(turn)
+
+    def _decide(self, turn: Turn, inserts: Sequence[Insert]) -> None:
+        """Have one table's queue decide about inserts; nothing is done yet."""
+        now_ms = self._now_ms()
+        table = self._table_of(inserts[0].table_info)
+        if table.is_open or table.queue.closed:
+            turn.take(table, inserts, self._log, self._replies.numbers, now_ms)
+        elif table.parked is not None:
+            table.parked += inserts
+        else:
+            table.parked = list(inserts)
+            self._open(table)
+
+    def _append(self, turn: Turn) -> None:
+        """Append the decided records to the log, and carry the turn out."""
+        if turn.groups:
+            reach("log.sealed")
+            clock = self._runtime.clock
+            started_ms = clock.steady_ms()
+            try:
+                self._log.append(turn.groups)
+            except UnstorableError as error:
+                self._append_each(turn, error)
+                return
+            except StoreUnavailableError as error:
+                if not error.unclear:
+                    fail([insert.answer for insert in turn.waiting.values()], error)
+                    return
+                _log.error("The log does not answer: %s", error)
+                self._unclear = turn, started_ms
+                return
+            self.append_seconds += (clock.steady_ms() - started_ms) / 1000
+            self._replies.counts["groups"] += 1
+            reach("log.appended")
+        self._carry_out(turn)
+
+    def _append_each(self, turn: Turn, error: UnstorableError) -> None:
+        """After a turn that can't be stored take its inserts again one by one, so that the one that
+        is the reason fails alone."""
+        inserts = list(turn.waiting.values())
+        if len(inserts) == 1:
+            fail([inserts[0].answer], error)
+            return
+        for insert in inserts:
+            self.take([insert])
+
+    def settle(self) -> None:
+        """Append an unclear turn again: that tells whether the log has it."""
+        if self._unclear is None:
+            return
+        turn, since_ms = self._unclear
+        try:
+            self._log.append(turn.groups)
+        except StoreUnavailableError as error:
+            if self._runtime.clock.steady_ms() - since_ms > _UNCLEAR_MS:
+                waiting = [insert.answer for insert in turn.waiting.values()]
+                waiting += [insert.answer for insert in self._behind]
+                self._behind.clear()
+                fail(waiting, error)
+            return
+        self._unclear = None
+        self._replies.counts["groups"] += 1
+        reach("log.appended")
+        self._carry_out(turn)
+        behind = list(self._behind)
+        self._behind.clear()
+        self.take(behind)
+
+    def _carry_out(self, turn: Turn) -> None:
+        """Adopt the new states, which are durable now, and carry out their effects."""
+        for ask, insert in turn.waiting.items():
+            self._replies.expect(ask, insert.answer)
+        self._replies.counts.update(turn.counts)
+        for table, queue, chain in turn.states:
+            table.queue, table.chain = queue, chain
+        self._do(turn.effects)

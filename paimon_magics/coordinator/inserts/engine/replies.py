@@ -1,0 +1,89 @@
+"""The answers to callers: each question has a number, and gets one answer or error."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections import Counter
+from collections.abc import Callable
+
+from paimon_magics.coordinator.inserts.admission.futures import Answered, deliver, fail
+from paimon_magics.coordinator.inserts.queue.events import Reply
+from paimon_magics.coordinator.inserts.queue.values import Accepted, Answer, Refused
+from paimon_magics.errors import PaimonMagicsError, SetupError
+from paimon_magics.tables.commits.fencing import DeposedError
+
+__all__ = ["Replies", "shown"]
+
+_log = logging.getLogger(__name__)
+
+
+class Replies:
+    """The questions that wait for the owner of the queues, whose thread alone calls this.
+
+    `may_answer` raises when this coordinator may not acknowledge now: then answers wait. `counts`
+    has the counters since the start, by name.
+    """
+
+    def __init__(self, may_answer: Callable[[], None]) -> None:
+        self._may_answer = may_answer
+        self.numbers = itertools.count(1)
+        self.counts: Counter[str] = Counter()
+        self._pending: dict[int, Answered] = {}
+        self._withheld: list[tuple[Answered, Answer]] = []
+
+    @property
+    def are_withheld(self) -> bool:
+        """Whether answers wait until they may be given."""
+        return bool(self._withheld)
+
+    def expect(self, ask: int, future: Answered) -> None:
+        """Have the question with a number answered in a future."""
+        self._pending[ask] = future
+
+    def give(self, replies: list[Reply]) -> None:
+        """Answer, unless this coordinator's lease has run out: then answers wait until it is taken
+        again. Raises DeposedError when another one has taken over."""
+        answers = self._withheld
+        for reply in replies:
+            self._count(reply.answer)
+            future = self._pending.pop(reply.ask, None)
+            if future is not None:
+                answers.append((future, reply.answer))
+        if not answers:
+            return
+        try:
+            self._may_answer()
+        except DeposedError:
+            raise
+        except PaimonMagicsError as error:
+            _log.error("What is stored can't be acknowledged yet: %s", error)
+        else:
+            self._withheld = []
+            deliver(answers)
+
+    def fail_all(self, error: SetupError) -> None:
+        """Answer all questions with an error."""
+        waiting = [*self._pending.values(), *(future for future, _ in self._withheld)]
+        self._pending.clear()
+        self._withheld = []
+        fail(waiting, error)
+
+    def _count(self, answer: Answer) -> None:
+        match answer:
+            case Accepted(duplicate=True):
+                self.counts["duplicates"] += 1
+            case Refused(reason=reason):
+                self.counts[f"refused_{reason.value}"] += 1
+            case _:
+                pass
+
+
+def shown(error: Exception) -> PaimonMagicsError:
+    """An error for callers; what nobody expected names its type."""
+    if isinstance(error, PaimonMagicsError):
+        return error
+    return SetupError(
+        f"The coordinator failed unexpectedly: {error!r}",
+        hint="Whether the request was carried out is not known. Send it again with its label.",
+    )
