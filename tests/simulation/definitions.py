@@ -20,7 +20,7 @@ from tests.simulation.world import mark_of
 
 __all__ = ["create", "drop", "rename"]
 
-Begun = Callable[[str], Any]
+Begin = Callable[[str], Any]
 """Gets the identity of the table that is about to be dropped."""
 
 
@@ -30,7 +30,7 @@ def create(owner: OwnerProcess, name: TableName, schema: TableSchema, *, repeate
     return waited(DefinitionChanges(owner.served, repeated=repeated).make(change))
 
 
-def drop(owner: OwnerProcess, name: TableName, begun: Begun) -> None:
+def drop(owner: OwnerProcess, name: TableName, begun: Begin) -> None:
     """Drop a table."""
     task = current()
     assert task is not None

@@ -112,15 +112,15 @@ def test_what_a_table_names_counts_only_where_the_administrator_leaves_it_to_tab
 
 
 def test_private_folders_are_nobodys(tmp_path: Path) -> None:
-    state = tmp_path / "home/state"
+    state = tmp_path / "outer/state"
     state.mkdir(parents=True)
     (state / "token").touch()
     rules = PathRules(None, (str(state),))
-    paths = allowed(f"{tmp_path}/wh/d.db/t", f"{tmp_path}/wh", rules, (f"file://{tmp_path}/home",))
-    assert paths.allows(f"{tmp_path}/home/data-1.parquet")
+    paths = allowed(f"{tmp_path}/wh/d.db/t", f"{tmp_path}/wh", rules, (f"file://{tmp_path}/outer",))
+    assert paths.allows(f"{tmp_path}/outer/data-1.parquet")
     assert not paths.allows(f"{state}/token")
-    (tmp_path / "home/link").symlink_to(state)
-    assert not paths.allows(f"{tmp_path}/home/link/token")
+    (tmp_path / "outer/link").symlink_to(state)
+    assert not paths.allows(f"{tmp_path}/outer/link/token")
 
 
 @pytest.mark.parametrize("root", ["{tmp}", "file://{tmp}/wh", "{tmp}/link", "elsewhere", "s3:/b"])
