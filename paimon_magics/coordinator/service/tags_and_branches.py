@@ -9,9 +9,11 @@ receipt. A client whose first request got no answer sends it again with `repeate
 
 from __future__ import annotations
 
+import errno
+
 from paimon_magics.coordinator.runtime import Steps
 from paimon_magics.coordinator.service.served import Context, watch_latest
-from paimon_magics.errors import UnknownOutcomeError
+from paimon_magics.errors import SetupError, UnknownOutcomeError
 from paimon_magics.statements.statement import TableName
 from paimon_magics.statements.version_changes import (
     DeleteBranches,
@@ -32,6 +34,8 @@ from paimon_magics.tables.table import StoredTable
 __all__ = [
     "change_versions",
 ]
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 _CUTS = (
     FastForward,
@@ -63,6 +67,11 @@ def change_versions(
                 repeated=repeated,
             )
         except OSError as error:
+            if error.errno in _NO_ROOM:
+                raise SetupError(
+                    f"`{name}` was not changed: {error.strerror}.",
+                    hint="Make room in the warehouse, then run the statement again.",
+                ) from error
             raise UnknownOutcomeError(
                 f"Whether `{name}` was changed is unknown: {error}",
                 hint=f"Look at `{name}$tags`, `{name}$branches` and `{name}$snapshots`.",
