@@ -190,9 +190,12 @@ class Ownership:
     def check(self) -> None:
         """Raise DeposedError unless this coordinator owns the warehouse's commits right now.
 
-        Reads from the store; raises SetupError when it can't be reached.
+        Reads from the store; raises SetupError when it can't be reached, and while this coordinator
+        has not taken the warehouse yet.
         """
         self.check_time()
+        if not self.epoch:
+            raise SetupError("The coordinator has not taken the warehouse yet.")
         if self._leases.highest() > self.epoch:
             with self._turn:  # this coordinator may have gone on to the next epoch in between
                 highest = self._leases.highest()

@@ -310,7 +310,10 @@ class Coordinator:
             check=check,
         )
         gate = ExpiryGate(
-            self.stored.first_needed, check, waits=lambda: self.state.pause is not None
+            self.stored.first_needed,
+            check,
+            owns=lambda: self._ownership is None or self._ownership.epoch > 0,
+            waits=lambda: self.state.pause is not None,
         )
         every_ms = limits.expire_every_ms
         return Upkeep(

@@ -54,12 +54,14 @@ class ExpiryGate:
 
     `floor_of` returns, for a table's location and branch, the first snapshot that transactions and
     publications need. `check` raises DeposedError when another coordinator has taken over, which
-    alone knows what is being read now. While `waits` is true nothing is removed: an administrator
-    who has paused the coordinator may be copying the warehouse.
+    alone knows what is being read now; `owns` tells whether this one has taken the warehouse. While
+    `waits` is true nothing is removed: an administrator who has paused the coordinator may be
+    copying the warehouse.
     """
 
     floor_of: Callable[[str, str | None], int]
     check: Callable[[], None]
+    owns: Callable[[], bool]
     waits: Callable[[], bool]
 
 
@@ -168,6 +170,8 @@ class Upkeep:
     def _finish_drops(self) -> int | None:
         """Delete what processes that died have left of dropped tables; return when to run again,
         None without any left."""
+        if not self._gate.owns():  # an embedded coordinator takes the warehouse when it writes
+            return self._now_ms() + self._every_ms
         self._gate.check()
         return self._now_ms() + _AGAIN_MS if self._catalog.finish_drops() else None
 

@@ -69,7 +69,7 @@ def change_versions(
         except OSError as error:
             if error.errno in _NO_ROOM:
                 raise SetupError(
-                    f"`{name}` was not changed: {error.strerror}.",
+                    f"The warehouse can't be written: {error.strerror}. `{name}` was not changed.",
                     hint="Make room in the warehouse, then run the statement again.",
                 ) from error
             raise UnknownOutcomeError(

@@ -270,5 +270,5 @@ def test_any_text_of_a_client_can_be_stored(store: StateStore) -> None:
     assert store.halts.stopped() == [("/w/t", Stopped(shown, 1))]
     assert store.halts.pause() == Pause(shown, 1)
     assert store.tokens.all()[0].name == shown
-    assert store.audit.first(1, done=True) == [shown]
+    assert store.audit.first(1, done=True) == [("1", shown)]
     assert store.definitions.of("x", "view", bad) == {"query": bad}
