@@ -11,6 +11,7 @@ With `--standby` a process that owns the warehouse no more begins anew instead, 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import faulthandler
 import os
 import sys
@@ -42,7 +43,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _serve(options: argparse.Namespace, given: list[str]) -> int:
-    faulthandler.enable()  # a fault in native code leaves a line, too
+    with contextlib.suppress(OSError):  # its errors may go to no file
+        faulthandler.enable()  # a fault in native code leaves a line, too
     environment = dict(os.environ)  # what is read from it is removed
     with ExitStack() as ending:
         begun = begin(options, ending)

@@ -83,7 +83,6 @@ EXPECTED = {
 
 
 ACTIONS = ("kill", "raise", "stop")
-IN_THE_CORES_THREAD = ("commit.stored", "receipt.stored")
 """Where an exception means that what is stored is not known: the coordinator stops for good."""
 BEFORE_PUBLISHING = ("manifest.written", "manifests.merged")
 """Where an exception refuses the commit, with nothing published."""
@@ -196,10 +195,6 @@ def test_a_commit_that_is_disturbed_happens_once(
                 time.sleep(0.2)
                 assert not answer.done()
                 process.go_on()
-            case _ if step in IN_THE_CORES_THREAD:
-                wait_until_it_gives_up(process)
-                process.kill()
-                armed.start()
         if action == "raise" and step in BEFORE_PUBLISHING:
             with pytest.raises(SetupError, match=f"armed at {step}"):
                 answer.result(120)
@@ -225,17 +220,6 @@ def wait_until_nothing_is_left(catalog: Catalog, name: TableName) -> None:
     while unreachable(catalog.load(name)) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert unreachable(catalog.load(name)) == set()
-
-
-def wait_until_it_gives_up(process: Process) -> None:
-    headers = {"Authorization": f"Bearer {process.token()}"}
-    deadline = time.monotonic() + 60
-    while True:
-        ready = httpx.get(f"{process.address}/health/ready", headers=headers, trust_env=False)
-        if ready.status_code == 503 and "has stopped" in ready.text:
-            return
-        assert time.monotonic() < deadline, ready.text
-        time.sleep(0.02)
 
 
 @pytest.mark.slow
@@ -346,10 +330,6 @@ def test_an_abort_that_is_disturbed_is_finished(armed: Armed, step: str, action:
             case "stop":
                 armed.wait_until_stopped()
                 process.go_on()
-            case _ if step == "abort.stored":
-                wait_until_it_gives_up(process)
-                process.kill()
-                armed.start()
         answer.result(120)
     wait_until_nothing_is_left(catalog, name)
     with pytest.raises(CommitConflictError, match="has ended"):

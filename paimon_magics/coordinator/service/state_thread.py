@@ -16,6 +16,7 @@ import uuid
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from paimon_magics.coordinator.core import (
     AbortAsked,
@@ -287,14 +288,19 @@ class StateThread:
                 self.finished[effect.held.phase] += 1
                 self.opened.pop(effect.held.id, None)
                 self.requests.pop(effect.held.id, None)
-        _reach_after(asked.event)
-        for effect in effects:
-            match effect:
-                case Reply(ask=ask, answer=answer):
-                    self._reply(ask, answer)
-                case _:
-                    self._carry_out(effect)
-        self._happened(asked.event)
+        # What is saved is carried out in any case: an exception keeps nothing else from it.
+        follows = [partial(_reach_after, asked.event)]
+        follows += [partial(self._follow, effect) for effect in effects]
+        follows += [partial(self._happened, asked.event)]
+        for follow in follows:
+            self._runtime.attempt("what follows", follow, fatal=(StoreLostError, DeposedError))
+
+    def _follow(self, effect: Effect) -> None:
+        match effect:
+            case Reply(ask=ask, answer=answer):
+                self._reply(ask, answer)
+            case _:
+                self._carry_out(effect)
 
     def _reply(self, ask: int, answer: Answer) -> None:
         """Answer a question. A deposed coordinator acknowledges nothing, nor does one whose lease
