@@ -31,7 +31,7 @@ from paimon_magics.tables.catalog.names import database_of, identifier, is_text,
 from paimon_magics.tables.pypaimon_internals import schema_ids, schema_path
 from paimon_magics.tables.schema.alterations import schema_of
 from paimon_magics.tables.stores.corruption import damaged
-from paimon_magics.tables.stores.paths import local_path, plain_location
+from paimon_magics.tables.stores.paths import plain_location
 from paimon_magics.tables.stores.store import StoreRefusedError, UnreachableError, failure
 from paimon_magics.tables.table import Table
 
@@ -149,8 +149,7 @@ class Lookup(Databases):
                 f"`{shown(name)}` can't be read: {path}: {cause}",
                 hint="Check that the store can be reached and read.",
             )
-            elsewhere = isinstance(cause, OSError) and local_path(path) is None
-            if elsewhere or isinstance(failed, UnreachableError | StoreRefusedError):
+            if _is_of_the_store(cause) or isinstance(failed, UnreachableError | StoreRefusedError):
                 raise failed from error
             reason = f"{type(cause).__name__}: {str(cause)[:200]}"
             raise damaged(
@@ -209,3 +208,10 @@ def _first_cause(error: BaseException) -> BaseException:
     while error.__cause__ is not None:
         error = error.__cause__
     return error
+
+
+def _is_of_the_store(cause: BaseException) -> bool:
+    """Whether an error says nothing about the file: reading it again may succeed."""
+    if isinstance(cause, IsADirectoryError | NotADirectoryError):
+        return False
+    return isinstance(cause, OSError | MemoryError)

@@ -10,7 +10,13 @@ from pathlib import Path
 import pytest
 
 from paimon_magics.coordinator.protocol.principals import Principal, grants_of
-from paimon_magics.errors import StatementError, TableDamagedError, UnknownNameError, nearest
+from paimon_magics.errors import (
+    SetupError,
+    StatementError,
+    TableDamagedError,
+    UnknownNameError,
+    nearest,
+)
 from paimon_magics.planning.schemas.table_schema import plan_create_table
 from paimon_magics.statements.grammar.parsing import parse_statement
 from paimon_magics.statements.statement import CreateTable, TableName
@@ -127,3 +133,14 @@ def test_hints_show_only_names_that_may_be_seen(catalog: Catalog) -> None:
         seen.drop_database("d", cascade=True)
     assert seen.list_tables("d") == ["good"]
     assert not seen.table_exists(TableName("orders", "d"))
+
+
+@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="needs a file whose reads fail")
+def test_table_that_a_disk_does_not_give_now_is_not_damaged(
+    catalog: Catalog, tmp_path: Path
+) -> None:
+    (schema,) = (tmp_path / "d.db/bad/schema").glob("schema-*")
+    replaced(schema, lambda path: path.symlink_to("/proc/self/mem"))
+    with pytest.raises(SetupError, match="can't be read"):
+        catalog.load(BAD)
+    assert catalog.load(GOOD).name == GOOD
