@@ -42,8 +42,8 @@ _log = logging.getLogger(__name__)
 class Appending:
     """Appends turns to the log, in the thread of the queues' owner.
 
-    `table_of` returns a table's queue, `open` begins to open one, `do` carries effects out.
-    `append_seconds` is the total time of the log's appends.
+    `table_of` returns a table's queue, `park` has inserts wait until one is open, `do` carries
+    effects out. `append_seconds` is the total time of the log's appends.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Appending:
         log: Log,
         replies: Replies,
         table_of: Callable[[TableInfo], TableQueue],
-        open: Callable[[TableQueue], None],
+        park: Callable[[TableQueue, Sequence[Insert]], None],
         do: Callable[[Iterable[tuple[TableQueue, Effect]]], None],
     ) -> None:
         self._runtime = runtime
@@ -60,7 +60,7 @@ class Appending:
         self._log = log
         self._replies = replies
         self._table_of = table_of
-        self._open = open
+        self._park = park
         self._do = do
         self.append_seconds = 0.0
         self._unclear: tuple[Turn, float] | None = None
@@ -102,11 +102,8 @@ class Appending:
         table = self._table_of(inserts[0].table_info)
         if table.is_open or table.queue.closed:
             turn.take(table, inserts, self._log, self._replies.numbers, now_ms)
-        elif table.parked is not None:
-            table.parked += inserts
         else:
-            table.parked = list(inserts)
-            self._open(table)
+            self._park(table, inserts)
 
     def _append(self, turn: Turn) -> None:
         """Append the decided records to the log, and carry the turn out."""

@@ -225,10 +225,9 @@ class Loading:
                 self._owner.opened(table, "")
                 self.load(table, effect)
                 return
-            now_ms = self._now_ms()
+            self._owner.happen(table, FlushFailed(str(found), self._now_ms()))
             if isinstance(found, str):
                 self._owner.opened(table, found)
-            self._owner.tell(table, FlushFailed(str(found), now_ms))
 
         self._owner.put(Done(adopt))
 

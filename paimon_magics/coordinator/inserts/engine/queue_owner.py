@@ -100,9 +100,7 @@ class QueueOwner:
         self.deposed: DeposedError | None = None
         self.ready = runtime.event()  # set when the log has been read, or can't be
         self._replies = Replies(may_answer)
-        self._appending = Appending(
-            runtime, log, self._replies, self._table, lambda table: self.work.open(table), self._do
-        )
+        self._appending = Appending(runtime, log, self._replies, self._table, self._park, self._do)
         self._gone: dict[str, None] = {}
         self._tick_waits = False
         self._is_ending = False
@@ -124,7 +122,7 @@ class QueueOwner:
 
     def tell(self, table: TableQueue, event: Event) -> None:
         """Give a table's queue an event that nobody waits for."""
-        self.put(Done(lambda: self._happen(table, event)))
+        self.put(Done(lambda: self.happen(table, event)))
 
     def ask(
         self, table_id: str, make: Callable[[int], Event], table_info: TableInfo | None = None
@@ -189,25 +187,34 @@ class QueueOwner:
 
     # ---- outcomes of slow work, in the owner's thread ----
 
+    def happen(self, table: TableQueue, event: Event) -> None:
+        """Have a table's queue decide about an event, and carry its effects out."""
+        if isinstance(event, Closed) and event.why:
+            _log.error("`%s` takes no inserts: %s", table.name, event.why)
+            self.work.close(table, event.why)
+        table.queue, effects = step(table.queue, event)
+        if isinstance(event, Published):
+            self.counts["flushes"] += 1
+        self._do([(table, effect) for effect in effects])
+
     def opened(self, table: TableQueue, missing: str) -> None:
-        """Take the inserts that waited for a table to be opened. With `missing`, which says why
+        """Take what waited for a table to be opened. With `missing`, which says why
         records are missing, the table is closed."""
         if missing:
-            self._happen(table, Closed(missing, self._now_ms()))
+            self.happen(table, Closed(missing, self._now_ms()))
         else:
             table.is_open = True
-        self._appending.take(table.take_parked())
+        self._take(table.take_parked())
 
     def not_opened(self, table: TableQueue, error: Exception) -> None:
-        """Fail the inserts that waited for a table to be opened; the next one tries it again."""
-        answers = [insert.answer for insert in table.take_parked()]
-        fail(answers, shown(error))
+        """Fail what waited for a table to be opened; the next insert or hold tries it again."""
+        fail(_answers(table.take_parked()), shown(error))
 
     def reopened(self, table: TableQueue, queue: Queue, chain: int) -> None:
         """Adopt a closed table's queue as it was read again."""
         waiting = _with_holds(queue, table.queue)
         table.queue, table.chain = waiting, chain
-        self._happen(table, Closed("", self._now_ms()))
+        self.happen(table, Closed("", self._now_ms()))
 
     def dropped(self, table_id: str) -> None:
         """Forget a table that is gone. Later inserts are refused, also from callers that have not
@@ -254,8 +261,7 @@ class QueueOwner:
             self._appending.take(together)
 
     def _crashed(self, items: Sequence[Item], error: Exception) -> None:
-        answers = [item.answer for item in items if not isinstance(item, Done)]
-        fail([one for one in answers if one is not None], shown(error))
+        fail(_answers(items), shown(error))
 
     def _ended(self, error: BaseException) -> None:
         # The log's contents are unknown now: nobody may be answered from here on.
@@ -268,8 +274,8 @@ class QueueOwner:
 
     def _fail_all(self, error: SetupError) -> None:
         self._replies.fail_all(error)
-        parked = [insert for table in self.tables.values() for insert in table.take_parked()]
-        fail([*self._appending.waiting, *(insert.answer for insert in parked)], error)
+        parked = [item for table in self.tables.values() for item in table.take_parked()]
+        fail([*self._appending.waiting, *_answers(parked)], error)
 
     def _fail_one(self, answer: Answered | None, take: Callable[[], object]) -> None:
         error = self._runtime.attempt("a request", take, fatal=FATAL)
@@ -284,21 +290,14 @@ class QueueOwner:
             table = self._table(item.table_info)
         if table is None:
             raise SetupError("The table has no queue: no small insert was ever sent to it.")
+        if item.table_info is not None and not (table.is_open or table.queue.closed):
+            self._park(table, [item])  # another log may have rows that were acknowledged
+            return
         ask = next(self._replies.numbers)
         event = item.make(ask)
         if item.answer is not None:
             self._replies.expect(ask, item.answer)
-        self._happen(table, event)
-
-    def _happen(self, table: TableQueue, event: Event) -> None:
-        """Have a table's queue decide about an event, and carry its effects out."""
-        if isinstance(event, Closed) and event.why:
-            _log.error("`%s` takes no inserts: %s", table.name, event.why)
-            self.work.close(table, event.why)
-        table.queue, effects = step(table.queue, event)
-        if isinstance(event, Published):
-            self.counts["flushes"] += 1
-        self._do([(table, effect) for effect in effects])
+        self.happen(table, event)
 
     def _do(self, effects: Iterable[tuple[TableQueue, Effect]]) -> None:
         replies: list[Reply] = []
@@ -316,6 +315,14 @@ class QueueOwner:
                     raise AssertionError(effect)
         self._replies.give(replies)
 
+    def _park(self, table: TableQueue, items: Sequence[Insert | Asked]) -> None:
+        """Have items wait until a table is open."""
+        if table.parked is not None:
+            table.parked += items
+        else:
+            table.parked = list(items)
+            self.work.open(table)
+
     def _table(self, table_info: TableInfo) -> TableQueue:
         """The table's queue, which is made at the first insert."""
         id = table_info.identity
@@ -331,7 +338,7 @@ class QueueOwner:
             self._renamed(table)
         table.name, table.mode = table_info.name, table_info.mode
         if table.queue.thresholds != table_info.thresholds:
-            self._happen(table, Ticked(self._now_ms(), table_info.thresholds))
+            self.happen(table, Ticked(self._now_ms(), table_info.thresholds))
         return table
 
     def _renamed(self, table: TableQueue) -> None:
@@ -339,7 +346,7 @@ class QueueOwner:
         Their clients may have died."""
         for hold in table.queue.holds:
             if hold.refuses:
-                self._happen(table, HoldEnded(hold.id, self._now_ms()))
+                self.happen(table, HoldEnded(hold.id, self._now_ms()))
 
     # ---- time ----
 
@@ -360,8 +367,14 @@ class QueueOwner:
         for table in list(self.tables.values()):
             if table.queue.batches:
                 self._runtime.attempt(
-                    "a tick", partial(self._happen, table, Ticked(now_ms)), fatal=FATAL
+                    "a tick", partial(self.happen, table, Ticked(now_ms)), fatal=FATAL
                 )
+
+
+def _answers(items: Sequence[Item]) -> list[Answered]:
+    """The futures of those who wait for items."""
+    answers = [item.answer for item in items if not isinstance(item, Done)]
+    return [answer for answer in answers if answer is not None]
 
 
 def _with_holds(queue: Queue, before: Queue) -> Queue:
