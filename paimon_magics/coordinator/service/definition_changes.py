@@ -55,12 +55,14 @@ from paimon_magics.planning.schemas.alterations import plan_alter_table
 from paimon_magics.planning.schemas.rules import check_schema
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
+from paimon_magics.tables.catalog.detached import Detached
 from paimon_magics.tables.catalog.dropping import not_empty
 from paimon_magics.tables.catalog.names import check_name
 from paimon_magics.tables.manifests.external_files import external_files
 from paimon_magics.tables.schema.identity import Definitions as StoredSchemas
 from paimon_magics.tables.schema.identity import created_at_ms
 from paimon_magics.tables.snapshots.latest import latest_snapshot_id
+from paimon_magics.tables.table import StoredTable
 
 __all__ = ["ANYTHING", "DefinitionChanges", "RecentChanges"]
 
@@ -153,18 +155,11 @@ class DefinitionChanges:
             if change.if_exists:
                 return False
             raise
-        with (yield from self.context.changing(name, drops=True)) as stored:
-            if self.repeated and not self._is_still(name, change.created_at_ms):
-                return True
-            if change.only_empty and stored and latest_snapshot_id(self._catalog.load(name)) > 0:
-                return False
-            detached = self._catalog.detach_table(
-                name, if_exists=change.if_exists, outside=external_files
-            )
-            if stored is not None:
-                self.context.recent.forget(stored)
-                if self.context.watch is not None:
-                    self.context.watch.table_dropped(stored.location)
+        try:
+            with (yield from self.context.changing(name, drops=True)) as stored:
+                detached = self._detach(change, stored)
+        except _StaysError as stays:
+            return stays.is_done
         if detached is None:
             return False
         try:  # the name is free: others need not wait
@@ -172,6 +167,22 @@ class DefinitionChanges:
         except PaimonMagicsError as error:  # `finish_drops` goes on
             _log.warning("The files of `%s` are not deleted yet: %s", name, error)
         return True
+
+    def _detach(self, change: TableDrop, stored: StoredTable | None) -> Detached | None:
+        """Take a table out of its name. Raises _StaysError for one that is not to be dropped."""
+        name = change.name
+        if self.repeated and not self._is_still(name, change.created_at_ms):
+            raise _StaysError(is_done=True)
+        if change.only_empty and stored and latest_snapshot_id(self._catalog.load(name)) > 0:
+            raise _StaysError(is_done=False)
+        detached = self._catalog.detach_table(
+            name, if_exists=change.if_exists, outside=external_files
+        )
+        if stored is not None:
+            self.context.recent.forget(stored)
+            if self.context.watch is not None:
+                self.context.watch.table_dropped(stored.location)
+        return detached
 
     def _is_still(self, name: TableName, created: int | None) -> bool:
         """Whether a name has a table, which was created then; None stands for any time."""
@@ -260,6 +271,15 @@ class DefinitionChanges:
             f"The database `{name}` was not dropped: others make tables in it.",
             hint="Run the statement again.",
         )
+
+
+class _StaysError(Exception):
+    """Ends a drop that leaves the table of that name alone; `is_done` where the one that was meant
+    is gone."""
+
+    def __init__(self, *, is_done: bool) -> None:
+        super().__init__()
+        self.is_done = is_done
 
 
 class RecentChanges:

@@ -85,6 +85,9 @@ class Order(Protocol):
     ) -> Steps[AbstractContextManager[object]]:
         """The place of a change of a table, which it `drops`, or gives the name `renamed_to`."""
 
+    def has_rows(self, name: TableName) -> bool:
+        """Whether acknowledged rows wait for a table, even if it takes no inserts any more."""
+
 
 Slot = Callable[[str], AbstractContextManager[Future[Answer]]]
 """Gives the table at a location to one statement, once no commit is under way; see
@@ -182,9 +185,9 @@ class Context:
             lock = self.names.lock(names)
             held.callback(self.names.release, lock)
             yield lock.granted
-            table = self._find(name)
-            if table is not None and in_order and self._takes_inserts(table):
-                assert self.order is not None
+            table, is_damaged = self._find(name)
+            is_there = is_damaged or table is not None
+            if is_there and in_order and self.order is not None and self._has_order(name, table):
                 change = yield from self.order.change(name, drops=drops, renamed_to=renamed_to)
                 held.push(change)
             if table is not None and self.slot is not None and (drops or renamed_to is not None):
@@ -204,13 +207,21 @@ class Context:
             except NotOwnerError as error:
                 raise BrokeOffError(f"The change may have been made. {error.message}") from error
 
-    def _find(self, name: TableName) -> StoredTable | None:
+    def _find(self, name: TableName) -> tuple[StoredTable | None, bool]:
+        """The table, None where there is none that can be read; and whether one is damaged."""
         if not name.table:
-            return None
+            return None, False
         try:
-            return load_stored(self.catalog, name)
-        except (UnknownNameError, TableDamagedError):
-            return None
+            return load_stored(self.catalog, name), False
+        except UnknownNameError:
+            return None, False
+        except TableDamagedError:
+            return None, True
+
+    def _has_order(self, name: TableName, table: StoredTable | None) -> bool:
+        if table is not None and self._takes_inserts(table):
+            return True
+        return name.branch is None and self.order is not None and self.order.has_rows(name)
 
     def _takes_inserts(self, table: StoredTable) -> bool:
         return (

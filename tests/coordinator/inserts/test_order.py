@@ -6,6 +6,7 @@ import hashlib
 import json
 import threading
 import time
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,12 +20,14 @@ from paimon_magics.coordinator.inserts.log.records import read_segments
 from paimon_magics.errors import CommitConflictError
 from paimon_magics.planning.commits.requests import Append, CommitRequest, OverwritePartitions
 from paimon_magics.settings import Settings
+from paimon_magics.statements.grammar.parsing import parse_statement
 from paimon_magics.statements.statement import TableName
+from paimon_magics.statements.table_changes import AlterTable
 from paimon_magics.statements.version_changes import RollBackToSnapshot
 from paimon_magics.tables.catalog.table_marks import TableIds
 from paimon_magics.tables.commits.log_positions import log_properties
 from tests.coordinator.inserts.serving import SLOW, Served, table_sql
-from tests.coordinator.process import wait_until, write
+from tests.coordinator.process import create_table, wait_until, write
 
 KEYED = "id BIGINT NOT NULL, name STRING"
 BY_KEY = f"'primary-key' = 'id', 'bucket' = '1', {SLOW}"
@@ -396,3 +399,61 @@ class TestAnotherFlusher:
             served.insert([[2, "a"]])
             served.flush()
             assert served.ids() == [1, 2]
+
+
+class TestDrops:
+    def drop(self, served: Served, *, repeated: bool = False, **facts: Any) -> Any:
+        name = {"database": served.name.database, "table": served.name.table}
+        change = {"kind": "TableDrop", "name": name, "if_exists": True, "only_empty": False}
+        request = {
+            "id": uuid.uuid4().hex,
+            "change": {**change, "created_at_ms": None, **facts},
+            "repeated": repeated,
+        }
+        answer = served.call("POST", "/v1/changes", request)
+        assert answer.status_code == 200, answer.text
+        return answer.json()["done"]
+
+    def made_anew(self, served: Served) -> None:
+        """A table of that name takes inserts, and nothing of the one before is left."""
+        create_table(served.process.warehouse, table_sql(options=SLOW))  # type: ignore[arg-type]
+        assert served.insert([[5, "new"]]).json()["lsn"] == 1
+        served.flush()
+        assert served.ids() == [5]
+        queues = served.call("GET", "/v1/inserts").json()["tables"]
+        assert [queue["waiting_rows"] for queue in queues] == [0]
+
+    @pytest.mark.parametrize(
+        ("facts", "repeated", "done"),
+        [({"only_empty": True}, False, False), ({"created_at_ms": 1}, True, True)],
+    )
+    def test_drop_that_leaves_the_table_leaves_its_inserts(
+        self, tmp_path: Path, facts: dict[str, Any], repeated: bool, done: bool
+    ) -> None:
+        with Served(tmp_path, table_sql(options=SLOW)) as served:
+            served.insert([[1, "a"]])
+            assert self.drop(served, repeated=repeated, **facts) is done
+            assert served.insert([[2, "a"]]).status_code == 200
+            served.flush()
+            assert served.ids() == [1, 2]
+
+    def test_damaged_table_is_dropped_with_the_rows_that_wait(self, tmp_path: Path) -> None:
+        with Served(tmp_path, table_sql(options=SLOW)) as served:
+            served.insert([[1, "a"]])
+            folder = served.process.warehouse / "default.db" / served.name.table
+            (folder / "schema/schema-0").write_bytes(b"")
+            assert self.drop(served) is True
+            self.made_anew(served)
+
+    def test_table_that_takes_no_inserts_any_more_is_dropped_with_its_rows(
+        self, tmp_path: Path
+    ) -> None:
+        with Served(tmp_path, table_sql(options=SLOW)) as served:
+            served.insert([[1, "a"]])
+            statement = parse_statement(
+                f"ALTER TABLE {served.name} SET TBLPROPERTIES ('auto_batch_load' = 'false')"
+            )
+            assert isinstance(statement, AlterTable)
+            served.catalog.alter_table(served.name, statement.changes)
+            assert self.drop(served) is True
+            self.made_anew(served)

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 
 from paimon_magics.coordinator.inserts.admission.table_info import KnownTables, TableInfo
 from paimon_magics.coordinator.inserts.engine.queue_owner import QueueOwner
+from paimon_magics.coordinator.inserts.engine.table_queue import TableQueue
 from paimon_magics.coordinator.inserts.queue.events import HoldAsked, HoldEnded
 from paimon_magics.coordinator.inserts.queue.values import Answer, Granted, Refused
 from paimon_magics.coordinator.runtime import Future, Runtime, Steps
@@ -42,7 +43,8 @@ class Hold:
     `transaction_id`, once known, ends it, too."""
 
     id: str
-    table_info: TableInfo
+    table_id: str
+    name: TableName
     granted: Future[int]
     transaction_id: str = ""
 
@@ -107,7 +109,7 @@ class StatementHolds:
 
     def take(
         self,
-        table_info: TableInfo,
+        table: TableInfo | TableQueue,
         *,
         drains: bool = True,
         refuses: bool = False,
@@ -115,11 +117,13 @@ class StatementHolds:
     ) -> Hold:
         """Ask for a hold, which lasts until `end`. With `refuses` no inserts are taken meanwhile;
         without `drains` it waits only for the batch that is being loaded."""
-        hold = Hold(uuid.uuid4().hex, table_info, self._runtime.future())
+        table_info = table if isinstance(table, TableInfo) else None
+        table_id = table.identity if isinstance(table, TableInfo) else table.id
+        hold = Hold(uuid.uuid4().hex, table_id, table.name, self._runtime.future())
         self._holds[hold.id] = hold
         now_ms = self._runtime.clock.now_ms
         answer = self._owner.ask(
-            table_info.identity,
+            table_id,
             lambda ask: HoldAsked(hold.id, ask, now_ms(), drains=drains, refuses=refuses),
             table_info,
         )
@@ -131,11 +135,11 @@ class StatementHolds:
         """End a hold. Done again it changes nothing."""
         if self._holds.pop(hold.id, None) is not None:
             event = HoldEnded(hold.id, self._runtime.clock.now_ms())
-            table = self._owner.tables.get(hold.table_info.identity)
+            table = self._owner.tables.get(hold.table_id)
             if table is not None:
                 self._owner.tell(table, event)
             else:  # the owner has not made its queue yet
-                self._owner.ask(hold.table_info.identity, lambda _: event)
+                self._owner.ask(hold.table_id, lambda _: event)
 
     def of_transaction(self, table: Table) -> Steps[Callable[[str | None], None]]:
         """Wait for a transaction's hold. Call the returned function with the transaction's id, and
@@ -216,9 +220,9 @@ class StatementHolds:
     def _refuse(self, hold: Hold, why: str) -> None:
         if hold.granted.done():
             return
-        why = why or self._why_not(hold.table_info.identity)
+        why = why or self._why_not(hold.table_id)
         error = CommitConflictError(
-            f"Rows of `{hold.table_info.name}` were acknowledged before this statement, and could "
+            f"Rows of `{hold.name}` were acknowledged before this statement, and could "
             f"not be loaded in time: {why}.",
             hint="Nothing was written. `%paimon queue` shows the rows that wait.",
         )

@@ -42,6 +42,7 @@ from paimon_magics.coordinator.inserts.queue.values import Answer, Queue
 from paimon_magics.coordinator.runtime import Future, Runtime
 from paimon_magics.coordinator.store.database import StoreUnavailableError
 from paimon_magics.errors import SetupError, UnknownNameError
+from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.commits.fencing import DeposedError
 
 __all__ = ["QueueOwner", "TableWork"]
@@ -217,14 +218,16 @@ class QueueOwner:
         self.happen(table, Closed("", self._now_ms()))
 
     def dropped(self, table_id: str) -> None:
-        """Forget a table that is gone. Later inserts are refused, also from callers that have not
-        heard of the drop. Rows that wait stay, with the table's last trouble."""
+        """Forget a table that was dropped, with what waited for it. Later inserts are refused, also
+        from callers that have not heard of the drop."""
         self._gone[table_id] = None
         if len(self._gone) > _GONE_MAX:
             del self._gone[next(iter(self._gone))]
-        table = self.tables.get(table_id)
-        if table is not None and not table.queue.batches:
-            del self.tables[table_id]
+        table = self.tables.pop(table_id, None)
+        if table is not None:
+            fail(_answers(table.take_parked()), _dropped(table.name))
+            table.queue, effects = step(table.queue, Closed("It was dropped", self._now_ms()))
+            self._do([(table, effect) for effect in effects])
 
     # ---- the owner's thread ----
 
@@ -327,9 +330,7 @@ class QueueOwner:
         """The table's queue, which is made at the first insert."""
         id = table_info.identity
         if id in self._gone:
-            raise UnknownNameError(
-                f"`{table_info.name}` was dropped.", hint="SHOW TABLES lists what is there."
-            )
+            raise _dropped(table_info.name)
         table = self.tables.get(id)
         if table is None:
             queue = Queue(table_info.thresholds)
@@ -369,6 +370,10 @@ class QueueOwner:
                 self._runtime.attempt(
                     "a tick", partial(self.happen, table, Ticked(now_ms)), fatal=FATAL
                 )
+
+
+def _dropped(name: TableName) -> UnknownNameError:
+    return UnknownNameError(f"`{name}` was dropped.", hint="SHOW TABLES lists what is there.")
 
 
 def _answers(items: Sequence[Item]) -> list[Answered]:

@@ -14,7 +14,9 @@ from paimon_magics.coordinator.inserts.admission.table_info import KnownTables
 from paimon_magics.coordinator.inserts.engine.holds import CommitHold, Hold, StatementHolds
 from paimon_magics.coordinator.inserts.engine.loading import Loading
 from paimon_magics.coordinator.inserts.engine.queue_owner import QueueOwner
+from paimon_magics.coordinator.inserts.engine.table_queue import TableQueue
 from paimon_magics.coordinator.runtime import Runtime, Steps
+from paimon_magics.errors import TableDamagedError
 from paimon_magics.faults import reach
 from paimon_magics.statements.statement import TableName
 
@@ -72,14 +74,28 @@ class StatementOrder:
 
         Raises CommitConflictError when the hold is not granted in time.
         """
-        table_info = self._known_tables.find(name)
-        if table_info is None:
+        refuses = drops or renamed_to is not None
+        try:
+            table = self._known_tables.find(name) or self._waiting(name)
+        except TableDamagedError:  # what waits can't be loaded, and goes with it
+            queue = self._waiting(name)
+            hold = None if queue is None else self._holds.take(queue, drains=False, refuses=refuses)
+        else:
+            hold = None if table is None else self._holds.take(table, refuses=refuses)
+        if hold is None:
             return ChangeHold(self, None, drops, renamed_to)
-        hold = self._holds.take(table_info, refuses=drops or renamed_to is not None)
         yield hold.granted
         if renamed_to is not None:
             reach("rename.noted")
         return ChangeHold(self, hold, drops, renamed_to)
+
+    def has_rows(self, name: TableName) -> bool:
+        """Whether acknowledged rows wait for the table of that name, though it takes no inserts."""
+        return self._waiting(name) is not None
+
+    def _waiting(self, name: TableName) -> TableQueue | None:
+        tables = list(self._owner.tables.values())
+        return next((t for t in tables if t.name == name and t.queue.batches), None)
 
     def begin_change(
         self, name: TableName, *, drops: bool, renamed_to: TableName | None = None
@@ -103,9 +119,8 @@ class StatementOrder:
 
     def end_change(self, change: ChangeHold, hold: Hold, *, done: bool) -> None:
         """End the hold of a statement that succeeded (`done`) or failed."""
-        table_info = hold.table_info
-        self._known_tables.forget(table_info.name)
-        table = self._owner.tables.get(table_info.identity)
+        self._known_tables.forget(hold.name)
+        table = self._owner.tables.get(hold.table_id)
         if done and change.renamed_to is not None:
             reach("rename.done")
             self._known_tables.forget(change.renamed_to)
@@ -120,9 +135,8 @@ class StatementOrder:
         elif done and change.drops:
 
             def drop() -> None:
-                self._owner.dropped(table_info.identity)
-                if table_info.identity not in self._owner.tables:
-                    self._loading.dropped(table_info.identity)
+                self._owner.dropped(hold.table_id)
+                self._loading.dropped(hold.table_id)
 
             self._owner.put(Done(drop))
         self._holds.end(hold)

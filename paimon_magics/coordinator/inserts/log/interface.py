@@ -148,7 +148,7 @@ class Log(Protocol):
         """Note a table's new name; nothing for a table that the log does not know."""
 
     def drop_table(self, table_id: str, write_id: str = "") -> None:
-        """Forget a table for which nothing waits, and its labels; its dead letters stay."""
+        """Forget a dropped table, what waits for it, and its labels; its dead letters stay."""
 
     def dead_letters(self, table_id: str | None = None) -> list[DeadLetter]:
         """The dead letters, of one table or of all, oldest first."""
