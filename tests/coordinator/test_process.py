@@ -16,7 +16,7 @@ import pytest
 
 from paimon_magics.coordinator.client.finding import At
 from paimon_magics.coordinator.client.remote import RemoteCoordinator
-from paimon_magics.coordinator.ownership.ownership import current_lease
+from paimon_magics.coordinator.ownership.lease_watch import current_lease
 from paimon_magics.coordinator.process.network import LOOPBACK, listen
 from paimon_magics.errors import (
     CommitConflictError,

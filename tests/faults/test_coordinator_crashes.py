@@ -83,7 +83,6 @@ EXPECTED = {
 
 
 ACTIONS = ("kill", "raise", "stop")
-"""Where an exception means that what is stored is not known: the coordinator stops for good."""
 BEFORE_PUBLISHING = ("manifest.written", "manifests.merged")
 """Where an exception refuses the commit, with nothing published."""
 

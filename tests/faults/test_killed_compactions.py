@@ -34,9 +34,7 @@ from tests.faults.test_coordinator_crashes import (
     ACTIONS,
     BEFORE_PUBLISHING,
     COMMIT_STEPS,
-    IN_THE_CORES_THREAD,
     Armed,
-    wait_until_it_gives_up,
     wait_until_nothing_is_left,
 )
 from tests.faults.test_two_coordinators import DEPOSED, Two, catalog_options, two
@@ -139,10 +137,6 @@ def test_a_compaction_that_is_disturbed_happens_once(armed: Armed, step: str, ac
                 armed.wait_until_stopped()
                 time.sleep(0.2)
                 process.go_on()
-            case _ if step in IN_THE_CORES_THREAD:
-                wait_until_it_gives_up(process)
-                process.kill()
-                armed.start()
         if action == "raise" and step in BEFORE_PUBLISHING:
             with pytest.raises(SetupError, match=f"armed at {step}"):
                 answer.result(120)

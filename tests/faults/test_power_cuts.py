@@ -148,7 +148,7 @@ def disk(tmp_path_factory: pytest.TempPathFactory) -> Disk:
         for lsn in range(1, 31):
             one = seal([record(lsn)], chain)
             chain = one.chain
-            log.append([Appended(PLACE, NAME, one, (Keyed(f"l:{lsn}", -1, lsn, b"d"),), 1)])
+            log.append([Appended(PLACE, NAME, one, (Keyed(f"l:{lsn}", -1, lsn, b"d"),))])
             published = lsn // 10 * 10
             recorded.events.append(Acknowledged(lsn, max(published - 10, 0)))
             if lsn % 10 == 0:

@@ -19,7 +19,7 @@ import httpx
 from paimon_magics.coordinator.client.addresses import Addresses, ca_of, tls_context
 from paimon_magics.coordinator.client.tokens import Token
 from paimon_magics.coordinator.ownership.lease import Lease
-from paimon_magics.coordinator.ownership.ownership import (
+from paimon_magics.coordinator.ownership.lease_watch import (
     current_lease,
     is_renewed,
     owned_elsewhere,

@@ -21,46 +21,26 @@ import uuid
 from collections.abc import Callable
 from dataclasses import replace
 
-from paimon_magics.coordinator.ownership.lease import Lease, Owner, Watched, lease_of
+from paimon_magics.coordinator.ownership.lease import Lease, Owner
 from paimon_magics.coordinator.ownership.lease_folder import LeaseFolder
-from paimon_magics.coordinator.runtime import Clock, Loop, Runtime, ThreadRuntime
+from paimon_magics.coordinator.ownership.lease_watch import (
+    RENEWALS_PER_LEASE,
+    LeaseWatch,
+    look_seconds,
+    owned_elsewhere,
+)
+from paimon_magics.coordinator.runtime import Loop, Runtime, ThreadRuntime
 from paimon_magics.errors import PaimonMagicsError, SetupError
-from paimon_magics.tables.commits.fencing import DeposedError, Fence, NotOwnerError
+from paimon_magics.tables.commits.fencing import DeposedError, Fence
 from paimon_magics.tables.stores.store import Store
 
-__all__ = ["Ownership", "Saw", "current_lease", "is_renewed", "owned_elsewhere"]
+__all__ = ["Ownership", "Saw"]
 
-_RENEWALS_PER_LEASE = 6
-_LOOKS_PER_LEASE = 30
-_LOOK_MS_MAX = 1_000
 # The part of a lease by which it ends earlier for its owner than for others: clocks tick unevenly.
 _MARGIN = 0.1
 
 Saw = Callable[[Lease | None], None]
 """Gets a lease that was seen."""
-
-
-def current_lease(store: Store, warehouse: str) -> Lease | None:
-    """Return the lease of the highest epoch, which may have run out; None without one that can be
-    read."""
-    leases = LeaseFolder(store, warehouse)
-    epoch = leases.highest()
-    return leases.read(epoch) if epoch else None
-
-
-def is_renewed(store: Store, warehouse: str, lease: Lease) -> bool:
-    """Whether a coordinator at work renews a lease, or has succeeded it: its object is watched for
-    two renewals. Clocks of two machines are not compared. Raises what the store raises."""
-    watch = _Watch(LeaseFolder(store, warehouse), Clock().steady_ms)
-    watch.look()
-    if watch.lease != lease:
-        return True
-    pause = min(lease.lease_ms / _LOOKS_PER_LEASE, _LOOK_MS_MAX) / 1000
-    for _ in range(2 * _LOOKS_PER_LEASE // _RENEWALS_PER_LEASE + 1):
-        time.sleep(pause)
-        if watch.look():
-            return True
-    return False
 
 
 class Ownership:
@@ -152,8 +132,8 @@ class Ownership:
         `may_take` is asked each time before a free lease is taken. Errors of the store are in
         `trouble` and waited for. Raises SetupError after `release`.
         """
-        pause = min(self._mine.lease_ms / _LOOKS_PER_LEASE, _LOOK_MS_MAX) / 1000
-        watch = _Watch(self._leases, self._now_ms)
+        pause = look_seconds(self._mine.lease_ms)
+        watch = LeaseWatch(self._leases, self._now_ms)
         while not self._closing.is_set():
             try:
                 if watch.look():
@@ -250,7 +230,7 @@ class Ownership:
         self._until_ms = started_ms + wanted.lease_ms * (1 - _MARGIN)
         self.succeeded_another = bool(epoch) and not self._is_own(before)
         self._leases.remove_older(self.epoch)
-        pause_ms = self._mine.lease_ms / _RENEWALS_PER_LEASE
+        pause_ms = self._mine.lease_ms / RENEWALS_PER_LEASE
         self._renewer = self._runtime.loop("lease", lambda: pause_ms, self._renew)
         return True
 
@@ -279,7 +259,7 @@ class Ownership:
         self._until_ms = started_ms + wanted.lease_ms * (1 - _MARGIN)
         self._leases.remove_older(self.epoch)
 
-    def _is_free(self, watch: _Watch) -> bool:
+    def _is_free(self, watch: LeaseWatch) -> bool:
         """Whether the lease that was seen may be succeeded now."""
         lease = watch.lease
         if not watch.epoch or (lease is not None and (lease.released or self._is_own(lease))):
@@ -292,11 +272,11 @@ class Ownership:
     def _free(self) -> tuple[int, Lease | None]:
         """Wait until the present lease may be succeeded; return its epoch, 0 for none, and what it
         says. Raises NotOwnerError as soon as its owner renews it."""
-        watch = _Watch(self._leases, self._now_ms)
+        watch = LeaseWatch(self._leases, self._now_ms)
         watch.look()
         epoch = watch.epoch
         length_ms = watch.lease.lease_ms if watch.lease else self._mine.lease_ms
-        pause = min(length_ms / _LOOKS_PER_LEASE, _LOOK_MS_MAX) / 1000
+        pause = look_seconds(length_ms)
         while not self._is_free(watch):
             if self._closing.wait(pause):
                 raise SetupError("The coordinator is stopping.")
@@ -349,53 +329,3 @@ class Ownership:
 
     def _end_ms(self) -> int:
         return int(time.time() * 1000) + self._mine.lease_ms
-
-
-class _Watch:
-    """The lease of the highest epoch, as it is seen again and again. Not for several threads."""
-
-    def __init__(self, leases: LeaseFolder, now_ms: Callable[[], float]) -> None:
-        self._leases = leases
-        self._now_ms = now_ms
-        self._content: bytes | None = None
-        self._looked_ms = 0.0
-        self._watched: Watched | None = None
-        self.epoch = -1
-
-    @property
-    def lease(self) -> Lease | None:
-        """The lease that was seen; None without one, or where it can't be read."""
-        return None if self._watched is None else self._watched.lease
-
-    def look(self) -> bool:
-        """Look, and return whether anything has changed since the last look. Raises errors of the
-        store; then it is as if nobody had looked."""
-        looked_ms = self._now_ms()
-        epoch = self._leases.highest()
-        content = self._leases.content(epoch) if epoch else None
-        has_changed = (epoch, content) != (self.epoch, self._content)
-        if has_changed:
-            self.epoch, self._content = epoch, content
-            self._watched = Watched(lease_of(content, epoch) if content else None, self._now_ms())
-        self._looked_ms = looked_ms
-        return has_changed
-
-    def has_run_out(self, lease_ms: int) -> bool:
-        """See `Watched.has_run_out`."""
-        return self._watched is not None and self._watched.has_run_out(self._looked_ms, lease_ms)
-
-
-def owned_elsewhere(lease: Lease | None) -> NotOwnerError:
-    """Return the error for a coordinator that needs a warehouse which another one owns."""
-    if lease is None:
-        return NotOwnerError(
-            "Another coordinator owns the warehouse's commits.",
-            hint="Use that one, or stop it first.",
-        )
-    return NotOwnerError(
-        f"The warehouse's commits are owned by the coordinator of {lease.who} at "
-        f"{lease.address} (epoch {lease.epoch}).",
-        hint=f"Connect with coordinator='{lease.address}' and its token, or wait until it has "
-        f"stopped; {lease.lease_ms / 1000:.0f} s after it died another one can take over.",
-        address=lease.address,
-    )

@@ -21,7 +21,8 @@ from starlette.routing import Route
 
 from paimon_magics.coordinator.http.bodies import json_body
 from paimon_magics.coordinator.http.threads import run_in_threadpool
-from paimon_magics.coordinator.ownership.ownership import Ownership, current_lease
+from paimon_magics.coordinator.ownership.lease_watch import current_lease
+from paimon_magics.coordinator.ownership.ownership import Ownership
 from paimon_magics.coordinator.protocol.paths import OPTIONS_PATH
 from paimon_magics.errors import InvalidValueError, SetupError
 from paimon_magics.redaction import conceal_options

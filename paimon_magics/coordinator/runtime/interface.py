@@ -153,8 +153,9 @@ class Runtime(Protocol):
     ) -> Owner[T]:
         """An owner, not started. `take` gets up to `items_max` items at a time.
 
-        If it raises an exception, `crashed` gets the same items with it, and the owner goes on; a
-        `fatal` type, or an exception in `crashed`, ends the owner, and `ended` is called with it.
+        If it raises an exception, `crashed` gets the same items with it, and the owner goes on. A
+        `fatal` type, or an exception in `crashed`, ends the owner: `ended` is called with it, then
+        `crashed` with these items and with all that wait.
         """
 
     def pool(self, name: str, workers: int) -> Pool:

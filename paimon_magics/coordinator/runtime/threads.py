@@ -140,6 +140,7 @@ class _ThreadOwner(Generic[T]):
             self._thread.join()
 
     def _run(self) -> None:
+        items: list[T] | None = None
         try:
             if self._begin is not None and (error := self.work.do(self._begin)) is not None:
                 raise error
@@ -149,11 +150,20 @@ class _ThreadOwner(Generic[T]):
                     raise error
                 if error is not None:
                     self._crashed(items, error)
-        except BaseException as error:
-            self.failure = error
-            self._ended(error)
+        except BaseException as raised:
+            self.failure = raised
+            self._ended(raised)
+            self._crashed([*(items or ()), *self._left()], as_exception(raised))
         finally:
             self.work.ended = True
+
+    def _left(self) -> list[T]:
+        """The items that nobody takes any more."""
+        left: list[T] = []
+        while not self._inbox.empty():
+            item = self._inbox.get()
+            left += [] if item is None else [item]
+        return left
 
     def _next(self) -> list[T] | None:
         """The items since the last turn, after waiting for one; None at the end."""

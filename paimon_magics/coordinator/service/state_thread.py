@@ -196,6 +196,8 @@ class StateThread:
     def _crashed(self, items: Sequence[Asked], error: Exception) -> None:
         """After an exception that nobody expected, the state is as before, or is saved. Fail the
         question; try an event from the pool again, so that its table does not stay busy."""
+        if self._failure is not None:
+            return  # all questions are answered
         for asked in items:
             if asked.ask is not None:
                 self._pending.fail(asked.ask, _internal(error))

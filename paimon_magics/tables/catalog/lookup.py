@@ -116,6 +116,8 @@ class Lookup(Databases):
         """pypaimon's table; None if the table, branch or database does not exist. Raises
         TableDamagedError for a table that can't be read, UnsupportedStatementError for a branch
         through a jdbc catalog."""
+        if "$" in name.table:  # pypaimon would load a branch, which `name` says nothing of
+            return None
         if name.branch is not None and self.metastore == "jdbc":
             # pypaimon's jdbc catalog would silently load the main branch.
             raise UnsupportedStatementError(

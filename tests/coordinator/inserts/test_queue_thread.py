@@ -12,6 +12,7 @@ import pytest
 from paimon_magics.coordinator.inserts.log.database import DatabaseLog
 from paimon_magics.coordinator.inserts.log.interface import LogTable, Remembered
 from paimon_magics.coordinator.inserts.queue.values import Accepted, Mode
+from paimon_magics.coordinator.runtime import waited
 from paimon_magics.coordinator.store.database import StoreLostError, StoreUnavailableError
 from paimon_magics.coordinator.store.sqlite import SqliteDatabase
 from paimon_magics.errors import SetupError
@@ -68,7 +69,7 @@ def test_rows_of_before_the_restart_are_known_although_the_log_is_not_read_yet(k
         kept.start()
         table_info = kept.group.known_tables.load("default", "t")
         with ThreadPoolExecutor() as pool:
-            asked = pool.submit(kept.group.buffered, table_info)
+            asked = pool.submit(lambda: waited(kept.group.buffered(table_info)))
             with pytest.raises(TimeoutError):
                 asked.result(0.2)
             Troubled.is_held.set()

@@ -162,6 +162,20 @@ def test_a_table_without_the_option_takes_no_small_inserts(shared: Served) -> No
         assert "'auto_batch_load' = 'true'" in answer.json()["error"]["hint"]
 
 
+@pytest.mark.parametrize("suffix", ["$branch_b", "$audit_log", "$branch_main"])
+def test_only_the_main_branch_takes_small_inserts(shared: Served, suffix: str) -> None:
+    with Served(shared.folder, table_sql(), shared=shared) as served:
+        table = served.catalog.load(served.name)
+        table.paimon.branch_manager().create_branch("b")
+        for path in (f"{served.name.table}{suffix}", f"{served.name.table}{suffix}/flush"):
+            refused = served.call("POST", f"/v1/inserts/default/{path}", {"rows": [[1, "a"]]})
+            assert refused.status_code == 400, refused.text
+            assert f"Insert into `default.{served.name.table}`" in refused.json()["error"]["hint"]
+        assert served.insert([[1, "a"]]).json()["lsn"] == 1
+        served.flush()
+        assert served.ids() == [1]
+
+
 def test_without_a_token_nothing_is_taken(shared: Served) -> None:
     with Served(shared.folder, table_sql(), shared=shared) as served:
         wrong = served.call("POST", "", {"rows": []}, {"authorization": "Bearer no"})

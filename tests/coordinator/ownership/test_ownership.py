@@ -21,11 +21,13 @@ from paimon_magics.coordinator.ownership.lease import (
     lease_of,
 )
 from paimon_magics.coordinator.ownership.lease_folder import LeaseFolder
-from paimon_magics.coordinator.ownership.ownership import Ownership, current_lease, is_renewed
+from paimon_magics.coordinator.ownership.lease_watch import current_lease, is_renewed
+from paimon_magics.coordinator.ownership.ownership import Ownership
 from paimon_magics.coordinator.protocol.clock import now_ms
 from paimon_magics.errors import SetupError
 from paimon_magics.tables.commits.fencing import DeposedError
 from paimon_magics.tables.stores.store import LocalStore, Store, open_store
+from tests.coordinator.process import wait_until
 from tests.faults.disk import mounted_disk
 
 LEASE = Lease(3, "i", Home("h", "/s", "x"), "http://127.0.0.1:1", "ada", 7, 1000, 50_000)
@@ -90,7 +92,8 @@ def test_what_was_given_back_is_taken_at_once(
     assert second.acquire() == 2
     assert second.succeeded_another
     store, warehouse = place
-    assert store.names(f"{warehouse}/.paimon-magics") == ["owner-2.json"]
+    # A renewal writes a file of its own first.
+    wait_until(lambda: store.names(f"{warehouse}/.paimon-magics") == ["owner-2.json"])
     with pytest.raises(DeposedError):
         first.check()
 

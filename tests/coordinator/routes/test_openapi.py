@@ -50,6 +50,7 @@ def test_the_document_has_every_endpoint_with_its_scope(process: Process) -> Non
     assert found == listed | {
         "GET /health/live": None,
         "GET /health/owner": None,
+        "GET /health/ready": None,
         "POST /dead-letters": None,
     }
     assert set(PUBLIC) == {which.split(" ")[1] for which, scope in found.items() if scope is None}

@@ -65,10 +65,20 @@ def test_fatal_exception_ends_owner_and_is_reported_once(runtime):
     wait_until(lambda: taking.ends)
     taking.owner.put(2)
     assert taking.ends == [doubt]
+    wait_until(lambda: taking.crashes == [([doubt], doubt)])
     assert taking.owner.failure is doubt
     assert taking.done == []
     (report,) = [one for one in runtime.progress() if one.name == "some"]
     assert report.ended
+
+
+def test_what_waits_when_owner_ends_is_handed_back(runtime):
+    taking = Taking(runtime, items_max=2)
+    doubt = Doubt()
+    for item in (1, doubt, 2, 3):
+        taking.owner.put(item)
+    taking.owner.start()
+    wait_until(lambda: taking.crashes == [([1, doubt, 2, 3], doubt)])
 
 
 def test_exception_in_begin_ends_owner(runtime):

@@ -93,7 +93,7 @@ class KnownTables:
         """Load the table. Raises PaimonMagicsErrors for a table that does not exist or does not
         take small inserts."""
         self._own()
-        name = TableName(table, database)
+        name = _main_branch(database, table)
         loaded = time.monotonic()
         found = self._catalog.load(name)
         before = self._known.get((database, table))
@@ -170,6 +170,20 @@ def mode_of(text: str | None, default: Mode) -> Mode:
         raise InvalidValueError(
             f"`{text}` is not a mode of group commit.", hint=f"The modes are {_MODES}."
         ) from None
+
+
+def _main_branch(database: str, table: str) -> TableName:
+    """The name of a table's main branch, which alone takes small inserts: a table has one queue.
+
+    Raises UnsupportedStatementError for the name of a branch or a system table.
+    """
+    main, mark, _ = table.partition("$")
+    if mark:
+        raise UnsupportedStatementError(
+            f"`{database}.{table}` takes no small inserts: only the main branch of a table does.",
+            hint=f"Insert into `{database}.{main}`, or write a branch by a statement.",
+        )
+    return TableName(table, database)
 
 
 def _check(name: TableName, schema: TableSchema) -> None:

@@ -245,7 +245,16 @@ class QueueOwner:
                 self.ready.set()
 
     def _take(self, items: Sequence[Item]) -> None:
-        """Process items in their order; consecutive inserts are taken together."""
+        """Process items, which also come from a table's parked ones, in their order."""
+        try:
+            self._take_each(items)
+        except FATAL as error:
+            self.failure = self.deposed or error
+            fail(_answers(items), self.gone())
+            raise
+
+    def _take_each(self, items: Sequence[Item]) -> None:
+        """Process items; consecutive inserts are taken together."""
         together: list[Insert] = []
         for item in items:
             if self.deposed is not None:
@@ -264,7 +273,7 @@ class QueueOwner:
             self._appending.take(together)
 
     def _crashed(self, items: Sequence[Item], error: Exception) -> None:
-        fail(_answers(items), shown(error))
+        fail(_answers(items), shown(error) if self.failure is None else self.gone())
 
     def _ended(self, error: BaseException) -> None:
         # The log's contents are unknown now: nobody may be answered from here on.
