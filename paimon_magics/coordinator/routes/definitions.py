@@ -49,7 +49,7 @@ def definition_routes(context: Context) -> list[Route]:
             raise InvalidValueError(f"`id` must have 1 to {_ID_CHARACTERS_MAX} characters.")
         _tell(request, asked)
         changes = DefinitionChanges(context, principal_of(request), repeated=repeated)
-        done = await run_steps(recent.once(changes.principal, id, changes.make(asked)))
+        done = await run_steps(recent.once(changes.principal, id, asked, changes.make(asked)))
         return JSONResponse({"done": done})
 
     async def create_database(request: Request) -> Response:

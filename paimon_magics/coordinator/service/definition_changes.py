@@ -46,6 +46,7 @@ from paimon_magics.coordinator.service.definitions import Kind
 from paimon_magics.coordinator.service.served import Context
 from paimon_magics.errors import (
     CommitConflictError,
+    InvalidValueError,
     PaimonMagicsError,
     SetupError,
     StatementError,
@@ -290,20 +291,31 @@ class RecentChanges:
     """
 
     def __init__(self) -> None:
-        self._known: OrderedDict[tuple[str | None, str], Future[bool | _Refusal]] = OrderedDict()
+        self._known: OrderedDict[tuple[str | None, str], _Request] = OrderedDict()
         self._lock = threading.Lock()
 
-    def once(self, principal: Principal, id: str, make: Steps[bool]) -> Steps[bool]:
-        """The outcome of the principal's request with this id; `make` makes it the first time."""
+    def once(
+        self, principal: Principal, id: str, change: DefinitionChange, make: Steps[bool]
+    ) -> Steps[bool]:
+        """The outcome of the principal's request with this id; `make` makes it the first time.
+
+        Raises InvalidValueError where the id was given to another change.
+        """
         key = (principal.name, id)
         with self._lock:
             known = self._known.get(key)
             if known is None:
-                outcome = self._known[key] = Future[bool | _Refusal]()
+                outcome = Future[bool | _Refusal]()
+                self._known[key] = _Request(change, outcome)
                 while len(self._known) > _KEPT:
                     self._known.popitem(last=False)
         if known is not None:
-            return _answer((yield known))
+            if known.change != change:
+                raise InvalidValueError(
+                    f"The id `{id}` was given to another change.",
+                    hint="Give each change an id of its own, and only its repeats the same one.",
+                )
+            return _answer((yield known.outcome))
         try:
             made = yield from make
         except (StatementError, NotTheirsError) as error:
@@ -316,6 +328,14 @@ class RecentChanges:
             raise
         outcome.set_result(made)
         return made
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """A change that was asked for, and what becomes of it."""
+
+    change: DefinitionChange
+    outcome: Future[bool | _Refusal]
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,11 @@ import pytest
 from paimon_magics.coordinator.client.definitions import Definitions
 from paimon_magics.coordinator.client.finding import At
 from paimon_magics.coordinator.client.remote import RemoteCoordinator
-from paimon_magics.coordinator.protocol.definition_changes import TableDrop, definition_document
+from paimon_magics.coordinator.protocol.definition_changes import (
+    DatabaseCreation,
+    TableDrop,
+    definition_document,
+)
 from paimon_magics.errors import (
     PaimonMagicsError,
     SetupError,
@@ -188,6 +192,20 @@ def test_a_refusal_is_the_answer_to_each_repetition(
     with pytest.raises(UnknownNameError, match="There is no database `nowhere`"):
         definitions.create_table(TableName("t", "nowhere"), schema())
     assert proxy.cuts == 0
+
+
+def test_id_of_another_change_is_refused(process: Process, catalog: Catalog) -> None:
+    for database, status in (("one", 200), ("one", 200), ("two", 400)):
+        change = definition_document(DatabaseCreation(database))
+        answer = httpx.post(
+            f"{process.address}/v1/changes",
+            json={"id": "1", "repeated": False, "change": change},
+            headers={"Authorization": f"Bearer {process.token()}"},
+            trust_env=False,
+        )
+        assert answer.status_code == status, answer.text
+    assert "given to another change" in answer.text
+    assert not catalog.database_exists("two")
 
 
 def test_who_has_no_token_changes_nothing(process: Process, catalog: Catalog) -> None:

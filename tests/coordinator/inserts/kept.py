@@ -20,6 +20,7 @@ from paimon_magics.coordinator.routes.insert_requests import digest_of
 from paimon_magics.coordinator.runtime import Clock, ThreadRuntime
 from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.coordinator.store.state_store import open_store
+from paimon_magics.errors import SetupError
 from paimon_magics.settings import Settings
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.stores.store import LocalStore
@@ -101,7 +102,14 @@ class Kept:
 
     def reopen(self, *, accept_loss: bool) -> None:
         table_info = self.group.known_tables.load("default", "t")
-        self.group.reopen(table_info, accept_loss=accept_loss).result(30)
+        while True:
+            try:
+                self.group.reopen(table_info, accept_loss=accept_loss).result(30)
+            except SetupError as error:  # what was to be loaded is looked at before
+                if "are being loaded" not in error.message:
+                    raise
+            else:
+                return
 
     def ids(self) -> list[object]:
         return [row["id"] for row in read(self.catalog, TABLE)]

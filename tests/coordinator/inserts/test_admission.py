@@ -142,6 +142,8 @@ def test_nested_values_are_written_as_what_they_say() -> None:
         ("TIMESTAMP(6)", "2026-11-21 10:00:00Z", "a timestamp as"),
         ("TIMESTAMP(9)", "2300-01-01 00:00:00", "does not fit into a timestamp"),
         ("TIMESTAMP(6) WITH LOCAL TIME ZONE", "2026-11-21 10:00:00", "with its zone"),
+        ("TIMESTAMP_LTZ(3)", "9999-12-31T23:59:59-18:00", "a time of the calendar, in UTC"),
+        ("TIMESTAMP_LTZ(3)", "0001-01-01T00:00:00+00:01", "a time of the calendar, in UTC"),
     ],
 )
 def test_a_value_that_does_not_fit_is_refused_with_its_place(
@@ -361,6 +363,40 @@ class TestArrowStreams:
     def test_what_does_not_fit_is_refused(self, columns: dict[str, pa.Array], said: str) -> None:
         with pytest.raises((StatementError, ValueError), match=said):
             conformed_stream(NAME, self.stream(**columns), self.TABLE)
+
+    @pytest.mark.parametrize(
+        ("sql", "values", "said"),
+        [
+            ("v DATE", pa.array([2**31 - 1], pa.int32()).view(pa.date32()), "the years 1 to 9999"),
+            ("v DATE", pa.array([-719_163], pa.int32()).view(pa.date32()), "the years 1 to 9999"),
+            ("v TIMESTAMP_NTZ(3)", pa.array([2**60], pa.timestamp("ms")), "the years 1 to 9999"),
+            (
+                "v TIMESTAMP_NTZ(6)",
+                pa.array([2**63 - 1], pa.timestamp("us")),
+                "the years 1 to 9999",
+            ),
+            (
+                "v TIMESTAMP_LTZ(6)",
+                pa.array([-(2**62)], pa.timestamp("us", "UTC")),
+                "the years 1 to 9999",
+            ),
+            ("v ARRAY<DATE>", pa.array([[2**31 - 1]], pa.list_(pa.date32())), "years 1 to 9999"),
+            ("v FLOAT", pa.array([1e300]), "does not fit into float"),
+            ("v ARRAY<FLOAT>", pa.array([[1.0, -1e300]]), "does not fit into"),
+        ],
+    )
+    def test_values_that_no_engine_reads_are_refused(
+        self, sql: str, values: pa.Array, said: str
+    ) -> None:
+        with pytest.raises(ValueError, match=f"column `v`.*{said}"):
+            conformed_stream(NAME, self.stream(v=values), schema(sql))
+
+    def test_the_ends_of_the_calendar_and_infinity_are_taken(self) -> None:
+        sql = schema("d DATE, t TIMESTAMP_NTZ(6), f FLOAT")
+        ends = [datetime.date(1, 1, 1), datetime.date(9999, 12, 31)]
+        times = [datetime.datetime(1, 1, 1), datetime.datetime.max]
+        stream = self.stream(d=pa.array(ends), t=pa.array(times), f=pa.array([math.inf, 1.0]))
+        assert conformed_stream(NAME, stream, sql)[0] == 2
 
     def test_what_is_no_stream_is_refused(self) -> None:
         with pytest.raises(InvalidValueError, match="can't be read as an Arrow stream"):

@@ -40,7 +40,7 @@ from paimon_magics.statements.data_types import (
     as_nullable,
 )
 
-__all__ = ["ColumnReader", "column_reader", "default_value"]
+__all__ = ["CALENDAR_SECONDS", "ColumnReader", "column_reader", "default_value"]
 
 Reader = Callable[[Any], Any]
 """Returns the value for Arrow; raises ValueError, which tells what is expected and what was found.
@@ -57,6 +57,8 @@ _TIMESTAMP = re.compile(
     r"(\d{4}-\d{2}-\d{2})[T ](\d{2}:\d{2}:\d{2})(?:\.(\d{1,9}))?(Z|[+-]\d{2}:\d{2})?"
 )
 _EPOCH = datetime.datetime(1970, 1, 1)
+# The years 1 to 9999, in seconds since the epoch: what SQL has, and all engines read.
+CALENDAR_SECONDS = (-719_162 * 86_400, 2_932_897 * 86_400)
 _NS = 10**9
 # The timestamps that 64 bits of nanoseconds can hold, in whole seconds.
 _NS_SECONDS_MAX = 2**63 // _NS - 1
@@ -315,6 +317,8 @@ def _timestamp(precision: int, is_zoned: bool, value: Any) -> Any:
             raise _expected("a zone between -18:00 and +18:00", value)
         offset = hours * 3600 + minutes * 60
         seconds -= offset if match[4][0] == "+" else -offset
+        if not CALENDAR_SECONDS[0] <= seconds < CALENDAR_SECONDS[1]:
+            raise _expected("a time of the calendar, in UTC too", value)
     digits = 0 if precision == 0 else 3 if precision <= 3 else 6 if precision <= 6 else 9
     if digits == 9 and not -_NS_SECONDS_MAX < seconds < _NS_SECONDS_MAX:
         raise ValueError(f"{value} does not fit into a timestamp of nanoseconds")

@@ -29,6 +29,9 @@ _OF_THE_STORE = "Paimon hitting "
 """The native writer's errors begin so when the rows are not the reason: a store that does not
 answer, is full, or denies access; a config that it does not understand. All are ValueErrors."""
 
+_OF_THE_ROWS = (ValueError, ArithmeticError, TypeError, LookupError, NotImplementedError)
+"""What reading and writing rows raises for values that nobody thought of."""
+
 
 @dataclass(frozen=True, slots=True)
 class FlushJob:
@@ -148,7 +151,7 @@ def _done(job: FlushJob) -> FlushResult | tuple[str, bool, bool]:
         return _write(job)
     except DamagedError as error:
         return f"The log is damaged: {error}.", False, True
-    except (StatementError, ValueError) as error:
+    except (StatementError, *_OF_THE_ROWS) as error:
         return str(error), not str(error).startswith(_OF_THE_STORE), False
     except Exception as error:
         return f"{type(error).__name__}: {error}", False, False

@@ -18,7 +18,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_magics.coordinator.inserts.admission.json_values import column_reader, default_value
+from paimon_magics.coordinator.inserts.admission.json_values import (
+    CALENDAR_SECONDS,
+    column_reader,
+    default_value,
+)
 from paimon_magics.coordinator.inserts.admission.key_changes import Value, is_change, key_change
 from paimon_magics.coordinator.inserts.admission.validator import given_columns, statements_of
 from paimon_magics.coordinator.inserts.log.records import Format, Record
@@ -33,6 +37,7 @@ from paimon_magics.tables.schema.types import arrow_schema, arrow_type
 __all__ = ["Unfit", "conformed_stream", "entries_of"]
 
 _NAME = TableName("table")
+_DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 _FAILURES = (PaimonMagicsError, pa.ArrowException, ValueError, KeyError, OverflowError, TypeError)
 
 
@@ -272,7 +277,10 @@ def _cast(values: Any, wanted: pa.DataType) -> Any:
             return values.cast(wanted)
     if pa.types.is_dictionary(values.type):
         return _cast(values.cast(values.type.value_type), wanted)
-    return values.cast(wanted, safe=True)
+    cast = values.cast(wanted, safe=True)
+    if _infinities(cast) > _infinities(values):
+        raise ValueError(f"a number of {values.type} does not fit into {wanted}")
+    return cast
 
 
 def _with_default(values: Any, column: Column) -> Any:
@@ -299,7 +307,46 @@ def _given(column: Column, values: Any) -> Any:
         rows = count_text(values.null_count, "row")
         raise ValueError(f"column `{column.name}` is NOT NULL, but NULL in {rows}")
     _check_length(column, values)
+    _check_calendar(column, values)
     return values
+
+
+def _check_calendar(column: Column, values: Any) -> None:
+    """Raise ValueError for a date or time outside the years 1 to 9999, at any depth."""
+    for leaf in _leaves(values):
+        kind = leaf.type
+        if pa.types.is_date32(kind):
+            numbers, digits, seconds = leaf.cast(pa.int32()), 0, 86_400
+        elif pa.types.is_timestamp(kind):
+            numbers, digits, seconds = leaf.cast(pa.int64()), _DIGITS[kind.unit], 1
+        else:
+            continue
+        first, end = (one * 10**digits // seconds for one in CALENDAR_SECONDS)
+        span = pc.min_max(numbers).as_py()
+        if span["min"] is not None and not first <= span["min"] <= span["max"] < end:
+            raise ValueError(f"column `{column.name}` has a time outside the years 1 to 9999")
+
+
+def _leaves(values: Any) -> Iterator[pa.Array]:
+    """The arrays of the innermost values."""
+    for array in values.chunks if isinstance(values, pa.ChunkedArray) else [values]:
+        if pa.types.is_struct(array.type):
+            inner = array.flatten()
+        elif pa.types.is_map(array.type):
+            inner = [array.keys, array.items]
+        elif pa.types.is_nested(array.type):
+            inner = [array.flatten()]
+        else:
+            yield array
+            continue
+        for one in inner:
+            yield from _leaves(one)
+
+
+def _infinities(values: Any) -> int:
+    """How many numbers are infinite, at any depth."""
+    floats = [leaf for leaf in _leaves(values) if pa.types.is_floating(leaf.type)]
+    return sum(pc.sum(pc.is_inf(leaf)).as_py() or 0 for leaf in floats)
 
 
 def _check_length(column: Column, values: Any) -> None:
