@@ -21,6 +21,7 @@ from paimon_magics.coordinator.store.state_store import StateStore
 from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.settings import Settings
 from paimon_magics.tables.catalog.catalog import Catalog
+from tests.simulation.faults import Panic
 from tests.simulation.scheduler import Process
 from tests.simulation.world import DatabaseServer, SimDatabase, World
 
@@ -51,7 +52,7 @@ class OwnerProcess:
         self.process = Process(f"c{number}")
         self.number = number
         self.home = Home("host", f"/state/{home}", home)
-        self.is_ready = False
+        self.is_ready = self.was_ready = False
         self.is_over = False
         self.end_reason = ""
         self.end_error: BaseException | None = None
@@ -78,7 +79,7 @@ class OwnerProcess:
         try:
             with ExitStack() as ending:
                 self._begin(ending)
-                self.is_ready = True
+                self.is_ready = self.was_ready = True
                 self.world.scheduler.note("ready")
                 self._ended.wait()
                 self.is_ready = False
@@ -87,7 +88,9 @@ class OwnerProcess:
             self.end_error = error
             self.end_reason = f"start failed: {error}"
             self.world.scheduler.note(self.end_reason)
-        except Exception as error:
+        except (Exception, Panic) as error:  # a supervisor starts it again
+            if self.was_ready:
+                raise
             self.end_error = error
             self.end_reason = f"start failed: {type(error).__name__}: {error}"
             self.world.scheduler.note(self.end_reason)

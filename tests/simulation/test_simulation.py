@@ -6,6 +6,7 @@ Each seed runs in a process with a fixed hash seed; a failure names the command 
 from __future__ import annotations
 
 import os
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -35,6 +36,21 @@ def test_a_run_is_repeated_by_its_seed(seed: int) -> None:
     first, second = (simulate(str(seed), "--trace") for _ in range(2))
     assert "trace" in first.stdout
     assert first.stdout == second.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kinds", [(), ("--gentle",)])
+def test_seeds_are_clean(kinds: tuple[str, ...]) -> None:
+    """A failing run prints the command that replays it."""
+    ran = simulate("--seeds", "0..250", "--seconds", "80", "--stop", "3", *kinds)
+    assert ran.returncode == 0, ran.stdout
+
+
+@pytest.mark.soak
+def test_seeds_from_a_random_base_are_clean() -> None:
+    first = random.randrange(10**9)
+    ran = simulate("--seeds", f"{first}..{first + 100_000}", "--seconds", "400")
+    assert ran.returncode == 0, ran.stdout
 
 
 @pytest.mark.soak
