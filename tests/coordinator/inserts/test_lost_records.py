@@ -10,6 +10,7 @@ import pytest
 
 from paimon_magics.coordinator.inserts.log.database import DatabaseLog
 from paimon_magics.coordinator.inserts.log.objects import ObjectLog
+from paimon_magics.coordinator.inserts.log.registry import LogRegistry
 from paimon_magics.coordinator.inserts.queue.values import (
     Accepted,
     Mode,
@@ -171,3 +172,19 @@ def test_accepting_a_loss_where_nothing_is_lost_loses_nothing(tmp_path: Path) ->
     kept.flush()
     assert kept.ids() == [1]
     kept.end()
+
+
+def test_what_is_acknowledged_while_the_registry_is_read_is_not_missing(tmp_path: Path) -> None:
+    acknowledged = [2]
+
+    class Store(LocalStore):
+        def read(self, path: str) -> bytes | None:
+            if acknowledged == [2] and "table-" in path:
+                acknowledged[0] = 4
+                registry.open("t", 5)
+            return super().read(path)
+
+    registry = LogRegistry(Store(), str(tmp_path), "1", "a log", "me")
+    registry.open("t", 3)
+    assert registry.missing("t", lambda: acknowledged[0]) == ""
+    assert "record 4 was acknowledged" in registry.missing("t", lambda: 3)

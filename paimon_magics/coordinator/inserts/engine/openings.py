@@ -42,20 +42,26 @@ class Openings:
         """Note in the log registry that this log has the table's records; or return why some are
         missing."""
         self._own()
-        acknowledged = table.queue.acknowledged
         missing = self.missing(table)
+        acknowledged = table.queue.acknowledged
         if not missing:
             self._registry.open(table.id, acknowledged + 1)
             table.noted = max(table.noted, acknowledged)
         return missing
 
     def missing(self, table: TableQueue) -> str:
-        """Why acknowledged rows are missing in this log; "" when they are not."""
-        acknowledged = table.queue.acknowledged
-        missing = self._registry.missing(table.id, acknowledged, self._log.damage)
+        """Why acknowledged rows are missing in this log; "" when they are not.
+
+        Another call may have opened the table meanwhile, so that more is acknowledged, noted and
+        loaded. So the table's queue is looked at last: it has all that the others have.
+        """
+        missing = self._registry.missing(
+            table.id, lambda: table.queue.acknowledged, self._log.damage
+        )
         if missing:
             return missing
         last = self._flushing.last_in(table.name, table.id, table.queue.snapshot_id or 0)
+        acknowledged = table.queue.acknowledged
         if last > acknowledged:
             return (
                 f"The log {self._log.name} ends with record {acknowledged}, but the table has "

@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
 from paimon_magics.coordinator.inserts.log.interface import Log
@@ -61,10 +62,12 @@ class LogRegistry:
         content = self._store.read(self._path(table_id))
         return None if content is None else _note_of(content)
 
-    def missing(self, table_id: str, acknowledged: int, damage: str = "") -> str:
+    def missing(self, table_id: str, given: Callable[[], int], damage: str = "") -> str:
         """Why acknowledged rows of the table are missing in this log, which has given lsns up to
-        `acknowledged`; "" when none are. `damage` is the log's own, see `Log.damage`."""
+        `given`, asked after the note was read; "" when none are. `damage` is the log's own, see
+        `Log.damage`."""
         note = self.note(table_id)
+        acknowledged = given()
         if note is None or note.table_id != table_id:
             return ""
         if note.log != self._log:
