@@ -96,6 +96,12 @@ def status_of(error: BaseException) -> int:
     return 500
 
 
+def is_unexpected(error: BaseException) -> bool:
+    """Whether nothing in the world can be the reason of an error: a mistake is."""
+    mistakes = (ArithmeticError, AssertionError, AttributeError, LookupError, NameError, TypeError)
+    return isinstance(error, mistakes) and error.args != ("simulated",)
+
+
 class Client:
     """One client. `owner` returns the process that answers now, None while none does."""
 
@@ -141,6 +147,8 @@ class Client:
                 raise
             except BaseException as error:
                 found = Said(error=error)
+                if is_unexpected(error):
+                    self.ledger.problems.append(f"{what} failed by {error!r}")
             said.append(found)
             answered.set()
 
@@ -303,7 +311,7 @@ class Client:
             catalog = owner.served.catalog
             before = _identity(owner, catalog.load(name))
             id, transaction, _ = waited(
-                owner.coordinator.transactions.begin(
+                owner.coordinator.transactions.begin_steps(
                     name, None, f"k{self.number}", place_of=owner.group.holds.of_transaction
                 )
             )
