@@ -75,6 +75,14 @@ class OwnerProcess:
         """Whether the process runs."""
         return self.process.alive and not self.is_over
 
+    @property
+    def owns(self) -> bool:
+        """Whether the process believes that it owns the warehouse."""
+        ownership = getattr(self, "ownership", None)
+        if ownership is None or not self.is_alive or ownership._closing.is_set():
+            return False
+        return bool(ownership.epoch and not ownership.is_lost and ownership.left_ms > 0)
+
     def _main(self) -> None:
         try:
             with ExitStack() as ending:

@@ -107,6 +107,7 @@ class _Run:
         self.is_ending = False
         self._rows = itertools.count(1)
         self._restarts = 0
+        self._had_two = False
 
     def carry_out(self) -> Result:
         (self.folder / "w").mkdir(parents=True)
@@ -211,6 +212,7 @@ class _Run:
         since_us = self.scheduler.now_us
         while True:
             self.world.sleep_us(100_000)
+            self._check_owners()
             now_us = self.scheduler.now_us
             for home, owner in running.items():
                 if not owner.is_alive:
@@ -241,6 +243,13 @@ class _Run:
             if not self.deployment.has_standby:
                 self._problem("the process did not end within 60 s")
         self.is_over = True
+
+    def _check_owners(self) -> None:
+        """At any time one process at most may believe that it owns the warehouse."""
+        owning = [owner.process.name for owner in self.owners if owner.owns]
+        if len(owning) > 1 and not self._had_two:
+            self._had_two = True
+            self._problem(f"{' and '.join(owning)} own the warehouse at once")
 
     def _ended(self, owner: OwnerProcess) -> None:
         """A process has ended by itself, or has crashed."""

@@ -60,4 +60,4 @@ def test_a_planted_fault_is_found(name: str) -> None:
     code as it is breaks no promise."""
     found = simulate("--seeds", f"0..{SEEDS_MAX}", "--gentle", "--stop", "1", "--plant", name)
     assert found.returncode == 1, found.stdout
-    assert "--trace" in found.stdout
+    assert PLANTED[name].found_as in found.stdout
