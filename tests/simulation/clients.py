@@ -42,6 +42,7 @@ from paimon_magics.tables.writing.table_write import completed, write_spec
 from paimon_magics.tables.writing.writer import write_batches
 from tests.simulation import definitions
 from tests.simulation.ledger import NEVER, Attempt, Change, Ledger
+from tests.simulation.mistakes import is_mistake
 from tests.simulation.owners import OwnerProcess
 from tests.simulation.scheduler import Crashed, Process, current
 from tests.simulation.world import World
@@ -96,12 +97,6 @@ def status_of(error: BaseException) -> int:
     return 500
 
 
-def is_unexpected(error: BaseException) -> bool:
-    """Whether nothing in the world can be the reason of an error: a mistake is."""
-    mistakes = (ArithmeticError, AssertionError, AttributeError, LookupError, NameError, TypeError)
-    return isinstance(error, mistakes) and error.args != ("simulated",)
-
-
 class Client:
     """One client. `owner` returns the process that answers now, None while none does."""
 
@@ -147,7 +142,7 @@ class Client:
                 raise
             except BaseException as error:
                 found = Said(error=error)
-                if is_unexpected(error):
+                if is_mistake(error):
                     self.ledger.problems.append(f"{what} failed by {error!r}")
             said.append(found)
             answered.set()

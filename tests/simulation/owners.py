@@ -14,8 +14,11 @@ from paimon_magics.coordinator.inserts.log.registry import LogRegistry, Register
 from paimon_magics.coordinator.inserts.queue.values import Thresholds
 from paimon_magics.coordinator.ownership.lease import Home, Owner
 from paimon_magics.coordinator.ownership.ownership import Ownership
+from paimon_magics.coordinator.routes.insert_metrics import insert_facts
 from paimon_magics.coordinator.service.coordinator import Coordinator
+from paimon_magics.coordinator.service.health import Noted, standard_monitor, store_fact
 from paimon_magics.coordinator.service.key_moves import KeyMover
+from paimon_magics.coordinator.service.name_locks import NameLocks
 from paimon_magics.coordinator.service.served import Context
 from paimon_magics.coordinator.store.state_store import StateStore
 from paimon_magics.errors import PaimonMagicsError
@@ -28,6 +31,7 @@ from tests.simulation.world import DatabaseServer, SimDatabase, World
 __all__ = ["Deployment", "OwnerProcess"]
 
 LEASE_MS = 3_000
+_PROBE_MS = 5_000.0
 
 
 @dataclass
@@ -149,8 +153,16 @@ class OwnerProcess:
             order=group.order,
             properties=store.database_properties,
             definition_store=store.definitions,
+            names=NameLocks(coordinator.runtime),
+            slot=coordinator.slot,
             mover=KeyMover(catalog, coordinator.transactions),
         )
+        self.monitor = monitor = standard_monitor(coordinator, coordinator.runtime, ownership)
+        probe = Noted[object](coordinator.runtime, "store", store.check, _PROBE_MS, None)
+        ending.callback(probe.stop)
+        monitor.add("its store", lambda: [store_fact(probe)])
+        now_ms = coordinator.runtime.clock.now_ms
+        monitor.add("its inserts", lambda: insert_facts(group, now_ms()))
         ownership.acquire()
         ending.callback(coordinator.stop)
         coordinator.start()

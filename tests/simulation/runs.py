@@ -38,6 +38,7 @@ _ROOT = Path("/dev/shm" if os.access("/dev/shm", os.W_OK) else tempfile.gettempd
 _WAREHOUSE = "/proc/self/cwd/w"
 _SETTLE_US = 240_000_000
 _RESTARTS_MAX = 40
+_TABLES = ("insert_closed", "table_stopped")
 
 
 @dataclass
@@ -227,7 +228,7 @@ class _Run:
                 self.world.outage_until_us = 0
                 since_us = now_us
                 self.scheduler.note("calm from now on")
-            if self.world.calm and is_done and self._has_settled():
+            if self.world.calm and is_done and self._has_settled() and self._is_healthy():
                 break
             if self.world.calm and now_us - since_us > _SETTLE_US:
                 self._note_waiting(is_done)
@@ -271,6 +272,14 @@ class _Run:
         )
         return not waits and not owner.coordinator.state.held
 
+    def _is_healthy(self) -> bool:
+        """Whether health says that all is well, but for closed tables, which are found later."""
+        owner = self.owner()
+        if owner is None:
+            return False
+        health = owner.monitor.now()
+        return health.is_ready and all(f.name in _TABLES for f in health.problems)
+
     def _note_waiting(self, is_done: bool) -> None:
         owner = self.owner()
         if owner is None:
@@ -279,6 +288,9 @@ class _Run:
             return
         if not is_done:
             self._problem("clients have no answer in calm")
+        elif self._has_settled():
+            for fact in owner.monitor.now().problems:
+                self._problem(f"health still tells of a problem in calm: {fact.problem}")
         for table in owner.group.tables.values():
             queue = table.queue
             if queue.batches and not queue.closed:
@@ -291,6 +303,8 @@ class _Run:
     def _check(self) -> None:
         for where, error in self.scheduler.errors:
             self._problem(f"{where} ended by {type(error).__name__}: {error}")
+        for mistake in self.world.mistakes:
+            self._problem(mistake)
         for client in self.clients:
             for what in client.unanswered:
                 self._problem(what)

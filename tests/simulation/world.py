@@ -17,6 +17,7 @@ import stat
 import sys
 import threading as real_threading
 import time as real_time
+import traceback
 import uuid as real_uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future as RealFuture
@@ -41,7 +42,8 @@ from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.stores import paths, syncing
 from paimon_magics.tables.stores.store import LocalStore, UnreachableError
-from tests.simulation.faults import Faults, Panic
+from tests.simulation.faults import SIMULATED, Faults, Panic
+from tests.simulation.mistakes import watch
 from tests.simulation.primitives import Executor, InlineExecutor, Primitives, UniqueTime
 from tests.simulation.scheduler import Process, Scheduler, current
 
@@ -72,10 +74,10 @@ _STORE = [
     "remove_if_empty",
 ]
 _STRANGE: tuple[Callable[[], BaseException], ...] = (
-    lambda: RuntimeError("simulated"),
-    lambda: KeyError("simulated"),
-    lambda: MemoryError("simulated"),
-    lambda: Panic("simulated"),
+    lambda: RuntimeError(SIMULATED),
+    lambda: KeyError(SIMULATED),
+    lambda: MemoryError(SIMULATED),
+    lambda: Panic(SIMULATED),
 )
 
 _active: World | None = None
@@ -95,6 +97,7 @@ class World:
         self.crash_at: list[int] = []
         self.crashable: Process | None = None
         self.seen_faults: set[str] = set()
+        self.mistakes: dict[str, None] = {}
 
     # ---- calls ----
 
@@ -253,6 +256,7 @@ def prepare() -> None:
         LocalFileIO.list_status = _listed  # type: ignore[method-assign]
         _hook(LocalFileIO, "file io", _FILE_IO)
         _hook(LocalStore, "store", _STORE)
+        watch(_note_mistake)
         setattr(Catalog, "drop_table", _noting_drops(Catalog.drop_table))  # noqa: B010
         _is_hooked = True
     _places.clear()
@@ -348,6 +352,13 @@ def _noting_drops(method: Callable[..., Any]) -> Callable[..., Any]:
         return method(self, name, **named)
 
     return drop_table
+
+
+def _note_mistake(error: BaseException) -> None:
+    if _active is not None:
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{os.path.basename(where.filename)}:{where.lineno}"
+        _active.mistakes[f"our code failed by {error!r} in {place}"] = None
 
 
 def _no_answer(kind: str) -> BaseException:
