@@ -135,8 +135,8 @@ class Worker:
             return self._refused(id, request, str(error), adopted)
         event = self.commit(id, request, adopted)
         match event:
-            case CommitRefused(reason=reason):
-                return self._refused(id, request, reason, adopted)
+            case CommitRefused(reason=reason, cause=cause):
+                return self._refused(id, request, reason, adopted, cause)
             case CommitPublished():
                 self._attempt("claim", lambda: self._drop_claim(transaction))
             case _:
@@ -230,13 +230,22 @@ class Worker:
         succeeded = self._ownership is not None and self._ownership.succeeded_another
         return bool(adopted) or succeeded
 
-    def _refused(self, id: str, request: CommitRequest, reason: str, adopted: int) -> Event:
+    def _refused(
+        self,
+        id: str,
+        request: CommitRequest,
+        reason: str,
+        adopted: int,
+        cause: Cause = Cause.CONFLICT,
+    ) -> Event:
         """The event of a refusal. An earlier coordinator that was interrupted while publishing the
         transaction can still succeed until this one has published on its table: until then the
-        outcome is undetermined."""
+        outcome is undetermined, and where the store was the reason, it is tried again."""
         if self._ownership is not None and self._may_be_others(adopted):
             table = self._catalog.load(request.transaction.table)
             if not is_fenced(table, self._ownership.epoch):
+                if cause is Cause.STORAGE:
+                    return CommitUnclear(id)
                 return CommitUndetermined(id, reason, self._now_ms())
         # It will not be committed: a removal of its files must be able to claim it.
         self._attempt("claim", lambda: self._drop_claim(request.transaction))
