@@ -257,7 +257,7 @@ def prepare() -> None:
         _hook(LocalFileIO, "file io", _FILE_IO)
         _hook(LocalStore, "store", _STORE)
         watch(_note_mistake)
-        setattr(Catalog, "drop_table", _noting_drops(Catalog.drop_table))  # noqa: B010
+        setattr(Catalog, "detach_table", _noting_drops(Catalog.detach_table))  # noqa: B010
         _is_hooked = True
     _places.clear()
     ids = {id(value) for value in _REAL}
@@ -338,7 +338,7 @@ def mark_of(location: str) -> str | None:
 
 
 def _noting_drops(method: Callable[..., Any]) -> Callable[..., Any]:
-    def drop_table(self: Catalog, name: TableName, **named: Any) -> Any:
+    def detach_table(self: Catalog, name: TableName, **named: Any) -> Any:
         task = current()
         if task is not None and task.before_drop is not None:
             task.depth += 1
@@ -351,7 +351,7 @@ def _noting_drops(method: Callable[..., Any]) -> Callable[..., Any]:
                 task.before_drop(identity)
         return method(self, name, **named)
 
-    return drop_table
+    return detach_table
 
 
 def _note_mistake(error: BaseException) -> None:
