@@ -42,7 +42,7 @@ def _one(seed: int, options: argparse.Namespace) -> int:
         result = run(seed, traced=options.trace, gentle=options.gentle)
     for line in result.trace:
         print(line)
-    print(f"seed {seed}: {result.steps} steps, {result.seconds:.1f} s, trace {result.digest}")
+    print(f"seed {seed}: {result.steps} steps, {result.seconds:.1f} s")
     for problem in result.problems:
         print(f"  {problem}")
     return bool(result.problems)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import pyarrow as pa
@@ -32,7 +33,7 @@ from paimon_magics.coordinator.routes import insert_requests
 from paimon_magics.coordinator.runtime import waited
 from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.planning.commits.requests import Append, CommitRequest, OverwritePartitions
-from paimon_magics.planning.schemas.table_schema import plan_create_table
+from paimon_magics.planning.schemas.table_schema import TableSchema, plan_create_table
 from paimon_magics.settings import Settings
 from paimon_magics.statements.grammar.parsing import parse_statement
 from paimon_magics.statements.statement import CreateTable, TableName
@@ -86,6 +87,13 @@ class Said:
                 return "refused"
             case _:
                 return "done"
+
+
+@cache
+def _schema(interval_ms: int) -> TableSchema:
+    statement = parse_statement(_SQL.format(interval=interval_ms))
+    assert isinstance(statement, CreateTable)
+    return plan_create_table(statement)
 
 
 def status_of(error: BaseException) -> int:
@@ -250,11 +258,7 @@ class Client:
 
     def create(self, name: TableName, *, repeated: bool = False) -> str:
         """Create a table."""
-        statement = parse_statement(
-            _SQL.format(interval=self.world.random.choice((100, 400, 1500)))
-        )
-        assert isinstance(statement, CreateTable)
-        schema = plan_create_table(statement)
+        schema = _schema(self.world.random.choice((100, 400, 1500)))
 
         def work(owner: OwnerProcess) -> Any:
             definitions.create(owner, name, schema, repeated=repeated)

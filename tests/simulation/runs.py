@@ -47,7 +47,6 @@ class Result:
 
     seed: int
     problems: list[str]
-    digest: str
     steps: int
     seconds: float
     trace: list[str] = field(default_factory=list)
@@ -137,7 +136,6 @@ class _Run:
         return Result(
             self.seed,
             self.ledger.problems,
-            scheduler.digest.hexdigest(),
             scheduler.steps,
             (scheduler.now_us - START_US) / 1e6,
             scheduler.trace or [],

@@ -9,7 +9,6 @@ call of its `finally` blocks into the world raises `Crashed`.
 
 from __future__ import annotations
 
-import hashlib
 import heapq
 import itertools
 import random
@@ -64,10 +63,25 @@ class Task(greenlet.greenlet):
         self.locals: dict[int, dict[str, Any]] = {}
 
 
+_current: Task | None = None  # asked thousands of times in a run
+
+
 def current() -> Task | None:
     """The task that runs, None outside all tasks."""
-    found = greenlet.getcurrent()
-    return found if isinstance(found, Task) else None
+    return _current
+
+
+def _enter(task: Task, *, crashes: bool = False) -> None:
+    """Run a task until it leaves, from outside all tasks."""
+    global _current
+    _current = task
+    try:
+        if crashes:
+            task.throw(Crashed)
+        else:
+            task.switch()
+    finally:
+        _current = None
 
 
 class Scheduler:
@@ -79,7 +93,6 @@ class Scheduler:
         self.numbers = itertools.count(1)
         self.now_us = START_US
         self.steps = 0
-        self.digest = hashlib.blake2b(digest_size=8)
         self.trace: list[str] | None = None
         self.errors: list[tuple[str, BaseException]] = []
         self._ready: list[Task] = []
@@ -132,7 +145,7 @@ class Scheduler:
 
     def perhaps(self, rate: float) -> None:
         """Pause now and then."""
-        if rate and self.random.random() < rate and current() is not None:
+        if rate and _current is not None and self.random.random() < rate:
             self.pause()
 
     def wake(self, task: Task) -> None:
@@ -166,13 +179,13 @@ class Scheduler:
         self.check()
 
     def note(self, what: str) -> None:
-        """Add a line to the trace."""
+        """Add a line to the trace, if there is one."""
+        if self.trace is None:
+            return
         task = current()
         name = "" if task is None else f"{task.process.name}/{task.name}"
         line = f"{(self.now_us - START_US) / 1e6:9.4f} {name:28} {what}"
-        self.digest.update(line.encode())
-        if self.trace is not None:
-            self.trace.append(line)
+        self.trace.append(line)
 
     def _running(self) -> Task:
         task = current()
@@ -196,7 +209,7 @@ class Scheduler:
                 task = self._doomed.pop()
                 if not task.is_done:
                     if task:  # it has begun
-                        task.throw(Crashed)
+                        _enter(task, crashes=True)
                     else:
                         task.is_done = True
                 ready = self._ready
@@ -213,7 +226,7 @@ class Scheduler:
                 ready[at], ready[last] = ready[last], ready[at]
             task = ready.pop()
             if not task.is_done and task.process.alive:
-                task.switch()
+                _enter(task)
 
     def _advance(self) -> None:
         timers = self._timers
@@ -233,7 +246,7 @@ class Scheduler:
             process.alive = False
             for task in sorted(process.tasks, key=lambda t: t.number):
                 if not task.is_done and task:
-                    task.throw(Crashed)
+                    _enter(task, crashes=True)
                 task.is_done = True
         self._ready.clear()
         self._timers.clear()
