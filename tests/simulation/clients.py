@@ -115,13 +115,15 @@ class Client:
         owner: Callable[[], OwnerProcess | None],
         number: int,
         rows: Callable[[], int],
+        warehouse: str,
     ) -> None:
         self.world = world
         self.ledger = ledger
         self.process = Process(f"k{number}")
         self.number = number
+        self.warehouse = warehouse
         self._owner = owner
-        self._row = rows
+        self.new_row = rows
         self._labels = 0
         self._channels: dict[tuple[str, str], int] = {}
         self.unanswered: list[str] = []
@@ -178,7 +180,7 @@ class Client:
     def insert(self, name: TableName, *, labelled: bool, mode: Mode, channel: str = "") -> str:
         """Insert rows; with a label or in a channel until there is a clear answer."""
         count = self.world.random.choice((1, 1, 2, 5))
-        rows = tuple(self._row() for _ in range(count))
+        rows = tuple(self.new_row() for _ in range(count))
         body = json.dumps({"rows": [[row, f"r{row}"] for row in rows]}).encode()
         key, offset = "", -1
         if channel:
@@ -326,7 +328,7 @@ class Client:
         id, transaction, table, identity = said.answer
         if not identity:
             return "unclear"  # left to its lease
-        rows = () if truncates else tuple(self._row() for _ in range(2))
+        rows = () if truncates else tuple(self.new_row() for _ in range(2))
         messages: tuple[bytes, ...] = ()
         task = current()
         assert task is not None

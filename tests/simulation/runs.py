@@ -25,6 +25,7 @@ from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.commits.fencing import DeposedError
 from tests.simulation.clients import NAMES, Client
+from tests.simulation.engines import append_by_engine
 from tests.simulation.faults import GENTLE, KINDS, Faults, faults_of
 from tests.simulation.ledger import Ledger
 from tests.simulation.owners import Deployment, OwnerProcess
@@ -198,6 +199,7 @@ class _Run:
                 self.owner,
                 number,
                 lambda: next(self._rows),
+                self.deployment.warehouse,
             )
             self.clients.append(client)
             count = self.operations // clients + (number < self.operations % clients)
@@ -353,8 +355,8 @@ def _plan(
     shape: random.Random, count: int, names: tuple[object, ...], *, is_first: bool
 ) -> list[tuple[str, object, object]]:
     kinds = ["insert", "insert", "insert", "labelled", "labelled", "channel", "flush"]
-    extra = ["create", "drop", "rename", "append", "truncate", "sync"]
-    for kind in shape.sample(extra, shape.choice((0, 1, 2, 4, 6))):
+    extra = ["create", "drop", "rename", "append", "truncate", "sync", "engine"]
+    for kind in shape.sample(extra, shape.choice((0, 1, 2, 4, 7))):
         kinds += [kind] * shape.choice((1, 2, 3))
     if "drop" in kinds or "rename" in kinds:
         kinds += ["create"] * 2
@@ -394,5 +396,7 @@ def _work(run: _Run, client: Client, plan: list[tuple[str, object, object]]) -> 
                     client.change("rename", name, other)
             case "append":
                 client.append(name)
+            case "engine":
+                append_by_engine(client, name)
             case "truncate":
                 client.truncate(name)
