@@ -21,6 +21,7 @@ __all__ = [
     "VectorType",
     "as_nullable",
     "contains_type",
+    "depth_of",
     "parts_of",
 ]
 
@@ -107,6 +108,18 @@ def parts_of(data_type: DataType) -> Iterator[DataType]:
         case RowType(fields=fields):
             for field in fields:
                 yield from parts_of(field.type)
+
+
+def depth_of(data_type: DataType) -> int:
+    """How many levels of types the type has: 1 for an atomic type, 2 for an array of one."""
+    match data_type:
+        case ArrayType(element=inner) | MultisetType(element=inner) | VectorType(element=inner):
+            return 1 + depth_of(inner)
+        case MapType(key=key, value=value):
+            return 1 + max(depth_of(key), depth_of(value))
+        case RowType(fields=fields):
+            return 1 + max((depth_of(field.type) for field in fields), default=0)
+    return 1
 
 
 def contains_type(data_type: DataType, name: str) -> bool:

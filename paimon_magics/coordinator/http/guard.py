@@ -304,15 +304,12 @@ class _Scoped:
 
 
 def _forbidden(principal: Principal, needed: Needed) -> Response:
+    lacks = f", not `{principal.scope.value}`." if principal.scope else "."
     return error_answer(
         403,
         "Forbidden",
         f"{principal.name} may not do that: it takes the scope `{needed.value}`"
-        + (
-            f", not `{principal.scope.value}`."
-            if principal.scope is not needed and principal.scope
-            else " on all tables."
-        ),
+        + (" on all tables." if principal.may(needed) else lacks),
         f"Ask an administrator for a role with the scope `{needed.value}` of the coordinator.",
     )
 

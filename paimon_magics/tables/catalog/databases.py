@@ -142,7 +142,9 @@ class Databases:
         """The names of the databases that the catalog has stored, sorted."""
         with suppress(FileNotFoundError):  # the warehouse folder is not there yet
             names = filter(is_text, self.call(self.paimon.list_databases))
-            return sorted(filter(self.sees_database, names))
+            # A folder `.db` or `.trash.db` of others is no database: see `check_name`.
+            named = (name for name in names if name and not name.startswith("."))
+            return sorted(filter(self.sees_database, named))
         return []
 
     def database_exists(self, database: str) -> bool:

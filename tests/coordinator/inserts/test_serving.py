@@ -162,6 +162,19 @@ def test_a_table_without_the_option_takes_no_small_inserts(shared: Served) -> No
         assert "'auto_batch_load' = 'true'" in answer.json()["error"]["hint"]
 
 
+def test_types_that_are_too_deep_are_refused(shared: Served) -> None:
+    for depth, status in ((49, 200), (50, 400)):
+        deep = f"{'ARRAY<' * depth}INT{'>' * depth}"
+        options = f"'auto_batch_load' = 'true', {SLOW}"
+        sql = f"CREATE TABLE t (id BIGINT, deep {deep}) TBLPROPERTIES ({options})"
+        with Served(shared.folder, sql, shared=shared) as served:
+            answer = served.insert([[1, None]])
+            assert answer.status_code == status, answer.text
+            served.flush()
+            assert status == 400 or served.ids() == [1]
+    assert "`deep` has more than 50 levels" in answer.text
+
+
 @pytest.mark.parametrize("suffix", ["$branch_b", "$audit_log", "$branch_main"])
 def test_only_the_main_branch_takes_small_inserts(shared: Served, suffix: str) -> None:
     with Served(shared.folder, table_sql(), shared=shared) as served:

@@ -215,6 +215,12 @@ def test_databases_come_and_go(catalog: Catalog) -> None:
     assert catalog.list_tables("default") == []
 
 
+def test_folders_that_no_database_can_have_are_not_listed(files: Catalog) -> None:
+    for folder in (".db", ".trash.db", "shop.db"):
+        (Path(files.warehouse) / folder).mkdir(parents=True)
+    assert files.list_databases() == ["default", "shop"]
+
+
 def test_tables_are_renamed_and_dropped(catalog: Catalog) -> None:
     catalog.create_table(T, table_schema())
     catalog.create_database("shop")

@@ -20,6 +20,7 @@ from paimon_magics.errors import (
 from paimon_magics.planning.options.values import memory_size_bytes, positive_value
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.planning.writes.inserts import check_adds_rows, rows_hidden_by
+from paimon_magics.statements.data_types import depth_of
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.catalog.table_marks import TableIds
@@ -30,6 +31,7 @@ __all__ = ["KnownTables", "TableInfo", "mode_of", "thresholds_of"]
 _FRESH_SECONDS = 1.0
 _TABLES_MAX = 4_096
 _MODES = ", ".join(Mode)
+_DEPTH_MAX = 50  # Arrow's streams, in which rows go to the process that writes files, end at 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +197,13 @@ def _check(name: TableName, schema: TableSchema) -> None:
             "by a statement.",
         )
     check_adds_rows(name, schema)
+    deep = next((c.name for c in schema.columns if depth_of(c.type) > _DEPTH_MAX), None)
+    if deep is not None:
+        raise UnsupportedStatementError(
+            f"Table `{name}` takes no small inserts: the type of its column `{deep}` has more than "
+            f"{_DEPTH_MAX} levels.",
+            hint="Write it by statements.",
+        )
     hidden = rows_hidden_by(schema)
     if hidden is not None and not schema.write_only:
         raise UnsupportedStatementError(
