@@ -10,21 +10,28 @@ from pathlib import Path
 import pytest
 
 from paimon_magics.coordinator.inserts.log.database import DatabaseLog
-from paimon_magics.coordinator.inserts.log.interface import LogTable, Remembered
-from paimon_magics.coordinator.inserts.queue.values import Accepted, Mode
+from paimon_magics.coordinator.inserts.log.interface import Appended, LogTable, Remembered
+from paimon_magics.coordinator.inserts.queue.values import Accepted, Flushed, Mode
 from paimon_magics.coordinator.runtime import waited
 from paimon_magics.coordinator.store.database import StoreLostError, StoreUnavailableError
 from paimon_magics.coordinator.store.sqlite import SqliteDatabase
 from paimon_magics.errors import SetupError
 from tests.coordinator.inserts.kept import Kept
+from tests.coordinator.process import wait_until
 
 
 class Troubled(DatabaseLog):
     """A log that does not answer for a moment, or never again, when it is asked for a label."""
 
     trouble: Exception | None = None
-    is_held = threading.Event()
+    is_held, is_clear = threading.Event(), threading.Event()
     is_held.set()
+    is_clear.set()
+
+    def append(self, groups: Sequence[Appended]) -> None:
+        super().append(groups)
+        if not self.is_clear.is_set():
+            raise StoreUnavailableError("The answer is lost.", unclear=True)
 
     def tables(self) -> list[LogTable]:
         self.is_held.wait(30)
@@ -77,3 +84,29 @@ def test_rows_of_before_the_restart_are_known_although_the_log_is_not_read_yet(k
     finally:
         Troubled.is_held.set()
         kept.end()
+
+
+def test_what_happens_while_an_append_is_unclear_is_not_forgotten(kept: Kept) -> None:
+    table_info = kept.group.known_tables.load("default", "t")
+    hold = kept.group.holds.take(table_info)
+    assert hold.granted.result(30) == 0
+    Troubled.is_clear.clear()
+    try:
+        with ThreadPoolExecutor() as pool:
+            asked = pool.submit(kept.insert, 1)
+            wait_until(lambda: kept.group.owner._appending.is_unclear)
+            kept.group.holds.end(hold)
+            Troubled.is_clear.set()
+            wait_until(lambda: _later(kept) and asked.done())
+            assert asked.result() == Accepted(1, Mode.ASYNC)
+        flushed = kept.group.flush(table_info.identity)
+        assert isinstance(flushed.result(30), Flushed)
+    finally:
+        Troubled.is_clear.set()
+        kept.end()
+
+
+def _later(kept: Kept) -> bool:
+    """Let time pass."""
+    kept.now_ms += 100
+    return True

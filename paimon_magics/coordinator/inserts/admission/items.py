@@ -5,7 +5,7 @@ If the process dies, waiting items are lost; none of them was answered.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from paimon_magics.coordinator.inserts.admission.futures import Answered
@@ -14,7 +14,7 @@ from paimon_magics.coordinator.inserts.admission.validator import ValidatedInser
 from paimon_magics.coordinator.inserts.queue.events import Event
 from paimon_magics.coordinator.inserts.queue.values import Mode
 
-__all__ = ["Asked", "Done", "Insert", "Item"]
+__all__ = ["Asked", "Done", "Insert", "Item", "answers_of"]
 
 
 @dataclass(slots=True)
@@ -45,10 +45,17 @@ class Asked:
 @dataclass(frozen=True, slots=True)
 class Done:
     """Something outside has ended, in order with all other items. `adopt` takes its outcome into
-    the queues; it asks neither the log nor a store."""
+    the queues; it asks neither the log nor a store. What is `at_once` changes no queue."""
 
     adopt: Callable[[], object]
+    at_once: bool = False
 
 
 Item = Insert | Asked | Done
 """An item of the owner of the queues."""
+
+
+def answers_of(items: Iterable[Item]) -> list[Answered]:
+    """The futures of those who wait for items."""
+    answers = [item.answer for item in items if not isinstance(item, Done)]
+    return [answer for answer in answers if answer is not None]

@@ -1,8 +1,9 @@
 """Inserts that arrive together: the queues decide, their records are appended at once, and only
 then they are answered.
 
-While it is unclear whether the log has a turn's records, nothing else is appended: the turn is
-appended again until that is clear. Callers who have waited too long are told that it is not known.
+While it is unclear whether the log has a turn's records, the queues stand still, since the turn's
+decisions rest on them: the turn is appended again until that is clear, and all other items wait
+behind it. Callers whose inserts have waited too long are told that it is not known.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from paimon_magics.coordinator.inserts.admission.futures import Answered, fail
-from paimon_magics.coordinator.inserts.admission.items import Insert
+from paimon_magics.coordinator.inserts.admission.items import Insert, Item, answers_of
 from paimon_magics.coordinator.inserts.admission.table_info import TableInfo
 from paimon_magics.coordinator.inserts.engine.batching import Turn
 from paimon_magics.coordinator.inserts.engine.replies import Replies, shown
@@ -43,7 +44,8 @@ class Appending:
     """Appends turns to the log, in the thread of the queues' owner.
 
     `table_of` returns a table's queue, `park` has inserts wait until one is open, `do` carries
-    effects out. `append_seconds` is the total time of the log's appends.
+    effects out, `go_on` takes the items that waited. `append_seconds` is the total time of the
+    log's appends.
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class Appending:
         table_of: Callable[[TableInfo], TableQueue],
         park: Callable[[TableQueue, Sequence[Insert]], None],
         do: Callable[[Iterable[tuple[TableQueue, Effect]]], None],
+        go_on: Callable[[Sequence[Item]], None],
     ) -> None:
         self._runtime = runtime
         self._now_ms = runtime.clock.now_ms
@@ -62,9 +65,10 @@ class Appending:
         self._table_of = table_of
         self._park = park
         self._do = do
+        self._go_on = go_on
         self.append_seconds = 0.0
         self._unclear: tuple[Turn, float] | None = None
-        self._behind: deque[Insert] = deque()
+        self._behind: deque[Item] = deque()
 
     @property
     def unclear_ms(self) -> float:
@@ -75,10 +79,19 @@ class Appending:
     @property
     def waiting(self) -> list[Answered]:
         """The callers whose inserts are not decided, or not certainly appended."""
-        waiting = [insert.answer for insert in self._behind]
+        waiting = answers_of(self._behind)
         if self._unclear is not None:
             waiting += [insert.answer for insert in self._unclear[0].waiting.values()]
         return waiting
+
+    @property
+    def is_unclear(self) -> bool:
+        """Whether it is unclear that the log has the last records, so that all items wait."""
+        return self._unclear is not None
+
+    def wait(self, item: Item) -> None:
+        """Have an item wait until it is clear."""
+        self._behind.append(item)
 
     def take(self, inserts: Sequence[Insert]) -> None:
         """Have the queues decide about inserts, append their records, and carry the turn out."""
@@ -145,20 +158,23 @@ class Appending:
         turn, since_ms = self._unclear
         try:
             self._log.append(turn.groups)
+        except UnstorableError as error:
+            self._unclear = None
+            self._append_each(turn, error)
         except StoreUnavailableError as error:
             if self._runtime.clock.steady_ms() - since_ms > _UNCLEAR_MS:
-                waiting = [insert.answer for insert in turn.waiting.values()]
-                waiting += [insert.answer for insert in self._behind]
-                self._behind.clear()
-                fail(waiting, error)
+                inserts = [one for one in self._behind if isinstance(one, Insert)]
+                fail(answers_of([*turn.waiting.values(), *inserts]), error)
+                self._behind = deque(one for one in self._behind if not isinstance(one, Insert))
             return
-        self._unclear = None
-        self._replies.counts["groups"] += 1
-        reach("log.appended")
-        self._carry_out(turn)
+        else:
+            self._unclear = None
+            self._replies.counts["groups"] += 1
+            reach("log.appended")
+            self._carry_out(turn)
         behind = list(self._behind)
         self._behind.clear()
-        self.take(behind)
+        self._go_on(behind)
 
     def _carry_out(self, turn: Turn) -> None:
         """Adopt the new states, which are durable now, and carry out their effects."""

@@ -14,7 +14,8 @@ from functools import partial
 
 from paimon_magics.coordinator.inserts.admission.items import Done
 from paimon_magics.coordinator.inserts.engine.openings import Openings
-from paimon_magics.coordinator.inserts.engine.queue_owner import QueueOwner, unclear
+from paimon_magics.coordinator.inserts.engine.queue_owner import QueueOwner
+from paimon_magics.coordinator.inserts.engine.replies import shown
 from paimon_magics.coordinator.inserts.engine.table_queue import TableQueue
 from paimon_magics.coordinator.inserts.loading.flush import (
     Flushing,
@@ -30,6 +31,7 @@ from paimon_magics.coordinator.inserts.queue.events import (
     Closed,
     Event,
     FlushFailed,
+    FlushUnclear,
     Published,
     SettleFlush,
 )
@@ -208,7 +210,7 @@ class Loading:
         return (Published(loaded.snapshot_id, self._now_ms(), loaded.dead),)
 
     def _crashed(self, table: TableQueue, error: Exception) -> _Events:
-        return (unclear(self._lost(error), self._now_ms()),)
+        return (FlushUnclear(shown(self._lost(error)).message, self._now_ms()),)
 
     def _deliver(self, table: TableQueue, events: _Events) -> None:
         for event in events:

@@ -17,6 +17,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
+from paimon_magics.coordinator.inserts.admission import items as arriving
 from paimon_magics.coordinator.inserts.admission.futures import Answered, fail
 from paimon_magics.coordinator.inserts.admission.items import Asked, Done, Insert, Item
 from paimon_magics.coordinator.inserts.admission.table_info import TableInfo
@@ -30,7 +31,6 @@ from paimon_magics.coordinator.inserts.queue.events import (
     Closed,
     Effect,
     Event,
-    FlushUnclear,
     HoldEnded,
     Published,
     Reply,
@@ -101,7 +101,9 @@ class QueueOwner:
         self.deposed: DeposedError | None = None
         self.ready = runtime.event()  # set when the log has been read, or can't be
         self._replies = Replies(may_answer)
-        self._appending = Appending(runtime, log, self._replies, self._table, self._park, self._do)
+        self._appending = Appending(
+            runtime, log, self._replies, self._table, self._park, self._do, self._take
+        )
         self._gone: dict[str, None] = {}
         self._tick_waits = False
         self._is_ending = False
@@ -140,7 +142,7 @@ class QueueOwner:
     def depose(self, error: DeposedError) -> None:
         """Stop answering: another coordinator owns the warehouse."""
         self.deposed = self.deposed or error
-        self.put(Done(lambda: None))  # wakes the owner
+        self.put(Done(lambda: None, at_once=True))  # wakes the owner
 
     def lose(self, error: Exception) -> None:
         """End: what the log holds is not what was left there."""
@@ -148,7 +150,7 @@ class QueueOwner:
         def end() -> None:
             raise error
 
-        self.put(Done(end))
+        self.put(Done(end, at_once=True))
 
     def end(self) -> None:
         """End when all items before are done."""
@@ -209,7 +211,7 @@ class QueueOwner:
 
     def not_opened(self, table: TableQueue, error: Exception) -> None:
         """Fail what waited for a table to be opened; the next insert or hold tries it again."""
-        fail(_answers(table.take_parked()), shown(error))
+        fail(arriving.answers_of(table.take_parked()), shown(error))
 
     def reopened(self, table: TableQueue, queue: Queue, chain: int) -> None:
         """Adopt a closed table's queue as it was read again."""
@@ -225,7 +227,7 @@ class QueueOwner:
             del self._gone[next(iter(self._gone))]
         table = self.tables.pop(table_id, None)
         if table is not None:
-            fail(_answers(table.take_parked()), _dropped(table.name))
+            fail(arriving.answers_of(table.take_parked()), _dropped(table.name))
             table.queue, effects = step(table.queue, Closed("It was dropped", self._now_ms()))
             self._do([(table, effect) for effect in effects])
 
@@ -250,7 +252,7 @@ class QueueOwner:
             self._take_each(items)
         except FATAL as error:
             self.failure = self.deposed or error
-            fail(_answers(items), self.gone())
+            fail(arriving.answers_of(items), self.gone())
             raise
 
     def _take_each(self, items: Sequence[Item]) -> None:
@@ -265,7 +267,9 @@ class QueueOwner:
             if together:
                 self._appending.take(together)
                 together = []
-            if isinstance(item, Done):
+            if self._appending.is_unclear and not (isinstance(item, Done) and item.at_once):
+                self._appending.wait(item)
+            elif isinstance(item, Done):
                 self._runtime.attempt("an outcome", item.adopt, fatal=FATAL)
             else:
                 self._fail_one(item.answer, partial(self._take_asked, item))
@@ -273,7 +277,7 @@ class QueueOwner:
             self._appending.take(together)
 
     def _crashed(self, items: Sequence[Item], error: Exception) -> None:
-        fail(_answers(items), shown(error) if self.failure is None else self.gone())
+        fail(arriving.answers_of(items), shown(error) if self.failure is None else self.gone())
 
     def _ended(self, error: BaseException) -> None:
         # The log's contents are unknown now: nobody may be answered from here on.
@@ -287,7 +291,7 @@ class QueueOwner:
     def _fail_all(self, error: SetupError) -> None:
         self._replies.fail_all(error)
         parked = [item for table in self.tables.values() for item in table.take_parked()]
-        fail([*self._appending.waiting, *_answers(parked)], error)
+        fail([*self._appending.waiting, *arriving.answers_of(parked)], error)
 
     def _fail_one(self, answer: Answered | None, take: Callable[[], object]) -> None:
         error = self._runtime.attempt("a request", take, fatal=FATAL)
@@ -367,12 +371,14 @@ class QueueOwner:
             waits or any(table.queue.batches for table in list(self.tables.values()))
         ):
             self._tick_waits = True
-            self.put(Done(self._ticked))
+            self.put(Done(self._ticked, at_once=True))
 
     def _ticked(self) -> None:
         self._tick_waits = False
         self._appending.settle()
         self._replies.give([])
+        if self._appending.is_unclear:
+            return
         now_ms = self._now_ms()
         for table in list(self.tables.values()):
             if table.queue.batches:
@@ -385,17 +391,6 @@ def _dropped(name: TableName) -> UnknownNameError:
     return UnknownNameError(f"`{name}` was dropped.", hint="SHOW TABLES lists what is there.")
 
 
-def _answers(items: Sequence[Item]) -> list[Answered]:
-    """The futures of those who wait for items."""
-    answers = [item.answer for item in items if not isinstance(item, Done)]
-    return [answer for answer in answers if answer is not None]
-
-
 def _with_holds(queue: Queue, before: Queue) -> Queue:
     """A queue that was read from the log, with the statements' holds that it had before."""
     return replace(queue, holds=before.holds)
-
-
-def unclear(error: Exception, now_ms: int) -> FlushUnclear:
-    """The event for a batch whose loading ended in an error that tells nothing."""
-    return FlushUnclear(shown(error).message, now_ms)
