@@ -17,7 +17,7 @@ from paimon_magics.coordinator.inserts.log import database
 from paimon_magics.coordinator.inserts.log.database import DatabaseLog
 from paimon_magics.coordinator.inserts.queue import arrivals, step
 from paimon_magics.coordinator.inserts.queue.values import Hold, Queue, Reason, Refused
-from paimon_magics.coordinator.ownership import ownership
+from paimon_magics.coordinator.ownership.lease_watch import LeaseWatch
 
 __all__ = ["PLANTED", "planted"]
 
@@ -153,7 +153,7 @@ PLANTED = {
     "rows change their order": Planted("out of order", (rows, "entries_of", _backwards)),
     "refused rows are stored": Planted("which refused it", (arrivals._Group, "_accept", _refusing)),
     "statements don't wait": Planted("truncated after it", (step, "_ask_hold", _holding_early)),
-    "two own the warehouse": Planted("at once", (ownership._Watch, "has_run_out", _at_once)),
+    "two own the warehouse": Planted("at once", (LeaseWatch, "has_run_out", _at_once)),
 }
 
 
