@@ -158,14 +158,18 @@ class Loading:
         note = partial(self._flushing.note_name, table.id, table.name)
         self._again(f"renaming {table.name}", note)
 
-    def dropped(self, table_id: str) -> None:
-        """Forget a table that was dropped, and for which nothing waits, in log and registry."""
+    def forget(self, table_id: str) -> None:
+        """Forget a table that was dropped, with what waits for it, in queues, log and registry."""
 
         def forget() -> None:
             self._log.drop_table(table_id)
             self._openings.forget(table_id)
 
-        self._again("dropped table", forget)
+        def drop() -> None:
+            self._owner.dropped(table_id)
+            self._again("dropped table", forget)
+
+        self._owner.put(Done(drop))
 
     def note_ends(self, tables: Iterable[TableQueue]) -> None:
         """Note in the warehouse how far records are acknowledged."""
@@ -190,15 +194,17 @@ class Loading:
         run_steps(
             self._loads,
             f"loading {table.name}",
-            self._outcome(steps),
+            self._outcome(table, steps),
             partial(self._crashed, table),
             partial(self._deliver, table),
         )
 
-    def _outcome(self, steps: Steps[Loaded]) -> Steps[_Events]:
+    def _outcome(self, table: TableQueue, steps: Steps[Loaded]) -> Steps[_Events]:
         try:
             loaded = yield from steps
         except NotLoadedError as error:
+            if error.gone and table.may_be_dropped:
+                self.forget(table.id)
             return (
                 FlushFailed(
                     str(error), self._now_ms(), permanent=error.permanent, refused=error.refused

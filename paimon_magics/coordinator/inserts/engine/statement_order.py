@@ -133,10 +133,7 @@ class StatementOrder:
 
                 self._owner.put(Done(rename))
         elif done and change.drops:
-
-            def drop() -> None:
-                self._owner.dropped(hold.table_id)
-                self._loading.dropped(hold.table_id)
-
-            self._owner.put(Done(drop))
+            self._loading.forget(hold.table_id)
+        elif change.drops and table is not None:
+            table.may_be_dropped = True  # what waits for it is forgotten where it is gone
         self._holds.end(hold)

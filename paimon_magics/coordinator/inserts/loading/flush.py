@@ -98,10 +98,13 @@ class Loaded:
 
 class NotLoadedError(Exception):
     """A batch is certainly not in the table. `permanent` if its rows are the reason, `refused` if
-    the store refuses access."""
+    the store refuses access, `gone` if there is no such table."""
 
-    def __init__(self, why: str, *, permanent: bool = False, refused: bool = False) -> None:
+    def __init__(
+        self, why: str, *, permanent: bool = False, refused: bool = False, gone: bool = False
+    ) -> None:
         super().__init__(redacted(why))
+        self.gone = gone
         self.permanent = permanent
         self.refused = refused
 
@@ -232,7 +235,7 @@ class Flushing:
         if other is not None:
             return self._catalog.load(other)
         if table is None:
-            raise NotLoadedError(f"there is no table `{name}`")
+            raise NotLoadedError(f"there is no table `{name}`", gone=True)
         raise StuckError(
             f"`{name}` was dropped and created again; records {batch.first} and later were "
             "acknowledged for the dropped table"
