@@ -53,7 +53,11 @@ __all__ = ["NAMES", "Client"]
 NAMES = tuple(TableName(name, "default") for name in ("t", "u", "v"))
 _SQL = (
     "CREATE TABLE t (id BIGINT, name STRING) TBLPROPERTIES ('auto_batch_load' = 'true', "
-    "'bucket' = '-1', 'group_commit_interval_ms' = '{interval}')"
+    "'bucket' = '-1', 'group_commit_interval_ms' = '{interval}'{more})"
+)
+_EXPIRING = (
+    ", 'snapshot.num-retained.min' = '1', 'snapshot.num-retained.max' = '2', "
+    "'snapshot.time-retained' = '1 s'"
 )
 _TRIES_MAX = 60
 _ANSWER_US = 40_000_000
@@ -90,8 +94,9 @@ class Said:
 
 
 @cache
-def _schema(interval_ms: int) -> TableSchema:
-    statement = parse_statement(_SQL.format(interval=interval_ms))
+def _schema(interval_ms: int, *, is_expiring: bool) -> TableSchema:
+    more = _EXPIRING if is_expiring else ""
+    statement = parse_statement(_SQL.format(interval=interval_ms, more=more))
     assert isinstance(statement, CreateTable)
     return plan_create_table(statement)
 
@@ -172,7 +177,8 @@ class Client:
             return Said()
         return said[0]
 
-    def _again(self, tries: int) -> None:
+    def wait_before(self, tries: int) -> None:
+        """Wait before the next try, longer each time."""
         self.world.sleep_us(min(1_000_000, 50_000 * 2 ** min(tries, 5)))
 
     # ---- inserts ----
@@ -181,7 +187,8 @@ class Client:
         """Insert rows; with a label or in a channel until there is a clear answer."""
         count = self.world.random.choice((1, 1, 2, 5))
         rows = tuple(self.new_row() for _ in range(count))
-        body = json.dumps({"rows": [[row, f"r{row}"] for row in rows]}).encode()
+        given = {"columns": ["id", "name"], "rows": [[row, f"r{row}"] for row in rows]}
+        body = json.dumps(given).encode()
         key, offset = "", -1
         if channel:
             key = f"c:{channel}{self.number}"
@@ -208,7 +215,7 @@ class Client:
             self.world.scheduler.note(f"insert {rows} -> {outcome} {said.answer} {said.error!r}")
             if not key or not (said.is_unreachable or outcome == "unclear"):
                 break
-            self._again(tries)
+            self.wait_before(tries)
         else:
             self.unanswered.append(f"insert {rows} into {name.table}: never a clear answer")
         if channel and outcome == "done":
@@ -260,7 +267,8 @@ class Client:
 
     def create(self, name: TableName, *, repeated: bool = False) -> str:
         """Create a table."""
-        schema = _schema(self.world.random.choice((100, 400, 1500)))
+        rng = self.world.random
+        schema = _schema(rng.choice((100, 400, 1500)), is_expiring=rng.random() < 0.3)
 
         def work(owner: OwnerProcess) -> Any:
             definitions.create(owner, name, schema, repeated=repeated)
@@ -367,7 +375,7 @@ class Client:
             )
             outcome = said.outcome
             if said.is_unreachable:
-                self._again(tries)
+                self.wait_before(tries)
                 continue
             world.scheduler.note(f"commit -> {outcome} {type(said.answer).__name__} {said.error!r}")
             if isinstance(said.answer, Unknown | NotCommitted) and is_unclear:
@@ -376,7 +384,7 @@ class Client:
             if outcome != "unclear":
                 break
             is_unclear = True
-            self._again(tries)
+            self.wait_before(tries)
         else:
             self.unanswered.append(f"commit {rows} to {name.table}: never a clear answer")
         if outcome == "done" and not isinstance(said.answer, Committed):

@@ -28,7 +28,7 @@ class Attempt:
 
 @dataclass(eq=False)
 class Change:
-    """One request to drop, rename or truncate a table."""
+    """One request to drop, rename or truncate a table, or to roll it back."""
 
     kind: str
     table: str
@@ -74,7 +74,9 @@ class Ledger:
         counts: dict[int, int] = defaultdict(int)
         for row in rows:
             counts[row] += 1
-        truncations = [c for c in self.changes if c.kind == "truncate" and c.table == table]
+        removals = [
+            c for c in self.changes if c.kind in ("truncate", "rollback") and c.table == table
+        ]
         for row, count in sorted(counts.items()):
             if row not in sent:
                 self.problems.append(f"row {row} is in {table}, to which nobody sent it")
@@ -91,10 +93,11 @@ class Ledger:
             first = min(attempt.begun for attempt in done)
             last = min(attempt.ended for attempt in done)
             is_gone = is_kept = False
-            for change in truncations:
+            for change in removals:
                 if change.state == "refused":
                     continue
-                if last < change.begun and change.state == "done":
+                is_all = change.kind == "truncate"
+                if is_all and last < change.begun and change.state == "done":
                     is_gone = True
                 if first < change.ended:
                     is_kept = True  # it may be gone, or not

@@ -42,6 +42,7 @@ class Deployment:
     warehouse: str
     log: str
     has_standby: bool
+    expire_every_ms: int
     state: DatabaseServer = field(default_factory=lambda: DatabaseServer("state"))
     log_server: DatabaseServer = field(default_factory=lambda: DatabaseServer("log"))
 
@@ -127,7 +128,9 @@ class OwnerProcess:
             ownership.stand_by()
         store = StateStore(SimDatabase(self.world, deployment.state))
         ending.callback(store.close)
-        limits = Limits(lease_ms=4_000, cleanup_grace_ms=1_500, expire_every_ms=3_600_000)
+        limits = Limits(
+            lease_ms=4_000, cleanup_grace_ms=1_500, expire_every_ms=deployment.expire_every_ms
+        )
         self.coordinator = coordinator = Coordinator(catalog, store, Settings(), limits, ownership)
         log = self._log(files, catalog.warehouse)
         ending.callback(log.close)

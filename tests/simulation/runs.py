@@ -24,6 +24,7 @@ from paimon_magics.coordinator.store.sqlite import MemoryDatabase
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.commits.fencing import DeposedError
+from tests.simulation.changes import alter, change_version
 from tests.simulation.clients import NAMES, Client
 from tests.simulation.engines import append_by_engine
 from tests.simulation.faults import GENTLE, KINDS, Faults, faults_of
@@ -154,7 +155,8 @@ class _Run:
         shape = self.shape
         has_standby = shape.random() < 0.3
         log = shape.choice(("database", "database", "warehouse"))
-        self.deployment = Deployment(_WAREHOUSE, log, has_standby)
+        expire_every_ms = shape.choice((500, 3_600_000))
+        self.deployment = Deployment(_WAREHOUSE, log, has_standby, expire_every_ms)
         self.world.crash_at = sorted(self.faults.crashes)
         self.operations = shape.randrange(6, 20)
         self.scheduler.note(f"log {log}, standby {has_standby}, {self.faults}")
@@ -356,7 +358,8 @@ def _plan(
 ) -> list[tuple[str, object, object]]:
     kinds = ["insert", "insert", "insert", "labelled", "labelled", "channel", "flush"]
     extra = ["create", "drop", "rename", "append", "truncate", "sync", "engine"]
-    for kind in shape.sample(extra, shape.choice((0, 1, 2, 4, 7))):
+    extra += ["alter", "version"]
+    for kind in shape.sample(extra, shape.choice((0, 1, 2, 4, 9))):
         kinds += [kind] * shape.choice((1, 2, 3))
     if "drop" in kinds or "rename" in kinds:
         kinds += ["create"] * 2
@@ -388,7 +391,7 @@ def _work(run: _Run, client: Client, plan: list[tuple[str, object, object]]) -> 
                 for tries in range(30):
                     if client.create(name, repeated=tries > 0) == "done":
                         break
-                    client._again(tries)
+                    client.wait_before(tries)
             case "drop":
                 client.change("drop", name)
             case "rename":
@@ -398,5 +401,9 @@ def _work(run: _Run, client: Client, plan: list[tuple[str, object, object]]) -> 
                 client.append(name)
             case "engine":
                 append_by_engine(client, name)
+            case "alter":
+                alter(client, name)
+            case "version":
+                change_version(client, name)
             case "truncate":
                 client.truncate(name)
