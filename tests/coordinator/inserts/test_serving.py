@@ -170,8 +170,9 @@ def test_types_that_are_too_deep_are_refused(shared: Served) -> None:
         with Served(shared.folder, sql, shared=shared) as served:
             answer = served.insert([[1, None]])
             assert answer.status_code == status, answer.text
-            served.flush()
-            assert status == 400 or served.ids() == [1]
+            if status == 200:
+                served.flush()
+                assert served.ids() == [1]
     assert "`deep` has more than 50 levels" in answer.text
 
 
