@@ -14,8 +14,8 @@ _MAY_BE_HALF = re.compile(rb"\\u[dD][89a-fA-F]")
 def json_value(body: bytes) -> Any:
     """Return the value of a JSON text in UTF-8.
 
-    Raises ValueError for anything else, and for a text with half of a surrogate pair, which can't
-    be written as UTF-8.
+    Raises ValueError for anything else, for an object that names a member twice, and for a text
+    with half of a surrogate pair, which can't be written as UTF-8.
     """
     try:
         value = _DECODER.decode(body.decode())
@@ -30,4 +30,16 @@ def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
-_DECODER = json.JSONDecoder(parse_constant=_no_constant)  # making one costs more than decoding
+def _object(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object, none of whose members may be given twice: only one of them would count."""
+    made = dict(members)
+    if len(made) < len(members):
+        names = [name for name, _ in members]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"an object has the member {twice[:60]!r} twice")
+    return made
+
+
+_DECODER = json.JSONDecoder(
+    parse_constant=_no_constant, object_pairs_hook=_object
+)  # making one costs more than decoding

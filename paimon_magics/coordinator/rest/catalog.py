@@ -73,7 +73,7 @@ from paimon_magics.tables.catalog.rest_documents import (
     text_of,
     texts_of,
 )
-from paimon_magics.tables.stores.paths import local_path
+from paimon_magics.tables.stores.paths import canonical_location, local_path
 
 __all__ = ["rest_catalog_routes"]
 
@@ -114,11 +114,11 @@ def _everything_else(context: Context, template: str) -> Route:
 
 
 def _check_warehouse(context: Context, named: str | None, asked: str | None) -> None:
-    own = context.catalog.warehouse
-    known = {own, named, local_path(own)} - {None}
-    forms = {asked or own, unquote_plus(asked or own)}  # clients encode it once or twice
-    forms |= {local_path(form) or form for form in forms}
-    if not known & {form.rstrip("/") if len(form) > 1 else form for form in forms}:
+    if not asked:
+        return
+    forms = {asked, unquote_plus(asked)}  # clients encode it once or twice
+    own = canonical_location(context.catalog.warehouse)
+    if named not in forms and own not in {canonical_location(f) for f in forms if "\0" not in f}:
         raise bad_request(f"This catalog does not serve the warehouse '{asked}'.")
 
 

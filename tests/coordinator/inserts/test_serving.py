@@ -151,6 +151,8 @@ def test_what_does_not_fit_is_refused_and_takes_nothing_with_it(shared: Served) 
         assert (unknown.status_code, "Did you mean `name`?" in unknown.text) == (400, True)
         assert served.call("POST", "/v1/inserts/default/u", {"rows": []}).status_code == 404
         assert served.insert([[3, "a"]], idempotency_key="x" * 129).status_code == 400
+        twice = served.call("POST", "", b'{"rows": [[3, "a"]], "rows": [[4, "b"]]}')
+        assert twice.status_code == 400 and "the member 'rows' twice" in twice.text
         served.flush()
         assert served.ids() == [1]
 

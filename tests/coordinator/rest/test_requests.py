@@ -70,10 +70,13 @@ def test_without_a_valid_token_nothing_is_readable(
     assert error(http.send(request))[0] == 401
 
 
-@pytest.mark.parametrize("form", ["{}", "file:{}", "file://{}", "{}/", ""])
+@pytest.mark.parametrize("form", ["{}", "file:{}", "file://{}", "{}/", "{}/../link", ""])
 def test_the_config_names_the_prefix_for_the_warehouse_that_is_served(
     http: httpx.Client, module_warehouse: Path, form: str
 ) -> None:
+    link = module_warehouse.parent / "link"
+    if not link.exists():
+        link.symlink_to(module_warehouse)
     answer = http.get(
         "/../config", params={"warehouse": form.format(module_warehouse)} if form else {}
     )
@@ -85,7 +88,17 @@ def test_another_warehouse_is_refused(http: httpx.Client) -> None:
 
 
 @pytest.mark.parametrize(
-    "body", [b"{", b"[]", b'"text"', b"NaN", b'{"name": NaN}', b"\xff\xfe", b"[" * 100_000]
+    "body",
+    [
+        b"{",
+        b"[]",
+        b'"text"',
+        b"NaN",
+        b'{"name": NaN}',
+        b'{"name": "a", "name": "b"}',
+        b"\xff\xfe",
+        b"[" * 100_000,
+    ],
 )
 @pytest.mark.parametrize("path", ["/databases", "/databases/shop/tables", TABLE, "/tables/rename"])
 def test_a_body_that_is_no_json_object_is_a_bad_request(

@@ -51,6 +51,8 @@ _FLOAT_MAX = 3.4028235677973366e38  # smaller numbers round to a finite float
 _DOUBLES = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _EXACT_DIGITS = 15  # a double keeps this many digits of a JSON number
 _EXACTLY = Context(prec=100)
+# Python's Decimal also takes spaces, underscores, and the digits of all scripts.
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 _TIME = re.compile(r"(\d{2}:\d{2}:\d{2})(?:\.(\d{1,9}))?")
 _TIMESTAMP = re.compile(
@@ -238,6 +240,8 @@ def _float(is_single: bool, value: Any) -> Any:
 def _decimal(precision: int, scale: int, value: Any) -> Any:
     if type(value) not in (str, int, float):
         raise _expected("a number, or its digits as text", value)
+    if type(value) is str and not _NUMBER.fullmatch(value):
+        raise _expected("the digits of a number", value)
     try:
         number = Decimal(repr(value) if type(value) is float else value)
     except InvalidOperation:

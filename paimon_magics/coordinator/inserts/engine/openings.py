@@ -81,7 +81,10 @@ class Openings:
         if not missing and not table.queue.closed:
             return None  # there is nothing to accept, and what waits is loaded
         if missing and not accept_loss:
-            raise SetupError(f"`{table.name}` stays closed: {missing}.")
+            raise SetupError(
+                f"`{table.name}` stays closed: {missing}.",
+                hint="Restore the log, or give these rows up: reopen it with `accept_loss`.",
+            )
         if accept_loss and not (missing and self._goes_on(table)):
             self._begin_anew(table)
         else:
