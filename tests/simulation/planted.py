@@ -138,7 +138,7 @@ def _at_once(_: Call) -> Call:
 
 
 PLANTED = {
-    "appends get lost": Planted("was acknowledged", (DatabaseLog, "append", _forgetting)),
+    "appends get lost": Planted("acknowledged", (DatabaseLog, "append", _forgetting)),
     "labels are forgotten": Planted("2 times in", (database, "key_rows", _no_keys)),
     "outcomes are not looked up": Planted(
         "2 times in",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -17,9 +18,10 @@ from tests.simulation.planted import PLANTED
 
 ROOT = Path(__file__).parents[2]
 SEEDS_MAX = 400
+RUNS_MIN = 40
 
 
-def simulate(*words: str) -> subprocess.CompletedProcess[str]:
+def simulate(*words: str, seconds: float | None = 500) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "tests.simulation", *words],
         cwd=ROOT,
@@ -27,8 +29,14 @@ def simulate(*words: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=500,
+        timeout=seconds,
     )
+
+
+def runs_of(ran: subprocess.CompletedProcess[str]) -> int:
+    """How many runs there were, as the last line says."""
+    found = re.search(r"^(\d+) runs, ", ran.stdout, re.MULTILINE)
+    return 0 if found is None else int(found[1])
 
 
 @pytest.mark.parametrize("seed", [2, 52])
@@ -41,15 +49,18 @@ def test_a_run_is_repeated_by_its_seed(seed: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("kinds", [(), ("--gentle",)])
 def test_seeds_are_clean(kinds: tuple[str, ...]) -> None:
-    """A failing run prints the command that replays it."""
-    ran = simulate("--seeds", "0..250", "--seconds", "80", "--stop", "3", *kinds)
+    """As many as there is time for, but not few. A failing run prints the command that replays
+    it."""
+    ran = simulate("--seeds", "0..5000", "--seconds", "40", "--stop", "3", *kinds)
     assert ran.returncode == 0, ran.stdout
+    assert runs_of(ran) >= RUNS_MIN, ran.stdout
 
 
 @pytest.mark.soak
-def test_seeds_from_a_random_base_are_clean() -> None:
+def test_a_hundred_thousand_seeds_from_a_random_base_are_clean() -> None:
     first = random.randrange(10**9)
-    ran = simulate("--seeds", f"{first}..{first + 100_000}", "--seconds", "400")
+    seeds = f"{first}..{first + 100_000}"
+    ran = simulate("--seeds", seeds, "--processes", "2", seconds=None)
     assert ran.returncode == 0, ran.stdout
 
 
