@@ -60,7 +60,9 @@ _BODIES: Mapping[str, str] = {
     "POST /v1/compactions/pause": "owner:string?",
     "POST /v1/tokens": "name:string allow:strings expires_in_ms:integer?",
     "POST /v1/tokens/{id}/renew": "expires_in_ms:integer?",
+    "POST /v1/inserts/{database}/{table}/changes": "takes_away:boolean? renamed_to:object?",
     "POST /v1/inserts/{database}/{table}/flush": "wait_ms:integer?",
+    "POST /v1/inserts/{database}/{table}/reopen": "accept_loss:boolean?",
     "POST /v1/paimon/databases": "name:string options:object?",
     "POST /v1/paimon/databases/{database}": "removals:strings? updates:object?",
     "POST /v1/paimon/databases/{database}/tables": "identifier:object schema:object",
@@ -83,7 +85,8 @@ _BODIES: Mapping[str, str] = {
     "snapshotId:integer? timeRetained:string?",
     "POST /v1/paimon/databases/{database}/tables/{table}/branches": "branch:string fromTag:string?",
 }
-_ROWS = {"type": "array", "items": {"type": "object"}}
+_STATEMENT = {"type": "object"}
+_STATEMENTS = {"oneOf": [_STATEMENT, {"type": "array", "items": _STATEMENT}]}
 _INSERT = "POST /v1/inserts/{database}/{table}"
 _TYPES: Mapping[str, Mapping[str, Any]] = {
     "integer": {"type": "integer"},
@@ -158,7 +161,7 @@ def _operation(method: str, path: str) -> dict[str, Any]:
     else:
         operation["x-scope"] = SCOPES[which].value
     if method == "POST":
-        schema = _ROWS if which == _INSERT else _object(_BODIES.get(which, ""))
+        schema = _STATEMENTS if which == _INSERT else _object(_BODIES.get(which, ""))
         operation["requestBody"] = {"content": {"application/json": {"schema": schema}}}
     return operation
 
