@@ -37,7 +37,10 @@ def restored(state: State, event: Restored) -> tuple[State, tuple[Effect, ...]]:
                     state = replace(state, running={**state.running, held.location: held.id})
                     effects.append(LookUpCommit(held.id))
             case Phase.ABORTING:
-                state = with_held(state, held)
+                # Its time is by the clock of before, which may have been ahead.
+                due_ms = event.now_ms + state.limits.cleanup_grace_ms
+                due = replace(held, expires_at_ms=min(held.expires_at_ms, due_ms))
+                state = with_held(state, due)
             case Phase.COMMITTED | Phase.LOST | Phase.ABORTED | Phase.UNDETERMINED:
                 raise ValueError(f"transaction {held.id} is finished: nothing is to be restored")
     return state, tuple(effects)

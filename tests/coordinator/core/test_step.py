@@ -246,6 +246,12 @@ def test_after_a_restart_a_commit_under_way_is_looked_up_and_an_open_lease_start
     assert effects[-1] == LookUpCommit("d")
 
 
+def test_files_are_removed_in_time_though_the_clock_was_set_back_in_between() -> None:
+    stored = (TransactionState("a", "t", Phase.ABORTING, 3_600_000),)
+    state, _ = step(State(LIMITS), Restored(stored, now_ms=500))
+    assert RemoveFiles("a") in effects_of(state, Ticked(500 + LIMITS.cleanup_grace_ms))
+
+
 def test_nobody_knows_a_transaction_that_was_never_opened() -> None:
     for event in (
         HeartbeatAsked("a", 0, 1),
