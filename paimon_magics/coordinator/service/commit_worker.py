@@ -36,6 +36,7 @@ from paimon_magics.errors import (
     PaimonMagicsError,
     SetupError,
     StatementError,
+    TableDamagedError,
     UnknownNameError,
     UnknownOutcomeError,
 )
@@ -92,11 +93,14 @@ class Worker:
         files = catalog.stores.of(catalog.warehouse)
         self._claims = None if ownership is None else Claims(files, catalog.warehouse)
 
-    def commit(self, id: str, request: CommitRequest, adopted: int = 0) -> Event:
+    def commit(
+        self, id: str, request: CommitRequest, adopted: int = 0, *, again: bool = False
+    ) -> Event:
         """Publish a commit that a client asked for.
 
         `adopted` is the epoch in which this coordinator took the transaction over from another
-        one, 0 for its own.
+        one, 0 for its own. `again`: it was tried before, so that a table that can't be read now is
+        looked at later.
         """
         try:
             return self._publish(id, request, adopted)
@@ -107,6 +111,8 @@ class Worker:
             _log.warning("Commit %s of `%s` waits: %s", id, request.transaction.table, error)
             return CommitUnclear(id)
         except PaimonMagicsError as error:
+            if again and isinstance(error, TableDamagedError):
+                return CommitUnclear(id)
             conflicting = error.conflicting if isinstance(error, CompactionConflictError) else ()
             return CommitRefused(id, str(error), self._now_ms(), _cause(error), conflicting)
 
@@ -133,7 +139,7 @@ class Worker:
             return CommitUndetermined(id, error.message, self._now_ms())
         except CommitConflictError as error:
             return self._refused(id, request, str(error), adopted)
-        event = self.commit(id, request, adopted)
+        event = self.commit(id, request, adopted, again=True)
         match event:
             case CommitRefused(reason=reason, cause=cause):
                 return self._refused(id, request, reason, adopted, cause)
