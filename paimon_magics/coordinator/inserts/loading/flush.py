@@ -82,8 +82,7 @@ ENGINE = "auto_batch_load"
 
 _NEWEST_MAX = 100
 
-# The native writer's errors when a store refuses access.
-_REFUSED = re.compile(
+_REFUSED = re.compile(  # the native writer's errors when a store refuses access
     r"PermissionDenied|InvalidAccessKeyId|SignatureDoesNotMatch|ExpiredToken|AccessDenied"
 )
 
@@ -104,9 +103,7 @@ class NotLoadedError(Exception):
         self, why: str, *, permanent: bool = False, refused: bool = False, gone: bool = False
     ) -> None:
         super().__init__(redacted(why))
-        self.gone = gone
-        self.permanent = permanent
-        self.refused = refused
+        self.permanent, self.refused, self.gone = permanent, refused, gone
 
 
 class StuckError(Exception):
