@@ -92,16 +92,17 @@ class Ledger:
                 continue
             first = min(attempt.begun for attempt in done)
             last = min(attempt.ended for attempt in done)
-            is_gone = is_kept = False
+            is_gone = is_kept = may_be_back = False
             for change in removals:
                 if change.state == "refused":
                     continue
-                is_all = change.kind == "truncate"
-                if is_all and last < change.begun and change.state == "done":
+                if change.kind == "rollback":
+                    may_be_back = may_be_back or last < change.ended
+                elif last < change.begun and change.state == "done":
                     is_gone = True
                 if first < change.ended:
                     is_kept = True  # it may be gone, or not
-            if is_gone and count:
+            if is_gone and not may_be_back and count:
                 self.problems.append(f"row {row} is in {table}, which was truncated after it")
             if not count and not is_kept and row not in self.dead[table]:
                 self.problems.append(f"row {row} is missing in {table}, which acknowledged it")
