@@ -18,6 +18,7 @@ from paimon_magics.coordinator.inserts.log.database import DatabaseLog
 from paimon_magics.coordinator.inserts.queue import arrivals, step
 from paimon_magics.coordinator.inserts.queue.values import Hold, Queue, Reason, Refused
 from paimon_magics.coordinator.ownership.lease_watch import LeaseWatch
+from paimon_magics.coordinator.store.database import StoreUnavailableError
 
 __all__ = ["PLANTED", "planted"]
 
@@ -65,13 +66,17 @@ def _cut_off(_: Call) -> Call:
 
 
 def _published_at_once(method: Call) -> Call:
-    """Records leave the log before their commit is asked for."""
+    """Records leave the log before their commit is asked for, which now and then fails."""
 
     def begin_flush(self: DatabaseLog, table_id: str, noted: Any, dead: Any) -> None:
         method(self, table_id, noted, dead)
         self.publish(table_id, noted.last, noted.chain, None)
 
-    return begin_flush
+    def failing(*args: Any) -> None:
+        begin_flush(*args)
+        raise StoreUnavailableError("planted")
+
+    return _every(5, begin_flush, failing)
 
 
 def _every(count: int, usual: Call, other: Call) -> Call:
