@@ -106,6 +106,18 @@ def test_what_happens_while_an_append_is_unclear_is_not_forgotten(kept: Kept) ->
         kept.end()
 
 
+def test_a_commit_that_came_twice_leaves_no_hold(kept: Kept) -> None:
+    table_info = kept.group.known_tables.load("default", "t")
+    came = [waited(kept.group.holds.of_commit(table_info.name, "me")) for _ in range(2)]
+    for hold in came:
+        with hold:
+            pass  # to be prepared anew
+    with waited(kept.group.holds.of_commit(table_info.name, "me")) as hold:
+        hold.publish()
+    wait_until(lambda: not kept.group.tables[table_info.identity].queue.holds)
+    kept.end()
+
+
 def _later(kept: Kept) -> bool:
     """Let time pass."""
     kept.now_ms += 100

@@ -193,7 +193,10 @@ class StatementHolds:
 
     def _keep(self, key: tuple[str, str], hold: Hold) -> None:
         with self._turn:
+            other = self._kept.get(key)
             self._kept[key] = hold
+        if other is not None:  # the commit came twice, and each had a hold
+            self.end(other)
         self._alarms.run("kept", lambda: self._drop(key, hold), after_ms=_KEPT_MS)
 
     def _drop(self, key: tuple[str, str], hold: Hold) -> None:
