@@ -28,6 +28,7 @@ from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.schema.identity import created_at_ms, table_id_of_legacy
 from paimon_magics.tables.stores.paths import plain_location
+from paimon_magics.tables.stores.store import store_errors
 from paimon_magics.tables.table import Table
 
 __all__ = ["TableIds"]
@@ -147,9 +148,11 @@ class TableIds:
                 return True
 
     def _read(self, path: str) -> _Mark | None:
-        """The mark in a folder; None where there is none, or it can't be read."""
+        """The mark in a folder; None where there is none, or it says nothing. Raises SetupError
+        where the store does not give it."""
         file = self._file(path)
-        content = self._catalog.stores.of(file).read(file)
+        with store_errors(f"Reading the id of the table, {file},"):
+            content = self._catalog.stores.of(file).read(file)
         return None if content is None else _mark_of(content)
 
     def _write(self, table: Table, mark: _Mark, *, is_new: bool = False) -> _Mark:
