@@ -304,12 +304,12 @@ class _Scoped:
 
 
 def _forbidden(principal: Principal, needed: Needed) -> Response:
-    lacks = f", not `{principal.scope.value}`." if principal.scope else "."
+    scope = principal.scope
     return error_answer(
         403,
         "Forbidden",
         f"{principal.name} may not do that: it takes the scope `{needed.value}`"
-        + (" on all tables." if principal.may(needed) else lacks),
+        + (f", not `{scope.value}`." if scope and not principal.may(needed) else " on all tables."),
         f"Ask an administrator for a role with the scope `{needed.value}` of the coordinator.",
     )
 

@@ -73,6 +73,7 @@ class Loading:
         self._buried = buried
         self._loads = runtime.pool("loads", _LOADERS)
         self._tables = runtime.pool("tables", _OPENERS)
+        self._noting = runtime.lock()
 
     def open(self, table: TableQueue) -> None:
         """See `TableWork.open`."""
@@ -116,18 +117,14 @@ class Loading:
             partial(self._deliver, table),
         )
 
-    def close(self, table: TableQueue, why: str) -> None:
-        """See `TableWork.close`."""
+    def note_closed(self, table: TableQueue) -> None:
+        """See `TableWork.note_closed`."""
 
         def note() -> None:
-            if table.queue.closed == why:
-                self._log.close_table(table.id, why)
+            with self._noting:  # the last of several notes what holds then
+                self._log.close_table(table.id, table.queue.closed)
 
-        def noted(error: Exception | None) -> None:
-            if error is not None:
-                self._tables.run("closing", lambda: self.close(table, why), after_ms=_AGAIN_MS)
-
-        self._tables.effect(f"closing {table.name}", note, self._lost, noted)
+        self._again(f"closing {table.name}", note)
 
     def reopen(self, table: TableQueue, *, accept_loss: bool) -> Future[None]:
         """Open a closed table again; see `Openings.reopen`."""

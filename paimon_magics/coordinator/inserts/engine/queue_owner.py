@@ -71,8 +71,8 @@ class TableWork(Protocol):
     def bury(self, table: TableQueue, effect: Bury) -> None:
         """Make a dead letter of a record."""
 
-    def close(self, table: TableQueue, why: str) -> None:
-        """Note that a table is closed."""
+    def note_closed(self, table: TableQueue) -> None:
+        """Note in the log whether a table is closed, and why."""
 
 
 class QueueOwner:
@@ -194,8 +194,9 @@ class QueueOwner:
         """Have a table's queue decide about an event, and carry its effects out."""
         if isinstance(event, Closed) and event.why:
             _log.error("`%s` takes no inserts: %s", table.name, event.why)
-            self.work.close(table, event.why)
         table.queue, effects = step(table.queue, event)
+        if isinstance(event, Closed):
+            self.work.note_closed(table)
         if isinstance(event, Published):
             self.counts["flushes"] += 1
         self._do([(table, effect) for effect in effects])
