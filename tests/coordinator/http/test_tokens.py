@@ -353,6 +353,16 @@ def test_a_client_goes_on_with_another_token_when_its_own_has_ended(
         client.close()
 
 
+def test_refusal_of_who_writes_some_tables_says_that_all_are_meant(
+    command: Any, process: Process
+) -> None:
+    token = command("add", "partial", "--allow=write=default.orders").strip()
+    headers = {"Authorization": f"Bearer {token}"}
+    refused = httpx.get(f"{process.address}/metrics", headers=headers, trust_env=False)
+    assert refused.status_code == 403
+    assert "partial may not do that: it takes the scope `read` on all tables." in refused.text
+
+
 def test_a_right_that_has_gone_since_the_begin_is_no_right_to_commit(
     command: Any, process: Process, tmp_path: Path
 ) -> None:
