@@ -51,7 +51,8 @@ _BROKEN = (httpx.NetworkError, httpx.RemoteProtocolError)
 _OPEN = (408, 423, 425, 429, 502, 503, 504)  # the same request may be answered otherwise
 _LATER = "TooLate"  # it waits no longer
 _STORE_REFUSED = "StoreRefusedError"
-_UNTOUCHED = ("NotOwnerError", "DeposedError", "NoOwnerError", "PausedError", "TooMany")
+_PAUSED = "PausedError"  # by somebody, who may take their time
+_UNTOUCHED = ("NotOwnerError", "DeposedError", "NoOwnerError", "TooMany")
 
 # Errors of a statement keep their class on the way from the coordinator to its client.
 _STATEMENT_ERRORS: Mapping[str, type[StatementError]] = {
@@ -100,7 +101,7 @@ def outcome_of(response: httpx.Response) -> Outcome:
             return NotKnown(_failure(response)[0])
     error, kind = _failure(response)
     status = response.status_code
-    if kind == _LATER or (status == 502 and kind == _STORE_REFUSED):
+    if kind in (_LATER, _PAUSED) or (status == 502 and kind == _STORE_REFUSED):
         return Refused(error)
     if status in _OPEN:
         return NotKnown(error, untouched=status == 429 or kind in _UNTOUCHED)

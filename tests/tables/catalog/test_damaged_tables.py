@@ -54,7 +54,7 @@ POISONS: dict[str, Callable[[Path], object]] = {
     "a list": lambda path: path.write_text("[]"),
     "another document": lambda path: path.write_text("{}"),
     "deep": lambda path: path.write_text("[" * 100_000),
-    "huge": lambda path: path.write_text('{"fields": "' + "x" * 10_000_000),
+    "huge": lambda path: path.write_text('{"fields": "' + "x" * 1_000_000),
     "an unknown type": lambda path: path.write_text(path.read_text().replace("INT", "FROB")),
     "another version": lambda path: path.write_text(path.read_text().replace('"id"', '"xx"')),
     "a folder": lambda path: replaced(path, Path.mkdir),
