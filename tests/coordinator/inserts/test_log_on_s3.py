@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import json
 import shutil
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import httpx
 
-from tests.backends.s3 import Bucket, S3Server
+from paimon_magics.coordinator.client.definitions import Definitions
+from paimon_magics.planning.schemas.table_schema import plan_create_table
+from paimon_magics.statements.grammar.parsing import parse_statement
+from paimon_magics.statements.statement import CreateTable
+from tests.backends.s3 import Bucket, Reply, S3Server
 from tests.coordinator.inserts.serving import SLOW, TABLE, table_sql
 from tests.coordinator.process import Process, create_table, read
 
@@ -58,3 +66,44 @@ def test_what_was_acknowledged_outlives_the_machine(tmp_path: Path, s3: S3Server
         assert [row["id"] for row in read(catalog, TABLE)] == [1, 2, 3, 4]
     finally:
         second.close()
+
+
+def test_table_that_is_made_while_the_one_before_is_deleted_keeps_its_rows(
+    tmp_path: Path, s3: S3Server
+) -> None:
+    """Deleting the files of a table takes long on S3; its name is free before that."""
+    bucket = s3.bucket()
+    catalog = create_table(bucket.options, table_sql(options=SLOW))
+    process = started(bucket, tmp_path / "state")
+    statement = parse_statement(table_sql(options=SLOW))
+    assert isinstance(statement, CreateTable)
+    deleting = threading.Event()
+
+    def slow_deletes(environment: dict[str, Any], hand_on: Callable[[], Reply]) -> Reply:
+        query = environment["QUERY_STRING"]
+        if environment["REQUEST_METHOD"] == "DELETE" or "delete" in query.split("&"):
+            deleting.set()
+            time.sleep(0.5)
+        return hand_on()
+
+    try:
+        for number in range(3):
+            post(process, "", {"rows": [[-1 - number, "old"]]})
+            post(process, "/flush")
+        definitions = Definitions(catalog, process.client().change_definition)
+        s3.between = slow_deletes
+        with ThreadPoolExecutor(1) as pool:
+            dropping = pool.submit(definitions.drop_table, TABLE)
+            assert deleting.wait(30)
+            assert definitions.create_table(TABLE, plan_create_table(statement))
+            assert not dropping.done()
+            for number in range(3):
+                assert post(process, "", {"rows": [[number, "new"]]})["lsn"] == number + 1
+            post(process, "/flush")
+            post(process, "", {"rows": [[3, "waits"]]})
+            assert dropping.result(60)
+        post(process, "/flush")
+        assert [row["id"] for row in read(catalog, TABLE)] == [0, 1, 2, 3]
+    finally:
+        s3.between = lambda _, hand_on: hand_on()
+        process.close()
