@@ -202,12 +202,12 @@ class QueueOwner:
         self._do([(table, effect) for effect in effects])
 
     def opened(self, table: TableQueue, missing: str) -> None:
-        """Take what waited for a table to be opened. With `missing`, which says why
-        records are missing, the table is closed."""
-        if missing:
-            self.happen(table, Closed(missing, self._now_ms()))
-        else:
+        """Take what waited for a table to be opened. With `missing`, which says why records are
+        missing, the table is closed, unless it was opened since that was looked at."""
+        if not missing:
             table.is_open = True
+        elif not table.is_open:
+            self.happen(table, Closed(missing, self._now_ms()))
         self._take(table.take_parked())
 
     def not_opened(self, table: TableQueue, error: Exception) -> None:
