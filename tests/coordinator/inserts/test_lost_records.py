@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -154,7 +155,9 @@ def test_records_that_the_table_has_and_the_log_does_not_are_missed(backup: Back
     kept = put_back(backup, backup.kept.flush)
     answer = kept.insert(4)
     assert isinstance(answer, Refused)
-    assert "ends with record 2, but the table has records up to 3" in answer.message
+    # On a slow machine the registry has been told of record 3, too, before the log was set back.
+    noticed = "the table has records up to 3|record 3 was acknowledged"
+    assert re.search(f"ends with record 2, but ({noticed})", answer.message)
     kept.reopen(accept_loss=True)
     assert kept.insert(4) == Accepted(4, Mode.ASYNC)
     kept.flush()

@@ -130,6 +130,10 @@ class Loading:
         """Open a closed table again; see `Openings.reopen`."""
         done: Future[None] = self._runtime.future()
 
+        def reopen() -> tuple[Queue, int] | None:
+            with self._noting:  # nobody notes in between that it is closed
+                return self._openings.reopen(table, accept_loss=accept_loss)
+
         def deliver(outcome: tuple[Queue, int] | Exception | None) -> None:
             def adopt() -> None:
                 if isinstance(outcome, tuple):
@@ -142,12 +146,7 @@ class Loading:
             else:
                 self._owner.put(Done(adopt))
 
-        self._tables.effect(
-            f"reopening {table.name}",
-            lambda: self._openings.reopen(table, accept_loss=accept_loss),
-            self._lost,
-            deliver,
-        )
+        self._tables.effect(f"reopening {table.name}", reopen, self._lost, deliver)
         return done
 
     def renamed(self, table: TableQueue) -> None:
