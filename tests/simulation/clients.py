@@ -187,8 +187,8 @@ class Client:
         """Insert rows; with a label or in a channel until there is a clear answer."""
         count = self.world.random.choice((1, 1, 2, 5))
         rows = tuple(self.new_row() for _ in range(count))
-        given = {"columns": ["id", "name"], "rows": [[row, f"r{row}"] for row in rows]}
-        body = json.dumps(given).encode()
+        statement = {"columns": ["id", "name"], "rows": [[row, f"r{row}"] for row in rows]}
+        body = json.dumps(statement).encode()
         key, offset = "", -1
         if channel:
             key = f"c:{channel}{self.number}"

@@ -82,8 +82,8 @@ def append_by_engine(client: Client, name: TableName) -> str:
             if not attempt.table or mark_of(table.location) != attempt.table:
                 return outcome
             client.ledger.attempts.append(attempt)
-            asked = decoded(table, CommitRequest(transaction, Append(), messages))
-            commit(asked, publish, is_first_run=True)
+            decoded_request = decoded(table, CommitRequest(transaction, Append(), messages))
+            commit(decoded_request, publish, is_first_run=True)
             outcome = "done"
         except UnknownOutcomeError:
             outcome = "unclear"

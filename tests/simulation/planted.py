@@ -172,5 +172,5 @@ def planted(name: str) -> Iterator[None]:
     try:
         yield
     finally:
-        for owner, method, found in before:
-            setattr(owner, method, found)
+        for owner, method, original in before:
+            setattr(owner, method, original)

@@ -35,8 +35,8 @@ def simulate(*words: str, seconds: float | None = 500) -> subprocess.CompletedPr
 
 def runs_of(ran: subprocess.CompletedProcess[str]) -> int:
     """How many runs there were, as the last line says."""
-    found = re.search(r"^(\d+) runs, ", ran.stdout, re.MULTILINE)
-    return 0 if found is None else int(found[1])
+    match = re.search(r"^(\d+) runs, ", ran.stdout, re.MULTILINE)
+    return 0 if match is None else int(match[1])
 
 
 @pytest.mark.parametrize("seed", [2, 52])
@@ -69,6 +69,6 @@ def test_a_hundred_thousand_seeds_from_a_random_base_are_clean() -> None:
 def test_a_planted_fault_is_found(name: str) -> None:
     """In runs without any other fault but crashes and lost answers of the network, in which our
     code as it is breaks no promise."""
-    found = simulate("--seeds", f"0..{SEEDS_MAX}", "--gentle", "--stop", "1", "--plant", name)
-    assert found.returncode == 1, found.stdout
-    assert PLANTED[name].found_as in found.stdout
+    ran = simulate("--seeds", f"0..{SEEDS_MAX}", "--gentle", "--stop", "1", "--plant", name)
+    assert ran.returncode == 1, ran.stdout
+    assert PLANTED[name].found_as in ran.stdout

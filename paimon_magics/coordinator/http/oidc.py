@@ -99,7 +99,9 @@ def granting(file: str) -> dict[str, tuple[Grant, ...]]:
     SetupError."""
     try:
         read = json.loads(Path(file).read_text())
-        if not isinstance(read, dict) or not all(isinstance(one, list) for one in read.values()):
+        if not isinstance(read, dict) or not all(
+            isinstance(allows, list) for allows in read.values()
+        ):
             raise ValueError("it has to be an object whose members are lists")
         return {str(text): grants_of(map(str, allows)) for text, allows in read.items()}
     except (OSError, ValueError, TypeError, AttributeError, PaimonMagicsError) as error:

@@ -32,14 +32,13 @@ def _no_constant(name: str) -> Any:
 
 def _object(members: list[tuple[str, Any]]) -> dict[str, Any]:
     """An object, none of whose members may be given twice: only one of them would count."""
-    made = dict(members)
-    if len(made) < len(members):
+    document = dict(members)
+    if len(document) < len(members):
         names = [name for name, _ in members]
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"an object has the member {twice[:60]!r} twice")
-    return made
+    return document
 
 
-_DECODER = json.JSONDecoder(
-    parse_constant=_no_constant, object_pairs_hook=_object
-)  # making one costs more than decoding
+# Making a decoder costs more than decoding.
+_DECODER = json.JSONDecoder(parse_constant=_no_constant, object_pairs_hook=_object)

@@ -153,7 +153,8 @@ class _ThreadOwner(Generic[T]):
         except BaseException as raised:
             self.failure = raised
             self._ended(raised)
-            self._crashed([*(items or ()), *self._left()], as_exception(raised))
+            if left := [*(items or ()), *self._left()]:
+                self._crashed(left, as_exception(raised))
         finally:
             self.work.ended = True
 

@@ -187,9 +187,9 @@ class Context:
             yield lock.granted
             table, is_damaged = self._find(name)
             is_there = is_damaged or table is not None
-            if is_there and in_order and self.order is not None and self._has_order(name, table):
-                change = yield from self.order.change(name, drops=drops, renamed_to=renamed_to)
-                held.push(change)
+            order = self._order_of(name, table) if in_order and is_there else None
+            if order is not None:
+                held.push((yield from order.change(name, drops=drops, renamed_to=renamed_to)))
             if table is not None and self.slot is not None and (drops or renamed_to is not None):
                 yield held.enter_context(self.slot(table.location))
             return self._changing(table, held.pop_all())
@@ -218,10 +218,12 @@ class Context:
         except TableDamagedError:
             return None, True
 
-    def _has_order(self, name: TableName, table: StoredTable | None) -> bool:
-        if table is not None and self._takes_inserts(table):
-            return True
-        return name.branch is None and self.order is not None and self.order.has_rows(name)
+    def _order_of(self, name: TableName, table: StoredTable | None) -> Order | None:
+        """The order of a table's small inserts; None for one that has none."""
+        order = self.order
+        if order is None or (table is not None and self._takes_inserts(table)):
+            return order
+        return order if name.branch is None and order.has_rows(name) else None
 
     def _takes_inserts(self, table: StoredTable) -> bool:
         return (

@@ -102,4 +102,9 @@ def test_statements_run_with_keys_that_can_change_no_definition(
     outside = [path for path in denied.written if ".db/" not in path]
     assert all(path.startswith("warehouse/.paimon-magics-") for path in outside), outside
     folders = {path.split("/")[3] for path in denied.written if ".db/" in path}
-    assert {re.split("[-=]", one)[0] for one in folders} <= {"bucket", "dt", ".attempts", "index"}
+    assert {re.split("[-=]", folder)[0] for folder in folders} <= {
+        "bucket",
+        "dt",
+        ".attempts",
+        "index",
+    }

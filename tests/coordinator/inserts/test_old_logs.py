@@ -249,7 +249,7 @@ def test_notes_of_an_older_version_are_found(tmp_path: Path) -> None:
     registry = LogRegistry(LocalStore(), str(tmp_path), "1", "a log", "me")
     id = table_id_of_legacy(T)
     for acknowledged, missing in ((4, False), (3, True)):
-        assert bool(registry.missing(id, lambda given=acknowledged: given)) == missing
+        assert bool(registry.missing(id, lambda lsn=acknowledged: lsn)) == missing
     registry.open(id, 7)
     again = LogRegistry(LocalStore(), str(tmp_path), "1", "a log", "me").note(id)
     assert again is not None and again.first == 7

@@ -76,11 +76,11 @@ def test_rows_of_before_the_restart_are_known_although_the_log_is_not_read_yet(k
         kept.start()
         table_info = kept.group.known_tables.load("default", "t")
         with ThreadPoolExecutor() as pool:
-            asked = pool.submit(lambda: waited(kept.group.buffered(table_info)))
+            answer = pool.submit(lambda: waited(kept.group.buffered(table_info)))
             with pytest.raises(TimeoutError):
-                asked.result(0.2)
+                answer.result(0.2)
             Troubled.is_held.set()
-            assert asked.result(30).acknowledged == 1
+            assert answer.result(30).acknowledged == 1
     finally:
         Troubled.is_held.set()
         kept.end()
@@ -93,12 +93,12 @@ def test_what_happens_while_an_append_is_unclear_is_not_forgotten(kept: Kept) ->
     Troubled.is_clear.clear()
     try:
         with ThreadPoolExecutor() as pool:
-            asked = pool.submit(kept.insert, 1)
+            answer = pool.submit(kept.insert, 1)
             wait_until(lambda: kept.group.owner._appending.is_unclear)
             kept.group.holds.end(hold)
             Troubled.is_clear.set()
-            wait_until(lambda: _later(kept) and asked.done())
-            assert asked.result() == Accepted(1, Mode.ASYNC)
+            wait_until(lambda: _later(kept) and answer.done())
+            assert answer.result() == Accepted(1, Mode.ASYNC)
         flushed = kept.group.flush(table_info.identity)
         assert isinstance(flushed.result(30), Flushed)
     finally:

@@ -163,9 +163,9 @@ class Appending:
             self._append_each(turn, error)
         except StoreUnavailableError as error:
             if self._runtime.clock.steady_ms() - since_ms > _UNCLEAR_MS:
-                inserts = [one for one in self._behind if isinstance(one, Insert)]
+                inserts = [item for item in self._behind if isinstance(item, Insert)]
                 fail(answers_of([*turn.waiting.values(), *inserts]), error)
-                self._behind = deque(one for one in self._behind if not isinstance(one, Insert))
+                self._behind = deque(item for item in self._behind if not isinstance(item, Insert))
             return
         else:
             self._unclear = None

@@ -17,9 +17,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
-from paimon_magics.coordinator.inserts.admission import items as arriving
 from paimon_magics.coordinator.inserts.admission.futures import Answered, fail
-from paimon_magics.coordinator.inserts.admission.items import Asked, Done, Insert, Item
+from paimon_magics.coordinator.inserts.admission.items import Asked, Done, Insert, Item, answers_of
 from paimon_magics.coordinator.inserts.admission.table_info import TableInfo
 from paimon_magics.coordinator.inserts.engine.appending import FATAL, Appending
 from paimon_magics.coordinator.inserts.engine.replies import Replies, shown
@@ -212,7 +211,7 @@ class QueueOwner:
 
     def not_opened(self, table: TableQueue, error: Exception) -> None:
         """Fail what waited for a table to be opened; the next insert or hold tries it again."""
-        fail(arriving.answers_of(table.take_parked()), shown(error))
+        fail(answers_of(table.take_parked()), shown(error))
 
     def reopened(self, table: TableQueue, queue: Queue, chain: int) -> None:
         """Adopt a closed table's queue as it was read again."""
@@ -228,7 +227,7 @@ class QueueOwner:
             del self._gone[next(iter(self._gone))]
         table = self.tables.pop(table_id, None)
         if table is not None:
-            fail(arriving.answers_of(table.take_parked()), _dropped(table.name))
+            fail(answers_of(table.take_parked()), _dropped(table.name))
             table.queue, effects = step(table.queue, Closed("It was dropped", self._now_ms()))
             self._do([(table, effect) for effect in effects])
 
@@ -253,7 +252,7 @@ class QueueOwner:
             self._take_each(items)
         except FATAL as error:
             self.failure = self.deposed or error
-            fail(arriving.answers_of(items), self.gone())
+            fail(answers_of(items), self.gone())
             raise
 
     def _take_each(self, items: Sequence[Item]) -> None:
@@ -278,7 +277,7 @@ class QueueOwner:
             self._appending.take(together)
 
     def _crashed(self, items: Sequence[Item], error: Exception) -> None:
-        fail(arriving.answers_of(items), shown(error) if self.failure is None else self.gone())
+        fail(answers_of(items), shown(error) if self.failure is None else self.gone())
 
     def _ended(self, error: BaseException) -> None:
         # The log's contents are unknown now: nobody may be answered from here on.
@@ -292,7 +291,7 @@ class QueueOwner:
     def _fail_all(self, error: SetupError) -> None:
         self._replies.fail_all(error)
         parked = [item for table in self.tables.values() for item in table.take_parked()]
-        fail([*self._appending.waiting, *arriving.answers_of(parked)], error)
+        fail([*self._appending.waiting, *answers_of(parked)], error)
 
     def _fail_one(self, answer: Answered | None, take: Callable[[], object]) -> None:
         error = self._runtime.attempt("a request", take, fatal=FATAL)

@@ -321,7 +321,7 @@ def _check_calendar(column: Column, values: Any) -> None:
             numbers, digits, seconds = leaf.cast(pa.int64()), _DIGITS[kind.unit], 1
         else:
             continue
-        first, end = (one * 10**digits // seconds for one in CALENDAR_SECONDS)
+        first, end = (second * 10**digits // seconds for second in CALENDAR_SECONDS)
         span = pc.min_max(numbers).as_py()
         if span["min"] is not None and not first <= span["min"] <= span["max"] < end:
             raise ValueError(f"column `{column.name}` has a time outside the years 1 to 9999")
@@ -339,8 +339,8 @@ def _leaves(values: Any) -> Iterator[pa.Array]:
         else:
             yield array
             continue
-        for one in inner:
-            yield from _leaves(one)
+        for part in inner:
+            yield from _leaves(part)
 
 
 def _infinities(values: Any) -> int:

@@ -62,12 +62,12 @@ class LogRegistry:
         content = self._store.read(self._path(table_id))
         return None if content is None else _note_of(content)
 
-    def missing(self, table_id: str, given: Callable[[], int], damage: str = "") -> str:
+    def missing(self, table_id: str, last_lsn: Callable[[], int], damage: str = "") -> str:
         """Why acknowledged rows of the table are missing in this log, which has given lsns up to
-        `given`, asked after the note was read; "" when none are. `damage` is the log's own, see
-        `Log.damage`."""
+        `last_lsn()`, called after the note was read; "" when none are. `damage` is the log's own,
+        see `Log.damage`."""
         note = self.note(table_id)
-        acknowledged = given()
+        acknowledged = last_lsn()
         if note is None or note.table_id != table_id:
             return ""
         if note.log != self._log:
