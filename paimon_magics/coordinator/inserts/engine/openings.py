@@ -134,7 +134,7 @@ class Openings:
         note = self._registry.note(table.id)
         above = max(
             table.queue.acknowledged,
-            0 if note is None else note.first,
+            0 if note is None else note.first - 1,
             self._flushing.last_in(table.name, table.id, table.queue.snapshot_id or 0),
         )
         self._log.accept_loss(table.id, stored_name(table.name), above)
