@@ -90,7 +90,8 @@ class Ledger:
             done = [a for a in attempts if a.state == "done"]
             if not done:
                 continue
-            first = min(attempt.begun for attempt in done)
+            # An unclear attempt may have been carried out before the one that says so.
+            first = min(attempt.begun for attempt in attempts if attempt.state != "refused")
             last = min(attempt.ended for attempt in done)
             is_gone = is_kept = may_be_back = False
             for change in removals:
