@@ -113,7 +113,7 @@ class World:
             self._perhaps_crash(task.process)
         if self._happens("slow"):
             self.sleep_us(self.random.randrange(1_000, 400_000))
-        error = None if self.calm else self._failure(kind)
+        error = None if self.calm else self._failure(kind, what)
         if error is not None and not error[0]:
             scheduler.note(f"  fails: {error[1]!r}")
             raise error[1]
@@ -152,13 +152,16 @@ class World:
             self.seen_faults.add("crashes")
             self.scheduler.crash(process)
 
-    def _failure(self, kind: str) -> tuple[bool, BaseException] | None:
+    def _failure(self, kind: str, what: str) -> tuple[bool, BaseException] | None:
         """The error of a call, and whether it comes after the effect; None for a success."""
         if kind == "database":
             return self._database_failure()
         if self._happens("store freezes"):
             self.sleep_us(self.random.randrange(1_000_000, 8_000_000))
-            return self.random.random() < 0.5, _no_answer(kind)
+            is_done = self.random.random() < 0.5
+            # A store tells by the error whether a file was perhaps created: see `Store.create`.
+            is_unclear = is_done and what.startswith("create ")
+            return is_done, _lost_answer(kind) if is_unclear else _no_answer(kind)
         if self._happens("store fails"):
             return False, _no_answer(kind)
         if self._happens("store loses answers"):
