@@ -3,7 +3,7 @@
 It prints one line when it is ready: its address, and the file that holds its token. Signals such as
 SIGTERM end it after the commits under way; with TLS SIGHUP reads the certificate again. The exit
 code is 0 after a signal, 2 when it can't start, 3 when another coordinator has taken the warehouse
-over, and 4 when group commit has failed.
+over, and 4 when its store or its log is not as this process left it.
 
 With `--standby` a process that owns the warehouse no more begins anew instead, to stand by.
 """
@@ -60,6 +60,9 @@ def _serve(options: argparse.Namespace, given: list[str]) -> int:
     if parts.coordinator.deposed is not None:
         print(parts.coordinator.deposed.text(), file=sys.stderr)
         return _DEPOSED
+    if parts.coordinator.failure is not None:
+        print(parts.coordinator.problem, file=sys.stderr)
+        return _FAILED
     if parts.group is not None and parts.group.problem is not None:
         print(parts.group.problem, file=sys.stderr)
         return _FAILED

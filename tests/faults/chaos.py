@@ -128,12 +128,12 @@ class Client(threading.Thread):
             self.repeat_label: 6,
             self.create: 8,
             self.rename: 7,
-            self.drop: 3,
+            self.drop: 2,
             self.alter: 3,
             self.branch: 3,
             self.flush: 4,
-            self.truncate: 1.5,
-            self.roll_back: 1,
+            self.truncate: 0.7,
+            self.roll_back: 0.4,
         }
         try:
             with httpx.Client(

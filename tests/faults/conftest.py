@@ -26,8 +26,13 @@ def start(tmp_path: Path) -> Iterator[Start]:
     are stopped after the test."""
     owners: list[Owner] = []
 
-    def make(sql: str, watch_every_ms: int = 600_000, grace_ms: int = 600_000) -> Owner:
-        owner = Owner(tmp_path, watch_every_ms, grace_ms)
+    def make(
+        sql: str,
+        watch_every_ms: int = 600_000,
+        grace_ms: int = 600_000,
+        store: str | None = None,
+    ) -> Owner:
+        owner = Owner(tmp_path, watch_every_ms, grace_ms, store)
         owners.append(owner)
         create_table(owner.warehouse, sql)
         owner.commit([OLD])

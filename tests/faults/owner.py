@@ -23,8 +23,13 @@ class Owner:
     """A coordinator in this process, with methods that act as its client."""
 
     def __init__(
-        self, folder: Path, watch_every_ms: int = 600_000, grace_ms: int = 600_000
+        self,
+        folder: Path,
+        watch_every_ms: int = 600_000,
+        grace_ms: int = 600_000,
+        store: str | None = None,
     ) -> None:
+        self.address = store
         self.warehouse = folder / "warehouse"
         self.state = folder / "state"
         self.limits = Limits(
@@ -34,7 +39,7 @@ class Owner:
         self.start()
 
     def start(self) -> None:
-        self.store = open_store(self.state)
+        self.store = open_store(self.state, self.address)
         self.coordinator = Coordinator(self.catalog, self.store, Settings(), self.limits)
         self.coordinator.start()
 

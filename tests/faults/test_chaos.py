@@ -46,9 +46,8 @@ def server() -> Iterator[PostgresServer]:
     started.remove()
 
 
-@pytest.mark.soak
 @pytest.mark.timeout(1_800)
-@pytest.mark.parametrize("seconds", [10, 400])
+@pytest.mark.parametrize("seconds", [10, pytest.param(400, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("store", ["sqlite", "postgres", "warehouse"])
 def test_nothing_is_lost_doubled_or_stuck_when_clients_change_the_same_tables_at_once(
     tmp_path: Path, store: str, seconds: int, request: pytest.FixtureRequest

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from paimon_magics.coordinator.core import Committed, Done, Halted, Limits, Overwritten
+from paimon_magics.coordinator.store.database import StoreUnavailableError
 from paimon_magics.errors import CommitConflictError
 from paimon_magics.planning.commits.read_sets import Found, read_files, read_keys
 from paimon_magics.planning.commits.requests import (
@@ -20,6 +21,7 @@ from paimon_magics.planning.commits.requests import (
     CommitRequest,
     OverwritePartitions,
 )
+from tests.coordinator.postgres import PostgresServer
 from tests.coordinator.process import TABLE, Process, create_table, read, write
 from tests.faults.changed_rows import deleted
 from tests.faults.outside_writer import OutsideWriter
@@ -105,6 +107,27 @@ def test_it_is_noticed_where_nobody_commits(start: Start, outside: OutsideWriter
     while owner.latest() < 3 and time.monotonic() < deadline:
         time.sleep(0.05)
     assert owner.rows() == of(OLD, OURS, THEIRS)
+
+
+def test_it_is_noticed_although_the_own_store_was_away_at_the_look(
+    start: Start,
+    outside: OutsideWriter,
+    postgres: PostgresServer,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, value in postgres.environment.items():
+        monkeypatch.setenv(name, value)
+    owner = start(APPEND, watch_every_ms=100, store=postgres.empty_database())
+    outside.stop_before_renaming(owner.warehouse, [THEIRS])
+    owner.commit([OURS])
+    postgres.kill()
+    until(lambda: owner.coordinator.problem is not None)
+    outside.go_on()
+    with pytest.raises(StoreUnavailableError):
+        owner.look()
+    postgres.start()
+    until(lambda: owner.rows() == of(OLD, OURS, THEIRS))
+    assert owner.commit([LATER])[1].snapshot_id == 4
 
 
 def test_it_is_noticed_after_a_restart(start: Start, outside: OutsideWriter) -> None:

@@ -131,7 +131,14 @@ class OwnerProcess:
         limits = Limits(
             lease_ms=4_000, cleanup_grace_ms=1_500, expire_every_ms=deployment.expire_every_ms
         )
-        self.coordinator = coordinator = Coordinator(catalog, store, Settings(), limits, ownership)
+        self.coordinator = coordinator = Coordinator(
+            catalog,
+            store,
+            Settings(),
+            limits,
+            ownership,
+            on_failure=lambda: self._end("the coordinator failed"),
+        )
         log = self._log(files, catalog.warehouse)
         ending.callback(log.close)
         registered = RegisteredLog(

@@ -333,8 +333,9 @@ class _Run:
 
 def owner_failure(owner: OwnerProcess) -> BaseException | None:
     """What has ended group commit or the coordinator."""
-    group = getattr(owner, "group", None)
-    return None if group is None else group.owner.failure
+    group, coordinator = getattr(owner, "group", None), getattr(owner, "coordinator", None)
+    failure = None if coordinator is None else coordinator.failure
+    return failure or (None if group is None else group.owner.failure)
 
 
 def _rows_of(table: object) -> list[int]:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-
 from paimon_magics.coordinator.ownership.lease import FOLDER, Lease, epoch_in, lease_name, lease_of
-from paimon_magics.errors import PaimonMagicsError, SetupError
+from paimon_magics.errors import SetupError
 from paimon_magics.tables.stores.store import Store
 
 __all__ = ["LeaseFolder"]
@@ -60,11 +58,10 @@ class LeaseFolder:
         self._store.write(self._path(lease.epoch), lease.document())
 
     def remove_older(self, epoch: int) -> None:
-        """Remove the objects of epochs before `epoch`; a failure is ignored."""
+        """Remove the objects of epochs before `epoch`."""
         names = self._store.names(self._folder, _PREFIX)
         older = [name for name in names if 0 < epoch_in([name]) < epoch]
-        with contextlib.suppress(PaimonMagicsError, OSError):
-            self._store.delete(f"{self._folder}/{name}" for name in older)
+        self._store.delete(f"{self._folder}/{name}" for name in older)
 
     def _path(self, epoch: int) -> str:
         return f"{self._folder}/{lease_name(epoch)}"

@@ -14,7 +14,6 @@ else has.
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
 import uuid
@@ -30,7 +29,7 @@ from paimon_magics.coordinator.ownership.lease_watch import (
     owned_elsewhere,
 )
 from paimon_magics.coordinator.runtime import Loop, Runtime, ThreadRuntime
-from paimon_magics.errors import PaimonMagicsError, SetupError
+from paimon_magics.errors import SetupError
 from paimon_magics.tables.commits.fencing import DeposedError, Fence
 from paimon_magics.tables.stores.store import Store
 
@@ -134,21 +133,21 @@ class Ownership:
         """
         pause = look_seconds(self._mine.lease_ms)
         watch = LeaseWatch(self._leases, self._now_ms)
+
+        def look() -> None:
+            if watch.look():
+                saw(watch.lease)
+            if self._is_free(watch) and may_take():
+                id = self._prepare()
+                self._leases.check()
+                with self._turn:
+                    self._mine = replace(self._mine, warehouse=id)
+                    self._begin(watch.epoch, watch.lease)
+
         while not self._closing.is_set():
-            try:
-                if watch.look():
-                    saw(watch.lease)
-                self.trouble = ""
-                if self._is_free(watch) and may_take():
-                    id = self._prepare()
-                    self._leases.check()
-                    with self._turn:
-                        self._mine = replace(self._mine, warehouse=id)
-                        if self._begin(watch.epoch, watch.lease):
-                            return self.epoch
-                    continue
-            except (PaimonMagicsError, OSError) as error:
-                self.trouble = str(error)
+            self.trouble = self._trouble_of("looking at the lease", look)
+            if self._renewer is not None:
+                return self.epoch
             self._closing.wait(pause)
         raise SetupError("The coordinator is stopping.")
 
@@ -212,10 +211,14 @@ class Ownership:
         self._closing.set()
         if self._renewer is not None:
             self._renewer.end()
-        with self._turn, contextlib.suppress(PaimonMagicsError, OSError):
-            if self._lost is None and self.epoch and self._leases.highest() == self.epoch:
-                self._leases.write(replace(self._mine, released=True))
+        with self._turn:
+            if self._lost is None and self.epoch:
+                self._runtime.attempt("releasing the lease", self._write_release)
             self._lost = self._lost or DeposedError("The coordinator has stopped.")
+
+    def _write_release(self) -> None:
+        if self._leases.highest() == self.epoch:
+            self._leases.write(replace(self._mine, released=True))
 
     # ---- taking ----
 
@@ -224,12 +227,12 @@ class Ownership:
         coordinator was faster."""
         started_ms = self._now_ms()
         wanted = replace(self._mine, epoch=epoch + 1, expires_at_ms=self._end_ms())
-        if not self._leases.create(wanted):
+        if not self._leases.create(wanted) or self._is_outdated(wanted.epoch):
             return False
         self._mine = wanted
         self._until_ms = started_ms + wanted.lease_ms * (1 - _MARGIN)
         self.succeeded_another = bool(epoch) and not self._is_own(before)
-        self._leases.remove_older(self.epoch)
+        self._remove_older(self.epoch)
         pause_ms = self._mine.lease_ms / RENEWALS_PER_LEASE
         self._renewer = self._runtime.loop("lease", lambda: pause_ms, self._renew)
         return True
@@ -253,11 +256,22 @@ class Ownership:
         """Create the lease of a higher epoch. Raises DeposedError when another coordinator did."""
         started_ms = self._now_ms()
         wanted = replace(self._mine, epoch=epoch, expires_at_ms=self._end_ms())
-        if not self._leases.create(wanted):
+        if not self._leases.create(wanted) or self._is_outdated(wanted.epoch):
             self._lose(self._leases.highest())
         self._mine = wanted
         self._until_ms = started_ms + wanted.lease_ms * (1 - _MARGIN)
-        self._leases.remove_older(self.epoch)
+        self._remove_older(self.epoch)
+
+    def _is_outdated(self, epoch: int) -> bool:
+        """Whether the lease that was just created came too late: another coordinator has a higher
+        epoch, and has removed the object that stood in the way."""
+        highest = self._leases.highest()
+        if highest > epoch:
+            self._remove_older(highest)
+        return highest > epoch
+
+    def _remove_older(self, epoch: int) -> None:
+        self._runtime.attempt("removing leases", lambda: self._leases.remove_older(epoch))
 
     def _is_free(self, watch: LeaseWatch) -> bool:
         """Whether the lease that was seen may be succeeded now."""
@@ -294,24 +308,21 @@ class Ownership:
             if self._renewer is not None:
                 self._renewer.stop()
             return
-        self.trouble = self._trouble_of_renewal()
+        self.trouble = self._trouble_of("renewing the lease", self._renew_once)
 
-    def _trouble_of_renewal(self) -> str:
-        def renew() -> None:
-            with self._turn:
-                self._renew_once()
-
-        error = self._runtime.attempt("renewing the lease", renew)
+    def _trouble_of(self, label: str, work: Callable[[], None]) -> str:
+        error = self._runtime.attempt(label, work)
         return "" if error is None else str(error) or type(error).__name__
 
     def _renew_once(self) -> None:
-        self.check_time()
-        started_ms = self._now_ms()
-        self._leases.write(replace(self._mine, expires_at_ms=self._end_ms()))
-        highest = self._leases.highest()
-        if highest > self.epoch:
-            self._lose(highest)
-        self._until_ms = started_ms + self._mine.lease_ms * (1 - _MARGIN)
+        with self._turn:
+            self.check_time()
+            started_ms = self._now_ms()
+            self._leases.write(replace(self._mine, expires_at_ms=self._end_ms()))
+            highest = self._leases.highest()
+            if highest > self.epoch:
+                self._lose(highest)
+            self._until_ms = started_ms + self._mine.lease_ms * (1 - _MARGIN)
 
     def _lose(self, epoch: int) -> None:
         owner = self._leases.read(epoch)

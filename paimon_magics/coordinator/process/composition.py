@@ -113,8 +113,15 @@ def start_owner(
     runtime = ThreadRuntime() if ownership is None else ownership.runtime
     store = _store(place, ownership)
     ending.callback(store.close)
-    limits = _limits(options)
-    coordinator = Coordinator(place.catalog, store, Settings(), limits, ownership, runtime)
+    coordinator = Coordinator(
+        place.catalog,
+        store,
+        Settings(),
+        _limits(options),
+        ownership,
+        runtime,
+        on_failure=lambda: shutdown.request_after(_LAST_WORDS_SECONDS),
+    )
     group = None
     if ownership is not None:
         log = _log(options, place, store, ending)

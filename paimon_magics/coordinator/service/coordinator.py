@@ -83,6 +83,7 @@ class Coordinator:
         limits: Limits | None = None,
         ownership: Ownership | None = None,
         runtime: Runtime | None = None,
+        on_failure: Callable[[], None] = lambda: None,
     ) -> None:
         limits = limits or Limits()
         self.runtime = runtime = runtime or ThreadRuntime()
@@ -98,6 +99,7 @@ class Coordinator:
             happened=self._happened,
             carry_out=self._carry_out,
             may_answer=(lambda: None) if ownership is None else ownership.check_lease,
+            failed=on_failure,
         )
         self.stored = StoredTransactions(store, self._state_thread)
         self.republished = 0
@@ -180,6 +182,11 @@ class Coordinator:
     def deposed(self) -> DeposedError | None:
         """The error with which it stopped when another coordinator took the warehouse over."""
         return self._state_thread.deposed
+
+    @property
+    def failure(self) -> BaseException | None:
+        """The error with which it stopped for another reason: its store is not as it left it."""
+        return self._state_thread.failure
 
     @property
     def problem(self) -> str | None:

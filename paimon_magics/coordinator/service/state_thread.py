@@ -99,6 +99,7 @@ class StateThread:
         happened: Callable[[Event], None],
         carry_out: Callable[[Effect], None],
         may_answer: Callable[[], None],
+        failed: Callable[[], None],
     ) -> None:
         self.runtime = self._runtime = runtime
         self.now_ms = self._now_ms = runtime.clock.now_ms
@@ -107,6 +108,7 @@ class StateThread:
         self._happened = happened
         self._carry_out = carry_out
         self._may_answer = may_answer
+        self._failed = failed
         self.opened: dict[str, Transaction] = {}
         self.requests: dict[str, CommitRequest] = {}
         self.finished: Counter[Phase] = Counter()
@@ -150,6 +152,11 @@ class StateThread:
     def deposed(self) -> DeposedError | None:
         """The error with which it stopped when another coordinator took the warehouse over."""
         return self._failure if isinstance(self._failure, DeposedError) else None
+
+    @property
+    def failure(self) -> BaseException | None:
+        """The error with which it stopped for another reason."""
+        return None if isinstance(self._failure, DeposedError) else self._failure
 
     @property
     def problem(self) -> str | None:
@@ -207,9 +214,10 @@ class StateThread:
     def _ended(self, error: BaseException) -> None:
         # What is stored is unknown: no question may be answered from here on.
         self._failure = self._failure or error
-        if self.deposed is None:
-            _log.critical("The coordinator has stopped: %s", error)
         self._pending.fail_all(self._stopped())
+        if self.failure is not None:
+            _log.critical("The coordinator has stopped: %s", self.failure)
+            self._failed()
 
     def _take(self, asked: Asked) -> None:
         match asked.event:

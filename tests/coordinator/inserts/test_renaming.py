@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import httpx
 import pytest
 
 from paimon_magics.statements.statement import TableName
@@ -198,3 +200,75 @@ def test_rows_that_came_before_a_late_renaming_are_loaded_under_the_new_name(
         assert served.flush()["lsn"] == 3
         assert served.ids() == [1, 2, 3]
         assert served.insert([[1, "a"]], idempotency_key="one").json()["duplicate"]
+
+
+@pytest.mark.parametrize("log", LOGS)
+def test_four_renamings_at_once_keep_labels_channels_and_rows(
+    tmp_path: Path, log: str, request: pytest.FixtureRequest
+) -> None:
+    """One of them is carried out; the others find no table by its old name."""
+    with serve(tmp_path, log, request) as served:
+        filled(served)
+        for turn in range(3):
+            new = [TableName(f"n{turn}{number}", "default") for number in range(4)]
+            with ThreadPoolExecutor(5) as pool:
+                labels = pool.submit(repeat_label, served)
+                statuses = [a.status_code for a in pool.map(lambda n: rename(served, n), new)]
+                labels.result()
+            assert sorted(statuses) == [200, 404, 404, 404]
+            named(served, new[statuses.index(200)])
+        knows_what_was_inserted(served)
+
+
+@pytest.mark.parametrize("order", ["rename first", "drop first"])
+def test_a_renaming_and_a_drop_at_once_leave_one_outcome(served: Served, order: str) -> None:
+    filled(served)
+    for turn in range(4):
+        new = TableName(f"n{turn}", "default")
+        calls = [lambda n=new: rename(served, n), lambda: drop(served)]
+        if order == "drop first":
+            calls.reverse()
+        with ThreadPoolExecutor(2) as pool:
+            answers = [one.result() for one in [pool.submit(call) for call in calls]]
+        assert 200 in {answer.status_code for answer in answers}
+        assert {answer.status_code for answer in answers} <= {200, 404}
+        tables = served.call("GET", "/v1/paimon/databases/default/tables").json()["tables"]
+        assert tables in ([], [new.table]), "a drop of the old name never takes the new one"
+        if not tables:
+            create_table(served.folder / "warehouse", table_sql(options=SLOW))
+            new = TableName("t", "default")
+        named(served, new)
+        answer = served.insert([[turn, "x"]], idempotency_key=f"turn {turn}")
+        assert answer.status_code == 200, answer.text
+    served.flush()
+    assert served.call("GET", "/health/ready").status_code in (200, 404)
+
+
+def repeat_label(served: Served) -> None:
+    """Send a labelled insert again under a name that may be gone."""
+    for _ in range(5):
+        again = served.insert([[1, "a"]], idempotency_key="one")
+        assert again.status_code in (200, 404, 503), again.text
+        assert again.status_code != 200 or again.json()["duplicate"]
+
+
+def rename(served: Served, new: TableName) -> httpx.Response:
+    """Rename the table as an engine does, and again while others change it."""
+    path = "/v1/paimon/tables/rename"
+    names = [{"database": n.database, "object": n.table} for n in (served.name, new)]
+    body = dict(zip(("source", "destination"), names, strict=True))
+    return until_clear(lambda: served.call("POST", path, body))
+
+
+def drop(served: Served) -> httpx.Response:
+    """Drop the table as an engine does, and again while others change it."""
+    path = f"/v1/paimon/databases/default/tables/{served.name.table}"
+    return until_clear(lambda: served.call("DELETE", path))
+
+
+def until_clear(call: Callable[[], httpx.Response]) -> httpx.Response:
+    """Repeat a request until its outcome is known."""
+    answer = call()
+    while answer.status_code == 503:
+        answer = call()
+    return answer

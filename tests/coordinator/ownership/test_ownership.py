@@ -6,6 +6,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -135,6 +136,68 @@ def test_a_lease_that_has_run_out_is_succeeded_and_its_owner_acknowledges_nothin
     first.release()
     lease = current_lease(*place)
     assert lease is not None and lease.epoch == 2 and not lease.released
+
+
+class LateStore(LocalStore):
+    """A disk that first lets `before` happen when a lease is created, or fails by `error`."""
+
+    before: Callable[[], object] | None = None
+    error: Exception | None = None
+
+    def create(self, path: str, content: bytes) -> bool:
+        before, self.before = self.before, None
+        if before is not None:
+            before()
+        return super().create(path, content)
+
+    def names(self, folder: str, prefix: str = "") -> list[str]:
+        error, self.error = self.error, None
+        if error is not None:
+            raise error
+        return super().names(folder, prefix)
+
+
+def sides(store: Store, folder: Path, *names: str) -> list[Ownership]:
+    homes = [Home("host", f"/state/{name}", name) for name in names]
+    return [
+        Ownership(
+            store, str(folder / "warehouse"), Owner(home, f"http://{home.id}", "ada", 1), 60_000
+        )
+        for home in homes
+    ]
+
+
+def test_a_lease_that_is_created_after_its_epoch_was_over_is_none(tmp_path: Path) -> None:
+    """The request to create it took so long that others own a higher epoch, and have removed the
+    object that it would have met."""
+    store = LateStore()
+    late, first, second = sides(store, tmp_path, "late", "first", "second")
+
+    def others() -> None:
+        first.acquire()
+        first.release()
+        assert second.acquire() == 2
+
+    store.before = others
+    with ThreadPoolExecutor(1) as pool:
+        acquired = pool.submit(late.acquire)
+        wait_until(lambda: second.epoch == 2)
+        assert LateStore().names(str(tmp_path / "warehouse/.paimon-magics")) == ["owner-2.json"]
+        second.check()
+        second.release()
+        assert acquired.result(30) == 3
+    late.release()
+
+
+def test_an_error_that_nobody_expects_ends_neither_a_standby_nor_a_release(tmp_path: Path) -> None:
+    store = LateStore()
+    first, second = sides(store, tmp_path, "first", "second")
+    store.error = RuntimeError("foreign")
+    assert first.stand_by() == 1
+    store.error = KeyError("foreign")
+    first.release()
+    assert first.is_lost
+    assert second.epoch == 0
 
 
 def test_an_owner_that_stood_still_while_nobody_came_goes_on_with_the_next_epoch(

@@ -130,6 +130,45 @@ def test_a_commit_that_happened_while_the_disk_was_full_is_stored_later(
     assert answers == [coordinator.transactions.commit(id, request)]
 
 
+def test_a_commit_that_runs_while_its_server_is_away_is_known_when_that_is_back(
+    catalog: Catalog, postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in postgres.environment.items():
+        monkeypatch.setenv(name, value)
+    store = StateStore(PostgresDatabase(postgres.empty_database()))
+    coordinator = Coordinator(catalog, store, Settings())
+    coordinator.start()
+    answers: list[object] = []
+    try:
+        id, transaction, _ = coordinator.transactions.begin(TABLE, None, "ada")
+        request = CommitRequest(transaction, Append(), write(catalog, transaction, [{"k": 1}]))
+
+        def commit() -> None:
+            try:
+                answers.append(coordinator.transactions.commit(id, request))
+            except StoreUnavailableError as error:
+                answers.append(error)
+
+        with coordinator.turns(catalog.load(TABLE).location):
+            asking = Thread(target=commit)
+            asking.start()
+            wait_for(lambda: coordinator.state.held[id].phase is Phase.COMMITTING)
+            postgres.kill()
+        time.sleep(2)
+        postgres.start()
+        asking.join(30)
+        for _ in range(2):
+            answer = answers.pop() if answers else coordinator.transactions.commit(id, request)
+            if isinstance(answer, StoreUnavailableError):  # it is not told that it was refused
+                wait_for(lambda: coordinator.problem is None)
+                answer = coordinator.transactions.commit(id, request)
+            assert isinstance(answer, Committed) and answer.receipt.snapshot_id == 1
+        assert read(catalog) == [{"k": 1}]
+    finally:
+        postgres.start()
+        coordinator.stop()
+
+
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_what_was_asked_when_the_answer_was_lost_is_done_once(
     catalog: Catalog,
@@ -197,6 +236,9 @@ def test_a_store_whose_server_dies_is_answered_503_until_it_is_back(
             begun = http.post("/v1/transactions", json={"table": table_document(TABLE)})
             assert (begun.status_code, "not as this coordinator left" in begun.text) == (503, True)
         assert "not as this coordinator left" in http.get("/health/ready").text
+        # It leaves the warehouse to another one, or to itself when it is started again.
+        assert process.running is not None
+        wait_until(lambda: process.running.poll() == 4)
     process.close()
 
 
