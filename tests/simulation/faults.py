@@ -6,13 +6,13 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-__all__ = ["GENTLE", "KINDS", "SIMULATED", "Faults", "Panic", "faults_of"]
+__all__ = ["GENTLE", "KINDS", "SIMULATED", "Faults", "PanicException", "faults_of"]
 
 SIMULATED = "simulated"
 """What errors of the simulated world say that have no message of their own."""
 
 
-class Panic(BaseException):
+class PanicException(BaseException):
     """What a library in Rust raises when it panics."""
 
 

@@ -24,7 +24,7 @@ from paimon_magics.coordinator.store.state_store import StateStore
 from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.settings import Settings
 from paimon_magics.tables.catalog.catalog import Catalog
-from tests.simulation.faults import Panic
+from tests.simulation.faults import PanicException
 from tests.simulation.scheduler import Process
 from tests.simulation.world import DatabaseServer, SimDatabase, World
 
@@ -101,7 +101,7 @@ class OwnerProcess:
             self.end_error = error
             self.end_reason = f"start failed: {error}"
             self.world.scheduler.note(self.end_reason)
-        except (Exception, Panic) as error:  # a supervisor starts it again
+        except (Exception, PanicException) as error:  # a supervisor starts it again
             if self.was_ready:
                 raise
             self.end_error = error

@@ -42,7 +42,7 @@ from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.stores import allowed_paths, paths, syncing
 from paimon_magics.tables.stores.store import LocalStore, UnreachableError
-from tests.simulation.faults import SIMULATED, Faults, Panic
+from tests.simulation.faults import SIMULATED, Faults, PanicException
 from tests.simulation.mistakes import watch
 from tests.simulation.primitives import Executor, InlineExecutor, Primitives, UniqueTime
 from tests.simulation.scheduler import Process, Scheduler, current
@@ -77,7 +77,7 @@ _STRANGE: tuple[Callable[[], BaseException], ...] = (
     lambda: RuntimeError(SIMULATED),
     lambda: KeyError(SIMULATED),
     lambda: MemoryError(SIMULATED),
-    lambda: Panic(SIMULATED),
+    lambda: PanicException(SIMULATED),
 )
 
 _active: World | None = None

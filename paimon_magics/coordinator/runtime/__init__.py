@@ -20,6 +20,7 @@ from paimon_magics.coordinator.runtime.interface import (
 )
 from paimon_magics.coordinator.runtime.steps import Steps, run_steps, waited
 from paimon_magics.coordinator.runtime.threads import ThreadRuntime
+from paimon_magics.coordinator.runtime.work import as_exception
 
 __all__ = [
     "Clock",
@@ -34,6 +35,7 @@ __all__ = [
     "Steps",
     "ThreadRuntime",
     "Timer",
+    "as_exception",
     "run_steps",
     "waited",
 ]

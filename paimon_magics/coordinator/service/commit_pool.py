@@ -118,9 +118,10 @@ class CommitPool:
         return self._worker.look_up(id, request, self._state_thread.state.held[id].adopted)
 
     def _remove(self, id: str) -> Event:
-        state = self._state_thread.state.held.get(id)
-        adopted = 0 if state is None else state.adopted
-        return self._worker.remove(id, self._state_thread.opened[id], adopted)
+        held, opened = self._state_thread.state.held.get(id), self._state_thread.opened.get(id)
+        if opened is None:  # an earlier try has removed them since
+            return Ticked(self._now_ms())
+        return self._worker.remove(id, opened, 0 if held is None else held.adopted)
 
 
 def _unread(why: Exception) -> str:

@@ -85,8 +85,8 @@ class Order(Protocol):
     ) -> Steps[AbstractContextManager[object]]:
         """The place of a change of a table, which it `drops`, or gives the name `renamed_to`."""
 
-    def has_rows(self, name: TableName) -> bool:
-        """Whether acknowledged rows wait for a table, even if it takes no inserts any more."""
+    def has_queue(self, name: TableName) -> bool:
+        """Whether a table has taken inserts, even if it takes none any more."""
 
 
 Slot = Callable[[str], AbstractContextManager[Future[Answer]]]
@@ -223,7 +223,7 @@ class Context:
         order = self.order
         if order is None or (table is not None and self._takes_inserts(table)):
             return order
-        return order if name.branch is None and order.has_rows(name) else None
+        return order if name.branch is None and order.has_queue(name) else None
 
     def _takes_inserts(self, table: StoredTable) -> bool:
         return (

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from paimon_magics.coordinator.inserts.admission.items import Insert
 from paimon_magics.coordinator.inserts.log.database import DatabaseLog
 from paimon_magics.coordinator.inserts.log.interface import Appended, LogTable, Remembered
-from paimon_magics.coordinator.inserts.queue.values import Accepted, Flushed, Mode
+from paimon_magics.coordinator.inserts.queue.values import Accepted, Answer, Flushed, Mode
 from paimon_magics.coordinator.runtime import waited
 from paimon_magics.coordinator.store.database import StoreLostError, StoreUnavailableError
 from paimon_magics.coordinator.store.sqlite import SqliteDatabase
-from paimon_magics.errors import SetupError
+from paimon_magics.errors import SetupError, UnknownNameError
+from paimon_magics.planning.schemas.table_schema import plan_create_table
+from paimon_magics.statements.grammar.parsing import parse_statement
 from tests.coordinator.inserts.kept import Kept
+from tests.coordinator.inserts.serving import SLOW, TABLE, table_sql
 from tests.coordinator.process import wait_until
 
 
@@ -24,12 +28,16 @@ class Troubled(DatabaseLog):
     """A log that does not answer for a moment, or never again, when it is asked for a label."""
 
     trouble: Exception | None = None
+    append_error: BaseException | None = None
     is_held, is_clear = threading.Event(), threading.Event()
     is_held.set()
     is_clear.set()
 
     def append(self, groups: Sequence[Appended]) -> None:
         super().append(groups)
+        error, Troubled.append_error = self.append_error, None
+        if error is not None:
+            raise error
         if not self.is_clear.is_set():
             raise StoreUnavailableError("The answer is lost.", unclear=True)
 
@@ -122,3 +130,59 @@ def _later(kept: Kept) -> bool:
     """Let time pass."""
     kept.now_ms += 100
     return True
+
+
+class PanicException(BaseException):
+    """What a library in Rust raises."""
+
+
+@pytest.mark.parametrize("error", [KeyError("foreign"), PanicException("foreign")])
+def test_an_append_that_fails_by_an_error_that_nobody_expects_is_made_once(
+    kept: Kept, error: BaseException
+) -> None:
+    Troubled.append_error = error
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(kept.insert, 1, "one")
+        wait_until(lambda: kept.group.owner._appending.is_unclear)
+        wait_until(lambda: _later(kept) and first.done())
+        assert first.result() == Accepted(1, Mode.ASYNC)
+    assert kept.insert(1, "one") == Accepted(1, Mode.ASYNC, duplicate=True)
+    assert kept.insert(2) == Accepted(2, Mode.ASYNC)
+    assert kept.group.problem is None
+    kept.flush()
+    assert kept.ids() == [1, 2]
+    kept.end()
+
+
+def test_an_insert_that_knows_a_dropped_table_is_refused(kept: Kept) -> None:
+    known = kept.group.known_tables.load("default", "t")
+    kept.catalog.drop_table(TABLE)
+    statement = parse_statement(table_sql(options=SLOW))
+    kept.catalog.create_table(TABLE, plan_create_table(statement))
+    answer: Future[Answer] = Future()
+    validated = known.validator.json(b'{"rows": [[1, "a"]]}')
+    kept.group.submit(Insert(known, validated, Mode.ASYNC, answer, "", -1, b""))
+    with pytest.raises(UnknownNameError, match="dropped"):
+        answer.result(30)
+    kept.group.known_tables.forget(TABLE)
+    assert kept.insert(2) == Accepted(1, Mode.ASYNC)
+    kept.flush()
+    assert kept.ids() == [2]
+    kept.end()
+
+
+def test_a_drop_of_a_damaged_table_without_waiting_rows_has_inserts_refused(kept: Kept) -> None:
+    kept.insert(1)
+    kept.flush()
+    known = kept.group.known_tables.load("default", "t")
+    schema = Path(known.location) / "schema/schema-0"
+    schema.write_text("")
+    assert kept.group.order.has_queue(TABLE)
+    with waited(kept.group.order.change(TABLE, drops=True)):
+        pass  # the table goes here
+    answer: Future[Answer] = Future()
+    validated = known.validator.json(b'{"rows": [[2, "a"]]}')
+    kept.group.submit(Insert(known, validated, Mode.ASYNC, answer, "", -1, b""))
+    with pytest.raises(UnknownNameError, match="dropped"):
+        answer.result(30)
+    kept.end()

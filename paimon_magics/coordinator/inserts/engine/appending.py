@@ -21,7 +21,7 @@ from paimon_magics.coordinator.inserts.engine.replies import Replies, shown
 from paimon_magics.coordinator.inserts.engine.table_queue import TableQueue
 from paimon_magics.coordinator.inserts.log.interface import Log
 from paimon_magics.coordinator.inserts.queue.events import Effect
-from paimon_magics.coordinator.runtime import Runtime
+from paimon_magics.coordinator.runtime import Runtime, as_exception
 from paimon_magics.coordinator.store.database import (
     StoreLostError,
     StoreUnavailableError,
@@ -124,22 +124,34 @@ class Appending:
             reach("log.sealed")
             clock = self._runtime.clock
             started_ms = clock.steady_ms()
-            try:
-                self._log.append(turn.groups)
-            except UnstorableError as error:
-                self._append_each(turn, error)
-                return
-            except StoreUnavailableError as error:
-                if not error.unclear:
+            error = self._tried(turn)
+            match error:
+                case None:
+                    pass
+                case UnstorableError():
+                    self._append_each(turn, error)
+                    return
+                case StoreUnavailableError(unclear=False):
                     fail([insert.answer for insert in turn.waiting.values()], error)
                     return
-                _log.error("The log does not answer: %s", error)
-                self._unclear = turn, started_ms
-                return
+                case _:  # nothing is known after an exception that nobody expects
+                    _log.error("The log does not answer: %s", error)
+                    self._unclear = turn, started_ms
+                    return
             self.append_seconds += (clock.steady_ms() - started_ms) / 1000
             self._replies.counts["groups"] += 1
             reach("log.appended")
         self._carry_out(turn)
+
+    def _tried(self, turn: Turn) -> Exception | None:
+        """Append a turn's records, and return the exception; raise one that ends the owner."""
+        try:
+            self._log.append(turn.groups)
+        except FATAL:
+            raise
+        except BaseException as error:
+            return as_exception(error)
+        return None
 
     def _append_each(self, turn: Turn, error: UnstorableError) -> None:
         """After a turn that can't be stored take its inserts again one by one, so that the one that
@@ -156,22 +168,22 @@ class Appending:
         if self._unclear is None:
             return
         turn, since_ms = self._unclear
-        try:
-            self._log.append(turn.groups)
-        except UnstorableError as error:
-            self._unclear = None
-            self._append_each(turn, error)
-        except StoreUnavailableError as error:
-            if self._runtime.clock.steady_ms() - since_ms > _UNCLEAR_MS:
-                inserts = [item for item in self._behind if isinstance(item, Insert)]
-                fail(answers_of([*turn.waiting.values(), *inserts]), error)
-                self._behind = deque(item for item in self._behind if not isinstance(item, Insert))
-            return
-        else:
-            self._unclear = None
-            self._replies.counts["groups"] += 1
-            reach("log.appended")
-            self._carry_out(turn)
+        error = self._tried(turn)
+        match error:
+            case None:
+                self._unclear = None
+                self._replies.counts["groups"] += 1
+                reach("log.appended")
+                self._carry_out(turn)
+            case UnstorableError():
+                self._unclear = None
+                self._append_each(turn, error)
+            case _:
+                if self._runtime.clock.steady_ms() - since_ms > _UNCLEAR_MS:
+                    inserts = [item for item in self._behind if isinstance(item, Insert)]
+                    fail(answers_of([*turn.waiting.values(), *inserts]), shown(error))
+                    self._behind = deque(i for i in self._behind if not isinstance(i, Insert))
+                return
         behind = list(self._behind)
         self._behind.clear()
         self._go_on(behind)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from paimon_magics.coordinator.inserts.engine.recovery import recovered
+from paimon_magics.coordinator.inserts.engine.replies import dropped
 from paimon_magics.coordinator.inserts.engine.table_queue import TableQueue
 from paimon_magics.coordinator.inserts.loading.flush import Flushing
 from paimon_magics.coordinator.inserts.log.interface import LogTable
@@ -40,8 +41,11 @@ class Openings:
 
     def open(self, table: TableQueue) -> str:
         """Note in the log registry that this log has the table's records; or return why some are
-        missing."""
+        missing. Raises UnknownNameError for a table that is gone: who inserts may know one that was
+        dropped since."""
         self._own()
+        if not table.queue.batches and self._flushing.table_of(table.name, table.id) is None:
+            raise dropped(table.name)
         missing = self.missing(table)
         acknowledged = table.queue.acknowledged
         if not missing:

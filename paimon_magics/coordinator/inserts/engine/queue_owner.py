@@ -21,7 +21,7 @@ from paimon_magics.coordinator.inserts.admission.futures import Answered, fail
 from paimon_magics.coordinator.inserts.admission.items import Asked, Done, Insert, Item, answers_of
 from paimon_magics.coordinator.inserts.admission.table_info import TableInfo
 from paimon_magics.coordinator.inserts.engine.appending import FATAL, Appending
-from paimon_magics.coordinator.inserts.engine.replies import Replies, shown
+from paimon_magics.coordinator.inserts.engine.replies import Replies, dropped, shown
 from paimon_magics.coordinator.inserts.engine.table_queue import TableQueue
 from paimon_magics.coordinator.inserts.log.interface import Log
 from paimon_magics.coordinator.inserts.queue.events import (
@@ -40,8 +40,7 @@ from paimon_magics.coordinator.inserts.queue.step import step
 from paimon_magics.coordinator.inserts.queue.values import Answer, Queue
 from paimon_magics.coordinator.runtime import Future, Runtime
 from paimon_magics.coordinator.store.database import StoreUnavailableError
-from paimon_magics.errors import SetupError, UnknownNameError
-from paimon_magics.statements.statement import TableName
+from paimon_magics.errors import SetupError
 from paimon_magics.tables.commits.fencing import DeposedError
 
 __all__ = ["QueueOwner", "TableWork"]
@@ -227,7 +226,7 @@ class QueueOwner:
             del self._gone[next(iter(self._gone))]
         table = self.tables.pop(table_id, None)
         if table is not None:
-            fail(answers_of(table.take_parked()), _dropped(table.name))
+            fail(answers_of(table.take_parked()), dropped(table.name))
             table.queue, effects = step(table.queue, Closed("It was dropped", self._now_ms()))
             self._do([(table, effect) for effect in effects])
 
@@ -343,7 +342,7 @@ class QueueOwner:
         """The table's queue, which is made at the first insert."""
         id = table_info.identity
         if id in self._gone:
-            raise _dropped(table_info.name)
+            raise dropped(table_info.name)
         table = self.tables.get(id)
         if table is None:
             queue = Queue(table_info.thresholds)
@@ -385,10 +384,6 @@ class QueueOwner:
                 self._runtime.attempt(
                     "a tick", partial(self.happen, table, Ticked(now_ms)), fatal=FATAL
                 )
-
-
-def _dropped(name: TableName) -> UnknownNameError:
-    return UnknownNameError(f"`{name}` was dropped.", hint="SHOW TABLES lists what is there.")
 
 
 def _with_holds(queue: Queue, before: Queue) -> Queue:

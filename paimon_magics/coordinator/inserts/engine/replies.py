@@ -10,10 +10,11 @@ from collections.abc import Callable
 from paimon_magics.coordinator.inserts.admission.futures import Answered, deliver, fail
 from paimon_magics.coordinator.inserts.queue.events import Reply
 from paimon_magics.coordinator.inserts.queue.values import Accepted, Answer, Refused
-from paimon_magics.errors import PaimonMagicsError, SetupError
+from paimon_magics.errors import PaimonMagicsError, SetupError, UnknownNameError
+from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.commits.fencing import DeposedError
 
-__all__ = ["Replies", "shown"]
+__all__ = ["Replies", "dropped", "shown"]
 
 _log = logging.getLogger(__name__)
 
@@ -77,6 +78,11 @@ class Replies:
                 self.counts[f"refused_{reason.value}"] += 1
             case _:
                 pass
+
+
+def dropped(name: TableName) -> UnknownNameError:
+    """The error for callers that know a table which is gone."""
+    return UnknownNameError(f"`{name}` was dropped.", hint="SHOW TABLES lists what is there.")
 
 
 def shown(error: Exception) -> PaimonMagicsError:

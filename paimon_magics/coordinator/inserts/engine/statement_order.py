@@ -76,9 +76,9 @@ class StatementOrder:
         """
         refuses = drops or renamed_to is not None
         try:
-            table = self._known_tables.find(name) or self._waiting(name)
+            table = self._known_tables.find(name) or self._queue_of(name)
         except TableDamagedError:  # what waits can't be loaded, and goes with it
-            queue = self._waiting(name)
+            queue = self._queue_of(name)
             hold = None if queue is None else self._holds.take(queue, drains=False, refuses=refuses)
         else:
             hold = None if table is None else self._holds.take(table, refuses=refuses)
@@ -89,13 +89,13 @@ class StatementOrder:
             reach("rename.noted")
         return ChangeHold(self, hold, drops, renamed_to)
 
-    def has_rows(self, name: TableName) -> bool:
-        """Whether acknowledged rows wait for the table of that name, though it takes no inserts."""
-        return self._waiting(name) is not None
+    def has_queue(self, name: TableName) -> bool:
+        """Whether the table of that name has taken inserts, though it takes none now."""
+        return self._queue_of(name) is not None
 
-    def _waiting(self, name: TableName) -> TableQueue | None:
-        tables = list(self._owner.tables.values())
-        return next((t for t in tables if t.name == name and t.queue.batches), None)
+    def _queue_of(self, name: TableName) -> TableQueue | None:
+        tables = [t for t in list(self._owner.tables.values()) if t.name == name]
+        return next((t for t in tables if t.queue.batches), tables[0] if tables else None)
 
     def begin_change(
         self, name: TableName, *, drops: bool, renamed_to: TableName | None = None

@@ -10,7 +10,6 @@ after that, `settle` finds its commit, or ends it.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from dataclasses import dataclass, replace
 
@@ -31,6 +30,7 @@ from paimon_magics.coordinator.inserts.loading.flusher_process import (
     FlushResult,
     WriteFailedError,
 )
+from paimon_magics.coordinator.inserts.log.ids import queue_id
 from paimon_magics.coordinator.inserts.log.interface import (
     DeadLetter,
     Log,
@@ -209,6 +209,14 @@ class Flushing:
         position = self._position(table, self._stored(table_id), table_id, above)
         return 0 if position is None else position.last
 
+    def table_of(self, name: TableName, table_id: str) -> Table | None:
+        """The table with an id, also where somebody has renamed it; None where it is gone."""
+        table = self._catalog.find(name)
+        if table is not None and self._ids.id_of(table) == table_id:
+            return table
+        other = self._ids.find(table_id)
+        return None if other is None else self._catalog.load(other)
+
     def _stored(self, table_id: str) -> LogTable | None:
         return next((s for s in self._log.tables() if s.table_id == table_id), None)
 
@@ -217,21 +225,18 @@ class Flushing:
     ) -> LogPosition | None:
         """The last records of this log that snapshots above an id name, also by the id that older
         versions gave the table's queue."""
-        position = log_position(table, _queue_id(self._log, table_id), above)
+        position = log_position(table, queue_id(self._log.id, table_id), above)
         if position is None and stored is not None and stored.legacy:
-            position = log_position(table, _queue_id(self._log, stored.legacy), above)
+            position = log_position(table, queue_id(self._log.id, stored.legacy), above)
         return position
 
     def _table(self, name: TableName, table_id: str, batch: Batch) -> Table:
-        """The table with an id, also where somebody has renamed it. Raises NotLoadedError where it
-        is not there, StuckError where another one has taken its place."""
-        table = self._catalog.find(name)
-        if table is not None and self._ids.id_of(table) == table_id:
+        """See `table_of`; raises NotLoadedError for a table that is gone, StuckError where another
+        one has taken its place."""
+        table = self.table_of(name, table_id)
+        if table is not None:
             return table
-        other = self._ids.find(table_id)
-        if other is not None:
-            return self._catalog.load(other)
-        if table is None:
+        if self._catalog.find(name) is None:
             raise NotLoadedError(f"there is no table `{name}`", gone=True)
         raise StuckError(
             f"`{name}` was dropped and created again; records {batch.first} and later were "
@@ -311,7 +316,7 @@ class Flushing:
                 written.messages,
                 (
                     *((PREFIX + key, value) for key, value in properties.items()),
-                    *log_properties(_queue_id(self._log, table_id), *span, len(dead)),
+                    *log_properties(queue_id(self._log.id, table_id), *span, len(dead)),
                 ),
                 # Somebody who goes around the coordinator may change the keys meanwhile.
                 read_keys(base) if result.has_read else None,
@@ -379,11 +384,6 @@ class Flushing:
             f"transaction {id}",
             lambda: self._transactions.abort_soon(id, "its batch could not be written"),
         )
-
-
-def _queue_id(log: Log, table_id: str) -> str:
-    """The id of a table's records in a log."""
-    return f"{log.id}-{hashlib.sha256(table_id.encode()).hexdigest()[:8]}"
 
 
 def _unknown(name: TableName, first: int, last: int, why: str) -> str:

@@ -32,6 +32,7 @@ from paimon_magics.coordinator.store.database import (
 )
 from paimon_magics.coordinator.store.sqlite import MemoryDatabase
 from paimon_magics.errors import SetupError
+from paimon_magics.tables.stores.object_failures import is_failure
 
 __all__ = ["ObjectChain"]
 
@@ -107,7 +108,7 @@ class ObjectChain:
             ) from error
         except BaseException as error:
             self._unclear = change
-            if not isinstance(error, Exception):
+            if not is_failure(error):
                 raise
             raise StoreUnavailableError(
                 f"The log {self._folder.name} gave no clear answer: {error}",
@@ -124,7 +125,7 @@ class ObjectChain:
             _remember(self.database, number, change.id)
         except BaseException as error:
             self._behind = change
-            if not isinstance(error, Exception):
+            if not is_failure(error):
                 raise
             raise StoreUnavailableError(
                 f"The log {self._folder.name} can't be read on: {error}"
