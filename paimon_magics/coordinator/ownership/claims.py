@@ -4,7 +4,8 @@ Within one coordinator its core decides. But a transaction that a client brings 
 coordinator may have expired in the one before, which may have been interrupted right before it
 removed the files. So a coordinator that removes files, or that commits a transaction which it has
 not opened since its start, first creates the transaction's claim if it is absent. It does not act
-against an existing claim for the other fate.
+against another one's claim for the other fate. Its own claim follows what its core decides: a
+commit that was claimed and then refused is removed.
 
 If the process dies, the claim stays: the same decision can be continued, the other can't be made.
 """
@@ -31,26 +32,33 @@ class Fate(StrEnum):
 
 
 class Claims:
-    """The claims of one warehouse."""
+    """The claims of one warehouse, for a coordinator whose process has the id `instance`."""
 
-    def __init__(self, store: Store, warehouse: str) -> None:
+    def __init__(self, store: Store, warehouse: str, instance: str) -> None:
         self._store = store
+        self._instance = instance
         self._folder = f"{warehouse.rstrip('/')}/{FOLDER}"
 
     def take(self, file_prefix: str, fate: Fate) -> bool:
-        """Claim a fate for the transaction with that file prefix; return False when the other fate
-        was claimed.
+        """Claim a fate for the transaction with that file prefix; return False when another
+        coordinator has claimed the other fate.
 
         Raises errors of the store; the claim may exist after one.
         """
         path = self._path(file_prefix)
-        content = json.dumps({"fate": fate, "at_ms": int(time.time() * 1000)}).encode()
+        at_ms = int(time.time() * 1000)
+        document = {"fate": fate, "at_ms": at_ms, "instance": self._instance}
+        content = json.dumps(document).encode()
         if self._store.create(path, content):
             return True
         found = self._store.read(path)
         if found is None:
             return self.take(file_prefix, fate)  # dropped in between
-        return _read(found).get("fate") == fate
+        claim = _read(found)
+        is_same, is_own = claim.get("fate") == fate, claim.get("instance") == self._instance
+        if is_same != is_own:  # a decision is taken up, or this one's has changed
+            self._store.write(path, content)
+        return is_same or is_own
 
     def drop(self, file_prefix: str) -> None:
         """Drop a claim: the commit is in the table, or the files are removed."""

@@ -96,6 +96,11 @@ class Ownership:
         return self._mine.epoch
 
     @property
+    def instance(self) -> str:
+        """The id of this process, drawn at random."""
+        return self._mine.instance
+
+    @property
     def lease_ms(self) -> int:
         """How long a lease lasts that was just renewed."""
         return self._mine.lease_ms

@@ -91,7 +91,9 @@ class Worker:
         self._watching = watching
         self._ownership = ownership
         files = catalog.stores.of(catalog.warehouse)
-        self._claims = None if ownership is None else Claims(files, catalog.warehouse)
+        self._claims = (
+            None if ownership is None else Claims(files, catalog.warehouse, ownership.instance)
+        )
 
     def commit(
         self, id: str, request: CommitRequest, adopted: int = 0, *, again: bool = False

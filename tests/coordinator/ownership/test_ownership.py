@@ -381,7 +381,7 @@ def test_the_highest_epoch_counts_and_other_names_do_not() -> None:
 
 
 def test_the_fate_of_a_transaction_is_claimed_once(place: tuple[Store, str]) -> None:
-    ours, theirs = Claims(*place), Claims(*place)
+    ours, theirs = Claims(*place, "ours"), Claims(*place, "theirs")
     assert ours.take("pm-1-", Fate.REMOVAL)
     assert not theirs.take("pm-1-", Fate.COMMIT)
     assert theirs.take("pm-1-", Fate.REMOVAL), "the same decision can be taken up again"
@@ -392,6 +392,18 @@ def test_the_fate_of_a_transaction_is_claimed_once(place: tuple[Store, str]) -> 
     assert ours.take("pm-1-", Fate.REMOVAL) and ours.take("pm-2-", Fate.REMOVAL)
     ours.drop_older(0)
     assert not theirs.take("pm-2-", Fate.COMMIT)
+
+
+def test_a_claim_follows_the_decision_of_its_coordinator_until_another_takes_it_up(
+    place: tuple[Store, str],
+) -> None:
+    ours, theirs = Claims(*place, "ours"), Claims(*place, "theirs")
+    assert ours.take("pm-1-", Fate.COMMIT)
+    assert ours.take("pm-1-", Fate.REMOVAL), "the commit was refused"
+    assert not theirs.take("pm-1-", Fate.COMMIT)
+    assert ours.take("pm-2-", Fate.COMMIT)
+    assert theirs.take("pm-2-", Fate.COMMIT)
+    assert not ours.take("pm-2-", Fate.REMOVAL)
 
 
 def test_a_renewed_lease_is_another_document() -> None:
