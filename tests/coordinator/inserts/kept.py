@@ -74,6 +74,7 @@ class Kept:
             for timer in self.group._timers:
                 timer.stop()
             self.group.holds.stop()
+            self.group.known_tables.end()
             self.group._flusher.close()
             self.group._loading.end([])
             self.group.owner.end()

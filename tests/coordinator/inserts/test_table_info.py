@@ -9,6 +9,7 @@ import pytest
 
 from paimon_magics.coordinator.inserts.admission.table_info import KnownTables, thresholds_of
 from paimon_magics.coordinator.inserts.queue.values import Thresholds
+from paimon_magics.coordinator.runtime import ThreadRuntime
 from paimon_magics.errors import InvalidTableError
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.tables.catalog.table_marks import TableIds
@@ -20,14 +21,14 @@ def test_a_table_that_is_asked_for_all_the_time_is_looked_at_again_before_anybod
     tmp_path: Path,
 ) -> None:
     catalog = create_table(tmp_path / "warehouse", table_sql())
-    known = KnownTables(catalog, TableIds(catalog), Thresholds(), lambda: None)
+    known = KnownTables(ThreadRuntime(), catalog, TableIds(catalog), Thresholds(), lambda: None)
     first = known.load("default", "t")
-    looked = {first.loaded}
+    looked = {first.loaded_ms}
     ends = time.monotonic() + 1.5
     while time.monotonic() < ends:
         table_info = known.fresh("default", "t")
         assert table_info is not None
-        looked.add(table_info.loaded)
+        looked.add(table_info.loaded_ms)
         time.sleep(0.02)
     assert len(looked) >= 2
     time.sleep(1.1)

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-import threading
-import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from paimon_magics.coordinator.inserts.admission.validator import InsertValidator
 from paimon_magics.coordinator.inserts.queue.values import Mode, Thresholds
+from paimon_magics.coordinator.runtime import Runtime
 from paimon_magics.errors import (
     InvalidTableError,
     InvalidValueError,
-    PaimonMagicsError,
     UnsupportedStatementError,
 )
 from paimon_magics.planning.options.values import memory_size_bytes, positive_value
@@ -28,7 +24,7 @@ from paimon_magics.tables.schema.identity import version_of
 
 __all__ = ["KnownTables", "TableInfo", "mode_of", "thresholds_of"]
 
-_FRESH_SECONDS = 1.0
+_FRESH_MS = 1_000
 _TABLES_MAX = 4_096
 _MODES = ", ".join(Mode)
 _DEPTH_MAX = 50  # Arrow's streams, in which rows go to the process that writes files, end at 64
@@ -36,7 +32,7 @@ _DEPTH_MAX = 50  # Arrow's streams, in which rows go to the process that writes 
 
 @dataclass(frozen=True, slots=True)
 class TableInfo:
-    """A table as of `loaded`, a time of this process's monotonic clock.
+    """A table as of `loaded_ms`, by this process's steady clock.
 
     `identity` is the table's id (`TableIds`); queues and the log know the table by it.
     `location` is the table's path. `version` changes with the table and its schema; clients send it
@@ -52,23 +48,29 @@ class TableInfo:
     validator: InsertValidator
     thresholds: Thresholds
     mode: Mode
-    loaded: float
+    loaded_ms: float
 
 
 class KnownTables:
     """Loads tables and keeps them for a second. Safe for several threads."""
 
     def __init__(
-        self, catalog: Catalog, ids: TableIds, defaults: Thresholds, own: Callable[[], object]
+        self,
+        runtime: Runtime,
+        catalog: Catalog,
+        ids: TableIds,
+        defaults: Thresholds,
+        own: Callable[[], object],
     ) -> None:
+        self._clock = runtime.clock
         self._catalog = catalog
         self._ids = ids
         self._defaults = defaults
         self._own = own
-        self._turn = threading.Lock()
+        self._turn = runtime.lock()
         self._known: dict[tuple[str, str], TableInfo] = {}
         self._looking: set[tuple[str, str]] = set()
-        self._looker = ThreadPoolExecutor(1, thread_name_prefix="tables")
+        self._pool = runtime.pool("known tables", 1)
 
     def fresh(self, database: str, table: str) -> TableInfo | None:
         """The table, if it was loaded within the last second; else None. After half a second it is
@@ -76,18 +78,17 @@ class KnownTables:
         table_info = self._known.get((database, table))
         if table_info is None:
             return None
-        age = time.monotonic() - table_info.loaded
-        if age > _FRESH_SECONDS:
+        age = self._clock.steady_ms() - table_info.loaded_ms
+        if age > _FRESH_MS:
             return None
-        if age > _FRESH_SECONDS / 2 and (database, table) not in self._looking:
+        if age > _FRESH_MS / 2 and (database, table) not in self._looking:
             self._looking.add((database, table))
-            self._looker.submit(self._look, database, table)
+            self._pool.run("a look", lambda: self._look(database, table))
         return table_info
 
     def _look(self, database: str, table: str) -> None:
         try:
-            with contextlib.suppress(PaimonMagicsError, OSError):  # the next insert raises it
-                self.load(database, table)
+            self.load(database, table)  # the next insert raises what this does
         finally:
             self._looking.discard((database, table))
 
@@ -96,7 +97,7 @@ class KnownTables:
         take small inserts."""
         self._own()
         name = _main_branch(database, table)
-        loaded = time.monotonic()
+        loaded_ms = self._clock.steady_ms()
         found = self._catalog.load(name)
         before = self._known.get((database, table))
         identity = self._ids.id_of(found)
@@ -104,7 +105,7 @@ class KnownTables:
             identity,
             found.schema,
         ):
-            table_info = replace(before, loaded=loaded)
+            table_info = replace(before, loaded_ms=loaded_ms)
         else:
             schema = found.schema
             _check(name, schema)
@@ -117,7 +118,7 @@ class KnownTables:
                 InsertValidator(name, schema),
                 thresholds_of(schema, self._defaults),
                 mode_of(schema.option("group_commit_mode"), Mode.ASYNC),
-                loaded,
+                loaded_ms,
             )
         with self._turn:
             if len(self._known) >= _TABLES_MAX:
@@ -131,6 +132,10 @@ class KnownTables:
             return self.load(name.database or "", name.table)
         except (InvalidTableError, UnsupportedStatementError):
             return None
+
+    def end(self) -> None:
+        """Look at tables in the background no more."""
+        self._pool.end()
 
     def forget(self, name: TableName) -> None:
         """Have the table loaded again before the next insert."""

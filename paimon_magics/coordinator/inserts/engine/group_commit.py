@@ -113,7 +113,7 @@ class GroupCommit:
         self._loading = Loading(
             runtime, self.owner, flushing, openings, self._log, self._lose, self.letters.buried
         )
-        self.known_tables = KnownTables(catalog, self._ids, settings.thresholds, own)
+        self.known_tables = KnownTables(runtime, catalog, self._ids, settings.thresholds, own)
         self.holds = StatementHolds(
             runtime, self.owner, self.known_tables, self._may_commit, self.backlog.why_not_loaded
         )
@@ -156,6 +156,7 @@ class GroupCommit:
         for timer in self._timers:
             timer.stop()
         self.holds.stop()
+        self.known_tables.end()
         self._flusher.close()
         self._loading.end([] if self.owner.failure else list(self.tables.values()))
         self.owner.end()
