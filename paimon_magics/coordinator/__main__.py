@@ -40,6 +40,9 @@ def main(arguments: list[str] | None = None) -> int:
     except PaimonMagicsError as error:
         print(error.text(), file=sys.stderr)
         return _UNABLE
+    except OSError as error:
+        print(f"The coordinator can't go on: {error}", file=sys.stderr)
+        return _UNABLE
 
 
 def _serve(options: argparse.Namespace, given: list[str]) -> int:

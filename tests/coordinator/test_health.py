@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import time
 from collections.abc import Iterator
@@ -59,8 +60,10 @@ class Observer:
         body = {"rows": [list(row) for row in rows]}
         return httpx.post(url, json=body, headers=self._headers, trust_env=False, timeout=60)
 
-    def post(self, path: str) -> httpx.Response:
-        return httpx.post(self._address + path, headers=self._headers, json={}, trust_env=False)
+    def post(self, path: str, body: Any = None) -> httpx.Response:
+        return httpx.post(
+            self._address + path, headers=self._headers, json=body or {}, trust_env=False
+        )
 
     def _get(self, path: str, *, token: bool, by: str | None = None) -> httpx.Response:
         headers = self._headers if token else {}
@@ -129,6 +132,44 @@ def test_a_warehouse_that_can_not_be_reached_makes_it_unready(
     (tmp_path / "warehouse").unlink()
     (tmp_path / "away").rename(tmp_path / "warehouse")
     wait_until(lambda: observer.ready()[0] == 200, 20)
+
+
+def test_a_warehouse_that_is_gone_is_not_made_anew(process: Process, tmp_path: Path) -> None:
+    """As where its disk is not mounted any more: the folder is empty, or not there."""
+    observer = Observer(process)
+    assert observer.insert([[1]]).status_code == 200
+    (tmp_path / "warehouse").rename(tmp_path / "away")
+    wait_until(lambda: observer.ready(token=False) == (503, lease_is_in_doubt()), 20)
+    assert "is gone: in its place is nothing" in observer.ready()[1]["error"]["message"]
+    refused = [
+        observer.insert([[2]]),
+        observer.post("/v1/inserts/default/t/flush"),
+        observer.post("/v1/paimon/databases", {"name": "other", "options": {}}),
+        observer.post("/v1/transactions", {"table": {"database": "default", "table": "t"}}),
+    ]
+    assert {(one.status_code, "is gone" in one.text) for one in refused} == {(503, True)}
+    assert not (tmp_path / "warehouse/other.db").exists()
+    shutil.rmtree(tmp_path / "warehouse", ignore_errors=True)
+    (tmp_path / "away").rename(tmp_path / "warehouse")
+    wait_until(lambda: observer.ready()[0] == 200, 20)
+    assert observer.insert([[3]]).status_code == 200
+
+
+def test_a_log_registry_that_can_not_be_written_makes_it_unready(tmp_path: Path) -> None:
+    process = started(tmp_path)
+    try:
+        observer = Observer(process)
+        registry = tmp_path / "warehouse/.paimon-magics/logs"
+        shutil.rmtree(registry, ignore_errors=True)
+        registry.touch()
+        refused = observer.insert([[1]])
+        assert refused.status_code == 503 and str(registry) in refused.text, refused.text
+        wait_until(lambda: observer.ready(token=False)[1].get("problems") == ["log_seconds"], 20)
+        registry.unlink()
+        wait_until(lambda: observer.ready()[0] == 200, 20)
+        assert observer.insert([[1]]).status_code == 200
+    finally:
+        process.close()
 
 
 def lease_is_in_doubt() -> dict[str, Any]:

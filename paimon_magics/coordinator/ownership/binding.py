@@ -75,6 +75,20 @@ class WarehouseBinding:
             self.begin(writes=True)
         return self.id
 
+    def look(self) -> None:
+        """Raise SetupError where another warehouse is in the place of the one that is bound, or
+        none; and the store's errors."""
+        if not self.id:
+            return
+        there = read_warehouse_id(self._catalog.stores, self._catalog.warehouse)
+        if there != self.id:
+            what = "nothing" if there is None else f"another warehouse (id {there})"
+            raise SetupError(
+                f"The warehouse {self._catalog.warehouse} is gone: in its place is {what}.",
+                hint="Mount it again, or move it back. The coordinator goes on as soon as it is "
+                "there.",
+            )
+
     def _marked(self, bound: Binding | None, adopt: str | None) -> str:
         stores, warehouse = self._catalog.stores, self._catalog.warehouse
         if bound is not None and adopt is None:

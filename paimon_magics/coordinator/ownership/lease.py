@@ -105,7 +105,7 @@ def lease_of(content: bytes, epoch: int) -> Lease | None:
             released=document["released"] is True,
             warehouse=str(document.get("warehouse", "")),
         )
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None
 
 

@@ -33,7 +33,14 @@ class LeaseFolder:
 
     def content(self, epoch: int) -> bytes | None:
         """The object of an epoch as bytes; None without one."""
-        return self._store.read(self._path(epoch))
+        path = self._path(epoch)
+        try:
+            return self._store.read(path)
+        except IsADirectoryError as error:
+            raise SetupError(
+                f"{path} is a folder, where a lease of the warehouse has to be.",
+                hint="Remove it. No coordinator makes such a folder.",
+            ) from error
 
     def create(self, lease: Lease) -> bool:
         """Create the object of a lease's epoch; return whether it has this lease now, False when

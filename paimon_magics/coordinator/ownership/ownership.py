@@ -31,7 +31,7 @@ from paimon_magics.coordinator.ownership.lease_watch import (
 from paimon_magics.coordinator.runtime import Loop, Runtime, ThreadRuntime
 from paimon_magics.errors import SetupError
 from paimon_magics.tables.commits.fencing import DeposedError, Fence
-from paimon_magics.tables.stores.store import Store
+from paimon_magics.tables.stores.store import Store, UnreachableError
 
 __all__ = ["Ownership", "Saw"]
 
@@ -46,7 +46,8 @@ class Ownership:
     """This coordinator's side of the lease. Safe for several threads.
 
     `prepare` is called before a lease is taken. It returns the warehouse's id, and may raise what
-    `acquire` may.
+    `acquire` may. `look` is called before a lease is renewed, and raises SetupError where the
+    warehouse is not in its place any more.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class Ownership:
         lease_ms: int,
         now_ms: Callable[[], float] | None = None,
         prepare: Callable[[], str] = lambda: "",
+        look: Callable[[], None] = lambda: None,
         runtime: Runtime | None = None,
     ) -> None:
         self.runtime = self._runtime = runtime or ThreadRuntime()
@@ -65,12 +67,15 @@ class Ownership:
         self._when_lost: list[Callable[[DeposedError], None]] = []
         self._now_ms = now_ms or self._runtime.clock.steady_ms
         self._prepare = prepare
+        self._look = look
         self._turn = threading.RLock()
         self._until_ms = 0.0
         self._lost: DeposedError | None = None
         self._looked_to: dict[str, int] = {}
         self._closing = threading.Event()
         self._renewer: Loop | None = None
+        self.misplaced: SetupError | None = None
+        """Why the warehouse is not in its place: it was moved, or its disk is not mounted."""
         self.trouble = ""
         """Why the last renewal of the lease failed; "" when it succeeded."""
         self.succeeded_another = False
@@ -117,8 +122,7 @@ class Ownership:
         DeposedError when one has taken over from this one, and errors of the store.
         """
         with self._turn:
-            if self._lost is not None:
-                raise self._lost
+            self._check_known()
             if self.epoch == 0:
                 self._mine = replace(self._mine, warehouse=self._prepare())
                 self._leases.check()
@@ -180,7 +184,10 @@ class Ownership:
         self.check_time()
         if not self.epoch:
             raise SetupError("The coordinator has not taken the warehouse yet.")
-        if self._leases.highest() > self.epoch:
+        highest = self._leases.highest()
+        if highest < self.epoch:
+            self._look_at_place()
+        if highest > self.epoch:
             with self._turn:  # this coordinator may have gone on to the next epoch in between
                 highest = self._leases.highest()
                 if highest > self.epoch:
@@ -189,8 +196,7 @@ class Ownership:
     def check_time(self) -> None:
         """Like `check`, but without reading from the store while the lease runs. When the lease has
         run out, take the next epoch or raise DeposedError."""
-        if self._lost is not None:
-            raise self._lost
+        self._check_known()
         if self.epoch and self._now_ms() >= self._until_ms:
             with self._turn:
                 self._take_again()
@@ -198,13 +204,29 @@ class Ownership:
     def check_lease(self) -> None:
         """Like `check_time`, but never ask the store: raise SetupError while the lease has run out
         and is not taken again yet, which the renewal does."""
-        if self._lost is not None:
-            raise self._lost
+        self._check_known()
         if self.epoch and self._now_ms() >= self._until_ms:
             raise SetupError(
                 f"The coordinator's lease of the warehouse has run out. {self.trouble}".strip(),
                 hint="It is taken again as soon as the warehouse's store answers. Ask again.",
             )
+
+    def _check_known(self) -> None:
+        if self._lost is not None:
+            raise self._lost
+        if self.misplaced is not None:
+            raise self.misplaced
+
+    def _look_at_place(self) -> None:
+        """Raise SetupError unless the warehouse is in its place."""
+        try:
+            self._look()
+        except UnreachableError:
+            raise
+        except SetupError as error:
+            self.misplaced = error
+            raise
+        self.misplaced = None
 
     def has_written(self, lease: Lease) -> bool:
         """Whether this very process has written a lease."""
@@ -250,6 +272,7 @@ class Ownership:
             raise self._lost
         if self._now_ms() < self._until_ms:
             return
+        self._look_at_place()
         highest = self._leases.highest()
         if highest > self.epoch:
             lease = self._leases.read(highest)
@@ -320,6 +343,7 @@ class Ownership:
         return "" if error is None else str(error) or type(error).__name__
 
     def _renew_once(self) -> None:
+        self._look_at_place()
         with self._turn:
             self.check_time()
             started_ms = self._now_ms()

@@ -55,6 +55,7 @@ from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.coordinator.service.health import (
     HealthMonitor,
     Noted,
+    log_fact,
     standard_monitor,
     store_fact,
 )
@@ -70,7 +71,7 @@ from paimon_magics.tables.schema.identity import created_at_ms
 __all__ = ["OwnerParts", "ownership_of", "start_owner"]
 
 _COMPACTION_WORKER = "paimon_magics.coordinator.process.compaction_worker"
-_PROBE_MS, _PROBE_FILE_MS, _LETTERS_MS = 5_000.0, 30_000.0, 5_000.0
+_PROBE_MS, _PROBE_FILE_MS, _PROBE_LOG_MS, _LETTERS_MS = 5_000.0, 30_000.0, 10_000.0, 5_000.0
 _RECENT = 200  # commits whose tables are looked at after the start
 _OBJECTS_BEFORE_COLLECTION = 50_000
 _LAST_WORDS_SECONDS = 1.0
@@ -132,6 +133,8 @@ def start_owner(
     coordinator.when_published(compactions.committed)
     monitor = standard_monitor(coordinator, runtime, ownership, lambda: shutdown.is_draining)
     disk = _watched(options, runtime, place, store, monitor, ending)
+    if group is not None:
+        _watch_log(runtime, group, monitor, ending)
     parts = Parts(
         coordinator,
         warehouse,
@@ -190,6 +193,7 @@ def ownership_of(options: argparse.Namespace, place: Place, ending: ExitStack) -
         holder,
         options.ownership_lease_ms,
         prepare=place.binding.settle,
+        look=place.binding.look,
     )
     ending.callback(ownership.release)
     return ownership
@@ -309,6 +313,14 @@ def _watched(
     if place.certificate is not None:
         monitor.add("its certificate", place.certificate.facts)
     return disk
+
+
+def _watch_log(
+    runtime: Runtime, group: GroupCommit, monitor: HealthMonitor, ending: ExitStack
+) -> None:
+    probe = Noted[object](runtime, "log", group.check_log, _PROBE_LOG_MS, None)
+    ending.callback(probe.stop)
+    monitor.add("its log", lambda: [log_fact(probe, group.owner.append_trouble)])
 
 
 def _application(

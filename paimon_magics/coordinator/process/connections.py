@@ -94,6 +94,9 @@ class BoundedConnection(HttpToolsProtocol):
     _began = 0.0  # the loop's time at which its head, body or rest began
     _head_bytes = 0
     _body_bytes = 0
+    _pending_bytes = (
+        0  # of a head, of trailers or of chunks' extensions: neither has a body's limit
+    )
     _stuck: tuple[int, float] | None = None  # unsent bytes, and since when
     _is_ended = False
     _is_counted = False
@@ -136,23 +139,39 @@ class BoundedConnection(HttpToolsProtocol):
         super().handle_websocket_upgrade()
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes; refuse a head that grows too large."""
+        """Take bytes; refuse what grows too large before or after a body."""
+        if self._is_ended:
+            return
+        self._pending_bytes += len(data)
         super().data_received(data)
-        if self._in_head:
-            self._head_bytes += len(data)
-            if self._head_bytes > self.bounds.head_bytes_max:
-                self._refuse(_HEAD_TOO_LARGE)
+        if self._pending_bytes > self.bounds.head_bytes_max and not self._is_ended:
+            self._refuse(_HEAD_TOO_LARGE)
 
     def on_message_begin(self) -> None:
         """Begin a request."""
         super().on_message_begin()
         self._began = self.loop.time()
         self._in_head = True
-        self._head_bytes = self._body_bytes = 0
+        self._head_bytes = self._body_bytes = self._pending_bytes = 0
+
+    def on_url(self, url: bytes) -> None:
+        """Take the request's target, or a part of it."""
+        self._head_bytes += len(url)
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a header; pass over a trailer, which nothing here reads."""
+        self._head_bytes += len(name) + len(value)
+        if self._in_head:
+            super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """Hand the request over."""
+        """Hand the request over, unless its head came as a whole and is too large."""
         self._in_head = False
+        if self._has_large_head:
+            self._pending_bytes = self._head_bytes
+            return
+        self._pending_bytes = 0
         self._began = self.loop.time()
         if self._is_counted:
             self.bounds.resting[self._address].pop(self, None)
@@ -170,8 +189,16 @@ class BoundedConnection(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         """Take a part of the body."""
+        if self._has_large_head:
+            return
+        self._pending_bytes = 0
         self._body_bytes += len(body)
         super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """Tell the request that its body is complete."""
+        if not self._has_large_head:
+            super().on_message_complete()
 
     def look(self, now: float, passed: float) -> None:
         """End the connection if its client takes too long; `passed` seconds after the last look."""
@@ -197,6 +224,10 @@ class BoundedConnection(HttpToolsProtocol):
     @property
     def _is_answering(self) -> bool:
         return self.cycle is not None and not self.cycle.response_complete
+
+    @property
+    def _has_large_head(self) -> bool:
+        return self._head_bytes > self.bounds.head_bytes_max
 
     def _rest(self) -> None:
         if not self._in_head:
@@ -226,7 +257,7 @@ class BoundedConnection(HttpToolsProtocol):
     def _refuse(self, status: int) -> None:
         self._is_ended = True
         cycle = self.cycle
-        if not self._is_answering or not cycle.response_started:
+        if cycle is None or self._in_head or not cycle.response_started:
             self.transport.write(
                 STATUS_LINE[status] + b"connection: close\r\ncontent-length: 0\r\n\r\n"
             )

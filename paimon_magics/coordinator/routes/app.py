@@ -145,7 +145,16 @@ def application(
         },
     )
     behind: ASGIApp = app if inserts is None else QuickInserts(app, inserts.entry, root)
-    return Guard(behind, authoriser, request_bytes_max, root, limits, parts.trail, threads)
+    return Guard(
+        behind,
+        authoriser,
+        request_bytes_max,
+        root,
+        limits,
+        parts.trail,
+        threads,
+        lambda: parts.coordinator.misplaced,
+    )
 
 
 class _Handlers:

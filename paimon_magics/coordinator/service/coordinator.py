@@ -52,6 +52,7 @@ from paimon_magics.coordinator.service.stored_transactions import StoredTransact
 from paimon_magics.coordinator.service.transactions import Transactions
 from paimon_magics.coordinator.store.state_store import StateStore
 from paimon_magics.coordinator.turns import Turns
+from paimon_magics.errors import SetupError
 from paimon_magics.planning.commits.publications import Publication, PublicationFinding, Verdict
 from paimon_magics.settings import Settings
 from paimon_magics.statements.statement import TableName
@@ -182,6 +183,11 @@ class Coordinator:
     def deposed(self) -> DeposedError | None:
         """The error with which it stopped when another coordinator took the warehouse over."""
         return self._state_thread.deposed
+
+    @property
+    def misplaced(self) -> SetupError | None:
+        """Why the warehouse is not in its place; see `Ownership.misplaced`."""
+        return None if self._ownership is None else self._ownership.misplaced
 
     @property
     def failure(self) -> BaseException | None:

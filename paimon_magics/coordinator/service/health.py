@@ -19,12 +19,22 @@ from paimon_magics.coordinator.runtime import Runtime
 from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.statements.statement import TableName
 
-__all__ = ["NAMES", "Fact", "Health", "HealthMonitor", "Noted", "standard_monitor", "store_fact"]
+__all__ = [
+    "NAMES",
+    "Fact",
+    "Health",
+    "HealthMonitor",
+    "Noted",
+    "log_fact",
+    "standard_monitor",
+    "store_fact",
+]
 
 NAMES = {
     "running": "1 while the coordinator takes requests, 0 after it has stopped.",
     "draining": "1 while it is about to end.",
     "store_seconds": "Since its own store has last taken a write.",
+    "log_seconds": "Since the log of small inserts has last taken a write.",
     "lease_seconds": "Until its lease on the warehouse ends, unless it is renewed.",
     "disk_free_bytes": "Left on the disk of its state folder.",
     "thread_busy_seconds": "For how long a thread has done one piece of work, by thread.",
@@ -178,9 +188,17 @@ class Noted(Generic[T]):
 
 
 def store_fact(probe: Noted[object]) -> Fact:
-    """The fact about a store that is written to again and again."""
+    """The fact about the coordinator's store, which is written to again and again."""
     problem = f"The coordinator's store does not work: {probe.problem}" if probe.problem else ""
     return Fact("store_seconds", probe.seconds, problem, blocks=True)
+
+
+def log_fact(probe: Noted[object], trouble: str) -> Fact:
+    """The fact about the log of small inserts, which is written to again and again; `trouble` is
+    why it did not take the last records."""
+    why = trouble or probe.problem
+    problem = f"Inserts can't be logged: {why}" if why else ""
+    return Fact("log_seconds", probe.seconds, problem, blocks=True)
 
 
 def standard_monitor(

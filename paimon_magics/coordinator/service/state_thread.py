@@ -23,16 +23,21 @@ from paimon_magics.coordinator.core import (
     Adopted,
     Answer,
     BeginAsked,
+    ChainCut,
     CommitAsked,
     CommitPublished,
     Effect,
     Event,
     HeartbeatAsked,
+    Noted,
+    NotPublished,
     Phase,
     Reply,
     Republished,
     Save,
     State,
+    TableDropped,
+    TableMoved,
     Ticked,
     TransactionState,
     step,
@@ -247,12 +252,13 @@ class StateThread:
     def _put_off(self, asked: Asked, error: StoreUnavailableError) -> None:
         """Fail the event's question; keep the event if it must not be lost.
 
-        Kept are events from the pool, and an event that may or may not be stored: the state matches
-        the store again when that event has been handled once more.
+        Kept are events from the pool, those that tell what has happened in the warehouse, and an
+        event that may or may not be stored: the state matches the store again when that event has
+        been handled once more.
         """
         if asked.ask is not None:
             self._pending.fail(asked.ask, error)
-        if error.unclear or (asked.ask is None and not isinstance(asked.event, Ticked)):
+        if error.unclear or _has_happened(asked):
             self._unsaved.append(asked)
 
     def _store_works_again(self) -> bool:
@@ -342,6 +348,20 @@ class StateThread:
         if not self._tick_waits:
             self._tick_waits = True
             self.put(Asked(Ticked(self._now_ms())))
+
+
+def _has_happened(asked: Asked) -> bool:
+    """Whether an event tells what has happened already, so that it must be stored sooner or
+    later."""
+    match asked.event:
+        case Ticked():
+            return False
+        case Noted(publication=publication):
+            return publication.certain
+        case ChainCut() | NotPublished() | TableDropped() | TableMoved():
+            return True
+        case _:
+            return asked.ask is None
 
 
 def _internal(error: Exception) -> SetupError:

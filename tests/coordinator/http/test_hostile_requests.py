@@ -104,6 +104,40 @@ def sent(process: Process, request: bytes) -> bytes:
         return found
 
 
+CHUNKED = b"POST /v1/inserts/default/t HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+LONG = b"a" * 2_000_000
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        pytest.param(CHUNKED + b"2\r\n{}\r\n0\r\nT: " + LONG + b"\r\n\r\n", id="trailer"),
+        pytest.param(CHUNKED + b"2;x=" + LONG + b"\r\n{}\r\n0\r\n\r\n", id="chunk extension"),
+        pytest.param(b"GET / HTTP/1.1\r\nHost: x\r\nX: " + LONG + b"\r\n\r\n", id="head"),
+        pytest.param(b"GET /" + LONG + b" HTTP/1.1\r\nHost: x\r\n\r\n", id="target"),
+    ],
+)
+def test_what_is_no_body_has_a_limit_wherever_it_comes(
+    process: Process, request_bytes: bytes
+) -> None:
+    parts = urlsplit(process.address)
+    with socket.create_connection((str(parts.hostname), int(parts.port or 0))) as client:
+        client.settimeout(10)  # the server closes an idle connection later
+        answer = b""
+        with contextlib.suppress(ConnectionError):  # it is closed before all is read
+            client.sendall(request_bytes)
+            while part := client.recv(1_000):
+                answer += part
+    assert answer[:13] in (b"", b"HTTP/1.1 431 ", b"HTTP/1.1 401 "), answer[:100]
+
+
+def test_a_body_that_is_encoded_is_refused_by_name(process: Process) -> None:
+    headers = {"Authorization": f"Bearer {process.token()}", "Content-Encoding": "gzip"}
+    url = f"{process.address}/v1/inserts/default/t"
+    answer = httpx.post(url, headers=headers, content=b"{}", trust_env=False)
+    assert (answer.status_code, "gzip" in answer.text) == (415, True)
+
+
 def test_no_name_in_a_path_leads_out_of_the_warehouse_or_fails(
     process: Process, http: httpx.Client
 ) -> None:

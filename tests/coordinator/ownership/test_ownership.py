@@ -157,11 +157,11 @@ class LateStore(LocalStore):
         return super().names(folder, prefix)
 
 
-def sides(store: Store, folder: Path, *names: str) -> list[Ownership]:
+def sides(store: Store, folder: Path, *names: str, lease_ms: int = 60_000) -> list[Ownership]:
     homes = [Home("host", f"/state/{name}", name) for name in names]
     return [
         Ownership(
-            store, str(folder / "warehouse"), Owner(home, f"http://{home.id}", "ada", 1), 60_000
+            store, str(folder / "warehouse"), Owner(home, f"http://{home.id}", "ada", 1), lease_ms
         )
         for home in homes
     ]
@@ -404,6 +404,23 @@ def test_a_claim_follows_the_decision_of_its_coordinator_until_another_takes_it_
     assert ours.take("pm-2-", Fate.COMMIT)
     assert theirs.take("pm-2-", Fate.COMMIT)
     assert not ours.take("pm-2-", Fate.REMOVAL)
+
+
+@pytest.mark.parametrize("content", [b"[" * 100_000, b"\0", b"{}"])
+def test_a_lease_that_can_not_be_read_counts_by_its_epoch(tmp_path: Path, content: bytes) -> None:
+    folder = tmp_path / "warehouse/.paimon-magics"
+    folder.mkdir(parents=True)
+    (folder / "owner-2.json").write_bytes(content)
+    (side,) = sides(LocalStore(), tmp_path, "a", lease_ms=200)
+    assert side.acquire() == 3
+    side.release()
+
+
+def test_a_folder_in_the_place_of_a_lease_is_named(tmp_path: Path) -> None:
+    (tmp_path / "warehouse/.paimon-magics/owner-1.json").mkdir(parents=True)
+    (side,) = sides(LocalStore(), tmp_path, "a")
+    with pytest.raises(SetupError, match=r"owner-1\.json is a folder"):
+        side.acquire()
 
 
 def test_a_renewed_lease_is_another_document() -> None:

@@ -13,7 +13,7 @@ import pytest
 from pypaimon import CatalogFactory
 from starlette.applications import Starlette
 
-from paimon_magics.coordinator.core import Committed, Limits, Opened, Phase
+from paimon_magics.coordinator.core import Committed, Done, Limits, Opened, Phase
 from paimon_magics.coordinator.http.authorisation import (
     TokenFile,
 )
@@ -167,6 +167,25 @@ def test_a_commit_that_runs_while_its_server_is_away_is_known_when_that_is_back(
     finally:
         postgres.start()
         coordinator.stop()
+
+
+def test_a_rollback_that_happened_while_the_disk_was_full_is_stored_later(
+    coordinator: Coordinator, disk: SmallDisk, catalog: Catalog
+) -> None:
+    for number in (1, 2):
+        id, transaction, _ = coordinator.transactions.begin(TABLE, None, "ada")
+        request = CommitRequest(transaction, Append(), write(catalog, transaction, [{"k": number}]))
+        assert isinstance(coordinator.transactions.commit(id, request), Committed)
+    table = catalog.load(TABLE)
+    disk.protect(protected=True)
+    (Path(table.location) / "snapshot/snapshot-2").unlink()
+    (Path(table.location) / "snapshot/LATEST").write_text("1")
+    with pytest.raises(StoreUnavailableError):
+        coordinator.watching.chain_cut(table.location, None, 1)
+    disk.protect(protected=False)
+    wait_for(lambda: coordinator.problem is None)
+    assert [one.snapshot_id for one in coordinator.state.watched[table.location]] == [1]
+    assert coordinator.watching.before_change(table.location) == Done()
 
 
 @pytest.mark.parametrize("when", ["before", "after"])

@@ -35,6 +35,7 @@ __all__ = ["FATAL", "Appending"]
 FATAL = (StoreLostError, DeposedError)
 """What ends the owner of the queues."""
 
+_TROUBLE_MS = 60_000  # then a failed append counts as over: only the next one can tell
 _UNCLEAR_MS = 5_000  # callers are not answered for so long while their turn is unclear
 
 _log = logging.getLogger(__name__)
@@ -67,6 +68,7 @@ class Appending:
         self._do = do
         self._go_on = go_on
         self.append_seconds = 0.0
+        self._trouble = ("", 0.0)
         self._unclear: tuple[Turn, float] | None = None
         self._behind: deque[Item] = deque()
 
@@ -75,6 +77,13 @@ class Appending:
         """For how long it has been unclear whether the log has the last records; 0 if it is not."""
         unclear = self._unclear
         return 0.0 if unclear is None else self._runtime.clock.steady_ms() - unclear[1]
+
+    @property
+    def trouble(self) -> str:
+        """Why the last append has failed; "" where it has not, or nobody has tried for a minute."""
+        why, at_ms = self._trouble
+        is_old = self._runtime.clock.steady_ms() - at_ms > _TROUBLE_MS
+        return "" if is_old else why
 
     @property
     def waiting(self) -> list[Answered]:
@@ -149,8 +158,12 @@ class Appending:
             self._log.append(turn.groups)
         except FATAL:
             raise
-        except BaseException as error:
-            return as_exception(error)
+        except BaseException as raised:
+            error = as_exception(raised)
+            if not isinstance(error, UnstorableError):
+                self._trouble = str(error), self._runtime.clock.steady_ms()
+            return error
+        self._trouble = ("", 0.0)
         return None
 
     def _append_each(self, turn: Turn, error: UnstorableError) -> None:

@@ -104,6 +104,7 @@ class GroupCommit:
         flushing = Flushing(
             catalog, coordinator, self._log, self._flusher, settings.writing, self._ids
         )
+        self._registry = log.registry
         openings = Openings(log, flushing, own, settings.thresholds)
         may_answer = _nothing if ownership is None else ownership.check_lease
         self.owner = QueueOwner(runtime, self._log, self._recovered, may_answer, self._failed)
@@ -141,6 +142,11 @@ class GroupCommit:
             for table in list(self.tables.values())
             if table.queue.batches and not table.queue.closed and self.owner.deposed is None
         ]
+
+    def check_log(self) -> None:
+        """Raise an error where the log takes no records now, or its registry no notes."""
+        self._log.check()
+        self._registry.check()
 
     def depose(self, error: DeposedError) -> None:
         """Stop answering: another coordinator owns the warehouse."""

@@ -163,6 +163,11 @@ class QueueOwner:
         return self._appending.unclear_ms
 
     @property
+    def append_trouble(self) -> str:
+        """Why the log did not take the last records; see `Appending.trouble`."""
+        return self._appending.trouble
+
+    @property
     def append_seconds(self) -> float:
         """The total time of the log's appends, in seconds."""
         return self._appending.append_seconds

@@ -331,6 +331,10 @@ class DatabaseLog:
         last = self.database.read("SELECT max(at_ms) FROM log_keys")[0][0]
         return int(max(noted or 0, last or 0))
 
+    def check(self) -> None:
+        """See `Log.check`."""
+        self.database.write([Change("UPDATE log_meta SET running_ms = running_ms")])
+
     def close(self) -> None:
         """See `Log.close`."""
         change = Change("UPDATE log_meta SET running_ms = ?", (self._time.now_ms(),))

@@ -161,5 +161,9 @@ class Log(Protocol):
         which the log was open: neither downtime nor a clock that jumps counts. It is to be called
         each minute, since it also notes that time."""
 
+    def check(self) -> None:
+        """Write something, so that an error is raised when that does not work; nothing where the
+        log has no store of its own."""
+
     def close(self) -> None:
         """Close the log."""

@@ -188,6 +188,9 @@ class ObjectLog:
         """See `Log.dead_letters`."""
         return self._chain.inner.dead_letters(table_id)
 
+    def check(self) -> None:
+        """See `Log.check`: it is kept in the warehouse, which the lease is written to."""
+
     def close(self) -> None:
         """See `Log.close`."""
         now_ms = self._time.now_ms()

@@ -23,7 +23,7 @@ from dataclasses import asdict, dataclass
 from paimon_magics.coordinator.inserts.log.interface import Log
 from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.tables.schema.identity import table_id_of_legacy
-from paimon_magics.tables.stores.store import Store
+from paimon_magics.tables.stores.store import Store, store_errors
 
 __all__ = ["LogRegistry", "Note", "RegisteredLog"]
 
@@ -58,8 +58,9 @@ class LogRegistry:
 
     def note(self, table_id: str) -> Note | None:
         """The note of a table's log; None where there is none, or it can't be read."""
-        self._renew_old()
-        content = self._store.read(self._path(table_id))
+        with store_errors(f"Reading the log registry, {self._folder},"):
+            self._renew_old()
+            content = self._store.read(self._path(table_id))
         return None if content is None else _note_of(content)
 
     def missing(self, table_id: str, last_lsn: Callable[[], int], damage: str = "") -> str:
@@ -95,6 +96,11 @@ class LogRegistry:
         """Note that all records up to `acknowledged` are in the table."""
         self._write(table_id, acknowledged + 1, is_open=False)
 
+    def check(self) -> None:
+        """Raise SetupError where notes can't be written."""
+        with store_errors(f"Looking at the log registry, {self._folder},"):
+            self._store.make_folder(self._folder)
+
     def forget(self, table_id: str) -> None:
         """Remove the note of a table that is gone, with nothing in the log. If that fails it does
         no harm: no other table has that identity."""
@@ -103,9 +109,10 @@ class LogRegistry:
 
     def _write(self, table_id: str, first: int, *, is_open: bool) -> None:
         note = Note(table_id, self._log, self._name, self._who, first, is_open)
-        self._renew_old()
-        self._store.make_folder(self._folder)
-        self._save(note)
+        with store_errors(f"Writing to the log registry, {self._folder},"):
+            self._renew_old()
+            self._store.make_folder(self._folder)
+            self._save(note)
 
     def _save(self, note: Note) -> None:
         self._store.write(self._path(note.table_id), json.dumps(asdict(note)).encode())
