@@ -18,7 +18,13 @@ def json_value(body: bytes) -> Any:
     with half of a surrogate pair, which can't be written as UTF-8.
     """
     try:
-        value = _DECODER.decode(body.decode())
+        text = body.decode().strip(_SPACE)
+        try:
+            value, end = _SCAN(text, 0)
+        except StopIteration:
+            end = -1
+        if end != len(text):
+            value = _DECODER.decode(text)  # raises what is wrong
         if _MAY_BE_HALF.search(body):
             json.dumps(value, ensure_ascii=False).encode()
     except RecursionError as error:
@@ -40,5 +46,7 @@ def _object(members: list[tuple[str, Any]]) -> dict[str, Any]:
     return document
 
 
-# Making a decoder costs more than decoding.
+_SPACE = " \t\n\r"  # JSON's
+# Making a decoder costs more than decoding, and so does all that it does beside scanning.
 _DECODER = json.JSONDecoder(parse_constant=_no_constant, object_pairs_hook=_object)
+_SCAN = _DECODER.scan_once

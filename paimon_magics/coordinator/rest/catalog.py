@@ -309,8 +309,8 @@ def _taken_column(schema: TableSchema, changes: list[TableChange]) -> str | None
 
 def _drop_table(context: Context, call: Call) -> Any:
     name = table_name(call.names)
-    if name.branch is not None:
-        raise bad_request(f"`{name}` is a branch: drop it as one.")
+    if "$" in call.names["table"]:  # also the branch `main`, which is not the whole table
+        raise bad_request(f"`{call.names['table']}` is a branch: drop it as one.")
     with contextlib.suppress(TableDamagedError):
         table_of(context, name)
     yield from _changes(context, call).make(TableDrop(name))

@@ -131,9 +131,14 @@ def header_of(request: HTTPConnection, name: str) -> str | None:
 
 
 def header_bytes(request: HTTPConnection, name: str) -> bytes | None:
-    """The content of a request's header; None if it is missing."""
-    value = request.headers.get(name)
-    return None if value is None else value.encode("latin-1")
+    """The content of a request's header; None if it is missing. Raises InvalidValueError for one
+    that comes several times: nobody knows which is meant."""
+    values = request.headers.getlist(name)
+    if len(values) > 1:
+        raise InvalidValueError(
+            f"The request has {len(values)} headers `{name}`.", hint="Send it once."
+        )
+    return values[0].encode("latin-1") if values else None
 
 
 def sender_of(principal: Principal, claimed: bytes | None) -> str:

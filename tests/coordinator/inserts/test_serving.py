@@ -414,6 +414,21 @@ def test_the_page_has_buttons_for_dead_letters(shared: Served) -> None:
         assert served.call("GET", "/dead-letters").json() == {"dead_letters": []}
 
 
+def test_a_header_that_comes_twice_is_refused(shared: Served) -> None:
+    headers = [
+        ("authorization", f"Bearer {shared.process.token()}"),
+        ("idempotency-key", "one"),
+        ("idempotency-key", "two"),
+    ]
+    url = shared.process.address + shared.path
+    for _ in range(2):  # with and without what is known of the table
+        answer = httpx.post(
+            url, headers=headers, content=b'{"rows": [[1, "a"]]}', trust_env=False, timeout=60
+        )
+        assert (answer.status_code, "2 headers `idempotency-key`" in answer.text) == (400, True)
+    assert shared.queue()["acknowledged"] == 0
+
+
 def test_requests_may_follow_each_other_without_waiting(shared: Served) -> None:
     with Served(shared.folder, table_sql(options=SLOW), shared=shared) as served:
         place = urlsplit(served.process.address)
