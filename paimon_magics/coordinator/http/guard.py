@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from anyio import CapacityLimiter
@@ -106,8 +106,7 @@ class Guard:
 
     `root` is the path below which everything is served, such as "/services/paimon-coordinator".
     `limits` are those of each client, `threads` those that requests use. `trail` keeps what is
-    refused here; its table is for administrators. While `misplaced` returns an error nothing below
-    /v1 is answered: what the warehouse seems to hold then is not true.
+    refused here; its table is for administrators.
     """
 
     def __init__(
@@ -119,10 +118,8 @@ class Guard:
         limits: ClientLimits | None = None,
         trail: Trail | None = None,
         threads: Threads | None = None,
-        misplaced: Callable[[], PaimonMagicsError | None] = lambda: None,
     ) -> None:
         self._app = app
-        self._misplaced = misplaced
         self._identity = (threads or Threads()).of(Capacity.IDENTITY)
         self._trail = trail
         self._closed = frozenset() if trail is None else frozenset({closed_table(*trail.name)})
@@ -154,7 +151,7 @@ class Guard:
             await _name_too_long()(scope, receive, send)
             return
         scope = {**scope, "root_path": self._root}
-        refusal = self._refusal(path, dict(scope["headers"]))
+        refusal = self._refusal(dict(scope["headers"]))
         if refusal is not None:
             await refusal(scope, receive, send)
             return
@@ -171,8 +168,8 @@ class Guard:
                 return
         await self._let_in(scope, self._counted(receive), send)
 
-    def _refusal(self, path: str, headers: Mapping[bytes, bytes]) -> Response | None:
-        """The answer to a request that nobody may send now, whoever it is."""
+    def _refusal(self, headers: Mapping[bytes, bytes]) -> Response | None:
+        """The answer to a request that nobody may send."""
         length = headers.get(b"content-length", b"0")
         if not length.isdigit() or int(length) > self._bytes_max:
             return _too_large(self._bytes_max)
@@ -180,9 +177,6 @@ class Guard:
         if encoding.lower() not in ("", "identity"):
             message = f"The body's content-encoding is {encoding}, which is not read."
             return error_answer(415, "Unsupported", message, "Send the body as it is.")
-        error = self._misplaced() if path.startswith("/v1/") else None
-        if error is not None:
-            return error_answer(503, type(error).__name__, error.message, error.hint)
         return None
 
     def _counted(self, receive: Receive) -> Receive:

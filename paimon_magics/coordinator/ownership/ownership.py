@@ -19,6 +19,7 @@ import time
 import uuid
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Protocol
 
 from paimon_magics.coordinator.ownership.lease import Lease, Owner
 from paimon_magics.coordinator.ownership.lease_folder import LeaseFolder
@@ -33,7 +34,7 @@ from paimon_magics.errors import SetupError
 from paimon_magics.tables.commits.fencing import DeposedError, Fence
 from paimon_magics.tables.stores.store import Store, UnreachableError
 
-__all__ = ["Ownership", "Saw"]
+__all__ = ["Binding", "Ownership", "Saw"]
 
 # The part of a lease by which it ends earlier for its owner than for others: clocks tick unevenly.
 _MARGIN = 0.1
@@ -42,12 +43,21 @@ Saw = Callable[[Lease | None], None]
 """Gets a lease that was seen."""
 
 
+class Binding(Protocol):
+    """What binds this process to one warehouse. `WarehouseBinding` is one."""
+
+    def settle(self) -> str:
+        """Called before a lease is taken: the warehouse's id. May raise what `acquire` may."""
+
+    def look(self) -> None:
+        """Called before a lease is renewed: raise SetupError where the warehouse is not in its
+        place any more."""
+
+
 class Ownership:
     """This coordinator's side of the lease. Safe for several threads.
 
-    `prepare` is called before a lease is taken. It returns the warehouse's id, and may raise what
-    `acquire` may. `look` is called before a lease is renewed, and raises SetupError where the
-    warehouse is not in its place any more.
+    `binding` is that of the state folder; without one any warehouse will do.
     """
 
     def __init__(
@@ -57,8 +67,7 @@ class Ownership:
         owner: Owner,
         lease_ms: int,
         now_ms: Callable[[], float] | None = None,
-        prepare: Callable[[], str] = lambda: "",
-        look: Callable[[], None] = lambda: None,
+        binding: Binding | None = None,
         runtime: Runtime | None = None,
     ) -> None:
         self.runtime = self._runtime = runtime or ThreadRuntime()
@@ -66,8 +75,7 @@ class Ownership:
         self._mine = owner.lease(uuid.uuid4().hex, lease_ms)
         self._when_lost: list[Callable[[DeposedError], None]] = []
         self._now_ms = now_ms or self._runtime.clock.steady_ms
-        self._prepare = prepare
-        self._look = look
+        self._binding = binding
         self._turn = threading.RLock()
         self._until_ms = 0.0
         self._lost: DeposedError | None = None
@@ -124,7 +132,7 @@ class Ownership:
         with self._turn:
             self._check_known()
             if self.epoch == 0:
-                self._mine = replace(self._mine, warehouse=self._prepare())
+                self._mine = replace(self._mine, warehouse=self._settled())
                 self._leases.check()
                 while not self._begin(*self._free()):
                     pass  # another coordinator was faster: look again
@@ -147,7 +155,7 @@ class Ownership:
             if watch.look():
                 saw(watch.lease)
             if self._is_free(watch) and may_take():
-                id = self._prepare()
+                id = self._settled()
                 self._leases.check()
                 with self._turn:
                     self._mine = replace(self._mine, warehouse=id)
@@ -217,10 +225,14 @@ class Ownership:
         if self.misplaced is not None:
             raise self.misplaced
 
+    def _settled(self) -> str:
+        return "" if self._binding is None else self._binding.settle()
+
     def _look_at_place(self) -> None:
         """Raise SetupError unless the warehouse is in its place."""
         try:
-            self._look()
+            if self._binding is not None:
+                self._binding.look()
         except UnreachableError:
             raise
         except SetupError as error:

@@ -16,6 +16,7 @@ import socket
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 
 from starlette.routing import BaseRoute, WebSocketRoute
 from starlette.types import ASGIApp
@@ -114,20 +115,15 @@ def start_owner(
     runtime = ThreadRuntime() if ownership is None else ownership.runtime
     store = _store(place, ownership)
     ending.callback(store.close)
+    ends = partial(shutdown.request_after, _LAST_WORDS_SECONDS)
     coordinator = Coordinator(
-        place.catalog,
-        store,
-        Settings(),
-        _limits(options),
-        ownership,
-        runtime,
-        on_failure=lambda: shutdown.request_after(_LAST_WORDS_SECONDS),
+        place.catalog, store, Settings(), _limits(options), ownership, runtime, on_failure=ends
     )
     group = None
     if ownership is not None:
         log = _log(options, place, store, ending)
         group = _group_commit(options, place, coordinator, log, ownership, shutdown)
-        ownership.when_lost(lambda _: shutdown.request_after(_LAST_WORDS_SECONDS))
+        ownership.when_lost(lambda _: ends())
     secret = secrets.token_urlsafe()
     compactions = _compactions(options, runtime, place, store, coordinator, secret)
     coordinator.when_published(compactions.committed)
@@ -192,8 +188,7 @@ def ownership_of(options: argparse.Namespace, place: Place, ending: ExitStack) -
         place.catalog.warehouse,
         holder,
         options.ownership_lease_ms,
-        prepare=place.binding.settle,
-        look=place.binding.look,
+        binding=place.binding,
     )
     ending.callback(ownership.release)
     return ownership

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from typing import Any
 
 __all__ = ["json_value"]
@@ -49,4 +50,4 @@ def _object(members: list[tuple[str, Any]]) -> dict[str, Any]:
 _SPACE = " \t\n\r"  # JSON's
 # Making a decoder costs more than decoding, and so does all that it does beside scanning.
 _DECODER = json.JSONDecoder(parse_constant=_no_constant, object_pairs_hook=_object)
-_SCAN = _DECODER.scan_once
+_SCAN: Callable[[str, int], tuple[Any, int]] = _DECODER.scan_once  # type: ignore[attr-defined]

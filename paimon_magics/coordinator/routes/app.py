@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.applications import Starlette
@@ -35,6 +36,7 @@ from paimon_magics.coordinator.http.guard import (
     on_too_large,
     principal_of,
 )
+from paimon_magics.coordinator.http.in_place import WhileInPlace
 from paimon_magics.coordinator.http.limits import ClientLimits
 from paimon_magics.coordinator.http.pages import HEADERS
 from paimon_magics.coordinator.http.threads import Threads, run_in_threadpool
@@ -71,6 +73,15 @@ from paimon_magics.errors import PaimonMagicsError
 __all__ = ["Parts", "application"]
 
 
+_ON_ERRORS: dict[Any, Any] = {
+    PaimonMagicsError: on_error,
+    TooLargeError: on_too_large,
+    HTTPException: on_no_route,
+    ClientDisconnect: on_gone,
+    Exception: on_unexpected,
+}
+
+
 @dataclass(frozen=True)
 class Parts:
     """What answers requests. `warehouse` is the path that clients on the same machine may open
@@ -103,19 +114,17 @@ def application(
     """
     coordinator, inserts, compactions = parts.coordinator, parts.inserts, parts.compactions
     group = None if inserts is None else inserts.group
-    place_of = None if group is None else group.holds.of_transaction
     metrics = Metrics(coordinator)
-    monitor = parts.monitor
-    metrics.registry.register(HealthMetrics(monitor))
+    metrics.registry.register(HealthMetrics(parts.monitor))
     if compactions is not None:
         metrics.registry.register(CompactionMetrics(compactions))
-        monitor.add("its compactions", compactions.facts)
+        parts.monitor.add("its compactions", compactions.facts)
     if inserts is not None:
         metrics.registry.register(inserts.metrics())
-        monitor.add("small inserts", inserts.facts)
+        parts.monitor.add("small inserts", inserts.facts)
     if parts.trail is not None:
         metrics.registry.register(AuditMetrics(parts.trail))
-        monitor.add("its audit log", parts.trail.facts)
+        parts.monitor.add("its audit log", parts.trail.facts)
     forms = None if inserts is None else DeadLetterForms(inserts.group, inserts.letters)
     handlers = _Handlers(parts, metrics, forms)
     own: list[BaseRoute] = [
@@ -124,37 +133,25 @@ def application(
         Route("/health/ready", handlers.ready),
         Route("/metrics", handlers.metrics),
         Route("/", handlers.page),
-        *administration_routes(coordinator, parts.warehouse, group, monitor),
-        *transaction_routes(coordinator, metrics, place_of),
+        *administration_routes(coordinator, parts.warehouse, group, parts.monitor),
+        *transaction_routes(
+            coordinator, metrics, None if group is None else group.holds.of_transaction
+        ),
         *table_routes(coordinator),
         *lease_routes(coordinator),
         *([] if compactions is None else compaction_routes(compactions)),
         *([] if forms is None else forms.routes()),
     ]
-    every = [*own, *(routes or [])]
-    every = [openapi_route(every, root), *every]
+    own += routes or []
+    every = [openapi_route(own, root), *own]
     threads = Threads()
     app = Starlette(
         routes=[*guarded(every, coordinator.load, parts.trail, threads), *authoriser.routes()],
-        exception_handlers={
-            PaimonMagicsError: on_error,
-            TooLargeError: on_too_large,
-            HTTPException: on_no_route,
-            ClientDisconnect: on_gone,
-            Exception: on_unexpected,
-        },
+        exception_handlers=_ON_ERRORS,
     )
     behind: ASGIApp = app if inserts is None else QuickInserts(app, inserts.entry, root)
-    return Guard(
-        behind,
-        authoriser,
-        request_bytes_max,
-        root,
-        limits,
-        parts.trail,
-        threads,
-        lambda: parts.coordinator.misplaced,
-    )
+    behind = WhileInPlace(behind, f"{root}/v1/", lambda: parts.coordinator.misplaced)
+    return Guard(behind, authoriser, request_bytes_max, root, limits, parts.trail, threads)
 
 
 class _Handlers:
