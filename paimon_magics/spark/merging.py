@@ -9,6 +9,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql import types as spark_types
 
 from paimon_magics.columnar.merging import KIND
 from paimon_magics.planning.reads.row_kinds import DELETE, INSERT, UPDATE_AFTER
@@ -32,7 +33,11 @@ from paimon_magics.planning.schemas.column_paths import type_at
 from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.spark.casting import ansi_casts, check_stored_types, stored
 from paimon_magics.spark.selecting import selected_columns
-from paimon_magics.spark.struct_names import with_fields_by_name
+from paimon_magics.spark.struct_names import (
+    has_all_fields,
+    with_fields_by_name,
+    with_fields_kept,
+)
 from paimon_magics.spark.types import spark_type
 from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.statements.data_types import AtomicType, DataType, RowType
@@ -92,8 +97,10 @@ def changed_rows(
     `more` that the target's view has after its own, NULL in inserted rows.
 
     Values are cast and checked as those of an INSERT, but only in rows that get them. Raises
-    InvalidValueError for a value whose type can't be cast to its column's.
+    InvalidValueError for a value whose type can't be cast to its column's, and what
+    `with_fields_by_name` raises for structs.
     """
+    types = _types_with_gaps(joined, plan, columns)
     joined = _by_name(joined, plan, columns)
     names = set(joined.columns)
     given: list[tuple[Column, _Value]] = []
@@ -105,6 +112,8 @@ def changed_rows(
             for number, one in enumerate(plan.clauses):
                 value: Value = one.values[at] if one.values else Kept()
                 made = _made(value, column, kept, (number, at))
+                if isinstance(made, str) and made in types and kept and one.effect == "update":
+                    made = with_fields_kept(F.col(made), types[made], column.type, F.col(kept))
                 if made is not None:
                     given.append((column, made))
                     values[number] = stored(column, made)
@@ -155,10 +164,25 @@ _Value = SparkColumn | str
 
 
 def _by_name(joined: DataFrame, plan: MergePlan, columns: Sequence[Column]) -> DataFrame:
-    """The rows with the fields of the source's structs as the target has them, for `*`."""
-    sources = {source_name(at) for at in range(len(plan.source_columns))}
-    wanted = {name: one for name, one in given_values(plan, columns) if name in sources}
-    return with_fields_by_name(joined, [wanted.get(name) for name in joined.columns])
+    """The rows with the fields of the values' structs as the target has them."""
+    wanted = dict(given_values(plan, columns))
+    taken = [wanted.get(name) for name in joined.columns]
+    return with_fields_by_name(joined, taken, fills=plan.fills_missing)
+
+
+def _types_with_gaps(
+    joined: DataFrame, plan: MergePlan, columns: Sequence[Column]
+) -> dict[str, spark_types.DataType]:
+    """The types of the values whose structs lack fields of the target's, by the values' texts."""
+    wanted = given_values(plan, columns) if plan.fills_missing else []
+    if not wanted:
+        return {}
+    given = {field.name: field.dataType for field in joined.schema.fields}
+    return {
+        quoted(name): given[name]
+        for name, column in wanted
+        if not has_all_fields(given[name], column.type)
+    }
 
 
 def _made(value: Value, column: Column, kept: str | None, place: tuple[int, int]) -> _Value | None:

@@ -22,6 +22,7 @@ from paimon_magics.planning.reads.views import RowView, ViewKind, shown_columns
 from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.spark.char_columns import with_char_columns
 from paimon_magics.spark.failures import translate
+from paimon_magics.spark.files import load_files
 from paimon_magics.spark.statement_settings import statement_settings
 from paimon_magics.spark.task_reports import Reporter, reports_folder
 from paimon_magics.spark.types import spark_schema, spark_type
@@ -146,12 +147,10 @@ def _raw(spark: SparkSession, scan: RawScan, system: Sequence[Column]) -> DataFr
     ] + list(system)
     check_stored(scan.paths, scan.sizes_bytes)
     reader = spark.read.schema(spark_schema(stored)).options(**_AS_STORED, **_filters(scan))
-    # Paths are names from the manifests, never patterns.
-    reader = reader.option("__globPaths__", "false")
     # Above the threshold Spark would start a job only to look at the files.
     with statement_settings(spark, tuple(_ANY_NUMBER_OF_PATHS), lambda _: _ANY_NUMBER_OF_PATHS):
         try:
-            frame = reader.format(scan.format).load(list(scan.paths))
+            frame = load_files(reader.format(scan.format), scan.paths)
         except AnalysisException as error:  # a file is gone
             raise translate(error) from error
     if all(

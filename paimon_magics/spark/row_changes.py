@@ -11,11 +11,13 @@ from pyspark.sql import functions as F
 from paimon_magics.columnar.merging import KIND
 from paimon_magics.planning.reads.row_kinds import DELETE, KIND_NAMES, UPDATE_BEFORE
 from paimon_magics.planning.row_changes.assignments import AssignedPath
+from paimon_magics.planning.schemas.column_paths import type_at
 from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.planning.writes.distributions import BUCKET_COLUMN
 from paimon_magics.spark.selecting import selected_columns
+from paimon_magics.spark.struct_names import with_fields_by_name
 from paimon_magics.statements.clauses.names import quoted
-from paimon_magics.statements.data_types import DataType, RowType
+from paimon_magics.statements.data_types import AtomicType, DataType, RowType
 from paimon_magics.statements.row_changes import VALUE_PREFIX
 from paimon_magics.tables.row_changes.selected_rows import FILE_COLUMN
 
@@ -34,10 +36,25 @@ def with_assigned(
 ) -> DataFrame:
     """The rows with their new values, in `columns`. The assigned values follow the columns in
     `selected`. A STRUCT that is NULL becomes one of NULLs where a field of it is assigned, as in
-    Spark."""
+    Spark. Raises what `with_fields_by_name` raises for structs, whose fields go by name."""
     if not paths and selected.columns == [column.name for column in columns]:
         return selected
+    selected = _by_name(selected, columns, paths)
     return selected_columns(selected, [_assigned_column(column, paths) for column in columns])
+
+
+def _by_name(
+    selected: DataFrame, columns: Sequence[Column], paths: Sequence[AssignedPath]
+) -> DataFrame:
+    wanted = {}
+    for path in paths:
+        names = (path.column.name, *path.fields)
+        wanted[f"{VALUE_PREFIX}{path.number}"] = Column(0, ".".join(names), type_at(columns, names))
+    if all(isinstance(one.type, AtomicType) for one in wanted.values()):
+        return selected
+    return with_fields_by_name(
+        selected, [wanted.get(name) for name in selected.columns], fills=False
+    )
 
 
 def row_counts(frame: DataFrame, by: str | None) -> tuple[int, int]:

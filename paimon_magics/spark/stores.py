@@ -63,9 +63,10 @@ class OpenedStores:
 
     def _is_seen(self, path: str) -> bool:
         """Whether Spark finds the file's status, for which every scan asks before it is planned."""
-        reader = self._spark.read.format("binaryFile").option("__globPaths__", "false")
+        from paimon_magics.spark.files import load_files
+
         try:
-            reader.load(path)
+            load_files(self._spark.read.format("binaryFile"), [path])
         except Exception:
             return False
         return True

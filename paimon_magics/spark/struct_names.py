@@ -1,9 +1,10 @@
-"""Matches the fields of structs by name, for `INSERT … BY NAME` and frames.
+"""Matches the fields of structs by name: for `INSERT … BY NAME`, frames, UPDATE and MERGE.
 
 Spark casts a struct to another by position, so that fields of the same type would silently change
-places. As in Paimon's connector (`PaimonAnalysis`), a column that is matched by name has its
-structs, at every level, matched by name too. Upper and lower case don't matter, and a field that is
-left out is NULL, as a column is.
+places. A column that is matched by name has its structs, at every level, matched by name too, as in
+Paimon's connector (`PaimonAnalysis`); so is a value that UPDATE or MERGE assigns, as in Spark
+(`AssignmentUtils`). Upper and lower case don't matter. A field that is left out is NULL, as a
+column is, in an INSERT. In a value that is assigned it is refused, unless the target's stays.
 """
 
 from __future__ import annotations
@@ -20,16 +21,18 @@ from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.spark.types import spark_type
 from paimon_magics.statements.data_types import ArrayType, DataType, MapType, RowType
 
-__all__ = ["with_fields_by_name"]
+__all__ = ["has_all_fields", "with_fields_by_name", "with_fields_kept"]
 
 
-def with_fields_by_name(frame: DataFrame, columns: Sequence[Column | None]) -> DataFrame:
+def with_fields_by_name(
+    frame: DataFrame, columns: Sequence[Column | None], *, fills: bool = True
+) -> DataFrame:
     """`frame` with the fields of its structs in the order of the table's.
 
     `columns` are the table's columns that the frame's columns go into, None for no column. Returns
     the same frame where the fields are in that order already. Raises UnknownNameError for a field
-    that the table's struct does not have, InvalidValueError for a NOT NULL field that is left out
-    and for two fields with one name.
+    that the table's struct does not have, InvalidValueError for two fields with one name and for a
+    field that is left out: one that is NOT NULL, without `fills` any.
     """
     fields = frame.schema.fields
     if all(
@@ -45,7 +48,7 @@ def with_fields_by_name(frame: DataFrame, columns: Sequence[Column | None]) -> D
                 F.col(str(place))
                 if column is None or _is_alike(field.dataType, column.type)
                 else _by_name(
-                    F.col(str(place)), field.dataType, column.type, f"column `{column.name}`"
+                    F.col(str(place)), field.dataType, column.type, f"column `{column.name}`", fills
                 )
             ).alias(field.name)
             for place, (field, column) in enumerate(zip(fields, columns, strict=True))
@@ -71,29 +74,83 @@ def _is_alike(given: spark_types.DataType, wanted: DataType) -> bool:
             return True
 
 
+def has_all_fields(given: spark_types.DataType, wanted: DataType) -> bool:
+    """Whether all structs in a given type have all fields of the wanted one's."""
+    match given, wanted:
+        case spark_types.StructType(), RowType(fields=fields):
+            named = {one.name.lower(): one.dataType for one in given.fields}
+            return all(
+                one.name.lower() in named and has_all_fields(named[one.name.lower()], one.type)
+                for one in fields
+            )
+        case spark_types.ArrayType(), ArrayType(element=element):
+            return has_all_fields(given.elementType, element)
+        case spark_types.MapType(), MapType(value=value):
+            return has_all_fields(given.valueType, value)
+        case _:
+            return True
+
+
+def with_fields_kept(
+    value: SparkColumn, given: spark_types.DataType, wanted: DataType, kept: SparkColumn
+) -> SparkColumn:
+    """A value of the wanted type whose fields that the given type lacks are those of `kept`: in
+    arrays those of the element at the same place, in maps those of the same key."""
+    if has_all_fields(given, wanted):
+        return value
+    match given, wanted:
+        case spark_types.StructType(), RowType(fields=fields):
+            named = {one.name.lower(): one.dataType for one in given.fields}
+            parts = []
+            for one in fields:
+                part, old = value.getField(one.name), kept.getField(one.name)
+                if one.name.lower() in named:
+                    part = with_fields_kept(part, named[one.name.lower()], one.type, old)
+                else:
+                    part = old
+                parts.append(part.alias(one.name))
+            return F.when(value.isNotNull(), F.struct(*parts))
+        case spark_types.ArrayType(), ArrayType(element=element):
+            return F.transform(
+                value,
+                lambda one, at: with_fields_kept(one, given.elementType, element, F.get(kept, at)),
+            )
+        case spark_types.MapType(), MapType(value=item):
+            return F.transform_values(
+                value,
+                lambda key, one: with_fields_kept(
+                    one, given.valueType, item, F.try_element_at(kept, key)
+                ),
+            )
+        case _:
+            return value
+
+
 def _by_name(
-    value: SparkColumn, given: spark_types.DataType, wanted: DataType, place: str
+    value: SparkColumn, given: spark_types.DataType, wanted: DataType, place: str, fills: bool
 ) -> SparkColumn:
     if _is_alike(given, wanted):
         return value
     match given, wanted:
         case spark_types.StructType(), RowType():
-            return _struct(value, given, wanted, place)
+            return _struct(value, given, wanted, place, fills)
         case spark_types.ArrayType(), ArrayType(element=element):
-            return F.transform(value, lambda one: _by_name(one, given.elementType, element, place))
+            return F.transform(
+                value, lambda one: _by_name(one, given.elementType, element, place, fills)
+            )
         case spark_types.MapType(), MapType(key=key, value=item):
             by_key = F.transform_keys(
-                value, lambda one, _: _by_name(one, given.keyType, key, place)
+                value, lambda one, _: _by_name(one, given.keyType, key, place, fills)
             )
             return F.transform_values(
-                by_key, lambda _, one: _by_name(one, given.valueType, item, place)
+                by_key, lambda _, one: _by_name(one, given.valueType, item, place, fills)
             )
         case _:
             return value
 
 
 def _struct(
-    value: SparkColumn, given: spark_types.StructType, wanted: RowType, place: str
+    value: SparkColumn, given: spark_types.StructType, wanted: RowType, place: str, fills: bool
 ) -> SparkColumn:
     taken = {one.name.lower() for one in wanted.fields}
     for field in given.fields:
@@ -111,7 +168,12 @@ def _struct(
     for one in wanted.fields:
         found = named.get(one.name.lower())
         if found is not None:
-            part = _by_name(value.getField(found.name), found.dataType, one.type, place)
+            part = _by_name(value.getField(found.name), found.dataType, one.type, place, fills)
+        elif not fills:
+            raise InvalidValueError(
+                f"The value for {place} has no field `{one.name}`.",
+                hint=f"Give the struct all its fields, or assign single ones: s.{one.name} = ….",
+            )
         elif one.type.nullable:
             part = F.lit(None).cast(spark_type(one.type))
         else:

@@ -101,7 +101,9 @@ def needed_columns(
     found = set()
     for at, name in enumerate(names):
         keeps = any(
-            not clause.values or isinstance(clause.values[at], Kept | ByField)
+            not clause.values
+            or isinstance(clause.values[at], Kept | ByField)
+            or (at in plan.nested and clause.effect == "update")
             for clause in plan.clauses
             if updated is None or (clause.effect == "update" and name in updated)
         )

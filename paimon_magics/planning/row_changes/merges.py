@@ -27,6 +27,7 @@ from paimon_magics.planning.row_changes.equated_columns import ColumnPair, equat
 from paimon_magics.planning.row_changes.merge_joins import Join, join_of
 from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.statements.assignments import Assignment
+from paimon_magics.statements.data_types import RowType, parts_of
 from paimon_magics.statements.merge_into import (
     DeleteAction,
     InsertAction,
@@ -105,12 +106,16 @@ class MergePlan:
     """The clauses in the order written, and the join that finds their rows.
 
     `source_columns` are the names of the source's columns. `checks_matches`: a target row that
-    several source rows would change makes the statement fail.
+    several source rows would change makes the statement fail. `fills_missing`: what `*` finds no
+    value for in the source stays as it is, or is NULL in a new row; else it is refused. `nested`
+    are the positions of the columns in which fields may stay so.
     """
 
     clauses: tuple[PlannedClause, ...]
     join: Join
     source_columns: tuple[str, ...]
+    fills_missing: bool = False
+    nested: frozenset[int] = frozenset()
 
     @property
     def checks_matches(self) -> bool:
@@ -148,7 +153,13 @@ def plan_merge(
     _check_unique(merge, source_columns)
     columns = _Columns(merge, schema, tuple(source_columns), fills_missing)
     clauses = tuple(columns.planned(clause) for clause in merge.clauses)
-    return MergePlan(clauses, join_of({clause.kind for clause in clauses}), tuple(source_columns))
+    join = join_of({clause.kind for clause in clauses})
+    nested = frozenset(
+        at
+        for at, column in enumerate(schema.columns)
+        if fills_missing and any(isinstance(part, RowType) for part in parts_of(column.type))
+    )
+    return MergePlan(clauses, join, tuple(source_columns), fills_missing, nested)
 
 
 def inserts_keys_of_on(merge: MergeInto, plan: MergePlan, schema: TableSchema) -> bool:

@@ -130,7 +130,9 @@ def match_columns(
     elif insert.by_name:
         given = _by_name(insert, open_columns, static, input_names)
     else:
-        given = _by_position(insert, open_columns, static, input_names)
+        given = _by_position(
+            insert, _as_in_hive(insert, open_columns, input_names), static, input_names
+        )
     sources: list[Source] = []
     for column in columns:
         if column.name in static:
@@ -244,6 +246,23 @@ def level_zero_hidden_by(schema: TableSchema) -> str | None:
     if schema.deletion_vectors_enabled and not schema.flag("deletion-vectors.merge-on-read"):
         return "'deletion-vectors.enabled' = 'true'"
     return None
+
+
+def _as_in_hive(
+    insert: Insert, columns: Sequence[Column], input_names: Sequence[str]
+) -> list[Column]:
+    """The columns in the order in which the query gives them. The partition columns that the
+    PARTITION clause names without a value are the query's last, in the clause's order, as in Hive;
+    unless the query's columns have the names of the table's: then each goes to its own."""
+    dynamic = [one.column.lower() for one in insert.partition or () if one.value is None]
+    if not dynamic:
+        return list(columns)
+    by_name = {column.name.lower(): column for column in columns}
+    names = [name.lower() for name in input_names]
+    if len(names) == len(by_name) and set(names) == by_name.keys():
+        return [by_name[name] for name in names]
+    others = [column for column in columns if column.name.lower() not in dynamic]
+    return [*others, *(by_name[name] for name in dynamic)]
 
 
 def _by_position(
