@@ -164,7 +164,7 @@ def test_a_log_registry_that_can_not_be_written_makes_it_unready(tmp_path: Path)
         registry.touch()
         refused = observer.insert([[1]])
         assert refused.status_code == 503 and str(registry) in refused.text, refused.text
-        wait_until(lambda: observer.ready(token=False)[1].get("problems") == ["log_seconds"], 20)
+        wait_until(lambda: observer.ready(token=False)[1].get("problems") == ["log_seconds"], 60)
         registry.unlink()
         wait_until(lambda: observer.ready()[0] == 200, 20)
         assert observer.insert([[1]]).status_code == 200

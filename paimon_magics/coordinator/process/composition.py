@@ -72,7 +72,7 @@ from paimon_magics.tables.schema.identity import created_at_ms
 __all__ = ["OwnerParts", "ownership_of", "start_owner"]
 
 _COMPACTION_WORKER = "paimon_magics.coordinator.process.compaction_worker"
-_PROBE_MS, _PROBE_FILE_MS, _PROBE_LOG_MS, _LETTERS_MS = 5_000.0, 30_000.0, 10_000.0, 5_000.0
+_PROBE_MS, _PROBE_FILE_MS, _LETTERS_MS = 5_000.0, 30_000.0, 5_000.0
 _RECENT = 200  # commits whose tables are looked at after the start
 _OBJECTS_BEFORE_COLLECTION = 50_000
 _LAST_WORDS_SECONDS = 1.0
@@ -313,7 +313,7 @@ def _watched(
 def _watch_log(
     runtime: Runtime, group: GroupCommit, monitor: HealthMonitor, ending: ExitStack
 ) -> None:
-    probe = Noted[object](runtime, "log", group.check_log, _PROBE_LOG_MS, None)
+    probe = Noted[object](runtime, "log", group.check_log, _PROBE_FILE_MS, None)
     ending.callback(probe.stop)
     monitor.add("its log", lambda: [log_fact(probe, group.owner.append_trouble)])
 

@@ -144,7 +144,7 @@ class GroupCommit:
         ]
 
     def check_log(self) -> None:
-        """Raise an error where the log takes no records now, or its registry no notes."""
+        """Raise an error where the log takes no records now, or its registry is out of reach."""
         self._log.check()
         self._registry.check()
 

@@ -97,9 +97,10 @@ class LogRegistry:
         self._write(table_id, acknowledged + 1, is_open=False)
 
     def check(self) -> None:
-        """Raise SetupError where notes can't be written."""
+        """Raise SetupError where notes can't be read. It writes nothing: the warehouse may be
+        gone."""
         with store_errors(f"Looking at the log registry, {self._folder},"):
-            self._store.make_folder(self._folder)
+            self._store.names(self._folder, f"{_PREFIX}none")
 
     def forget(self, table_id: str) -> None:
         """Remove the note of a table that is gone, with nothing in the log. If that fails it does
