@@ -55,7 +55,7 @@ class WarehouseBinding:
             return
         bound = self._folder.binding()
         adopt = None if bound is None or bound.location != self._location else bound.id
-        if not writes and read_warehouse_id(self._catalog.stores, self._catalog.warehouse) is None:
+        if not writes and self._is_unmarked():
             self._check(bound, adopt or "")
             self.id = adopt or ""
             return
@@ -71,7 +71,8 @@ class WarehouseBinding:
     def settle(self) -> str:
         """Mark the warehouse and bind the folder, before the first write to the warehouse. Return
         the warehouse's id."""
-        if not self.id or self._folder.binding() != Binding(self.id, self._location):
+        is_bound = self.id and self._folder.binding() == Binding(self.id, self._location)
+        if not is_bound or self._is_unmarked():  # it may have been made anew
             self.begin(writes=True)
         return self.id
 
@@ -88,6 +89,9 @@ class WarehouseBinding:
                 hint="Mount it again, or move it back. The coordinator goes on as soon as it is "
                 "there.",
             )
+
+    def _is_unmarked(self) -> bool:
+        return read_warehouse_id(self._catalog.stores, self._catalog.warehouse) is None
 
     def _marked(self, bound: Binding | None, adopt: str | None) -> str:
         stores, warehouse = self._catalog.stores, self._catalog.warehouse

@@ -97,6 +97,7 @@ class BoundedConnection(HttpToolsProtocol):
     _pending_bytes = (
         0  # of a head, of trailers or of chunks' extensions: neither has a body's limit
     )
+    _has_advanced = False  # a head was completed, or a body went on, by the bytes of this call
     _stuck: tuple[int, float] | None = None  # unsent bytes, and since when
     _is_ended = False
     _is_counted = False
@@ -143,6 +144,7 @@ class BoundedConnection(HttpToolsProtocol):
         if self._is_ended:
             return
         self._pending_bytes += len(data)
+        self._has_advanced = False
         super().data_received(data)
         if self._pending_bytes > self.bounds.head_bytes_max and not self._is_ended:
             self._refuse(_HEAD_TOO_LARGE)
@@ -152,7 +154,9 @@ class BoundedConnection(HttpToolsProtocol):
         super().on_message_begin()
         self._began = self.loop.time()
         self._in_head = True
-        self._head_bytes = self._body_bytes = self._pending_bytes = 0
+        self._head_bytes = self._body_bytes = 0
+        if self._has_advanced:  # what came before in these bytes belongs to other requests
+            self._pending_bytes = 0
 
     def on_url(self, url: bytes) -> None:
         """Take the request's target, or a part of it."""
@@ -171,7 +175,7 @@ class BoundedConnection(HttpToolsProtocol):
         if self._has_large_head:
             self._pending_bytes = self._head_bytes
             return
-        self._pending_bytes = 0
+        self._advance()
         self._began = self.loop.time()
         if self._is_counted:
             self.bounds.resting[self._address].pop(self, None)
@@ -191,7 +195,7 @@ class BoundedConnection(HttpToolsProtocol):
         """Take a part of the body."""
         if self._has_large_head:
             return
-        self._pending_bytes = 0
+        self._advance()
         self._body_bytes += len(body)
         super().on_body(body)
 
@@ -228,6 +232,10 @@ class BoundedConnection(HttpToolsProtocol):
     @property
     def _has_large_head(self) -> bool:
         return self._head_bytes > self.bounds.head_bytes_max
+
+    def _advance(self) -> None:
+        self._has_advanced = True
+        self._pending_bytes = 0
 
     def _rest(self) -> None:
         if not self._in_head:

@@ -27,6 +27,7 @@ from paimon_magics.coordinator.http.authorisation import (
 )
 from paimon_magics.coordinator.http.guard import Guard, guarded
 from paimon_magics.coordinator.http.guesses import Guesses
+from paimon_magics.coordinator.http.in_place import WhileInPlace
 from paimon_magics.coordinator.http.tokens import Tokens
 from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit, GroupCommitSettings
 from paimon_magics.coordinator.inserts.log.database import DatabaseLog
@@ -203,9 +204,11 @@ def test_an_endpoint_is_for_those_who_have_its_scope(
 
 
 def test_every_route_has_a_scope_and_every_scope_a_route(app: Guard) -> None:
-    assert isinstance(app._app, Starlette)
-    routes = [route for route in app._app.routes if isinstance(route, Route)]
-    assert len(routes) == len(app._app.routes)
+    assert isinstance(app._app, WhileInPlace)
+    inner = app._app._app
+    assert isinstance(inner, Starlette)
+    routes = [route for route in inner.routes if isinstance(route, Route)]
+    assert len(routes) == len(inner.routes)
     served = {
         f"{method} {route.path}"
         for route in routes
