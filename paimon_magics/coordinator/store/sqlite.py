@@ -8,8 +8,9 @@ nothing.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -170,11 +171,12 @@ class MemoryDatabase(_Connected):
 
 
 class SqliteDatabase(_Connected):
-    """A `Database` in a file."""
+    """A `Database` in a file that only its owner may read: it has rows that wait."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(str(path))
         try:
+            _make_private(path)
             self._connection = apsw.Connection(str(path))
             self._connection.set_busy_timeout(_BUSY_MS)
             mode = self._connection.pragma("journal_mode", "wal")
@@ -197,3 +199,12 @@ class SqliteDatabase(_Connected):
                 f"The coordinator's database {path} can't use a write-ahead log there.",
                 hint="Put the state folder on a local disk.",
             )
+
+
+def _make_private(path: Path) -> None:
+    """Let nobody else read a database, which is made if it is absent. SQLite gives the files beside
+    it the same rights."""
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    for file in (path, *(path.with_name(f"{path.name}-{end}") for end in ("wal", "shm"))):
+        with suppress(OSError):  # it is not there, or its disk has no rights
+            file.chmod(0o600)

@@ -61,6 +61,17 @@ def test_what_was_stored_is_there_when_it_is_opened_again(
     again.close()
 
 
+def test_nobody_else_may_read_a_database_in_an_open_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "state"
+    folder.mkdir(mode=0o755)
+    (folder / "coordinator.sqlite").touch(mode=0o644)  # an older version's
+    opened = open_store(folder)
+    opened.transactions.open(ACTIVE, OPENED)
+    modes = {file.name: file.stat().st_mode & 0o777 for file in folder.glob("coordinator.sqlite*")}
+    assert set(modes.values()) == {0o600} and len(modes) > 1, modes
+    opened.close()
+
+
 def test_properties_of_databases_outlive_the_coordinator(
     store: StateStore, state: Path, store_address: str | None
 ) -> None:
