@@ -6,7 +6,7 @@ version. Functions import pypaimon when they are called: tasks on executors load
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from paimon_magics.columnar.whole_arrays import whole_structs
@@ -20,6 +20,7 @@ __all__ = [
     "manifest_record",
     "numbers_from_zero",
     "open_files_by",
+    "read_manifests_of_older_releases",
     "read_statistics_of_row_ids",
     "replace_innermost_file_io",
     "schema_ids",
@@ -89,6 +90,37 @@ def read_statistics_of_row_ids() -> None:
         return [known[name] for name in names]
 
     ManifestFileManager._get_value_stats_fields = of_row_ids_too
+
+
+def read_manifests_of_older_releases() -> None:
+    """Let pypaimon read manifests of Paimon 0.9 and before, whose entries lack later fields.
+    pypaimon 2.1 raises KeyError for them. Repeated, it does nothing."""
+    from pypaimon.manifest import manifest_file_manager
+
+    as_stored = manifest_file_manager._read_manifest_records
+    if as_stored.__name__ == "with_later_fields":
+        return
+
+    def with_later_fields(*args: Any) -> Iterator[tuple[dict[str, Any], Any, bool]]:
+        for record, partition, is_filtered in as_stored(*args):
+            file = record["_FILE"]
+            if "_VALUE_STATS_COLS" not in file:  # the last one of those that it expects
+                record["_FILE"] = _LATER_FIELDS | file
+            yield record, partition, is_filtered
+
+    manifest_file_manager._read_manifest_records = with_later_fields
+
+
+# The fields of a data file that manifests have since some release up to Paimon 1.0.
+_LATER_FIELDS = dict.fromkeys(
+    (
+        "_CREATION_TIME",
+        "_DELETE_ROW_COUNT",
+        "_EMBEDDED_FILE_INDEX",
+        "_FILE_SOURCE",
+        "_VALUE_STATS_COLS",
+    )
+)
 
 
 def check_row_ids_since(detection: Any, snapshot_id: int | None) -> None:

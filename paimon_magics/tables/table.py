@@ -9,13 +9,18 @@ from pypaimon.table.file_store_table import FileStoreTable
 
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.statements.statement import TableName
-from paimon_magics.tables.pypaimon_internals import read_statistics_of_row_ids
+from paimon_magics.tables.pypaimon_internals import (
+    read_manifests_of_older_releases,
+    read_statistics_of_row_ids,
+)
 from paimon_magics.tables.stores.allowed_paths import AllowedPaths
 from paimon_magics.tables.stores.store import Store
 
 __all__ = ["StoredTable", "Table", "publishes_itself"]
 
-read_statistics_of_row_ids()  # before any manifest is read
+# Before any manifest is read.
+read_manifests_of_older_releases()
+read_statistics_of_row_ids()
 
 
 @dataclass(frozen=True, slots=True)

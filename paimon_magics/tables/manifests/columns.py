@@ -1,8 +1,7 @@
 """Manifests as Arrow columns: 100,000 entries in about a second, without an object for each.
 
-polars decodes Avro into columns, but it does not support zstd, with which Paimon compresses. Such
-blocks are first rewritten into an uncompressed Avro file. A manifest never changes, so a manifest
-that was read is cached, up to a number of bytes.
+`avro_columns` decodes the files. A manifest never changes, so a manifest that was read is cached,
+up to a number of bytes.
 
 Fields: `ManifestEntrySerializer`, `DataFileMeta` and `ManifestFileMeta` of Paimon.
 """
@@ -10,14 +9,14 @@ Fields: `ManifestEntrySerializer`, `DataFileMeta` and `ManifestFileMeta` of Paim
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_magics.columnar.varints import signed, varint
+from paimon_magics.tables.manifests.avro_columns import avro_columns, avro_parts
 from paimon_magics.tables.manifests.read_cache import ReadCache
 from paimon_magics.tables.pypaimon_internals import manifest_record
 from paimon_magics.tables.stores.corruption import damaged
@@ -26,7 +25,6 @@ __all__ = [
     "MANIFEST_ENTRIES",
     "MANIFEST_FILES",
     "ManifestColumns",
-    "avro_columns",
     "columns_of_entries",
     "only",
 ]
@@ -88,7 +86,6 @@ MANIFEST_FILES = pa.schema(
 # What the objects of a cached table take beside its values. Most tables are small: the manifest of
 # one commit has 500 bytes of values and takes 35 KB.
 _TABLE_BYTES = 40_000
-_PART_BYTES = 16_000_000
 _NESTED = {"key": "_KEY_STATS", "value": "_VALUE_STATS", "partition": "_PARTITION_STATS"}
 
 
@@ -122,7 +119,7 @@ class ManifestColumns:
 
     def _read(self, name: str, schema: pa.Schema) -> pa.Table:
         try:
-            parts = [_flat(part, schema) for part in _parts(self._read_bytes(name))]
+            parts = [_flat(part, schema) for part in avro_parts(self._read_bytes(name))]
             return pa.concat_tables(parts)
         except (ValueError, KeyError, pa.ArrowInvalid) as error:
             raise damaged(f"The manifest `{name}`", error) from error
@@ -145,23 +142,6 @@ def columns_of_entries(entries: Iterable[Any]) -> pa.Table:
     body = io.BytesIO()
     fastavro.writer(body, MANIFEST_ENTRY_SCHEMA, map(manifest_record, entries))
     return _flat(avro_columns(body.getvalue()), MANIFEST_ENTRIES)
-
-
-def avro_columns(body: bytes) -> pa.Table:
-    """The records of an Avro file as columns. Raises ValueError for any other content."""
-    return pa.concat_tables(_parts(body))
-
-
-def _parts(body: bytes) -> Iterator[pa.Table]:
-    """The records of an Avro file as columns, some of its blocks at a time."""
-    import polars
-
-    try:
-        for part in _inflated(body):
-            # By the stream that both know, which takes half as long as `to_arrow`.
-            yield pa.table(polars.read_avro(io.BytesIO(part)))
-    except (polars.exceptions.PolarsError, IndexError) as error:
-        raise ValueError(f"it is not a complete Avro file: {error}") from error
 
 
 def _flat(table: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -200,72 +180,3 @@ def _members(column: pa.ChunkedArray) -> dict[str, pa.ChunkedArray]:
         name: pa.chunked_array([chunk[i] for chunk in chunks], type=column.type[i].type)
         for i, name in enumerate(names)
     }
-
-
-def _inflated(body: bytes) -> Iterator[bytes]:
-    """The Avro file `body`, rewritten without compression if its blocks are compressed by zstd: as
-    files of about `_PART_BYTES` each, because decoding takes several times the size of a file."""
-    if body[:4] != b"Obj\x01":
-        raise ValueError("it is not an Avro file")
-    source = memoryview(body)
-    position, metadata = 4, {}
-    while True:
-        count, position = _long(source, position)
-        if count == 0:
-            break
-        if count < 0:
-            _, position = _long(source, position)
-        for _ in range(abs(count)):
-            key, position = _bytes(source, position)
-            metadata[key], position = _bytes(source, position)
-    if metadata.get(b"avro.codec") != b"zstandard":
-        yield body
-        return
-    import zstandard
-
-    sync = bytes(source[position : position + 16])
-    position += 16
-    header = {b"avro.schema": metadata[b"avro.schema"], b"avro.codec": b"null"}
-    out = [b"Obj\x01", _as_long(len(header))]
-    for key, value in header.items():
-        out += [_as_long(len(key)), key, _as_long(len(value)), value]
-    head = [*out, _as_long(0), sync]
-    out, part_bytes = list(head), 0
-    decompressor = zstandard.ZstdDecompressor()
-    while position < len(source):
-        count, position = _long(source, position)
-        size, position = _long(source, position)
-        try:
-            block = decompressor.decompressobj().decompress(source[position : position + size])
-        except zstandard.ZstdError as error:
-            raise ValueError(f"one of its blocks is damaged: {error}") from error
-        position += size
-        if source[position : position + 16] != sync:
-            raise ValueError("it ends in the middle of a block")
-        position += 16
-        if part_bytes and part_bytes + len(block) > _PART_BYTES:
-            yield b"".join(out)
-            out, part_bytes = list(head), 0
-        out += [_as_long(count), _as_long(len(block)), block, sync]
-        part_bytes += len(block)
-    yield b"".join(out)
-
-
-def _long(source: memoryview, position: int) -> tuple[int, int]:
-    value, position = varint(source, position)
-    return signed(value), position
-
-
-def _bytes(source: memoryview, position: int) -> tuple[bytes, int]:
-    length, position = _long(source, position)
-    return bytes(source[position : position + length]), position + length
-
-
-def _as_long(value: int) -> bytes:
-    value = (value << 1) ^ (value >> 63)
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)

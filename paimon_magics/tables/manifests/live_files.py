@@ -19,7 +19,8 @@ from pypaimon.utils.file_store_path_factory import canonical_data_file_path
 
 from paimon_magics.errors import TableDamagedError, UnsupportedStatementError
 from paimon_magics.planning.reads.splits import Deletions
-from paimon_magics.tables.manifests.columns import MANIFEST_ENTRIES, ManifestColumns, avro_columns
+from paimon_magics.tables.manifests.avro_columns import avro_columns
+from paimon_magics.tables.manifests.columns import MANIFEST_ENTRIES, ManifestColumns
 from paimon_magics.tables.manifests.file_kinds import ADD, DELETE
 from paimon_magics.tables.stores.corruption import damaged
 
