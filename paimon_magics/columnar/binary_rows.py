@@ -20,10 +20,11 @@ import pyarrow.compute as pc
 
 from paimon_magics.columnar.bucket_hash import is_bytes
 
-__all__ = ["decode_rows"]
+__all__ = ["decode_bounds", "decode_rows"]
 
 _ARITY_BYTES = 4
 _COMPACT_DECIMAL_PRECISION_MAX = 18
+_NANOS_PER_MILLI = 1_000_000
 
 _Bytes = npt.NDArray[np.uint8]
 _Ints = npt.NDArray[np.int64]
@@ -35,18 +36,43 @@ def decode_rows(rows: pa.Array, types: Sequence[pa.DataType]) -> list[pa.Array]:
 
     `rows` is a binary or large binary array without NULLs; the fields of every row have the types
     `types`. Fields other than booleans, numbers, texts, bytes, dates and times become NULLs. Raises
-    ValueError where a row is NULL.
+    ValueError where a row is NULL, or does not hold a value that it should.
     """
     if rows.null_count:
         raise ValueError("a serialised row can't be NULL")
-    layout = _Layout(rows, len(types))
+    layout = _Layout(rows, len(types), is_strict=True)
     return [_decode(layout, position, data_type) for position, data_type in enumerate(types)]
 
 
-class _Layout:
-    """The bytes of all rows, and where each row and its slots begin in them."""
+def decode_bounds(rows: pa.Array, types: Sequence[pa.DataType]) -> list[pa.Array]:
+    """As `decode_rows`, for statistics: what can't be decoded is unknown, which is NULL.
 
-    def __init__(self, rows: pa.Array, fields: int) -> None:
+    pypaimon up to 1.3 wrote every timestamp and DECIMAL into its slot of eight bytes, where a
+    reader expects the place of the value for some of them.
+    """
+    arity = len(types).to_bytes(_ARITY_BYTES, "big")
+    found = pc.equal(pc.binary_slice(rows, 0, _ARITY_BYTES), arity)
+    is_whole = pc.greater_equal(pc.binary_length(rows), _ARITY_BYTES + _fixed_bytes(len(types)))
+    known = np.asarray(pc.fill_null(pc.and_(found, is_whole), False))
+    if known.all():
+        layout = _Layout(rows, len(types), is_strict=False)
+        return [_decode(layout, position, data_type) for position, data_type in enumerate(types)]
+    columns = decode_bounds(rows.filter(pa.array(known)), types)
+    places = np.where(known, np.cumsum(known) - 1, 0)
+    taken = pa.array(places, mask=~known)
+    return [column.take(taken) for column in columns]
+
+
+def _fixed_bytes(fields: int) -> int:
+    """The size of the null bits and the slots."""
+    return (fields + 63 + 8) // 64 * 8 + 8 * fields
+
+
+class _Layout:
+    """The bytes of all rows, and where each row and its slots begin in them. `is_strict` tells
+    whether a value that its row does not hold is an error, otherwise it is unknown."""
+
+    def __init__(self, rows: pa.Array, fields: int, is_strict: bool) -> None:
         rows = rows.cast(pa.large_binary())
         buffer = rows.buffers()[2]
         self.data: _Bytes = (
@@ -54,7 +80,10 @@ class _Layout:
         )
         offsets = np.frombuffer(rows.buffers()[1], dtype=np.int64)
         self.base: _Ints = offsets[rows.offset : rows.offset + len(rows)] + _ARITY_BYTES
-        self._slots = (fields + 63 + 8) // 64 * 8
+        self._ends: _Ints = offsets[rows.offset + 1 : rows.offset + len(rows) + 1]
+        self._is_strict = is_strict
+        self._fixed = _fixed_bytes(fields)
+        self._slots = self._fixed - 8 * fields
 
     def __len__(self) -> int:
         return len(self.base)
@@ -67,6 +96,15 @@ class _Layout:
     def slot(self, position: int) -> _Ints:
         """Where the slot of a field begins."""
         return self.base + self._slots + 8 * position
+
+    def unknown(self, nulls: _Bools, places: _Ints, lengths: _Ints | int) -> _Bools:
+        """Marks the rows that have NULL, or no such part: `lengths` bytes from `places` on, which
+        are counted from the row's begin, behind its slots."""
+        lost = (places < self._fixed) | (self.base + places + lengths > self._ends)
+        lost &= ~nulls
+        if self._is_strict and lost.any():
+            raise ValueError("a serialised row ends before a value that it should have")
+        return nulls | lost
 
     def words(self, starts: _Ints) -> _Ints:
         """The eight bytes from each start, as a little-endian number."""
@@ -107,8 +145,11 @@ def _timestamps(layout: _Layout, words: _Ints, nulls: _Bools, data_type: pa.Data
     if data_type.unit in ("s", "ms"):
         values = words if data_type.unit == "ms" else np.floor_divide(words, 1000)
     else:
-        starts = np.where(nulls, layout.base, layout.base + (words >> 32))
-        millis, nanos = layout.words(starts), words & 0xFFFFFFFF
+        places, nanos = words >> 32, words & 0xFFFFFFFF
+        # A number of nanoseconds that a millisecond does not have: it is no place either.
+        places = np.where(nanos < _NANOS_PER_MILLI, places, -1)
+        nulls = layout.unknown(nulls, places, 8)
+        millis = layout.words(np.where(nulls, layout.base, layout.base + places))
         values = (
             millis * 1000 + nanos // 1000
             if data_type.unit == "us"
@@ -128,11 +169,15 @@ def _decimals(layout: _Layout, position: int, nulls: _Bools, data_type: pa.DataT
             data_type, len(words), [validity, pa.py_buffer(pairs.tobytes())]
         )
     found: list[Decimal | None] = []
+    nulls = layout.unknown(nulls, words >> 32, words & 0xFFFFFFFF)
     for base, word, null in zip(layout.base, words, nulls, strict=True):
+        if null:
+            found.append(None)
+            continue
         start, length = int(base + (word >> 32)), int(word & 0xFFFFFFFF)
         unscaled = int.from_bytes(bytes(layout.data[start : start + length]), "big", signed=True)
         digits = tuple(int(digit) for digit in str(abs(unscaled)))
-        found.append(None if null else Decimal((unscaled < 0, digits, -data_type.scale)))
+        found.append(Decimal((unscaled < 0, digits, -data_type.scale)))
     return pa.array(found, type=data_type)
 
 
@@ -141,6 +186,7 @@ def _texts(layout: _Layout, position: int, nulls: _Bools, data_type: pa.DataType
     words = layout.words(slots)
     mark = (words >> 56) & 0xFF
     inline = mark >= 0x80  # up to seven bytes are in the slot itself
+    nulls = nulls | layout.unknown(nulls | inline, words >> 32, words & 0xFFFFFFFF) & ~inline
     starts = np.where(inline, slots, layout.base + (words >> 32))
     lengths = np.where(nulls, 0, np.where(inline, mark & 0x7F, words & 0xFFFFFFFF))
     ends = np.cumsum(lengths)

@@ -11,7 +11,7 @@ import pytest
 from pypaimon.schema.data_types import AtomicType, DataField, PyarrowFieldParser
 from pypaimon.table.row.generic_row import GenericRow, GenericRowSerializer
 
-from paimon_magics.columnar.binary_rows import decode_rows
+from paimon_magics.columnar.binary_rows import decode_bounds, decode_rows
 
 D, T = datetime.date, datetime.datetime
 CASES: dict[str, list[Any]] = {
@@ -64,3 +64,45 @@ def test_no_rows_and_no_fields_are_fine() -> None:
     assert decode_rows(pa.array([], pa.binary()), [pa.int32()])[0].to_pylist() == []
     empty = GenericRowSerializer.to_bytes(GenericRow([], []))
     assert decode_rows(pa.array([empty], pa.binary()), []) == []
+
+
+TIMES = [pa.int64(), pa.timestamp("us"), pa.decimal128(38, 2), pa.string()]
+
+
+def in_slots(*words: int) -> bytes:
+    """A row of eight bytes for each field, as pypaimon 1.3 wrote times and all DECIMALs."""
+    slots = b"".join(word.to_bytes(8, "little") for word in words)
+    return len(words).to_bytes(4, "big") + bytes(8) + slots
+
+
+def test_bounds_that_the_row_does_not_hold_are_unknown() -> None:
+    text = int.from_bytes(b"text\x00\x00\x00\x84", "little")
+    millis = int(datetime.datetime(2024, 1, 2, tzinfo=datetime.UTC).timestamp() * 1000)
+    row = in_slots(7, millis, 150, text)
+    fields = [DataField(i, "f", AtomicType(kind)) for i, kind in enumerate(WHOLE)]
+    whole = GenericRowSerializer.to_bytes(GenericRow(list(WHOLE.values()), fields))
+    # The place that a time in its slot seems to name is inside other rows of these.
+    rows_of_both = [row, *[whole] * 20, row, row[:20], in_slots(7)]
+    found = decode_bounds(pa.array(rows_of_both, pa.large_binary()), TIMES)
+    unknown = [None, *([0] * 20), None, None, None]
+    for column, value, stored in zip(found, WHOLE.values(), (7, None, None, "text"), strict=True):
+        expected = [value if one == 0 else stored for one in unknown]
+        expected[-2:] = [None, None]
+        assert column.to_pylist() == expected
+    with pytest.raises(ValueError, match="ends before a value"):
+        decode_rows(pa.array([row], pa.large_binary()), TIMES)
+
+
+WHOLE: dict[str, Any] = {
+    "BIGINT": 1,
+    "TIMESTAMP(6)": T(2026, 11, 21, 1, 2, 3, 456789),
+    "DECIMAL(38, 2)": Decimal("-12345678901234567890.12"),
+    "STRING": "a text behind the slots",
+}
+
+
+def test_bounds_of_no_rows_are_none() -> None:
+    found = decode_bounds(pa.array([], pa.large_binary()), TIMES)
+    assert [column.to_pylist() for column in found] == [[]] * 4
+    found = decode_bounds(pa.array([b""], pa.large_binary()), TIMES)
+    assert [column.to_pylist() for column in found] == [[None]] * 4

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_magics.columnar.binary_rows import decode_rows
+from paimon_magics.columnar.binary_rows import decode_bounds
 from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.tables.schema.types import arrow_type
 
@@ -69,8 +69,8 @@ def _of_group(
     if not pc.all(pc.equal(pc.binary_slice(least_rows, 0, 4), arity)).as_py():
         return {column.name: Bounds() for column in columns}
     types = [arrow_type(stored.type) for stored in in_file]
-    least = decode_rows(least_rows, types)
-    greatest = decode_rows(files["value_max_values"].combine_chunks(), types)
+    least = decode_bounds(least_rows, types)
+    greatest = decode_bounds(files["value_max_values"].combine_chunks(), types)
     counts = files["value_null_counts"].to_pylist()
     rows = files["row_count"].to_pylist()
     places = {stored.id: place for place, stored in enumerate(in_file)}

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_magics.columnar.binary_rows import decode_rows
+from paimon_magics.columnar.binary_rows import decode_bounds
 from paimon_magics.columnar.value_ranges import may_match
 from paimon_magics.planning.reads.predicates import ColumnPredicate
 from paimon_magics.planning.schemas.table_schema import TableSchema
@@ -62,7 +62,7 @@ class EntryPruning:
         if not has_fields(least, len(keys)) or not has_fields(greatest, len(keys)):
             return kept
         types = [arrow_type(self._schema.column(key).type) for key in keys]
-        lows, highs = decode_rows(least, types), decode_rows(greatest, types)
+        lows, highs = decode_bounds(least, types), decode_bounds(greatest, types)
         counts = found.column("partition_null_counts").to_pylist()
         totals = pc.add(found["num_added_files"], found["num_deleted_files"]).to_pylist()
         for one in self._of_partitions:

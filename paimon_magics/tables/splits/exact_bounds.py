@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_magics.columnar.binary_rows import decode_rows
+from paimon_magics.columnar.binary_rows import decode_bounds
 from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.statements.data_types import AtomicType
 from paimon_magics.tables.schema.types import arrow_type
@@ -67,7 +67,7 @@ def _of_files(
         rows = files[name].combine_chunks()
         if rows.null_count or not has_fields(rows, len(in_file)):
             return None
-        bounds.append(decode_rows(rows, types)[place])
+        bounds.append(decode_bounds(rows, types)[place])
     counts = files["value_null_counts"].to_pylist()
     totals = files["row_count"].to_pylist()
     for at, (nulls, total) in enumerate(zip(counts, totals, strict=True)):

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_magics.columnar.binary_rows import decode_rows
+from paimon_magics.columnar.binary_rows import decode_bounds, decode_rows
 from paimon_magics.columnar.bucket_hash import default_bucket
 from paimon_magics.columnar.value_ranges import may_match
 from paimon_magics.planning.reads.predicates import ColumnPredicate, few_values
@@ -96,8 +96,8 @@ def in_key_ranges(
     if not wanted or not files.num_rows:
         return _all(files)
     types = [arrow_type(schema.column(key).type) for key in keys]
-    least = decode_rows(files["key_min_values"].combine_chunks(), types)
-    greatest = decode_rows(files["key_max_values"].combine_chunks(), types)
+    least = decode_bounds(files["key_min_values"].combine_chunks(), types)
+    greatest = decode_bounds(files["key_max_values"].combine_chunks(), types)
     never = np.zeros(files.num_rows, dtype=bool)  # keys are not NULL
     kept = np.ones(files.num_rows, dtype=bool)
     for one in wanted:
@@ -171,8 +171,8 @@ def _in_ranges(
             if not has_fields(files["value_min_values"].combine_chunks(), len(in_file)):
                 return kept  # the statistics are of other columns than expected
             types = [arrow_type(stored.type) for stored in in_file]
-            least = decode_rows(files["value_min_values"].combine_chunks(), types)
-            greatest = decode_rows(files["value_max_values"].combine_chunks(), types)
+            least = decode_bounds(files["value_min_values"].combine_chunks(), types)
+            greatest = decode_bounds(files["value_max_values"].combine_chunks(), types)
         counts = _counts_at(files["value_null_counts"], place)
         nulls, all_null = counts != 0, counts >= total
         kept &= may_match(one, least[place], greatest[place], nulls, all_null)

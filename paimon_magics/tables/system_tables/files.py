@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_magics.columnar.binary_rows import decode_rows
+from paimon_magics.columnar.binary_rows import decode_bounds, decode_rows
 from paimon_magics.columnar.java_text import bracketed, java_text, texts_map
 from paimon_magics.tables.manifests.columns import MANIFEST_ENTRIES
 from paimon_magics.tables.manifests.entries import entries, manifest_files
@@ -223,7 +223,7 @@ def _group_texts(
     place = {f.name: position for position, f in enumerate(stored)}
     types = [f.stored_type for f in stored]
     bounds = {
-        end: decode_rows(_array(part, f"value_{end}_values"), types) if stored else []
+        end: decode_bounds(_array(part, f"value_{end}_values"), types) if stored else []
         for end in ("min", "max")
     }
     counts = _array(part, "value_null_counts")
