@@ -16,6 +16,7 @@ from paimon_magics.columnar.varints import signed, varint
 
 __all__ = ["OrcTimes", "orc_times"]
 
+_LZ4_OFFSET_BYTES, _LZ4_MATCH_MIN = 2, 4
 _CODECS = ("none", "zlib", "snappy", "lzo", "lz4", "zstd")
 
 
@@ -123,4 +124,38 @@ def _decompressed(block: bytes, codec: str) -> bytes:
         length, _ = _varint(block, 0)
         found: bytes = pa.Codec("snappy").decompress(block, length, asbytes=True)
         return found
+    if codec == "lz4":
+        import pyarrow as pa
+
+        found = pa.Codec("lz4_raw").decompress(block, _lz4_bytes(block), asbytes=True)
+        return found
     raise ValueError(f"its footer is compressed by {codec}, which is not offered")
+
+
+def _lz4_bytes(block: bytes) -> int:
+    """The size of an LZ4 block's content, which Arrow must be told, and ORC does not store: the sum
+    of its literals and matches."""
+    total = place = 0
+    while place < len(block):
+        token = block[place]
+        literals, place = _lz4_length(block, place + 1, token >> 4)
+        place += literals
+        total += literals
+        if place >= len(block):  # the last sequence has no match
+            break
+        match, place = _lz4_length(block, place + _LZ4_OFFSET_BYTES, token & 0x0F)
+        total += match + _LZ4_MATCH_MIN
+    return total
+
+
+def _lz4_length(block: bytes, place: int, length: int) -> tuple[int, int]:
+    """A length that begins with four bits, and goes on in bytes while they are all ones."""
+    if length == 0x0F:
+        more = 0xFF
+        while more == 0xFF:
+            if place >= len(block):
+                raise ValueError("its footer ends too early")
+            more = block[place]
+            length += more
+            place += 1
+    return length, place

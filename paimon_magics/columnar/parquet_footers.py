@@ -1,4 +1,5 @@
-"""Removes from footers of Parquet files what readers prune floating-point columns by.
+"""Changes footers of Parquet files: removes what readers prune floating-point columns by, and
+declares maps as lists.
 
 A footer is in Thrift's compact protocol. All other fields are copied unchanged. Source:
 `parquet.thrift` of Apache Parquet's format.
@@ -11,7 +12,13 @@ from dataclasses import dataclass
 
 from paimon_magics.columnar.varints import signed, varint
 
-__all__ = ["LENGTH_AND_MAGIC_BYTES", "MAGIC", "without_float_bounds"]
+__all__ = [
+    "LENGTH_AND_MAGIC_BYTES",
+    "MAGIC",
+    "file_of_footer",
+    "with_listed_maps",
+    "without_float_bounds",
+]
 
 MAGIC = b"PAR1"
 LENGTH_AND_MAGIC_BYTES = 8
@@ -19,6 +26,11 @@ LENGTH_AND_MAGIC_BYTES = 8
 
 _WHAT = "the footer"
 _KEY_PREFIX = "_KEY_"  # Paimon's name for the copy of a key column
+
+# Fields of a SchemaElement, and values of ConvertedType, as zigzag numbers.
+_SCHEMA = 2  # FileMetaData
+_CONVERTED_TYPE, _LOGICAL_TYPE = 6, 10
+_CONVERTED_MAP, _CONVERTED_ENTRIES, _CONVERTED_LIST = b"\x02", b"\x04", b"\x06"
 
 # Fields of the structs on the way to a column.
 _ROW_GROUPS = 4  # FileMetaData
@@ -67,6 +79,28 @@ def without_float_bounds(footer: bytes, columns: Collection[str]) -> bytes:
         )
 
     return _mapped(footer, of_file)
+
+
+def with_listed_maps(footer: bytes) -> bytes:
+    """The footer with each map declared as a list of its entries. Raises ValueError for bytes that
+    are no footer."""
+
+    def of_element(element: bytes) -> bytes:
+        fields = _fields(element)
+        converted = next((f.value for f in fields if f.id == _CONVERTED_TYPE), None)
+        if converted not in (_CONVERTED_MAP, _CONVERTED_ENTRIES):
+            return element
+        kept = [f for f in fields if f.id not in (_CONVERTED_TYPE, _LOGICAL_TYPE)]
+        if converted == _CONVERTED_MAP:
+            kept.append(_Field(_CONVERTED_TYPE, _NUMBERS[1], _CONVERTED_LIST))
+        return _struct(sorted(kept, key=lambda f: f.id))
+
+    return _mapped(footer, lambda f: _each(f, of_element) if f.id == _SCHEMA else f)
+
+
+def file_of_footer(footer: bytes) -> bytes:
+    """A Parquet file that has this footer, and none of its data."""
+    return MAGIC + footer + len(footer).to_bytes(4, "little") + MAGIC
 
 
 def _without(meta: bytes) -> bytes:

@@ -9,6 +9,7 @@ because Spark's tasks load it.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,14 +17,21 @@ from typing import Any
 
 import pyarrow as pa
 
+from paimon_magics.columnar.listed_maps import map_field, with_maps
 from paimon_magics.columnar.orc_footers import orc_times
 from paimon_magics.columnar.orc_zones import has_times, in_zone, is_utc
+from paimon_magics.columnar.parquet_footers import (
+    LENGTH_AND_MAGIC_BYTES,
+    file_of_footer,
+    with_listed_maps,
+)
 from paimon_magics.errors import UnsupportedStatementError
 from paimon_magics.tables.reading.row_groups import StoredCondition, useful_row_groups
 
 __all__ = ["FORMATS", "StoredColumns", "parquet_file"]
 
 _PARQUET_BUFFER_BYTES = 1024 * 1024
+_NULLABLE_KEYS = "Map keys must be annotated as required"  # Arrow's words
 _NANOSECONDS_MS = 2**63 // 1_000_000  # the milliseconds that fit into 64 bits of nanoseconds
 
 
@@ -53,7 +61,39 @@ def parquet_file(source: Any) -> Any:
     """pyarrow's reader of a Parquet file, which does not read ahead."""
     import pyarrow.parquet as pq
 
-    return pq.ParquetFile(source, buffer_size=_PARQUET_BUFFER_BYTES)
+    try:
+        return pq.ParquetFile(source, buffer_size=_PARQUET_BUFFER_BYTES)
+    except pa.ArrowInvalid as error:
+        if _NULLABLE_KEYS not in str(error):
+            raise
+    return _ParquetWithListedMaps(source)
+
+
+class _ParquetWithListedMaps:
+    """A Parquet file of Paimon 0.8 or before with maps, as pyarrow's reader of other files."""
+
+    def __init__(self, source: Any) -> None:
+        import pyarrow.parquet as pq
+
+        source.seek(-LENGTH_AND_MAGIC_BYTES, io.SEEK_END)
+        footer_bytes = int.from_bytes(source.read(4), "little")
+        source.seek(-LENGTH_AND_MAGIC_BYTES - footer_bytes, io.SEEK_END)
+        footer = with_listed_maps(bytes(source.read(footer_bytes)))
+        self.metadata = pq.read_metadata(io.BytesIO(file_of_footer(footer)))
+        self._file = pq.ParquetFile(
+            source, metadata=self.metadata, buffer_size=_PARQUET_BUFFER_BYTES
+        )
+        self.schema_arrow = pa.schema([map_field(field) for field in self._file.schema_arrow])
+
+    def iter_batches(self, *args: Any, **options: Any) -> Iterator[pa.RecordBatch]:
+        """As ParquetFile does it."""
+        return map(with_maps, self._file.iter_batches(*args, **options))
+
+    def __enter__(self) -> _ParquetWithListedMaps:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._file.close()
 
 
 def _parquet(source: Any, columns: StoredColumns, batch_rows: int) -> Iterator[_Placed]:
