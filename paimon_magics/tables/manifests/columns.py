@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from paimon_magics.errors import UnsupportedStatementError
 from paimon_magics.tables.manifests.avro_columns import avro_columns, avro_parts
 from paimon_magics.tables.manifests.read_cache import ReadCache
 from paimon_magics.tables.pypaimon_internals import manifest_record
@@ -86,6 +87,7 @@ MANIFEST_FILES = pa.schema(
 # What the objects of a cached table take beside its values. Most tables are small: the manifest of
 # one commit has 500 bytes of values and takes 35 KB.
 _TABLE_BYTES = 40_000
+_NEWEST_VERSION = 2  # of entries, in manifests and in manifest lists; Paimon reads no other
 _NESTED = {"key": "_KEY_STATS", "value": "_VALUE_STATS", "partition": "_PARTITION_STATS"}
 
 
@@ -119,7 +121,10 @@ class ManifestColumns:
 
     def _read(self, name: str, schema: pa.Schema) -> pa.Table:
         try:
-            parts = [_flat(part, schema) for part in avro_parts(self._read_bytes(name))]
+            parts = []
+            for part in avro_parts(self._read_bytes(name)):
+                _check_version(name, part)
+                parts.append(_flat(part, schema))
             return pa.concat_tables(parts)
         except (ValueError, KeyError, pa.ArrowInvalid) as error:
             raise damaged(f"The manifest `{name}`", error) from error
@@ -142,6 +147,18 @@ def columns_of_entries(entries: Iterable[Any]) -> pa.Table:
     body = io.BytesIO()
     fastavro.writer(body, MANIFEST_ENTRY_SCHEMA, map(manifest_record, entries))
     return _flat(avro_columns(body.getvalue()), MANIFEST_ENTRIES)
+
+
+def _check_version(name: str, part: pa.Table) -> None:
+    if "_VERSION" not in part.column_names:
+        return
+    newest = pc.max(part.column("_VERSION")).as_py()
+    if newest is not None and newest > _NEWEST_VERSION:
+        raise UnsupportedStatementError(
+            f"The manifest `{name}` has entries of version {newest}. Only versions up to "
+            f"{_NEWEST_VERSION} are known here.",
+            hint="A newer release of Paimon wrote it. Read the table with that release.",
+        )
 
 
 def _flat(table: pa.Table, schema: pa.Schema) -> pa.Table:
