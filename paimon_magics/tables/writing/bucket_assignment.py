@@ -52,6 +52,10 @@ class BucketRule:
         return found
 
     def _of(self, batch: pa.RecordBatch, buckets: int) -> npt.NDArray[np.int32]:
+        if not self.keys:
+            # An append table that Paimon 0.7 or before created. It has one bucket by default, and
+            # needs no bucket key: its rows may be in any bucket.
+            return np.zeros(batch.num_rows, dtype=np.int32)
         columns = [batch.column(key) for key in self.keys]
         if self.function == "mod":
             return mod_bucket(columns[0], buckets)

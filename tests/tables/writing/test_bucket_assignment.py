@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from paimon_magics.tables.writing.bucket_assignment import row_groups, values_at
+from paimon_magics.tables.writing.bucket_assignment import BucketRule, row_groups, values_at
 
 ROWS = 70_000
 DAYS = pa.array([None if i % 5 == 0 else f"d{i * 7919 % 300}" for i in range(ROWS)])
@@ -41,3 +41,11 @@ def test_rows_with_equal_values_are_one_group_in_their_order(columns: list[pa.Ar
 def test_no_rows_are_no_group() -> None:
     for columns in product([pa.array([], pa.int32())], repeat=2):
         assert row_groups(columns) == []
+
+
+def test_rows_without_a_bucket_key_are_in_the_first_bucket() -> None:
+    batch = pa.RecordBatch.from_arrays([PARTS], names=["p"])
+    found = BucketRule((), 1).owners(batch, ["p"])
+    assert found.tolist() == [0] * ROWS
+    found = BucketRule((), 1, by_partition=(((0,), 2),)).owners(batch, ["p"])
+    assert found.tolist() == [0] * ROWS
