@@ -50,7 +50,7 @@ def _by_name(
     for path in paths:
         names = (path.column.name, *path.fields)
         wanted[f"{VALUE_PREFIX}{path.number}"] = Column(0, ".".join(names), type_at(columns, names))
-    if all(isinstance(one.type, AtomicType) for one in wanted.values()):
+    if all(isinstance(column.type, AtomicType) for column in wanted.values()):
         return selected
     return with_fields_by_name(
         selected, [wanted.get(name) for name in selected.columns], fills=False

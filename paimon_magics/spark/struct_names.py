@@ -78,10 +78,11 @@ def has_all_fields(given: spark_types.DataType, wanted: DataType) -> bool:
     """Whether all structs in a given type have all fields of the wanted one's."""
     match given, wanted:
         case spark_types.StructType(), RowType(fields=fields):
-            named = {one.name.lower(): one.dataType for one in given.fields}
+            types = {field.name.lower(): field.dataType for field in given.fields}
             return all(
-                one.name.lower() in named and has_all_fields(named[one.name.lower()], one.type)
-                for one in fields
+                field.name.lower() in types
+                and has_all_fields(types[field.name.lower()], field.type)
+                for field in fields
             )
         case spark_types.ArrayType(), ArrayType(element=element):
             return has_all_fields(given.elementType, element)
@@ -92,34 +93,36 @@ def has_all_fields(given: spark_types.DataType, wanted: DataType) -> bool:
 
 
 def with_fields_kept(
-    value: SparkColumn, given: spark_types.DataType, wanted: DataType, kept: SparkColumn
+    value: SparkColumn, given: spark_types.DataType, wanted: DataType, before: SparkColumn
 ) -> SparkColumn:
-    """A value of the wanted type whose fields that the given type lacks are those of `kept`: in
-    arrays those of the element at the same place, in maps those of the same key."""
+    """A value of the wanted type. Fields that the given type lacks are those of the value `before`:
+    in arrays those of the element at the same place, in maps those of the same key."""
     if has_all_fields(given, wanted):
         return value
     match given, wanted:
         case spark_types.StructType(), RowType(fields=fields):
-            named = {one.name.lower(): one.dataType for one in given.fields}
+            types = {field.name.lower(): field.dataType for field in given.fields}
             parts = []
-            for one in fields:
-                part, old = value.getField(one.name), kept.getField(one.name)
-                if one.name.lower() in named:
-                    part = with_fields_kept(part, named[one.name.lower()], one.type, old)
+            for field in fields:
+                part, old = value.getField(field.name), before.getField(field.name)
+                if field.name.lower() in types:
+                    part = with_fields_kept(part, types[field.name.lower()], field.type, old)
                 else:
                     part = old
-                parts.append(part.alias(one.name))
+                parts.append(part.alias(field.name))
             return F.when(value.isNotNull(), F.struct(*parts))
         case spark_types.ArrayType(), ArrayType(element=element):
             return F.transform(
                 value,
-                lambda one, at: with_fields_kept(one, given.elementType, element, F.get(kept, at)),
+                lambda item, at: with_fields_kept(
+                    item, given.elementType, element, F.get(before, at)
+                ),
             )
         case spark_types.MapType(), MapType(value=item):
             return F.transform_values(
                 value,
-                lambda key, one: with_fields_kept(
-                    one, given.valueType, item, F.try_element_at(kept, key)
+                lambda key, entry: with_fields_kept(
+                    entry, given.valueType, item, F.try_element_at(before, key)
                 ),
             )
         case _:

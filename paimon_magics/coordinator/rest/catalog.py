@@ -314,7 +314,7 @@ def _drop_table(context: Context, call: Call) -> Any:
         raise bad_request(f"`{call.names['table']}` is a branch: drop it as one.")
     with contextlib.suppress(TableDamagedError):
         table_of(context, name)
-    yield from _made(context, call, TableDrop(name), name)
+    yield from _change_table(context, call, TableDrop(name), name)
 
 
 def _rename_table(context: Context, call: Call) -> Any:
@@ -329,10 +329,10 @@ def _rename_table(context: Context, call: Call) -> Any:
     table_of(context, source)
     require_database(context, target.database or "")
     _check_is_free(context, target)
-    yield from _made(context, call, TableRename(source, target), source)
+    yield from _change_table(context, call, TableRename(source, target), source)
 
 
-def _made(context: Context, call: Call, change: DefinitionChange, name: TableName) -> Any:
+def _change_table(context: Context, call: Call, change: DefinitionChange, name: TableName) -> Any:
     """Make a change of a table, which others may have taken away while this one has waited."""
     try:
         yield from _changes(context, call).make(change)

@@ -254,7 +254,7 @@ def _as_in_hive(
     """The columns in the order in which the query gives them. The partition columns that the
     PARTITION clause names without a value are the query's last, in the clause's order, as in Hive;
     unless the query's columns have the names of the table's: then each goes to its own."""
-    dynamic = [one.column.lower() for one in insert.partition or () if one.value is None]
+    dynamic = [item.column.lower() for item in insert.partition or () if item.value is None]
     if not dynamic:
         return list(columns)
     by_name = {column.name.lower(): column for column in columns}

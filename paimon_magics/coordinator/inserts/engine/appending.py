@@ -133,7 +133,7 @@ class Appending:
             reach("log.sealed")
             clock = self._runtime.clock
             started_ms = clock.steady_ms()
-            error = self._tried(turn)
+            error = self._append_error(turn)
             match error:
                 case None:
                     pass
@@ -152,7 +152,7 @@ class Appending:
             reach("log.appended")
         self._carry_out(turn)
 
-    def _tried(self, turn: Turn) -> Exception | None:
+    def _append_error(self, turn: Turn) -> Exception | None:
         """Append a turn's records, and return the exception; raise one that ends the owner."""
         try:
             self._log.append(turn.groups)
@@ -181,7 +181,7 @@ class Appending:
         if self._unclear is None:
             return
         turn, since_ms = self._unclear
-        error = self._tried(turn)
+        error = self._append_error(turn)
         match error:
             case None:
                 self._unclear = None
