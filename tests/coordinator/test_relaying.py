@@ -50,7 +50,7 @@ def passed_on(answer: bytes) -> Iterator[str]:
     [
         ("GET", "/v1/tables", 503),
         ("POST", "/v1/commit", 503),
-        ("POST", "/v1/databases", 502),
+        ("POST", "/v1/changes", 502),
     ],
 )
 @pytest.mark.parametrize("answer", [b"", HEAD], ids=["nothing said", "head of an answer"])

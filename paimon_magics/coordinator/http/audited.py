@@ -56,7 +56,6 @@ ACTIONS: Mapping[str, str] = {
     "POST /v1/paimon/tables/rename": "rename table",
     "POST /v1/paimon/databases": "create database",
     "POST /v1/changes": "change definition",
-    "POST /v1/databases": "create database",
     f"POST {_DATABASE}": "alter database",
     f"DELETE {_DATABASE}": "drop database",
     f"POST {_DATABASE}/views": "create view",
@@ -84,8 +83,6 @@ ACTIONS: Mapping[str, str] = {
 NOT_KEPT: Mapping[str, str] = {
     "POST /v1/inserts/{database}/{table}": "kept with its load",
     "POST /v1/inserts/{database}/{table}/flush": "kept as a load",
-    "POST /v1/inserts/{database}/{table}/changes": "the change itself is kept",
-    "DELETE /v1/inserts/{database}/{table}/changes/{id}": "the change itself is kept",
     "POST /v1/leases": "changes no table",
     "POST /v1/tables/check": "changes no table",
     "POST /v1/transactions": "its commit is kept",

@@ -246,11 +246,8 @@ _READ = (
 )
 _WRITE = (
     "POST /v1/changes",
-    "POST /v1/databases",
     "POST /v1/inserts/{database}/{table}",
     "POST /v1/inserts/{database}/{table}/flush",
-    "POST /v1/inserts/{database}/{table}/changes",
-    "DELETE /v1/inserts/{database}/{table}/changes/{id}",
     "POST /v1/inserts/{database}/{table}/dead-letters/{lsn}/retry",
     "DELETE /v1/inserts/{database}/{table}/dead-letters/{lsn}",
     "POST /v1/tables/check",

@@ -52,9 +52,8 @@ _CLASSES = tuple(
         (r"POST /v1/transactions", Capacity.BEGINS),
         (r"POST /v1/transactions/\{id\}/\w+", Capacity.COMMITS),
         (rf"POST {_TABLE}/commit", Capacity.COMMITS),
-        (r"\w+ /v1/inserts/.*/changes.*", Capacity.DEFINITIONS),
         (r"\w+ /v1/inserts.*", Capacity.INSERTS),
-        (r"(POST|DELETE) /v1/(changes|paimon|databases|tables)/?.*", Capacity.DEFINITIONS),
+        (r"(POST|DELETE) /v1/(changes|paimon|tables)/?.*", Capacity.DEFINITIONS),
     )
 )
 

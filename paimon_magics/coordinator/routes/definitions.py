@@ -2,8 +2,8 @@
 
 `POST /v1/changes` with `{id, change, repeated}` makes a change (`protocol.definition_changes`), and
 answers whether anything was created, dropped or changed. A client that got no answer sends it again
-with its `id` and `repeated`. `POST /v1/databases` with `{name, properties, if_not_exists}` creates
-a database, `GET /v1/databases/NAME` answers its properties. `GET /v1/principal` answers the
+with its `id` and `repeated`.
+`GET /v1/databases/NAME` answers the properties of a database. `GET /v1/principal` answers the
 sender's rights.
 """
 
@@ -20,7 +20,6 @@ from paimon_magics.coordinator.http.bodies import json_body
 from paimon_magics.coordinator.http.guard import principal_of
 from paimon_magics.coordinator.http.threads import run_in_threadpool, run_steps
 from paimon_magics.coordinator.protocol.definition_changes import (
-    DatabaseCreation,
     DefinitionChange,
     TableRename,
     definition_change_of,
@@ -52,17 +51,6 @@ def definition_routes(context: Context) -> list[Route]:
         done = await run_steps(recent.once(changes.principal, id, asked, changes.make(asked)))
         return JSONResponse({"done": done})
 
-    async def create_database(request: Request) -> Response:
-        body = await json_body(request)
-        properties = tuple(member(body, "properties", Mapping).items())
-        name = member(body, "name", str)
-        if not all(isinstance(value, str) for _, value in properties):
-            raise InvalidValueError(f"The properties of the database `{name}` must be texts.")
-        asked = DatabaseCreation(name, properties, member(body, "if_not_exists", bool))
-        _tell(request, asked)
-        changes = DefinitionChanges(context, principal_of(request))
-        return JSONResponse({"created": await run_steps(changes.make(asked))})
-
     async def describe_database(request: Request) -> Response:
         name = request.path_params["database"]
         properties = await run_in_threadpool(lambda: context.databases.properties(name))
@@ -73,7 +61,6 @@ def definition_routes(context: Context) -> list[Route]:
 
     return [
         Route("/v1/changes", change, methods=["POST"]),
-        Route("/v1/databases", create_database, methods=["POST"]),
         Route("/v1/databases/{database}", describe_database, methods=["GET"]),
         Route("/v1/principal", rights, methods=["GET"]),
     ]

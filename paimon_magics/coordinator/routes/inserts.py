@@ -29,7 +29,6 @@ from paimon_magics.coordinator.routes.insert_requests import (
     header_bytes,
     header_of,
     named_by,
-    named_table,
     sender_of,
 )
 from paimon_magics.coordinator.service.coordinator import Coordinator
@@ -73,8 +72,6 @@ class InsertRoutes:
             Route("/v1/inserts", self.look_at_all, methods=["GET"]),
             Route(f"{_TABLE}/buffer", self.buffer, methods=["GET"]),
             Route(f"{_TABLE}/flush", self.flush, methods=["POST"]),
-            Route(f"{_TABLE}/changes", self.begin_change, methods=["POST"]),
-            Route(f"{_TABLE}/changes/{{id}}", self.end_change, methods=["DELETE"]),
             Route(f"{_TABLE}/reopen", self.reopen, methods=["POST"]),
             *self.letters.routes(),
         ]
@@ -208,25 +205,6 @@ class InsertRoutes:
                 ],
             }
         )
-
-    # ---- statements ----
-
-    async def begin_change(self, request: Request) -> Response:
-        """Wait for the place of a client that changes, drops or renames the table itself."""
-        table_info = await self.entry.table_info(request)
-        body = await json_body(request) if await request.body() else {}
-        drops = body.get("takes_away", False) is True
-        to = body.get("renamed_to")
-        renamed_to = None if to is None else named_table(to)
-        begin = self.group.order.begin_change
-        id = await run_steps(begin(table_info.name, drops=drops, renamed_to=renamed_to))
-        return JSONResponse({"id": id})
-
-    async def end_change(self, request: Request) -> Response:
-        """End a client's place; `?done=true` says that its change has succeeded."""
-        done = request.query_params.get("done") == "true"
-        kept = self.group.order.end_begun(request.path_params["id"], done=done)
-        return JSONResponse({"kept": kept})
 
     # ---- repair ----
 

@@ -107,9 +107,8 @@ def test_each_endpoint_has_a_class() -> None:
         (f"POST {table}/commit", Capacity.COMMITS),
         (f"POST {table}/rollback", Capacity.DEFINITIONS),
         (f"DELETE {table}", Capacity.DEFINITIONS),
-        ("POST /v1/inserts/{database}/{table}/changes", Capacity.DEFINITIONS),
         ("POST /v1/inserts/{database}/{table}/flush", Capacity.INSERTS),
-        ("POST /v1/databases", Capacity.DEFINITIONS),
+        ("POST /v1/changes", Capacity.DEFINITIONS),
         (f"GET {table}", Capacity.OTHERS),
     ):
         assert of[endpoint] is threads.of(capacity), endpoint

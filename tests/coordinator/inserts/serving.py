@@ -85,17 +85,6 @@ class Served:
             named["group_commit"] = named.pop("mode")
         return self.call("POST", "", {"rows": rows}, named)
 
-    def begin_change(self, *, takes_away: bool = False, renamed_to: TableName | None = None) -> str:
-        """Begin to change the table, as a client does that changes it by itself."""
-        document: dict[str, Any] = {"takes_away": takes_away}
-        if renamed_to is not None:
-            document["renamed_to"] = {"database": renamed_to.database, "table": renamed_to.table}
-        return str(self.call("POST", "/changes", document).json()["id"])
-
-    def end_change(self, id: str, *, done: bool = False) -> None:
-        """End such a change."""
-        self.call("DELETE", f"/changes/{id}?done={str(done).lower()}")
-
     def flush(self) -> dict[str, Any]:
         answer = self.call("POST", "/flush")
         assert answer.status_code == 200, answer.text

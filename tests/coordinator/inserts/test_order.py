@@ -334,18 +334,6 @@ class TestTheBuffer:
             assert len(seen) > 3  # it was loaded in between, many times
 
 
-def test_a_place_that_nobody_ends_refuses_inserts_for_a_while_only(tmp_path: Path) -> None:
-    with Served(tmp_path, table_sql(options=SLOW)) as served:
-        served.insert([[1, "a"]])
-        id = served.begin_change(takes_away=True)
-        assert served.ids() == [1]
-        refused = served.insert([[2, "a"]])
-        assert (refused.status_code, refused.json()["error"]["type"]) == (503, "TableBusy")
-        assert refused.headers["retry-after"] == "1"
-        served.end_change(id)
-        assert served.insert([[2, "a"]]).status_code == 200
-
-
 class TestAnotherFlusher:
     """A batch that is in the table although its log does not say so: somebody has published it who
     was thought to be unable to."""

@@ -97,38 +97,20 @@ def other(served: Served) -> TableName:
     return TableName(f"{served.name.table}_renamed", "default")
 
 
-def begin(served: Served, to: TableName) -> str:
-    """Begin to rename it, as a client does that renames by itself."""
-    return served.begin_change(renamed_to=to)
-
-
-def test_a_session_that_dies_after_its_renaming_need_not_tell_of_it(served: Served) -> None:
+def test_a_renaming_around_the_coordinator_keeps_what_was_inserted(served: Served) -> None:
     filled(served)
-    begin(served, other(served))
     served.catalog.rename_table(served.name, other(served))
     named(served, other(served))
     knows_what_was_inserted(served)
 
 
-def test_one_that_fails_leaves_the_table_as_it_was(served: Served) -> None:
+def test_a_refused_renaming_leaves_the_table_as_it_was(served: Served) -> None:
     filled(served)
-    id = begin(served, other(served))
-    assert served.insert([[3, "c"]]).status_code == 503
-    served.end_change(id)
-    knows_what_was_inserted(served)
-
-
-def test_a_table_that_is_made_by_the_new_name_instead_is_another(served: Served) -> None:
-    filled(served)
-    before, to = served.name, other(served)
-    begin(served, to)
+    to = other(served)
     sql = table_sql(options=SLOW).replace("TABLE t ", f"TABLE {to.table} ")
     create_table(served.process.warehouse, sql)  # type: ignore[arg-type]
-    named(served, to)
-    assert served.insert([[1, "a"]], idempotency_key="one").json()["lsn"] == 1
-    assert "duplicate" not in served.insert([[2, "a"]], idempotency_key="two").json()
-    named(served, before)
-    assert served.ids() == [1, 2]
+    assert rename(served, to).status_code == 409
+    knows_what_was_inserted(served)
 
 
 @pytest.mark.parametrize("taken", ["renamed", "dropped"])
@@ -187,10 +169,9 @@ def test_dead_letters_go_along(served: Served) -> None:
 def test_rows_that_came_before_a_late_renaming_are_loaded_under_the_new_name(
     tmp_path: Path,
 ) -> None:
-    """The coordinator was started anew after a session had begun to rename, and before it did."""
+    """The coordinator was started anew, and the renaming went around it."""
     with Served(tmp_path, table_sql(options=SLOW)) as served:
         filled(served)
-        begin(served, NEW)
         served.process.kill()
         served.process.start()
         assert served.insert([[3, "c"]]).json()["lsn"] == 3

@@ -118,9 +118,7 @@ class GroupCommit:
         self.holds = StatementHolds(
             runtime, self.owner, self.known_tables, self._may_commit, self.backlog.why_not_loaded
         )
-        self.order = StatementOrder(
-            runtime, self.owner, self.holds, self._loading, self.known_tables
-        )
+        self.order = StatementOrder(self.owner, self.holds, self._loading, self.known_tables)
         if ownership is not None:
             ownership.when_lost(self.depose)
 

@@ -1,12 +1,7 @@
-"""Order statements and engines' commits among the small inserts of the tables they change.
-
-A client that changes a table itself (`begin_change`) has its place for two minutes at most: it may
-be gone.
-"""
+"""Order statements and engines' commits among the small inserts of the tables they change."""
 
 from __future__ import annotations
 
-import uuid
 from dataclasses import dataclass
 
 from paimon_magics.coordinator.inserts.admission.items import Done
@@ -15,14 +10,12 @@ from paimon_magics.coordinator.inserts.engine.holds import CommitHold, Hold, Sta
 from paimon_magics.coordinator.inserts.engine.loading import Loading
 from paimon_magics.coordinator.inserts.engine.queue_owner import QueueOwner
 from paimon_magics.coordinator.inserts.engine.table_queue import TableQueue
-from paimon_magics.coordinator.runtime import Runtime, Steps
+from paimon_magics.coordinator.runtime import Steps
 from paimon_magics.errors import TableDamagedError
 from paimon_magics.faults import reach
 from paimon_magics.statements.statement import TableName
 
 __all__ = ["ChangeHold", "StatementOrder"]
-
-_CLIENT_MS = 120_000.0
 
 
 @dataclass(slots=True)
@@ -49,7 +42,6 @@ class StatementOrder:
 
     def __init__(
         self,
-        runtime: Runtime,
         owner: QueueOwner,
         holds: StatementHolds,
         loading: Loading,
@@ -59,8 +51,6 @@ class StatementOrder:
         self._holds = holds
         self._loading = loading
         self._known_tables = known_tables
-        self._begun: dict[str, ChangeHold] = {}
-        self._alarms = runtime.pool("changes of clients", 1)
 
     def commit(self, name: TableName, who: str) -> Steps[CommitHold]:
         """Wait for the hold of a commit without a transaction; see `StatementHolds.of_commit`."""
@@ -96,26 +86,6 @@ class StatementOrder:
     def _queue_of(self, name: TableName) -> TableQueue | None:
         tables = [t for t in list(self._owner.tables.values()) if t.name == name]
         return next((t for t in tables if t.queue.batches), tables[0] if tables else None)
-
-    def begin_change(
-        self, name: TableName, *, drops: bool, renamed_to: TableName | None = None
-    ) -> Steps[str]:
-        """Like `change`, for a client that changes the table itself; return the change's id."""
-        change = yield from self.change(name, drops=drops, renamed_to=renamed_to)
-        id = uuid.uuid4().hex
-        self._begun[id] = change
-        self._alarms.run("late", lambda: self.end_begun(id, done=False), after_ms=_CLIENT_MS)
-        return id
-
-    def end_begun(self, id: str, *, done: bool) -> bool:
-        """End the change of a client that succeeded (`done`) or failed. Return whether it was still
-        kept."""
-        change = self._begun.pop(id, None)
-        if change is None:
-            return False
-        if change.hold is not None:
-            self.end_change(change, change.hold, done=done)
-        return True
 
     def end_change(self, change: ChangeHold, hold: Hold, *, done: bool) -> None:
         """End the hold of a statement that succeeded (`done`) or failed."""
