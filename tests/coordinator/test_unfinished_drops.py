@@ -1,13 +1,18 @@
-"""What a coordinator that died has left of a dropped table, its next start deletes."""
+"""What a drop leaves: a next start deletes the files, and commits are forgotten."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 from pathlib import Path
 
 import httpx
 
-from tests.coordinator.process import Process, wait_until
+from paimon_magics.planning.commits.requests import Append, CommitReceipt, CommitRequest
+from paimon_magics.tables.catalog.catalog import Catalog
+from tests.coordinator.process import TABLE, Process, create_table, wait_until, write
+
+SQL = "CREATE TABLE t (k INT)"
 
 
 def test_a_drop_that_died_is_finished_at_the_next_start(tmp_path: Path) -> None:
@@ -35,3 +40,34 @@ def test_a_drop_that_died_is_finished_at_the_next_start(tmp_path: Path) -> None:
     process.start()
     wait_until(lambda: not list(dropped.iterdir()))
     process.close()
+
+
+def test_commits_to_a_damaged_table_are_forgotten_when_it_is_dropped(tmp_path: Path) -> None:
+    """Its successor, made on a machine whose clock is behind, is another table."""
+    process = Process(tmp_path / "warehouse", tmp_path / "state")
+    create_table(process.warehouse, SQL)
+    schema = tmp_path / "warehouse/default.db/t/schema/schema-0"
+    process.start()
+    try:
+        commit(process)
+        schema.write_bytes(b"")
+        headers = {"authorization": f"Bearer {process.token()}"}
+        path = f"{process.address}/v1/paimon/databases/default/tables/t"
+        assert httpx.delete(path, headers=headers, trust_env=False, timeout=60).status_code == 200
+        create_table(process.warehouse, SQL)
+        document = json.loads(schema.read_text())
+        schema.write_text(
+            json.dumps({**document, "timeMillis": document["timeMillis"] - 3_600_000})
+        )
+        assert commit(process).snapshot_id == 1
+    finally:
+        process.close()
+
+
+def commit(process: Process) -> CommitReceipt:
+    """Append a row."""
+    client, catalog = process.client(), Catalog.open({"warehouse": str(process.warehouse)})
+    transaction = client.begin(TABLE)
+    return client.commit(
+        CommitRequest(transaction, Append(), write(catalog, transaction, [{"k": 1}]))
+    )

@@ -47,7 +47,7 @@ def replace_table(context: Context, call: Call) -> Any:
     require_looked_at(context, name, table.location)
     with (yield from context.changing(name)):
         _remove_rows(context, name)
-        context.recent.forget(table)
+        context.recent.forget(table.location)
         context.catalog.replace_table(name, schema)
     return None
 

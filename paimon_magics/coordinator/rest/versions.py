@@ -174,7 +174,7 @@ def _roll_back(context: Context, call: Call) -> Any:
                 kind.upper(), tag if tag is not None else str(snapshot_id), str(error)
             ) from error
         finally:
-            context.recent.forget(table)
+            context.recent.forget(table.location)
         if context.watch is not None:
             context.watch.chain_cut(table.location, name.branch, kept)
 
@@ -301,7 +301,7 @@ def _forward_branch(context: Context, call: Call) -> Any:
             raise not_found("BRANCH", name)
         branch = table_of(context, TableName(table.name.table, table.name.database, branch=name))
         forward_to_branch(table, branch, context.publish, replaces=True)
-        context.recent.forget(table)
+        context.recent.forget(table.location)
         if context.watch is not None:
             context.watch.chain_cut(table.location, None, 0)
             watch_latest(context.watch, table)

@@ -63,7 +63,6 @@ from paimon_magics.tables.manifests.external_files import external_files
 from paimon_magics.tables.schema.identity import Definitions as StoredSchemas
 from paimon_magics.tables.schema.identity import created_at_ms
 from paimon_magics.tables.snapshots.latest import latest_snapshot_id
-from paimon_magics.tables.table import StoredTable
 
 __all__ = ["ANYTHING", "DefinitionChanges", "RecentChanges"]
 
@@ -157,8 +156,8 @@ class DefinitionChanges:
                 return False
             raise
         try:
-            with (yield from self.context.changing(name, drops=True)) as stored:
-                detached = self._detach(change, stored)
+            with (yield from self.context.changing(name, drops=True)) as location:
+                detached = self._detach(change, location)
         except _StaysError as stays:
             return stays.is_done
         if detached is None:
@@ -169,20 +168,20 @@ class DefinitionChanges:
             _log.warning("The files of `%s` are not deleted yet: %s", name, error)
         return True
 
-    def _detach(self, change: TableDrop, stored: StoredTable | None) -> Detached | None:
+    def _detach(self, change: TableDrop, location: str | None) -> Detached | None:
         """Take a table out of its name. Raises _StaysError for one that is not to be dropped."""
         name = change.name
         if self.repeated and not self._is_still(name, change.created_at_ms):
             raise _StaysError(is_done=True)
-        if change.only_empty and stored and latest_snapshot_id(self._catalog.load(name)) > 0:
+        if change.only_empty and location and latest_snapshot_id(self._catalog.load(name)) > 0:
             raise _StaysError(is_done=False)
         detached = self._catalog.detach_table(
             name, if_exists=change.if_exists, outside=external_files
         )
-        if stored is not None:
-            self.context.recent.forget(stored)
+        if location is not None:
+            self.context.recent.forget(location)
             if self.context.watch is not None:
-                self.context.watch.table_dropped(stored.location)
+                self.context.watch.table_dropped(location)
         return detached
 
     def _is_still(self, name: TableName, created: int | None) -> bool:
@@ -199,13 +198,13 @@ class DefinitionChanges:
             return True
         self._check_writes(source)
         self._check_makes(target)
-        with (yield from self.context.changing(source, renamed_to=target)) as stored:
+        with (yield from self.context.changing(source, renamed_to=target)) as location:
             self._catalog.rename_table(source, target)
-            if stored is not None:
-                self.context.recent.forget(stored)
+            if location is not None:
+                self.context.recent.forget(location)
                 if self.context.watch is not None:
-                    moved = self._catalog.load(target)
-                    self.context.watch.table_moved(stored.location, moved.location, target)
+                    to_location = self._catalog.location_of(target)
+                    self.context.watch.table_moved(location, to_location, target)
         return True
 
     def _alter_table(self, change: TableAlteration) -> Steps[bool]:

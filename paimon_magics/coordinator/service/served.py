@@ -164,12 +164,13 @@ class Context:
         renamed_to: TableName | None = None,
         creates: bool = False,
         in_order: bool = True,
-    ) -> Steps[AbstractContextManager[StoredTable | None]]:
+    ) -> Steps[AbstractContextManager[str | None]]:
         """Wait until nobody else changes the definition of a table, or of a database (the table
-        ""). So it is in the `with` block of what is returned, which gives the table, None if there
-        is none. It comes `in_order` with the table's small inserts (see `Order.change`), and no
-        commit is under way where it is dropped or renamed. `creates`: the table is made, so its
-        database stays meanwhile, as it does where the table is `renamed_to` another name.
+        ""). So it is in the `with` block of what is returned, which gives the table's location,
+        also that of a damaged table, and None if there is none. It comes `in_order` with the
+        table's small inserts (see `Order.change`), and no commit is under way where it is dropped
+        or renamed. `creates`: the table is made, so its database stays meanwhile, as it does where
+        the table is `renamed_to` another name.
 
         Raises NotOwnerError, PausedError, and CommitConflictError where the wait is too long; at
         the end of the block BrokeOffError where ownership was lost meanwhile.
@@ -185,38 +186,38 @@ class Context:
             lock = self.names.lock(names)
             held.callback(self.names.release, lock)
             yield lock.granted
-            table, is_damaged = self._find(name)
-            is_there = is_damaged or table is not None
-            order = self._order_of(name, table) if in_order and is_there else None
+            location, table = self._find(name)
+            order = self._order_of(name, table) if in_order and location is not None else None
             if order is not None:
                 held.push((yield from order.change(name, drops=drops, renamed_to=renamed_to)))
-            if table is not None and self.slot is not None and (drops or renamed_to is not None):
-                yield held.enter_context(self.slot(table.location))
-            return self._changing(table, held.pop_all())
+            if location is not None and self.slot is not None and (drops or renamed_to is not None):
+                yield held.enter_context(self.slot(location))
+            return self._changing(location, held.pop_all())
 
     @contextlib.contextmanager
-    def _changing(
-        self, table: StoredTable | None, held: contextlib.ExitStack
-    ) -> Iterator[StoredTable | None]:
+    def _changing(self, location: str | None, held: contextlib.ExitStack) -> Iterator[str | None]:
         with held:
-            with self.turn(table.location) if table is not None else contextlib.nullcontext():
-                yield table
+            with self.turn(location) if location is not None else contextlib.nullcontext():
+                yield location
             try:
                 if self.fence is not None:
                     self.fence().check()
             except NotOwnerError as error:
                 raise BrokeOffError(f"The change may have been made. {error.message}") from error
 
-    def _find(self, name: TableName) -> tuple[StoredTable | None, bool]:
-        """The table, None where there is none that can be read; and whether one is damaged."""
+    def _find(self, name: TableName) -> tuple[str | None, StoredTable | None]:
+        """The location of a table, None where there is none; and the table, None where it can't be
+        read just now."""
         if not name.table:
-            return None, False
+            return None, None
         try:
-            return load_stored(self.catalog, name), False
+            table = load_stored(self.catalog, name)
         except UnknownNameError:
-            return None, False
+            return None, None
         except TableDamagedError:
-            return None, True
+            is_rest = self.catalog.metastore == "rest"  # its server alone knows the location
+            return str(name) if is_rest else self.catalog.location_of(name), None
+        return table.location, table
 
     def _order_of(self, name: TableName, table: StoredTable | None) -> Order | None:
         """The order of a table's small inserts; None for one that has none."""

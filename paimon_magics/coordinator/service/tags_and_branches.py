@@ -77,7 +77,7 @@ def change_versions(
                 hint=f"Look at `{name}$tags`, `{name}$branches` and `{name}$snapshots`.",
             ) from error
         finally:
-            context.recent.forget(table)
+            context.recent.forget(table.location)
         _tell_watch(context, table, change, receipt)
     return receipt
 

@@ -165,6 +165,13 @@ class Lookup(Databases):
         path = self.paimon.get_table_path(Identifier.create(database_of(name), name.table))
         return SchemaManager(self.paimon.file_io, path, name.branch or "main")
 
+    def location_of(self, name: TableName) -> str:
+        """Where a table is, or would be, which may be damaged. A REST catalog is asked for it: it
+        raises what `load` raises."""
+        if self.metastore == "rest":
+            return self.load(name).location
+        return plain_location(str(self.paimon.get_table_path(identifier(name))))
+
     def _has_schema(self, name: TableName) -> bool:
         """Whether a folder has a schema file. One that can't be looked into may have one."""
         try:

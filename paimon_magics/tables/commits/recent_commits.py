@@ -48,9 +48,9 @@ class RecentCommits:
         found = (snapshot_by_id(table, snapshot_id) for snapshot_id in ids)
         return [s for s in found if s is not None and _who(s) == _who(commit)]
 
-    def forget(self, table: StoredTable) -> None:
+    def forget(self, location: str) -> None:
         """Drop a table whose snapshots were changed by a roll-back."""
-        prefix = f"{table.location}@"
+        prefix = f"{location}@"
         with self._guard:
             for key in [key for key in self._known if key.startswith(prefix)]:
                 del self._known[key]
