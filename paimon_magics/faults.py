@@ -56,6 +56,7 @@ STEPS = (
     "rename.noted",  # the log has noted the new name, the table still has the old one
     "rename.done",  # the table has the new name, the log still uses the old one
     "rename.moved",  # the log uses the new name, the client has no answer yet
+    "chain.cut",  # snapshots are rolled back, their changelogs and tags are still there
     "drop.detached",  # a dropped table has no name any more, all its files are there
     "drop.schema_removed",  # on a store without folders: only its schemas are removed
     "drop.unnamed",  # there: only files are left whose names no table uses again

@@ -255,7 +255,7 @@ class NotPublished:
 
 @dataclass(frozen=True, slots=True)
 class ChainCut:
-    """The snapshots above an id were removed from a table's branch on purpose."""
+    """The snapshots above an id are about to be removed from a table's branch, on purpose."""
 
     location: str
     branch: str | None

@@ -205,7 +205,7 @@ def not_published(state: State, event: NotPublished) -> _Step:
 
 
 def cut_chain(state: State, event: ChainCut) -> _Step:
-    """After a removal on purpose, such as a rollback: the removed snapshots must not come back."""
+    """Before a removal on purpose, such as a rollback: the removed snapshots must not come back."""
     kept = tuple(
         p
         for p in state.watched.get(event.location, ())

@@ -168,15 +168,19 @@ def _roll_back(context: Context, call: Call) -> Any:
             shown = "none" if latest is None else latest["id"]
             raise bad_request(f"Latest snapshot {shown} is not {expected}: `{name}` has changed.")
         try:
-            kept = roll_back(table, context.publish, snapshot_id=snapshot_id, tag=tag)
+            roll_back(
+                table,
+                context.publish,
+                snapshot_id=snapshot_id,
+                tag=tag,
+                removing=context.removing(table.location),
+            )
         except UnknownNameError as error:
             raise not_found(
                 kind.upper(), tag if tag is not None else str(snapshot_id), str(error)
             ) from error
         finally:
             context.recent.forget(table.location)
-        if context.watch is not None:
-            context.watch.chain_cut(table.location, name.branch, kept)
 
 
 def _roll_back_schema(context: Context, call: Call) -> Any:
@@ -300,10 +304,10 @@ def _forward_branch(context: Context, call: Call) -> Any:
         if not branch_exists(table, name):
             raise not_found("BRANCH", name)
         branch = table_of(context, TableName(table.name.table, table.name.database, branch=name))
-        forward_to_branch(table, branch, context.publish, replaces=True)
+        removing = context.removing(table.location)
+        forward_to_branch(table, branch, context.publish, replaces=True, removing=removing)
         context.recent.forget(table.location)
         if context.watch is not None:
-            context.watch.chain_cut(table.location, None, 0)
             watch_latest(context.watch, table)
 
 

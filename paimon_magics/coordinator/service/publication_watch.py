@@ -169,7 +169,8 @@ class Watching:
         return self._ask(lambda ask: NotPublished(publication, ask))
 
     def chain_cut(self, location: str, branch: str | None, above: int) -> Answer:
-        """Note that the snapshots above an id were removed on purpose."""
+        """Note that the snapshots above an id are to be removed on purpose: they are no longer
+        watched, whether they go or stay."""
         return self._ask(lambda ask: ChainCut(location, branch, above, ask))
 
     def table_dropped(self, location: str) -> Answer:

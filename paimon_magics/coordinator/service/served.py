@@ -25,7 +25,7 @@ from paimon_magics.tables.catalog.stored_tables import load_stored
 from paimon_magics.tables.commits.fencing import Fence, NotOwnerError
 from paimon_magics.tables.commits.recent_commits import RecentCommits
 from paimon_magics.tables.manifests.hash_indexes import Bucket, HashIndexes, StaleIndexError
-from paimon_magics.tables.snapshots.chain import latest_document, load_snapshot
+from paimon_magics.tables.snapshots.chain import Removing, latest_document, load_snapshot
 from paimon_magics.tables.stores.store import Publish
 from paimon_magics.tables.table import StoredTable
 
@@ -146,6 +146,17 @@ class Context:
     def definitions(self) -> Definitions:
         """The views and functions of the catalog's databases."""
         return Definitions(self.catalog, self.definition_store, self.turn)
+
+    def removing(self, location: str) -> Removing:
+        """Tells the watch of snapshots before they are removed on purpose, so that a removal that
+        breaks off in the middle is not taken for somebody else's. Raises SetupError where that
+        can't be stored."""
+
+        def removing(branch: str | None, above: int) -> None:
+            if self.watch is not None:
+                self.watch.chain_cut(location, branch, above)
+
+        return removing
 
     def commit_in_order(
         self, table: StoredTable, who: str

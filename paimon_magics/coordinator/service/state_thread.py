@@ -23,7 +23,6 @@ from paimon_magics.coordinator.core import (
     Adopted,
     Answer,
     BeginAsked,
-    ChainCut,
     CommitAsked,
     CommitPublished,
     Effect,
@@ -358,7 +357,7 @@ def _has_happened(asked: Asked) -> bool:
             return False
         case Noted(publication=publication):
             return publication.certain
-        case ChainCut() | NotPublished() | TableDropped() | TableMoved():
+        case NotPublished() | TableDropped() | TableMoved():
             return True
         case _:
             return asked.ask is None

@@ -16,7 +16,6 @@ from paimon_magics.coordinator.service.served import Context, watch_latest
 from paimon_magics.errors import SetupError, UnknownOutcomeError
 from paimon_magics.statements.statement import TableName
 from paimon_magics.statements.version_changes import (
-    DeleteBranches,
     FastForward,
     RenameBranch,
     RollBackToSnapshot,
@@ -65,6 +64,7 @@ def change_versions(
                 ),
                 lambda tag: remove_tag(context.catalog.load(name), tag),
                 repeated=repeated,
+                removing=context.removing(table.location),
             )
         except OSError as error:
             if error.errno in _NO_ROOM:
@@ -89,18 +89,11 @@ def _tell_watch(
     if watch is None:
         return
     match change:
-        case RollBackToSnapshot() | RollBackToTag() | RollBackToTimestamp() | RollBackToWatermark():
-            assert receipt.snapshot_id is not None
-            watch.chain_cut(location, table.name.branch, receipt.snapshot_id)
         case FastForward():
-            watch.chain_cut(location, None, 0)
             watch_latest(
                 watch,
                 load_stored(context.catalog, TableName(table.name.table, table.name.database)),
             )
-        case DeleteBranches(branches=branches):
-            for branch in branches:
-                watch.chain_cut(location, branch, 0)
         case RenameBranch(branch=branch, new_name=new_name):
             to = TableName(table.name.table, table.name.database, branch=new_name)
             watch.table_moved(location, location, to, branch=branch)

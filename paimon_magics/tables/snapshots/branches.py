@@ -19,10 +19,12 @@ from pypaimon.schema.schema_manager import SchemaManager
 from paimon_magics.errors import InvalidTableError, UnknownNameError, UnsupportedStatementError
 from paimon_magics.tables.pypaimon_internals import schema_path
 from paimon_magics.tables.snapshots.chain import (
+    Removing,
     latest_document,
     list_snapshots,
     published_path,
     remove_above,
+    removes_silently,
     snapshot_by_id,
 )
 from paimon_magics.tables.snapshots.latest import write_hint
@@ -132,7 +134,12 @@ def rename_branch(table: StoredTable, branch: str, new_name: str) -> bool:
 
 
 def forward_to_branch(
-    table: StoredTable, branch: StoredTable, publish: Publish, *, replaces: bool = False
+    table: StoredTable,
+    branch: StoredTable,
+    publish: Publish,
+    *,
+    replaces: bool = False,
+    removing: Removing = removes_silently,
 ) -> None:
     """Fast-forward the main branch, `table`, to the latest snapshot of `branch`.
 
@@ -162,7 +169,7 @@ def forward_to_branch(
                 hint="Roll the table back to the snapshot that the branch began with, or write "
                 "its rows again.",
             )
-        remove_above(table, shared)
+        remove_above(table, shared, removing=removing)
     _take_schemas(table, branch, int(theirs[oldest]["schemaId"]), publish, replaces=replaces)
     manager = table.paimon.snapshot_manager()
     for snapshot_id in range(max(shared + 1, oldest), newest + 1):

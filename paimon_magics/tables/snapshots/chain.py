@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from pypaimon.common import time_utils
@@ -24,6 +24,7 @@ from paimon_magics.tables.stores.store import Publish
 from paimon_magics.tables.table import StoredTable
 
 __all__ = [
+    "Removing",
     "create_tag",
     "delete_tag",
     "latest_document",
@@ -33,6 +34,7 @@ __all__ = [
     "load_tag",
     "published_path",
     "remove_above",
+    "removes_silently",
     "rename_tag",
     "replace_tag",
     "roll_back",
@@ -42,6 +44,10 @@ __all__ = [
 ]
 
 Document = dict[str, Any]
+Removing = Callable[[str | None, int], None]
+"""Is told of a branch (None for the main one) whose snapshots above an id are about to be removed.
+Where it raises, nothing is removed."""
+
 _TAG_KEYS = ("tagCreateTime", "tagTimeRetained")
 
 
@@ -101,8 +107,17 @@ def list_snapshots(table: StoredTable, after: int, count: int | None) -> list[Do
     return found
 
 
+def removes_silently(branch: str | None, above: int) -> None:
+    """A `Removing` that tells nobody."""
+
+
 def roll_back(
-    table: StoredTable, publish: Publish, *, snapshot_id: int | None = None, tag: str | None = None
+    table: StoredTable,
+    publish: Publish,
+    *,
+    snapshot_id: int | None = None,
+    tag: str | None = None,
+    removing: Removing = removes_silently,
 ) -> int:
     """Make an earlier snapshot, or a tag's, the latest again; return its id.
 
@@ -129,20 +144,25 @@ def roll_back(
     if expired:
         path = published_path(manager.get_snapshot_path(kept))
         publish(path, json.dumps(target, indent=2).encode())
-    remove_above(table, kept, tags)
+    remove_above(table, kept, tags, removing=removing)
     if expired:
         write_hint(table.store, f"{manager.snapshot_dir}/EARLIEST", kept)
     return kept
 
 
 def remove_above(
-    table: StoredTable, kept: int, tags: Mapping[str, Document | None] | None = None
+    table: StoredTable,
+    kept: int,
+    tags: Mapping[str, Document | None] | None = None,
+    *,
+    removing: Removing = removes_silently,
 ) -> None:
     """Remove all snapshots above an id (0: all), changelogs of expired ones, and their tags. `tags`
     are the table's, where they are known. Snapshots go newest first."""
     manager = table.paimon.snapshot_manager()
     if tags is None:
         tags = {name: _read_tag(table, name) for name in list_tags(table)}
+    removing(table.name.branch, kept)
     if kept:
         write_hint(table.store, manager.latest_file, kept)
     else:
@@ -150,6 +170,7 @@ def remove_above(
     for newer in reversed(snapshot_ids(table)):
         if newer > kept:
             table.paimon.file_io.delete(manager.get_snapshot_path(newer))
+    reach("chain.cut")
     _remove_changelogs_above(table, kept)
     for name, document in tags.items():
         if document is not None and document["id"] > kept:

@@ -41,11 +41,13 @@ from paimon_magics.tables.snapshots.branches import (
 )
 from paimon_magics.tables.snapshots.chain import (
     Document,
+    Removing,
     create_tag,
     latest_document,
     list_snapshots,
     list_tags,
     load_tag,
+    removes_silently,
     rename_tag,
     replace_tag,
     roll_back,
@@ -87,9 +89,11 @@ def change_version(
     remove_tag: Callable[[str], bool],
     *,
     repeated: bool = False,
+    removing: Removing = removes_silently,
 ) -> VersionReceipt:
     """Carry out a change. `branch_of` loads a branch of the table. `remove_tag` deletes a tag with
-    the files that only it needs, and returns whether there was one.
+    the files that only it needs, and returns whether there was one. `removing` is told before
+    snapshots go; nothing is removed where it raises.
 
     Raises UnknownNameError for a tag, branch or snapshot that does not exist (with the nearest),
     InvalidTableError for a name that is taken or not allowed and for a change that would lose
@@ -99,9 +103,9 @@ def change_version(
         case CreateTag() | ReplaceTag() | CreateTagFromTimestamp() | DeleteTags() | RenameTag():
             return _change_tags(table, change, publish, remove_tag, repeated)
         case CreateBranch() | DeleteBranches() | RenameBranch() | FastForward():
-            return _change_branches(table, change, publish, branch_of, repeated)
+            return _change_branches(table, change, publish, branch_of, removing, repeated)
         case _:
-            return _roll_back(table, change, publish)
+            return _roll_back(table, change, publish, removing)
 
 
 # ---- tags ----
@@ -205,6 +209,7 @@ def _change_branches(
     change: CreateBranch | DeleteBranches | RenameBranch | FastForward,
     publish: Publish,
     branch_of: Callable[[str], StoredTable],
+    removing: Removing,
     repeated: bool,
 ) -> VersionReceipt:
     if table.name.branch is not None:
@@ -224,6 +229,8 @@ def _change_branches(
         case DeleteBranches(branches=branches):
             if not repeated:
                 _require_branches(table, branches)
+            for branch in branches:
+                removing(branch, 0)
             return VersionReceipt(tuple(b for b in branches if drop_branch(table, b)))
         case RenameBranch(branch=branch, new_name=new_name):
             if repeated and not branch_exists(table, branch) and branch_exists(table, new_name):
@@ -234,7 +241,7 @@ def _change_branches(
             return VersionReceipt((new_name,))
         case FastForward(branch=branch):
             _require_branches(table, [branch])
-            forward_to_branch(table, branch_of(branch), publish)
+            forward_to_branch(table, branch_of(branch), publish, removing=removing)
             return VersionReceipt((branch,))
 
 
@@ -263,6 +270,7 @@ def _roll_back(
     table: StoredTable,
     change: RollBackToSnapshot | RollBackToTag | RollBackToTimestamp | RollBackToWatermark,
     publish: Publish,
+    removing: Removing,
 ) -> VersionReceipt:
     latest = latest_document(table)
     if latest is None:
@@ -272,13 +280,13 @@ def _roll_back(
         )
     if isinstance(change, RollBackToTag):
         require_tags(table, [change.tag])
-        kept = roll_back(table, publish, tag=change.tag)
+        kept = roll_back(table, publish, tag=change.tag, removing=removing)
         return VersionReceipt(snapshot_id=kept, previous_snapshot_id=latest["id"])
     snapshot_id = rolled_back_to(table, change)
     if snapshot_id > latest["id"]:
         raise _no_snapshot(table, snapshot_id, latest)
     try:
-        kept = roll_back(table, publish, snapshot_id=snapshot_id)
+        kept = roll_back(table, publish, snapshot_id=snapshot_id, removing=removing)
     except UnknownNameError as error:
         raise _no_snapshot(table, snapshot_id, latest) from error
     return VersionReceipt(snapshot_id=kept, previous_snapshot_id=latest["id"])

@@ -30,6 +30,8 @@ from paimon_magics.planning.commits.requests import Append, CommitRequest
 from paimon_magics.settings import Settings
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
+from paimon_magics.tables.catalog.stored_tables import load_stored
+from paimon_magics.tables.snapshots.chain import roll_back
 from tests.coordinator.postgres import Line, PostgresServer
 from tests.coordinator.process import TABLE, Process, create_table, read, wait_until, write
 from tests.coordinator.rest_server import TOKEN, client_options, serving
@@ -169,23 +171,45 @@ def test_a_commit_that_runs_while_its_server_is_away_is_known_when_that_is_back(
         coordinator.stop()
 
 
-def test_a_rollback_that_happened_while_the_disk_was_full_is_stored_later(
-    coordinator: Coordinator, disk: SmallDisk, catalog: Catalog
-) -> None:
+def commit_twice(coordinator: Coordinator, catalog: Catalog) -> str:
+    """Commit two snapshots; return the table's location."""
     for number in (1, 2):
         id, transaction, _ = coordinator.transactions.begin(TABLE, None, "ada")
         request = CommitRequest(transaction, Append(), write(catalog, transaction, [{"k": number}]))
         assert isinstance(coordinator.transactions.commit(id, request), Committed)
-    table = catalog.load(TABLE)
+    return catalog.load(TABLE).location
+
+
+def test_nothing_is_rolled_back_while_the_disk_is_full(
+    coordinator: Coordinator, disk: SmallDisk, catalog: Catalog
+) -> None:
+    location = commit_twice(coordinator, catalog)
+    table = load_stored(catalog, TABLE)
     disk.protect(protected=True)
-    (Path(table.location) / "snapshot/snapshot-2").unlink()
-    (Path(table.location) / "snapshot/LATEST").write_text("1")
     with pytest.raises(StoreUnavailableError):
-        coordinator.watching.chain_cut(table.location, None, 1)
+        roll_back(
+            table,
+            catalog.publish,
+            snapshot_id=1,
+            removing=lambda branch, above: coordinator.watching.chain_cut(location, branch, above),
+        )
     disk.protect(protected=False)
     wait_for(lambda: coordinator.problem is None)
-    assert [one.snapshot_id for one in coordinator.state.watched[table.location]] == [1]
-    assert coordinator.watching.before_change(table.location) == Done()
+    assert coordinator.watching.before_change(location) == Done()
+    assert read(catalog) == [{"k": 1}, {"k": 2}]
+
+
+def test_a_drop_that_happened_while_the_disk_was_full_is_stored_later(
+    coordinator: Coordinator, disk: SmallDisk, catalog: Catalog
+) -> None:
+    location = commit_twice(coordinator, catalog)
+    disk.protect(protected=True)
+    catalog.drop_table(TABLE)
+    with pytest.raises(StoreUnavailableError):
+        coordinator.watching.table_dropped(location)
+    disk.protect(protected=False)
+    wait_for(lambda: coordinator.problem is None)
+    assert not coordinator.state.watched.get(location)
 
 
 @pytest.mark.parametrize("when", ["before", "after"])

@@ -1,4 +1,4 @@
-"""What a drop leaves: a next start deletes the files, and commits are forgotten."""
+"""Drops and roll-backs that broke off in the middle, and what they leave."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import httpx
 
 from paimon_magics.planning.commits.requests import Append, CommitReceipt, CommitRequest
 from paimon_magics.tables.catalog.catalog import Catalog
-from tests.coordinator.process import TABLE, Process, create_table, wait_until, write
+from tests.coordinator.process import TABLE, Process, create_table, read, wait_until, write
 
 SQL = "CREATE TABLE t (k INT)"
 
@@ -60,6 +60,26 @@ def test_commits_to_a_damaged_table_are_forgotten_when_it_is_dropped(tmp_path: P
             json.dumps({**document, "timeMillis": document["timeMillis"] - 3_600_000})
         )
         assert commit(process).snapshot_id == 1
+    finally:
+        process.close()
+
+
+def test_a_rollback_that_died_half_way_does_not_stop_its_table(tmp_path: Path) -> None:
+    process = Process(tmp_path / "warehouse", tmp_path / "state")
+    create_table(process.warehouse, SQL)
+    process.start(faults="chain.cut=kill")
+    try:
+        commit(process)
+        commit(process)
+        headers = {"authorization": f"Bearer {process.token()}"}
+        path = f"{process.address}/v1/paimon/databases/default/tables/t/rollback"
+        body = {"instant": {"type": "snapshot", "snapshotId": 1}}
+        with contextlib.suppress(httpx.HTTPError):
+            httpx.post(path, json=body, headers=headers, trust_env=False, timeout=60)
+        assert process.has_died()
+        process.start()
+        assert commit(process).snapshot_id == 2
+        assert read(Catalog.open({"warehouse": str(process.warehouse)})) == [{"k": 1}] * 2
     finally:
         process.close()
 
