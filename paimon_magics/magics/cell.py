@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from paimon_magics.errors import PaimonMagicsError, StatementSyntaxError
-from paimon_magics.magics.frontend import is_attended
 from paimon_magics.magics.namespace import Variables
 from paimon_magics.magics.options import CellOptions, read_cell
+from paimon_magics.session.frontend import is_attended
 
 if TYPE_CHECKING:
     from paimon_magics.magics.configuration import PaimonMagics
@@ -84,8 +84,7 @@ def _run(magics: PaimonMagics, options: CellOptions, text: str) -> Outcome:
         return session.preview(text, variables, frames=variables)
     is_asked = magics.confirm and not (options.yes or options.dry_run)
     # A program that runs notebooks is not asked: nobody could answer.
-    if is_asked and is_attended(magics.namespace_shell):
-        session.check_confirmed(text, variables, frames=variables)
+    is_asked = is_asked and is_attended(magics.namespace_shell)
     limit = magics.limit if options.limit is None else options.limit
     outcome = session.run(
         text,
@@ -95,6 +94,7 @@ def _run(magics: PaimonMagics, options: CellOptions, text: str) -> Outcome:
         include_buffer=options.include_buffer,
         wait=options.wait,
         frames=variables,
+        confirm=not is_asked,
     )
     if options.limit is None:
         outcome.show_at_most(magics.shown_rows(session))

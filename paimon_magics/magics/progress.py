@@ -13,8 +13,8 @@ import sys
 import uuid
 from typing import TYPE_CHECKING, Any, TextIO
 
-from paimon_magics.magics.frontend import is_attended, is_kernel
 from paimon_magics.magics.views import views_package
+from paimon_magics.session.frontend import is_attended, is_kernel
 from paimon_magics.spark.listening import listen
 
 if TYPE_CHECKING:

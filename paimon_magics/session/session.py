@@ -12,14 +12,11 @@ from typing import TYPE_CHECKING
 
 from paimon_magics.boundary import knows_other_words, short_errors
 from paimon_magics.columnar.time_zones import process_zone
-from paimon_magics.errors import (
-    InvalidValueError,
-)
-from paimon_magics.planning.reads.row_filters import limited_sql
+from paimon_magics.errors import InvalidValueError
 from paimon_magics.planning.reports.view_queries import HISTORY_IN_SQL, history_sql
 from paimon_magics.session.connection import Connection
+from paimon_magics.session.frontend import somebody_is_there
 from paimon_magics.session.outcome import Outcome
-from paimon_magics.session.planned_work import made_of
 from paimon_magics.session.pyspark_answers import PysparkAnswers
 from paimon_magics.session.queries.follow import SnapshotChanges, follow
 from paimon_magics.session.queries.table_frames import chosen_of_table
@@ -29,9 +26,11 @@ from paimon_magics.session.reports.layout import Layout, layout_of
 from paimon_magics.session.reports.surface import Reporting
 from paimon_magics.session.row_streaming import RowStreaming
 from paimon_magics.session.statements.cells import (
+    check_after_others,
     check_confirmed,
     dry_run_of,
     explanation_of,
+    limited,
     may_take_away,
     preview_of,
 )
@@ -96,6 +95,7 @@ class Session(RowStreaming):
         include_buffer: bool = False,
         wait: Wait | None = None,
         frames: Mapping[str, object] | None = None,
+        confirm: bool | None = None,
     ) -> Outcome:
         """Run the statements of `text` in order and return the last one's outcome.
 
@@ -107,6 +107,9 @@ class Session(RowStreaming):
         `wait` says when an INSERT … VALUES that is a small insert returns, as in `insert`; and so
         for a DELETE or UPDATE that is a small change. The first error stops the run; the statements
         before it have taken effect.
+
+        `confirm` answers the question before a statement that takes much away or can't be undone:
+        True runs it, False raises UnconfirmedError; without it a person is asked, a program is not.
 
         Raises StatementError (change the statement), SetupError (change the environment),
         JobError, CommitConflictError or UnknownOutcomeError: see `paimon_magics.errors`.
@@ -124,12 +127,18 @@ class Session(RowStreaming):
         if dry_run:
             with self._connection.naming(frames):
                 return dry_run_of(self._connection, text, statements, values)
-        for statement in statements:
+        asks = (somebody_is_there() if confirm is None else not confirm) and may_take_away(text)
+        if asks:  # before anything has run
+            self.check_confirmed(text, values, frames=frames)
+        for number, statement in enumerate(statements):
+            if asks and number:  # the statements before it may have brought what it takes away
+                with self._connection.naming(frames):
+                    check_after_others(self._connection, statement, values)
             outcome = self._run_one(
                 statement, values, frames, include_buffer=include_buffer, wait=wait
             )
         if limit is not None and outcome.dataframe is not None:
-            outcome = _limited(outcome, limit)
+            outcome = limited(outcome, limit)
         return outcome
 
     def explain(
@@ -175,7 +184,7 @@ class Session(RowStreaming):
         frames: Mapping[str, object] | None = None,
     ) -> None:
         """Raise UnconfirmedError if a statement of `text` would take away much; the error says what
-        would go. A cell calls this before it runs. Writes nothing."""
+        would go. Writes nothing."""
         self._check_open()
         if may_take_away(text):
             with self._connection.naming(frames):
@@ -352,7 +361,8 @@ class Session(RowStreaming):
         the current database), against the tables' options. Raises UnknownNameError."""
         self._check_open()
         names = tables_of(self._connection.catalog, name, self.database)
-        return Health(tuple(self.layout(one) for one in names), Helper(self.run, self.layout))
+        helper = Helper(lambda sql: self.run(sql, confirm=True), self.layout)
+        return Health(tuple(self.layout(one) for one in names), helper)
 
     @property
     def reports(self) -> Reporting:
@@ -381,17 +391,3 @@ class Session(RowStreaming):
         `stop_spark`."""
         answer_no_longer(self._spark_calls)
         super().close(stop_spark=stop_spark)
-
-
-def _limited(outcome: Outcome, limit: int) -> Outcome:
-    assert outcome.dataframe is not None
-    return Outcome(
-        outcome.statement,
-        outcome.kind,
-        dataframe=made_of(outcome.dataframe.limit(limit), outcome.dataframe),
-        seconds=outcome.seconds,
-        display_rows=max(outcome.display_rows, limit),
-        notes=outcome.notes,
-        query=limited_sql(outcome.sql, limit),
-        zone=outcome.zone,
-    )

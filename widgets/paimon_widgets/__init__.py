@@ -59,7 +59,7 @@ def _bundle_of(view: str, shell: InteractiveShell) -> Callable[..., dict[str, An
     module, _, name = view.partition(".")
 
     def bundle(shown: Any, **_: Any) -> dict[str, Any]:
-        from paimon_magics.magics.frontend import is_attended, is_kernel
+        from paimon_magics.session.frontend import is_attended, is_kernel
 
         make = getattr(importlib.import_module(f"{__name__}.{module}"), name)
         # A program that runs the notebook would save the widget's state in it. Viewers would then

@@ -182,8 +182,8 @@ def _decoded(document: Any, key: str) -> tuple[bytes, ...]:
 
 def _change_document(change: Change) -> dict[str, Any]:
     match change:
-        case Append():
-            return {"kind": "append"}
+        case Append(makes_snapshot=makes_snapshot):
+            return {"kind": "append"} | ({"makes_snapshot": True} if makes_snapshot else {})
         case Compact(left_out=left_out, moves_keys=moves):
             moved = {"moves_keys": True} if moves else {}
             return {"kind": "compact", "left_out": _encoded(left_out), **moved}
@@ -205,7 +205,7 @@ def _change_document(change: Change) -> dict[str, Any]:
 def _change_of(document: Mapping[str, Any]) -> Change:
     match document.get("kind"):
         case "append":
-            return Append()
+            return Append(makes_snapshot=document.get("makes_snapshot") is True)
         case "compact":
             return Compact(
                 _decoded(document, "left_out"), moves_keys=document.get("moves_keys") is True

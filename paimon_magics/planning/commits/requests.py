@@ -49,7 +49,10 @@ class Transaction:
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """Add the files. Without files no snapshot is made, unless the table's options ask for one."""
+    """Add the files. Without files no snapshot is made, unless the table's options ask for one, or
+    the change itself: `makes_snapshot`, for what its properties say."""
+
+    makes_snapshot: bool = False
 
 
 @dataclass(frozen=True, slots=True)

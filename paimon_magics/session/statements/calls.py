@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from paimon_magics.errors import PaimonMagicsError
+from paimon_magics.errors import PaimonMagicsError, UnconfirmedError
 from paimon_magics.planning.commits.procedures import PlannedCall, plan_call
 from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.outcome import Outcome
@@ -19,6 +19,7 @@ from paimon_magics.session.statements.file_indexes import (
     run_file_index_rewriting,
 )
 from paimon_magics.session.statements.handler import Handler
+from paimon_magics.session.statements.losses import loss_of_change
 from paimon_magics.session.statements.manifest_compaction import (
     manifest_lines,
     run_manifest_compaction,
@@ -52,8 +53,17 @@ def call_handler(
         dry_run=lambda: " ".join(_lines(connection, statement, planned())),
         explain=lambda mode: _lines(connection, statement, planned()),
         preview=None,
-        unconfirmed=None,
+        unconfirmed=lambda mode: _unconfirmed(connection, statement, planned()),
     )
+
+
+def _unconfirmed(
+    connection: Connection, statement: Call, call: PlannedCall
+) -> UnconfirmedError | None:
+    if isinstance(call.change, CompactDatabase):
+        return None
+    name = _table(connection, statement, call)
+    return loss_of_change(connection, statement, name, call.change, call.position)
 
 
 def _planned(

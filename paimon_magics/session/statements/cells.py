@@ -8,9 +8,11 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
-from paimon_magics.errors import PaimonMagicsError, UnsupportedStatementError
+from paimon_magics.errors import PaimonMagicsError, UnconfirmedError, UnsupportedStatementError
+from paimon_magics.planning.reads.row_filters import limited_sql
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.outcome import Outcome
+from paimon_magics.session.planned_work import made_of
 from paimon_magics.session.queries.spark_passthrough import is_for_spark
 from paimon_magics.session.statements.explain import dry_run_sentence, explained, explanation
 from paimon_magics.session.statements.handlers import handler_of
@@ -20,9 +22,18 @@ from paimon_magics.statements.kinds import Explain, Statement
 from paimon_magics.statements.statement import PassThrough
 from paimon_magics.tables.manifests.partitions import partition_name
 
-__all__ = ["check_confirmed", "dry_run_of", "explanation_of", "may_take_away", "preview_of"]
+__all__ = [
+    "check_after_others",
+    "check_confirmed",
+    "dry_run_of",
+    "explanation_of",
+    "may_take_away",
+    "preview_of",
+]
 
-_WORDS = re.compile(r"\b(?:overwrite|truncate|drop|alter|delete|update)\b", re.IGNORECASE)
+_WORDS = re.compile(
+    r"\b(?:overwrite|truncate|drop|alter|delete|update|merge|call)\b", re.IGNORECASE
+)
 _MODE = re.compile(r"partitionOverwriteMode\s*=\s*['\"`]?(\w+)", re.IGNORECASE)
 _MODE_KEY = "spark.sql.sources.partitionOverwriteMode"
 
@@ -136,6 +147,17 @@ def may_take_away(text: str) -> bool:
     return _WORDS.search(text) is not None
 
 
+def check_after_others(
+    connection: Connection, statement: Statement, parameters: Mapping[str, object]
+) -> None:
+    """The same as `check_confirmed` for a statement behind others of its cell, which have run."""
+    try:
+        check_confirmed(connection, [statement], parameters)
+    except UnconfirmedError as error:
+        error.hint = f"The statements before it have run: leave them out. {error.hint}"
+        raise
+
+
 def check_confirmed(
     connection: Connection, statements: Sequence[Statement], parameters: Mapping[str, object]
 ) -> None:
@@ -159,3 +181,18 @@ def check_confirmed(
             continue
         if error is not None:
             raise error
+
+
+def limited(outcome: Outcome, limit: int) -> Outcome:
+    """The outcome of a query with at most `limit` of its rows."""
+    assert outcome.dataframe is not None
+    return Outcome(
+        outcome.statement,
+        outcome.kind,
+        dataframe=made_of(outcome.dataframe.limit(limit), outcome.dataframe),
+        seconds=outcome.seconds,
+        display_rows=max(outcome.display_rows, limit),
+        notes=outcome.notes,
+        query=limited_sql(outcome.sql, limit),
+        zone=outcome.zone,
+    )

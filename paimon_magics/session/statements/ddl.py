@@ -27,6 +27,7 @@ from paimon_magics.session.statements.confirmation import (
     taken_away,
 )
 from paimon_magics.session.statements.handler import Handler
+from paimon_magics.session.statements.losses import loss_of_alteration
 from paimon_magics.session.writes.first_rows import filled
 from paimon_magics.session.writes.ordering import nothing_changed
 from paimon_magics.session.writes.partitions import (
@@ -280,6 +281,9 @@ def _unconfirmed_alter(
     harm = harmed(statement, harm_told(connection, table, statement.changes))
     if harm is not None:
         return harm
+    loss = loss_of_alteration(statement, table)
+    if loss is not None:
+        return loss
     specs = _dropped_specs(connection, table, statement, parameters)
     # Clauses that each name a single partition need no confirmation.
     if not any(len(sizes_of_replaced(table, specs=[spec])) > 1 for spec in specs):

@@ -24,12 +24,15 @@ from paimon_magics.session.writes.row_previews import ChangedRows, preview_rows
 from paimon_magics.session.writes.row_selection import kind_of
 from paimon_magics.session.writes.rows_by_key import PreparedKeys
 from paimon_magics.session.writes.small_changes import run_small_change, small_change
+from paimon_magics.statements.lexing.tokens import tokenize
 from paimon_magics.statements.row_changes import Delete, RowChange
 from paimon_magics.statements.subjects import subject_of
 from paimon_magics.tables.commits.replaced_partitions import sizes_of_replaced
 from paimon_magics.tables.table import Table
 
 __all__ = ["row_change_handler"]
+
+_CONSTANT_WORDS = ("TRUE", "FALSE", "NULL", "NOT", "AND", "OR", "IS", "IN", "BETWEEN", "LIKE")
 
 
 def row_change_handler(
@@ -125,18 +128,30 @@ def _how(connection: Connection, prepared: PreparedChange) -> list[str]:
 
 
 def _unconfirmed(change: RowChange, table: Table) -> UnconfirmedError | None:
-    if change.selection.condition is not None:
-        return None
+    condition, where = change.selection.condition, "without WHERE"
+    if condition is not None:
+        text = change.text[condition.start : condition.end]
+        if not _is_constant(text):
+            return None
+        where = f"WHERE {text}"
     kind = kind_of(change)
     sizes = sizes_of_replaced(table, specs=())
     if isinstance(change, Delete):
-        return taken_away(change, f"DELETE `{table.name}` without WHERE", sizes, SEE_PREVIEW)
+        return taken_away(change, f"DELETE `{table.name}` {where}", sizes, SEE_PREVIEW)
     if not sizes:
         return None
     return UnconfirmedError(
-        f"{kind} `{table.name}` without WHERE changes {rows_taken(sizes)}.",
+        f"{kind} `{table.name}` {where} changes {rows_taken(sizes)}.",
         hint="To run it, begin the cell with %%paimon --yes. %%paimon --preview shows some rows, "
         "before and after.",
         statement=change.text,
         position=0,
+    )
+
+
+def _is_constant(condition: str) -> bool:
+    """Whether a condition names nothing, as `true` and `1 = 1`: it is about all rows."""
+    return all(
+        token.kind != "quoted" and (token.kind != "word" or token.upper in _CONSTANT_WORDS)
+        for token in tokenize(condition)
     )

@@ -8,10 +8,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from paimon_magics.coordinator.client.attempts import Attempts
 from paimon_magics.errors import PaimonMagicsError
+from paimon_magics.planning.commits.requests import Append, CommitRequest
 from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.outcome import Outcome
+from paimon_magics.session.provenance import provenance
 from paimon_magics.session.statements.handler import Handler
+from paimon_magics.session.statements.losses import RollBack, loss_of_change
+from paimon_magics.session.writes.transactions import begun, committed
 from paimon_magics.statements.kinds import Statement
 from paimon_magics.statements.statement import TableName
 from paimon_magics.statements.version_changes import (
@@ -34,6 +39,7 @@ from paimon_magics.statements.version_changes import (
 )
 from paimon_magics.tables.catalog.stored_tables import load_stored
 from paimon_magics.tables.snapshots.chain import list_tags
+from paimon_magics.tables.snapshots.provenance import ROLLED_BACK_FROM
 from paimon_magics.tables.snapshots.tags_and_branches import VersionReceipt
 
 __all__ = ["alter_tags_handler", "run_version_change", "show_tags_handler"]
@@ -51,7 +57,13 @@ def alter_tags_handler(connection: Connection, statement: AlterTags) -> Handler:
         dry_run=dry_run,
         explain=None,
         preview=None,
-        unconfirmed=None,
+        unconfirmed=lambda mode: loss_of_change(
+            connection,
+            statement,
+            connection.full_name(statement.name),
+            statement.change,
+            statement.name_position,
+        ),
         needs=(statement.name,),
     )
 
@@ -68,7 +80,27 @@ def run_version_change(
     outcome = _rows(connection, statement, _returned(change, receipt))
     outcome.table, outcome.snapshot_id = str(name), receipt.snapshot_id
     outcome.message = _message(name, change, receipt)
+    if isinstance(change, RollBack) and receipt.snapshot_id != receipt.previous_snapshot_id:
+        outcome.notes = (*outcome.notes, _trace(connection, statement, name, receipt))
     return outcome
+
+
+def _trace(
+    connection: Connection, statement: Statement, name: TableName, receipt: VersionReceipt
+) -> str:
+    """Commit a snapshot without rows that says who rolled the table back, and from where: the
+    removed snapshots can't. Return a sentence about it."""
+    written = provenance(statement.text, connection.spark.version, rows=0, files=0)
+    origin = (ROLLED_BACK_FROM, str(receipt.previous_snapshot_id))
+    try:
+        transaction = begun(connection, name, None, Attempts(reruns_max=0))
+        request = CommitRequest(
+            transaction, Append(makes_snapshot=True), properties=(*written, origin)
+        )
+        kept = committed(connection, request)
+    except PaimonMagicsError as error:
+        return f"No snapshot says that `{name}` was rolled back: {error.message}"
+    return f"Snapshot {kept.snapshot_id}, without rows, says who rolled `{name}` back."
 
 
 def show_tags_handler(connection: Connection, statement: ShowTags) -> Handler:
@@ -160,7 +192,9 @@ def _message(name: TableName, change: VersionChange, receipt: VersionReceipt) ->
             return f"`{name}` was fast-forwarded to its branch `{branch}`."
         case _:
             return (
-                f"`{name}` is at snapshot {receipt.snapshot_id} again; it was at "
+                f"`{name}` was at snapshot {receipt.snapshot_id} already."
+                if receipt.snapshot_id == receipt.previous_snapshot_id
+                else f"`{name}` has the rows of snapshot {receipt.snapshot_id} again; it was at "
                 f"{receipt.previous_snapshot_id}."
             )
 

@@ -8,7 +8,7 @@ that are newer than the last try are read.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -80,8 +80,9 @@ def plan_changes(table: Table, change: Change, messages: Sequence[CommitMessage]
         return _compact_manifests(messages)
     check_rows(table, messages)
     match change:
-        case Append():
+        case Append(makes_snapshot=makes_snapshot):
             changes = _append(table, messages)
+            changes = replace(changes, makes_snapshot=changes.makes_snapshot or makes_snapshot)
             return lambda _: changes
         case OverwriteTouched() if table.schema.partition_keys:
             touched = {tuple(message.partition) for message in messages}

@@ -28,6 +28,7 @@ from paimon_magics.tables.snapshots.chain import (
     snapshot_by_id,
 )
 from paimon_magics.tables.snapshots.latest import write_hint
+from paimon_magics.tables.snapshots.provenance import ROLLED_BACK_FROM
 from paimon_magics.tables.snapshots.tag_paths import is_tag_name
 from paimon_magics.tables.stores.allowed_paths import is_plain_name
 from paimon_magics.tables.stores.store import Publish
@@ -149,7 +150,8 @@ def forward_to_branch(
 
     Raises InvalidTableError if the branch has no snapshots, or another writer commits meanwhile;
     what was published until then stays. Without `replaces` it is also raised, and nothing is
-    changed, if snapshots would be removed, or if both have different schemas of one number.
+    changed, if snapshots would be removed other than those without rows that a roll-back left, or
+    if both have different schemas of one number.
     """
     theirs = {snapshot["id"]: snapshot for snapshot in list_snapshots(branch, 0, None)}
     if not theirs:
@@ -162,7 +164,7 @@ def forward_to_branch(
     last = 0 if latest is None else int(latest["id"])
     shared = _shared_with(table, theirs, last)
     if shared < last or (latest is None and oldest > 1):
-        if not replaces:
+        if not replaces and not _only_traces(table, shared, last):
             raise InvalidTableError(
                 f"`{table.name}` can't be fast-forwarded to `{branch.name}`: its latest snapshot "
                 f"{last} is not one of the branch's ({oldest} to {newest}), and would be lost.",
@@ -182,6 +184,14 @@ def forward_to_branch(
     write_hint(table.store, manager.latest_file, newest)
     for name, text in _tags(branch):
         publish(published_path(table.paimon.tag_manager().tag_path(name)), text.encode())
+
+
+def _only_traces(table: StoredTable, after: int, last: int) -> bool:
+    """Whether the snapshots behind an id are what roll-backs left: nobody's rows."""
+    documents = [snapshot_by_id(table, id) for id in range(after + 1, last + 1)]
+    return bool(documents) and all(
+        d is not None and ROLLED_BACK_FROM in (d.get("properties") or {}) for d in documents
+    )
 
 
 def _shared_with(table: StoredTable, theirs: Mapping[int, Any], last: int) -> int:

@@ -19,6 +19,7 @@ from paimon_magics.tables.table import Table
 __all__ = [
     "HISTORY_SCHEMA",
     "PREFIX",
+    "ROLLED_BACK_FROM",
     "USER",
     "described",
     "history",
@@ -30,6 +31,8 @@ __all__ = [
 
 PREFIX = "paimon-magics."
 USER = PREFIX + "user"
+ROLLED_BACK_FROM = PREFIX + "rolled-back-from"
+"""The property of a snapshot without rows that a roll-back leaves: the latest id before it."""
 _USERS_MAX = 50
 
 HISTORY_SCHEMA = pa.schema(

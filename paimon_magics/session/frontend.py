@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-__all__ = ["is_attended", "is_kernel"]
+__all__ = ["is_attended", "is_kernel", "somebody_is_there"]
 
 
 def is_kernel(shell: Any) -> bool:
@@ -28,3 +28,10 @@ def is_attended(shell: Any) -> bool:
     if not hasattr(shell, "prompt_for_code"):
         return False
     return sys.stdin.isatty()
+
+
+def somebody_is_there() -> bool:
+    """The same for the shell in which this runs; False outside of IPython."""
+    ipython = sys.modules.get("IPython")
+    shell = None if ipython is None else ipython.get_ipython()
+    return shell is not None and is_attended(shell)

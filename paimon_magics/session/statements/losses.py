@@ -1,0 +1,228 @@
+"""What statements would take away beyond rows of the current state: snapshots, tags, branches,
+columns, history. Each question says how to keep it, or how to get it back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from paimon_magics.errors import PaimonMagicsError, UnconfirmedError
+from paimon_magics.planning.formatting import count_text
+from paimon_magics.planning.options.values import duration_ms
+from paimon_magics.session.connection import Connection
+from paimon_magics.session.statements.confirmation import unconfirmed
+from paimon_magics.session.writes.replaced import rows_taken
+from paimon_magics.statements.kinds import Statement
+from paimon_magics.statements.maintenance import Maintenance, RescaleBuckets
+from paimon_magics.statements.statement import TableName
+from paimon_magics.statements.table_changes import (
+    AlterTable,
+    DropColumn,
+    SetOptions,
+    UnsetOptions,
+)
+from paimon_magics.statements.version_changes import (
+    CreateTag,
+    DeleteBranches,
+    DeleteTags,
+    FastForward,
+    ReplaceTag,
+    RollBackToSnapshot,
+    RollBackToTag,
+    RollBackToTimestamp,
+    RollBackToWatermark,
+    VersionChange,
+)
+from paimon_magics.tables.catalog.stored_tables import load_stored
+from paimon_magics.tables.commits.replaced_partitions import sizes_of_replaced
+from paimon_magics.tables.snapshots.chain import (
+    latest_document,
+    list_snapshots,
+    list_tags,
+    load_tag,
+)
+from paimon_magics.tables.snapshots.tags_and_branches import rolled_back_to
+from paimon_magics.tables.table import StoredTable, Table
+
+__all__ = ["RollBack", "loss_of_alteration", "loss_of_change"]
+
+RollBack = RollBackToSnapshot | RollBackToTag | RollBackToTimestamp | RollBackToWatermark
+
+_KEEP_STATE = (
+    "To keep the state of now, run CALL sys.create_tag('{table}', 'before') and "
+    "CALL sys.create_branch('{table}', 'before', 'before') first: `{table}$branch_before` then has "
+    "its rows."
+)
+
+# What these options are without a value; None for one that keeps everything for ever.
+_HOUR = "1 h"
+_MANY = str(2**31 - 1)
+_RETENTION: dict[str, str | None] = {
+    "snapshot.time-retained": _HOUR,
+    "snapshot.num-retained.min": "10",
+    "snapshot.num-retained.max": _MANY,
+    "changelog.time-retained": None,
+    "changelog.num-retained.min": None,
+    "changelog.num-retained.max": None,
+    "tag.default-time-retained": None,
+    "partition.expiration-time": None,
+    "record-level.expire-time": None,
+}
+_SNAPSHOTS, _CHANGELOGS = "snapshot.", "changelog."
+
+
+def loss_of_change(
+    connection: Connection,
+    statement: Statement,
+    name: TableName,
+    change: VersionChange | Maintenance,
+    position: int,
+) -> UnconfirmedError | None:
+    """The question before a change of tags, branches, snapshots or buckets; None if nothing that
+    can't be brought back goes. Raises what loading the table raises."""
+    loaded = connection.load(name, statement.text, position)
+    table = load_stored(connection.catalog, loaded.name)
+    keeping = _KEEP_STATE.format(table=name.table)
+    match change:
+        case RollBackToSnapshot() | RollBackToTag() | RollBackToTimestamp() | RollBackToWatermark():
+            return _loss_of_roll_back(statement, table, change, keeping)
+        case DeleteTags(tags=tags):
+            return _loss_of_tags(statement, table, f"Deleting tags of `{name}`", tags)
+        case ReplaceTag(tag=tag) | CreateTag(tag=tag, or_replace=True):
+            return _loss_of_tags(statement, table, f"Moving a tag of `{name}`", [tag])
+        case DeleteBranches(branches=branches):
+            return unconfirmed(
+                statement,
+                f"Deleting a branch of `{name}`",
+                f"the branch {_names(branches)} with all snapshots that were committed to it",
+                "What it has that the table lacks can't be brought back: INSERT it first, or fast-"
+                "forward the table to the branch.",
+            )
+        case FastForward(branch=branch):
+            latest = latest_document(table)
+            if latest is None:
+                return None
+            return unconfirmed(
+                statement,
+                f"Fast-forwarding `{name}`",
+                f"its present state, snapshot {latest['id']}; it gets that of `{branch}`",
+                f"CALL sys.rollback('{name.table}', '{latest['id']}') goes back, as long as that "
+                "snapshot has not expired.",
+            )
+        case RescaleBuckets() if sizes := sizes_of_replaced(loaded, specs=()):
+            before = loaded.schema.stored_option("bucket") or "-1"
+            return unconfirmed(
+                statement,
+                f"Rescaling `{name}`",
+                f"the layout of {rows_taken(sizes)}, which are written anew",
+                f"CALL sys.rescale with bucket_num => {before} writes them as they were.",
+            )
+        case _:
+            return None
+
+
+def loss_of_alteration(statement: AlterTable, table: Table) -> UnconfirmedError | None:
+    """The question before columns are dropped, or history is kept for a shorter time."""
+    columns = [".".join(c.path) for c in statement.changes if isinstance(c, DropColumn)]
+    sizes = sizes_of_replaced(table, specs=()) if columns else []
+    if sizes:
+        return unconfirmed(
+            statement,
+            f"ALTER TABLE `{table.name}` DROP COLUMN",
+            f"the values of {_names(columns)} in {rows_taken(sizes)}",
+            "Until they expire, snapshots of before still have them: SELECT … VERSION AS OF.",
+        )
+    shorter = _shortened(statement, table)
+    if not shorter:
+        return None
+    return unconfirmed(
+        statement,
+        f"ALTER TABLE `{table.name}`, which sets {'; '.join(shorter)},",
+        "history that is kept now: it expires with the next commits",
+        "What has expired can't be brought back; a tag keeps a snapshot.",
+    )
+
+
+def _loss_of_roll_back(
+    statement: Statement, table: StoredTable, change: RollBack, keeping: str
+) -> UnconfirmedError | None:
+    latest = latest_document(table)
+    if isinstance(change, RollBackToTag):
+        tag = load_tag(table, change.tag)
+        kept = None if tag is None else int(tag["id"])
+    else:
+        kept = rolled_back_to(table, change)
+    if latest is None or kept is None:
+        return None  # running it says what is missing
+    going = [s for s in list_snapshots(table, 0, None) if s["id"] > kept]
+    if not going:
+        return None
+    tags = [name for name in list_tags(table) if (load_tag(table, name) or latest)["id"] > kept]
+    first, last = min(s["id"] for s in going), max(s["id"] for s in going)
+    which = f"snapshot {last}" if first == last else f"snapshots {first} to {last}"
+    rows = sum(int(s.get("deltaRecordCount") or 0) for s in going)
+    with_tags = f" and the tags {_names(tags)}" if tags else ""
+    return unconfirmed(
+        statement,
+        f"Rolling `{table.name}` back to snapshot {kept}",
+        f"{which}{with_tags}, which together added {count_text(rows, 'row')}",
+        keeping,
+    )
+
+
+def _loss_of_tags(
+    statement: Statement, table: StoredTable, what: str, tags: Sequence[str]
+) -> UnconfirmedError | None:
+    kept = {name: document for name in tags if (document := load_tag(table, name)) is not None}
+    if not kept:
+        return None
+    snapshots = {int(s["id"]) for s in list_snapshots(table, 0, None)}
+    gone = [name for name, document in kept.items() if document["id"] not in snapshots]
+    loss = " and ".join(f"`{name}` of snapshot {doc['id']}" for name, doc in kept.items())
+    way = (
+        f"Snapshots of {_names(gone)} have expired: nothing else keeps their rows."
+        if gone
+        else "CALL sys.create_tag names such a snapshot again, as long as it has not expired."
+    )
+    return unconfirmed(statement, what, loss, way)
+
+
+def _shortened(statement: AlterTable, table: Table) -> list[str]:
+    """What options of retention a statement makes smaller, in words."""
+    before = {key: table.schema.stored_option(key) for key in _RETENTION}
+    after = dict(before)
+    for change in statement.changes:
+        match change:
+            case SetOptions(options=options):
+                after.update({key: value for key, value in options if key in _RETENTION})
+            case UnsetOptions(keys=keys):
+                after.update(dict.fromkeys(set(keys) & set(_RETENTION)))
+    shorter = []
+    for key in _RETENTION:
+        old, new = _effective(before, key), _effective(after, key)
+        if (
+            new is not None
+            and new != old
+            and (old is None or _amount(key, new) < _amount(key, old))
+        ):
+            shorter.append(f"`{key}` from {old or 'for ever'} to {new}")
+    return shorter
+
+
+def _effective(options: dict[str, str | None], key: str) -> str | None:
+    """An option's value, given or by default; a changelog is kept as long as its snapshots are."""
+    value = options[key] or _RETENTION[key]
+    if value is None and key.startswith(_CHANGELOGS):
+        return _effective(options, key.replace(_CHANGELOGS, _SNAPSHOTS))
+    return value
+
+
+def _amount(key: str, value: str) -> float:
+    read: Callable[[str, str], float] = duration_ms if "time" in key else lambda _, text: int(text)
+    try:
+        return read(key, value)
+    except (PaimonMagicsError, ValueError):
+        return float("inf")  # the statement itself is refused
+
+
+def _names(names: Sequence[str]) -> str:
+    return " and ".join(f"`{name}`" for name in names)

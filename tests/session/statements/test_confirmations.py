@@ -1,0 +1,112 @@
+"""What takes much away, or can't be undone, is asked about: what goes, and how to keep it."""
+
+from __future__ import annotations
+
+import pytest
+
+from paimon_magics import Session
+from paimon_magics.errors import UnconfirmedError
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def session(session: Session) -> Session:
+    session.run(
+        "CREATE TABLE t (id INT, name STRING) TBLPROPERTIES ('bucket' = '2', 'bucket-key' = 'id')"
+    )
+    for number in range(1, 4):
+        session.run(f"INSERT INTO t VALUES ({number}, 'a')")
+    session.run("CALL sys.create_tag('t', 'two', 2)")
+    session.run("CALL sys.create_branch('t', 'side', 'two')")
+    return session
+
+
+@pytest.mark.parametrize(
+    ("statement", "loss", "way"),
+    [
+        ("CALL sys.rollback('t', '1')", "snapshots 2 to 3 and the tags `two`", "create_branch"),
+        ("CALL sys.rollback('t', '2')", "snapshot 3, which together added 1 row", "create_tag"),
+        ("CALL sys.delete_tag('t', 'two')", "`two` of snapshot 2", "CALL sys.create_tag"),
+        ("ALTER TABLE t DELETE TAG two", "`two` of snapshot 2", "CALL sys.create_tag"),
+        ("ALTER TABLE t CREATE OR REPLACE TAG two AS OF VERSION 1", "`two` of snapshot 2", "names"),
+        ("CALL sys.delete_branch('t', 'side')", "the branch `side`", "INSERT it first"),
+        ("CALL sys.rescale('t', 4)", "3 rows in 3 files", "bucket_num => 2"),
+        ("ALTER TABLE t DROP COLUMN name", "the values of `name` in 3 rows", "VERSION AS OF"),
+        ("DELETE FROM t WHERE true", "WHERE true takes away 3 rows", "--preview"),
+        ("UPDATE t SET name = 'b' WHERE 1 = 1", "WHERE 1 = 1 changes 3 rows", "--preview"),
+        ("TRUNCATE TABLE `t$branch_side`", "takes away 2 rows", "--preview"),
+        (
+            "ALTER TABLE t SET TBLPROPERTIES ('snapshot.time-retained' = '1 min')",
+            "`snapshot.time-retained` from 1 h to 1 min",
+            "a tag keeps",
+        ),
+        (
+            "ALTER TABLE t SET TBLPROPERTIES ('snapshot.num-retained.max' = '10')",
+            "`snapshot.num-retained.max` from 2147483647 to 10",
+            "a tag keeps",
+        ),
+    ],
+)
+def test_such_a_statement_is_asked_about(
+    session: Session, statement: str, loss: str, way: str
+) -> None:
+    before = session.history("t").to_arrow()
+    with pytest.raises(UnconfirmedError) as asked:
+        session.run(statement, confirm=False)
+    assert loss in asked.value.message
+    assert "--yes" in asked.value.hint and way in asked.value.hint
+    assert session.history("t").to_arrow() == before
+    session.run(statement, confirm=True)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CALL sys.rollback('t', '3')",
+        "CALL sys.delete_tag('t', 'none')",
+        "ALTER TABLE t ADD COLUMN more INT",
+        "ALTER TABLE t SET TBLPROPERTIES ('snapshot.time-retained' = '2 h')",
+        "DELETE FROM t WHERE id = 1",
+        "INSERT INTO t VALUES (9, 'true')",
+    ],
+)
+def test_others_are_not(session: Session, statement: str) -> None:
+    session.run(statement, confirm=False)
+
+
+def test_a_statement_behind_others_is_asked_about_what_they_brought(session: Session) -> None:
+    session.run("CREATE TABLE u (id INT)")
+    cell = "INSERT INTO u VALUES (1); TRUNCATE TABLE u"
+    with pytest.raises(UnconfirmedError, match="takes away 1 row") as asked:
+        session.run(cell, confirm=False)
+    assert asked.value.hint.startswith("The statements before it have run")
+    assert session.run("SELECT * FROM u").to_arrow().num_rows == 1
+
+
+def test_a_program_is_not_asked(session: Session) -> None:
+    session.run("TRUNCATE TABLE t")
+    assert session.run("SELECT * FROM t").to_arrow().num_rows == 0
+
+
+def test_a_rollback_leaves_a_snapshot_that_says_who_did_it(session: Session) -> None:
+    outcome = session.run("CALL sys.rollback('t', '1')")
+    assert outcome.to_arrow().to_pylist() == [{"previous_snapshot_id": 3, "current_snapshot_id": 1}]
+    assert "Snapshot 2, without rows, says who" in " ".join(outcome.notes)
+    assert [row["id"] for row in session.run("SELECT * FROM t").to_pylist()] == [1]
+    history = session.history("t").to_pylist()
+    assert [row["snapshot_id"] for row in history] == [2, 1]
+    assert history[0]["user"] and history[0]["rows"] == 0
+    session.run("INSERT INTO t VALUES (5, 'b')")
+    assert [row["id"] for row in session.run("SELECT * FROM t ORDER BY id").to_pylist()] == [1, 5]
+
+
+def test_what_a_rollback_leaves_is_not_in_the_way_of_a_branch(session: Session) -> None:
+    session.run("INSERT INTO `t$branch_side` VALUES (7, 'b')")
+    session.run("CALL sys.rollback('t', 'two')")
+    session.run("CALL sys.fast_forward('t', 'side')")
+    assert [row["id"] for row in session.run("SELECT * FROM t ORDER BY id").to_pylist()] == [
+        1,
+        2,
+        7,
+    ]
