@@ -16,6 +16,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StringType
 
 from paimon_magics.errors import InvalidValueError
 from paimon_magics.planning.schemas.table_schema import Column
@@ -175,11 +176,16 @@ class _Cast:
 
 
 def partition_values(
-    spark: SparkSession, items: Sequence[tuple[Column, str]], parameters: Mapping[str, object]
+    spark: SparkSession,
+    items: Sequence[tuple[Column, str]],
+    parameters: Mapping[str, object],
+    null_text: str,
 ) -> dict[str, str | None]:
-    """The values of PARTITION items `(column, SQL text)` as text that casts back to the same value.
+    """The values of PARTITION items `(column, SQL text)` as text that casts back to the same value,
+    as it is stored: that of a CHAR column is padded.
 
-    Spark evaluates them without a job, with `parameters` bound. None is NULL. Raises what Spark
+    Spark evaluates them without a job, with `parameters` bound. None is NULL, which `null_text`
+    (the option partition.default-name) stands for, too. Raises what Spark
     raises for a text that is not a constant or does not fit the column's type. Raises
     InvalidValueError for a value that the column would cut, which would name another partition.
     """
@@ -190,7 +196,8 @@ def partition_values(
         named = ", ".join(f"({sql}) AS c{position}" for position, (_, sql) in enumerate(items))
         # FROM a local relation, which Spark folds: a SELECT without FROM runs as a job.
         asked = with_markers_apart(f"SELECT {named} FROM {_ONE_ROW}")
-        row = spark.sql(asked, args=dict(parameters))
+        given = spark.sql(asked, args=dict(parameters))
+        row = given.select(*(_null_for(given, name, null_text) for name in given.columns))
         _check_exact(row, [column for column, _ in items])
         texts = [
             _text(F.col(f"c{position}").cast(spark_type(column.type)), column)
@@ -211,8 +218,17 @@ def _check_exact(row: DataFrame, columns: Sequence[Column]) -> None:
         )
 
 
+def _null_for(row: DataFrame, name: str, null_text: str) -> SparkColumn:
+    """The column of that name, with NULL in place of a text that stands for it."""
+    if not isinstance(row.schema[name].dataType, StringType):
+        return F.col(name)
+    return F.when(F.col(name) != F.lit(null_text), F.col(name)).alias(name)
+
+
 def _text(value: SparkColumn, column: Column) -> SparkColumn:
     match column.type:
+        case AtomicType(name="CHAR", parameters=(length,)):
+            return F.rpad(value.cast("string"), length, " ")
         case AtomicType(name="TIMESTAMP_LTZ"):
             # The same instant for readers in any zone.
             in_utc = F.to_utc_timestamp(value, F.current_timezone()).cast("string")

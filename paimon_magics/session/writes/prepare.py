@@ -254,7 +254,7 @@ def partition_constants(
     """Evaluate a PARTITION clause to values as text, cast to the columns' types."""
     items: list[tuple[Column, str]] = [(schema.column(name), sql) for name, sql in static.items()]
     try:
-        return partition_values(connection.spark, items, parameters)
+        return partition_values(connection.spark, items, parameters, schema.partition_default_name)
     except Exception as error:
         raise translate(error, statement=statement) from error
 

@@ -196,6 +196,12 @@ def _overwrite(
     for message in messages:
         row = OffsetRow(message.partition, 0, len(message.partition))
         if replaced is not None and not replaced.test(row):
+            if table.schema.is_cross_partition_update:
+                raise InvalidValueError(
+                    f"A row has a key that `{table.name}` has in the partition {message.partition} "
+                    "already, which the statement does not overwrite. Nothing was committed.",
+                    hint="INSERT INTO moves a key to another partition; or overwrite both.",
+                )
             raise TableDamagedError(
                 f"A task wrote the partition {message.partition} of `{table.name}`, which the "
                 "statement does not overwrite; nothing was committed.",

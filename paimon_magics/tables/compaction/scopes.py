@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from paimon_magics.columnar.binary_rows import decode_rows
 from paimon_magics.errors import InvalidValueError, UnknownNameError, nearest
+from paimon_magics.statements.data_types import AtomicType
 from paimon_magics.tables.manifests.live_files import ManifestCache, live_files
 from paimon_magics.tables.schema.types import arrow_type
 from paimon_magics.tables.snapshots.latest import latest_snapshot
@@ -81,6 +82,9 @@ def _with_value(table: Table, stored: StoredPartitions, key: str, value: str) ->
     if value == table.schema.partition_default_name:
         nulls: _Bools = np.asarray(column.is_null())
         return nulls
+    data_type = table.schema.column(key).type
+    if isinstance(data_type, AtomicType) and data_type.name == "CHAR":
+        value = value.ljust(data_type.parameters[0])
     try:
         wanted = pa.scalar(value).cast(column.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
