@@ -6,12 +6,11 @@ asked for here, with a fall-back.
 
 from __future__ import annotations
 
-import atexit
 import logging
 import os
-import shutil
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -25,6 +24,7 @@ from paimon_magics.settings import Settings
 from paimon_magics.spark import python_daemon
 from paimon_magics.spark.java import find_java, newest_java, prepare_environment
 from paimon_magics.spark.progress import doing
+from paimon_magics.temporary_folders import OwnedFolder, remove_left
 
 __all__ = [
     "UNIX_SOCKETS",
@@ -41,7 +41,9 @@ __all__ = [
 UNIX_SOCKETS = "spark.python.unix.domain.socket.enabled"
 """Spark's setting by which its JVM and its Python processes talk by sockets of the file system."""
 
+_SOCKET_FOLDER = "spark.python.unix.domain.socket.dir"
 _log_file: Path | None = None
+_folder: OwnedFolder | None = None
 
 _SLOTS_UNKNOWN = 8
 _LOOPBACK = "127.0.0.1"
@@ -72,7 +74,10 @@ def start(settings: Settings) -> SparkSession:
     )
     if len(tempfile.gettempdir()) <= _SOCKET_FOLDER_CHARACTERS_MAX:
         builder = builder.config(UNIX_SOCKETS, "true")
-    folder = Path(tempfile.mkdtemp(prefix="paimon-magics-"))
+        builder = builder.config(_SOCKET_FOLDER, tempfile.gettempdir())
+    global _folder
+    _folder = OwnedFolder("spark")
+    folder = _folder.path
     if settings.master.startswith("local"):
         builder = _on_this_machine(builder, folder)
     global _log_file
@@ -85,7 +90,8 @@ def start(settings: Settings) -> SparkSession:
             f"Spark could not start on `{settings.master}`: {_first_line(error)}",
             hint=f"Check the Spark master. Spark's log is {log}.",
         ) from error
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    # What killed kernels have left may be large: nobody waits for it.
+    threading.Thread(target=remove_left, name="temporary folders", daemon=True).start()
     return adopt(spark)
 
 
@@ -93,15 +99,15 @@ def _on_this_machine(builder: SparkSession.Builder, folder: Path) -> SparkSessio
     """The builder of a session whose executors are here. Its files go to `folder`."""
     os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
     logging_file = Path(__file__).with_name("log4j2.properties")
+    java = f"-Dlog4j2.configurationFile={logging_file.as_uri()}"
+    if " " not in str(folder):  # what Spark keeps beside its memory then goes with the folder
+        java += f" -Djava.io.tmpdir={folder}"
     builder = (
         builder.config("spark.driver.host", _LOOPBACK)
         .config("spark.driver.bindAddress", _LOOPBACK)
         # Each of a thousand notebooks would try a thousand ports in turn.
         .config("spark.ui.port", "0")
-        .config(
-            "spark.driver.extraJavaOptions",
-            f"-Dlog4j2.configurationFile={logging_file.as_uri()}",
-        )
+        .config("spark.driver.extraJavaOptions", java)
     )
     if "SPARK_CONF_DIR" in os.environ:
         return builder

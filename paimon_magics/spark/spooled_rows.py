@@ -7,9 +7,6 @@ the tasks read. Where tasks run elsewhere all rows go to Spark's driver.
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-import weakref
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
@@ -20,6 +17,7 @@ from paimon_magics.columnar.time_zones import UTC, in_zone
 from paimon_magics.spark.python_workers import keep_modules
 from paimon_magics.spark.rows import frame_of_rows
 from paimon_magics.spark.sessions import runs_here
+from paimon_magics.temporary_folders import OwnedFolder
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,12 +35,12 @@ class SpooledRows:
     ends, or before."""
 
     def __init__(self) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="paimon-magics-rows-"))
-        self._finalizer = weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
+        self._owned = OwnedFolder("rows")
+        self.folder = self._owned.path
 
     def remove(self) -> None:
         """Remove the folder."""
-        self._finalizer()
+        self._owned.remove()
 
 
 def frame_of_stream(

@@ -9,11 +9,9 @@ executors beside it, and behind Spark Connect. Tasks on other machines are not h
 
 from __future__ import annotations
 
-import atexit
 import os
 import shutil
 import struct
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -21,6 +19,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+
+from paimon_magics.temporary_folders import OwnedFolder
 
 __all__ = ["Reporter", "TaskCounts", "heard", "read_reports", "reports_folder"]
 
@@ -80,9 +80,12 @@ class Reporter:
 @cache
 def reports_folder() -> str:
     """The folder for the reports of this process's jobs. It exists only while they are `heard`."""
-    parent = tempfile.mkdtemp(prefix="paimon-magics-tasks-")
-    atexit.register(shutil.rmtree, parent, ignore_errors=True)
-    return str(Path(parent) / "reports")
+    return str(_owned().path / "reports")
+
+
+@cache
+def _owned() -> OwnedFolder:
+    return OwnedFolder("tasks")
 
 
 _listeners = 0

@@ -68,11 +68,13 @@ from paimon_magics.coordinator.store.sqlite import SqliteDatabase
 from paimon_magics.coordinator.store.state_store import StateStore, open_store
 from paimon_magics.settings import Settings
 from paimon_magics.tables.schema.identity import created_at_ms
+from paimon_magics.temporary_folders import remove_left
 
 __all__ = ["OwnerParts", "ownership_of", "start_owner"]
 
 _COMPACTION_WORKER = "paimon_magics.coordinator.process.compaction_worker"
 _PROBE_MS, _PROBE_FILE_MS, _LETTERS_MS = 5_000.0, 30_000.0, 5_000.0
+_FOLDERS_MS = 3_600_000.0
 _RECENT = 200  # commits whose tables are looked at after the start
 _OBJECTS_BEFORE_COLLECTION = 50_000
 _LAST_WORDS_SECONDS = 1.0
@@ -128,6 +130,8 @@ def start_owner(
     compactions = _compactions(options, runtime, place, store, coordinator, secret)
     coordinator.when_published(compactions.committed)
     monitor = standard_monitor(coordinator, runtime, ownership, lambda: shutdown.is_draining)
+    left = runtime.loop("temporary folders", lambda: _FOLDERS_MS, remove_left)
+    ending.callback(left.end)
     disk = _watched(options, runtime, place, store, monitor, ending)
     if group is not None:
         _watch_log(runtime, group, monitor, ending)
