@@ -70,17 +70,24 @@ def change_version(client: Client, name: TableName) -> str:
     rng = client.world.random
     kind = rng.choice(("tag", "branch", "back"))
     noted: list[Change] = []
+    begun = client.world.scheduler.steps
+    locations: list[str] = []
 
     def work(owner: OwnerProcess) -> Any:
         with by_itself():
             table = owner.served.catalog.load(name)
             latest, identity = latest_snapshot_id(table), mark_of(table.location)
+        locations.append(table.location)
         if kind == "back" and identity is not None:
-            _note(client, noted, identity)
+            _note(client, noted, identity, begun)
         waited(change_versions(owner.served, name, _version_change(kind, latest, rng)))
         return Done()
 
     said = client.ask(f"{kind} {name.table}", work)
+    if kind == "back" and locations and not noted:  # its first insert has marked it meanwhile
+        identity = mark_of(locations[0])
+        if identity is not None:
+            _note(client, noted, identity, begun)
     client.world.scheduler.note(f"{kind} {name.table} -> {said.outcome} {said.error!r}")
     for change in noted:
         change.state = said.outcome
@@ -88,8 +95,8 @@ def change_version(client: Client, name: TableName) -> str:
     return said.outcome
 
 
-def _note(client: Client, noted: list[Change], identity: str) -> None:
-    change = Change("rollback", identity, "unclear", client.world.scheduler.steps)
+def _note(client: Client, noted: list[Change], identity: str, begun: int) -> None:
+    change = Change("rollback", identity, "unclear", begun)
     noted.append(change)
     client.ledger.changes.append(change)
 
