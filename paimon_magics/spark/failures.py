@@ -80,6 +80,14 @@ _CAST_OF_COLUMN = re.compile(r"CAST\(`((?:[^`]|``)*)` AS ")
 _UNREAD = re.compile(
     r"\[FAILED_READ_FILE[^\]]*\] Encountered error while reading file (.+?)\.(?=\s)"
 )
+# Spark's reader fails for the query (as with NULL in IN on an ORC file) or the process.
+_NOT_OF_FILES = re.compile(
+    r"ClassCast|Match(?=Error)|NoClassDef|NullPointer|OutOfMemory|UnsupportedOperation"
+)
+_MAY_BE_WHOLE = (
+    "The file may be whole. Write the condition in another way, as without NULL in IN (…); a query "
+    "that the setting local_rows_max lets this process read does not need Spark's reader."
+)
 _TRACE = re.compile(r"\n\s+File .*$", re.DOTALL)  # Spark Connect has it after the error
 # Packages that every task needs, where the executors' Python has none of them.
 _MISSING_PACKAGE = re.compile(
@@ -154,7 +162,12 @@ def _unread_file(
     """The error for a file that Spark could not read; None for other conditions."""
     unread = _UNREAD.search(str(error))
     if unread is not None:  # inside other messages, where rows are fetched as Arrow
-        return damaged(f"The file {unread[1]}", _reason(error))
+        reason = _reason(error)
+        if _NOT_OF_FILES.match(reason):
+            return JobError(
+                f"Spark failed while it read {unread[1]}: {reason}.", hint=_MAY_BE_WHOLE
+            )
+        return damaged(f"The file {unread[1]}", reason)
     if condition != "PATH_NOT_FOUND":
         return None
     if spark_text is None:
@@ -212,8 +225,8 @@ def _wrong_name(
 
 def _reason(error: BaseException) -> str:
     """The innermost cause that the JVM names."""
-    causes = re.findall(r"Caused by: [\w.$]*?(\w+): (.*)", str(error))
-    return ": ".join(causes[-1]).strip().rstrip(".") if causes else "it is gone or damaged"
+    causes = re.findall(r"^Caused by: [\w.$]*?(\w+)(?:: (.*))?$", str(error), re.MULTILINE)
+    return ": ".join(filter(None, causes[-1])).rstrip(". ") if causes else "it is gone or damaged"
 
 
 def _invalid_value(

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import paimon_magics
-from paimon_magics.errors import TableDamagedError
+from paimon_magics.errors import JobError, TableDamagedError
 from tests.sampling import sampled
 
 pytestmark = pytest.mark.spark
@@ -78,3 +78,15 @@ def test_a_damaged_file_is_told_by_name(
         told = str(error.value)
         assert any(file.name in told for file in files) or str(folder) in told
         assert "Restore" in told or "the file was removed" in told
+
+
+def test_a_file_is_not_called_damaged_where_spark_fails_for_the_query(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Spark can't push NULL among the numbers of IN into its ORC reader."""
+    with paimon_magics.connect(tmp_path, spark=spark, **SETTINGS) as session:
+        session.run("CREATE TABLE t (id INT) TBLPROPERTIES ('file.format' = 'orc')")
+        session.run("INSERT INTO t VALUES (1), (2)")
+        with pytest.raises(JobError, match=r"Spark failed while it read .*NullPointer") as failed:
+            session.run("SELECT * FROM t WHERE id IN (1, NULL)").to_arrow()
+        assert "The file may be whole" in failed.value.hint
