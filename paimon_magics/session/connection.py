@@ -13,10 +13,12 @@ from paimon_magics.coordinator.client.definitions import Definitions
 from paimon_magics.coordinator.client.interface import CoordinatorClient
 from paimon_magics.errors import PaimonMagicsError, UnknownNameError
 from paimon_magics.planning.commits.requests import Transaction
+from paimon_magics.planning.reads.spark_settings import PAIMON_PREFIX, REFUSED
 from paimon_magics.session.open_tables import OpenTables
 from paimon_magics.session.place_words import PlaceWords
 from paimon_magics.session.told_times import tell_moments
 from paimon_magics.settings import Settings
+from paimon_magics.spark.session_settings import settings_of
 from paimon_magics.spark.stores import OpenedStores
 from paimon_magics.spark.time_zones import session_zone
 from paimon_magics.spark.views import Views
@@ -99,14 +101,16 @@ class Connection:
         """Run the body as one statement of this thread: it may name `frames`, and loads each of its
         tables once. Gives the list of notes on what its names came to mean."""
         at_hand = self._at_hand
-        before = at_hand.frames, at_hand.told, at_hand.tables, at_hand.zone
+        before = at_hand.frames, at_hand.told, at_hand.tables, at_hand.zone, at_hand.spark_settings
         at_hand.frames, at_hand.told, at_hand.tables = frames, [], OpenTables(self.catalog)
-        at_hand.zone = None
+        at_hand.zone = at_hand.spark_settings = None
         try:
             with self.telling():
                 yield self.told
         finally:
-            at_hand.frames, at_hand.told, at_hand.tables, at_hand.zone = before
+            at_hand.frames, at_hand.told, at_hand.tables, at_hand.zone, at_hand.spark_settings = (
+                before
+            )
 
     @contextmanager
     def writing_epoch(self, epoch: Epoch) -> Iterator[None]:
@@ -169,6 +173,17 @@ class Connection:
             at_hand.zone = session_zone(self.spark)
         return at_hand.zone
 
+    @property
+    def spark_settings(self) -> Mapping[str, str]:
+        """The settings of Spark that are looked at for each statement and are set
+        (`planning.reads.spark_settings`); within a statement those when it first asked."""
+        at_hand = self._at_hand
+        if at_hand.tables is None:
+            return settings_of(self.spark, REFUSED, PAIMON_PREFIX)
+        if at_hand.spark_settings is None:
+            at_hand.spark_settings = settings_of(self.spark, REFUSED, PAIMON_PREFIX)
+        return at_hand.spark_settings
+
     def keep_read(self, key: Hashable, read: DataRead) -> None:
         """Keep the plan of a read for the next query on the same snapshot."""
         self.reads.pop(key, None)  # `move_to_end` would fail when another thread drops it
@@ -210,6 +225,7 @@ class _AtHand(threading.local):
         self.told: list[str] = []
         self.tables: OpenTables | None = None
         self.zone: str | None = None
+        self.spark_settings: Mapping[str, str] | None = None
         self.epoch: Epoch | None = None
 
 

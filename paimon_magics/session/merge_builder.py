@@ -16,6 +16,7 @@ from paimon_magics.boundary import short_errors
 from paimon_magics.errors import InvalidValueError, UnknownNameError, value_text
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.python_frames import has_rows, notes_on, spark_frame
+from paimon_magics.session.spark_settings import check_statement
 from paimon_magics.session.sql_texts import sql_text, values_by_column
 from paimon_magics.session.writes.merge_previews import preview_merge
 from paimon_magics.session.writes.merging import run_merge
@@ -98,6 +99,7 @@ class MergeBuilder:
         merge, connection = self._statement(), self._connection
         started = time.monotonic()
         with connection.naming(None) as told, _naming_sides():
+            check_statement(connection, merge)
             source = spark_frame(connection.spark, self._frame)
             full = connection.full_name(self._name)
             with in_order(connection, lambda: (full,)):
@@ -116,6 +118,7 @@ class MergeBuilder:
         numbers as a note. Writes nothing. Raises what running it raises before it writes."""
         merge, connection = self._statement(), self._connection
         with connection.naming(None) as told, _naming_sides():
+            check_statement(connection, merge)
             source = spark_frame(connection.spark, self._frame)
             found = preview_merge(connection, merge, dict(parameters or {}), source)
         outcome = Outcome.of_rows(connection.spark, self.sql, "preview", found.sample, query="")

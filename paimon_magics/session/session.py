@@ -25,6 +25,7 @@ from paimon_magics.session.reports.health import Health, Helper, tables_of
 from paimon_magics.session.reports.layout import Layout, layout_of
 from paimon_magics.session.reports.surface import Reporting
 from paimon_magics.session.row_streaming import RowStreaming
+from paimon_magics.session.spark_settings import parsed
 from paimon_magics.session.statements.cells import (
     check_after_others,
     check_confirmed,
@@ -47,7 +48,6 @@ from paimon_magics.spark.frame_methods import note_calls
 from paimon_magics.spark.named_tables import answer_by, answer_no_longer
 from paimon_magics.statements.clauses.given_names import named
 from paimon_magics.statements.clauses.names import table_text, text_literal
-from paimon_magics.statements.grammar.parsing import parse_cell
 from paimon_magics.tables.snapshots.provenance import history
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ class Session(RowStreaming):
             raise InvalidValueError(
                 f"`limit` of run() is {limit}.", hint="Give a number of rows, 0 or more."
             )
-        statements = parse_cell(text)
+        statements = parsed(self._connection, text)
         if not statements:
             return Outcome(statement="", kind="nothing", message="There is no statement.")
         values = dict(parameters or {})
@@ -150,7 +150,7 @@ class Session(RowStreaming):
     ) -> Outcome:
         """Return how the statements of `text` would run: snapshots, files, reads and writers."""
         self._check_open()
-        statements = parse_cell(text)
+        statements = parsed(self._connection, text)
         if not statements:
             return Outcome(statement="", kind="nothing", message="There is no statement.")
         with self._connection.naming(frames):
@@ -170,7 +170,7 @@ class Session(RowStreaming):
         UnsupportedStatementError for others.
         """
         self._check_open()
-        statements = parse_cell(text)
+        statements = parsed(self._connection, text)
         if not statements:
             return Outcome(statement="", kind="nothing", message="There is no statement.")
         with self._connection.naming(frames):
@@ -188,7 +188,8 @@ class Session(RowStreaming):
         self._check_open()
         if may_take_away(text):
             with self._connection.naming(frames):
-                check_confirmed(self._connection, parse_cell(text), dict(parameters or {}))
+                statements = parsed(self._connection, text)
+                check_confirmed(self._connection, statements, dict(parameters or {}))
 
     def table(
         self,

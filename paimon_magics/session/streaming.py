@@ -9,10 +9,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from paimon_magics.errors import InvalidValueError, UnsupportedStatementError, nearest
-from paimon_magics.planning.reads.stream_points import FromTime, check_streamable, stream_request
+from paimon_magics.planning.reads.read_points import READ_OPTIONS
+from paimon_magics.planning.reads.stream_points import (
+    STREAM_OPTIONS,
+    FromTime,
+    check_streamable,
+    stream_request,
+)
 from paimon_magics.planning.reads.views import view_named
 from paimon_magics.session.checkpoints import clear_half_begun
 from paimon_magics.session.connection import Connection
+from paimon_magics.session.spark_settings import check_written, with_settings
 from paimon_magics.session.stream_sinks import StreamSink, sink_of
 from paimon_magics.session.streams import Stream
 from paimon_magics.session.writes.epochs import ROW_KINDS, check_stream_mode, takes_changes
@@ -40,6 +47,7 @@ __all__ = [
 
 _UNITS = "microsecond|millisecond|second|minute|hour|day|week"
 _INTERVAL = re.compile(rf"(interval\s+)?(\d+\s+({_UNITS})s?\s*)+", re.IGNORECASE)
+_STREAM_KEYS = (*STREAM_OPTIONS, *READ_OPTIONS)  # those that no stream has are refused by it
 _MODES = {"append": "append", "update": "update", "upsert": "update", "complete": "complete"}
 
 
@@ -68,6 +76,7 @@ def stream_options(
 
     Raises what `stream_request` and `check_streamable` raise, and UnknownNameError for the table.
     """
+    options = with_settings(connection, name, options, _STREAM_KEYS)
     table = connection.tables.load(_itself(name))
     check_streamable(name, table.schema, view_named(name.system_table))
     request = stream_request(table.schema, options)
@@ -143,6 +152,7 @@ def checked_sink(
         )
     mode = _MODES[mode.lower()]
     with connection.naming(None):
+        check_written(connection, name, "INSERT")
         schema = connection.tables.load(name).schema
         if frame is not None:
             check_stream_mode(name, schema, mode, frame.columns)

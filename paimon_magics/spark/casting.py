@@ -16,12 +16,10 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StringType
 
 from paimon_magics.errors import InvalidValueError
 from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.planning.writes.inserts import Constant, FromInput, Missing, Source
-from paimon_magics.spark.losses import first_loss, reason
 from paimon_magics.spark.selecting import selected_columns
 from paimon_magics.spark.types import spark_type
 from paimon_magics.statements.clauses.names import quoted, text_literal
@@ -35,13 +33,11 @@ from paimon_magics.statements.data_types import (
     VectorType,
     as_nullable,
 )
-from paimon_magics.statements.queries.query_text import with_markers_apart
 
 __all__ = [
     "CHECK_FAILED",
     "ansi_casts",
     "check_stored_types",
-    "partition_values",
     "project",
     "stored",
     "type_text",
@@ -53,7 +49,6 @@ CHECK_FAILED = "paimon-magics:"
 _DAY_MS = 24 * 3600 * 1000
 
 _ANSI = "spark.sql.ansi.enabled"
-_ONE_ROW = "VALUES (0) AS __paimon_magics(__paimon_magics_one)"
 
 
 def project(
@@ -173,68 +168,6 @@ class _Cast:
             # Paimon puts the default in place of every NULL, an explicit one too.
             value = F.coalesce(value, F.expr(column.default).cast(spark_type(column.type)))
         return value
-
-
-def partition_values(
-    spark: SparkSession,
-    items: Sequence[tuple[Column, str]],
-    parameters: Mapping[str, object],
-    null_text: str,
-) -> dict[str, str | None]:
-    """The values of PARTITION items `(column, SQL text)` as text that casts back to the same value,
-    as it is stored: that of a CHAR column is padded.
-
-    Spark evaluates them without a job, with `parameters` bound. None is NULL, which `null_text`
-    (the option partition.default-name) stands for, too. Raises what Spark
-    raises for a text that is not a constant or does not fit the column's type. Raises
-    InvalidValueError for a value that the column would cut, which would name another partition.
-    """
-    if not items:
-        return {}
-    with ansi_casts(spark):
-        # Each constant is cast to its column's type first: '01' for an INT column is 1.
-        named = ", ".join(f"({sql}) AS c{position}" for position, (_, sql) in enumerate(items))
-        # FROM a local relation, which Spark folds: a SELECT without FROM runs as a job.
-        asked = with_markers_apart(f"SELECT {named} FROM {_ONE_ROW}")
-        given = spark.sql(asked, args=dict(parameters))
-        row = given.select(*(_null_for(given, name, null_text) for name in given.columns))
-        _check_exact(row, [column for column, _ in items])
-        texts = [
-            _text(F.col(f"c{position}").cast(spark_type(column.type)), column)
-            for position, (column, _) in enumerate(items)
-        ]
-        values = row.select(*texts).collect()[0]
-    return {column.name: value for (column, _), value in zip(items, values, strict=True)}
-
-
-def _check_exact(row: DataFrame, columns: Sequence[Column]) -> None:
-    found = first_loss(row, [column.type for column in columns])
-    if found is not None:
-        column = columns[found.position]
-        raise InvalidValueError(
-            f"Column `{column.name}` is {type_text(column.type)}, but PARTITION has {found.value}: "
-            f"{reason(column.type)}.",
-            hint="Nothing was written. Give a value that the column can hold.",
-        )
-
-
-def _null_for(row: DataFrame, name: str, null_text: str) -> SparkColumn:
-    """The column of that name, with NULL in place of a text that stands for it."""
-    if not isinstance(row.schema[name].dataType, StringType):
-        return F.col(name)
-    return F.when(F.col(name) != F.lit(null_text), F.col(name)).alias(name)
-
-
-def _text(value: SparkColumn, column: Column) -> SparkColumn:
-    match column.type:
-        case AtomicType(name="CHAR", parameters=(length,)):
-            return F.rpad(value.cast("string"), length, " ")
-        case AtomicType(name="TIMESTAMP_LTZ"):
-            # The same instant for readers in any zone.
-            in_utc = F.to_utc_timestamp(value, F.current_timezone()).cast("string")
-            return F.concat(in_utc, F.lit("Z"))
-        case _:
-            return value.cast("string")
 
 
 def _number_of_time(frame: DataFrame, column: Column) -> SparkColumn:

@@ -33,9 +33,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from paimon_magics.errors import PaimonMagicsError
+from paimon_magics.planning.reads.spark_settings import LEXING
 from paimon_magics.spark.frame_sources import Narrowed, Source
 from paimon_magics.spark.frame_steps import Step, filters_of_steps, rows_wanted, used_columns
 from paimon_magics.spark.progress import is_connect
+from paimon_magics.spark.session_settings import settings_of
 from paimon_magics.statements.clauses.names import quoted
 
 __all__ = [
@@ -51,6 +53,7 @@ __all__ = [
 ]
 
 _STEPS_MAX = 100
+_MARKS = ("''", '"', "\\", "`")  # what the settings in LEXING are about
 _KEEP_ROWS = ("alias", "drop", "orderBy", "sort")  # as many as before
 
 Use = Literal["run", "made of", "counted"]
@@ -82,8 +85,21 @@ def note_step(before: DataFrame, after: DataFrame, step: Step) -> None:
     """Note the step that made a frame. Nothing is noted behind a frame without a record."""
     record = _records.get(before)
     note_made(after, before)
-    if record is not None and len(record.steps) < _STEPS_MAX:
+    if record is None or len(record.steps) >= _STEPS_MAX:
+        return
+    if not _is_read_otherwise(before, step):
         _records[after] = _Record(record.source, (*record.before, before), (*record.steps, step))
+
+
+def _is_read_otherwise(frame: DataFrame, step: Step) -> bool:
+    """Whether Spark takes a text of the step apart otherwise than it does by default, so that what
+    the text needs is not known."""
+    texts = [one for one in (*step.args, *step.kwargs.values()) if isinstance(one, str)]
+    if not any(mark in text for text in texts for mark in _MARKS):
+        return False
+    return any(
+        value.lower() == "true" for value in settings_of(frame.sparkSession, LEXING).values()
+    )
 
 
 def note_made(frame: DataFrame, *sources: object) -> None:

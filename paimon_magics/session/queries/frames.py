@@ -36,6 +36,7 @@ from paimon_magics.session.queries.plans import plan_of
 from paimon_magics.session.queries.relations import Relation, check_plain, relation_of
 from paimon_magics.session.queries.resolution import GivenFrame, SparkOwn
 from paimon_magics.session.queries.selections import Selection
+from paimon_magics.session.spark_settings import check_settings
 from paimon_magics.spark.queries import query_frame
 from paimon_magics.spark.rows import frame_of_rows
 from paimon_magics.statements.queries.row_counts import adds_no_rows
@@ -235,8 +236,10 @@ def _views(
                         if relation.names_row_ids and _shows_row_ids(connection, relation):
                             with_ids.append(reference)
                 case FileRelation() as files:
+                    check_settings(connection)
                     view = connection.views.pass_by(frame_of_files(connection, files))
                 case GivenFrame(name=name, frame=given):
+                    check_settings(connection)
                     check_plain(reference)
                     if name not in frames:  # a self-join sends the frame once
                         frame = spark_frame(connection.spark, given)

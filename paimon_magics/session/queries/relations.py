@@ -10,6 +10,7 @@ from paimon_magics.session.connection import Connection
 from paimon_magics.session.queries.file_relations import FileRelation
 from paimon_magics.session.queries.resolution import GivenFrame, SparkOwn, resolve
 from paimon_magics.session.queries.time_travel import travel_options
+from paimon_magics.session.spark_settings import with_settings
 from paimon_magics.statements.queries.row_ids import names_row_ids
 from paimon_magics.statements.statement import ColumnFilter, TableName, TableReference
 
@@ -48,13 +49,14 @@ def relation_of(
     known: TableName | None = None,
 ) -> Relation | SparkOwn | FileRelation | GivenFrame:
     """Return what a reference reads; `known` is the table, if that is clear. Raises
-    UnknownNameError."""
+    UnknownNameError, and UnsupportedStatementError for a setting of Spark that is not honoured."""
     name = known or resolve(connection, reference, statement)
     if not isinstance(name, TableName):
         return name
     options = dict(reference.options)
     if reference.time_travel is not None:
         options |= travel_options(connection.spark, reference.time_travel, bound)
+    options = with_settings(connection, name, options)
     named = {value.text for one in reference.filters for value in one.values}
     values = tuple((key, value) for key, value in sorted(bound.items()) if key in named)
     return Relation(

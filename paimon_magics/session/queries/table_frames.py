@@ -15,6 +15,7 @@ from paimon_magics.session.queries.frames import buffered_frame, metadata_frame
 from paimon_magics.session.queries.held_snapshots import HeldSnapshots
 from paimon_magics.session.queries.planned_reads import KeptRead, kept_read, limits_of
 from paimon_magics.session.queries.relations import Relation, relation_of
+from paimon_magics.session.spark_settings import check_settings, with_settings
 from paimon_magics.spark.failures import translate
 from paimon_magics.spark.frame_sources import Narrowed, Source
 from paimon_magics.spark.frame_steps import conditions_in, has_only_conditions
@@ -42,7 +43,8 @@ def frame_of_table(
     """Return all rows of a table or system table as a lazy frame, with Paimon's read options;
     `include_buffer` as in `frame_of_query`. With `in_order` the two rows of an update stay next to
     each other; without it Spark may cut files anywhere."""
-    return _frame_and_source(connection, name, options, include_buffer, in_order)[0]
+    given = with_settings(connection, name, options or {})
+    return _frame_and_source(connection, name, given, include_buffer, in_order)[0]
 
 
 def chosen_of_table(
@@ -58,10 +60,12 @@ def chosen_of_table(
     all rows) as a lazy frame.
 
     Raises InvalidValueError for values that are no columns or no condition, UnknownNameError for a
-    column that the table does not have, and what Spark says of the condition as our errors.
+    column that the table does not have, UnsupportedStatementError for a setting of Spark that is
+    not honoured, and what Spark says of the condition as our errors.
     """
     condition = _condition(where)
-    frame, source = _frame_and_source(connection, name, options, include_buffer, False)
+    given = with_settings(connection, name, options)
+    frame, source = _frame_and_source(connection, name, given, include_buffer, False)
     if columns is None and condition is None:
         return frame
     names = _chosen(columns, frame.columns, name)
@@ -201,6 +205,7 @@ class _TableSource:
         connection = self.connection
         if connection.closed:
             return None
+        check_settings(connection)  # texts of steps would mean something else
         names = wanted.columns
         relation = replace(
             self.relation,

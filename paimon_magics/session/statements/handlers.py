@@ -12,6 +12,7 @@ from paimon_magics.session.connection import Connection
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.queries.spark_passthrough import is_for_spark, pass_to_spark
 from paimon_magics.session.refusals import refused
+from paimon_magics.session.spark_settings import check_statement
 from paimon_magics.session.statements.calls import call_handler
 from paimon_magics.session.statements.databases import (
     create_database_handler,
@@ -93,7 +94,8 @@ def handler_of(
     include_buffer: bool = False,
     wait: str | None = None,
 ) -> Handler:
-    """The handler of a statement. `include_buffer` is for queries, `wait` for small writes."""
+    """The handler of a statement, which is checked as by `check_statement`."""
+    check_statement(connection, statement)
     match statement:
         case Query():
             return query_handler(connection, statement, parameters, include_buffer=include_buffer)
@@ -137,8 +139,7 @@ def handler_of(
         ):
             return show_handler(connection, statement, parameters)
         case Explain():
-            inner = handler_of(connection, statement.inner, parameters)
-            return _explain_handler(connection, statement, inner)
+            return _explain_handler(connection, statement, parameters)
         case Refused():
             return _refused_handler(statement)
         case PassThrough():
@@ -147,7 +148,11 @@ def handler_of(
             assert_never(statement)
 
 
-def _explain_handler(connection: Connection, statement: Explain, inner: Handler) -> Handler:
+def _explain_handler(
+    connection: Connection, statement: Explain, parameters: Mapping[str, object]
+) -> Handler:
+    inner = handler_of(connection, statement.inner, parameters)
+
     def run() -> Outcome:
         lines = explained(connection, inner, statement.mode, set())
         return explanation(connection, statement.text, lines)

@@ -8,6 +8,7 @@ from paimon_magics.errors import InvalidValueError, PaimonMagicsError, nearest
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.python_frames import frame_kind, notes_on, spark_frame
+from paimon_magics.session.spark_settings import check_written
 from paimon_magics.session.writes.upserts import run_insert
 from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.statements.grammar.parsing import parse_statement
@@ -31,6 +32,7 @@ def write_frame_to(
     another mode or a value that is no frame, and what an INSERT raises.
     """
     check_mode(mode)
+    check_written(connection, name, "INSERT")
     mode = mode or "append"
     target = ".".join(quoted(part) for part in (name.database or "", name.object_name) if part)
     verb = "INTO" if mode == "append" else "OVERWRITE"

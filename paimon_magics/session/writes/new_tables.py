@@ -25,6 +25,7 @@ from paimon_magics.session.python_frames import (
     spark_frame,
     stream_of,
 )
+from paimon_magics.session.spark_settings import check_written
 from paimon_magics.session.writes.first_rows import filled
 from paimon_magics.session.writes.frames import check_mode, write_frame_to
 from paimon_magics.spark.types import columns_of
@@ -76,6 +77,7 @@ def write_to_new(
     """
     check_mode(mode)
     full = connection.full_name(name)
+    check_written(connection, full, "INSERT")
     if connection.catalog.table_exists(full):
         if mode is None:
             raise StatementError(

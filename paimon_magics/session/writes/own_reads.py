@@ -11,8 +11,10 @@ from collections.abc import Mapping
 
 from paimon_magics.planning.commits.read_sets import Found, ReadSet, read_keys, read_rows
 from paimon_magics.planning.reads.predicates import column_predicates
+from paimon_magics.planning.reads.read_points import POINT_OPTIONS
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.queries.resolution import resolve
+from paimon_magics.session.spark_settings import with_settings
 from paimon_magics.statements.statement import Insert, TableName, TableReference
 from paimon_magics.tables.table import Table
 
@@ -50,4 +52,8 @@ def reads_now(connection: Connection, statement: str, table: Table, one: TableRe
     if one.name.object_name.lower() != table.name.object_name.lower():
         return False  # spares the catalog
     meaning = resolve(connection, one, statement)
-    return isinstance(meaning, TableName) and meaning == table.name
+    if not isinstance(meaning, TableName) or meaning != table.name:
+        return False
+    return not any(
+        one in ("branch", *POINT_OPTIONS) for one in with_settings(connection, meaning, {})
+    )

@@ -41,9 +41,10 @@ from paimon_magics.session.planned_work import made_of
 from paimon_magics.session.queries.frames import frame_of_query
 from paimon_magics.session.writes.exactness import check_exact, check_policy
 from paimon_magics.session.writes.own_reads import own_read_set
-from paimon_magics.spark.casting import partition_values, project
+from paimon_magics.spark.casting import project
 from paimon_magics.spark.failures import translate
 from paimon_magics.spark.fetching import fetched
+from paimon_magics.spark.partition_constants import partition_values
 from paimon_magics.spark.sizes import Estimate, estimate
 from paimon_magics.spark.struct_names import with_fields_by_name
 from paimon_magics.statements.data_types import AtomicType

@@ -16,6 +16,7 @@ from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.writes.inserts import rows_hidden_by, takes_small_inserts
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.outcome import Outcome
+from paimon_magics.session.spark_settings import check_written
 from paimon_magics.session.writes.frames import write_frame_to
 from paimon_magics.session.writes.insert_input import given_table
 from paimon_magics.session.writes.merged_schemas import merge_columns
@@ -86,6 +87,7 @@ def insert_rows(
     Raises InvalidValueError for values that are no rows, and errors for the table's name.
     """
     check_wait(wait)
+    check_written(connection, name, "INSERT")
     table = _loaded(connection, name)
     given = given_table(rows, table.schema, connection.zone)
     inserts = inserts_of(connection, table)

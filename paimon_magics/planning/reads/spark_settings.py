@@ -1,0 +1,298 @@
+"""What the settings of a Spark session mean here: honoured, refused, or without influence.
+
+Spark runs the user's own text, so that most of its settings hold by themselves. Those in `REFUSED`
+change what a text, a literal or a column means, and this project reads such texts, too: a statement
+is refused while they are set. `spark.paimon.<option>` and
+`spark.paimon.<catalog>.<database>.<table>.<option>` are Paimon's dynamic options of tables, with
+`*` for any (`OptionUtils.copyWithSQLConf`, `SparkConnectorOptions`): those of a read hold for
+reads, `PAIMON_HONOURED` are looked at elsewhere, and any other option is refused by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from paimon_magics.errors import UnsupportedStatementError, nearest
+from paimon_magics.planning.options.table_options import CORE_OPTIONS, DEPRECATED_KEYS
+from paimon_magics.planning.reads.read_points import POINT_OPTIONS, READ_OPTIONS
+from paimon_magics.planning.reads.stream_points import LIMIT_OPTIONS
+from paimon_magics.statements.statement import TableName
+
+__all__ = [
+    "HONOURED",
+    "LEXING",
+    "PAIMON_HONOURED",
+    "PAIMON_PREFIX",
+    "PAIMON_WITHOUT_INFLUENCE",
+    "REFUSED",
+    "WITHOUT_INFLUENCE",
+    "RefusedSetting",
+    "check_sql_settings",
+    "options_set",
+    "refuse_read_point",
+]
+
+PAIMON_PREFIX = "spark.paimon."
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedSetting:
+    """A setting that is refused unless it is `default`, and what it would change."""
+
+    default: str
+    consequence: str
+
+
+HONOURED: Mapping[str, str] = MappingProxyType(
+    {
+        "spark.sql.ansi.enabled": "values are cast as it says",
+        "spark.sql.session.timeZone": "the zone of times without one, in a statement and a result",
+        "spark.sql.sources.partitionOverwriteMode": "what an INSERT OVERWRITE replaces",
+        "spark.sql.shuffle.partitions": "how many tasks write",
+    }
+)
+"""Settings of Spark that this project itself looks at, with what they say."""
+
+REFUSED: Mapping[str, RefusedSetting] = MappingProxyType(
+    {
+        "spark.sql.ansi.doubleQuotedIdentifiers": RefusedSetting(
+            "false", 'a text in double quotes, "…", would be a name'
+        ),
+        "spark.sql.parser.escapedStringLiterals": RefusedSetting(
+            "false", "a backslash in a text would stand for itself"
+        ),
+        "spark.sql.parser.quotedRegexColumnNames": RefusedSetting(
+            "false", "a name in back-quotes would be a pattern of columns"
+        ),
+        "spark.sql.legacy.consecutiveStringLiterals.enabled": RefusedSetting(
+            "false", "two quotes in a text would be the end of one and the begin of another"
+        ),
+        "spark.sql.legacy.exponentLiteralAsDecimal.enabled": RefusedSetting(
+            "false", "a number with an exponent would be a DECIMAL"
+        ),
+        "spark.sql.legacy.keepPartitionSpecAsStringLiteral": RefusedSetting(
+            "false", "a value of PARTITION (…) would be the text that is written"
+        ),
+        "spark.sql.legacy.parseNullPartitionSpecAsStringLiteral": RefusedSetting(
+            "false", "NULL in PARTITION (…) would be the text 'null'"
+        ),
+        "spark.sql.legacy.typeCoercion.datetimeToString.enabled": RefusedSetting(
+            "false", "times would be compared with texts as texts"
+        ),
+        "spark.sql.timestampType": RefusedSetting(
+            "timestamp_ltz", "TIMESTAMP would be a time without a zone"
+        ),
+        "spark.sql.caseSensitive": RefusedSetting(
+            "false", "columns whose names differ in case alone would be others"
+        ),
+        "spark.sql.storeAssignmentPolicy": RefusedSetting(
+            "ansi", "what does not fit into a column would be stored as NULL or cut"
+        ),
+        "spark.sql.defaultColumn.enabled": RefusedSetting("true", "columns would have no defaults"),
+        "spark.sql.defaultColumn.useNullsForMissingDefaultValues": RefusedSetting(
+            "true", "columns that an INSERT leaves out would need a default"
+        ),
+        "spark.sql.legacy.charVarcharAsString": RefusedSetting(
+            "false", "CHAR(n) and VARCHAR(n) would be STRING"
+        ),
+        "spark.sql.charAsVarchar": RefusedSetting("false", "CHAR(n) would be VARCHAR(n)"),
+        "spark.sql.readSideCharPadding": RefusedSetting(
+            "true", "texts of CHAR(n) columns would be shown without spaces at their ends"
+        ),
+        "spark.sql.preserveCharVarcharTypeInfo": RefusedSetting(
+            "false", "CHAR(n) and VARCHAR(n) would be types of their own in a query"
+        ),
+        "spark.sql.functionResolution.sessionOrder": RefusedSetting(
+            "second", "functions of the session would hide those of Spark"
+        ),
+        "spark.sql.files.ignoredPathSegmentRegex": RefusedSetting(
+            "^[._]", "data files whose names match would not be read"
+        ),
+    }
+)
+"""By key. `spark.sql.storeAssignmentPolicy` = STRICT is honoured, too."""
+
+_ACCEPTED_BESIDE = {"spark.sql.storeAssignmentPolicy": ("strict",)}
+
+LEXING = (
+    "spark.sql.ansi.doubleQuotedIdentifiers",
+    "spark.sql.parser.escapedStringLiterals",
+    "spark.sql.parser.quotedRegexColumnNames",
+    "spark.sql.legacy.consecutiveStringLiterals.enabled",
+)
+"""Those of REFUSED that change how a text is taken apart."""
+
+_STORED = "the files of tables are read as Paimon stores them, whatever it says"
+WITHOUT_INFLUENCE: Mapping[str, str] = MappingProxyType(
+    {
+        "spark.sql.avro.datetimeRebaseModeInRead": _STORED,
+        "spark.sql.files.ignoreCorruptFiles": _STORED,
+        "spark.sql.files.ignoreMissingFiles": _STORED,
+        "spark.sql.parquet.datetimeRebaseModeInRead": _STORED,
+        "spark.sql.parquet.int96RebaseModeInRead": _STORED,
+        "spark.sql.defaultCatalog": "names without a catalog are Paimon's here",
+        "spark.sql.sources.default": "a table without USING is Paimon's here",
+    }
+)
+"""Settings that change what a statement means to Spark, with the reason that they don't here."""
+
+PAIMON_HONOURED: Mapping[str, str] = MappingProxyType(
+    {
+        "write.merge-schema": "INSERT BY NAME and MERGE add columns",
+        "write.merge-schema.type-widening": "they widen types, too",
+        "write.merge-schema.explicit-cast": "they change types by casts, too",
+    }
+)
+"""Options behind `spark.paimon.` that hold for the session, beside those of reads."""
+
+_HOW_FAST = "it only changes how fast the connector is"
+_OF_STREAMS = "it limits batches of a stream, which session.stream takes as options"
+PAIMON_WITHOUT_INFLUENCE: Mapping[str, str] = MappingProxyType(
+    {
+        "requiredSparkConfsCheck.enabled": "there is no connector whose settings are checked",
+        "write.use-v2-write": "it chooses between two writers of the connector with the same rows",
+        "source.split.target-size-with-column-pruning": _HOW_FAST,
+        **dict.fromkeys(LIMIT_OPTIONS, _OF_STREAMS),
+        **dict.fromkeys(
+            (
+                "cache-page-size", "file-operation.thread-num", "file-reader-async-threshold",
+                "local-merge-buffer-size", "local-sort.max-num-file-handles", "page-size",
+                "read.batch-size", "scan.manifest.parallelism", "scan.max-splits-per-task",
+                "sort-spill-buffer-size", "sort-spill-threshold", "spill-compression",
+                "write-buffer-size", "write-buffer-spill.max-disk-size", "write-buffer-spillable",
+                "write-max-writers-to-spill", "write.batch-memory", "write.batch-size",
+            ),
+            _HOW_FAST,
+        ),
+    }
+)  # fmt: skip
+"""Options behind `spark.paimon.` that change neither rows nor files' contents, with the reason."""
+
+_USUAL = {"read.allow.fullScan": "true", "read.changelog": "false"}
+_KNOWN = frozenset({*CORE_OPTIONS, *DEPRECATED_KEYS, *READ_OPTIONS, *_USUAL})
+_SCOPE_PARTS = 3
+_READING = ("DELETE", "UPDATE", "MERGE")
+
+
+@dataclass(frozen=True, slots=True)
+class _Option:
+    """An option that is set: by its `key` in Spark, for the tables of `scope`, None for all."""
+
+    key: str
+    scope: tuple[str, str, str] | None
+    name: str
+    value: str
+
+    def is_for(self, catalog: str, table: TableName | None) -> bool:
+        """Whether the option is for a table of ours; without a table, for any."""
+        if self.scope is None:
+            return True
+        if table is None:
+            return self.scope == ("*", "*", "*")
+        own = (catalog, table.database or "", table.object_name)
+        return all(part in ("*", mine) for part, mine in zip(self.scope, own, strict=True))
+
+    @property
+    def rank(self) -> int:
+        """The more exactly an option names its table, the later it is put in."""
+        return 0 if self.scope is None else 1 + sum(part != "*" for part in self.scope)
+
+
+def check_sql_settings(given: Mapping[str, str]) -> None:
+    """Raise UnsupportedStatementError for the first setting in REFUSED that is not as usual."""
+    for key, setting in REFUSED.items():
+        value = given.get(key)
+        if value is None or value.lower() in (setting.default, *_ACCEPTED_BESIDE.get(key, ())):
+            continue
+        usual = setting.default.upper() if setting.default.isalpha() else setting.default
+        raise UnsupportedStatementError(
+            f"Spark's setting {key} = {value} is not honoured here: {setting.consequence}.",
+            hint=f"Nothing was read or written. Set it back: "
+            f"spark.conf.set('{key}', '{usual.lower()}'), or SET {key} = {usual.lower()} in a "
+            "cell.",
+        )
+
+
+def options_set(
+    given: Mapping[str, str],
+    catalog: str,
+    table: TableName | None,
+    choosing: Mapping[str, str],
+    known: Collection[str] = READ_OPTIONS,
+) -> dict[str, str]:
+    """The read options among `known` that the settings `given` have for a table of the catalog;
+    `choosing` are the read's own, which go before them. Without a table: those of any table.
+
+    Raises UnsupportedStatementError for an option behind `spark.paimon.` that is for the table and
+    neither honoured nor without influence.
+    """
+    found: dict[str, str] = {}
+    own = {DEPRECATED_KEYS.get(key, key) for key in choosing}
+    chooses = any(key in POINT_OPTIONS for key in own)
+    options = [one for one in _options(given) if one.is_for(catalog, table)]
+    for option in sorted(options, key=lambda one: one.rank):
+        name = DEPRECATED_KEYS.get(option.name, option.name)
+        if name in known:
+            if name not in own and not (chooses and name in POINT_OPTIONS):
+                found[name] = option.value
+        elif name in PAIMON_HONOURED and option.scope is None:
+            continue
+        elif name not in PAIMON_WITHOUT_INFLUENCE and _USUAL.get(name) != option.value.lower():
+            raise _not_honoured(option, name)
+    return found
+
+
+def refuse_read_point(
+    given: Mapping[str, str], catalog: str, table: TableName | None, verb: str
+) -> None:
+    """Raise UnsupportedStatementError for a setting that is not honoured, and where the settings
+    choose a branch of a table that a statement of the kind `verb` writes or changes; for DELETE,
+    UPDATE and MERGE, which read the table, also where they choose a state."""
+    options = options_set(given, catalog, table, {})
+    wrong = ("branch", *POINT_OPTIONS) if verb in _READING else ("branch",)
+    name = next((one for one in options if one in wrong), None)
+    if name is None or options[name] == "main":
+        return
+    key = next(
+        one.key
+        for one in _options(given)
+        if one.is_for(catalog, table) and DEPRECATED_KEYS.get(one.name, one.name) == name
+    )
+    raise UnsupportedStatementError(
+        f"{verb} is not run while {key} = {options[name]}: that says which rows are read, and a "
+        "table is changed as it is now.",
+        hint=f"Nothing was read or written. {_back(key)}",
+    )
+
+
+def _options(given: Mapping[str, str]) -> Iterator[_Option]:
+    for key, value in sorted(given.items()):
+        if not key.startswith(PAIMON_PREFIX):
+            continue
+        rest = key.removeprefix(PAIMON_PREFIX)
+        parts = rest.split(".")
+        known = rest in _KNOWN or rest in PAIMON_HONOURED or rest in PAIMON_WITHOUT_INFLUENCE
+        if known or len(parts) <= _SCOPE_PARTS:
+            yield _Option(key, None, rest, value)
+        else:
+            scope = (parts[0], parts[1], parts[2])
+            yield _Option(key, scope, ".".join(parts[_SCOPE_PARTS:]), value)
+
+
+def _not_honoured(option: _Option, name: str) -> UnsupportedStatementError:
+    known = name in _KNOWN or name in PAIMON_HONOURED or name.startswith("fields.")
+    unknown = "" if known else f" {nearest(name, READ_OPTIONS, what='read options')}"
+    return UnsupportedStatementError(
+        f"Spark's setting {option.key} = {option.value} is not honoured here: '{name}' would "
+        "change what is read or written."
+        if known
+        else f"Spark's setting {option.key} = {option.value} is not honoured here: Paimon has no "
+        f"option '{name}'.",
+        hint=f"Nothing was read or written. {_back(option.key)}{unknown}",
+    )
+
+
+def _back(key: str) -> str:
+    return f"Take it back: spark.conf.unset('{key}'), or RESET `{key}` in a cell."

@@ -1,0 +1,100 @@
+"""Settings of the Spark session that a statement meets: refused before it reads or writes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from paimon_magics.errors import StatementError
+from paimon_magics.planning.reads.read_points import READ_OPTIONS
+from paimon_magics.planning.reads.spark_settings import (
+    check_sql_settings,
+    options_set,
+    refuse_read_point,
+)
+from paimon_magics.session.connection import Connection
+from paimon_magics.statements.grammar.parsing import parse_cell
+from paimon_magics.statements.kinds import Statement
+from paimon_magics.statements.merge_into import MergeInto
+from paimon_magics.statements.row_changes import Delete, Update
+from paimon_magics.statements.statement import (
+    CreateDatabase,
+    CreateTable,
+    DropDatabase,
+    DropTable,
+    Insert,
+    TableName,
+    TruncateTable,
+)
+from paimon_magics.statements.table_changes import AlterTable
+from paimon_magics.statements.version_changes import AlterTags, Call
+
+__all__ = ["check_settings", "check_statement", "check_written", "parsed", "with_settings"]
+
+
+def parsed(connection: Connection, text: str) -> tuple[Statement, ...]:
+    """`parse_cell`; a text that can't be parsed while a setting is not honoured is refused for the
+    setting."""
+    try:
+        return tuple(parse_cell(text))
+    except StatementError:
+        check_settings(connection)
+        raise
+
+
+def check_settings(connection: Connection) -> None:
+    """Raise UnsupportedStatementError for a setting that this project does not honour."""
+    check_sql_settings(connection.spark_settings)
+
+
+def with_settings(
+    connection: Connection,
+    name: TableName,
+    options: Mapping[str, str],
+    known: Collection[str] = READ_OPTIONS,
+) -> dict[str, str]:
+    """The read options of a table: `options`, and those among `known` that `spark.paimon.…` sets
+    for it.
+
+    Raises UnsupportedStatementError for a setting that is not honoured.
+    """
+    given = connection.spark_settings
+    if not given:
+        return dict(options)
+    check_sql_settings(given)
+    catalog = connection.settings.catalog_name
+    return options_set(given, catalog, name, options, known) | dict(options)
+
+
+def check_written(connection: Connection, name: TableName | None, verb: str) -> None:
+    """Raise UnsupportedStatementError for a setting that is not honoured by a statement of the kind
+    `verb` that writes or changes the table; without a table, whatever it is about."""
+    given = connection.spark_settings
+    if not given:
+        return
+    check_sql_settings(given)
+    full = None if name is None else connection.full_name(name)
+    refuse_read_point(given, connection.settings.catalog_name, full, verb)
+
+
+def check_statement(connection: Connection, statement: Statement) -> None:
+    """`check_written` for statements that write or define. What the queries in statements read is
+    checked where they name it."""
+    match statement:
+        case Insert(target=name):
+            check_written(connection, name, "INSERT")
+        case Delete(target=name) | Update(target=name):
+            check_written(connection, name, type(statement).__name__.upper())
+        case MergeInto(target=name):
+            check_written(connection, name, "MERGE")
+        case (
+            CreateTable(name=name)
+            | DropTable(name=name)
+            | TruncateTable(name=name)
+            | AlterTable(name=name)
+            | AlterTags(name=name)
+        ):
+            check_written(connection, name, "A change of a table")
+        case Call() | CreateDatabase() | DropDatabase():
+            check_written(connection, None, "A change of tables")
+        case _:
+            pass

@@ -1,0 +1,282 @@
+"""Settings of the Spark session: honoured, or refused by name before anything happens."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pandas as pd
+import pytest
+
+from paimon_magics import Session
+from paimon_magics.errors import InvalidValueError, UnsupportedStatementError
+from paimon_magics.planning.reads.spark_settings import REFUSED
+from tests.session.rows import rows
+
+pytestmark = pytest.mark.spark
+
+_OTHER = {
+    "true": "false",
+    "false": "true",
+    "timestamp_ltz": "TIMESTAMP_NTZ",
+    "ansi": "LEGACY",
+    "second": "first",
+    "^[._]": "^data",
+}
+
+
+@contextmanager
+def settings(session: Session, **values: str) -> Iterator[None]:
+    conf = session.spark.conf
+    before = {key: conf.get(key, None) for key in values}
+    for key, value in values.items():
+        conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key, old in before.items():
+            conf.unset(key) if old is None else conf.set(key, old)
+
+
+def paimon(**options: str) -> dict[str, str]:
+    return {f"spark.paimon.{key}": value for key, value in options.items()}
+
+
+@pytest.fixture
+def table(session: Session) -> Session:
+    session.run("CREATE TABLE t (k INT, s STRING, at TIMESTAMP)")
+    for k in (1, 2, 3):
+        session.run(f"INSERT INTO t VALUES ({k}, '{k}', TIMESTAMP '2026-01-0{k} 12:00:00')")
+    return session
+
+
+_WAYS: dict[str, Callable[[Session], object]] = {
+    "SELECT": lambda one: one.run("SELECT * FROM t"),
+    "aggregate": lambda one: one.run("SELECT count(*) FROM t"),
+    "view": lambda one: one.run("CREATE TEMPORARY VIEW v AS SELECT k FROM t"),
+    "EXPLAIN": lambda one: one.run("EXPLAIN SELECT * FROM t"),
+    "spark.sql": lambda one: one.spark.sql("SELECT * FROM t"),
+    "spark.table": lambda one: one.spark.table("t"),
+    "frame": lambda one: one.table("t", where="k = 1"),
+    "python frame": lambda one: one.run(
+        "SELECT * FROM df", frames={"df": pd.DataFrame({"a": [1]})}
+    ),
+    "INSERT": lambda one: one.run("INSERT INTO t VALUES (4, '4', NULL)"),
+    "write": lambda one: one.write(pd.DataFrame({"k": [4]}), "t"),
+    "insert": lambda one: one.insert("t", [(4, "4", None)]),
+    "create": lambda one: one.write(pd.DataFrame({"k": [4]}), "made", create=True),
+    "DELETE": lambda one: one.delete("t", "k = 1"),
+    "UPDATE": lambda one: one.run("UPDATE t SET s = 'x'"),
+    "merge": lambda one: (
+        one.merge(pd.DataFrame({"k": [1]}), "t", on="k").when_matched_delete().run()
+    ),
+    "CREATE TABLE": lambda one: one.run("CREATE TABLE made (at TIMESTAMP)"),
+    "ALTER": lambda one: one.run("ALTER TABLE t ADD COLUMN made TIMESTAMP"),
+    "dry run": lambda one: one.run("DELETE FROM t WHERE k = 1", dry_run=True),
+    "preview": lambda one: one.preview("DELETE FROM t WHERE k = 1"),
+    "stream": lambda one: one.stream("t"),
+}
+
+
+@pytest.mark.parametrize("way", _WAYS)
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("spark.sql.timestampType", "TIMESTAMP_NTZ"), ("spark.paimon.file.format", "orc")],
+)
+def test_a_setting_that_is_not_honoured_is_refused_whatever_is_asked(
+    table: Session, way: str, key: str, value: str
+) -> None:
+    if way == "python frame" and key.startswith("spark.paimon"):
+        return  # it names no table of Paimon's
+    with (
+        settings(table, **{key: value}),
+        pytest.raises(UnsupportedStatementError, match=f"{key} = {value}") as caught,
+    ):
+        _WAYS[way](table)
+    assert key in caught.value.hint
+    assert "Nothing was read or written" in caught.value.hint
+    assert sorted(k for k, *_ in rows(table, "SELECT * FROM t")) == [1, 2, 3]
+    assert rows(table, "SHOW TABLES LIKE 'made'") == []
+    assert [name for name, *_ in rows(table, "DESCRIBE t")][:3] == ["k", "s", "at"]
+
+
+@pytest.mark.parametrize("key", sorted(REFUSED))
+def test_each_setting_that_would_change_a_meaning_is_refused_until_it_is_set_back(
+    table: Session, key: str
+) -> None:
+    conf = table.spark.conf
+    try:
+        other = conf.get(key)
+    except Exception:
+        pytest.skip("this Spark does not have the setting")
+    assert other is not None
+    assert other.lower() == REFUSED[key].default
+    with settings(table, **{key: _OTHER[REFUSED[key].default]}):
+        for statement in ("SELECT * FROM t", "DELETE FROM t WHERE k = 1"):
+            with pytest.raises(UnsupportedStatementError, match=key.replace(".", r"\.")) as caught:
+                table.run(statement)
+        # As the hint says.
+        table.run(caught.value.hint.rpartition(" or ")[2].removesuffix(" in a cell."))
+        assert len(rows(table, "SELECT * FROM t")) == 3
+
+
+def test_set_in_a_cell_holds_for_the_statements_behind_it(table: Session) -> None:
+    with settings(table), pytest.raises(UnsupportedStatementError, match="timestampType"):
+        table.run(
+            "SET spark.sql.timestampType = TIMESTAMP_NTZ; "
+            "INSERT INTO t SELECT 4, '4', TIMESTAMP '2026-01-04 12:00:00'"
+        )
+    table.run("RESET spark.sql.timestampType")
+    assert len(rows(table, "SELECT * FROM t")) == 3
+
+
+def test_names_in_double_quotes_are_refused_for_the_setting(table: Session) -> None:
+    with settings(table, **{"spark.sql.ansi.doubleQuotedIdentifiers": "true"}):
+        for statement in ('SELECT "k" FROM "t"', 'DELETE FROM t WHERE "k" = 1'):
+            with pytest.raises(UnsupportedStatementError, match="doubleQuotedIdentifiers"):
+                table.run(statement)
+        assert rows(table, 'SELECT "a" FROM VALUES (1) AS x(a)') == [(1,)]
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "count"),
+    [
+        ("spark.sql.ansi.doubleQuotedIdentifiers", 's = "s"', 3),
+        ("spark.sql.parser.escapedStringLiterals", r"s = '\1' OR k = 2", 1),
+    ],
+)
+def test_a_frame_made_before_the_setting_does_not_read_texts_by_it(
+    table: Session, key: str, text: str, count: int
+) -> None:
+    frame = table.table("t")
+    with settings(table, **{key: "true"}):
+        chosen = frame.where(text)
+        assert chosen.count() == count
+        assert len(chosen.collect()) == count
+    assert len(chosen.collect()) == count
+
+
+def test_strict_store_assignment_is_as_before(table: Session) -> None:
+    with settings(table, **{"spark.sql.storeAssignmentPolicy": "STRICT"}):
+        assert len(rows(table, "SELECT * FROM t")) == 3
+        with pytest.raises(InvalidValueError, match="STRICT"):
+            table.run("INSERT INTO t SELECT 4.5D, '4', NULL")
+
+
+def numbers(session: Session, query: str) -> list[object]:
+    return sorted(k for (k,) in rows(session, query))
+
+
+def test_read_options_of_the_session_hold_for_queries_and_frames(table: Session) -> None:
+    with settings(table, **paimon(**{"scan.snapshot-id": "2"})):
+        assert numbers(table, "SELECT k FROM t") == [1, 2]
+        assert rows(table, "SELECT count(*), max(k) FROM t") == [(2, 2)]
+        assert sorted(row.k for row in table.table("t").collect()) == [1, 2]
+        assert sorted(row.k for row in table.spark.table("t").collect()) == [1, 2]
+        assert table.spark.read.format("paimon").load("t").count() == 2
+        assert len(rows(table, "SELECT * FROM t$files")) == 2
+        # What the read itself says goes before it.
+        assert numbers(table, "SELECT k FROM t VERSION AS OF 1") == [1]
+        assert numbers(table, "SELECT k FROM t WITH ('scan.mode' = 'latest-full')") == [1, 2, 3]
+        assert table.table("t", **{"incremental-between": "2,3"}).count() == 1
+    assert numbers(table, "SELECT k FROM t") == [1, 2, 3]
+    with settings(table, **paimon(**{"incremental-between": "1,3"})):
+        assert numbers(table, "SELECT k FROM t") == [2, 3]
+
+
+def test_set_with_a_read_option_in_a_cell(table: Session) -> None:
+    try:
+        found = table.run("SET `spark.paimon.scan.version` = 1; SELECT k FROM t")
+        assert found.to_arrow().column("k").to_pylist() == [1]
+    finally:
+        table.run("RESET `spark.paimon.scan.version`")
+    assert numbers(table, "SELECT k FROM t") == [1, 2, 3]
+
+
+def test_options_of_a_table_hold_for_that_table(table: Session) -> None:
+    table.run("CREATE TABLE u AS SELECT k FROM t")
+    table.run("INSERT INTO u VALUES (9)")
+    both = "SELECT t.k FROM t JOIN u ON t.k = u.k"
+    with settings(table, **paimon(**{"paimon.default.t.scan.snapshot-id": "2"})):
+        assert numbers(table, "SELECT k FROM t") == [1, 2]
+        assert numbers(table, "SELECT k FROM u") == [1, 2, 3, 9]
+        assert numbers(table, both) == [1, 2]
+        table.run("INSERT INTO u SELECT k + 10 FROM t")
+        table.run("DELETE FROM u WHERE k > 9")
+    with settings(table, **paimon(**{"*.*.t.scan.snapshot-id": "1", "scan.snapshot-id": "2"})):
+        assert numbers(table, "SELECT k FROM t") == [1]
+        assert numbers(table, "SELECT k FROM u") == [1, 2, 3, 9]
+    with settings(table, **paimon(**{"other.default.t.scan.snapshot-id": "1"})):
+        assert numbers(table, "SELECT k FROM t") == [1, 2, 3]
+    with settings(table, **paimon(**{"paimon.default.t.file.format": "orc"})):
+        assert len(rows(table, "SELECT k FROM u")) == 4
+        with pytest.raises(UnsupportedStatementError, match=r"paimon\.default\.t\.file\.format"):
+            table.run("INSERT INTO t SELECT k, NULL, NULL FROM u")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM t WHERE k = 3",
+        "UPDATE t SET s = 'x'",
+        "MERGE INTO t USING (SELECT 1 AS k) s ON t.k = s.k WHEN MATCHED THEN DELETE",
+    ],
+)
+def test_rows_are_not_changed_while_an_older_state_is_read(table: Session, statement: str) -> None:
+    with (
+        settings(table, **paimon(**{"scan.snapshot-id": "2"})),
+        pytest.raises(UnsupportedStatementError, match=r"spark\.paimon\.scan\.snapshot-id = 2"),
+    ):
+        table.run(statement)
+    assert numbers(table, "SELECT k FROM t") == [1, 2, 3]
+
+
+def test_no_write_goes_to_another_branch_than_named(table: Session) -> None:
+    table.run("CALL sys.create_branch('t', 'b')")
+    with settings(table, **paimon(branch="b")):
+        assert numbers(table, "SELECT k FROM t") == []
+        with pytest.raises(UnsupportedStatementError, match=r"spark\.paimon\.branch = b"):
+            table.run("INSERT INTO t VALUES (4, '4', NULL)")
+    assert numbers(table, "SELECT k FROM t") == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("ignore-delete", "true"),
+        ("postpone.default-bucket-num", "4"),
+        ("read.allow.fullScan", "false"),
+        ("read.changelog", "true"),
+        ("scan.snapshotid", "1"),
+        ("paimon.default.t.write.merge-schema", "true"),
+    ],
+)
+def test_other_options_are_refused_by_name(table: Session, key: str, value: str) -> None:
+    with settings(table, **paimon(**{key: value})):
+        for statement in ("SELECT * FROM t", "INSERT INTO t VALUES (4, '4', NULL)"):
+            with pytest.raises(UnsupportedStatementError) as caught:
+                table.run(statement)
+            assert f"spark.paimon.{key} = {value}" in str(caught.value)
+    assert numbers(table, "SELECT k FROM t") == [1, 2, 3]
+
+
+def test_options_without_influence_and_usual_values_are_let_be(table: Session) -> None:
+    options = {"write.use-v2-write": "true", "read.allow.fullScan": "true", "read.batch-size": "9"}
+    with settings(table, **paimon(**options)):
+        assert numbers(table, "SELECT k FROM t") == [1, 2, 3]
+        table.run("INSERT INTO t VALUES (4, '4', NULL)")
+
+
+def test_times_are_stored_as_before_once_the_setting_is_gone(table: Session) -> None:
+    moment = datetime.datetime(2026, 1, 4, 12, tzinfo=datetime.UTC)
+    frame = pd.DataFrame({"k": [4], "at": [moment]})
+    with settings(table, **{"spark.sql.timestampType": "TIMESTAMP_NTZ"}):
+        for write in (
+            lambda: table.write(frame, "t"),
+            lambda: table.run("INSERT INTO t SELECT 4, '4', at FROM df", frames={"df": frame}),
+        ):
+            with pytest.raises(UnsupportedStatementError):
+                write()
+    table.write(frame, "t")
+    assert rows(table, "SELECT unix_seconds(at) FROM t WHERE k = 4") == [(moment.timestamp(),)]
