@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 
-from paimon_magics.errors import StatementError
+from paimon_magics.errors import StatementError, UnsupportedStatementError
 from paimon_magics.planning.reads.read_points import READ_OPTIONS
 from paimon_magics.planning.reads.spark_settings import (
     check_sql_settings,
@@ -12,6 +13,7 @@ from paimon_magics.planning.reads.spark_settings import (
     refuse_read_point,
 )
 from paimon_magics.session.connection import Connection
+from paimon_magics.statements.clauses.names import text_literal
 from paimon_magics.statements.grammar.parsing import parse_cell
 from paimon_magics.statements.kinds import Statement
 from paimon_magics.statements.merge_into import MergeInto
@@ -22,13 +24,24 @@ from paimon_magics.statements.statement import (
     DropDatabase,
     DropTable,
     Insert,
+    PassThrough,
     TableName,
     TruncateTable,
 )
+from paimon_magics.statements.subjects import subject_of
 from paimon_magics.statements.table_changes import AlterTable
 from paimon_magics.statements.version_changes import AlterTags, Call
 
-__all__ = ["check_settings", "check_statement", "check_written", "parsed", "with_settings"]
+__all__ = [
+    "check_settings",
+    "check_statement",
+    "check_variables",
+    "check_written",
+    "parsed",
+    "with_settings",
+]
+
+_VARIABLE = re.compile(r"\$\{(?:\w+?:)?[^\s'\"`\\]+?\}")
 
 
 def parsed(connection: Connection, text: str) -> tuple[Statement, ...]:
@@ -44,6 +57,25 @@ def parsed(connection: Connection, text: str) -> tuple[Statement, ...]:
 def check_settings(connection: Connection) -> None:
     """Raise UnsupportedStatementError for a setting that this project does not honour."""
     check_sql_settings(connection.spark_settings)
+
+
+def check_variables(connection: Connection, text: str) -> None:
+    """Raise UnsupportedStatementError for a `${…}` in a statement on Paimon's tables that Spark
+    would replace by a setting: what this project reads of the text would not be what Spark runs
+    (`VariableSubstitution`)."""
+    for variable in _VARIABLE.finditer(text) if "${" in text else ():
+        literal = text_literal(variable[0])
+        row = connection.spark.sql(f"SELECT {literal} AS value").head()
+        if row is None or row["value"] != variable[0]:
+            raise UnsupportedStatementError(
+                f"Spark replaces `{variable[0]}` by a setting, or by nothing, which is not "
+                "honoured here.",
+                hint="Nothing was read or written. Bind the value by a name, such as :day, with "
+                "parameters={'day': …}. To keep the text as it is: SET "
+                "spark.sql.variable.substitute = false.",
+                statement=text,
+                position=variable.start(),
+            )
 
 
 def with_settings(
@@ -77,8 +109,10 @@ def check_written(connection: Connection, name: TableName | None, verb: str) -> 
 
 
 def check_statement(connection: Connection, statement: Statement) -> None:
-    """`check_written` for statements that write or define. What the queries in statements read is
-    checked where they name it."""
+    """`check_written` and `check_variables` for statements that write or define. What the queries
+    in statements read is checked where they name it."""
+    if not isinstance(statement, PassThrough) and subject_of(statement).table is not None:
+        check_variables(connection, statement.text)
     match statement:
         case Insert(target=name):
             check_written(connection, name, "INSERT")

@@ -280,3 +280,34 @@ def test_times_are_stored_as_before_once_the_setting_is_gone(table: Session) -> 
                 write()
     table.write(frame, "t")
     assert rows(table, "SELECT unix_seconds(at) FROM t WHERE k = 4") == [(moment.timestamp(),)]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT k FROM t WHERE s = '${spark.wanted}'",
+        "SELECT count(*) FROM t WHERE s = '${spark.wanted}'",
+        "CREATE TEMPORARY VIEW v AS SELECT k FROM t WHERE s = '${spark.wanted}'",
+        "DELETE FROM t WHERE s = '${spark.wanted}'",
+        "INSERT INTO t VALUES (4, '${spark.wanted}', NULL)",
+    ],
+)
+def test_a_variable_that_spark_would_replace_is_refused(table: Session, statement: str) -> None:
+    """Files were left out by the text that stood there before."""
+    with settings(table, **{"spark.wanted": "2"}):
+        with pytest.raises(UnsupportedStatementError, match=r"\$\{spark\.wanted\}") as caught:
+            table.run(statement)
+        assert "parameters=" in caught.value.hint
+        assert rows(table, "SELECT '${spark.wanted}' AS v") == [("2",)]
+        with settings(table, **{"spark.sql.variable.substitute": "false"}):
+            table.run(statement)
+    assert len(rows(table, "SELECT * FROM t")) == 3 + statement.startswith("INSERT")
+
+
+def test_a_text_that_spark_leaves_is_kept(table: Session) -> None:
+    insert = "INSERT INTO t VALUES (4, '${nobody.knows}', NULL)"
+    with pytest.raises(UnsupportedStatementError, match=r"\$\{nobody\.knows\}"):
+        table.run(insert)  # Spark would store an empty text
+    with settings(table, **{"spark.sql.variable.substitute": "false"}):
+        table.run(insert)
+        assert numbers(table, "SELECT k FROM t WHERE s = '${nobody.knows}'") == [4]

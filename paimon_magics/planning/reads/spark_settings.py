@@ -51,6 +51,7 @@ HONOURED: Mapping[str, str] = MappingProxyType(
         "spark.sql.session.timeZone": "the zone of times without one, in a statement and a result",
         "spark.sql.sources.partitionOverwriteMode": "what an INSERT OVERWRITE replaces",
         "spark.sql.shuffle.partitions": "how many tasks write",
+        "spark.sql.variable.substitute": "a statement with a `${…}` that Spark replaces is refused",
     }
 )
 """Settings of Spark that this project itself looks at, with what they say."""
@@ -106,6 +107,12 @@ REFUSED: Mapping[str, RefusedSetting] = MappingProxyType(
         ),
         "spark.sql.functionResolution.sessionOrder": RefusedSetting(
             "second", "functions of the session would hide those of Spark"
+        ),
+        "spark.sql.parquet.int96TimestampConversion": RefusedSetting(
+            "false", "times in files that Java did not write would be moved by the zone"
+        ),
+        "spark.sql.legacy.parquet.returnNullStructIfAllFieldsMissing": RefusedSetting(
+            "false", "a STRUCT whose chosen fields a file lacks would be NULL"
         ),
         "spark.sql.files.ignoredPathSegmentRegex": RefusedSetting(
             "^[._]", "data files whose names match would not be read"

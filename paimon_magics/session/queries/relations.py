@@ -10,7 +10,7 @@ from paimon_magics.session.connection import Connection
 from paimon_magics.session.queries.file_relations import FileRelation
 from paimon_magics.session.queries.resolution import GivenFrame, SparkOwn, resolve
 from paimon_magics.session.queries.time_travel import travel_options
-from paimon_magics.session.spark_settings import with_settings
+from paimon_magics.session.spark_settings import check_variables, with_settings
 from paimon_magics.statements.queries.row_ids import names_row_ids
 from paimon_magics.statements.statement import ColumnFilter, TableName, TableReference
 
@@ -53,6 +53,7 @@ def relation_of(
     name = known or resolve(connection, reference, statement)
     if not isinstance(name, TableName):
         return name
+    check_variables(connection, statement)
     options = dict(reference.options)
     if reference.time_travel is not None:
         options |= travel_options(connection.spark, reference.time_travel, bound)

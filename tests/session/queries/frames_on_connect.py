@@ -11,10 +11,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import paimon_magics
+from paimon_magics.errors import UnsupportedStatementError
 from paimon_magics.spark.narrowing import narrowed
 from tests.session.queries.frame_steps import CREATE, INSERT, STEPS
 from tests.session.queries.small_reads import settings
 
+_FORMAT = "spark.paimon.file.format"
 _ANEW_MIN = 18
 """How many of the steps are planned anew at least: those without joins, and without operators
 on columns of frames."""
@@ -22,10 +24,12 @@ on columns of frames."""
 
 def main(folder: str) -> None:
     """Raise AssertionError for other rows than those of the queries."""
-    server = SparkSession.builder.remote("local[2]").getOrCreate()
+    builder = SparkSession.builder.remote("local[2]").config(_FORMAT, "orc")
+    server = builder.getOrCreate()
     session = paimon_magics.connect(
         folder, coordinator="in-process", spark=server, local_rows_max=0
     )
+    settings_are_looked_at(session)
     session.run(CREATE)
     for _ in range(2):
         session.run(INSERT)
@@ -43,6 +47,26 @@ def main(folder: str) -> None:
     first_rows(session)
     rows_of_buckets(session)
     session.close(stop_spark=True)
+
+
+def settings_are_looked_at(session: paimon_magics.Session) -> None:
+    """Settings hold that Spark was started with, and those of later."""
+    conf = session.spark.conf
+    for key, value in ((_FORMAT, "orc"), ("spark.sql.timestampType", "TIMESTAMP_NTZ")):
+        conf.set("spark.sql.timestampType", value if "timestamp" in key else "TIMESTAMP_LTZ")
+        try:
+            session.run("CREATE TABLE pinned (k INT)")
+        except UnsupportedStatementError as error:
+            assert f"{key} = {value}" in error.message
+            conf.unset(key)
+        else:
+            raise AssertionError(f"{key} was passed over")
+    session.run("CREATE TABLE pinned (k INT); INSERT INTO pinned VALUES (1)")
+    session.run("INSERT INTO pinned VALUES (2)")
+    conf.set("spark.paimon.paimon.default.pinned.scan.version", "1")
+    assert session.table("pinned").count() == 1
+    assert session.run("SELECT k FROM pinned").to_pylist() == [{"k": 1}]
+    conf.unset("spark.paimon.paimon.default.pinned.scan.version")
 
 
 def first_rows(session: paimon_magics.Session) -> None:
