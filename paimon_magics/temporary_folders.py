@@ -47,8 +47,8 @@ def remove_left() -> int:
         with contextlib.suppress(OSError):
             lock = os.open(folder / _OWNER, os.O_RDWR | os.O_NOFOLLOW)
             try:
-                found = os.fstat(lock)
-                if found.st_uid != os.getuid() or time.time() - found.st_mtime < _NEW_SECONDS:
+                status = os.fstat(lock)
+                if status.st_uid != os.getuid() or time.time() - status.st_mtime < _NEW_SECONDS:
                     continue
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(folder, ignore_errors=True)

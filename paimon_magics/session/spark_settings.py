@@ -20,17 +20,14 @@ from paimon_magics.statements.merge_into import MergeInto
 from paimon_magics.statements.row_changes import Delete, Update
 from paimon_magics.statements.statement import (
     CreateDatabase,
-    CreateTable,
     DropDatabase,
-    DropTable,
     Insert,
     PassThrough,
+    Refused,
     TableName,
-    TruncateTable,
 )
 from paimon_magics.statements.subjects import subject_of
-from paimon_magics.statements.table_changes import AlterTable
-from paimon_magics.statements.version_changes import AlterTags, Call
+from paimon_magics.statements.version_changes import Call
 
 __all__ = [
     "check_settings",
@@ -41,6 +38,12 @@ __all__ = [
     "with_settings",
 ]
 
+_VERBS: Mapping[type, str] = {
+    Insert: "INSERT",
+    Delete: "DELETE",
+    Update: "UPDATE",
+    MergeInto: "MERGE",
+}
 _VARIABLE = re.compile(r"\$\{(?:\w+?:)?[^\s'\"`\\]+?\}")
 
 
@@ -89,46 +92,35 @@ def with_settings(
 
     Raises UnsupportedStatementError for a setting that is not honoured.
     """
-    given = connection.spark_settings
-    if not given:
+    settings = connection.spark_settings
+    if not settings:
         return dict(options)
-    check_sql_settings(given)
+    check_sql_settings(settings)
     catalog = connection.settings.catalog_name
-    return options_set(given, catalog, name, options, known) | dict(options)
+    return options_set(settings, catalog, name, options, known) | dict(options)
 
 
 def check_written(connection: Connection, name: TableName | None, verb: str) -> None:
     """Raise UnsupportedStatementError for a setting that is not honoured by a statement of the kind
     `verb` that writes or changes the table; without a table, whatever it is about."""
-    given = connection.spark_settings
-    if not given:
+    settings = connection.spark_settings
+    if not settings:
         return
-    check_sql_settings(given)
+    check_sql_settings(settings)
     full = None if name is None else connection.full_name(name)
-    refuse_read_point(given, connection.settings.catalog_name, full, verb)
+    refuse_read_point(settings, connection.settings.catalog_name, full, verb)
 
 
 def check_statement(connection: Connection, statement: Statement) -> None:
     """`check_written` and `check_variables` for statements that write or define. What the queries
     in statements read is checked where they name it."""
-    if not isinstance(statement, PassThrough) and subject_of(statement).table is not None:
+    if isinstance(statement, PassThrough):
+        return
+    subject = subject_of(statement)
+    if subject.table is not None:
         check_variables(connection, statement.text)
-    match statement:
-        case Insert(target=name):
-            check_written(connection, name, "INSERT")
-        case Delete(target=name) | Update(target=name):
-            check_written(connection, name, type(statement).__name__.upper())
-        case MergeInto(target=name):
-            check_written(connection, name, "MERGE")
-        case (
-            CreateTable(name=name)
-            | DropTable(name=name)
-            | TruncateTable(name=name)
-            | AlterTable(name=name)
-            | AlterTags(name=name)
-        ):
-            check_written(connection, name, "A change of a table")
-        case Call() | CreateDatabase() | DropDatabase():
-            check_written(connection, None, "A change of tables")
-        case _:
-            pass
+    if isinstance(statement, Call | CreateDatabase | DropDatabase):
+        check_written(connection, None, "A change of tables")
+    elif subject.table is not None and not (subject.only_tells or isinstance(statement, Refused)):
+        verb = _VERBS.get(type(statement), "A change of a table")
+        check_written(connection, subject.table, verb)

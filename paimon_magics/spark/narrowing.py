@@ -94,7 +94,7 @@ def note_step(before: DataFrame, after: DataFrame, step: Step) -> None:
 def _is_read_otherwise(frame: DataFrame, step: Step) -> bool:
     """Whether Spark takes a text of the step apart otherwise than it does by default, so that what
     the text needs is not known."""
-    texts = [one for one in (*step.args, *step.kwargs.values()) if isinstance(one, str)]
+    texts = [value for value in (*step.args, *step.kwargs.values()) if isinstance(value, str)]
     if not any(mark in text for text in texts for mark in _MARKS):
         return False
     return any(

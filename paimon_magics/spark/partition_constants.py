@@ -42,14 +42,14 @@ def partition_values(
         # Each constant is cast to its column's type first: '01' for an INT column is 1.
         named = ", ".join(f"({sql}) AS c{position}" for position, (_, sql) in enumerate(items))
         # FROM a local relation, which Spark folds: a SELECT without FROM runs as a job.
-        asked = with_markers_apart(f"SELECT {named} FROM {_ONE_ROW}")
-        given = spark.sql(asked, args=dict(parameters))
-        row = given.select(
+        query = with_markers_apart(f"SELECT {named} FROM {_ONE_ROW}")
+        constants = spark.sql(query, args=dict(parameters))
+        row = constants.select(
             *(
-                F.nullif(F.col(one.name), F.lit(null_text)).alias(one.name)
-                if isinstance(one.dataType, StringType)
-                else F.col(one.name)
-                for one in given.schema
+                F.nullif(F.col(field.name), F.lit(null_text)).alias(field.name)
+                if isinstance(field.dataType, StringType)
+                else F.col(field.name)
+                for field in constants.schema
             )
         )
         _check_exact(row, [column for column, _ in items])
@@ -62,11 +62,11 @@ def partition_values(
 
 
 def _check_exact(row: DataFrame, columns: Sequence[Column]) -> None:
-    found = first_loss(row, [column.type for column in columns])
-    if found is not None:
-        column = columns[found.position]
+    loss = first_loss(row, [column.type for column in columns])
+    if loss is not None:
+        column = columns[loss.position]
         raise InvalidValueError(
-            f"Column `{column.name}` is {type_text(column.type)}, but PARTITION has {found.value}: "
+            f"Column `{column.name}` is {type_text(column.type)}, but PARTITION has {loss.value}: "
             f"{reason(column.type)}.",
             hint="Nothing was written. Give a value that the column can hold.",
         )

@@ -24,6 +24,7 @@ __all__ = [
     "RenameBranch",
     "RenameTag",
     "ReplaceTag",
+    "RollBack",
     "RollBackToSnapshot",
     "RollBackToTag",
     "RollBackToTimestamp",
@@ -147,6 +148,9 @@ class RollBackToWatermark:
 TagChange = CreateTag | ReplaceTag | DeleteTags | RenameTag
 """The changes that ALTER TABLE can ask for."""
 
+RollBack = RollBackToSnapshot | RollBackToTag | RollBackToTimestamp | RollBackToWatermark
+"""A change that makes an earlier snapshot the latest again."""
+
 VersionChange = (
     TagChange
     | CreateTagFromTimestamp
@@ -154,10 +158,7 @@ VersionChange = (
     | DeleteBranches
     | RenameBranch
     | FastForward
-    | RollBackToSnapshot
-    | RollBackToTag
-    | RollBackToTimestamp
-    | RollBackToWatermark
+    | RollBack
 )
 
 

@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Protocol
 
 from paimon_magics.coordinator.core import Answer, Pause
@@ -25,7 +26,12 @@ from paimon_magics.tables.catalog.stored_tables import load_stored
 from paimon_magics.tables.commits.fencing import Fence, NotOwnerError
 from paimon_magics.tables.commits.recent_commits import RecentCommits
 from paimon_magics.tables.manifests.hash_indexes import Bucket, HashIndexes, StaleIndexError
-from paimon_magics.tables.snapshots.chain import Removing, latest_document, load_snapshot
+from paimon_magics.tables.snapshots.chain import (
+    Removing,
+    latest_document,
+    load_snapshot,
+    removes_silently,
+)
 from paimon_magics.tables.stores.store import Publish
 from paimon_magics.tables.table import StoredTable
 
@@ -151,12 +157,7 @@ class Context:
         """Tells the watch of snapshots before they are removed on purpose, so that a removal that
         breaks off in the middle is not taken for somebody else's. Raises SetupError where that
         can't be stored."""
-
-        def removing(branch: str | None, above: int) -> None:
-            if self.watch is not None:
-                self.watch.chain_cut(location, branch, above)
-
-        return removing
+        return removes_silently if self.watch is None else partial(self.watch.chain_cut, location)
 
     def commit_in_order(
         self, table: StoredTable, who: str

@@ -18,10 +18,7 @@ from paimon_magics.statements.statement import TableName
 from paimon_magics.statements.version_changes import (
     FastForward,
     RenameBranch,
-    RollBackToSnapshot,
-    RollBackToTag,
-    RollBackToTimestamp,
-    RollBackToWatermark,
+    RollBack,
     VersionChange,
 )
 from paimon_magics.tables.catalog.rest_tags_and_branches import change_version_by_server
@@ -36,13 +33,7 @@ __all__ = [
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
-_CUTS = (
-    FastForward,
-    RollBackToSnapshot,
-    RollBackToTag,
-    RollBackToTimestamp,
-    RollBackToWatermark,
-)
+_CUTS = FastForward | RollBack
 
 
 def change_versions(

@@ -114,6 +114,9 @@ REFUSED: Mapping[str, RefusedSetting] = MappingProxyType(
         "spark.sql.legacy.parquet.returnNullStructIfAllFieldsMissing": RefusedSetting(
             "false", "a STRUCT whose chosen fields a file lacks would be NULL"
         ),
+        "spark.sql.stableDerivedColumnAlias.enabled": RefusedSetting(
+            "false", "columns without a name would get other ones"
+        ),
         "spark.sql.files.ignoredPathSegmentRegex": RefusedSetting(
             "^[._]", "data files whose names match would not be read"
         ),
@@ -238,8 +241,8 @@ def options_set(
     found: dict[str, str] = {}
     own = {DEPRECATED_KEYS.get(key, key) for key in choosing}
     chooses = any(key in POINT_OPTIONS for key in own)
-    options = [one for one in _options(given) if one.is_for(catalog, table)]
-    for option in sorted(options, key=lambda one: one.rank):
+    options = [option for option in _options(given) if option.is_for(catalog, table)]
+    for option in sorted(options, key=lambda option: option.rank):
         name = DEPRECATED_KEYS.get(option.name, option.name)
         if name in known:
             if name not in own and not (chooses and name in POINT_OPTIONS):
@@ -259,13 +262,13 @@ def refuse_read_point(
     UPDATE and MERGE, which read the table, also where they choose a state."""
     options = options_set(given, catalog, table, {})
     wrong = ("branch", *POINT_OPTIONS) if verb in _READING else ("branch",)
-    name = next((one for one in options if one in wrong), None)
+    name = next((option for option in options if option in wrong), None)
     if name is None or options[name] == "main":
         return
     key = next(
-        one.key
-        for one in _options(given)
-        if one.is_for(catalog, table) and DEPRECATED_KEYS.get(one.name, one.name) == name
+        option.key
+        for option in _options(given)
+        if option.is_for(catalog, table) and DEPRECATED_KEYS.get(option.name, option.name) == name
     )
     raise UnsupportedStatementError(
         f"{verb} is not run while {key} = {options[name]}: that says which rows are read, and a "

@@ -26,10 +26,8 @@ from paimon_magics.statements.version_changes import (
     DeleteTags,
     FastForward,
     ReplaceTag,
-    RollBackToSnapshot,
+    RollBack,
     RollBackToTag,
-    RollBackToTimestamp,
-    RollBackToWatermark,
     VersionChange,
 )
 from paimon_magics.tables.catalog.stored_tables import load_stored
@@ -43,9 +41,7 @@ from paimon_magics.tables.snapshots.chain import (
 from paimon_magics.tables.snapshots.tags_and_branches import rolled_back_to
 from paimon_magics.tables.table import StoredTable, Table
 
-__all__ = ["RollBack", "loss_of_alteration", "loss_of_change"]
-
-RollBack = RollBackToSnapshot | RollBackToTag | RollBackToTimestamp | RollBackToWatermark
+__all__ = ["loss_of_alteration", "loss_of_change"]
 
 _KEEP_STATE = (
     "To keep the state of now, run CALL sys.create_tag('{table}', 'before') and "
@@ -81,10 +77,9 @@ def loss_of_change(
     can't be brought back goes. Raises what loading the table raises."""
     loaded = connection.load(name, statement.text, position)
     table = load_stored(connection.catalog, loaded.name)
-    keeping = _KEEP_STATE.format(table=name.table)
+    if isinstance(change, RollBack):
+        return _loss_of_roll_back(statement, table, change)
     match change:
-        case RollBackToSnapshot() | RollBackToTag() | RollBackToTimestamp() | RollBackToWatermark():
-            return _loss_of_roll_back(statement, table, change, keeping)
         case DeleteTags(tags=tags):
             return _loss_of_tags(statement, table, f"Deleting tags of `{name}`", tags)
         case ReplaceTag(tag=tag) | CreateTag(tag=tag, or_replace=True):
@@ -105,7 +100,7 @@ def loss_of_change(
                 statement,
                 f"Fast-forwarding `{name}`",
                 f"its present state, snapshot {latest['id']}; it gets that of `{branch}`",
-                f"CALL sys.rollback('{name.table}', '{latest['id']}') goes back, as long as that "
+                f"CALL sys.rollback('{name}', '{latest['id']}') goes back, as long as that "
                 "snapshot has not expired.",
             )
         case RescaleBuckets() if sizes := sizes_of_replaced(loaded, specs=()):
@@ -143,44 +138,44 @@ def loss_of_alteration(statement: AlterTable, table: Table) -> UnconfirmedError 
 
 
 def _loss_of_roll_back(
-    statement: Statement, table: StoredTable, change: RollBack, keeping: str
+    statement: Statement, table: StoredTable, change: RollBack
 ) -> UnconfirmedError | None:
     latest = latest_document(table)
     if isinstance(change, RollBackToTag):
         tag = load_tag(table, change.tag)
-        kept = None if tag is None else int(tag["id"])
+        target_id = None if tag is None else int(tag["id"])
     else:
-        kept = rolled_back_to(table, change)
-    if latest is None or kept is None:
+        target_id = rolled_back_to(table, change)
+    if latest is None or target_id is None:
         return None  # running it says what is missing
-    going = [s for s in list_snapshots(table, 0, None) if s["id"] > kept]
-    if not going:
+    later = [s for s in list_snapshots(table, 0, None) if s["id"] > target_id]
+    if not later:
         return None
-    tags = [name for name in list_tags(table) if (load_tag(table, name) or latest)["id"] > kept]
-    first, last = min(s["id"] for s in going), max(s["id"] for s in going)
+    tags = [t for t in list_tags(table) if (load_tag(table, t) or latest)["id"] > target_id]
+    first, last = min(s["id"] for s in later), max(s["id"] for s in later)
     which = f"snapshot {last}" if first == last else f"snapshots {first} to {last}"
-    rows = sum(int(s.get("deltaRecordCount") or 0) for s in going)
+    rows = sum(int(s.get("deltaRecordCount") or 0) for s in later)
     with_tags = f" and the tags {_names(tags)}" if tags else ""
     return unconfirmed(
         statement,
-        f"Rolling `{table.name}` back to snapshot {kept}",
+        f"Rolling `{table.name}` back to snapshot {target_id}",
         f"{which}{with_tags}, which together added {count_text(rows, 'row')}",
-        keeping,
+        _KEEP_STATE.format(table=table.name),
     )
 
 
 def _loss_of_tags(
     statement: Statement, table: StoredTable, what: str, tags: Sequence[str]
 ) -> UnconfirmedError | None:
-    kept = {name: document for name in tags if (document := load_tag(table, name)) is not None}
-    if not kept:
+    documents = {tag: stored for tag in tags if (stored := load_tag(table, tag)) is not None}
+    if not documents:
         return None
     snapshots = {int(s["id"]) for s in list_snapshots(table, 0, None)}
-    gone = [name for name, document in kept.items() if document["id"] not in snapshots]
-    loss = " and ".join(f"`{name}` of snapshot {doc['id']}" for name, doc in kept.items())
+    expired = [tag for tag, document in documents.items() if document["id"] not in snapshots]
+    loss = " and ".join(f"`{name}` of snapshot {doc['id']}" for name, doc in documents.items())
     way = (
-        f"Snapshots of {_names(gone)} have expired: nothing else keeps their rows."
-        if gone
+        f"Snapshots of {_names(expired)} have expired: nothing else keeps their rows."
+        if expired
         else "CALL sys.create_tag names such a snapshot again, as long as it has not expired."
     )
     return unconfirmed(statement, what, loss, way)

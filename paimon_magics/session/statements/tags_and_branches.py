@@ -15,7 +15,7 @@ from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.provenance import provenance
 from paimon_magics.session.statements.handler import Handler
-from paimon_magics.session.statements.losses import RollBack, loss_of_change
+from paimon_magics.session.statements.losses import loss_of_change
 from paimon_magics.session.writes.transactions import begun, committed
 from paimon_magics.statements.kinds import Statement
 from paimon_magics.statements.statement import TableName
@@ -30,10 +30,7 @@ from paimon_magics.statements.version_changes import (
     RenameBranch,
     RenameTag,
     ReplaceTag,
-    RollBackToSnapshot,
-    RollBackToTag,
-    RollBackToTimestamp,
-    RollBackToWatermark,
+    RollBack,
     ShowTags,
     VersionChange,
 )
@@ -90,17 +87,17 @@ def _trace(
 ) -> str:
     """Commit a snapshot without rows that says who rolled the table back, and from where: the
     removed snapshots can't. Return a sentence about it."""
-    written = provenance(statement.text, connection.spark.version, rows=0, files=0)
+    author = provenance(statement.text, connection.spark.version, rows=0, files=0)
     origin = (ROLLED_BACK_FROM, str(receipt.previous_snapshot_id))
     try:
         transaction = begun(connection, name, None, Attempts(reruns_max=0))
         request = CommitRequest(
-            transaction, Append(makes_snapshot=True), properties=(*written, origin)
+            transaction, Append(makes_snapshot=True), properties=(*author, origin)
         )
-        kept = committed(connection, request)
+        trace = committed(connection, request)
     except PaimonMagicsError as error:
         return f"No snapshot says that `{name}` was rolled back: {error.message}"
-    return f"Snapshot {kept.snapshot_id}, without rows, says who rolled `{name}` back."
+    return f"Snapshot {trace.snapshot_id}, without rows, says who rolled `{name}` back."
 
 
 def show_tags_handler(connection: Connection, statement: ShowTags) -> Handler:
@@ -152,7 +149,7 @@ def _returned(change: VersionChange, receipt: VersionReceipt) -> dict[str, list[
                 "commit_time": [receipt.commit_time_ms],
                 "watermark": [watermark],
             }
-        case RollBackToSnapshot() | RollBackToTag() | RollBackToTimestamp() | RollBackToWatermark():
+        case _ if isinstance(change, RollBack):
             return {
                 "previous_snapshot_id": [receipt.previous_snapshot_id],
                 "current_snapshot_id": [receipt.snapshot_id],

@@ -55,5 +55,5 @@ def reads_now(connection: Connection, statement: str, table: Table, one: TableRe
     if not isinstance(meaning, TableName) or meaning != table.name:
         return False
     return not any(
-        one in ("branch", *POINT_OPTIONS) for one in with_settings(connection, meaning, {})
+        option in ("branch", *POINT_OPTIONS) for option in with_settings(connection, meaning, {})
     )

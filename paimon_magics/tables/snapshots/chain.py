@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 Document = dict[str, Any]
-Removing = Callable[[str | None, int], None]
+Removing = Callable[[str | None, int], object]
 """Is told of a branch (None for the main one) whose snapshots above an id are about to be removed.
 Where it raises, nothing is removed."""
 

@@ -25,6 +25,7 @@ from paimon_magics.statements.version_changes import (
     RenameBranch,
     RenameTag,
     ReplaceTag,
+    RollBack,
     RollBackToSnapshot,
     RollBackToTag,
     RollBackToTimestamp,
@@ -268,7 +269,7 @@ def _branch_taken(table: StoredTable, branch: str) -> InvalidTableError:
 
 def _roll_back(
     table: StoredTable,
-    change: RollBackToSnapshot | RollBackToTag | RollBackToTimestamp | RollBackToWatermark,
+    change: RollBack,
     publish: Publish,
     removing: Removing,
 ) -> VersionReceipt:

@@ -168,10 +168,10 @@ def test_no_name_in_a_body_leads_out_of_the_warehouse_or_fails(
     here = {"database": "default", "object": name}
     there = {"database": name, "table": name}
     change = {"kind": "DeleteTags", "tags": [name]}
-    made = {"kind": "DatabaseCreation", "name": name}
+    creation = {"kind": "DatabaseCreation", "name": name}
     requests: list[tuple[str, dict[str, Any]]] = [
         ("/v1/paimon/databases", {"name": name}),
-        ("/v1/changes", {"id": "1", "repeated": False, "change": made}),
+        ("/v1/changes", {"id": "1", "repeated": False, "change": creation}),
         ("/v1/paimon/databases/default/tables", {"identifier": here, "schema": schema}),
         (
             "/v1/paimon/tables/rename",

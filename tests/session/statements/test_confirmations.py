@@ -25,7 +25,11 @@ def session(session: Session) -> Session:
 @pytest.mark.parametrize(
     ("statement", "loss", "way"),
     [
-        ("CALL sys.rollback('t', '1')", "snapshots 2 to 3 and the tags `two`", "create_branch"),
+        (
+            "CALL sys.rollback('t', '1')",
+            "snapshots 2 to 3 and the tags `two`",
+            "create_branch('default.t'",
+        ),
         ("CALL sys.rollback('t', '2')", "snapshot 3, which together added 1 row", "create_tag"),
         ("CALL sys.delete_tag('t', 'two')", "`two` of snapshot 2", "CALL sys.create_tag"),
         ("ALTER TABLE t DELETE TAG two", "`two` of snapshot 2", "CALL sys.create_tag"),
