@@ -27,6 +27,12 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 SCENARIOS = json.loads(Path(__file__).parents[2].joinpath("data", "statements.json").read_text())
+# The connector refuses the name of the NULL partition in these statements. Here it means NULL, as
+# in SHOW PARTITIONS; `test_named_partitions.py` has those statements.
+DEPARTURES = {
+    "ALTER TABLE b05 DROP PARTITION (dt='__DEFAULT_PARTITION__',hh=1)",
+    "INSERT OVERWRITE b09 PARTITION (p='__DEFAULT_PARTITION__',d='2024-01-02',n=1) VALUES (50)",
+}
 SETTINGS = ("spark.sql.sources.partitionOverwriteMode", "spark.sql.storeAssignmentPolicy")
 
 
@@ -63,6 +69,8 @@ def test_statements_come_to_what_the_connector_made_of_them(
 ) -> None:
     for step in scenario["steps"]:
         sql = step["sql"]
+        if sql in DEPARTURES:
+            continue
         if step.get("fails"):
             with pytest.raises(PaimonMagicsError):
                 outcome = session.run(sql)
