@@ -7,9 +7,10 @@ where Java uses the sign of the instant. And for times before 1900 it uses the z
 times, which Java does not.
 
 A TIMESTAMP_LTZ is stored as an instant; but by Paimon's default (`orc.timestamp-ltz.legacy.type`)
-its wall-clock time in UTC is stored as if it were one in the writer's zone. Sources:
-`OrcTimestampColumnVector`, `FieldWriterFactory`, ORC's `TreeReaderFactory` and
-`TimestampColumnReader`.
+its wall-clock time in UTC is stored as if it were one in the writer's zone. A file that has a
+TIMESTAMP names that zone in its footer. A file without one names UTC, whatever the writer's zone
+was; Java then takes that of its own machine. Sources: `OrcTimestampColumnVector`,
+`FieldWriterFactory`, ORC's `WriterImpl`, `TreeReaderFactory` and `TimestampColumnReader`.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["has_times", "in_zone", "is_utc"]
+from paimon_magics.columnar.time_zones import rules_of
+
+__all__ = ["has_instants", "has_times", "has_wall_clocks", "in_zone", "is_utc"]
 
 _SECOND_NS = 1_000_000_000
 _YEAR_1900_S = -2_208_988_800
@@ -44,6 +47,20 @@ def has_times(data_type: pa.DataType) -> bool:
     if pa.types.is_timestamp(data_type):
         return True
     return any(has_times(data_type.field(i).type) for i in range(data_type.num_fields))
+
+
+def has_instants(data_type: pa.DataType) -> bool:
+    """Whether the type is a timestamp with a zone, or has some in it at any level."""
+    if pa.types.is_timestamp(data_type):
+        return data_type.tz is not None
+    return any(has_instants(data_type.field(i).type) for i in range(data_type.num_fields))
+
+
+def has_wall_clocks(data_type: pa.DataType) -> bool:
+    """Whether the type is a timestamp without a zone, or has some in it at any level."""
+    if pa.types.is_timestamp(data_type):
+        return data_type.tz is None
+    return any(has_wall_clocks(data_type.field(i).type) for i in range(data_type.num_fields))
 
 
 def in_zone(array: pa.Array, zone: str, *, legacy_instants: bool) -> pa.Array:
@@ -95,6 +112,10 @@ def _wall_clock(values: _Ints, zone: str) -> _Ints:
 
 
 def _from_legacy(values: _Ints, zone: str) -> _Ints:
+    rules = rules_of(zone)
+    if isinstance(rules, datetime.timezone):  # an offset, of which Arrow knows no rules
+        ahead = rules.utcoffset(None)
+        return values + int(ahead.total_seconds()) * _SECOND_NS
     seconds, nanos = np.divmod(values, _SECOND_NS)
     local = pc.local_timestamp(pa.array(seconds).view(pa.timestamp("s", zone)))
     wall = np.asarray(local.view(pa.int64()))

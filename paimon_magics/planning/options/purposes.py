@@ -210,6 +210,7 @@ OPTION_PURPOSES: dict[str, str] = {
     "num-sorted-run.compaction-trigger": "sorted runs of a bucket that start a compaction",
     "num-sorted-run.stop-trigger": "sorted runs of a bucket at which its writers stop",
     "overwrite-upgrade": "an overwrite moves its files to the highest level",
+    "orc.timestamp-ltz.writer-zone": "the zone of the machines that wrote ORC files without it",
     "page-size": "size of a page of memory",
     "parquet.enable.dictionary": "false: Parquet files have no dictionaries",
     "partial-update.remove-record-on-delete": "a -D removes the whole row",

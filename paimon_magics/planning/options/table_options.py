@@ -477,6 +477,7 @@ _OWN: tuple[_Row, ...] = (
     ("group_commit_data_bytes", MEMORY_SIZE, None),
     ("group_commit_interval_ms", POSITIVE, None),
     ("group_commit_mode", ("async_mode", "sync_mode", "off_mode"), None),
+    ("orc.timestamp-ltz.writer-zone", STRING, None),
 )
 
 # Keys that connectors define (Flink, Spark), and those for Iceberg metadata and ORC.

@@ -20,6 +20,7 @@ from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.manifests.live_files import ManifestCache
 from paimon_magics.tables.reading.data_read import DataRead, ReadRequest, plan_data_read
 from paimon_magics.tables.reading.known_rows import are_decided, row_count
+from paimon_magics.tables.schema.orc_zone import unknown_zone_note
 from paimon_magics.tables.snapshots.targets import Resolved, TableState, snapshot_ids
 from paimon_magics.tables.snapshots.time_travel import find_target
 from paimon_magics.tables.table import Table
@@ -94,6 +95,9 @@ def planned_read(
         if read is None:
             read = _read(connection, table, relation, point, with_entries=with_entries)
         connection.keep_read(key, read)
+        note = unknown_zone_note(table.schema, relation.names)
+        if note is not None:
+            connection.tell(note)
         return PlannedRead(key, read, table, point)
     raise UnknownNameError(
         f"Snapshots of `{table.name}` expire before they can be read.",

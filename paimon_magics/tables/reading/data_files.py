@@ -19,6 +19,7 @@ from paimon_magics.columnar.casts import UnreadableValueError
 from paimon_magics.columnar.deletion_vectors import deleted_rows
 from paimon_magics.columnar.fields import Field, evolved
 from paimon_magics.columnar.merging import KIND, PLACE, SEQUENCE
+from paimon_magics.columnar.time_zones import UTC
 from paimon_magics.columnar.value_ranges import matching
 from paimon_magics.errors import TableDamagedError, UnsupportedStatementError
 from paimon_magics.planning.formatting import count_text
@@ -74,8 +75,8 @@ class FileReader:
     `schemas` are the fields of each schema id that files have. `system` are the columns among
     SEQUENCE and KIND to read from key-value files. `with_row_ids` adds ROW_ID and SEQUENCE of
     tables with row tracking. `first_place` adds PLACE: the rows' numbers in their file, plus
-    `first_place`. Batches have at most `batch_rows` rows. `legacy_instants` is the option
-    `orc.timestamp-ltz.legacy.type`. Rows that don't meet the `conditions` may be left out; with
+    `first_place`. Batches have at most `batch_rows` rows. `legacy_zone`:
+    see `orc_legacy_zone`. Rows that don't meet the `conditions` may be left out; with
     `leaves_out` all of them are that don't meet a condition on a wanted column.
     Arrow's threads decode the columns of Parquet files `in_threads`: not in a task, which has one
     core. `table` is the table's name in SQL, for errors.
@@ -89,7 +90,7 @@ class FileReader:
     table: str
     with_row_ids: bool = False
     first_place: int | None = None
-    legacy_instants: bool = True
+    legacy_zone: str | None = UTC
     conditions: tuple[tuple[Field, ColumnPredicate], ...] = ()
     leaves_out: bool = False
     in_threads: bool = False
@@ -225,7 +226,7 @@ class FileReader:
         optional = _ROW_IDS if self.with_row_ids else ()
         conditions = tuple(self._conditions(file))
         stored = StoredColumns(
-            columns.names, types, optional, self.legacy_instants, conditions, self.in_threads
+            columns.names, types, optional, self.legacy_zone, conditions, self.in_threads
         )
         with self.telling(file), contextlib.closing(self.access.open(file.path)) as source:
             yield from read(source, stored, self.batch_rows)

@@ -31,6 +31,7 @@ from paimon_magics.tables.reading.table_files import check_types, file_access, o
 from paimon_magics.tables.schema.alterations import schema_of
 from paimon_magics.tables.schema.history import TableSchemas
 from paimon_magics.tables.schema.merge_options import merge_rule
+from paimon_magics.tables.schema.orc_zone import orc_legacy_zone
 from paimon_magics.tables.schema.types import fields_of
 from paimon_magics.tables.snapshots.targets import Difference, TableState, Target
 from paimon_magics.tables.snapshots.time_travel import find_target
@@ -182,7 +183,7 @@ def plan_data_read(
         batch_rows=batch_rows,
         table=table_text(replace(table.name, system_table=None)),
         with_row_ids=request.kind is ViewKind.ROW_TRACKING,
-        legacy_instants=schema.stored_option("orc.timestamp-ltz.legacy.type") != "false",
+        legacy_zone=orc_legacy_zone(schema),
         conditions=tuple(_conditions(fields, scan.predicates, scan.view)),
     )
     reader = SplitReader(files, rule, scan.view, names)

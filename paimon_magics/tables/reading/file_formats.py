@@ -19,12 +19,13 @@ import pyarrow as pa
 
 from paimon_magics.columnar.listed_maps import map_field, with_maps
 from paimon_magics.columnar.orc_footers import orc_times
-from paimon_magics.columnar.orc_zones import has_times, in_zone, is_utc
+from paimon_magics.columnar.orc_zones import has_times, has_wall_clocks, in_zone, is_utc
 from paimon_magics.columnar.parquet_footers import (
     LENGTH_AND_MAGIC_BYTES,
     file_of_footer,
     with_listed_maps,
 )
+from paimon_magics.columnar.time_zones import UTC
 from paimon_magics.errors import UnsupportedStatementError
 from paimon_magics.tables.reading.row_groups import StoredCondition, useful_row_groups
 
@@ -38,13 +39,13 @@ _NANOSECONDS_MS = 2**63 // 1_000_000  # the milliseconds that fit into 64 bits o
 @dataclass(frozen=True)
 class StoredColumns:
     """The columns to read, by their names in the file, and their types. The `optional` columns are
-    left out where the file lacks them. `legacy_instants`: see `orc_zones.in_zone`. Rows that don't
+    left out where the file lacks them. `legacy_zone`: see `orc_legacy_zone`. Rows that don't
     meet the `conditions` may be left out. `in_threads`: see FileReader."""
 
     names: tuple[str, ...]
     types: Mapping[str, pa.DataType]
     optional: tuple[str, ...] = ()
-    legacy_instants: bool = True
+    legacy_zone: str | None = UTC
     conditions: tuple[StoredCondition, ...] = ()
     in_threads: bool = False
 
@@ -128,10 +129,13 @@ def _orc(source: Any, columns: StoredColumns, batch_rows: int) -> Iterator[pa.Re
         return
     with_times = [name for name in names if has_times(file.schema.field(name).type)]
     zones = _zones(source, names=with_times)
+    types = file.schema.types
+    if columns.legacy_zone and not any(map(has_wall_clocks, types)):
+        zones = [columns.legacy_zone] * len(zones)  # the file does not tell its writer's
     for stripe in range(file.nstripes):
         batch = file.read_stripe(stripe, columns=names)
         if with_times and not is_utc(zones[stripe]):
-            batch = _in_zone(batch, zones[stripe], columns.legacy_instants)
+            batch = _in_zone(batch, zones[stripe], columns.legacy_zone is not None)
         for start in range(0, batch.num_rows, batch_rows):
             yield batch.slice(start, batch_rows)
 

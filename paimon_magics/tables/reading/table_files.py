@@ -15,6 +15,7 @@ from paimon_magics.planning.reads.row_ranges import RowRange
 from paimon_magics.statements.clauses.names import table_text
 from paimon_magics.tables.reading.data_files import FileAccess, FileReader
 from paimon_magics.tables.schema.history import TableSchemas
+from paimon_magics.tables.schema.orc_zone import orc_legacy_zone
 from paimon_magics.tables.schema.types import fields_of
 from paimon_magics.tables.stores.paths import local_path
 from paimon_magics.tables.table import Table
@@ -94,7 +95,7 @@ def whole_rows_reader(
         with_row_ids=with_row_ids,
         batch_rows=batch_rows,
         table=table_text(replace(table.name, system_table=None)),
-        legacy_instants=table.schema.stored_option("orc.timestamp-ltz.legacy.type") != "false",
+        legacy_zone=orc_legacy_zone(table.schema),
     )
 
 
@@ -129,5 +130,5 @@ def reader_of_schema(
         system=(),
         batch_rows=_BATCH_ROWS,
         table=table_text(replace(table.name, system_table=None)),
-        legacy_instants=table.schema.stored_option("orc.timestamp-ltz.legacy.type") != "false",
+        legacy_zone=orc_legacy_zone(table.schema),
     )
