@@ -39,6 +39,7 @@ from paimon_magics.session.queries.selections import Selection
 from paimon_magics.session.spark_settings import check_settings
 from paimon_magics.spark.queries import query_frame
 from paimon_magics.spark.rows import frame_of_rows
+from paimon_magics.statements.queries.current_names import current_names
 from paimon_magics.statements.queries.row_counts import adds_no_rows
 from paimon_magics.statements.queries.row_ids import stars_without_row_ids
 from paimon_magics.statements.queries.used_columns import used_names
@@ -114,6 +115,8 @@ def frame_of_views(
         more = stars_without_row_ids(statement, query, with_ids) if with_ids else ()
         if selection is not None:
             more = (*more, *selection.replacements)
+        names_here = connection.settings.catalog_name, connection.database
+        more = (*more, *current_names(statement, query, *names_here))
         if reading.rows and not reading.shows_more and adds_no_rows(statement, query):
             held.rows_at_most = max(1, *reading.rows)
         frame = query_frame(connection.spark, statement, query, views, bound, more)
