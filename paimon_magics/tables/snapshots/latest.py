@@ -174,7 +174,7 @@ def _hint(paimon: Any, manager: Any) -> bytes:
     try:
         with paimon.file_io.new_input_stream(manager.latest_file) as stream:
             return bytes(stream.read()).strip()
-    except FileNotFoundError:
+    except (FileNotFoundError, IsADirectoryError):
         return b""
 
 

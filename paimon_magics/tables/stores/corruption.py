@@ -12,7 +12,10 @@ from collections.abc import Iterator, Sequence
 from paimon_magics.errors import TableDamagedError
 from paimon_magics.tables.stores.paths import local_path
 
-__all__ = ["RESTORE", "check_stored", "damaged", "misread", "parsing"]
+__all__ = ["FOLDERS_MIXED", "RESTORE", "check_stored", "damaged", "misread", "parsing"]
+
+FOLDERS_MIXED = "a folder stands where a file is expected, or a file where a folder is"
+"""The reason of a path that is damaged in this way."""
 
 RESTORE = "Restore the file, or go back to a snapshot that does not use it."
 
@@ -37,12 +40,15 @@ def parsing(what: str, hint: str = RESTORE) -> Iterator[None]:
 
 
 def misread(error: BaseException) -> str | None:
-    """The reason in an error that a malformed text has caused in a parser; None for other errors.
+    """The reason in an error that a malformed text has caused in a parser, or a folder in place of
+    a file; None for other errors.
 
     The causes of the error are searched too, as pypaimon wraps the first one.
     """
     found: BaseException | None = error
     while found is not None:
+        if isinstance(found, IsADirectoryError | NotADirectoryError):
+            return FOLDERS_MIXED
         if isinstance(found, ValueError | KeyError | TypeError | AttributeError):
             return f"{type(found).__name__}: {found}"
         found = found.__cause__
