@@ -9,6 +9,7 @@ memory. Tests compare an option of each kind with Paimon's Java library.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from paimon_magics.errors import UnsupportedStatementError
@@ -52,6 +53,9 @@ _COMPRESSIONS = {
     "orc": ("none", "uncompressed", "snappy", "lz4", "zlib", "zstd"),
     "avro": ("none", "null", "bzip2", "deflate", "snappy", "xz", "zstandard", "zstd"),
 }
+# Those of pypaimon's writer of manifests.
+_MANIFEST_COMPRESSIONS = ("null", "deflate", "snappy", "zstd", "bzip2", "xz")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 
 
 def check_written_options(name: TableName, schema: TableSchema) -> None:
@@ -100,6 +104,17 @@ def _refused(schema: TableSchema) -> Iterator[tuple[str, str, str]]:
         codec = (schema.option(key) or "zstd").lower()
         if codec not in _COMPRESSIONS.get(changelog, (codec,)):
             yield key, codec, f"a compression that {changelog} files don't have"
+    manifests = schema.stored_option("manifest.compression")
+    if manifests is not None and manifests.lower() not in _MANIFEST_COMPRESSIONS:
+        yield "manifest.compression", manifests, "a compression that manifests don't have"
+    outside = schema.stored_option("global-index.external-path")
+    if outside and not _SCHEME.match(outside.strip()):
+        yield "global-index.external-path", outside, "a folder without its store, as file:/ or s3:/"
+    for level, codec in _by_level(schema, "file.compression.per.level"):
+        data = dict(_by_level(schema, "file.format.per.level")).get(level, schema.file_format)
+        if codec not in _COMPRESSIONS.get(data, (codec,)):
+            what = f"a compression that {data} files don't have"
+            yield "file.compression.per.level", f"{level}:{codec}", what
     file_format = schema.file_format
     compression = schema.stored_option("file.compression")
     possible = _COMPRESSIONS.get(file_format)
@@ -108,3 +123,14 @@ def _refused(schema: TableSchema) -> Iterator[tuple[str, str, str]]:
     if file_format != "parquet" and schema.stored_option("target-file-row-num") is not None:
         value = schema.stored_option("target-file-row-num") or ""
         yield "target-file-row-num", value, f"{file_format} files with a limited number of rows"
+
+
+def _by_level(schema: TableSchema, key: str) -> Iterator[tuple[str, str]]:
+    """The levels and values of an option such as `0:avro,5:parquet`, in small letters."""
+    for part in (schema.option(key) or "").split(","):
+        level, colon, value = part.partition(":")
+        if colon:
+            yield level.strip(), value.strip().lower()
+    for name, value in schema.options:
+        if name.startswith(f"{key}."):
+            yield name.removeprefix(f"{key}."), value.strip().lower()

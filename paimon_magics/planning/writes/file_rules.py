@@ -19,11 +19,13 @@ __all__ = [
     "FileRules",
     "Statistics",
     "changelog_file_rules",
+    "check_file_rules",
     "data_file_format",
     "data_file_rules",
 ]
 
 _TRUNCATED = re.compile(r"TRUNCATE\((\d+)\)")
+_BY_LEVEL = ("file.format.per.level", "file.compression.per.level", "metadata.stats-mode.per.level")
 _KEYS_LENGTH = 128
 # Whoever looks for few keys reads row groups as a whole: these are as large as a merge's batches.
 _ROW_GROUP_ROWS = 64 * 1024
@@ -90,6 +92,18 @@ def changelog_file_rules(schema: TableSchema, level: int) -> FileRules:
         statistics=data.statistics if mode is None else _statistics(schema, mode),
         dictionaries=data.dictionaries,
     )
+
+
+def check_file_rules(schema: TableSchema) -> None:
+    """Raise InvalidTableError for an option of the table's files whose value can't be read, on any
+    level that the options name."""
+    levels = {0}
+    for key in _BY_LEVEL:
+        names = [part.partition(":")[0] for part in (schema.option(key) or "").split(",")]
+        names += [one.rpartition(".")[2] for one, _ in schema.options if one.startswith(f"{key}.")]
+        levels |= {integer_value(key, name.strip()) for name in names if name.strip()}
+    for level in sorted(levels):
+        changelog_file_rules(schema, level)  # those of data files among them
 
 
 def _statistics(schema: TableSchema, mode: str) -> dict[str, Statistics]:

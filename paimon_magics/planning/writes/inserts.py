@@ -22,6 +22,7 @@ from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.schemas.format_rules import check_file_format
 from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.planning.schemas.written_options import check_written_options
+from paimon_magics.planning.writes.file_rules import check_file_rules
 from paimon_magics.statements.statement import Insert, TableName
 
 __all__ = [
@@ -165,6 +166,7 @@ def check_writable(name: TableName, schema: TableSchema, *, writes_blobs: bool =
         )
     check_file_format(name, schema)
     check_written_options(name, schema)
+    check_file_rules(schema)
     _check_layout(name, schema)
     if writes_blobs and schema.has_type("BLOB"):
         raise UnsupportedStatementError(

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from paimon_magics.errors import UnsupportedStatementError
+from paimon_magics.errors import InvalidTableError, UnsupportedStatementError
 from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.planning.schemas.written_options import options_not_applied
 from paimon_magics.planning.writes.inserts import (
@@ -61,6 +61,14 @@ def schema(**options: str) -> TableSchema:
         ("file.compression", {"file__compression": "brotli"}),
         ("file.compression", {"file__format": "avro", "file__compression": "lz4"}),
         ("target-file-row-num", {"file__format": "orc", "target_file_row_num": "10"}),
+        ("manifest.compression", {"manifest__compression": "brotli"}),
+        ("file.compression.per.level", {"file__compression__per__level": "0:brotli"}),
+        ("file.compression.per.level", {"file__compression__per__level__5": "brotli"}),
+        (
+            "file.compression.per.level",
+            {"file__compression__per__level": "0:lz4", "file__format__per__level": "0:avro"},
+        ),
+        ("global-index.external-path", {"global_index__external_path": "/elsewhere"}),
     ],
 )
 def test_an_option_that_the_writers_would_pass_over_is_refused_by_name(
@@ -70,6 +78,23 @@ def test_an_option_that_the_writers_would_pass_over_is_refused_by_name(
         check_writable(NAME, schema(**options))
     assert f"'{key}'" in caught.value.message and "`shop.t`" in caught.value.message
     assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("key", "options"),
+    [
+        ("metadata.stats-mode", {"metadata__stats_mode": "truncate(x)"}),
+        ("metadata.stats-mode", {"metadata__stats_mode__per__level": "5:some"}),
+        ("fields.v.stats-mode", {"fields__v__stats_mode": "some"}),
+        ("metadata.stats-mode", {"changelog_file__stats_mode": "truncate(0)", "bucket": "1"}),
+    ],
+)
+def test_an_option_that_no_writer_can_read_is_refused_by_name(
+    key: str, options: dict[str, str]
+) -> None:
+    with pytest.raises(InvalidTableError) as caught:
+        check_writable(NAME, schema(**options))
+    assert f"'{key}'" in caught.value.message and caught.value.hint
 
 
 @pytest.mark.parametrize(
