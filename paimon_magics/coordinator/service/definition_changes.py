@@ -209,7 +209,7 @@ class DefinitionChanges:
 
     def _alter_table(self, change: TableAlteration) -> Steps[bool]:
         self._check_writes(change.name)
-        with (yield from self.context.changing(change.name)):
+        with (yield from self.context.changing(change.name, alters=True)):
             if self.repeated and self._is_altered(change):
                 return True
             self._catalog.alter_table(change.name, change.changes)

@@ -87,9 +87,15 @@ class Order(Protocol):
         """The place of a commit."""
 
     def change(
-        self, name: TableName, *, drops: bool = False, renamed_to: TableName | None = None
+        self,
+        name: TableName,
+        *,
+        drops: bool = False,
+        renamed_to: TableName | None = None,
+        alters: bool = False,
     ) -> Steps[AbstractContextManager[object]]:
-        """The place of a change of a table, which it `drops`, or gives the name `renamed_to`."""
+        """The place of a change of a table, which it `drops`, gives the name `renamed_to`, or whose
+        definition alone it `alters`."""
 
     def has_queue(self, name: TableName) -> bool:
         """Whether a table has taken inserts, even if it takes none any more."""
@@ -175,6 +181,7 @@ class Context:
         drops: bool = False,
         renamed_to: TableName | None = None,
         creates: bool = False,
+        alters: bool = False,
         in_order: bool = True,
     ) -> Steps[AbstractContextManager[str | None]]:
         """Wait until nobody else changes the definition of a table, or of a database (the table
@@ -201,7 +208,8 @@ class Context:
             location, table = self._find(name)
             order = self._order_of(name, table) if in_order and location is not None else None
             if order is not None:
-                held.push((yield from order.change(name, drops=drops, renamed_to=renamed_to)))
+                placed = order.change(name, drops=drops, renamed_to=renamed_to, alters=alters)
+                held.push((yield from placed))
             if location is not None and self.slot is not None and (drops or renamed_to is not None):
                 yield held.enter_context(self.slot(location))
             return self._changing(location, held.pop_all())

@@ -240,7 +240,8 @@ class GroupCommit:
 
     def reopen(self, table_info: TableInfo, *, accept_loss: bool) -> Future[None]:
         """Open a closed table again. With `accept_loss` it goes on without the records that are
-        missing or damaged; otherwise fails with SetupError while any are missing."""
+        missing or damaged, or that can't be loaded; otherwise fails with SetupError while any are
+        missing."""
         self.owner.ready.wait()
         table = self.tables.get(table_info.identity)
         table = table or TableQueue(table_info.identity, table_info.name)

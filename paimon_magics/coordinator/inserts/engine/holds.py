@@ -113,10 +113,12 @@ class StatementHolds:
         *,
         drains: bool = True,
         refuses: bool = False,
+        passes: bool = False,
         wait_ms: float = _WAIT_MS,
     ) -> Hold:
         """Ask for a hold, which lasts until `end`. With `refuses` no inserts are taken meanwhile;
-        without `drains` it waits only for the batch that is being loaded."""
+        without `drains` it waits only for the batch that is being loaded. With `passes` it does
+        not wait for rows whose loading has failed several times."""
         table_info = table if isinstance(table, TableInfo) else None
         table_id = table.identity if isinstance(table, TableInfo) else table.id
         hold = Hold(uuid.uuid4().hex, table_id, table.name, self._runtime.future())
@@ -124,7 +126,7 @@ class StatementHolds:
         now_ms = self._runtime.clock.now_ms
         answer = self._owner.ask(
             table_id,
-            lambda ask: HoldAsked(hold.id, ask, now_ms(), drains=drains, refuses=refuses),
+            lambda ask: HoldAsked(hold.id, ask, now_ms(), drains, refuses, passes),
             table_info,
         )
         answer.add_done_callback(lambda settled: self._answered(hold, settled))
@@ -227,7 +229,9 @@ class StatementHolds:
         error = CommitConflictError(
             f"Rows of `{hold.name}` were acknowledged before this statement, and could "
             f"not be loaded in time: {why}.",
-            hint="Nothing was written. `%paimon queue` shows the rows that wait.",
+            hint="Nothing was written. `%paimon queue` shows the rows that wait. Where they can "
+            "never be loaded, an administrator gives them up: reopen the table with "
+            "`accept_loss`.",
         )
         self._fail(hold, error)
 

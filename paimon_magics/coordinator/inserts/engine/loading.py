@@ -127,7 +127,8 @@ class Loading:
         self._again(f"closing {table.name}", note)
 
     def reopen(self, table: TableQueue, *, accept_loss: bool) -> Future[None]:
-        """Open a closed table again; see `Openings.reopen`."""
+        """Open a closed table again; see `Openings.reopen`. With `accept_loss` a table whose rows
+        can't be loaded is closed first, so that none is acknowledged while they are given up."""
         done: Future[None] = self._runtime.future()
 
         def reopen() -> tuple[Queue, int] | None:
@@ -146,7 +147,14 @@ class Loading:
             else:
                 self._owner.put(Done(adopt))
 
-        self._tables.effect(f"reopening {table.name}", reopen, self._lost, deliver)
+        def begin() -> None:
+            queue = table.queue
+            if accept_loss and queue.batches and queue.last_error and not queue.closed:
+                why = "The rows that wait are given up, since they can't be loaded: "
+                self._owner.happen(table, Closed(f"{why}{queue.last_error}", self._now_ms()))
+            self._tables.effect(f"reopening {table.name}", reopen, self._lost, deliver)
+
+        self._owner.put(Done(begin))
         return done
 
     def renamed(self, table: TableQueue) -> None:

@@ -77,7 +77,7 @@ class Openings:
         """A closed table's queue and chain, read from the log again; None where it is open.
 
         With `accept_loss` the records that are missing or damaged are given up; otherwise raises
-        SetupError while any are missing.
+        SetupError while any are missing. Of a table that was closed for another reason all are.
         """
         if table.queue.flushing is not None and not table.queue.unsettled:
             raise SetupError(f"Rows of `{table.name}` are being loaded.", hint="Ask again.")

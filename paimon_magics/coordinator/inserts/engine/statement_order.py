@@ -57,10 +57,16 @@ class StatementOrder:
         return self._holds.of_commit(name, who)
 
     def change(
-        self, name: TableName, *, drops: bool = False, renamed_to: TableName | None = None
+        self,
+        name: TableName,
+        *,
+        drops: bool = False,
+        renamed_to: TableName | None = None,
+        alters: bool = False,
     ) -> Steps[ChangeHold]:
         """Wait for the hold of a statement that changes a table. One that drops or renames it has
-        inserts refused until it ends.
+        inserts refused until it ends. One of these, or one that `alters` the definition alone, does
+        not wait for rows that can't be loaded: they are loaded after it, or go with the table.
 
         Raises CommitConflictError when the hold is not granted in time.
         """
@@ -71,7 +77,10 @@ class StatementOrder:
             queue = self._queue_of(name)
             hold = None if queue is None else self._holds.take(queue, drains=False, refuses=refuses)
         else:
-            hold = None if table is None else self._holds.take(table, refuses=refuses)
+            passes = refuses or alters
+            hold = (
+                None if table is None else self._holds.take(table, refuses=refuses, passes=passes)
+            )
         if hold is None:
             return ChangeHold(self, None, drops, renamed_to)
         yield hold.granted

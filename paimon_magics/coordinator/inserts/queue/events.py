@@ -49,13 +49,15 @@ class FlushAsked:
 class HoldAsked:
     """A statement other than a small insert asks for its place, which lasts until HoldEnded. A hold
     that `drains` waits until everything acknowledged is loaded; another waits only for the batch
-    being loaded, and stops the next. A hold that `refuses` has inserts refused until it ends."""
+    being loaded, and stops the next. A hold that `refuses` has inserts refused until it ends. One
+    that `passes` does not wait for rows whose loading has failed several times."""
 
     id: str
     ask: int
     now_ms: int
     drains: bool = True
     refuses: bool = False
+    passes: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -139,7 +139,14 @@ def _ask_hold(queue: Queue, event: HoldAsked) -> tuple[Queue, list[Effect]]:
         queue = replace(_sealed(queue), retry_at_ms=0)
     else:
         lsn = queue.published if queue.flushing is None else queue.flushing.last
-    hold = Hold(event.id, event.ask, lsn, drains=event.drains, refuses=event.refuses)
+    hold = Hold(
+        event.id,
+        event.ask,
+        lsn,
+        drains=event.drains,
+        refuses=event.refuses,
+        passes=event.passes,
+    )
     return _granted(replace(queue, holds=(*queue.holds, hold)))
 
 
@@ -260,9 +267,13 @@ def _waits(queue: Queue, event: FlushFailed | FlushUnclear) -> Queue:
 
 
 def _before_it(queue: Queue) -> tuple[Queue, list[Effect]]:
-    """Grant the holds that waited only for the end of the batch that has failed."""
+    """Grant the holds that waited only for the end of the batch that has failed, and those that
+    pass a batch that fails again and again: such a statement may be what ends the failures."""
+    fails = queue.failures >= _FAILURES_MAX
     holds = tuple(
-        hold if hold.drains or hold.granted else replace(hold, lsn=queue.published)
+        replace(hold, lsn=queue.published)
+        if not hold.granted and (not hold.drains or (hold.passes and fails))
+        else hold
         for hold in queue.holds
     )
     return _granted(replace(queue, holds=holds))

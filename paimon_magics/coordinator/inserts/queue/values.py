@@ -143,7 +143,8 @@ class Batch:
 @dataclass(frozen=True, slots=True)
 class Hold:
     """A statement's place: after `lsn`, before all later records. A hold that does not `drains` is
-    granted before a batch that has failed."""
+    granted before a batch that has failed; one that `passes`, before one that has failed several
+    times."""
 
     id: str
     ask: int
@@ -151,6 +152,7 @@ class Hold:
     granted: bool = False
     drains: bool = True
     refuses: bool = False
+    passes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
