@@ -77,7 +77,10 @@ class BoundsCollector:
         """The bounds of all values so far."""
         if not self._is_known or self._least is None or self._greatest is None:
             return Bounds(None, None, self._nulls)
-        least, greatest = self._least.as_py(), self._greatest.as_py()
+        try:
+            least, greatest = self._least.as_py(), self._greatest.as_py()
+        except (OverflowError, ValueError):  # a time beyond Python's years
+            return Bounds(None, None, self._nulls)
         if self._length is not None and isinstance(least, str | bytes):
             greatest = truncated_greatest(greatest, self._length)
             least = None if greatest is None else truncated_least(least, self._length)

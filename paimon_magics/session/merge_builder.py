@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Self
 from paimon_magics.boundary import short_errors
 from paimon_magics.errors import InvalidValueError, UnknownNameError, value_text
 from paimon_magics.session.outcome import Outcome
-from paimon_magics.session.python_frames import has_rows, notes_on, spark_frame
+from paimon_magics.session.python_frames import has_rows, is_own, notes_on, spark_frame
 from paimon_magics.session.spark_settings import check_statement
 from paimon_magics.session.sql_texts import sql_text, values_by_column
+from paimon_magics.session.writes.merge_exactness import check_own_rows
 from paimon_magics.session.writes.merge_previews import preview_merge
 from paimon_magics.session.writes.merging import run_merge
 from paimon_magics.session.writes.ordering import in_order
@@ -28,6 +29,7 @@ from paimon_magics.statements.statement import TableName
 
 if TYPE_CHECKING:
     from paimon_magics.session.connection import Connection
+    from paimon_magics.spark.handles import DataFrame
 
 __all__ = ["MergeBuilder"]
 
@@ -100,7 +102,7 @@ class MergeBuilder:
         started = time.monotonic()
         with connection.naming(None) as told, _naming_sides():
             check_statement(connection, merge)
-            source = spark_frame(connection.spark, self._frame)
+            source = self._source(merge)
             full = connection.full_name(self._name)
             with in_order(connection, lambda: (full,)):
                 outcome = run_merge(connection, merge, dict(parameters or {}), source)
@@ -119,7 +121,7 @@ class MergeBuilder:
         merge, connection = self._statement(), self._connection
         with connection.naming(None) as told, _naming_sides():
             check_statement(connection, merge)
-            source = spark_frame(connection.spark, self._frame)
+            source = self._source(merge)
             found = preview_merge(connection, merge, dict(parameters or {}), source)
         outcome = Outcome.of_rows(connection.spark, self.sql, "preview", found.sample, query="")
         outcome.notes = (found.line, *notes_on(self._frame), *told)
@@ -127,6 +129,12 @@ class MergeBuilder:
 
     def __repr__(self) -> str:
         return self.sql
+
+    def _source(self, merge: MergeInto) -> DataFrame:
+        source = spark_frame(self._connection.spark, self._frame)
+        if is_own(self._frame):
+            check_own_rows(self._connection, merge, source)
+        return source
 
     def _statement(self) -> MergeInto:
         merge = parse_statement(self.sql)

@@ -179,10 +179,12 @@ class Outcome:
 
     def to_polars(self) -> polars.DataFrame:
         """All rows as a polars DataFrame in this process's memory. Polars knows named zones and
-        offsets of whole hours; instants of a zone such as `+05:30` are in UTC."""
+        offsets of whole hours; instants of a zone such as `+05:30` are in UTC.
+
+        Raises InvalidValueError for two columns of one name, which polars can't have."""
         import polars
 
-        rows = self.to_arrow()
+        rows = self._with_own_names(self.to_arrow())
         if not self.zone.endswith((":00", *string.ascii_letters)):
             rows = in_zone(rows, UTC)
         frame = polars.from_arrow(rows)
@@ -190,8 +192,10 @@ class Outcome:
         return frame
 
     def to_pylist(self) -> list[dict[str, Any]]:
-        """All rows as dictionaries of Python values; instants are in the session's zone."""
-        rows = self.to_arrow()
+        """All rows as dictionaries of Python values; instants are in the session's zone.
+
+        Raises InvalidValueError for two columns of one name, of which a dictionary has one."""
+        rows = self._with_own_names(self.to_arrow())
         columns = [python_values(column) for column in rows.columns]
         return [
             dict(zip(rows.column_names, row, strict=True)) for row in zip(*columns, strict=True)
@@ -263,6 +267,17 @@ class Outcome:
         if self._schema is None:
             self._schema = self.fetched(lambda frame: frame.limit(0).toArrow()).schema
         return self._schema
+
+    def _with_own_names(self, rows: pyarrow.Table) -> pyarrow.Table:
+        names = rows.column_names
+        twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
+        if twice is not None:
+            raise InvalidValueError(
+                f"The result has several columns named `{twice}`.",
+                hint="Name them apart in the statement, as a.id AS a_id. to_arrow() and "
+                "to_pandas() take equal names.",
+            )
+        return rows
 
     def _rows(self) -> DataFrame:
         if self._is_released:

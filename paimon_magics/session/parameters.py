@@ -9,8 +9,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+import numpy as np
+
 from paimon_magics.errors import InvalidValueError, UnknownNameError, likely_meant, value_text
 from paimon_magics.session.given_times import instant
+from paimon_magics.session.value_inputs import BIGINT, CutValueError, kind_of, plain, shown
 
 __all__ = ["bind"]
 
@@ -21,7 +24,11 @@ _BOUND_AS_THEY_ARE = (
 )
 _GREGORIAN_FROM = (1582, 10, 15)
 _FOUR_DIGITS_FROM = 1000
-_MISSING = ("NAType", "NaTType")
+_DECIMAL_DIGITS_MAX = 38
+_INT = range(-(2**31), 2**31)
+_AS_TEXT = "Pass a text, and cast it in the statement: CAST(:name AS TIMESTAMP)."
+_AS_DOUBLE = "Bind a float, or a text, and cast it in the statement: CAST(:name AS DOUBLE)."
+_HINT = "Bind numbers, texts, dates or lists; read a DataFrame through a temporary view."
 
 
 def bind(
@@ -43,26 +50,15 @@ def bind(
                 statement=statement,
                 position=_position(statement, name),
             )
-        value = _plain(values[name])
-        if not isinstance(value, _BOUND_AS_THEY_ARE) and type(value).__name__ not in (
-            "Column",
-            "ndarray",
-        ):
+        try:
+            value = _bindable(values[name])
+        except _UnboundError as error:
             raise InvalidValueError(
-                f"The parameter `:{name}` is {value_text(value)}, not a value.",
-                hint="Bind numbers, texts, dates or lists; read a DataFrame through a temporary "
-                "view.",
+                f"The parameter `:{name}` is {error}.",
+                hint=error.hint.replace(":name", f":{name}"),
                 statement=statement,
                 position=_position(statement, name),
-            )
-        if _is_shifted(value):
-            raise InvalidValueError(
-                f"The parameter `:{name}` is {value}; PySpark uses another calendar for such early "
-                "days, and would bind another day.",
-                hint=f"Pass a text, and cast it in the statement: CAST(:{name} AS TIMESTAMP).",
-                statement=statement,
-                position=_position(statement, name),
-            )
+            ) from None
         bound[name] = _in_zone(value, zone)
     return bound
 
@@ -79,6 +75,81 @@ def _in_zone(value: object, zone: str) -> object:
     return value
 
 
+class _UnboundError(Exception):
+    """A value that can't be bound; the text goes on after "is"."""
+
+    def __init__(self, text: str, hint: str) -> None:
+        super().__init__(text)
+        self.hint = hint
+
+
+def _bindable(value: object) -> object:
+    """The value as one that Spark makes a literal of. Raises _UnboundError."""
+    if type(value).__name__ == "Column" or type(value).__name__ == "ndarray":
+        return value
+    try:
+        found = plain(value)
+    except CutValueError as error:
+        raise _UnboundError(f"{shown(value)}: {error}", _AS_TEXT) from None
+    if isinstance(found, list | tuple):
+        return _array_of([_bindable(one) for one in found])
+    if not isinstance(found, _BOUND_AS_THEY_ARE):
+        raise _UnboundError(f"{value_text(value)}, not a value", _HINT)
+    if _is_shifted(found):
+        raise _UnboundError(
+            f"{value!s}; PySpark uses another calendar for such early days, and would bind another "
+            "day",
+            _AS_TEXT,
+        )
+    if isinstance(found, int) and found not in BIGINT:
+        found = decimal.Decimal(found)  # as SQL reads a whole number of so many digits
+    if isinstance(found, decimal.Decimal) and not _fits(found):
+        raise _UnboundError(f"{shown(value)}, which no DECIMAL of 38 digits holds", _AS_DOUBLE)
+    return found
+
+
+def _fits(number: decimal.Decimal) -> bool:
+    return number.is_finite() and _digits(number)[0] <= _DECIMAL_DIGITS_MAX
+
+
+def _array_of(values: list[Any]) -> object:
+    """The values of a list, which Spark binds where all have one type."""
+    if not values:
+        raise _UnboundError("an empty list, which has no type", "Write array() in the statement.")
+    if any(one is None for one in values):
+        raise _UnboundError(
+            "a list with None in it, which Spark can't bind",
+            "Leave None out, and ask for NULL in the statement: … OR column IS NULL.",
+        )
+    kinds = {kind_of(one) for one in values}
+    if kinds == {"integer", "float"}:
+        return [float(one) for one in values]
+    if kinds == {"integer"} and any(one not in _INT for one in values):
+        return np.array(values, np.int64)  # whose elements have one type in Spark
+    if kinds == {"integer", "decimal"}:
+        values, kinds = [decimal.Decimal(one) for one in values], {"decimal"}
+    if len(kinds) > 1:
+        first = {kind_of(one): one for one in reversed(values)}
+        texts = " and ".join(f"{kind} ({shown(one)})" for kind, one in sorted(first.items()))
+        raise _UnboundError(
+            f"a list of values without a common type: {texts}", "Convert them before."
+        )
+    if kinds == {"decimal"} and len({_digits(one) for one in values}) > 1:
+        raise _UnboundError(
+            "a list of Decimals with different numbers of digits, which Spark can't bind",
+            "Bind each of them: … IN (:first, :second).",
+        )
+    return values
+
+
+def _digits(number: decimal.Decimal) -> tuple[int, int]:
+    """Precision and scale of the DECIMAL that Spark makes of a number."""
+    _, digits, exponent = number.as_tuple()
+    assert isinstance(exponent, int)
+    scale = max(-exponent, 0)
+    return max(len(digits) + max(exponent, 0), scale), scale
+
+
 def _is_shifted(value: Any) -> bool:
     """Whether PySpark would hand the JVM another moment or fail: it uses Java's old date classes,
     which are Julian before 1582-10-15, and writes years without leading zeros."""
@@ -89,19 +160,6 @@ def _is_shifted(value: Any) -> bool:
     # Dates are passed as text, which fails only for the days that the change of calendars skipped.
     left_out = (1582, 10, 4) < (value.year, value.month, value.day) < _GREGORIAN_FROM
     return left_out or value.year < _FOUR_DIGITS_FROM
-
-
-def _plain(value: object) -> object:
-    """Convert numpy's scalars, pandas' missing values and tuples to Python's own values."""
-    if type(value).__name__ in _MISSING:
-        return None
-    if type(value).__module__ == "numpy" and getattr(value, "ndim", None) == 0:
-        number: Any = value
-        if type(value).__name__ in ("datetime64", "timedelta64"):
-            # For nanoseconds, pandas' default unit, `item` would give a plain number.
-            number = number.astype(f"{type(value).__name__}[us]")
-        return number.item()
-    return list(value) if isinstance(value, tuple) else value
 
 
 def _hint(name: str, visible: Sequence[str]) -> str:

@@ -12,9 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from paimon_magics.errors import InvalidValueError, value_text
-from paimon_magics.planning.formatting import count_text, shortened
+from paimon_magics.planning.formatting import count_text
 from paimon_magics.session.given_streams import batches_of, opened_stream
 from paimon_magics.session.planned_work import Reads, made_of, note_reads
+from paimon_magics.session.row_inputs import columns_of
+from paimon_magics.session.value_inputs import inferred_array
 from paimon_magics.spark.narrowing import narrowed
 from paimon_magics.spark.rows import frame_of_rows
 from paimon_magics.spark.spooled_rows import frame_of_stream
@@ -31,6 +33,7 @@ __all__ = [
     "frame_kind",
     "frame_text",
     "has_rows",
+    "is_own",
     "notes_on",
     "paimon_columns",
     "spark_frame",
@@ -39,13 +42,12 @@ __all__ = [
 
 _HINT = (
     "Give a DataFrame of Spark, pandas or polars, Arrow data (whatever has `__arrow_c_stream__`), "
-    "or a list of dictionaries with a key for each column."
+    "or a list of rows with names: dictionaries, named tuples, or `Row`s of PySpark."
 )
 _FILE_HINT = (
     "A file is read by a query: CREATE TABLE t AS SELECT * FROM csv.`my.csv`, or "
     "session.write(session.run('SELECT * FROM csv.`my.csv`'), 't', create=True)."
 )
-_SHOWN_MAX = 40
 _UINT64_DIGITS = 20
 _DECIMAL_DIGITS_MAX = 38
 
@@ -74,6 +76,11 @@ def frame_kind(value: object) -> str | None:
     if hasattr(type(value), "__arrow_c_stream__") and not name.endswith(("Series", "Array")):
         return module.strip("_")  # DuckDB's relations, and other producers of Arrow data
     return None
+
+
+def is_own(value: object) -> bool:
+    """Whether a program gives the rows themselves, and no query that Spark runs."""
+    return frame_kind(value) not in ("Spark", "pandas-on-Spark", "Outcome")
 
 
 def has_rows(value: object) -> bool:
@@ -233,12 +240,14 @@ def paimon_columns(schema: pa.Schema) -> tuple[RowField, ...]:
 def _arrow_of_rows(rows: Sequence[Any]) -> pa.Table:
     import pyarrow as pa
 
-    if not rows or not all(isinstance(row, Mapping) for row in rows):
+    columns = columns_of(rows)
+    if columns is None:
         raise InvalidValueError(
-            f"A {type(rows).__name__} can't be written unless it holds dictionaries.", hint=_HINT
+            f"A {type(rows).__name__} can't be written unless it holds dictionaries, or other rows "
+            "with names.",
+            hint=_HINT,
         )
-    names = list(dict.fromkeys(str(key) for row in rows for key in row))
-    return pa.table({name: _array([row.get(name) for row in rows], name) for name in names})
+    return pa.table({name: inferred_array(values, name) for name, values in columns.items()})
 
 
 def _arrow_of_pandas(frame: Any) -> pa.Table:
@@ -255,41 +264,25 @@ def _arrow_of_pandas(frame: Any) -> pa.Table:
         raise InvalidValueError(
             f"The pandas frame has several columns named `{twice[0]}`.", hint="Rename one of them."
         )
-    try:
-        return pa.Table.from_pandas(frame, preserve_index=False)
-    except (pa.ArrowException, ValueError, TypeError, OverflowError):
-        for position, name in enumerate(names):  # find the column that failed
-            column = frame.iloc[:, position]
-            if str(column.dtype) == "object":
-                missing = column.isna()
-                _array([None if m else v for v, m in zip(column, missing, strict=True)], name)
-                continue
-            try:
-                pa.array(column, from_pandas=True)
-            except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
-                raise _no_type(name, str(column.dtype)) from error
-        raise
+    series = (frame.iloc[:, position] for position in range(len(names)))
+    return pa.table({name: _array(one, name) for name, one in zip(names, series, strict=True)})
 
 
-def _array(values: Sequence[Any], name: str) -> pa.Array:
-    """Return Python's values as an array of their common type; raises InvalidValueError."""
+def _array(series: Any, name: str) -> pa.Array | pa.ChunkedArray:
+    """A column of a pandas frame, which marks what is missing by NaN, NaT or NA."""
     import pyarrow as pa
 
-    try:
-        return pa.array(values, from_pandas=True)
-    except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
-        first: dict[str, tuple[int, object]] = {}
-        for number, value in enumerate(values, 1):
-            if value is not None:
-                first.setdefault(type(value).__name__, (number, value))
-        shown = ", ".join(
-            f"{kind} (row {number}: {shortened(repr(value), _SHOWN_MAX)})"
-            for kind, (number, value) in first.items()
+    if str(series.dtype) == "object":
+        missing = series.isna()
+        return inferred_array(
+            [None if m else v for v, m in zip(series, missing, strict=True)], name
         )
-        raise InvalidValueError(
-            f"The values of column `{name}` have no common type: {shown}.",
-            hint=f"Convert them before, as frame['{name}'] = frame['{name}'].astype(str).",
-        ) from error
+    if str(series.dtype) == "category":
+        inferred_array(list(series.cat.categories), name)
+    try:
+        return pa.array(series, from_pandas=True)
+    except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+        raise _no_type(name, str(series.dtype)) from error
 
 
 def _for_spark(table: pa.Table) -> pa.Table:

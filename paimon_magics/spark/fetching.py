@@ -34,6 +34,13 @@ _NESTED = (spark_types.ArrayType, spark_types.MapType, spark_types.StructType)
 
 def fetched(frame: DataFrame) -> pa.Table:
     """All rows of `frame`, whose column names are unique. Raises what Spark raises."""
+    try:
+        return _collected(frame)
+    except (ValueError, OverflowError):  # years that Python's dates don't have
+        return frame.toArrow().cast(_arrow_schema(frame.schema))
+
+
+def _collected(frame: DataFrame) -> pa.Table:
     import pyarrow as pa
 
     if any(isinstance(field.dataType, _NESTED) for field in frame.schema):
@@ -62,17 +69,14 @@ def few_fetched(frame: DataFrame) -> pa.Table:
     """All rows of `frame`, which are few, as `toArrow` returns them, but without a job where Spark
     has them at hand. Raises what Spark raises.
 
-    On Spark Connect `toArrow` starts none, either. Years that Python's dates don't have, other
-    types, and names that are not unique are left to it.
+    On Spark Connect `toArrow` starts none, either. Other types, and names that are not unique, are
+    left to it.
     """
     kinds = [field.dataType for field in frame.schema]
     is_plain = all(isinstance(kind, _PLAIN) or kind == spark_types.StringType() for kind in kinds)
     if is_connect(frame.sparkSession) or not is_plain or len(set(frame.columns)) < len(kinds):
         return frame.toArrow()
-    try:
-        return fetched(frame)
-    except (ValueError, OverflowError):
-        return frame.toArrow()
+    return fetched(frame)
 
 
 def _arrow_schema(schema: spark_types.StructType) -> pa.Schema:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from paimon_magics.errors import InvalidValueError, PaimonMagicsError, nearest
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.outcome import Outcome
-from paimon_magics.session.python_frames import frame_kind, notes_on, spark_frame
+from paimon_magics.session.python_frames import is_own, notes_on, spark_frame
 from paimon_magics.session.spark_settings import check_written
 from paimon_magics.session.writes.upserts import run_insert
 from paimon_magics.statements.clauses.names import quoted
@@ -42,9 +42,8 @@ def write_frame_to(
     given = spark_frame(connection.spark, frame)
     partition_mode = "dynamic" if mode == "dynamic" else "static"
     try:
-        own_rows = frame_kind(frame) not in ("Spark", "pandas-on-Spark", "Outcome")
         outcome = run_insert(
-            connection, insert, {}, frame=given, mode=partition_mode, own_rows=own_rows
+            connection, insert, {}, frame=given, mode=partition_mode, own_rows=is_own(frame)
         )
     except PaimonMagicsError as error:
         error.statement = error.position = None  # the user wrote no text to point at

@@ -6,16 +6,19 @@ takes.
 
 from __future__ import annotations
 
-import datetime
-import decimal
-import math
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
+import pyarrow as pa
+
 from paimon_magics.errors import InvalidValueError, value_text
-from paimon_magics.planning.formatting import count_text, shortened
-from paimon_magics.planning.schemas.table_schema import TableSchema
+from paimon_magics.planning.formatting import count_text
+from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.session.given_times import columns_in_zone, value_in_zone
+from paimon_magics.session.python_frames import arrow_of, frame_kind, frame_text, stream_of
+from paimon_magics.session.row_inputs import columns_of
+from paimon_magics.session.value_inputs import CutValueError, kind_of, misfit, plain, shown
 from paimon_magics.statements.data_types import (
     ArrayType,
     AtomicType,
@@ -30,8 +33,6 @@ from paimon_magics.tables.schema.types import arrow_schema
 
 __all__ = ["given_table"]
 
-_SHOWN_MAX = 40
-_CUT = "something in it would be cut off"
 _BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
 _TAKEN = {
     "BOOLEAN": "True or False",
@@ -48,26 +49,17 @@ _TAKEN = {
     "TIMESTAMP": "a datetime.datetime",
     "TIMESTAMP_LTZ": "a datetime.datetime",
 }
-_FLOAT_MAX = 3.4028234663852886e38
 
 
-def given_table(rows: Any, table_schema: TableSchema, zone: str) -> Any:
+def given_table(rows: Any, table_schema: TableSchema, zone: str) -> pa.Table:
     """Return the rows as an Arrow table with the table's columns that they name; rows in tuples or
     lists have all columns. Times are those of a session of `zone` (`given_times`).
 
-    Raises InvalidValueError, and UnknownNameError for a key that is no column.
+    Raises InvalidValueError, and UnknownNameError for a name that is no column.
     """
-    import pyarrow as pa
-
-    module = type(rows).__module__.partition(".")[0]
-    if isinstance(rows, pa.RecordBatch):
-        rows = pa.Table.from_batches([rows])
-    elif module == "pandas" and hasattr(rows, "columns"):
-        rows = pa.Table.from_pandas(rows, preserve_index=False)
-    elif module == "polars" and hasattr(rows, "to_arrow"):
-        rows = rows.to_arrow()
-    if isinstance(rows, pa.Table):
-        return columns_in_zone(rows, arrow_schema(table_schema), zone)
+    schema = arrow_schema(table_schema)
+    if frame_kind(rows) is not None:
+        return columns_in_zone(_rows_of(rows), schema, zone)
     if isinstance(rows, Mapping):
         rows = [rows]
     if not _is_row(rows):
@@ -76,38 +68,44 @@ def given_table(rows: Any, table_schema: TableSchema, zone: str) -> Any:
             hint="Give a list of rows (tuples, or dictionaries), an Arrow table, a DataFrame of "
             "pandas or polars.",
         )
-    if rows and all(isinstance(row, Mapping) for row in rows):
-        names = [table_schema.column(str(key)).name for key in _keys(rows)]
-        columns = [[row.get(key) for row in rows] for key in _keys(rows)]
-    else:
-        names = list(table_schema.column_names)
+    columns = columns_of(rows) if rows and kind_of(rows[0]) == "row" else None
+    if columns is None:
         _check_widths(rows, table_schema)
-        columns = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in names]
+        values = list(zip(*rows, strict=True)) or [()] * len(table_schema.columns)
+        columns = dict(zip(table_schema.column_names, map(list, values), strict=True))
     # The coordinator checks nullability: its error names the column.
-    schema = arrow_schema(table_schema)
-    fields = [schema.field(name).with_nullable(True) for name in names]
+    fields = [schema.field(table_schema.column(name).name).with_nullable(True) for name in columns]
     arrays = [
-        _array([value_in_zone(value, field.type, zone) for value in values], field, table_schema)
-        for values, field in zip(columns, fields, strict=True)
+        _array(values, field, table_schema, zone)
+        for values, field in zip(columns.values(), fields, strict=True)
     ]
     return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def _rows_of(frame: Any) -> pa.Table:
+    """The rows of a frame with its own types. Raises InvalidValueError for a frame of Spark's."""
+    stream = stream_of(frame)
+    if stream is not None:
+        return stream.read_all()
+    if frame_kind(frame) in ("Spark", "pandas-on-Spark", "Outcome"):
+        raise InvalidValueError(
+            f"{frame_text(frame)[:1].upper()}{frame_text(frame)[1:]} is not inserted row by row.",
+            hint="session.write(frame, table) writes it.",
+        )
+    return arrow_of(frame)
 
 
 def _is_row(row: object) -> bool:
     return isinstance(row, Sequence) and not isinstance(row, str | bytes)
 
 
-def _keys(rows: Sequence[Mapping[Any, Any]]) -> list[Any]:
-    return list(dict.fromkeys(key for row in rows for key in row))
-
-
 def _check_widths(rows: Sequence[Any], schema: TableSchema) -> None:
     """Raise InvalidValueError unless each row has a value for each column."""
     wanted = len(schema.column_names)
     for number, row in enumerate(rows, 1):
-        if not _is_row(row):
+        if not _is_row(row) or kind_of(row) == "row":
             raise InvalidValueError(
-                f"Row {number} is not a tuple of {count_text(wanted, 'value')}: {_shown(row)}",
+                f"Row {number} is not a tuple of {count_text(wanted, 'value')}: {shown(row)}",
                 hint=f"The columns are {_wanted(schema)}. Give a list of tuples, or a list "
                 "of dictionaries.",
             )
@@ -119,39 +117,40 @@ def _check_widths(rows: Sequence[Any], schema: TableSchema) -> None:
             )
 
 
-def _array(values: list[Any], field: Any, schema: TableSchema) -> Any:
-    import pyarrow as pa
-
-    try:
-        array = pa.array(values, type=field.type)
-        if any(_is_cut(value, field.type) for value in values):
-            raise ValueError(_CUT)
-        return array
-    except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
-        number, why = _unfit(values, field.type) or (0, "")
-        data_type = schema.column(field.name).type
-        wanted = to_spark_sql(data_type)
-        where = f"of row {number} " if number else ""
-        value = f"{_shown(values[number - 1])} " if number else "a value "
-        raise InvalidValueError(
-            f"Column `{field.name}` takes {wanted}; {value}{where}does not fit{why}.",
-            hint=f"Nothing was written. Give {_taken(data_type)}.",
-        ) from error
-
-
-def _unfit(values: list[Any], kind: Any) -> tuple[int, str] | None:
-    """Return the number of the first value that does not fit the type, with a text on what would be
-    cut ("" if it can't be converted at all); None if all values fit."""
-    import pyarrow as pa
-
+def _array(values: list[Any], field: pa.Field, schema: TableSchema, zone: str) -> pa.Array:
+    """The values in the type of their column. Raises InvalidValueError for the first that does not
+    fit."""
+    converted = []
     for number, value in enumerate(values, 1):
         try:
-            pa.array([value], type=kind)
-            if _is_cut(value, kind):
-                return number, f": {_CUT}"
-        except (pa.ArrowException, ValueError, TypeError, OverflowError):
-            return number, ""
-    return None
+            own = value_in_zone(plain(value), field.type, zone)
+            why = misfit(own, field.type)
+        except CutValueError as error:
+            why = str(error)
+        if why is not None:
+            raise _unfit(value, number, schema.column(field.name), why)
+        if isinstance(own, Decimal) and pa.types.is_floating(field.type):
+            own = float(own)  # the nearest one, which is what these types have
+        converted.append(own)
+    try:
+        return pa.array(converted, type=field.type)
+    except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+        # A kind that the column takes, but too large for it.
+        for number, value in enumerate(converted, 1):
+            try:
+                pa.array([value], type=field.type)
+            except (pa.ArrowException, ValueError, TypeError, OverflowError):
+                raise _unfit(values[number - 1], number, schema.column(field.name), "") from error
+        raise
+
+
+def _unfit(value: object, number: int, column: Column, why: str) -> InvalidValueError:
+    because = f": {why}" if why else ""
+    return InvalidValueError(
+        f"Column `{column.name}` takes {to_spark_sql(column.type)}; {shown(value)} of row {number} "
+        f"does not fit{because}.",
+        hint=f"Nothing was written. Give {_taken(column.type)}.",
+    )
 
 
 def _taken(data_type: DataType) -> str:
@@ -174,44 +173,6 @@ def _taken(data_type: DataType) -> str:
             return f"a dictionary with the keys {inner}"
         case MultisetType() | VectorType():
             return f"a value of the type {to_spark_sql(data_type)}"
-
-
-def _is_cut(value: Any, kind: Any) -> bool:
-    """Whether Arrow would silently cut a value: a fraction, digits of a second, the time of day, or
-    digits of a number that is too large for a float."""
-    import pyarrow as pa
-
-    match value:
-        case float() if pa.types.is_integer(kind):
-            return not value.is_integer()
-        case float() if pa.types.is_float32(kind):
-            return math.isfinite(value) and abs(value) > _FLOAT_MAX
-        case decimal.Decimal() if pa.types.is_integer(kind):
-            return value.is_finite() and value != value.to_integral_value()
-        case datetime.datetime() if pa.types.is_date(kind):
-            return value.time() != datetime.time()
-        case datetime.datetime() | datetime.time() if pa.types.is_temporal(kind):
-            return value.microsecond % {"s": 1_000_000, "ms": 1_000}.get(_unit(kind), 1) != 0
-        case Mapping() if pa.types.is_struct(kind):
-            # Arrow ignores keys that are no field of the struct.
-            if not value.keys() <= {field.name for field in kind}:
-                return True
-            return any(_is_cut(value.get(field.name), field.type) for field in kind)
-        case _ if pa.types.is_map(kind) and value is not None:
-            pairs = value.items() if isinstance(value, Mapping) else value
-            return any(_is_cut(k, kind.key_type) or _is_cut(v, kind.item_type) for k, v in pairs)
-        case list() | tuple() if pa.types.is_list(kind):
-            return any(_is_cut(one, kind.value_type) for one in value)
-        case _:
-            return False
-
-
-def _unit(kind: Any) -> str:
-    return getattr(kind, "unit", "us")
-
-
-def _shown(value: object) -> str:
-    return shortened(repr(value), _SHOWN_MAX)
 
 
 def _wanted(schema: TableSchema) -> str:

@@ -96,5 +96,5 @@ def _bounds(known: Any, data_type: pa.DataType) -> tuple[Any, Any]:
         return Decimal(known.min_raw).scaleb(-scale), Decimal(known.max_raw).scaleb(-scale)
     try:
         return known.min, known.max
-    except pa.ArrowNotImplementedError:
+    except (pa.ArrowNotImplementedError, OverflowError):  # such as days beyond Python's years
         return None, None

@@ -88,7 +88,7 @@ ROWS: list[tuple[dict[str, Any], str | None]] = [
     ({"a": [1, 2.5]}, "[1, 2.5] of row 2"),
     ({"s": {"y": "a", "z": D("1.25")}}, "of row 2 does not fit"),
     ({"s": {"y": "a", "zz": 1}}, "of row 2 does not fit: something in it would be cut"),
-    ({"m": {"a": 1.5}}, "[('a', 1.5)] of row 2"),
+    ({"m": {"a": 1.5}}, "{'a': 1.5} of row 2"),
 ]
 
 

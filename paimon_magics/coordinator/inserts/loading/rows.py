@@ -277,10 +277,22 @@ def _cast(values: Any, wanted: pa.DataType) -> Any:
             return values.cast(wanted)
     if pa.types.is_dictionary(values.type):
         return _cast(values.cast(values.type.value_type), wanted)
+    if pa.types.is_date(wanted) and pa.types.is_timestamp(values.type):
+        return _dates(values, wanted)
     cast = values.cast(wanted, safe=True)
     if _infinities(cast) > _infinities(values):
         raise ValueError(f"a number of {values.type} does not fit into {wanted}")
     return cast
+
+
+def _dates(values: Any, wanted: pa.DataType) -> Any:
+    """Times as dates, where none has a time of day: Arrow would cut it."""
+    if values.type.tz is not None:
+        raise ValueError(f"{values.type} can't become {wanted}: an instant has no date")
+    dates = values.cast(wanted)
+    if not dates.cast(values.type).equals(values):
+        raise ValueError("the time of day of a value would be cut off")
+    return dates
 
 
 def _with_default(values: Any, column: Column) -> Any:
