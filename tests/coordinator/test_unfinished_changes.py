@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
+import pytest
 
+from paimon_magics.errors import UnknownOutcomeError
 from paimon_magics.planning.commits.requests import Append, CommitReceipt, CommitRequest
 from paimon_magics.tables.catalog.catalog import Catalog
 from tests.coordinator.process import TABLE, Process, create_table, read, wait_until, write
@@ -80,6 +83,26 @@ def test_a_rollback_that_died_half_way_does_not_stop_its_table(tmp_path: Path) -
         process.start()
         assert commit(process).snapshot_id == 2
         assert read(Catalog.open({"warehouse": str(process.warehouse)})) == [{"k": 1}] * 2
+    finally:
+        process.close()
+
+
+@pytest.mark.parametrize("step", ["commit.stored", "commit.published"])
+def test_a_commit_whose_table_went_while_the_coordinator_was_away_is_answered(
+    tmp_path: Path, step: str
+) -> None:
+    """A drop may have broken off with the process that had begun the commit."""
+    process = Process(tmp_path / "warehouse", tmp_path / "state")
+    catalog = create_table(process.warehouse, SQL)
+    process.start(faults=f"{step}=kill")
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            answer = pool.submit(commit, process)
+            assert process.has_died()
+            catalog.drop_table(TABLE)
+            process.start()
+            with pytest.raises(UnknownOutcomeError, match="There is no table `t`"):
+                answer.result(timeout=60)
     finally:
         process.close()
 

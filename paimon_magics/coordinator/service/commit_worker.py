@@ -139,6 +139,9 @@ class Worker:
             raise
         except UnknownOutcomeError as error:
             return CommitUndetermined(id, error.message, self._now_ms())
+        except UnknownNameError as error:
+            # It may have been published before a drop that broke off with this process.
+            return CommitUndetermined(id, error.message, self._now_ms())
         except CommitConflictError as error:
             return self._refused(id, request, str(error), adopted)
         event = self.commit(id, request, adopted, again=True)
