@@ -17,10 +17,22 @@ from paimon_magics.statements.data_types import (
     RowField,
     RowType,
     VectorType,
+    as_nullable,
+    contains_type,
 )
-from paimon_magics.statements.types.type_text import to_spark_sql
+from paimon_magics.statements.types.type_text import from_sql, to_spark_sql
 
-__all__ = ["columns_of", "plain_type", "spark_schema", "spark_type"]
+__all__ = [
+    "columns_of",
+    "declared_columns",
+    "declared_schema",
+    "plain_type",
+    "spark_schema",
+    "spark_type",
+]
+
+_DECLARED = "__CHAR_VARCHAR_TYPE_STRING"
+_COMMENT = "comment"
 
 _ATOMIC: dict[str, spark_types.DataType] = {
     "BOOLEAN": spark_types.BooleanType(),
@@ -107,6 +119,52 @@ def columns_of(schema: spark_types.StructType) -> tuple[RowField, ...]:
     return tuple(RowField(field.name, _paimon_type(field.dataType, field.name)) for field in schema)
 
 
+def declared_schema(columns: Sequence[Column]) -> spark_types.StructType:
+    """The schema of a frame with `columns`, whose metadata has the lengths of CHAR and VARCHAR, and
+    comments, as Spark's own tables have them."""
+    schema = spark_schema(columns)
+    for field, column in zip(schema.fields, columns, strict=True):
+        field.dataType = _with_comments(field.dataType, column.type)
+        if _has_length(column.type):
+            field.metadata[_DECLARED] = to_spark_sql(as_nullable(column.type, True))
+        if column.comment is not None:
+            field.metadata[_COMMENT] = column.comment
+    return schema
+
+
+def declared_columns(schema: spark_types.StructType) -> tuple[RowField, ...]:
+    """The Paimon columns of a query's result, with what `declared_schema` has put into metadata.
+    Raises as `columns_of`."""
+    plain = columns_of(schema)
+    return tuple(
+        RowField(
+            field.name,
+            from_sql(field.metadata[_DECLARED]) if _DECLARED in field.metadata else column.type,
+            field.metadata.get(_COMMENT),
+        )
+        for field, column in zip(schema.fields, plain, strict=True)
+    )
+
+
+def _has_length(data_type: DataType) -> bool:
+    return contains_type(data_type, "CHAR") or contains_type(data_type, "VARCHAR")
+
+
+def _with_comments(found: spark_types.DataType, data_type: DataType) -> spark_types.DataType:
+    """Spark's type with the comments that fields of structs have."""
+    match data_type, found:
+        case RowType(fields=fields), spark_types.StructType(fields=parts):
+            for field, part in zip(fields, parts, strict=True):
+                part.dataType = _with_comments(part.dataType, field.type)
+                if field.comment is not None:
+                    part.metadata = {_COMMENT: field.comment}
+        case ArrayType(element=element), spark_types.ArrayType():
+            found.elementType = _with_comments(found.elementType, element)
+        case MapType(value=value), spark_types.MapType():
+            found.valueType = _with_comments(found.valueType, value)
+    return found
+
+
 def plain_type(data_type: spark_types.DataType) -> AtomicType | None:
     """The Paimon type of values that are compared as they are; None for nested ones, and for texts
     that are compared by a collation."""
@@ -134,7 +192,11 @@ def _paimon_type(data_type: spark_types.DataType, column: str) -> DataType:
         case spark_types.StructType():
             return RowType(
                 tuple(
-                    RowField(field.name, _paimon_type(field.dataType, column))
+                    RowField(
+                        field.name,
+                        _paimon_type(field.dataType, column),
+                        field.metadata.get(_COMMENT),
+                    )
                     for field in data_type
                 )
             )

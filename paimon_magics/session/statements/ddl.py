@@ -18,6 +18,7 @@ from paimon_magics.planning.schemas.table_schema import plan_create_table
 from paimon_magics.planning.writes.inserts import check_writable
 from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.outcome import Outcome
+from paimon_magics.session.queries.declared_types import columns_of_query
 from paimon_magics.session.queries.frames import frame_of_query
 from paimon_magics.session.queries.resolution import tell_of_two
 from paimon_magics.session.statements.answers import done, position_of
@@ -41,7 +42,6 @@ from paimon_magics.session.writes.replaced import Replaced
 from paimon_magics.session.writes.type_changes import harm_told
 from paimon_magics.session.writes.upserts import run_insert
 from paimon_magics.spark.queries import known_to_spark
-from paimon_magics.spark.types import columns_of
 from paimon_magics.statements.statement import (
     CreateTable,
     DropTable,
@@ -122,7 +122,7 @@ def _checked_create(
     columns = None
     if statement.query is not None:
         frame = frame_of_query(connection, statement.text, statement.query, parameters)
-        columns = columns_of(frame.schema)
+        columns = columns_of_query(connection, statement.text, statement.query, parameters, frame)
     try:
         schema = plan_create_table(statement, columns)
         check_stated(schema)
@@ -152,7 +152,9 @@ def _create_table(
     query_columns = None
     if statement.query is not None:
         frame = frame_of_query(connection, statement.text, statement.query, parameters)
-        query_columns = columns_of(frame.schema)
+        query_columns = columns_of_query(
+            connection, statement.text, statement.query, parameters, frame
+        )
     try:
         schema = plan_create_table(statement, query_columns)
         check_stated(schema)

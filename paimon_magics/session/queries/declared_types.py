@@ -1,0 +1,67 @@
+"""The types and comments of a query's columns, as the tables that it reads declare them.
+
+Spark knows of a CHAR(n) or VARCHAR(n) column as a text with a member of its metadata. A column that
+a query hands on keeps its metadata, comments among them. So CREATE TABLE AS asks Spark about the
+query on tables without rows whose columns have them (`CharVarcharUtils.getRawSchema`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from paimon_magics.errors import PaimonMagicsError
+from paimon_magics.session.connection import Connection
+from paimon_magics.session.parameters import bind
+from paimon_magics.session.queries.planned_reads import table_of
+from paimon_magics.session.queries.relations import Relation, relation_of
+from paimon_magics.spark.queries import query_frame
+from paimon_magics.spark.types import columns_of, declared_columns, declared_schema
+from paimon_magics.statements.data_types import RowField
+from paimon_magics.statements.statement import QueryText
+
+if TYPE_CHECKING:
+    from paimon_magics.spark.handles import DataFrame
+
+__all__ = ["columns_of_query"]
+
+
+def columns_of_query(
+    connection: Connection,
+    statement: str,
+    query: QueryText,
+    parameters: Mapping[str, object],
+    frame: DataFrame,
+) -> tuple[RowField, ...]:
+    """The columns of a table for the rows of `frame`, the query's.
+
+    Raises UnsupportedStatementError for a Spark type that Paimon has no counterpart for.
+    """
+    found = columns_of(frame.schema)
+    declared = _declared(connection, statement, query, parameters)
+    if declared is None or [one.name for one in declared] != [one.name for one in found]:
+        return found
+    return declared
+
+
+def _declared(
+    connection: Connection, statement: str, query: QueryText, parameters: Mapping[str, object]
+) -> tuple[RowField, ...] | None:
+    """The columns as the tables declare them; None where the query reads something else."""
+    spark = connection.spark
+    bound = bind(query.parameters, parameters, statement, connection.zone)
+    views = []
+    try:
+        for reference in query.references:
+            relation = relation_of(connection, reference, statement, bound)
+            if not isinstance(relation, Relation) or relation.name.system_table is not None:
+                return None
+            columns = table_of(connection, relation).schema.columns
+            empty = spark.createDataFrame([], schema=declared_schema(columns))
+            views.append((reference, connection.views.pass_by(empty)))
+        planned = query_frame(spark, statement, query, views, bound)
+        return declared_columns(planned.schema)
+    except PaimonMagicsError:
+        return None  # such as a table of another moment: the rows themselves tell
+    finally:
+        connection.views.drop_passing()
