@@ -26,7 +26,7 @@ from paimon_magics.statements.dialects.foreign_functions import foreign_function
 from paimon_magics.statements.dialects.foreign_types import foreign_type_hint
 from paimon_magics.statements.dialects.misreadings import misread
 from paimon_magics.statements.lexing.tokens import tokenize
-from paimon_magics.tables.stores.corruption import damaged
+from paimon_magics.tables.stores.corruption import unread_by_java
 
 __all__ = ["translate"]
 
@@ -167,11 +167,11 @@ def _unread_file(
             return JobError(
                 f"Spark failed while it read {unread[1]}: {reason}.", hint=_MAY_BE_WHOLE
             )
-        return damaged(f"The file {unread[1]}", reason)
+        return unread_by_java(unread[1], reason)
     if condition != "PATH_NOT_FOUND":
         return None
     if spark_text is None:
-        return damaged(f"The file {path}", "it is gone")
+        return unread_by_java(path, "it is gone")
     # A table's files were checked when its frame was made, so the statement names this path.
     return UnknownNameError(
         f"There is no file or folder `{path}`.", hint="Check the path.", **place

@@ -361,6 +361,35 @@ def test_partitions_with_letters_outside_ascii_are_read_in_every_locale(
     assert done.stdout.strip() == "[{'n': 2, 'k': 5}]"
 
 
+OWN_SPARK = """
+    import os
+    from pyspark.sql import SparkSession
+    spark = SparkSession.builder.master("local[1]").getOrCreate()
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux names files by the locale")
+def test_a_spark_that_can_not_name_a_file_is_told_apart_from_damage(tmp_path: Path) -> None:
+    environ = {k: v for k, v in os.environ.items() if not k.startswith(("LC_", "LANG"))}
+    program = textwrap.dedent(OWN_SPARK) + textwrap.dedent(LETTERS).replace(
+        'master="local[1]"', "spark=spark"
+    )
+    done = subprocess.run(
+        [sys.executable, "-X", "utf8", "-c", program, str(tmp_path / "lake")],
+        env={**environ, "LC_ALL": "POSIX", "SPARK_LOCAL_IP": "127.0.0.1"},
+        capture_output=True,
+        encoding="utf-8",
+        timeout=300,
+        check=False,
+    )
+    if "[{'n': 2, 'k': 5}]" in done.stdout:
+        pytest.skip("this Java names files in UTF-8 whatever the locale is")
+    assert "SetupError: Spark's Java can't name the file" in done.stderr, done.stderr[-3000:]
+    assert "LC_ALL=C.UTF-8" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("environ", "sets"),
     [

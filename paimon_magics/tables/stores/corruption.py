@@ -9,10 +9,18 @@ import contextlib
 import os
 from collections.abc import Iterator, Sequence
 
-from paimon_magics.errors import TableDamagedError
+from paimon_magics.errors import PaimonMagicsError, SetupError, TableDamagedError
 from paimon_magics.tables.stores.paths import local_path
 
-__all__ = ["FOLDERS_MIXED", "RESTORE", "check_stored", "damaged", "misread", "parsing"]
+__all__ = [
+    "FOLDERS_MIXED",
+    "RESTORE",
+    "check_stored",
+    "damaged",
+    "misread",
+    "parsing",
+    "unread_by_java",
+]
 
 FOLDERS_MIXED = "a folder stands where a file is expected, or a file where a folder is"
 """The reason of a path that is damaged in this way."""
@@ -24,6 +32,18 @@ def damaged(what: str, reason: object, hint: str = RESTORE) -> TableDamagedError
     """The error that says that `what` can't be read, with the reason."""
     told = "it is gone" if isinstance(reason, FileNotFoundError) else str(reason).rstrip(".")
     return TableDamagedError(f"{what} can't be read: {told}.", hint=hint)
+
+
+def unread_by_java(path: str, reason: object) -> PaimonMagicsError:
+    """The error for a file that Java could not read. In the locale C it knows no file with a letter
+    outside ASCII; such a file is whole."""
+    local = local_path(path)
+    if local is not None and not local.isascii() and os.path.exists(local):
+        return SetupError(
+            f"Spark's Java can't name the file {local}: its locale has not all of these letters.",
+            hint="Start Spark with the environment variable LC_ALL=C.UTF-8, on each machine.",
+        )
+    return damaged(f"The file {path}", reason)
 
 
 @contextlib.contextmanager
