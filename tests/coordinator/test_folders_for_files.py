@@ -1,5 +1,5 @@
-"""A folder in place of a table's file, or a file in place of its folder, is that table's damage: it
-is told with its path, and the table can be dropped."""
+"""A folder in place of a snapshot or a hint is that table's damage: it is told with its path, and
+the table can be dropped."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ FOLDERS = [
     ("snapshot/snapshot-1",),
     ("snapshot/LATEST", "snapshot/snapshot-1"),
     ("snapshot/EARLIEST", "snapshot/LATEST"),
-    (".paimon-magics-table",),
 ]
 
 
@@ -73,12 +72,4 @@ def test_a_folder_in_place_of_a_file(
     rows = {"rows": [[2, "x"]]}
     answer = client.post("/v1/inserts/default/t", json=rows)
     assert answer.status_code == 200 or str(table) in answer.text, answer.text
-    check_dropped(client)
-
-
-def test_a_file_in_place_of_a_folder(process: Process, client: httpx.Client) -> None:
-    table = table_of(process, client)
-    (table / "consumer").write_bytes(b"x")
-    answer = client.get(f"{TABLES}/t/consumers")
-    assert "Internal error" not in answer.text and str(table) in answer.text
     check_dropped(client)

@@ -152,8 +152,9 @@ def _ids(paimon: Any, manager: Any) -> list[int]:
 
 
 def _earliest(paimon: Any, manager: Any, store: Store) -> int | None:
-    hint = store.read(f"{manager.snapshot_dir}/EARLIEST")
-    text = b"" if hint is None else hint.strip()
+    text = b""
+    with contextlib.suppress(IsADirectoryError):  # it is only a hint
+        text = (store.read(f"{manager.snapshot_dir}/EARLIEST") or b"").strip()
     if text.isdigit() and _read(paimon, manager, int(text)) is not None:
         return int(text)
     return min(_stored(manager, store), default=None)

@@ -9,7 +9,6 @@ import uuid
 from collections.abc import Iterable
 from pathlib import Path
 
-from paimon_magics.tables.stores.corruption import FOLDERS_MIXED, damaged
 from paimon_magics.tables.stores.local import publish_local_file
 from paimon_magics.tables.stores.paths import local_path
 from paimon_magics.tables.stores.syncing import sync_path
@@ -46,8 +45,6 @@ class LocalStore:
             return Path(_local(path)).read_bytes()
         except FileNotFoundError:
             return None
-        except (IsADirectoryError, NotADirectoryError) as error:
-            raise damaged(path, FOLDERS_MIXED) from error
 
     def names(self, folder: str, prefix: str = "") -> list[str]:
         """See `Store.names`."""
@@ -56,8 +53,6 @@ class LocalStore:
                 return [e.name for e in entries if e.name.startswith(prefix) and not e.is_dir()]
         except FileNotFoundError:
             return []
-        except NotADirectoryError as error:
-            raise damaged(folder, FOLDERS_MIXED) from error
 
     def delete(self, paths: Iterable[str]) -> None:
         """See `Store.delete`."""
