@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["json_value"]
+__all__ = ["EXACT_DIGITS", "LongNumber", "exact_json_value", "json_value"]
+
+EXACT_DIGITS = 15
+"""A float keeps this many digits of any number."""
 
 _MAY_BE_HALF = re.compile(rb"\\u[dD][89a-fA-F]")
 
@@ -18,19 +22,61 @@ def json_value(body: bytes) -> Any:
     Raises ValueError for anything else, for an object that names a member twice, and for a text
     with half of a surrogate pair, which can't be written as UTF-8.
     """
+    return _value(body, _DECODER, _SCAN)
+
+
+def exact_json_value(body: bytes) -> Any:
+    """Return the value as `json_value` does, with a `LongNumber` in place of each float that
+    differs from the number in the text."""
+    # Most bodies have no such number, and need no call for each of theirs.
+    kinds = body.translate(_KINDS)
+    if _LONG in kinds or _EXPONENT in kinds:
+        return _value(body, _EXACT_DECODER, _EXACT_SCAN)
+    return json_value(body)
+
+
+class LongNumber(float):
+    """The float that is nearest to a number, and differs from it: the number has more digits than
+    a float keeps, or is larger than any, or smaller. Its `repr` is the number in the text."""
+
+    __slots__ = ("_literal",)
+
+    _literal: str
+
+    def __new__(cls, literal: str) -> LongNumber:
+        """The float for a number of JSON."""
+        number = super().__new__(cls, literal)
+        number._literal = literal
+        return number
+
+    def __repr__(self) -> str:
+        return self._literal
+
+
+def _value(body: bytes, decoder: json.JSONDecoder, scan: _Scan) -> Any:
     try:
         text = body.decode().strip(_SPACE)
         try:
-            value, end = _SCAN(text, 0)
+            value, end = scan(text, 0)
         except StopIteration:
             end = -1
         if end != len(text):
-            value = _DECODER.decode(text)  # raises what is wrong
+            value = decoder.decode(text)  # raises what is wrong
         if _MAY_BE_HALF.search(body):
             json.dumps(value, ensure_ascii=False).encode()
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
     return value
+
+
+def _float(literal: str) -> float:
+    number = float(literal)
+    if repr(number) == literal:
+        return number
+    mantissa = literal.lower().partition("e")[0].replace(".", "")
+    digits = mantissa.lstrip("-0").rstrip("0")
+    is_kept = len(digits) <= EXACT_DIGITS and math.isfinite(number) and (number != 0 or not digits)
+    return number if is_kept else LongNumber(literal)
 
 
 def _no_constant(name: str) -> Any:
@@ -47,7 +93,19 @@ def _object(members: list[tuple[str, Any]]) -> dict[str, Any]:
     return document
 
 
+# The kinds of characters of numbers, by which a text is searched for a long one.
+_KINDS = bytes(
+    ord("0" if chr(code) in "0123456789." else "e" if chr(code) in "eE" else " ")
+    for code in range(256)
+)
+_LONG = b"0" * (EXACT_DIGITS + 2)  # one of them is the dot
+_EXPONENT = b"0e"
+_Scan = Callable[[str, int], tuple[Any, int]]
 _SPACE = " \t\n\r"  # JSON's
 # Making a decoder costs more than decoding, and so does all that it does beside scanning.
 _DECODER = json.JSONDecoder(parse_constant=_no_constant, object_pairs_hook=_object)
-_SCAN: Callable[[str, int], tuple[Any, int]] = _DECODER.scan_once  # type: ignore[attr-defined]
+_EXACT_DECODER = json.JSONDecoder(
+    parse_float=_float, parse_constant=_no_constant, object_pairs_hook=_object
+)
+_SCAN: _Scan = _DECODER.scan_once  # type: ignore[attr-defined]
+_EXACT_SCAN: _Scan = _EXACT_DECODER.scan_once  # type: ignore[attr-defined]

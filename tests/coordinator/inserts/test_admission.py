@@ -6,6 +6,7 @@ import datetime
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -156,6 +157,88 @@ def test_a_value_that_does_not_fit_is_refused_with_its_place(
         let_in(of_type(text), {"rows": [[None], [value]]})
     assert raised.value.message.startswith("Row 2, column `v`: ")
     assert said in raised.value.message
+
+
+ROUNDED = [  # a number of JSON that a float changes, and what an insert of it is answered
+    ("DECIMAL(10, 2)", "0.00999999999999999999999", "send it as text"),
+    ("DECIMAL(10, 2)", "12345678.0100000000000000001", "send it as text"),
+    ("DECIMAL(10, 2)", "1.000000000000000000001", "send it as text"),
+    ("DECIMAL(38, 20)", "0.10000000000000001", "0.10000000000000001 has more digits"),
+    ("DECIMAL(38, 20)", "0.1000000000000000000000001e1", "send it as text"),
+    ("DECIMAL(10, 2)", "1e-400", "1e-400 does not fit into DECIMAL(10, 2)"),
+    ("DECIMAL(10, 2)", "1e400", "1e400 does not fit into DECIMAL(10, 2)"),
+    ("ARRAY<DECIMAL(10, 2)>", "[1.000000000000000000001]", "send it as text"),
+    ("MAP<STRING, DECIMAL(10, 2)>", '{"a": 1.000000000000000000001}', "send it as text"),
+    ("DOUBLE", "1e400", "does not fit into DOUBLE"),
+    ("DOUBLE", "-1e400", "does not fit into DOUBLE"),
+    ("FLOAT", "1e400", "does not fit into FLOAT"),
+    ("ARRAY<DOUBLE>", "[1e400]", "does not fit into DOUBLE"),
+]
+
+
+@pytest.mark.parametrize(("text", "literal", "said"), ROUNDED)
+@pytest.mark.parametrize(
+    ("form", "place"),
+    [
+        ('{"rows": [[%s]]}', "Row 1, column `v`: "),
+        ('{"rows": [[null], [%s]]}', "Row 2, column `v`: "),
+        ('{"statements": [{"rows": [[%s]]}, {"rows": [[null]]}]}', "Statement 1, row 1, column"),
+    ],
+)
+def test_a_number_that_would_be_changed_is_refused(
+    text: str, literal: str, said: str, form: str, place: str
+) -> None:
+    validator = InsertValidator(NAME, schema(f"v {text}"))
+    validator.json(b'{"rows": [[null]]}')  # the plan of the columns is known from then on
+    with pytest.raises(InvalidValueError) as raised:
+        validator.json((form % literal).encode())
+    assert raised.value.message.startswith(place)
+    assert said in raised.value.message
+
+
+def test_a_number_that_a_change_would_change_is_refused() -> None:
+    table = schema(
+        "id DECIMAL(20, 10) NOT NULL, v DECIMAL(20, 10), f DOUBLE, PRIMARY KEY (id) NOT ENFORCED"
+    )
+    long = "1.000000000000000000001"
+    for change in (
+        f'"update": {{"keys": [[1]], "set": {{"v": {long}}}}}',
+        f'"delete": {{"keys": [[{long}]]}}',
+        f'"delete": {{"keys": [[1]], "where": [["v", "=", {long}]]}}',
+        '"update": {"keys": [[1]], "set": {"f": 1e400}}',
+    ):
+        with pytest.raises(InvalidValueError, match=r"send it as text|does not fit into DOUBLE"):
+            InsertValidator(NAME, table).json(f"{{{change}}}".encode())
+
+
+@pytest.mark.parametrize(
+    ("text", "literal", "expected"),
+    [
+        ("DECIMAL(10, 2)", "1.000000000000000000000", Decimal("1.00")),
+        ("DECIMAL(10, 2)", "0.000000000000000000000e-999", Decimal("0.00")),
+        ("DECIMAL(20, 15)", "0.123456789012345", Decimal("0.123456789012345")),
+        ("DECIMAL(20, 0)", "123456789.012345E6", Decimal("123456789012345")),
+        ("DECIMAL(38, 0)", "9" * 38, Decimal("9" * 38)),
+        ("DOUBLE", "0.1000000000000000055511151231257827", 0.1),
+        ("DOUBLE", "1e-400", 0.0),
+        ("STRUCT<d: DECIMAL(3, 1), f: DOUBLE>", "[1.50, 1e-400]", {"d": Decimal("1.5"), "f": 0}),
+    ],
+)
+def test_a_number_that_stays_what_it_is_or_the_nearest_float_is_let_in(
+    text: str, literal: str, expected: object
+) -> None:
+    table = schema(f"v {text}")
+    validated = InsertValidator(NAME, table).json(f'{{"rows": [[{literal}]]}}'.encode())
+    batches, unfit = entries_of([record(validated)], {0: table}, table)
+    assert unfit == []
+    assert pa.Table.from_batches(batches).to_pylist() == [{"v": expected}]
+
+
+def test_a_default_of_another_engine_may_be_infinite() -> None:
+    id, v = schema("id INT, v DOUBLE").columns
+    table = TableSchema((id, replace(v, default="-Infinity")))
+    rows = let_in(table, {"columns": ["id"], "rows": [[1]]})
+    assert rows == [{"id": 1, "v": -math.inf}]
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ from decimal import Context, Decimal, InvalidOperation
 from functools import partial
 from typing import Any
 
+from paimon_magics.coordinator.protocol.json_text import EXACT_DIGITS, LongNumber
 from paimon_magics.planning.formatting import shortened
 from paimon_magics.planning.schemas.defaults import default_text
 from paimon_magics.statements.data_types import (
@@ -49,7 +50,7 @@ Reader = Callable[[Any], Any]
 _BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
 _FLOAT_MAX = 3.4028235677973366e38  # smaller numbers round to a finite float
 _DOUBLES = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
-_EXACT_DIGITS = 15  # a double keeps this many digits of a JSON number
+_NAMES = {repr(number): name for name, number in _DOUBLES.items()}
 _EXACTLY = Context(prec=100)
 # Python's Decimal also takes spaces, underscores, and the digits of all scripts.
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
@@ -97,7 +98,7 @@ def column_reader(data_type: DataType) -> ColumnReader | None:
         case "STRING":
             plain = partial(_all_of, {str} | null)
         case "DOUBLE":
-            plain = partial(_all_of, {float} | null)
+            plain = partial(_all_finite, {float, LongNumber} | null)
         case _:
             plain = _never
     as_they_are = name in ("BOOLEAN", "STRING", *_BITS)
@@ -117,7 +118,8 @@ def default_value(data_type: DataType, stored: str) -> Any:
         case "TINYINT" | "SMALLINT" | "INT" | "BIGINT":
             return int(text)
         case "FLOAT" | "DOUBLE":
-            return float(text)
+            number = float(text)
+            return number if math.isfinite(number) else _NAMES[repr(number)]
         case "BYTES" | "BINARY" | "VARBINARY":
             return base64.b64encode(text.encode()).decode()
         case "DECIMAL" | "STRING" | "CHAR" | "VARCHAR" | "DATE":
@@ -137,6 +139,10 @@ def _never(_: Sequence[Any]) -> bool:
 
 def _all_of(types: set[type], values: Sequence[Any]) -> bool:
     return types.issuperset(map(type, values))
+
+
+def _all_finite(types: set[type], values: Sequence[Any]) -> bool:
+    return _all_of(types, values) and math.inf not in values and -math.inf not in values
 
 
 def _all_integers(half: int, values: Sequence[Any]) -> bool:
@@ -224,35 +230,37 @@ def _integer(name: str, half: int, value: Any) -> Any:
 def _float(is_single: bool, value: Any) -> Any:
     if type(value) is str and value in _DOUBLES:
         return _DOUBLES[value]
-    if type(value) not in (int, float):
+    if type(value) is not int and not isinstance(value, float):
         raise _expected("a number", value)
     try:
         number = float(value)
     except OverflowError:
         number = math.inf
-    if math.isinf(number) and number != value:
-        raise ValueError(f"{_shown(value)} does not fit into DOUBLE")
-    if is_single and math.isfinite(number) and abs(number) >= _FLOAT_MAX:
-        raise ValueError(f"{value} does not fit into FLOAT")
+    if math.isinf(number) or (is_single and abs(number) >= _FLOAT_MAX):
+        shown = "a number beyond 1.8e308" if repr(value).endswith("inf") else _shown(value)
+        raise ValueError(f"{shown} does not fit into {'FLOAT' if is_single else 'DOUBLE'}")
     return number
 
 
 def _decimal(precision: int, scale: int, value: Any) -> Any:
-    if type(value) not in (str, int, float):
+    is_float = isinstance(value, float)
+    if type(value) not in (str, int) and not is_float:
         raise _expected("a number, or its digits as text", value)
     if type(value) is str and not _NUMBER.fullmatch(value):
         raise _expected("the digits of a number", value)
     try:
-        number = Decimal(repr(value) if type(value) is float else value)
+        number = Decimal(repr(value) if is_float else value)
     except InvalidOperation:
         raise _expected("the digits of a number", value) from None
     if not number.is_finite():
         raise _expected("a number", value)
     _, digits, exponent = number.as_tuple()
     assert isinstance(exponent, int)
-    if type(value) is float and len(digits) > _EXACT_DIGITS:
-        raise ValueError(f"{value} has more digits than a JSON number keeps: send it as text")
     stripped = len(digits) - len("".join(map(str, digits)).rstrip("0"))
+    if is_float and len(digits) - stripped > EXACT_DIGITS:
+        raise ValueError(
+            f"{_shown(value)} has more digits than a JSON number keeps: send it as text"
+        )
     if number == 0:
         return Decimal(0)
     if -(exponent + stripped) > scale or len(digits) + exponent > precision - scale:

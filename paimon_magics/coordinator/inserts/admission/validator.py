@@ -18,11 +18,11 @@ from paimon_magics.coordinator.inserts.admission.json_values import (
 )
 from paimon_magics.coordinator.inserts.admission.key_changes import is_change, key_change
 from paimon_magics.coordinator.inserts.log.records import Format
-from paimon_magics.coordinator.protocol.json_text import json_value
+from paimon_magics.coordinator.protocol.json_text import exact_json_value, json_value
 from paimon_magics.errors import InvalidValueError, nearest
 from paimon_magics.planning.row_changes.logged_changes import check_takes_change
 from paimon_magics.planning.schemas.table_schema import Column, TableSchema
-from paimon_magics.statements.data_types import as_nullable
+from paimon_magics.statements.data_types import as_nullable, contains_type
 from paimon_magics.statements.statement import TableName
 
 __all__ = ["Given", "InsertValidator", "ValidatedInsert", "given_columns", "statements_of"]
@@ -57,6 +57,9 @@ class InsertValidator:
     def __init__(self, name: TableName, schema: TableSchema) -> None:
         self.name = name
         self.schema = schema
+        # Only decimals differ by what a float does not keep of a number.
+        is_exact = any(contains_type(column.type, "DECIMAL") for column in schema.columns)
+        self._value = exact_json_value if is_exact else json_value
         self._plans: dict[tuple[str, ...] | None, Given] = {}
 
     def json(self, body: bytes) -> ValidatedInsert:
@@ -67,7 +70,7 @@ class InsertValidator:
         UnsupportedStatementError for a change that the table does not take.
         """
         try:
-            document = json_value(body)
+            document = self._value(body)
         except ValueError as error:
             raise InvalidValueError(f"The body is not JSON: {error}.", hint=_HINT) from error
         rows = 0
