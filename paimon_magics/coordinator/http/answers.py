@@ -44,6 +44,7 @@ from paimon_magics.coordinator.protocol.errors import (
     RESUME_HINT,
     RETRY_AFTER,
     NotTheirsError,
+    OversizedError,
     PausedError,
     TableHeldError,
 )
@@ -233,6 +234,8 @@ def _status(error: PaimonMagicsError) -> int:
             return 403
         case UnknownNameError():
             return 404
+        case OversizedError():
+            return 413
         case StatementError():
             return 400
         case TableHeldError():

@@ -11,7 +11,10 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 
-__all__ = ["ClientLimits", "Turnstile"]
+__all__ = ["REQUEST_BYTES_MAX", "ClientLimits", "Turnstile"]
+
+REQUEST_BYTES_MAX = 16 * 2**20
+"""The largest request that is taken, unless the coordinator is started with another limit."""
 
 _CLIENTS_MAX = 10_000  # that are remembered
 _BURST_SECONDS = 2.0

@@ -6,13 +6,13 @@ import argparse
 
 from paimon_magics.coordinator.core import Limits
 from paimon_magics.coordinator.http.hub import HUB_CACHE_MS
+from paimon_magics.coordinator.http.limits import REQUEST_BYTES_MAX
 from paimon_magics.coordinator.inserts.queue.values import Thresholds
 from paimon_magics.coordinator.process.network import LOOPBACK
 from paimon_magics.coordinator.service.compaction_jobs import Budget
 
 __all__ = ["parser"]
 
-_REQUEST_BYTES_MAX = 16 * 1024 * 1024
 # Long enough to survive a store that does not answer for a while, short enough to wait for.
 _OWNERSHIP_LEASE_MS = 30_000
 _IDLE_MS = 600_000
@@ -59,7 +59,7 @@ def parser() -> argparse.ArgumentParser:
         "--embedded", action="store_true", help="own the warehouse when needed, end when idle"
     )
     arguments.add_argument("--idle-ms", type=int, default=_IDLE_MS)
-    arguments.add_argument("--request-bytes-max", type=int, default=_REQUEST_BYTES_MAX)
+    arguments.add_argument("--request-bytes-max", type=int, default=REQUEST_BYTES_MAX)
     arguments.add_argument("--label-retention-ms", type=int, default=_LABEL_RETENTION_MS)
     arguments.add_argument("--log-bytes-max", type=int, default=Thresholds().hard_bytes)
     arguments.add_argument("--log-reserve-bytes", type=int, default=_LOG_RESERVE_BYTES)

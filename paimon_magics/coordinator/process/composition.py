@@ -138,7 +138,7 @@ def start_owner(
     parts = Parts(
         coordinator,
         warehouse,
-        None if group is None else _inserts(runtime, coordinator, group, disk, ending),
+        None if group is None else _inserts(options, runtime, coordinator, group, disk, ending),
         compactions,
         monitor=monitor,
         trail=trail_of(runtime, options, place.catalog, store, coordinator),
@@ -280,6 +280,7 @@ def _compactions(
 
 
 def _inserts(
+    options: argparse.Namespace,
     runtime: Runtime,
     coordinator: Coordinator,
     group: GroupCommit,
@@ -288,7 +289,7 @@ def _inserts(
 ) -> InsertRoutes:
     letters = Noted(runtime, "dead-letters", lambda: len(group.letters.list()), _LETTERS_MS, 0)
     ending.callback(letters.stop)
-    return InsertRoutes(group, coordinator, disk, letters)
+    return InsertRoutes(group, coordinator, disk, letters, options.request_bytes_max)
 
 
 def _watched(

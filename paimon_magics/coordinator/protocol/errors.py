@@ -9,6 +9,7 @@ from paimon_magics.coordinator.core import (
 )
 from paimon_magics.errors import (
     CommitConflictError,
+    InvalidValueError,
     PaimonMagicsError,
     SetupError,
 )
@@ -19,6 +20,7 @@ __all__ = [
     "BrokeOffError",
     "NoOwnerError",
     "NotTheirsError",
+    "OversizedError",
     "PausedError",
     "StoppedError",
     "TableHeldError",
@@ -71,3 +73,13 @@ class PausedError(SetupError):
 
 class NotTheirsError(PaimonMagicsError):
     """The transaction or object asked for belongs to somebody else."""
+
+
+class OversizedError(InvalidValueError):
+    """What the request stands for is larger than a request may be."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"The request has {what}.",
+            hint="Send less at once, or raise the coordinator's limit: --request-bytes-max.",
+        )

@@ -10,6 +10,7 @@ from typing import Any
 from starlette.requests import ClientDisconnect, HTTPConnection
 from starlette.types import Receive
 
+from paimon_magics.coordinator.http.limits import REQUEST_BYTES_MAX
 from paimon_magics.coordinator.http.threads import run_in_threadpool
 from paimon_magics.coordinator.inserts.admission.items import Insert
 from paimon_magics.coordinator.inserts.admission.table_info import TableInfo, mode_of
@@ -41,16 +42,26 @@ class NoRoomError(SetupError):
     """The disk of the log is almost full."""
 
 
+class NoMemoryError(SetupError):
+    """The memory of the coordinator does not suffice to check an insert."""
+
+
 class InsertEntry:
     """The entry of inserts into group commit. `disk` is that of the log, if it is on a disk of this
-    machine. `refused` counts the inserts that were not let in, by why."""
+    machine. A request has at most `bytes_max` bytes, also unpacked. `refused` counts the inserts
+    that were not let in, by why."""
 
     def __init__(
-        self, group: GroupCommit, coordinator: Coordinator, disk: DiskReserve | None = None
+        self,
+        group: GroupCommit,
+        coordinator: Coordinator,
+        disk: DiskReserve | None = None,
+        bytes_max: int = REQUEST_BYTES_MAX,
     ) -> None:
         self._group = group
         self._coordinator = coordinator
         self._disk = disk
+        self._bytes_max = bytes_max
         self.refused: Counter[str] = Counter(dict.fromkeys(("paused", "stopped", "no_room"), 0))
 
     def known(self, database: str, table: str) -> TableInfo | None:
@@ -137,8 +148,20 @@ class InsertEntry:
     ) -> ValidatedInsert:
         """Check that the rows of a body fit the table. Raises InvalidValueError."""
         if content_type.partition(";")[0].strip().lower() == ARROW:
-            return await run_in_threadpool(validated_stream, table_info, body)
-        return table_info.validator.json(body)
+            return await run_in_threadpool(self.stream, table_info, body)
+        return self.json(table_info, body)
+
+    def json(self, table_info: TableInfo, body: bytes) -> ValidatedInsert:
+        """Check that the rows of a JSON body fit the table. Raises InvalidValueError."""
+        try:
+            return table_info.validator.json(body)
+        except MemoryError as error:
+            raise _no_memory() from error
+
+    def stream(self, table_info: TableInfo, body: bytes) -> ValidatedInsert:
+        """Check that a client's Arrow stream fits the table, and the limit of requests. Raises
+        InvalidValueError."""
+        return validated_stream(table_info, body, self._bytes_max)
 
 
 async def _unless_gone(future: asyncio.Future[Answer], receive: Receive) -> Answer:
@@ -159,15 +182,27 @@ async def _gone(receive: Receive) -> None:
         pass
 
 
-def validated_stream(table_info: TableInfo, body: bytes) -> ValidatedInsert:
-    """Check that an Arrow stream fits the table. Raises InvalidValueError."""
+def validated_stream(
+    table_info: TableInfo, body: bytes, bytes_max: int | None = None
+) -> ValidatedInsert:
+    """Check that an Arrow stream fits the table, and has at most `bytes_max` bytes unpacked. Raises
+    InvalidValueError."""
     try:
-        rows, payload = conformed_stream(table_info.name, body, table_info.schema)
+        rows, payload = conformed_stream(table_info.name, body, table_info.schema, bytes_max)
     except StatementError:
         raise
+    except MemoryError as error:
+        raise _no_memory() from error
     except ValueError as error:  # Arrow's errors among them
         raise InvalidValueError(
             f"The rows do not fit `{table_info.name}`: {error}.",
             hint=f"No row was inserted. `%paimon describe {table_info.name}` shows the columns.",
         ) from error
     return ValidatedInsert(Format.ARROW, table_info.schema.schema_id, rows, payload)
+
+
+def _no_memory() -> NoMemoryError:
+    return NoMemoryError(
+        "The coordinator's memory does not suffice to check the insert.",
+        hint="Nothing of it was taken. Send less at once, or send it again later.",
+    )

@@ -55,6 +55,7 @@ _USER_CHARACTERS_MAX = 100
 
 _STATUS = {
     Reason.FULL: 429,
+    Reason.LARGE: 413,
     Reason.BUSY: 503,
     Reason.CLOSED: 409,
     Reason.MISMATCH: 422,
@@ -65,6 +66,11 @@ _STATUS = {
 }
 _TOLD = {
     Reason.FULL: ("TooMuchWaits", "The table's queue is full", "Send the insert again later."),
+    Reason.LARGE: (
+        "TooLarge",
+        "The insert is larger than the table's queue",
+        "Send less at once, or raise the coordinator's limit: --log-bytes-max.",
+    ),
     Reason.BUSY: ("TableBusy", "The table takes no inserts just now", "Send the insert again."),
     Reason.CLOSED: (
         "TableClosed",

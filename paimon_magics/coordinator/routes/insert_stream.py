@@ -29,7 +29,7 @@ from paimon_magics.coordinator.inserts.admission.items import Insert
 from paimon_magics.coordinator.inserts.admission.table_info import TableInfo, mode_of
 from paimon_magics.coordinator.inserts.admission.validator import ValidatedInsert
 from paimon_magics.coordinator.inserts.queue.values import Accepted, Answer, Mode
-from paimon_magics.coordinator.routes.insert_entry import InsertEntry, validated_stream
+from paimon_magics.coordinator.routes.insert_entry import InsertEntry
 from paimon_magics.coordinator.routes.insert_requests import (
     answer_document,
     digest_of,
@@ -123,9 +123,9 @@ class _Stream:
         text, content = message.get("text"), message.get("bytes")
         validated: ValidatedInsert
         if text is not None:
-            validated = table_info.validator.json(text.encode())
+            validated = self._entry.json(table_info, text.encode())
         else:
-            validated = validated_stream(table_info, content)
+            validated = self._entry.stream(table_info, content)
         named = named_by(None, self._channel, None if self._channel is None else offset)
         digest = digest_of(validated) if named.key else b""
         mode = mode_of(self._mode, table_info.mode)

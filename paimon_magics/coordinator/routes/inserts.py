@@ -15,6 +15,7 @@ from starlette.routing import Route
 from paimon_magics.coordinator.http.answers import error_answer
 from paimon_magics.coordinator.http.bodies import json_body
 from paimon_magics.coordinator.http.guard import principal_of
+from paimon_magics.coordinator.http.limits import REQUEST_BYTES_MAX
 from paimon_magics.coordinator.http.threads import run_in_threadpool, run_steps, settled
 from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit
 from paimon_magics.coordinator.inserts.engine.table_queue import TableQueue
@@ -49,7 +50,8 @@ _BUFFER_BYTES_MAX = 256 * 2**20
 
 class InsertRoutes:
     """The endpoints of small inserts. `group` is the group commit that takes them, `entry` its
-    entry; `letters` has the endpoints of dead letters, `dead` their number."""
+    entry, for requests of at most `bytes_max` bytes; `letters` has the endpoints of dead letters,
+    `dead` their number."""
 
     def __init__(
         self,
@@ -57,11 +59,12 @@ class InsertRoutes:
         coordinator: Coordinator,
         disk: DiskReserve | None = None,
         dead: Noted[int] | None = None,
+        bytes_max: int = REQUEST_BYTES_MAX,
     ) -> None:
         self.group = group
         self._now_ms = coordinator.runtime.clock.now_ms
         self.dead = dead
-        self.entry = InsertEntry(group, coordinator, disk)
+        self.entry = InsertEntry(group, coordinator, disk, bytes_max)
         self.letters = DeadLetterRoutes(group, self.entry)
 
     def routes(self) -> list[Route]:

@@ -183,6 +183,16 @@ class TestRepeatedInserts:
         assert isinstance(answers(effects)[9], Refused)
 
 
+def test_an_insert_that_could_never_wait_is_told_to_be_smaller() -> None:
+    queue = replace(EMPTY, thresholds=replace(THRESHOLDS, hard_bytes=1200))
+    _, effects = run(queue, Arrived((insert(1, size_bytes=1201), insert(2, size_bytes=1200)), 0))
+    refused = answers(effects)[1]
+    assert isinstance(refused, Refused)
+    assert (refused.reason, refused.retry_after_ms) == (Reason.LARGE, 0)
+    assert "1,201 bytes" in refused.message
+    assert answers(effects)[2] == Accepted(1, Mode.ASYNC)
+
+
 def test_a_large_backlog_makes_inserts_wait_and_a_larger_one_refuses_them() -> None:
     events = Arrived(tuple(insert(n, size_bytes=300) for n in range(1, 6)), 0)
     queue, effects = run(replace(EMPTY, thresholds=replace(THRESHOLDS, hard_bytes=1200)), events)

@@ -25,6 +25,11 @@ from paimon_magics.coordinator.inserts.admission.json_values import (
 )
 from paimon_magics.coordinator.inserts.admission.key_changes import Value, is_change, key_change
 from paimon_magics.coordinator.inserts.admission.validator import given_columns, statements_of
+from paimon_magics.coordinator.inserts.loading.stream_sizes import (
+    check_spread,
+    check_unpacked,
+    leaves,
+)
 from paimon_magics.coordinator.inserts.log.records import Format, Record
 from paimon_magics.errors import InvalidValueError, PaimonMagicsError
 from paimon_magics.planning.formatting import count_text
@@ -66,32 +71,43 @@ def entries_of(
         schema = definitions[schema_id]
         try:
             batches += _converted(together, format, schema, target)
-        except _FAILURES:
+        except (*_FAILURES, MemoryError):
             # At least one of them is unfit: convert each on its own to find out which.
             for record in together:
                 try:
                     batches += _converted([record], format, schema, target)
+                except MemoryError:  # it says nothing about the record
+                    raise
                 except _FAILURES as error:
                     unfit.append(Unfit(record.lsn, str(error)))
     return batches, unfit
 
 
-def conformed_stream(name: TableName, body: bytes, table_schema: TableSchema) -> tuple[int, bytes]:
+def conformed_stream(
+    name: TableName, body: bytes, table_schema: TableSchema, bytes_max: int | None = None
+) -> tuple[int, bytes]:
     """Check an Arrow stream, whose columns are matched to the table's by name. Return the number of
     rows, and the rows as a stream in the table's exact types; columns that were left out stay out.
 
     Raises InvalidValueError for a body that is no Arrow stream, and for wrong columns; ValueError
-    for values that don't fit.
+    for values that don't fit; OversizedError for more than `bytes_max` bytes, unpacked.
     """
     try:
+        if bytes_max is not None:
+            check_unpacked(body, bytes_max)
         with pa.ipc.open_stream(body) as reader:
             names = tuple(reader.schema.names)
             table = reader.read_all()
+    except MemoryError:
+        raise
     except (pa.ArrowException, OSError) as error:
         raise InvalidValueError(
             f"The body can't be read as an Arrow stream: {error}.",
             hint="Send what pyarrow.ipc.new_stream writes, or send JSON with another content type.",
         ) from error
+    table.validate(full=True)
+    if bytes_max is not None:
+        check_spread(table, bytes_max)
     given = given_columns(name, table_schema, names, in_json=False)
     columns = [_given(column, table.column(number)) for number, column in enumerate(given.columns)]
     schema = pa.schema(
@@ -313,6 +329,8 @@ def _given(column: Column, values: Any) -> Any:
     NULL and lengths. Arrow checks nested NULLs."""
     try:
         values = _with_default(_padded(_cast(values, arrow_type(column.type)), column), column)
+    except MemoryError:
+        raise
     except (pa.ArrowException, ValueError) as error:
         raise ValueError(f"column `{column.name}`: {error}") from error
     if not column.type.nullable and values.null_count:
@@ -342,17 +360,7 @@ def _check_calendar(column: Column, values: Any) -> None:
 def _leaves(values: Any) -> Iterator[pa.Array]:
     """The arrays of the innermost values."""
     for array in values.chunks if isinstance(values, pa.ChunkedArray) else [values]:
-        if pa.types.is_struct(array.type):
-            inner = array.flatten()
-        elif pa.types.is_map(array.type):
-            inner = [array.keys, array.items]
-        elif pa.types.is_nested(array.type):
-            inner = [array.flatten()]
-        else:
-            yield array
-            continue
-        for part in inner:
-            yield from _leaves(part)
+        yield from leaves(array)
 
 
 def _infinities(values: Any) -> int:

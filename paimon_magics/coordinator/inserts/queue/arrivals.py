@@ -114,6 +114,9 @@ class _Group:
         if arrival.mode is Mode.OFF and len(self._sealed) >= _OFF_WAITING_MAX:
             waits = f"{len(self._sealed)} commits of inserts wait in it"
             return Refused(Reason.FULL, waits, _BUSY_MS)
+        if arrival.size_bytes > queue.thresholds.hard_bytes:
+            most = f"at most {queue.thresholds.hard_bytes:,} bytes may wait in it"
+            return Refused(Reason.LARGE, f"it has {arrival.size_bytes:,} bytes, and {most}")
         if self._backlog_bytes + arrival.size_bytes > queue.thresholds.hard_bytes:
             after_ms = max(1_000, min(queue.thresholds.interval_ms, 10_000))
             return Refused(Reason.FULL, f"{self._backlog_bytes:,} bytes wait in it", after_ms)

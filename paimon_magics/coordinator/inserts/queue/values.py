@@ -55,6 +55,7 @@ class Reason(StrEnum):
     """Why an insert was not taken, or will never be visible."""
 
     FULL = "full"  # the backlog: come back later
+    LARGE = "large"  # the insert alone is more than may wait
     BUSY = "busy"  # a statement drops or renames the table: come back later
     CLOSED = "closed"  # an administrator has to look at the table first
     MISMATCH = "mismatch"  # the label stands for another insert
