@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import datetime
 import functools
+from collections.abc import Iterator
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -26,7 +27,7 @@ import pyarrow.compute as pc
 
 from paimon_magics.columnar.time_zones import rules_of
 
-__all__ = ["has_instants", "has_times", "has_wall_clocks", "in_zone", "is_utc"]
+__all__ = ["has_times", "has_wall_clocks", "in_zone", "is_utc"]
 
 _SECOND_NS = 1_000_000_000
 _YEAR_1900_S = -2_208_988_800
@@ -44,23 +45,19 @@ def is_utc(zone: str) -> bool:
 
 def has_times(data_type: pa.DataType) -> bool:
     """Whether the type is a timestamp, or has timestamps in it at any level."""
-    if pa.types.is_timestamp(data_type):
-        return True
-    return any(has_times(data_type.field(i).type) for i in range(data_type.num_fields))
-
-
-def has_instants(data_type: pa.DataType) -> bool:
-    """Whether the type is a timestamp with a zone, or has some in it at any level."""
-    if pa.types.is_timestamp(data_type):
-        return data_type.tz is not None
-    return any(has_instants(data_type.field(i).type) for i in range(data_type.num_fields))
+    return any(True for _ in _timestamps(data_type))
 
 
 def has_wall_clocks(data_type: pa.DataType) -> bool:
     """Whether the type is a timestamp without a zone, or has some in it at any level."""
+    return any(kind.tz is None for kind in _timestamps(data_type))
+
+
+def _timestamps(data_type: pa.DataType) -> Iterator[pa.TimestampType]:
     if pa.types.is_timestamp(data_type):
-        return data_type.tz is None
-    return any(has_wall_clocks(data_type.field(i).type) for i in range(data_type.num_fields))
+        yield data_type
+    for place in range(data_type.num_fields):
+        yield from _timestamps(data_type.field(place).type)
 
 
 def in_zone(array: pa.Array, zone: str, *, legacy_instants: bool) -> pa.Array:

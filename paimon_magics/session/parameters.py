@@ -84,28 +84,28 @@ class _UnboundError(Exception):
 
 
 def _bindable(value: object) -> object:
-    """The value as one that Spark makes a literal of. Raises _UnboundError."""
+    """The value as part that Spark makes a literal of. Raises _UnboundError."""
     if type(value).__name__ == "Column" or type(value).__name__ == "ndarray":
         return value
     try:
-        found = plain(value)
+        plain_value = plain(value)
     except CutValueError as error:
         raise _UnboundError(f"{shown(value)}: {error}", _AS_TEXT) from None
-    if isinstance(found, list | tuple):
-        return _array_of([_bindable(one) for one in found])
-    if not isinstance(found, _BOUND_AS_THEY_ARE):
+    if isinstance(plain_value, list | tuple):
+        return _array_of([_bindable(part) for part in plain_value])
+    if not isinstance(plain_value, _BOUND_AS_THEY_ARE):
         raise _UnboundError(f"{value_text(value)}, not a value", _HINT)
-    if _is_shifted(found):
+    if _is_shifted(plain_value):
         raise _UnboundError(
             f"{value!s}; PySpark uses another calendar for such early days, and would bind another "
             "day",
             _AS_TEXT,
         )
-    if isinstance(found, int) and found not in BIGINT:
-        found = decimal.Decimal(found)  # as SQL reads a whole number of so many digits
-    if isinstance(found, decimal.Decimal) and not _fits(found):
+    if isinstance(plain_value, int) and plain_value not in BIGINT:
+        plain_value = decimal.Decimal(plain_value)  # as SQL reads a whole number of so many digits
+    if isinstance(plain_value, decimal.Decimal) and not _fits(plain_value):
         raise _UnboundError(f"{shown(value)}, which no DECIMAL of 38 digits holds", _AS_DOUBLE)
-    return found
+    return plain_value
 
 
 def _fits(number: decimal.Decimal) -> bool:
@@ -113,28 +113,28 @@ def _fits(number: decimal.Decimal) -> bool:
 
 
 def _array_of(values: list[Any]) -> object:
-    """The values of a list, which Spark binds where all have one type."""
+    """The values of a list, which Spark binds where all have value type."""
     if not values:
         raise _UnboundError("an empty list, which has no type", "Write array() in the statement.")
-    if any(one is None for one in values):
+    if any(value is None for value in values):
         raise _UnboundError(
             "a list with None in it, which Spark can't bind",
             "Leave None out, and ask for NULL in the statement: … OR column IS NULL.",
         )
-    kinds = {kind_of(one) for one in values}
+    kinds = {kind_of(value) for value in values}
     if kinds == {"integer", "float"}:
-        return [float(one) for one in values]
-    if kinds == {"integer"} and any(one not in _INT for one in values):
-        return np.array(values, np.int64)  # whose elements have one type in Spark
+        return [float(value) for value in values]
+    if kinds == {"integer"} and any(value not in _INT for value in values):
+        return np.array(values, np.int64)  # whose elements have value type in Spark
     if kinds == {"integer", "decimal"}:
-        values, kinds = [decimal.Decimal(one) for one in values], {"decimal"}
+        values, kinds = [decimal.Decimal(value) for value in values], {"decimal"}
     if len(kinds) > 1:
-        first = {kind_of(one): one for one in reversed(values)}
-        texts = " and ".join(f"{kind} ({shown(one)})" for kind, one in sorted(first.items()))
+        first = {kind_of(value): value for value in reversed(values)}
+        texts = " and ".join(f"{kind} ({shown(value)})" for kind, value in sorted(first.items()))
         raise _UnboundError(
             f"a list of values without a common type: {texts}", "Convert them before."
         )
-    if kinds == {"decimal"} and len({_digits(one) for one in values}) > 1:
+    if kinds == {"decimal"} and len({_digits(value) for value in values}) > 1:
         raise _UnboundError(
             "a list of Decimals with different numbers of digits, which Spark can't bind",
             "Bind each of them: … IN (:first, :second).",

@@ -264,8 +264,8 @@ def _arrow_of_pandas(frame: Any) -> pa.Table:
         raise InvalidValueError(
             f"The pandas frame has several columns named `{twice[0]}`.", hint="Rename one of them."
         )
-    series = (frame.iloc[:, position] for position in range(len(names)))
-    return pa.table({name: _array(one, name) for name, one in zip(names, series, strict=True)})
+    columns = {name: frame.iloc[:, position] for position, name in enumerate(names)}
+    return pa.table({name: _array(series, name) for name, series in columns.items()})
 
 
 def _array(series: Any, name: str) -> pa.Array | pa.ChunkedArray:

@@ -79,10 +79,10 @@ _KINDS: tuple[tuple[type | tuple[type, ...], str], ...] = (
 
 
 _EXACT_TYPES = {
-    one: name
+    kind: name
     for types, name in _KINDS
-    for one in (types if isinstance(types, tuple) else (types,))
-    if one is not Mapping
+    for kind in (types if isinstance(types, tuple) else (types,))
+    if kind is not Mapping
 } | {type(None): MISSING, dict: "row"}
 
 
@@ -128,7 +128,7 @@ def plain(value: Any) -> Any:
         case "duration":
             return _plain_duration(value)
         case "list" if isinstance(value, np.ndarray):
-            return [plain(one) for one in value]
+            return [plain(part) for part in value]
         case "list":
             parts = map(plain, value)
             return tuple(parts) if isinstance(value, tuple) else list(parts)
@@ -158,10 +158,10 @@ def _plain_time(value: Any) -> Any:
         if micros != value:
             raise CutValueError(_NANOSECONDS)
         # A date of the unit day stays one.
-        found = value.item() if np.datetime_data(value)[0] == "D" else micros.item()
-        if not isinstance(found, datetime.date):
+        moment = value.item() if np.datetime_data(value)[0] == "D" else micros.item()
+        if not isinstance(moment, datetime.date):
             raise CutValueError("its year is beyond 9999")
-        return found
+        return moment
     if getattr(value, "nanosecond", 0):
         raise CutValueError(_NANOSECONDS)
     return value
@@ -191,12 +191,12 @@ def inferred_array(values: Sequence[Any], column: str) -> pa.Array:
     if len(types) == 1 and types <= _ALWAYS_EXACT:
         return pa.array(values)
     numbers = range(1, len(values) + 1)
-    found = _common([_plain_of(one, number, column) for number, one in enumerate(values, 1)])
-    _check_kinds(found, numbers, column)
+    common = _common([_plain_of(value, number, column) for number, value in enumerate(values, 1)])
+    _check_kinds(common, numbers, column)
     try:
-        return pa.array(found)
+        return pa.array(common)
     except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
-        raise _no_common_type(found, numbers, column) from error
+        raise _no_common_type(common, numbers, column) from error
 
 
 def _common(values: list[Any]) -> list[Any]:
@@ -204,7 +204,7 @@ def _common(values: list[Any]) -> list[Any]:
     kinds = set(map(_kind_of_type, set(map(type, values)))) - {MISSING}
     if "float" not in kinds or kinds <= {"float", "integer"}:
         return values
-    return [None if isinstance(one, float) and math.isnan(one) else one for one in values]
+    return [None if isinstance(value, float) and math.isnan(value) else value for value in values]
 
 
 def _plain_of(value: Any, number: int, column: str) -> Any:
@@ -227,21 +227,21 @@ def _check_kinds(values: Sequence[Any], numbers: Sequence[int], column: str) -> 
     kinds = {kind for kind in set(map(kind_of, values)) if kind != MISSING}
     if len(kinds) > 1 and kinds not in _TOGETHER:
         raise _no_common_type(values, numbers, column)
-    pairs = [(one, n) for one, n in zip(values, numbers, strict=True) if one is not None]
+    pairs = [pair for pair in zip(values, numbers, strict=True) if pair[0] is not None]
     for value, number in pairs if kinds & _NUMBERS else ():
         if kinds == {"integer"} and value not in BIGINT:
             raise refused(value, number, column, "it has more than the 64 bits of a BIGINT")
         if isinstance(value, decimal.Decimal) and not value.is_finite():
             raise refused(value, number, column, "a DECIMAL has no such value")
     if kinds == {"list"}:
-        inner = [(one, number) for value, number in pairs for one in value]
-        _check_kinds([one for one, _ in inner], [n for _, n in inner], f"{column}[]")
+        inner = [(part, number) for value, number in pairs for part in value]
+        _check_kinds([part for part, _ in inner], [n for _, n in inner], f"{column}[]")
     elif kinds == {"row"}:
         for value, number in pairs:
             check_names(value, number, column)
         for name in dict.fromkeys(name for value, _ in pairs for name in value):
             parts = [(value[name], number) for value, number in pairs if name in value]
-            _check_kinds([one for one, _ in parts], [n for _, n in parts], f"{column}.{name}")
+            _check_kinds([part for part, _ in parts], [n for _, n in parts], f"{column}.{name}")
 
 
 def check_names(row: Mapping[Any, Any], number: int, column: str = "") -> None:
@@ -282,7 +282,7 @@ def misfit(value: Any, data_type: pa.DataType) -> str | None:
     if kind not in _taken(data_type):
         return ""
     if _is_list(data_type):
-        return _first(misfit(one, data_type.value_type) for one in value)
+        return _first(misfit(part, data_type.value_type) for part in value)
     if pa.types.is_map(data_type):
         return _misfit_in_map(value, data_type)
     if pa.types.is_struct(data_type):
@@ -302,14 +302,14 @@ def _misfit_in_map(value: Any, data_type: pa.MapType) -> str | None:
     if len(set(keys)) < len(keys):
         return f"the key {next(key for key in keys if keys.count(key) > 1)} comes twice"
     return _first(
-        misfit(one, kind)
+        misfit(part, kind)
         for pair in pairs
-        for one, kind in zip(pair, (data_type.key_type, data_type.item_type), strict=True)
+        for part, kind in zip(pair, (data_type.key_type, data_type.item_type), strict=True)
     )
 
 
 def _first(reasons: Any) -> str | None:
-    return next((one for one in reasons if one is not None), None)
+    return next((part for part in reasons if part is not None), None)
 
 
 def _taken(data_type: pa.DataType) -> Collection[str]:

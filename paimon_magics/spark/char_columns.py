@@ -14,12 +14,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from paimon_magics.planning.schemas.table_schema import Column
+from paimon_magics.spark.types import CHAR_METADATA
 from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.statements.data_types import AtomicType
 
 __all__ = ["with_char_columns"]
-
-_METADATA = "__CHAR_VARCHAR_TYPE_STRING"
 
 
 def with_char_columns(frame: DataFrame, columns: Sequence[Column]) -> DataFrame:
@@ -41,4 +40,4 @@ def _as_char(stored: SparkColumn, name: str, length: int | None) -> SparkColumn:
     if length is None:
         return stored
     padded = F.when(F.char_length(stored) < length, F.rpad(stored, length, " ")).otherwise(stored)
-    return padded.alias(name, metadata={_METADATA: f"char({length})"})
+    return padded.alias(name, metadata={CHAR_METADATA: f"char({length})"})

@@ -23,6 +23,7 @@ from paimon_magics.statements.data_types import (
 from paimon_magics.statements.types.type_text import from_sql, to_spark_sql
 
 __all__ = [
+    "CHAR_METADATA",
     "columns_of",
     "declared_columns",
     "declared_schema",
@@ -31,7 +32,8 @@ __all__ = [
     "spark_type",
 ]
 
-_DECLARED = "__CHAR_VARCHAR_TYPE_STRING"
+CHAR_METADATA = "__CHAR_VARCHAR_TYPE_STRING"
+"""The member of a column's metadata in which Spark keeps a type with CHAR or VARCHAR."""
 _COMMENT = "comment"
 
 _ATOMIC: dict[str, spark_types.DataType] = {
@@ -126,7 +128,7 @@ def declared_schema(columns: Sequence[Column]) -> spark_types.StructType:
     for field, column in zip(schema.fields, columns, strict=True):
         field.dataType = _with_comments(field.dataType, column.type)
         if _has_length(column.type):
-            field.metadata[_DECLARED] = to_spark_sql(as_nullable(column.type, True))
+            field.metadata[CHAR_METADATA] = to_spark_sql(as_nullable(column.type, True))
         if column.comment is not None:
             field.metadata[_COMMENT] = column.comment
     return schema
@@ -135,34 +137,34 @@ def declared_schema(columns: Sequence[Column]) -> spark_types.StructType:
 def declared_columns(schema: spark_types.StructType) -> tuple[RowField, ...]:
     """The Paimon columns of a query's result, with what `declared_schema` has put into metadata.
     Raises as `columns_of`."""
-    plain = columns_of(schema)
     return tuple(
-        RowField(
-            field.name,
-            from_sql(field.metadata[_DECLARED]) if _DECLARED in field.metadata else column.type,
-            field.metadata.get(_COMMENT),
-        )
-        for field, column in zip(schema.fields, plain, strict=True)
+        RowField(field.name, _declared_type(field, column.type), field.metadata.get(_COMMENT))
+        for field, column in zip(schema.fields, columns_of(schema), strict=True)
     )
+
+
+def _declared_type(field: spark_types.StructField, otherwise: DataType) -> DataType:
+    text = field.metadata.get(CHAR_METADATA)
+    return otherwise if text is None else from_sql(text)
 
 
 def _has_length(data_type: DataType) -> bool:
     return contains_type(data_type, "CHAR") or contains_type(data_type, "VARCHAR")
 
 
-def _with_comments(found: spark_types.DataType, data_type: DataType) -> spark_types.DataType:
+def _with_comments(kind: spark_types.DataType, data_type: DataType) -> spark_types.DataType:
     """Spark's type with the comments that fields of structs have."""
-    match data_type, found:
+    match data_type, kind:
         case RowType(fields=fields), spark_types.StructType(fields=parts):
             for field, part in zip(fields, parts, strict=True):
                 part.dataType = _with_comments(part.dataType, field.type)
                 if field.comment is not None:
                     part.metadata = {_COMMENT: field.comment}
         case ArrayType(element=element), spark_types.ArrayType():
-            found.elementType = _with_comments(found.elementType, element)
+            kind.elementType = _with_comments(kind.elementType, element)
         case MapType(value=value), spark_types.MapType():
-            found.valueType = _with_comments(found.valueType, value)
-    return found
+            kind.valueType = _with_comments(kind.valueType, value)
+    return kind
 
 
 def plain_type(data_type: spark_types.DataType) -> AtomicType | None:

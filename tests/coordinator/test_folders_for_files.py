@@ -57,7 +57,7 @@ def check_dropped(client: httpx.Client) -> None:
     assert client.get("/health/ready").status_code == 200
 
 
-@pytest.mark.parametrize("places", FOLDERS, ids=lambda one: one[0])
+@pytest.mark.parametrize("places", FOLDERS, ids=lambda places: places[0])
 def test_a_folder_in_place_of_a_file(
     process: Process, client: httpx.Client, places: tuple[str, ...]
 ) -> None:

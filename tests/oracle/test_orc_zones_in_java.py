@@ -69,13 +69,13 @@ def test_instants_alone_are_those_that_java_reads(
     def ours(limit: int) -> list[Any]:
         with settings(session, local_rows_max=limit):
             rows = session.run("SELECT k, at FROM t").to_pylist()
-        return [row["at"] for row in sorted(rows, key=lambda one: int(one["k"]))]
+        return [row["at"] for row in sorted(rows, key=lambda row: int(row["k"]))]
 
     for reader in ZONES:
         zones.set(reader)
         theirs = sorted(java_paimon.rows(warehouse, "default.t"))
-        assert ours(100) == [one[1] for one in theirs], reader
-        assert ours(0) == [one[1] for one in theirs], reader
+        assert ours(100) == [row[1] for row in theirs], reader
+        assert ours(0) == [row[1] for row in theirs], reader
         notes = "".join(session.run("SELECT at FROM t").notes)
         assert (f"read as written in {reader}, this" in notes) == (reader != "UTC")
         assert session.run("SELECT k FROM t").notes == ()
@@ -100,4 +100,4 @@ def test_a_zone_that_the_file_names_is_used(
     for reader in ZONES:
         zones.set(reader)
         rows = session.run("SELECT * FROM t ORDER BY k").to_pylist()
-        assert [(row["at"], row["clock"]) for row in rows] == [(one, clock) for one in MOMENTS]
+        assert [(row["at"], row["clock"]) for row in rows] == [(at, clock) for at in MOMENTS]

@@ -30,6 +30,6 @@ CASES = [
 def test_a_call_becomes_the_name(text: str, expected: str | None) -> None:
     statement = parse_statement(text)
     assert isinstance(statement, Query)
-    found = current_names(text, statement.query, "paimon", "shop")
-    rewritten = rewrite(text, statement.query.range, found)
+    replacements = current_names(text, statement.query, "paimon", "shop")
+    rewritten = rewrite(text, statement.query.range, replacements)
     assert rewritten.text.strip() == (expected or text)

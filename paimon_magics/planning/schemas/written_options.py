@@ -13,10 +13,11 @@ import re
 from collections.abc import Iterator
 
 from paimon_magics.errors import UnsupportedStatementError
+from paimon_magics.planning.options.values import integer_value
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.statements.statement import TableName
 
-__all__ = ["SHREDDING_OPTIONS", "check_written_options", "options_not_applied"]
+__all__ = ["SHREDDING_OPTIONS", "check_written_options", "options_not_applied", "values_by_level"]
 
 SHREDDING_OPTIONS = ("variant.shreddingSchema", "variant.inferShreddingSchema")
 """The options by which parts of VARIANT values are stored as columns. Files without such columns
@@ -110,8 +111,9 @@ def _refused(schema: TableSchema) -> Iterator[tuple[str, str, str]]:
     outside = schema.stored_option("global-index.external-path")
     if outside and not _SCHEME.match(outside.strip()):
         yield "global-index.external-path", outside, "a folder without its store, as file:/ or s3:/"
-    for level, codec in _by_level(schema, "file.compression.per.level"):
-        data = dict(_by_level(schema, "file.format.per.level")).get(level, schema.file_format)
+    formats = values_by_level(schema, "file.format.per.level")
+    for level, codec in values_by_level(schema, "file.compression.per.level").items():
+        data = formats.get(level, schema.file_format)
         if codec not in _COMPRESSIONS.get(data, (codec,)):
             what = f"a compression that {data} files don't have"
             yield "file.compression.per.level", f"{level}:{codec}", what
@@ -125,12 +127,16 @@ def _refused(schema: TableSchema) -> Iterator[tuple[str, str, str]]:
         yield "target-file-row-num", value, f"{file_format} files with a limited number of rows"
 
 
-def _by_level(schema: TableSchema, key: str) -> Iterator[tuple[str, str]]:
-    """The levels and values of an option such as `0:avro,5:parquet`, in small letters."""
+def values_by_level(schema: TableSchema, key: str) -> dict[int, str]:
+    """The values of an option such as `0:avro,5:parquet`, or `KEY.5`, by level, in small letters.
+    Raises InvalidTableError for a level that is no number."""
+    levels = {
+        integer_value(name, name.removeprefix(f"{key}.")): value.strip().lower()
+        for name, value in schema.options
+        if name.startswith(f"{key}.")
+    }
     for part in (schema.option(key) or "").split(","):
         level, colon, value = part.partition(":")
         if colon:
-            yield level.strip(), value.strip().lower()
-    for name, value in schema.options:
-        if name.startswith(f"{key}."):
-            yield name.removeprefix(f"{key}."), value.strip().lower()
+            levels[integer_value(key, level.strip())] = value.strip().lower()
+    return levels

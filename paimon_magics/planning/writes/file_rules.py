@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from paimon_magics.errors import InvalidTableError
 from paimon_magics.planning.options.values import integer_value
 from paimon_magics.planning.schemas.table_schema import TableSchema
+from paimon_magics.planning.schemas.written_options import values_by_level
 
 __all__ = [
     "KEY_STATISTICS",
@@ -97,11 +98,7 @@ def changelog_file_rules(schema: TableSchema, level: int) -> FileRules:
 def check_file_rules(schema: TableSchema) -> None:
     """Raise InvalidTableError for an option of the table's files whose value can't be read, on any
     level that the options name."""
-    levels = {0}
-    for key in _BY_LEVEL:
-        names = [part.partition(":")[0] for part in (schema.option(key) or "").split(",")]
-        names += [one.rpartition(".")[2] for one, _ in schema.options if one.startswith(f"{key}.")]
-        levels |= {integer_value(key, name.strip()) for name in names if name.strip()}
+    levels = {0}.union(*(values_by_level(schema, key) for key in _BY_LEVEL))
     for level in sorted(levels):
         changelog_file_rules(schema, level)  # those of data files among them
 
@@ -148,11 +145,7 @@ def _mode(key: str, text: str) -> Statistics:
 
 def _at_level(schema: TableSchema, key: str, level: int) -> str | None:
     """The value for a level in an option such as `0:avro,5:parquet`."""
-    for part in (schema.option(key) or "").split(","):
-        number, colon, value = part.partition(":")
-        if colon and integer_value(key, number.strip()) == level:
-            return value.strip().lower()
-    return schema.stored_option(f"{key}.{level}")
+    return values_by_level(schema, key).get(level)
 
 
 def _text(schema: TableSchema, key: str) -> str:

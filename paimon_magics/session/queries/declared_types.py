@@ -18,6 +18,7 @@ from paimon_magics.session.queries.relations import Relation, relation_of
 from paimon_magics.spark.queries import query_frame
 from paimon_magics.spark.types import columns_of, declared_columns, declared_schema
 from paimon_magics.statements.data_types import RowField
+from paimon_magics.statements.queries.current_names import current_names
 from paimon_magics.statements.statement import QueryText
 
 if TYPE_CHECKING:
@@ -37,10 +38,10 @@ def columns_of_query(
 
     Raises UnsupportedStatementError for a Spark type that Paimon has no counterpart for.
     """
-    found = columns_of(frame.schema)
+    columns = columns_of(frame.schema)
     declared = _declared(connection, statement, query, parameters)
-    if declared is None or [one.name for one in declared] != [one.name for one in found]:
-        return found
+    if declared is None or [field.name for field in declared] != frame.columns:
+        return columns
     return declared
 
 
@@ -59,7 +60,10 @@ def _declared(
             columns = table_of(connection, relation).schema.columns
             empty = spark.createDataFrame([], schema=declared_schema(columns))
             views.append((reference, connection.views.pass_by(empty)))
-        planned = query_frame(spark, statement, query, views, bound)
+        names = current_names(
+            statement, query, connection.settings.catalog_name, connection.database
+        )
+        planned = query_frame(spark, statement, query, views, bound, names)
         return declared_columns(planned.schema)
     except PaimonMagicsError:
         return None  # such as a table of another moment: the rows themselves tell

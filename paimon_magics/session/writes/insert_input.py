@@ -16,7 +16,13 @@ from paimon_magics.errors import InvalidValueError, value_text
 from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.session.given_times import columns_in_zone, value_in_zone
-from paimon_magics.session.python_frames import arrow_of, frame_kind, frame_text, stream_of
+from paimon_magics.session.python_frames import (
+    arrow_of,
+    frame_kind,
+    frame_text,
+    is_own,
+    stream_of,
+)
 from paimon_magics.session.row_inputs import columns_of
 from paimon_magics.session.value_inputs import CutValueError, kind_of, misfit, plain, shown
 from paimon_magics.statements.data_types import (
@@ -87,7 +93,7 @@ def _rows_of(frame: Any) -> pa.Table:
     stream = stream_of(frame)
     if stream is not None:
         return stream.read_all()
-    if frame_kind(frame) in ("Spark", "pandas-on-Spark", "Outcome"):
+    if not is_own(frame):
         raise InvalidValueError(
             f"{frame_text(frame)[:1].upper()}{frame_text(frame)[1:]} is not inserted row by row.",
             hint="session.write(frame, table) writes it.",

@@ -5,6 +5,7 @@ Spark evaluates them by its own catalog, which USE does not change here.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from paimon_magics.statements.clauses.names import quoted, text_literal
@@ -16,6 +17,8 @@ __all__ = ["current_names"]
 
 _DATABASE = frozenset({"CURRENT_DATABASE", "CURRENT_SCHEMA", "DATABASE", "SCHEMA"})
 _CATALOG = frozenset({"CURRENT_CATALOG"})
+# What most queries have none of costs no tokens.
+_CALL = re.compile("|".join(sorted(_DATABASE | _CATALOG)), re.IGNORECASE)
 _BEFORE_ITEM = frozenset({"SELECT", "DISTINCT", "ALL", ","})
 _BEHIND_ITEM = frozenset({",", "FROM", "WHERE", "LIMIT", "UNION", "EXCEPT", "INTERSECT", "ORDER"})
 
@@ -25,22 +28,22 @@ def current_names(
 ) -> tuple[Replacement, ...]:
     """The replacements by which calls of `current_database`, `current_schema`, `database`, `schema`
     and `current_catalog` become texts. A call that is a whole column of a SELECT keeps its name."""
-    if "current_" not in statement.lower() and "()" not in "".join(statement.split()):
+    if not _CALL.search(statement):
         return ()
-    kept = query.range
-    tokens = [one for one in tokenize(statement) if kept.start <= one.start < kept.end]
-    found = []
+    within = query.range
+    tokens = [token for token in tokenize(statement) if within.start <= token.start < within.end]
+    replacements = []
     for at, token in enumerate(tokens[:-2]):
         name = token.upper if token.kind == "word" else ""
-        is_call = [one.text for one in tokens[at + 1 : at + 3]] == ["(", ")"]
+        is_call = tokens[at + 1].text == "(" and tokens[at + 2].text == ")"
         is_member = at > 0 and tokens[at - 1].text == "."
         if not is_call or is_member or name not in _DATABASE | _CATALOG:
             continue
         text = text_literal(database if name in _DATABASE else catalog)
         if _is_column(tokens, at):
             text += f" AS {quoted(f'{token.text}()')}"
-        found.append((TextRange(token.start, tokens[at + 2].end), text))
-    return tuple(found)
+        replacements.append((TextRange(token.start, tokens[at + 2].end), text))
+    return tuple(replacements)
 
 
 def _is_column(tokens: Sequence[Token], at: int) -> bool:

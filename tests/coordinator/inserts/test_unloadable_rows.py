@@ -53,8 +53,8 @@ class Service:
         assert answer.status_code == 200, answer.text
 
     def queue(self) -> dict[str, Any]:
-        (found,) = self.client.get("/v1/inserts").json()["tables"]
-        return dict(found)
+        (queue,) = self.client.get("/v1/inserts").json()["tables"]
+        return dict(queue)
 
     def mend(self) -> None:
         (self.manifests / self.damaged).write_bytes(self.content)
@@ -97,8 +97,8 @@ def test_the_table_is_dropped_with_its_row(service: Service) -> None:
 
 def test_an_administrator_gives_the_row_up_and_goes_back(service: Service) -> None:
     path = "/v1/inserts/default/t/reopen"
-    given_up = service.post(path, {"accept_loss": True})
-    if given_up.status_code == 409:  # the row was just being loaded
+    answered = service.post(path, {"accept_loss": True})
+    if answered.status_code == 409:  # the row was just being loaded
         wait_until(lambda: service.post(path, {"accept_loss": True}).status_code == 200)
     assert service.queue()["waiting_rows"] == 0
     instant = {"instant": {"type": "snapshot", "snapshotId": 1}}

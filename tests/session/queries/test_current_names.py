@@ -18,6 +18,6 @@ def test_use_decides_what_current_names_are(session: Session) -> None:
             {"current_database()": database, "s": database, "current_catalog()": "paimon"}
         ]
         for word in ("NAMESPACE", "database", "SCHEMA"):
-            found = session.run(f"SHOW CURRENT {word}")
-            assert found.to_pylist() == [{"catalog": "paimon", "namespace": database}]
+            shown = session.run(f"SHOW CURRENT {word}")
+            assert shown.to_pylist() == [{"catalog": "paimon", "namespace": database}]
     assert session.run("SELECT k FROM shop.t WHERE current_database() = 'shop'").to_pylist()

@@ -69,9 +69,9 @@ EXACT: list[tuple[list[Any], pa.DataType, list[Any]]] = [
 @pytest.mark.parametrize(("values", "said"), REFUSED, ids=range(len(REFUSED)))
 def test_values_without_an_exact_type_are_refused_by_row(values: list[Any], said: str) -> None:
     rows = [{"c": value} for value in values]
-    for given in (lambda: inferred_array(values, "c"), lambda: arrow_of(rows)):
+    for convert in (lambda: inferred_array(values, "c"), lambda: arrow_of(rows)):
         with pytest.raises(InvalidValueError) as error:
-            given()
+            convert()
         assert said in error.value.message and "`c" in error.value.message
         assert "Nothing was written" in error.value.hint
     if pd.isna(values[0]) is True:
@@ -84,8 +84,8 @@ def test_values_without_an_exact_type_are_refused_by_row(values: list[Any], said
 def test_values_of_a_common_type_are_all_there(
     values: list[Any], kind: pa.DataType, stored: list[Any]
 ) -> None:
-    found = inferred_array(values, "c")
-    assert found.type == kind and found.to_pylist() == stored
+    result = inferred_array(values, "c")
+    assert result.type == kind and result.to_pylist() == stored
 
 
 def test_nan_is_a_number_in_rows_and_missing_in_a_pandas_frame() -> None:
@@ -123,14 +123,14 @@ BOUND: list[tuple[Any, str | object]] = [
 
 @pytest.mark.parametrize(("value", "expected"), BOUND, ids=range(len(BOUND)))
 def test_a_parameter_is_bound_exactly_or_refused(value: Any, expected: str | object) -> None:
-    def given() -> object:
+    def convert() -> object:
         return bind(["p"], {"p": value}, "SELECT :p", "UTC")["p"]
 
     if not isinstance(expected, str):
-        assert given() == expected
+        assert convert() == expected
         return
     with pytest.raises(InvalidValueError) as error:
-        given()
+        convert()
     assert expected in error.value.message and "`:p`" in error.value.message and error.value.hint
     assert ":name" not in error.value.hint
 
@@ -164,8 +164,8 @@ def test_rows_with_names_go_into_the_columns_of_these_names(
     for rows in ([Place(1, 2)], [Row(b=3, a=4)], [{"b": 5, "a": 6}]):
         DOORS[door](session, "t", rows)
     session.write(session.run("SELECT 7 AS b, 8 AS a").dataframe.collect(), "t")
-    found = session.run("SELECT a, b FROM t ORDER BY a").to_arrow().to_pylist()
-    assert [tuple(row.values()) for row in found] == [(2, 1), (4, 3), (6, 5), (8, 7)]
+    result = session.run("SELECT a, b FROM t ORDER BY a").to_arrow().to_pylist()
+    assert [tuple(row.values()) for row in result] == [(2, 1), (4, 3), (6, 5), (8, 7)]
 
 
 MISFITS: list[tuple[str, Any, str]] = [
@@ -241,7 +241,7 @@ def test_years_beyond_pythons_are_stored(session: Session, source: str) -> None:
     session.run("CREATE TABLE t (at TIMESTAMP_NTZ, day DATE)")
     session.run(f"INSERT INTO t {source}")
     session.write(pd.DataFrame({"at": np.array(["12000-01-01"], dtype="datetime64[s]")}), "t")
-    found = session.run("SELECT DISTINCT CAST(at AS STRING) AS at FROM t WHERE at > '9999-12-31'")
-    assert found.to_pylist() == [{"at": "+12000-01-01 00:00:00"}]
+    result = session.run("SELECT DISTINCT CAST(at AS STRING) AS at FROM t WHERE at > '9999-12-31'")
+    assert result.to_pylist() == [{"at": "+12000-01-01 00:00:00"}]
     assert session.run("SELECT at FROM t WHERE day > DATE '2026-01-01'").to_arrow().num_rows > 0
     assert session.run("SELECT at FROM t WHERE day < DATE '2026-01-01'").to_arrow().num_rows == 0

@@ -126,7 +126,9 @@ class StatementHolds:
         now_ms = self._runtime.clock.now_ms
         answer = self._owner.ask(
             table_id,
-            lambda ask: HoldAsked(hold.id, ask, now_ms(), drains, refuses, passes),
+            lambda ask: HoldAsked(
+                hold.id, ask, now_ms(), drains=drains, refuses=refuses, passes=passes
+            ),
             table_info,
         )
         answer.add_done_callback(lambda settled: self._answered(hold, settled))

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from paimon_magics.columnar.bucket_hash import is_bytes
 from paimon_magics.coordinator.protocol.errors import OversizedError
 from paimon_magics.planning.formatting import count_text
 
@@ -151,20 +152,10 @@ def _lengths(leaf: pa.Array) -> pa.Array:
         first = leaf.offset * _VIEW_WORDS
         lengths = words[first : first + len(leaf) * _VIEW_WORDS : _VIEW_WORDS]
         return pa.array(lengths, mask=leaf.is_null().to_numpy(zero_copy_only=False))
-    if pa.types.is_nested(kind) or not _has_bytes(kind):
+    if pa.types.is_nested(kind) or not is_bytes(kind):
         return pa.nulls(len(leaf), pa.int64())
     return pc.binary_length(leaf)
 
 
 def _is_view(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string_view(kind) or pa.types.is_binary_view(kind))
-
-
-def _has_bytes(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_string(kind)
-        or pa.types.is_large_string(kind)
-        or pa.types.is_binary(kind)
-        or pa.types.is_large_binary(kind)
-        or pa.types.is_fixed_size_binary(kind)
-    )
