@@ -98,6 +98,8 @@ def _check_value(option: OptionDefinition, key: str, value: str) -> None:
             values.memory_size_bytes(key, value)
         case "duration":
             values.duration_ms(key, value)
+        case "tag retention":
+            values.retention_ms(key, value)
         case "choice":
             values.choice_value(key, value, option.choices)
         case "map":

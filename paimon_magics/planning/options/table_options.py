@@ -30,6 +30,7 @@ OptionType = Literal[
     "boolean",
     "memory size",
     "duration",
+    "tag retention",
     "map",
     "choice",
 ]
@@ -63,6 +64,7 @@ DOUBLE: OptionType = "double"
 BOOLEAN: OptionType = "boolean"
 MEMORY_SIZE: OptionType = "memory size"
 DURATION: OptionType = "duration"
+RETENTION: OptionType = "tag retention"
 MAP: OptionType = "map"
 IMMUTABLE = True
 
@@ -342,11 +344,11 @@ _CORE: tuple[_Row, ...] = (
     ),
     ("tag.creation-period-duration", DURATION, None),
     ("tag.num-retained-max", INTEGER, None),
-    ("tag.default-time-retained", DURATION, None),
+    ("tag.default-time-retained", RETENTION, None),
     ("tag.time-expire-enabled", BOOLEAN, "true"),
     ("tag.automatic-completion", BOOLEAN, "false"),
     ("tag.batch.customized-name", STRING, None),
-    ("scan.plan-auto-tag-for-read.time-retained", DURATION, None),
+    ("scan.plan-auto-tag-for-read.time-retained", RETENTION, None),
     ("snapshot.watermark-idle-timeout", DURATION, None),
     ("parquet.enable.dictionary", INTEGER, None),
     ("sink.watermark-time-zone", STRING, "UTC"),

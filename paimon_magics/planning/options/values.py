@@ -7,12 +7,15 @@ example.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 
 from paimon_magics.errors import InvalidTableError, nearest
+from paimon_magics.planning.formatting import shortened
 
 __all__ = [
+    "TAG_DAYS_MAX",
     "boolean_value",
     "choice_value",
     "double_value",
@@ -20,10 +23,17 @@ __all__ = [
     "integer_value",
     "memory_size_bytes",
     "positive_value",
+    "retention_ms",
 ]
+
+TAG_DAYS_MAX = 1_000_000
+"""How long a tag may be kept, in days. Java and Python may not have the day of a later end."""
+
 
 _INT = (-(2**31), 2**31 - 1)
 _LONG = (-(2**63), 2**63 - 1)
+_DIGITS_MAX = 100
+_SHOWN_MAX = 100
 
 _BYTES_OF_UNIT: dict[str, int] = {
     unit: int(1024**power)
@@ -69,14 +79,14 @@ def boolean_value(key: str, text: str) -> bool:
 def integer_value(key: str, text: str, *, bits: int = 32) -> int:
     """A whole number of 32 or 64 bits."""
     low, high = _INT if bits == 32 else _LONG
-    if re.fullmatch(r"[+-]?[0-9]+", text) and low <= int(text) <= high:
+    if re.fullmatch(r"[+-]?[0-9]+", text) and low <= _number(text) <= high:
         return int(text)
     raise _unreadable(key, text, f"a whole number between {low} and {high}")
 
 
 def positive_value(key: str, text: str) -> int:
     """A whole number of 64 bits above 0."""
-    if re.fullmatch(r"\+?[0-9]+", text) and 0 < int(text) <= _LONG[1]:
+    if re.fullmatch(r"\+?[0-9]+", text) and 0 < _number(text) <= _LONG[1]:
         return int(text)
     raise _unreadable(key, text, "a whole number above 0")
 
@@ -93,7 +103,7 @@ def memory_size_bytes(key: str, text: str) -> int:
     """A size such as `128 mb`, in bytes (also the default unit). Units are powers of 1024."""
     match = _NUMBER_AND_UNIT.fullmatch(text)
     multiplier = _BYTES_OF_UNIT.get(match[2].lower()) if match else None
-    if match is None or multiplier is None or int(match[1]) * multiplier > _LONG[1]:
+    if match is None or multiplier is None or _number(match[1]) * multiplier > _LONG[1]:
         raise _unreadable(key, text, "a size such as '128 mb' (units b, kb, mb, gb, tb)")
     return int(match[1]) * multiplier
 
@@ -102,9 +112,17 @@ def duration_ms(key: str, text: str) -> float:
     """A duration such as `10 s` or `1 h`, in milliseconds (also the default unit)."""
     match = _NUMBER_AND_UNIT.fullmatch(text)
     multiplier = _MS_OF_UNIT.get(match[2].lower()) if match else None
-    if match is None or multiplier is None or int(match[1]) > _LONG[1]:
+    if match is None or multiplier is None or _number(match[1]) > _LONG[1]:
         raise _unreadable(key, text, "a duration such as '10 s' (units ms, s, min, h, d)")
     return int(match[1]) * multiplier
+
+
+def retention_ms(key: str, text: str) -> float:
+    """How long a tag is kept, in milliseconds."""
+    kept = duration_ms(key, text)
+    if kept > TAG_DAYS_MAX * _MS_OF_UNIT["d"]:
+        raise _unreadable(key, text, f"at most {TAG_DAYS_MAX} d")
+    return kept
 
 
 def choice_value(key: str, text: str, choices: Sequence[str]) -> str:
@@ -118,7 +136,14 @@ def choice_value(key: str, text: str, choices: Sequence[str]) -> str:
     return found
 
 
+def _number(digits: str) -> float:
+    """The whole number of digits with a sign; an infinite one for more digits than any option has,
+    which Python may refuse to read."""
+    return int(digits) if len(digits.lstrip("+-0")) <= _DIGITS_MAX else math.inf
+
+
 def _unreadable(key: str, text: str, wanted: str) -> InvalidTableError:
     return InvalidTableError(
-        f"The option '{key}' can't be '{text}'.", hint=f"Its value must be {wanted}."
+        f"The option '{key}' can't be '{shortened(text, _SHOWN_MAX)}'.",
+        hint=f"Its value must be {wanted}.",
     )

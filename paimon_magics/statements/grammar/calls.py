@@ -37,6 +37,7 @@ __all__ = [
 NAMESPACE = "sys"
 """The namespace of Paimon's procedures."""
 
+_DIGITS_MAX = 100  # of a number; Python may refuse to read a longer one
 _UNITS = {"DAYS": "d", "DAY": "d", "HOURS": "h", "HOUR": "h", "MINUTES": "min", "MINUTE": "min"}
 _BEGINNINGS = (
     ("CREATE", "TAG"),
@@ -123,7 +124,7 @@ def _tag_options(cursor: Cursor) -> tuple[int | None, str | None]:
 def _whole_number(cursor: Cursor, what: str) -> int:
     token = cursor.peek()
     digits = token.text.rstrip("lL")
-    if token.kind != "number" or not digits.isdigit():
+    if token.kind != "number" or not digits.isdigit() or len(digits) > _DIGITS_MAX:
         cursor.fail(what)
     cursor.next()
     return int(digits)

@@ -36,7 +36,7 @@ from paimon_magics.statements.version_changes import (
     VersionChange,
 )
 from paimon_magics.tables.catalog.catalog import Catalog
-from paimon_magics.tables.snapshots.chain import latest_document
+from paimon_magics.tables.snapshots.chain import latest_document, retained_seconds
 from paimon_magics.tables.snapshots.tags_and_branches import (
     VersionReceipt,
     first_not_earlier,
@@ -53,6 +53,8 @@ def change_version_by_server(
 ) -> VersionReceipt:
     """Have the catalog's server make a change. Raises like `change_version`, and SetupError if the
     server denies permission."""
+    if isinstance(change, CreateTag | CreateTagFromTimestamp) and change.time_retained is not None:
+        retained_seconds(change.time_retained)
     with _told(table):
         return _change(catalog, table, change)
 

@@ -30,6 +30,7 @@ from paimon_magics.tables.snapshots.chain import (
 from paimon_magics.tables.snapshots.latest import write_hint
 from paimon_magics.tables.snapshots.provenance import ROLLED_BACK_FROM
 from paimon_magics.tables.snapshots.tag_paths import is_tag_name
+from paimon_magics.tables.snapshots.tagged import tag_snapshot
 from paimon_magics.tables.stores.allowed_paths import is_plain_name
 from paimon_magics.tables.stores.store import Publish
 from paimon_magics.tables.table import StoredTable
@@ -81,7 +82,7 @@ def create_branch(
     # branch.
     table.paimon.file_io.delete(root, recursive=True)
     if tag is not None:
-        stored = table.paimon.tag_manager().get(tag) if is_tag_name(tag) else None
+        stored = tag_snapshot(table.paimon, tag) if is_tag_name(tag) else None
         if stored is None:
             raise UnknownNameError(f"There is no tag `{tag}` of `{table.name}`.")
         last = stored.schema_id

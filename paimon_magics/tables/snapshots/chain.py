@@ -16,6 +16,8 @@ from pypaimon.common.json_util import JSON
 
 from paimon_magics.errors import StatementError, UnknownNameError, UnsupportedStatementError
 from paimon_magics.faults import reach
+from paimon_magics.planning.formatting import shortened
+from paimon_magics.planning.options.values import TAG_DAYS_MAX
 from paimon_magics.tables.snapshots.latest import earliest_snapshot_id, latest_snapshot, write_hint
 from paimon_magics.tables.snapshots.tag_paths import is_tag_name, tag_path
 from paimon_magics.tables.stores.corruption import parsing
@@ -37,6 +39,8 @@ __all__ = [
     "removes_silently",
     "rename_tag",
     "replace_tag",
+    "retained_seconds",
+    "retained_text",
     "roll_back",
     "snapshot_by_id",
     "snapshot_ids",
@@ -48,6 +52,8 @@ Removing = Callable[[str | None, int], object]
 """Is told of a branch (None for the main one) whose snapshots above an id are about to be removed.
 Where it raises, nothing is removed."""
 
+_DAY_NANOS = 86_400_000_000_000
+_SHOWN_MAX = 60
 _TAG_KEYS = ("tagCreateTime", "tagTimeRetained")
 
 
@@ -225,10 +231,19 @@ def tag_document(name: str, tag: Document) -> Document:
         else time_utils.local_datetime_to_system_zone_millis(
             time_utils.json_array_to_local_datetime(created)
         ),
-        "tagTimeRetained": None
-        if retained is None
-        else time_utils.duration_to_iso8601(time_utils.json_seconds_to_duration(retained)),
+        "tagTimeRetained": retained_text(retained),
     }
+
+
+def retained_text(stored: Any) -> str | None:
+    """The stored `tagTimeRetained` in the form of ISO 8601; None for a tag that never ends. A time
+    that no clock reaches, as another engine may store it, is no end."""
+    if stored is None:
+        return None
+    try:
+        return str(time_utils.duration_to_iso8601(time_utils.json_seconds_to_duration(stored)))
+    except (OverflowError, ValueError):
+        return None
 
 
 def create_tag(
@@ -242,7 +257,7 @@ def create_tag(
     """Create a tag of a snapshot, by default the latest. Return False if the tag exists.
 
     `time_retained` is a duration in Paimon's notation, such as `12 h`. Raises UnknownNameError for
-    a snapshot that does not exist, StatementError for a text that is no duration.
+    a snapshot that does not exist, StatementError for what `retained_seconds` refuses.
     """
     content = _tag_content(table, snapshot_id, time_retained)
     return publish(published_path(tag_path(table, name)), content)
@@ -301,7 +316,9 @@ def _tag_content(table: StoredTable, snapshot_id: int | None, time_retained: str
         )
     if time_retained is not None:
         created = time_utils.local_datetime_to_json_array(datetime.datetime.now())
-        document = document | dict(zip(_TAG_KEYS, (created, _seconds(time_retained)), strict=True))
+        document = document | dict(
+            zip(_TAG_KEYS, (created, retained_seconds(time_retained)), strict=True)
+        )
     return json.dumps(document).encode()
 
 
@@ -318,14 +335,23 @@ def published_path(path: str) -> str:
     return local_path(path) or path
 
 
-def _seconds(duration: str) -> float:
+def retained_seconds(duration: str) -> float:
+    """How long a tag is to be kept, from Paimon's notation. Raises StatementError."""
     try:
-        return float(time_utils.parse_duration_nanos(duration) / 1_000_000_000)
-    except (ValueError, OverflowError) as error:
+        nanos = int(time_utils.parse_duration_nanos(duration))
+    except ValueError as error:
         raise StatementError(
-            f"'{duration}' is not a duration: {error}",
+            f"'{shortened(duration, _SHOWN_MAX)}' is not a duration: "
+            f"{shortened(str(error), 2 * _SHOWN_MAX)}",
             hint="Write it as `1 d`, `12 h` or `30 min`.",
         ) from error
+    if nanos > TAG_DAYS_MAX * _DAY_NANOS:
+        raise StatementError(
+            f"A tag can't be kept for '{shortened(duration, _SHOWN_MAX)}': the longest time is "
+            f"{TAG_DAYS_MAX} d.",
+            hint="Leave the time out: the tag then stays until it is deleted.",
+        )
+    return nanos / 1_000_000_000
 
 
 def _trimmed(tag: Document) -> Document:

@@ -11,14 +11,23 @@ from pypaimon.tag.tag_manager import TagManager
 
 from paimon_magics.tables.table import Table
 
-__all__ = ["snapshot_of_tag", "tagged_snapshots"]
+__all__ = ["snapshot_of_tag", "tag_snapshot", "tagged_snapshots"]
 
 
-def snapshot_of_tag(content: bytes) -> Any:
+def snapshot_of_tag(content: bytes | str) -> Any:
     """The snapshot in a tag's file, without the tag's own keys."""
     document = json.loads(content)
     trimmed = {key: value for key, value in document.items() if not key.startswith("tag")}
     return JSON.from_json(json.dumps(trimmed), Snapshot)
+
+
+def tag_snapshot(paimon: Any, name: str) -> Any:
+    """The snapshot that a tag of pypaimon's table keeps; None if there is no such tag."""
+    path = paimon.tag_manager().tag_path(name)
+    try:
+        return snapshot_of_tag(paimon.file_io.read_file_utf8(path))
+    except FileNotFoundError:
+        return None
 
 
 def tagged_snapshots(table: Table, branch: str) -> list[Any]:

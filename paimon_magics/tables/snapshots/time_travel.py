@@ -37,6 +37,7 @@ from paimon_magics.tables.snapshots.latest import (
     latest_snapshot,
     read_snapshot,
 )
+from paimon_magics.tables.snapshots.tagged import tag_snapshot
 from paimon_magics.tables.snapshots.targets import (
     Difference,
     Resolved,
@@ -313,7 +314,7 @@ class _Finder:
         """The snapshot that a tag keeps; None if there is no such tag."""
         if "/" in name or not name.strip():
             return None
-        return self._paimon.tag_manager().get(name)
+        return tag_snapshot(self._paimon, name)
 
     def _tag_names(self) -> list[str]:
         return [str(name) for name in self._paimon.tag_manager().list_tags()]

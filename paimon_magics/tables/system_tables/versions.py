@@ -17,7 +17,13 @@ from pypaimon.common import time_utils
 from paimon_magics.columnar.java_text import map_order
 from paimon_magics.tables.pypaimon_internals import schema_path
 from paimon_magics.tables.snapshots.branches import list_branches
-from paimon_magics.tables.snapshots.chain import list_tags, load_tag, snapshot_by_id, snapshot_ids
+from paimon_magics.tables.snapshots.chain import (
+    list_tags,
+    load_tag,
+    retained_text,
+    snapshot_by_id,
+    snapshot_ids,
+)
 from paimon_magics.tables.snapshots.latest import earliest_snapshot_id
 from paimon_magics.tables.system_tables.table_view import Document, TableView, local_times, rows_of
 
@@ -188,7 +194,7 @@ def tags(view: TableView) -> pa.Table:
             time,
             tag.get("totalRecordCount"),
             _moment(tag.get("tagCreateTime")),
-            _duration(tag.get("tagTimeRetained")),
+            retained_text(tag.get("tagTimeRetained")),
         )
         for (name, tag), time in zip(found, times, strict=True)
     ]
@@ -324,12 +330,6 @@ def _listed(values: Iterable[str]) -> str:
 
 def _moment(stored: Any) -> Any:
     return None if stored is None else time_utils.json_array_to_local_datetime(stored)
-
-
-def _duration(stored: Any) -> str | None:
-    if stored is None:
-        return None
-    return str(time_utils.duration_to_iso8601(time_utils.json_seconds_to_duration(stored)))
 
 
 def _changed_ms(info: Any) -> int:

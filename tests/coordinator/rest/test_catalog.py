@@ -284,6 +284,21 @@ def test_tags_name_snapshots(table: Any, catalog: Any) -> None:
         catalog.create_tag("shop.t", "third", snapshot_id=99)
 
 
+def test_a_tag_whose_end_no_clock_reaches_is_refused_with_the_longest_time(
+    table: Any, http: httpx.Client
+) -> None:
+    write(table, (1, "a", "x"))
+    tags = "/databases/shop/tables/t/tags"
+    answer = http.post(tags, json={"tagName": "a", "timeRetained": "999999999999 d"})
+    assert answer.status_code == 400
+    assert "'999999999999 d': the longest time is 1000000 d" in answer.json()["message"]
+    assert http.get(tags).json()["tags"] == []
+    options = {"action": "setOption", "key": "tag.default-time-retained", "value": "1000001 d"}
+    answer = http.post("/databases/shop/tables/t", json={"changes": [options]})
+    assert answer.status_code == 400
+    assert "1000000 d" in answer.json()["message"]
+
+
 def test_a_branch_is_written_and_the_table_taken_forward_to_it(table: Any, catalog: Any) -> None:
     write(table, (1, "a", "x"))
     catalog.create_tag("shop.t", "start")

@@ -241,6 +241,17 @@ CASES = {
         PLAIN, {"changelog.num-retained.min": "5", "changelog.num-retained.max": "3"}, "is above"
     ),
     "row number of a file": Case(PLAIN, {"target-file-row-num": "0"}, "below 1"),
+    "tags": Case(PLAIN, {"tag.default-time-retained": "1000000 d"}, ""),
+    "tags without an end in time": Case(
+        PLAIN, {"tag.default-time-retained": "1000001 d"}, "can't be '1000001 d'"
+    ),
+    "time of too many digits": Case(
+        PLAIN, {"snapshot.time-retained": f"{'9' * 5_000} d"}, "can't be '9999"
+    ),
+    "number of too many digits": Case(PLAIN, {"bucket": "9" * 5_000}, "can't be '9999"),
+    "size of too many digits": Case(
+        PLAIN, {"target-file-size": f"{'9' * 5_000} mb"}, "can't be '9999"
+    ),
     "file format": Case(PLAIN, {"file.format": "orc"}, ""),
     "file format in capitals": Case(PLAIN, {"file.format": "PARQUET"}, ""),
     "unknown file format": Case(PLAIN, {"file.format": "parkett"}, "can't be 'parkett'"),

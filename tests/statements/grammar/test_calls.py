@@ -78,6 +78,7 @@ def test_a_call_of_another_namespace_is_sparks() -> None:
         ("ALTER TABLE t CREATE TAG", "Expected the tag's name", None),
         ("ALTER TABLE t CREATE TAG a AS OF VERSION x", "a snapshot's number, found `x`", "x"),
         ("ALTER TABLE t CREATE TAG a RETAIN 3 DAYZ", "DAYS, HOURS or MINUTES", "DAYZ"),
+        (f"ALTER TABLE t CREATE TAG a RETAIN {'9' * 5_000} DAYS", "Expected a number", "9"),
         ("ALTER TABLE t RENAME TAG a", "Expected `TO`", None),
         ("ALTER TABLE t CREATE OR REPLACE TAG IF NOT EXISTS a", "the end of the statement", "NOT"),
         ("SHOW TAGS", "a table's name", None),

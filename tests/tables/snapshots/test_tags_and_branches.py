@@ -15,6 +15,7 @@ from paimon_magics.errors import (
     StatementError,
     UnknownNameError,
 )
+from paimon_magics.planning.reads.read_points import AtTag
 from paimon_magics.planning.schemas.table_schema import plan_create_table
 from paimon_magics.statements.grammar.parsing import parse_statement
 from paimon_magics.statements.statement import CreateTable, TableName
@@ -37,6 +38,7 @@ from paimon_magics.statements.version_changes import (
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.catalog.stored_tables import load_stored
 from paimon_magics.tables.expiry.tag_deletion import remove_tag
+from paimon_magics.tables.manifests.live_files import ManifestCache
 from paimon_magics.tables.schema.types import arrow_schema
 from paimon_magics.tables.snapshots.branches import list_branches
 from paimon_magics.tables.snapshots.chain import (
@@ -45,8 +47,12 @@ from paimon_magics.tables.snapshots.chain import (
     list_tags,
     load_tag,
     snapshot_by_id,
+    tag_document,
 )
 from paimon_magics.tables.snapshots.tags_and_branches import VersionReceipt, change_version
+from paimon_magics.tables.snapshots.time_travel import find_target
+from paimon_magics.tables.system_tables.table_view import TableView
+from paimon_magics.tables.system_tables.versions import tags
 from paimon_magics.tables.table import StoredTable
 
 NAME = TableName("t", "default")
@@ -121,6 +127,52 @@ def test_a_tag_that_is_retained_for_a_time_says_since_when(versions: Versions) -
     stored = load_tag(versions.table(), "a")
     assert stored is not None and stored["tagTimeRetained"] == 3 * 86_400.0
     assert len(stored["tagCreateTime"]) in (6, 7)
+
+
+ENDLESS = [
+    "1000001 d",
+    "999999999999 d",
+    "9223372036854775807 ms",
+    "99999999999999999999 d",
+    f"{'9' * 5_000} d",
+]
+
+
+@pytest.mark.parametrize("retained", ENDLESS, ids=len)
+def test_a_tag_whose_end_no_clock_reaches_is_refused(versions: Versions, retained: str) -> None:
+    versions.change(CreateTag("kept"))
+    for change in (
+        CreateTag("a", None, retained),
+        CreateTag("kept", None, retained, False, True),
+        ReplaceTag("kept", 1, retained),
+        CreateTagFromTimestamp("a", 0, retained),
+    ):
+        with pytest.raises(StatementError) as raised:
+            versions.change(change)
+        assert f"'{retained[:40]}" in raised.value.message
+        assert len(raised.value.message) < 300
+        if len(retained) < 100:
+            assert "the longest time is 1000000 d" in raised.value.message
+    assert list_tags(versions.table()) == ["kept"]
+    assert versions.change(CreateTag("a", None, "1000000 d")).changed == ("a",)
+
+
+def test_a_tag_of_another_engine_without_an_end_in_time_never_ends(versions: Versions) -> None:
+    versions.change(CreateTag("a", 2, "1 d"))
+    path = Path(versions.table().location) / "tag" / "tag-a"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"tagTimeRetained": 8.64e16}))
+    table = versions.table()
+    tag = load_tag(table, "a")
+    assert tag is not None
+    assert tag_document("a", tag)["tagTimeRetained"] is None
+    found = find_target(versions.catalog.load(NAME), AtTag("a"), "UTC")
+    assert [id for id, _ in found.identity] == [2]
+    view = TableView(table, latest_document(table), {}, ManifestCache(table.paimon))
+    assert tags(view).column("time_retained").to_pylist() == [None]
+    assert versions.change(CreateBranch("b", "a")).changed == ("b",)
+    assert versions.ids("b") == [2]
+    versions.change(RollBackToTag("a"))
+    assert versions.ids() == [1, 2]
 
 
 def test_a_tag_that_exists_is_kept_or_replaced_as_asked(versions: Versions) -> None:
