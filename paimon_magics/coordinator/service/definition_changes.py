@@ -23,6 +23,8 @@ Where none of these holds, the change is made.
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
 import logging
 import threading
 from collections import OrderedDict
@@ -37,6 +39,7 @@ from paimon_magics.coordinator.protocol.definition_changes import (
     TableCreation,
     TableDrop,
     TableRename,
+    definition_document,
 )
 from paimon_magics.coordinator.protocol.errors import NotTheirsError
 from paimon_magics.coordinator.protocol.principals import Principal, Scope
@@ -72,6 +75,8 @@ ANYTHING = Principal(None, Scope.ADMIN)
 _log = logging.getLogger(__name__)
 
 _KEPT = 1_000
+_DIGEST_BYTES = 16
+_REFUSAL_CHARACTERS_MAX = 10_000  # a longer one is not kept: the change is refused again
 _ROUNDS = 20  # of dropping a database's tables while others make new ones
 
 
@@ -286,7 +291,7 @@ class RecentChanges:
     """The outcomes of the last requests, by their ids. For any thread.
 
     A request that comes again while it is carried out waits for the outcome. An outcome that is not
-    known yet is not kept.
+    known yet is not kept, nor a refusal for want of a right. Of a change only its digest is kept.
     """
 
     def __init__(self) -> None:
@@ -300,16 +305,16 @@ class RecentChanges:
 
         Raises InvalidValueError where the id was given to another change.
         """
-        key = (principal.name, id)
+        key, digest = (principal.name, id), _digest(change)
         with self._lock:
             known = self._known.get(key)
             if known is None:
                 outcome = Future[bool | _Refusal]()
-                self._known[key] = _Request(change, outcome)
+                self._known[key] = _Request(digest, outcome)
                 while len(self._known) > _KEPT:
                     self._known.popitem(last=False)
         if known is not None:
-            if known.change != change:
+            if known.digest != digest:
                 raise InvalidValueError(
                     f"The id `{id}` was given to another change.",
                     hint="Give each change an id of its own, and only its repeats the same one.",
@@ -318,22 +323,28 @@ class RecentChanges:
         try:
             made = yield from make
         except (StatementError, NotTheirsError) as error:
+            is_long = len(error.message) + len(error.hint) > _REFUSAL_CHARACTERS_MAX
+            if is_long or isinstance(error, NotTheirsError):
+                self._forget(key)
             outcome.set_result(_Refusal(type(error), error.message, error.hint))
             raise
         except BaseException:
-            with self._lock:
-                self._known.pop(key, None)
+            self._forget(key)
             outcome.set_exception(SetupError("Whether the change was made is not known yet."))
             raise
         outcome.set_result(made)
         return made
 
+    def _forget(self, key: tuple[str | None, str]) -> None:
+        with self._lock:
+            self._known.pop(key, None)
+
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """A change that was asked for, and what becomes of it."""
+    """The digest of a change that was asked for, and what becomes of it."""
 
-    change: DefinitionChange
+    digest: bytes
     outcome: Future[bool | _Refusal]
 
 
@@ -344,6 +355,11 @@ class _Refusal:
     kind: type[StatementError | NotTheirsError]
     message: str
     hint: str
+
+
+def _digest(change: DefinitionChange) -> bytes:
+    content = json.dumps(definition_document(change), sort_keys=True).encode()
+    return hashlib.blake2b(content, digest_size=_DIGEST_BYTES).digest()
 
 
 def _answer(outcome: bool | _Refusal) -> bool:
