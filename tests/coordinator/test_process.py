@@ -16,6 +16,7 @@ import pytest
 
 from paimon_magics.coordinator.client.finding import At
 from paimon_magics.coordinator.client.remote import RemoteCoordinator
+from paimon_magics.coordinator.client.tokens import token_of_user
 from paimon_magics.coordinator.ownership.lease_watch import current_lease
 from paimon_magics.coordinator.process.network import LOOPBACK, listen
 from paimon_magics.errors import (
@@ -264,6 +265,32 @@ def test_dynamic_buckets_are_written_by_one_transaction_at_a_time(
     ended.start()
     assert patient.begin(TABLE).commit_user != first.commit_user
     ended.join()
+
+
+@pytest.mark.parametrize("name", ["token", "id"])
+def test_a_file_of_the_state_folder_that_is_no_text_is_named(tmp_path: Path, name: str) -> None:
+    state = tmp_path / "state"
+    state.mkdir(mode=0o700)
+    (state / name).write_bytes(b"\xff\xfe\x00\x80")
+    arguments = [f"--state={state}", f"--warehouse={tmp_path / 'warehouse'}"]
+    done = subprocess.run(
+        [sys.executable, "-m", "paimon_magics.coordinator", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert f"{state / name} can't be read: it is not text" in done.stderr
+    assert "remove it" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_token_file_that_is_no_text_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_bytes(b"\xff\xfe\x00\x80")
+    with pytest.raises(SetupError, match="can't be read: it is not text"):
+        token_of_user(None, {"PAIMON_COORDINATOR_TOKEN_FILE": str(file)}, "http://127.0.0.1:9")
 
 
 @MOSTLY_SQLITE

@@ -69,9 +69,10 @@ def token_of_user(given: GivenToken | None, environment: Mapping[str, str], addr
 def _content(file: Path) -> str:
     try:
         return file.read_text()
-    except OSError as error:
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not text"
         raise SetupError(
-            f"The token in {file} can't be read: {error.strerror}.",
+            f"The token in {file} can't be read: {why}.",
             hint=f"{_FILE_VARIABLE} must name a file with the token.",
         ) from error
 

@@ -227,7 +227,13 @@ class StateFolder:
                     os.link(temporary, path)
             finally:
                 temporary.unlink()
-        return path.read_text().strip()
+        try:
+            return path.read_text().strip()
+        except UnicodeDecodeError as error:
+            raise SetupError(
+                f"The file {path} can't be read: it is not text.",
+                hint="Restore it from a backup. Or remove it: the next start makes another one.",
+            ) from error
 
 
 def binding_of(folder: Path) -> Binding | None:
@@ -254,7 +260,7 @@ def token_of(home: Home) -> str | None:
         if not mine or (folder / "id").read_text().strip() != home.id:
             return None
         return (folder / "token").read_text().strip()
-    except (OSError, AttributeError):  # no getuid: not a POSIX system
+    except (OSError, ValueError, AttributeError):  # no getuid: not a POSIX system
         return None
 
 
