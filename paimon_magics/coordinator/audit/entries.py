@@ -74,7 +74,7 @@ def entry_of(id: str, body: str) -> Entry:
         known = {key: value for key, value in document.items() if key in _MEMBERS}
         return Entry(**{**known, "id": id, "outcome": Outcome(document["outcome"])})
     except (ValueError, TypeError, KeyError, AttributeError):
-        at_ms = int(id[:13]) if id[:13].isdigit() else 0
+        at_ms = int(id[:13]) if re.fullmatch("[0-9]{13}", id[:13]) else 0
         return Entry(id, at_ms, "unreadable", outcome=Outcome.UNKNOWN, detail=body)
 
 

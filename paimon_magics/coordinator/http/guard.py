@@ -46,6 +46,7 @@ __all__ = ["Guard", "TooLargeError", "guarded", "on_too_large", "principal_in", 
 _WEBSOCKET = "WEBSOCKET"
 _FORBIDDEN = 4403  # codes of refused WebSockets
 _BUSY = 4429
+_DIGITS_MAX = 19  # of a length
 _LOOPBACK = ("127.0.0.1", "::1")
 _NOT_CHECKED = "The token can't be checked now."
 _READY = "/health/ready"
@@ -171,7 +172,7 @@ class Guard:
     def _refusal(self, headers: Mapping[bytes, bytes]) -> Response | None:
         """The answer to a request that nobody may send."""
         length = headers.get(b"content-length", b"0")
-        if not length.isdigit() or int(length) > self._bytes_max:
+        if not length.isdigit() or len(length) > _DIGITS_MAX or int(length) > self._bytes_max:
             return _too_large(self._bytes_max)
         encoding = headers.get(b"content-encoding", b"identity").decode("latin-1")
         if encoding.lower() not in ("", "identity"):

@@ -155,6 +155,8 @@ def _plain(*kinds: type) -> Callable[[Any], Any]:
     def read(value: Any) -> Any:
         if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
             raise TypeError
+        if isinstance(value, int) and not -(2**63) <= value < 2**63:
+            raise ValueError
         return value
 
     return read

@@ -11,7 +11,8 @@ __all__ = ["member"]
 
 
 def member(document: Any, key: str, kind: type) -> Any:
-    """Return the member `key`. Raises InvalidValueError unless it is of `kind`."""
+    """Return the member `key`. Raises InvalidValueError unless it is of `kind`; a number is one of
+    64 bits."""
     if not isinstance(document, Mapping):
         raise InvalidValueError(f"An object with the member `{key}` is expected.")
     if key not in document:
@@ -21,6 +22,8 @@ def member(document: Any, key: str, kind: type) -> Any:
         raise InvalidValueError(f"The member `{key}` must be {_KINDS.get(kind, kind.__name__)}.")
     if kind is Sequence and isinstance(value, str):
         raise InvalidValueError(f"The member `{key}` must be a list.")
+    if kind is int and isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise InvalidValueError(f"The member `{key}` must be a whole number of 64 bits.")
     return value
 
 

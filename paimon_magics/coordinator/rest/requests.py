@@ -13,6 +13,7 @@ from starlette.requests import Request
 
 from paimon_magics.coordinator.protocol.json_text import json_value
 from paimon_magics.coordinator.rest.errors import RestError, bad_request, not_found
+from paimon_magics.planning.formatting import shortened
 from paimon_magics.statements.statement import NAME_BYTES_MAX, TableName
 from paimon_magics.tables.catalog.rest_documents import mapping_of, text_of
 
@@ -25,7 +26,10 @@ __all__ = [
     "read_body",
     "safe_name",
     "table_name",
+    "whole_number",
 ]
+
+_DIGITS_MAX = 40  # of a number that is read; some have zeros in front
 
 _T = TypeVar("_T")
 
@@ -119,12 +123,7 @@ def page(
     Items of one key are on one page.
     """
     token = request.query_params.get("pageToken")
-    text = request.query_params.get("maxResults")
-    count = 0
-    if text:
-        if not (text.isascii() and text.isdigit()):
-            raise bad_request(f"maxResults must be a whole number, not '{text}'.")
-        count = int(text)
+    count = whole_number(request, "maxResults")
     ordered = sorted(items, key=key, reverse=descending)
     comes_after = operator.lt if descending else operator.gt
     left = [item for item in ordered if not token or comes_after(key(item), token)]
@@ -133,6 +132,20 @@ def page(
     if count == 0 or len(left) <= count:
         return left, None
     return left[:count], key(left[count - 1])
+
+
+def whole_number(request: Request, parameter: str) -> int:
+    """The whole number of 64 bits in a query parameter; 0 without it. Raises 400 for another
+    text."""
+    text = request.query_params.get(parameter)
+    if not text:
+        return 0
+    if text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX:
+        number = int(text)
+        if number < 2**63:
+            return number
+    shown = shortened(text, _DIGITS_MAX)
+    raise bad_request(f"'{shown}' is no whole number below 2^63, which is what {parameter} takes.")
 
 
 def like_filter(request: Request, parameter: str) -> Callable[[str], bool]:

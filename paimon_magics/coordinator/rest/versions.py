@@ -14,7 +14,13 @@ from paimon_magics.coordinator.rest.errors import (
     not_offered,
 )
 from paimon_magics.coordinator.rest.replacing import replace_table
-from paimon_magics.coordinator.rest.requests import like_filter, page, safe_name, table_name
+from paimon_magics.coordinator.rest.requests import (
+    like_filter,
+    page,
+    safe_name,
+    table_name,
+    whole_number,
+)
 from paimon_magics.coordinator.service.served import Context, watch_latest
 from paimon_magics.coordinator.service.tags_and_branches import change_versions
 from paimon_magics.errors import UnknownNameError
@@ -90,14 +96,10 @@ def _latest_snapshot(context: Context, call: Call) -> Any:
 
 
 def _list_snapshots(context: Context, call: Call) -> Any:
-    query = call.request.query_params
-    numbers = {key: query.get(key) or "0" for key in ("maxResults", "pageToken")}
-    for key, text in numbers.items():
-        if not (text.isascii() and text.isdigit()):
-            raise bad_request(f"{key} must be a whole number, not '{text}'.")
-    count = int(numbers["maxResults"])
+    count = whole_number(call.request, "maxResults")
+    after = whole_number(call.request, "pageToken")
     table = _table(context, call)
-    found = list_snapshots(table, int(numbers["pageToken"]), count + 1 if count else None)
+    found = list_snapshots(table, after, count + 1 if count else None)
     more = bool(count) and len(found) > count
     shown = found[:count] if more else found
     return {"snapshots": shown, "nextPageToken": str(shown[-1]["id"]) if more else None}

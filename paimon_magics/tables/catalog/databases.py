@@ -25,6 +25,8 @@ from paimon_magics.errors import (
     UnsupportedStatementError,
     nearest,
 )
+from paimon_magics.planning.formatting import shortened
+from paimon_magics.statements.statement import NAME_BYTES_MAX
 from paimon_magics.tables.catalog.names import check_name, first_line, is_text, quoted
 from paimon_magics.tables.catalog.warehouse import REMOTE_SCHEMES, checked_options
 from paimon_magics.tables.schema.external_roots import external_roots
@@ -210,7 +212,7 @@ class Databases:
 
     def is_stored(self, database: str) -> bool:
         """Whether the catalog has stored the database; `default` may not be stored yet."""
-        if not is_plain_name(database):
+        if not is_plain_name(database, ".db"):
             return False
         if not self.sees_database(database):
             database = uuid.uuid4().hex  # the same look at the store, as after a name that is free
@@ -227,6 +229,7 @@ class Databases:
 
     def unknown_database(self, database: str) -> UnknownNameError:
         """The error for a database that does not exist, with the nearest name."""
+        database = shortened(database, NAME_BYTES_MAX)
         return UnknownNameError(
             f"There is no database `{database}`.",
             hint=f"{nearest(database, self.list_databases, what='databases')} "

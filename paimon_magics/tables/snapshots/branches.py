@@ -17,6 +17,7 @@ from typing import Any
 from pypaimon.schema.schema_manager import SchemaManager
 
 from paimon_magics.errors import InvalidTableError, UnknownNameError, UnsupportedStatementError
+from paimon_magics.planning.formatting import shortened
 from paimon_magics.tables.pypaimon_internals import schema_path
 from paimon_magics.tables.snapshots.chain import (
     Removing,
@@ -44,6 +45,8 @@ __all__ = [
     "rename_branch",
 ]
 
+_SHOWN_MAX = 60
+
 
 def list_branches(table: StoredTable) -> list[str]:
     """The names of the table's complete branches except `main`, sorted."""
@@ -56,7 +59,7 @@ def list_branches(table: StoredTable) -> list[str]:
 def branch_exists(table: StoredTable, branch: str) -> bool:
     """Whether the branch exists and is complete."""
     _refuse_remote(table)
-    if not is_plain_name(branch):
+    if not is_plain_name(branch, "branch-"):
         return False
     first: bool = table.paimon.file_io.exists(schema_path(_schemas(table, branch), 0))
     return first
@@ -260,10 +263,16 @@ def _schemas(table: StoredTable, branch: str) -> SchemaManager:
 
 
 def _check_branch_name(branch: str) -> None:
-    if branch == "main" or not branch.strip() or branch.isdigit() or not is_plain_name(branch):
+    if (
+        branch == "main"
+        or not branch.strip()
+        or branch.isdigit()
+        or not is_plain_name(branch, "branch-")
+    ):
         raise InvalidTableError(
-            f"A branch can't be named `{branch}`.",
-            hint="Choose a name that is neither `main` nor a number: no slashes, no leading dot.",
+            f"A branch can't be named `{shortened(branch, _SHOWN_MAX)}`.",
+            hint="Choose a name that is neither `main` nor a number: no slashes, no leading dot, "
+            "at most some 240 bytes.",
         )
 
 

@@ -54,6 +54,7 @@ Where it raises, nothing is removed."""
 
 _DAY_NANOS = 86_400_000_000_000
 _SHOWN_MAX = 60
+_ID_MAX = 2**63 - 1
 _TAG_KEYS = ("tagCreateTime", "tagTimeRetained")
 
 
@@ -74,6 +75,8 @@ def latest_document(table: StoredTable) -> Document | None:
 
 def snapshot_by_id(table: StoredTable, snapshot_id: int) -> Document | None:
     """The snapshot with this id; None if its file does not exist, or no longer."""
+    if not 0 < snapshot_id <= _ID_MAX:
+        return None
     manager = table.paimon.snapshot_manager()
     return _read(table, manager.get_snapshot_path(snapshot_id))
 

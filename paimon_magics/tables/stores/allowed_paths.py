@@ -27,6 +27,7 @@ _log = logging.getLogger(__name__)
 _OWN = ".paimon-magics"
 _DATABASE = ".db"
 _LOCAL = "file"
+_NAME_BYTES_MAX = 255  # of a file, on the disks of most machines
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,9 +181,11 @@ def own_folder_only(location: str, stores: Stores) -> AllowedPaths:
     return AllowedPaths(location, location, PathRules(()), stores, tuple)
 
 
-def is_plain_name(name: str) -> bool:
-    """Whether a file's name can't lead out of its folder."""
-    return bool(name) and not set("/\\\0") & set(name) and not name.startswith(".")
+def is_plain_name(name: str, affix: str = "") -> bool:
+    """Whether a file's name can't lead out of its folder, and is not too long together with what
+    Paimon adds to it."""
+    is_plain = bool(name) and not set("/\\\0") & set(name) and not name.startswith(".")
+    return is_plain and len(f"{name}{affix}".encode(errors="replace")) <= _NAME_BYTES_MAX
 
 
 def _folder(path: str) -> _Place | None:

@@ -34,6 +34,7 @@ NAMES = (
     "a\x00b",
     "a\r\nSet-Cookie: x=1",
     "x" * 300,
+    "x" * 250,  # too long with what becomes a file's name of it
     "ü" * 200,
     "t$files",
     "t$branch_../../outside",
@@ -167,11 +168,23 @@ def test_no_name_in_a_body_leads_out_of_the_warehouse_or_fails(
     schema = {"fields": fields, "partitionKeys": [], "primaryKeys": [], "options": {}}
     here = {"database": "default", "object": name}
     there = {"database": name, "table": name}
-    change = {"kind": "DeleteTags", "tags": [name]}
+    changes = [
+        {"kind": "DeleteTags", "tags": [name]},
+        {"kind": "CreateTag", "tag": name},
+        {"kind": "CreateBranch", "branch": name},
+        {"kind": "DeleteBranches", "branches": [name]},
+        {"kind": "RenameBranch", "branch": name, "new_name": name},
+        {"kind": "RollBackToTag", "tag": name},
+    ]
+    drops = [{"kind": "DatabaseDrop", "name": name, "if_exists": one} for one in (True, False)]
+    t = {"database": "default", "table": "t"}
     creation = {"kind": "DatabaseCreation", "name": name}
     requests: list[tuple[str, dict[str, Any]]] = [
         ("/v1/paimon/databases", {"name": name}),
-        ("/v1/changes", {"id": "1", "repeated": False, "change": creation}),
+        *(
+            ("/v1/changes", {"id": f"{name}{n}"[:100], "repeated": False, "change": one})
+            for n, one in enumerate([creation, *drops])
+        ),
         ("/v1/paimon/databases/default/tables", {"identifier": here, "schema": schema}),
         (
             "/v1/paimon/tables/rename",
@@ -183,13 +196,60 @@ def test_no_name_in_a_body_leads_out_of_the_warehouse_or_fails(
         ("/v1/transactions", {"table": {"database": "default", "table": name}}),
         ("/v1/leases", {"holder": name, "leases": [{"table": there, "snapshot_id": 1}]}),
         ("/v1/tables/check", {"table": there}),
-        ("/v1/tables/versions", {"table": there, "change": change, "repeated": False}),
+        *(
+            ("/v1/tables/versions", {"table": table, "change": one, "repeated": False})
+            for one in changes
+            for table in (t, there)
+        ),
+        ("/v1/paimon/databases/default/tables/t/consumers/reset", {"consumerId": name}),
         ("/v1/tokens", {"name": name, "allow": [f"read={name}"]}),
     ]
     for path, body in requests:
         answer = http.post(path, content=json.dumps(body).encode())
         assert answer.status_code < 500, (path, answer.text)
     assert outside(process) == before
+
+
+def test_a_database_of_a_name_that_none_can_have_is_unknown(http: httpx.Client) -> None:
+    answers = []
+    for name in ("y" * 300, "nowhere"):
+        for if_exists in (True, False):
+            change = {"kind": "DatabaseDrop", "name": name, "if_exists": if_exists}
+            body = {"id": f"{name[:7]}{if_exists}", "repeated": False, "change": change}
+            answer = http.post("/v1/changes", json=body)
+            answers.append((answer.status_code, answer.json().get("done")))
+    assert answers == [(200, False), (404, None)] * 2
+
+
+LARGE = ("9" * 25, "9" * 400, "9" * 5_000)
+
+
+@pytest.mark.parametrize("digits", LARGE, ids=len)
+def test_no_number_is_too_large_to_be_answered(http: httpx.Client, digits: str) -> None:
+    table = '{"database": "default", "table": "t"}'
+    lease = f'{{"table": {table}, "snapshot_id": {digits}}}'
+    drop = f'{{"kind": "TableDrop", "name": {table}, "created_at_ms": {digits}}}'
+    tag = f'{{"kind": "CreateTag", "tag": "a", "snapshot_id": {digits}}}'
+    rest = "/v1/paimon/databases/default/tables/t"
+    for path, body in (
+        ("/v1/leases", f'{{"holder": "h", "leases": [{lease}]}}'),
+        ("/v1/transactions", f'{{"table": {table}, "base_snapshot_id": {digits}}}'),
+        ("/v1/tokens", f'{{"name": "n", "allow": ["read"], "expires_in_ms": {digits}}}'),
+        ("/v1/changes", f'{{"id": "{digits[:90]}", "repeated": false, "change": {drop}}}'),
+        ("/v1/inserts/default/t/flush", f'{{"wait_ms": {digits}}}'),
+        ("/v1/tables/versions", f'{{"table": {table}, "repeated": false, "change": {tag}}}'),
+        (f"{rest}/tags", f'{{"tagName": "a", "snapshotId": {digits}}}'),
+        (f"{rest}/rollback", f'{{"instant": {{"type": "snapshot", "snapshotId": {digits}}}}}'),
+        (f"{rest}/consumers/reset", f'{{"consumerId": "c", "nextSnapshotId": {digits}}}'),
+    ):
+        answer = http.post(path, content=body.encode())
+        assert 400 <= answer.status_code < 500, (path, answer.status_code, answer.text[:300])
+    for path in ("databases", "databases/default/tables/t/snapshots", "databases/default/tables"):
+        answer = http.get(f"/v1/paimon/{path}", params={"maxResults": digits})
+        assert (answer.status_code, "maxResults" in answer.text) == (400, True)
+    snapshots = http.get(f"{rest}/snapshots", params={"pageToken": digits})
+    assert (snapshots.status_code, "no whole number" in snapshots.text) == (400, True)
+    assert http.get(f"{rest}/snapshots/{digits[:245]}").status_code == 404
 
 
 def test_no_header_is_made_of_what_a_client_sends(process: Process) -> None:
