@@ -15,8 +15,10 @@ from starlette.types import ASGIApp
 from paimon_magics.coordinator.http.authorisation import Authoriser, TokenFile
 from paimon_magics.coordinator.http.guard import Guard, guarded
 from paimon_magics.coordinator.routes.catalog import catalog_routes
+from paimon_magics.coordinator.runtime import ThreadRuntime
 from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.coordinator.service.key_moves import KeyMover
+from paimon_magics.coordinator.service.name_locks import NameLocks
 from paimon_magics.coordinator.service.served import Context
 from paimon_magics.coordinator.store.state_store import StateStore
 from paimon_magics.coordinator.turns import Turns
@@ -45,11 +47,12 @@ def served(
     authoriser: Authoriser | None = None,
     coordinator: Coordinator | None = None,
     store: StateStore | None = None,
+    names: NameLocks | None = None,
 ) -> Iterator[str]:
     """The URL of a server for the catalog of these options, until the end of the block.
 
     `coordinator`, of the same warehouse, shares its turns and watches the tables. `store` keeps the
-    properties, views and functions of databases.
+    properties, views and functions of databases. `names` are its locks on names.
     """
     catalog = Catalog.open(options)
     routes = catalog_routes(
@@ -60,6 +63,7 @@ def served(
             watch=None if coordinator is None else coordinator.watching,
             properties=None if store is None else store.database_properties,
             definition_store=None if store is None else store.definitions,
+            names=names or NameLocks(ThreadRuntime()),
             mover=None if coordinator is None else KeyMover(catalog, coordinator.transactions),
         )
     )

@@ -21,6 +21,7 @@ from paimon_magics.coordinator.rest.requests import (
     table_name,
     whole_number,
 )
+from paimon_magics.coordinator.runtime import Steps
 from paimon_magics.coordinator.service.served import Context, watch_latest
 from paimon_magics.coordinator.service.tags_and_branches import change_versions
 from paimon_magics.errors import UnknownNameError
@@ -31,6 +32,7 @@ from paimon_magics.statements.version_changes import (
     DeleteBranches,
     DeleteTags,
     RenameBranch,
+    VersionChange,
 )
 from paimon_magics.tables.catalog.rest_documents import (
     integer_of,
@@ -96,10 +98,8 @@ def _latest_snapshot(context: Context, call: Call) -> Any:
 
 
 def _list_snapshots(context: Context, call: Call) -> Any:
-    count = whole_number(call.request, "maxResults")
-    after = whole_number(call.request, "pageToken")
-    table = _table(context, call)
-    found = list_snapshots(table, after, count + 1 if count else None)
+    count, after = (whole_number(call.request, key) for key in ("maxResults", "pageToken"))
+    found = list_snapshots(_table(context, call), after, count + 1 if count else None)
     more = bool(count) and len(found) > count
     shown = found[:count] if more else found
     return {"snapshots": shown, "nextPageToken": str(shown[-1]["id"]) if more else None}
@@ -245,19 +245,29 @@ def _create_tag(context: Context, call: Call) -> Any:
     retained = optional_text(call.body, "timeRetained", _BODY)
     table = _table(context, call)
     change = CreateTag(name, snapshot_id, retained, if_not_exists=True)
-    try:
-        created = (yield from change_versions(context, table.name, change)).changed
-    except UnknownNameError as error:
-        raise not_found("SNAPSHOT", str(snapshot_id), str(error)) from error
-    if not created and call.body.get("ignoreIfExists") is not True:
+    snapshot = str(table.name if snapshot_id is None else snapshot_id)
+    is_new = yield from _changed(context, table, change, "SNAPSHOT", snapshot)
+    if not is_new and call.body.get("ignoreIfExists") is not True:
         raise already_exists("TAG", name)
 
 
 def _delete_tag(context: Context, call: Call) -> Any:
     name = safe_name(call.names["tag"], "tag")
-    table = _table(context, call)
-    if not (yield from change_versions(context, table.name, DeleteTags((name,)))).changed:
+    change = DeleteTags((name,))
+    if not (yield from _changed(context, _table(context, call), change, "TAG", name)):
         raise not_found("TAG", name)
+
+
+def _changed(
+    context: Context, table: StoredTable, change: VersionChange, kind: str, name: str
+) -> Steps[bool]:
+    """Make a change, and return whether anything was changed. What is missing is the table, which
+    somebody may have dropped meanwhile, or what `kind` and `name` name."""
+    try:
+        return bool((yield from change_versions(context, table.name, change)).changed)
+    except UnknownNameError as error:
+        table_of(context, table.name)
+        raise not_found(kind, name, str(error)) from error
 
 
 # ---- branches ----
@@ -274,17 +284,14 @@ def _create_branch(context: Context, call: Call) -> Any:
     if tag is not None and load_tag(table, safe_name(tag, "tag")) is None:
         raise not_found("TAG", tag)
     change = CreateBranch(branch, tag, if_not_exists=True)
-    if not (yield from change_versions(context, table.name, change)).changed:
+    if not (yield from _changed(context, table, change, "TAG", tag or "")):
         raise already_exists("BRANCH", branch)
 
 
 def _drop_branch(context: Context, call: Call) -> Any:
     branch = _branch_name(call.names["branch"])
-    table = _main_table(context, call)
-    try:
-        yield from change_versions(context, table.name, DeleteBranches((branch,)))
-    except UnknownNameError as error:
-        raise not_found("BRANCH", branch, str(error)) from error
+    change = DeleteBranches((branch,))
+    yield from _changed(context, _main_table(context, call), change, "BRANCH", branch)
 
 
 def _rename_branch(context: Context, call: Call) -> Any:
@@ -293,10 +300,7 @@ def _rename_branch(context: Context, call: Call) -> Any:
     table = _main_table(context, call)
     if branch_exists(table, branch) and branch_exists(table, new_name):
         raise already_exists("BRANCH", new_name)
-    try:
-        yield from change_versions(context, table.name, RenameBranch(branch, new_name))
-    except UnknownNameError as error:
-        raise not_found("BRANCH", branch, str(error)) from error
+    yield from _changed(context, table, RenameBranch(branch, new_name), "BRANCH", branch)
 
 
 def _forward_branch(context: Context, call: Call) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,10 @@ from pypaimon.schema.schema_change import Move, SchemaChange
 from pypaimon.snapshot.snapshot_commit import PartitionStatistics
 from pypaimon.table.instant import Instant
 
+from paimon_magics.coordinator.runtime import ThreadRuntime
+from paimon_magics.coordinator.service.name_locks import NameLocks
 from paimon_magics.tables.stores.local import publish_local_file
+from tests.coordinator.process import wait_until
 from tests.coordinator.rest_server import TOKEN, client_options, served
 
 ARROW = pa.schema([("k", pa.int64()), ("v", pa.string()), ("p", pa.string())])
@@ -297,6 +301,48 @@ def test_a_tag_whose_end_no_clock_reaches_is_refused_with_the_longest_time(
     answer = http.post("/databases/shop/tables/t", json={"changes": [options]})
     assert answer.status_code == 400
     assert "1000000 d" in answer.json()["message"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("POST", "tags", {"tagName": "b"}),
+        ("POST", "tags", {"tagName": "b", "snapshotId": 1}),
+        ("DELETE", "tags/a", None),
+        ("POST", "branches", {"branch": "c", "fromTag": "a"}),
+        ("DELETE", "branches/b", None),
+        ("POST", "branches/b/rename", {"toBranch": "c"}),
+    ],
+)
+def test_a_table_that_is_dropped_before_its_tag_is_made_is_what_is_missing(
+    warehouse: Path, method: str, path: str, body: dict[str, Any] | None
+) -> None:
+    names = NameLocks(ThreadRuntime())
+    options = {"warehouse": str(warehouse)}
+    with (
+        served(options, names=names) as url,
+        ThreadPoolExecutor(1) as pool,
+        httpx.Client(base_url=f"{url}/v1/paimon", headers=HEADERS, timeout=60) as http,
+    ):
+        catalog = CatalogFactory.create(client_options(url, warehouse))
+        table = make_table(catalog)
+        write(table, (1, "a", "x"))
+        catalog.create_tag("shop.t", "a")
+        catalog.create_branch("shop.t", "b", "a")
+        other = names.lock(["\0shop\0t"])  # of a statement that drops the table
+        answer = pool.submit(http.request, method, f"/databases/shop/tables/t/{path}", json=body)
+        wait_until(lambda: names.count() == 2)
+        CatalogFactory.create(options).drop_table("shop.t")
+        names.release(other)
+        told = answer.result(60)
+    assert told.status_code == 404
+    assert (told.json()["resourceType"], told.json()["resourceName"]) == ("TABLE", "shop.t")
+
+
+def test_a_tag_of_a_table_without_snapshots_names_the_table(table: Any, http: httpx.Client) -> None:
+    answer = http.post("/databases/shop/tables/t/tags", json={"tagName": "a"})
+    assert answer.status_code == 404
+    assert (answer.json()["resourceType"], answer.json()["resourceName"]) == ("SNAPSHOT", "shop.t")
 
 
 def test_a_branch_is_written_and_the_table_taken_forward_to_it(table: Any, catalog: Any) -> None:

@@ -297,7 +297,7 @@ def test_paths_do_not_leave_the_warehouse(http: httpx.Client, path: str, written
         ("GET", f"{TABLE}/snapshot", None, ("SNAPSHOT", "shop.t")),
         ("GET", f"{TABLE}/tags/no", None, ("TAG", "no")),
         ("DELETE", f"{TABLE}/tags/no", None, ("TAG", "no")),
-        ("POST", f"{TABLE}/tags", {"tagName": "x"}, ("SNAPSHOT", "None")),
+        ("POST", f"{TABLE}/tags", {"tagName": "x"}, ("SNAPSHOT", "shop.t")),
         ("POST", f"{TABLE}/branches", {"branch": "b", "fromTag": "no"}, ("TAG", "no")),
         ("POST", f"{TABLE}/branches/no/forward", {}, ("BRANCH", "no")),
         ("GET", "/databases/shop/views/no", None, ("VIEW", "shop.no")),
