@@ -57,6 +57,7 @@ __all__ = [
     "nearest",
     "sent_to_driver",
     "value_text",
+    "with_one_stop",
 ]
 
 _CAUSE: Any = BaseException.__dict__["__cause__"]
@@ -64,6 +65,12 @@ _PLACE = "  line "
 _VALUE_MAX = 40
 _SENT = re.compile(r"^\[paimon_magics\.errors\.(\w+)\] (\[.*\])$", re.MULTILINE)
 _TOLD = re.compile(r"^paimon_magics\.errors\.(\w+): (.*)$", re.MULTILINE)
+
+
+def with_one_stop(text: str) -> str:
+    """The text without a second stop at its end, which a message has that ends with another one."""
+    has_two = text.endswith(("..", "?.", "!.")) and not text.endswith("...")
+    return text[:-1] if has_two else text
 
 
 class PaimonMagicsError(Exception):
@@ -82,7 +89,7 @@ class PaimonMagicsError(Exception):
         statement: str | None = None,
         position: int | None = None,
     ) -> None:
-        message, hint = redacted(message), redacted(hint)
+        message, hint = with_one_stop(redacted(message)), redacted(hint)
         super().__init__(message)
         # The exception that is being handled becomes this error's context, and is shown with it.
         scrub(sys.exc_info()[1])

@@ -57,6 +57,7 @@ from paimon_magics.errors import (
     StatementError,
     UnknownNameError,
     UnknownOutcomeError,
+    with_one_stop,
 )
 from paimon_magics.tables.commits.fencing import NotOwnerError
 from paimon_magics.tables.stores.store import StoreRefusedError
@@ -98,6 +99,7 @@ _log = logging.getLogger(__name__)
 
 def error_answer(status: int, kind: str, message: str, hint: str, **facts: object) -> JSONResponse:
     """Return an error as JSON, for our own client and for clients of Paimon's REST catalog."""
+    message = with_one_stop(message)
     return JSONResponse(
         {
             "error": {"type": kind, "message": message, "hint": hint, **facts},

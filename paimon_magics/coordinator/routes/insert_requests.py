@@ -28,7 +28,7 @@ from paimon_magics.coordinator.inserts.queue.values import (
 from paimon_magics.coordinator.protocol.labels import LABEL_CHARACTERS_MAX
 from paimon_magics.coordinator.protocol.principals import Principal
 from paimon_magics.coordinator.protocol.texts import is_storable, storable_text
-from paimon_magics.errors import InvalidValueError
+from paimon_magics.errors import InvalidValueError, with_one_stop
 from paimon_magics.statements.statement import TableName
 
 __all__ = [
@@ -247,7 +247,7 @@ def answer_json(answer: Answer, label: str | None = None) -> bytes:
 def refusal(answer: Refused) -> dict[str, Any]:
     """The error document of a refused insert: type, message and hint, as in every error."""
     kind, what, hint = _TOLD[answer.reason]
-    return {"type": kind, "message": f"{what}: {answer.message}.", "hint": hint}
+    return {"type": kind, "message": with_one_stop(f"{what}: {answer.message}."), "hint": hint}
 
 
 def answer_of(answer: Answer, label: str | None = None) -> Response:

@@ -6,12 +6,20 @@ import json
 
 import pytest
 
-from paimon_magics.coordinator.inserts.queue.values import Accepted, Answer, Flushed, Mode
+from paimon_magics.coordinator.inserts.queue.values import (
+    Accepted,
+    Answer,
+    Flushed,
+    Mode,
+    Reason,
+    Refused,
+)
 from paimon_magics.coordinator.protocol.principals import Principal
 from paimon_magics.coordinator.routes.insert_requests import (
     answer_document,
     answer_json,
     named_by,
+    refusal,
     sender_of,
 )
 from paimon_magics.errors import InvalidValueError
@@ -42,3 +50,8 @@ def test_labels_and_channels_that_no_database_can_hold_are_refused(bad: str) -> 
         named_by(None, bad, 0)
     assert named_by("😀", None, None).label == "😀"
     assert sender_of(Principal(bad, None), None).encode().decode().isprintable()
+
+
+def test_a_refusal_whose_reason_is_a_sentence_has_one_stop() -> None:
+    told = refusal(Refused(Reason.DEAD, "The file is gone. Restore the file."))
+    assert told["message"].endswith("The file is gone. Restore the file.")
