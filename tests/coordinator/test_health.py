@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import signal
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -281,6 +282,24 @@ def test_a_part_whose_facts_can_not_be_had_is_a_problem() -> None:
     monitor.add("broken", lambda: [Fact("part", 1 / 0)])
     health = monitor.now()
     assert not health.is_ready and [one.subject for one in health.problems] == ["broken"]
+
+
+def test_a_look_that_fails_after_its_end_is_no_trouble(caplog: pytest.LogCaptureFixture) -> None:
+    looks, closed = threading.Event(), threading.Event()
+
+    def look() -> int:
+        looks.set()
+        closed.wait(20)
+        raise RuntimeError("it was closed")
+
+    runtime = ThreadRuntime()
+    noted = Noted(runtime, "look", look, 200.0, 0)
+    assert looks.wait(20)
+    noted.stop()
+    closed.set()
+    wait_until(lambda: all(one.ended for one in runtime.progress() if one.name == "look"), 20)
+    assert noted.trouble == ""
+    assert "it was closed" not in caplog.text
 
 
 def test_what_is_noted_is_old_while_nobody_answers() -> None:

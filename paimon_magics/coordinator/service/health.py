@@ -155,6 +155,7 @@ class Noted(Generic[T]):
         self._noted_ms = self._steady_ms()
         self.value = first
         self.trouble = ""
+        self._is_stopped = False
         self._loop = runtime.loop(name, self._pause_ms, self._round)
 
     @property
@@ -171,7 +172,9 @@ class Noted(Generic[T]):
         return f"no answer for {self.seconds:.0f} s" if is_old else ""
 
     def stop(self) -> None:
-        """Look no more, without waiting for a look that does not end."""
+        """Look no more, without waiting for a look that does not end. What it looks at may be
+        closed then: that a look fails afterwards is no trouble."""
+        self._is_stopped = True
         self._loop.stop()
 
     def _pause_ms(self) -> float:
@@ -181,6 +184,8 @@ class Noted(Generic[T]):
         try:
             self.value = self._look()
         except Exception as error:
+            if self._is_stopped:
+                return
             self.trouble = str(error) or type(error).__name__
             raise
         self.trouble = ""

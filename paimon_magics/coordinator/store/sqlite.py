@@ -143,6 +143,9 @@ class _Connected:
 
     def _translated(self, error: Exception, done: str, *, unclear: bool = False) -> SetupError:
         """The error of ours for any error of the library's."""
+        if isinstance(error, apsw.ConnectionClosedError):
+            text = f"The coordinator's database {self.name} was closed: the coordinator ends."
+            return StoreUnavailableError(text, hint="Ask its successor.", unclear=unclear)
         text = f"The coordinator's database {self.name} can't be {done}: {error}."
         if isinstance(error, _LOST):
             return StoreLostError(text, hint="Restore the file from a backup.")

@@ -42,6 +42,15 @@ def store(state: Path, store_address: str | None) -> Iterator[StateStore]:
     opened.close()
 
 
+def test_a_database_that_was_closed_does_not_blame_the_disk(tmp_path: Path) -> None:
+    database = SqliteDatabase(tmp_path / "some.sqlite")
+    database.close()
+    for use in (lambda: database.read("SELECT 1"), lambda: database.write([])):
+        with pytest.raises(StoreUnavailableError, match="was closed: the coordinator ends") as told:
+            use()
+        assert "disk" not in told.value.hint
+
+
 def test_what_was_stored_is_there_when_it_is_opened_again(
     store: StateStore, state: Path, store_address: str | None
 ) -> None:
