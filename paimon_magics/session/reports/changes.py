@@ -1,24 +1,34 @@
-"""The changes between two snapshots, with the row before an update beside the row after it."""
+"""The changes between two snapshots, the newest first, with the row before an update beside the row
+after it. Each row names its snapshot, and who committed that.
+
+Snapshots are read from the newest back, and only as many as the shown rows need: neither the size
+of the table nor the length of its history matters.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from paimon_magics.columnar.updates import changed_columns
 from paimon_magics.errors import InvalidValueError
 from paimon_magics.planning.formatting import count_text
-from paimon_magics.planning.reads.views import ViewKind, view_named
+from paimon_magics.planning.reads.views import ViewKind, shown_columns, view_named
 from paimon_magics.planning.reports.change_queries import single_changes_sql
 from paimon_magics.session.connection import Connection
-from paimon_magics.session.queries.table_frames import frame_of_table
 from paimon_magics.session.reports.difference import overwritten_rows, rows_of_query
 from paimon_magics.session.reports.report import Report, Section
-from paimon_magics.statements.clauses.names import table_text, text_literal
+from paimon_magics.statements.clauses.names import quoted, table_text, text_literal
 from paimon_magics.statements.statement import TableName
+from paimon_magics.tables.reading.data_read import row_view
 from paimon_magics.tables.snapshots.chain import snapshot_ids
 from paimon_magics.tables.snapshots.latest import read_snapshot
+from paimon_magics.tables.snapshots.provenance import noted
 from paimon_magics.tables.system_tables.registry import table_view
 from paimon_magics.tables.table import Table
 
@@ -26,15 +36,14 @@ __all__ = ["changes_of", "latest_range"]
 
 _ROWS_MAX = 1_000
 _SNAPSHOTS = 10
-_STEPS_MAX = 20
-_LOOKED_AT_MAX = 200  # snapshots; each is a file to read
+_STEPS_MAX = 20  # of one query
 _KINDS = {"+I": "inserted", "-U": "before an update", "+U": "after an update", "-D": "deleted"}
 
 
 def changes_of(connection: Connection, name: TableName, start: str, end: str) -> Report:
-    """Return the changes after `start` up to `end`, two snapshots or two tags, by one Spark job:
-    the first thousand rows of `$audit_log`, or of `$binlog` if `name` is that. Paimon keeps no
-    changes of an overwrite, so its snapshot is compared with the one before.
+    """Return the changes after `start` up to `end`, two snapshots or two tags: the newest thousand
+    rows of `$audit_log`, or of `$binlog` if `name` is that. Paimon keeps no changes of an
+    overwrite, so its snapshot is compared with the one before.
 
     Raises UnknownNameError for an unknown name, InvalidValueError for other system tables.
     """
@@ -48,22 +57,11 @@ def changes_of(connection: Connection, name: TableName, start: str, end: str) ->
         )
     table = connection.catalog.load(replace(name, system_table=None))
     schema = table.schema
-    steps, notes = _steps(table, start, end)
-    audit_log = replace(name, system_table=ViewKind.AUDIT_LOG.value)
-    names = frame_of_table(connection, audit_log).columns[1:]
-    query = " UNION ALL ".join(
-        overwritten_rows(connection, table, one.end, names)
-        if one.is_overwrite
-        else _step_sql(name, kind is ViewKind.BINLOG, names, one)
-        for one in steps
-    )
-    # Without a shuffle the parts of a union come in their order.
-    found = rows_of_query(connection, f"{query} LIMIT {_ROWS_MAX + 1}")
-    follow = found.num_rows > _ROWS_MAX
-    rows = found.slice(0, _ROWS_MAX)
+    read = _read(connection, name, table, start, end)
+    rows, notes = read.rows, list(read.notes)
     counts = Counter(rows.column("rowkind").to_pylist())
     said = ", ".join(f"{counts[one]:,} {word}" for one, word in _KINDS.items() if counts[one])
-    note = f"These are the first {_ROWS_MAX:,} rows; more follow." if follow else ""
+    note = f"These are the newest {_ROWS_MAX:,} rows; there are older ones." if read.follow else ""
     first = _first_state(connection, name, start)
     has_updates_only = schema.is_primary_key_table and schema.changelog_producer == "none"
     if has_updates_only and first != end:  # before the first snapshot no row existed
@@ -71,76 +69,173 @@ def changes_of(connection: Connection, name: TableName, start: str, end: str) ->
             "The table has no changelog-producer: only the row after an update is stored. "
             f"%paimon diff {table_text(table.name)} {first}..{end} shows what was before."
         )
-    field = schema.option("rowkind.field")  # repeats the row kind, which is no change
-    changed = tuple(tuple(one for one in names if one != field) for names in changed_columns(rows))
-    shown = f"{query} LIMIT {_ROWS_MAX}" if follow else query
-    section = Section("", rows, shown, changed=changed, note=note)
+    repeated = schema.option("rowkind.field")  # repeats the row kind, which is no change
+    changed = tuple(
+        tuple(column for column in columns if column != repeated)
+        for columns in changed_columns(rows)
+    )
+    in_query = tuple(rows.column_names)
+    section = Section(
+        "", _with_authors(read), read.query, in_query,
+        changed=changed, note=note, in_query=in_query,
+    )  # fmt: skip
     summary = (
         f"{name}, after {start} up to {end}: {count_text(rows.num_rows, 'row')}"
-        f"{' at least' if follow else ''}{f' ({said})' if said else ''}"
+        f"{' at least' if read.follow else ''}{f' ({said})' if said else ''}"
     )
     return Report("CHANGES", summary, (section,), tuple(notes))
 
 
-def _step_sql(name: TableName, is_binlog: bool, names: Sequence[str], step: _Step) -> str:
-    span = text_literal(f"{step.start},{step.end}")
-    rows = f"SELECT * FROM {table_text(name)} WITH ('incremental-between' = {span})"
-    return single_changes_sql(rows, names) if is_binlog else rows
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """The changes of the snapshot `id`, or, without an id, all changes between two tags.
+
+    `rows` is about how many there are; None where nobody knows, as for an overwrite.
+    """
+
+    start: str
+    end: str
+    id: int | None = None
+    snapshot: Any = None
+    rows: int | None = None
+
+    @property
+    def is_overwrite(self) -> bool:
+        return self.snapshot is not None and self.snapshot.commit_kind == "OVERWRITE"
+
+
+def _steps(table: Table, start: str, end: str) -> Iterator[_Step]:
+    """The parts of a range that may have changes, the newest first. Paimon compares two tags as a
+    whole, overwrites included."""
+    if not (start.isdigit() and end.isdigit()) or int(end) <= int(start):
+        yield _Step(start, end)
+        return
+    has_producer = table.schema.changelog_producer != "none"
+    for id in range(int(end), int(start), -1):
+        snapshot = read_snapshot(table.paimon, id)
+        step = _Step(str(id - 1), str(id), id, snapshot)
+        if snapshot is None or step.is_overwrite:  # reading says why a snapshot is missing
+            yield step
+        elif has_producer and snapshot.changelog_manifest_list is not None:
+            yield replace(step, rows=snapshot.changelog_record_count or 0)
+        elif id == int(end) or (not has_producer and snapshot.commit_kind == "APPEND"):
+            # Even where nothing changed, the newest snapshot gives the columns.
+            yield replace(step, rows=snapshot.delta_record_count or 0)
+
+
+def _batches(steps: Iterator[_Step]) -> Iterator[list[_Step]]:
+    """Steps for one query each: neighbours that together have enough rows, or one that may have any
+    number of them."""
+    batch: list[_Step] = []
+    for step in steps:
+        if step.rows is None and batch:
+            yield batch
+            batch = []
+        batch.append(step)
+        rows = sum(one.rows or 0 for one in batch)
+        if step.rows is None or rows > _ROWS_MAX or len(batch) == _STEPS_MAX:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+@dataclass(frozen=True, slots=True)
+class _Changes:
+    """The newest changes of a range: their rows, and the query that gives them; whether older ones
+    `follow`; the snapshots with changes, by their ids."""
+
+    rows: pa.Table
+    query: str
+    follow: bool
+    notes: Sequence[str]
+    snapshots: dict[int, Any]
+
+
+def _read(connection: Connection, name: TableName, table: Table, start: str, end: str) -> _Changes:
+    view = row_view(table.schema, ViewKind.AUDIT_LOG)
+    names = [column.name for column in shown_columns(table.schema.columns, view)][1:]
+    queries: list[str] = []
+    parts: list[pa.Table] = []
+    notes: list[str] = []
+    snapshots: dict[int, Any] = {}
+    rows = 0
+    for batch in _batches(_steps(table, start, end)):
+        queries += [_step_sql(connection, name, table, names, step) for step in batch]
+        notes += [_overwrite_note(table, step) for step in batch if step.is_overwrite]
+        snapshots |= {step.id: step.snapshot for step in batch if step.id is not None}
+        # Without a shuffle the parts of a union come in their order.
+        query = " UNION ALL ".join(queries[-len(batch) :])
+        parts.append(rows_of_query(connection, f"{query} LIMIT {_ROWS_MAX + 1 - rows}"))
+        rows += parts[-1].num_rows
+        if rows > _ROWS_MAX:
+            break
+    follow = rows > _ROWS_MAX
+    query = " UNION ALL ".join(queries) + (f" LIMIT {_ROWS_MAX}" if follow else "")
+    return _Changes(
+        pa.concat_tables(parts, promote_options="default").slice(0, _ROWS_MAX),
+        query,
+        follow,
+        notes,
+        snapshots,
+    )
+
+
+def _step_sql(
+    connection: Connection, name: TableName, table: Table, names: Sequence[str], step: _Step
+) -> str:
+    if step.is_overwrite and _has_before(table, step):
+        rows = overwritten_rows(connection, table, step.end, names)
+    else:
+        span = text_literal(f"{step.start},{step.end}")
+        rows = f"SELECT * FROM {table_text(name)} WITH ('incremental-between' = {span})"
+        if view_named(name.system_table) is ViewKind.BINLOG:
+            rows = single_changes_sql(rows, names)
+    if step.id is None:
+        return rows
+    return f"SELECT {step.id}L AS {quoted(_free('snapshot_id', names))}, * FROM ({rows})"
+
+
+def _has_before(table: Table, step: _Step) -> bool:
+    return step.id == 1 or read_snapshot(table.paimon, int(step.start)) is not None
+
+
+def _overwrite_note(table: Table, step: _Step) -> str:
+    kept = f"Snapshot {step.id} is an overwrite, of which Paimon keeps no changes"
+    if _has_before(table, step):
+        return f"{kept}: its differences from snapshot {step.start} are shown."
+    return f"{kept}, and the snapshot before it has expired: the rows that it removed are left out."
+
+
+def _with_authors(changes: _Changes) -> pa.Table:
+    """The rows with the time, user and notebook of their snapshots, in columns at the end."""
+    rows = changes.rows
+    if not changes.snapshots:
+        return rows
+    ids = rows.column(0)
+    places = pc.index_in(ids, pa.array(changes.snapshots, ids.type))
+    known = list(changes.snapshots.values())
+    origins = [noted(one.properties) if one is not None else {} for one in known]
+    times = [None if one is None else one.time_millis for one in known]
+    columns = {
+        "commit_time": pa.array(times, pa.timestamp("ms", tz="UTC")),
+        "user": pa.array([origin.get("user") for origin in origins], pa.string()),
+        "notebook": pa.array([origin.get("notebook") for origin in origins], pa.string()),
+    }
+    for name, values in columns.items():
+        rows = rows.append_column(_free(name, rows.column_names), values.take(places))
+    return rows
+
+
+def _free(name: str, names: Sequence[str]) -> str:
+    """The name for a column of ours beside columns of a table."""
+    return _free(f"commit_{name}", names) if name in names else name
 
 
 def _first_state(connection: Connection, name: TableName, start: str) -> str:
     """The state to compare with: the one at `start`, or the first after it that still exists."""
     ids = snapshot_ids(table_view(connection.catalog, replace(name, system_table=None)).table)
     return str(ids[0]) if start.isdigit() and ids and int(start) < ids[0] else start
-
-
-@dataclass(frozen=True, slots=True)
-class _Step:
-    """One part of the range: the changes after `start` up to `end`."""
-
-    start: str
-    end: str
-    is_overwrite: bool = False
-
-
-def _steps(table: Table, start: str, end: str) -> tuple[list[_Step], list[str]]:
-    """Split the range into parts; return them with notes.
-
-    Each overwrite is a part of its own. The other snapshots are a part each, so that changes come
-    in order; in a range of many snapshots, neighbours share a part. Paimon compares two tags as a
-    whole, overwrites included.
-    """
-    whole = [_Step(start, end)]
-    if not (start.isdigit() and end.isdigit()) or int(end) <= int(start):
-        return whole, []
-    ids = range(int(start) + 1, int(end) + 1)
-    if len(ids) > _LOOKED_AT_MAX:
-        note = f"Rows that overwrites removed are left out, in more than {_LOOKED_AT_MAX} snapshots"
-        return whole, [f"{note}: name a shorter range to see them."]
-    overwrites = [id for id in ids if _is_overwrite(table, id)]
-    known = [id for id in overwrites if id == 1 or read_snapshot(table.paimon, id - 1) is not None]
-    notes = [
-        f"Snapshot {id} is an overwrite, of which Paimon keeps no changes: its differences from "
-        f"snapshot {id - 1} are shown."
-        if id in known
-        else f"Snapshot {id} is an overwrite, of which Paimon keeps no changes, and the snapshot "
-        "before it has expired: the rows that it removed are left out."
-        for id in overwrites
-    ]
-    if len(ids) <= _STEPS_MAX:
-        return [_Step(str(id - 1), str(id), id in known) for id in ids], notes
-    steps, begin = [], ids.start - 1
-    for id in known:
-        if id - 1 > begin:
-            steps.append(_Step(str(begin), str(id - 1)))
-        steps.append(_Step(str(id - 1), str(id), is_overwrite=True))
-        begin = id
-    return [*steps, *([_Step(str(begin), end)] if begin < int(end) else [])], notes
-
-
-def _is_overwrite(table: Table, id: int) -> bool:
-    snapshot = read_snapshot(table.paimon, id)
-    return snapshot is not None and snapshot.commit_kind == "OVERWRITE"
 
 
 def latest_range(connection: Connection, name: TableName) -> tuple[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -116,14 +117,15 @@ def test_rows_that_were_rewritten_and_stayed_are_no_difference(lake: Session) ->
 
 def test_changes_are_rows_with_their_kind(lake: Session) -> None:
     report = lake.reports.changes("orders", "0", "2")
-    assert sorted(row[:3] for row in rows(report)) == [
+    assert [row[:2] for row in rows(report)] == [(2, "+I"), (1, "+I"), (1, "+I")], "newest first"
+    assert sorted(row[1:4] for row in rows(report)) == [
         ("+I", "mon", 1), ("+I", "mon", 2), ("+I", "tue", 3)
     ]  # fmt: skip
     assert "%paimon diff default.orders 1..2 shows" in report.notes[0]
     assert lake.run(report.sql).to_arrow().num_rows == 3
     everything = lake.reports.changes("orders$binlog")
     assert everything.data.num_rows == 7
-    assert rows(everything)[-1][:3] == ("-D", "tue", 3), "an overwrite took it"
+    assert rows(everything)[0][:4] == (4, "-D", "tue", 3), "an overwrite took it"
     assert "Snapshot 4 is an overwrite" in everything.notes[0]
     assert everything.data.schema.field("item").type == "string"
 
@@ -131,15 +133,59 @@ def test_changes_are_rows_with_their_kind(lake: Session) -> None:
 @pytest.mark.parametrize("table", ["prices", "prices$audit_log", "prices$binlog"])
 def test_what_an_update_changed_is_marked(lake: Session, table: str) -> None:
     report = lake.reports.changes(table, "1", "2")
-    assert [row[:3] for row in rows(report)] == [("-U", 1, 10), ("+U", 1, 11), ("-D", 2, 20)]
+    assert [row[1:4] for row in rows(report)] == [("-U", 1, 10), ("+U", 1, 11), ("-D", 2, 20)]
     assert report.sections[0].changed == ((), ("price",), ()), (
         "its kind in a column of its own is none"
     )
     assert report.notes == ()
-    assert [row[0] for row in rows(lake.reports.changes(table, "0", "2"))] == [
-        "+I", "+I", "-U", "+U", "-D"
-    ], "one snapshot after the other"  # fmt: skip
+    assert [row[:2] for row in rows(lake.reports.changes(table, "0", "2"))] == [
+        (2, "-U"), (2, "+U"), (2, "-D"), (1, "+I"), (1, "+I")
+    ], "one snapshot after the other, the newest first"  # fmt: skip
     assert "(1 before an update, 1 after an update, 1 deleted)" in report.summary
+
+
+def test_changes_name_who_committed_them_and_when(lake: Session) -> None:
+    changed = lake.reports.changes("orders", "0", "2").data
+    snapshots = {one["snapshot_id"]: one for one in lake.history("orders").to_pylist()}
+    for row in changed.to_pylist():
+        snapshot = snapshots[row["snapshot_id"]]
+        names = ("commit_time", "user", "notebook")
+        assert [row[name] for name in names] == [snapshot[name] for name in names]
+        assert row["user"] is not None
+    lake.run("CREATE TABLE named (user STRING, snapshot_id INT, commit_time STRING)")
+    lake.run("INSERT INTO named VALUES ('ada', 7, 'now')")
+    report = lake.reports.changes("named")
+    assert report.data.column_names == [
+        "commit_snapshot_id", "rowkind", "user", "snapshot_id", "commit_time",
+        "commit_commit_time", "commit_user", "notebook",
+    ]  # fmt: skip
+    assert rows(report)[0][:5] == (1, "+I", "ada", 7, "now")
+
+
+def test_only_the_snapshots_of_the_shown_changes_are_read(lake: Session) -> None:
+    lake.run("CREATE TABLE long (id BIGINT, note STRING)")
+    lake.run("INSERT INTO long SELECT id, 'first' FROM range(10)")
+    (oldest,) = lake.run("SELECT file_path FROM long$files").to_pylist()
+    for start in (100, 2_000):
+        lake.run(f"INSERT INTO long SELECT id + {start}, 'later' FROM range(600)")
+    Path(oldest["file_path"].removeprefix("file:")).unlink()
+    report = lake.reports.changes("long")
+    assert report.data.num_rows == 1_000
+    assert report.data.column("snapshot_id").to_pylist() == [3] * 600 + [2] * 400
+    assert "older ones" in report.sections[0].note
+    assert lake.run(report.sql).to_arrow().num_rows == 1_000
+
+
+def test_a_range_of_compactions_has_no_changes(lake: Session) -> None:
+    lake.run(
+        "CREATE TABLE small (id INT NOT NULL, note STRING) "
+        "TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '1')"
+    )
+    for note in ("x", "y"):
+        lake.run(f"INSERT INTO small VALUES (1, '{note}')")
+    lake.run("CALL sys.compact('small')")
+    report = lake.reports.changes("small", "2", "3")
+    assert (report.data.num_rows, report.data.column_names[:2]) == (0, ["snapshot_id", "rowkind"])
 
 
 def test_files_and_partitions_are_listed(lake: Session) -> None:
