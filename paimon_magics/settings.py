@@ -53,6 +53,9 @@ class Settings:
     - `store_assignment`: `exact` refuses rows of VALUES and of a program's frames with values that
       a column would truncate or round; `ansi` casts them like Spark. Rows of a query are cast like
       Spark in both.
+    - `snapshot_time_retained`: how long snapshots of tables that this session creates are kept, as
+      `7 d`, where their definition does not say it ('snapshot.time-retained'). Empty: as long as
+      Paimon keeps them, an hour. Longer time travel costs the files that it needs.
     - `alter_check_rows_max`: rows that are checked before a column's type is changed, for values
       that can't be read as the new type; with 0 only the files' statistics are checked.
     - `kept_views_max`: tables whose frame is kept for the next query on the same snapshot; a frame
@@ -101,6 +104,7 @@ class Settings:
     display_rows: int = 20
     overwrite_swallows_newer: bool = False
     store_assignment: str = "exact"
+    snapshot_time_retained: str = ""
     alter_check_rows_max: int = 100_000
     kept_views_max: int = 64
     attempt_wait_ms_max: int = 10_000

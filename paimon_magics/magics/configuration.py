@@ -113,6 +113,11 @@ class PaimonMagics(Magics):
         help="`exact` refuses given values of which a column would cut something off, `ansi` casts "
         "them as Spark does.",
     ).tag(config=True)
+    snapshot_time_retained = Unicode(
+        "",
+        help="How long snapshots of new tables are kept, as `7 d`, where CREATE TABLE does not say "
+        "it. Empty: Paimon's hour.",
+    ).tag(config=True)
     alter_check_rows_max = _whole_number(
         "alter_check_rows_max",
         least=0,

@@ -250,10 +250,13 @@ def connection_on(words: PlaceWords, settings: Settings, spark: SparkSession) ->
 
 
 def _prepared(words: PlaceWords, settings: Settings) -> Callable[[SparkSession], Connection]:
+    from paimon_magics.planning.options.values import duration_ms
     from paimon_magics.session.connect_target import committer_of, found_target
     from paimon_magics.session.connection import Connection
     from paimon_magics.spark.views import Views
 
+    if settings.snapshot_time_retained:
+        duration_ms("snapshot_time_retained", settings.snapshot_time_retained)
     place = found_target(words, settings)
     committer = committer_of(place, settings)
     place.catalog.visibility = committer.visibility()

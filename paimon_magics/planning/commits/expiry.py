@@ -5,13 +5,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from paimon_magics.errors import InvalidTableError
+from paimon_magics.planning.formatting import age_text
 from paimon_magics.planning.options.values import duration_ms, integer_value
 from paimon_magics.planning.schemas.table_schema import TableSchema
 
-__all__ = ["NO_FLOOR", "ExpiryRules", "Retention", "changelogs_end", "snapshots_end"]
+__all__ = [
+    "NO_FLOOR",
+    "TIME_RETAINED",
+    "ExpiryRules",
+    "Retention",
+    "changelogs_end",
+    "retention_note",
+    "snapshots_end",
+    "with_time_retained",
+]
+
+TIME_RETAINED = "snapshot.time-retained"
+"""The option that says how long a table's snapshots are kept."""
 
 NO_FLOOR = 2**63 - 1
 """A snapshot id above every other: nothing is protected."""
@@ -77,6 +90,26 @@ class ExpiryRules:
             else duration_ms("consumer.expiration-time", consumer_time),
             removes_empty_folders=schema.flag("snapshot.clean-empty-directories"),
         )
+
+
+def with_time_retained(schema: TableSchema, time_retained: str) -> TableSchema:
+    """The schema of a new table whose snapshots are kept for `time_retained`, such as "7 d", unless
+    its own options say how long; "" for Paimon's default."""
+    if not time_retained or schema.stored_option(TIME_RETAINED) is not None:
+        return schema
+    return replace(schema, options=(*schema.options, (TIME_RETAINED, time_retained)))
+
+
+def retention_note(schema: TableSchema) -> str:
+    """A sentence on how far back a table can be read; "" where its writers expire no snapshots."""
+    rules = ExpiryRules.of(schema)
+    if rules is None:
+        return ""
+    age = age_text(int(rules.snapshots.time_ms / 1000))
+    return (
+        f"Time travel reaches snapshots of the last {age}, and always the last "
+        f"{rules.snapshots.count_min:,}: '{TIME_RETAINED}' keeps them longer, a tag for good."
+    )
 
 
 def snapshots_end(

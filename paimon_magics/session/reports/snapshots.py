@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from paimon_magics.columnar.time_zones import process_zone
+from paimon_magics.planning.commits.expiry import retention_note
 from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.reports.view_queries import snapshots_sql
 from paimon_magics.session.connection import Connection
@@ -54,7 +55,8 @@ def timeline_of(connection: Connection, name: TableName, shown: str) -> Report:
         "", found, query, _SHOWN, in_query=_IN_SQL,
         actions=actions if found.num_rows > 1 else (), charts=(chart,) if bars else (),
     )  # fmt: skip
-    return Report("TIMELINE", summary, (section,))
+    note = retention_note(connection.catalog.load(name).schema)
+    return Report("TIMELINE", summary, (section,), (note,) if note else ())
 
 
 def _ends(rows: object) -> tuple[str, str]:

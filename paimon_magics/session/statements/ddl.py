@@ -11,6 +11,7 @@ from paimon_magics.errors import (
     UnknownNameError,
     UnsupportedStatementError,
 )
+from paimon_magics.planning.commits.expiry import TIME_RETAINED, retention_note, with_time_retained
 from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.schemas.alterations import plan_alter_table
 from paimon_magics.planning.schemas.rules import check_stated
@@ -156,7 +157,9 @@ def _create_table(
             connection, statement.text, statement.query, parameters, frame
         )
     try:
-        schema = plan_create_table(statement, query_columns)
+        schema = with_time_retained(
+            plan_create_table(statement, query_columns), connection.settings.snapshot_time_retained
+        )
         check_stated(schema)
         if statement.query is not None:
             check_writable(name, schema)
@@ -170,8 +173,12 @@ def _create_table(
     if known_to_spark(connection.spark, [name.database or "", name.object_name]):
         tell_of_two(connection, name)
     if statement.query is None:
-        return done(statement, "CREATE TABLE", name, f"Table `{name}` created.")
-    return _fill(connection, statement, name, parameters)
+        outcome = done(statement, "CREATE TABLE", name, f"Table `{name}` created.")
+    else:
+        outcome = _fill(connection, statement, name, parameters)
+    if schema.stored_option(TIME_RETAINED) is None and (note := retention_note(schema)):
+        outcome.notes = (*outcome.notes, note)
+    return outcome
 
 
 def _fill(

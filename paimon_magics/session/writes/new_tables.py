@@ -12,6 +12,7 @@ from paimon_magics.errors import (
     StatementError,
     value_text,
 )
+from paimon_magics.planning.commits.expiry import with_time_retained
 from paimon_magics.planning.schemas.rules import check_schema
 from paimon_magics.planning.schemas.table_schema import TableSchema, plan_create_table
 from paimon_magics.planning.writes.inserts import check_writable
@@ -92,7 +93,10 @@ def write_to_new(
         raise InvalidValueError(
             "The frame has no columns.", hint="A table needs at least one column."
         )
-    schema = plan_create_table(_statement(full, wanted), columns)
+    schema = with_time_retained(
+        plan_create_table(_statement(full, wanted), columns),
+        connection.settings.snapshot_time_retained,
+    )
     check_schema(schema)
     check_writable(full, schema)
     connection.definitions.create_table(full, schema)
