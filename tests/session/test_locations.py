@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import paimon_magics
+from tests.sampling import sampled
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -17,8 +18,7 @@ pytestmark = pytest.mark.spark
 FOLDERS = ["a[b]", "a*", "what?", "{x,y}", "back\\slash", "sp ace%20"]
 
 
-@pytest.mark.parametrize("folder", FOLDERS)
-@pytest.mark.parametrize("local_rows_max", [0, 1_000])
+@pytest.mark.parametrize(("folder", "local_rows_max"), sampled(FOLDERS, [0, 1_000]))
 def test_each_row_is_read_and_changed_once(
     spark: SparkSession, tmp_path: Path, folder: str, local_rows_max: int
 ) -> None:

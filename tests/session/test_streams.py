@@ -26,7 +26,6 @@ from paimon_magics.session.writes.epochs import write_epoch
 from paimon_magics.spark.data_source import source_at
 from paimon_magics.statements.clauses.given_names import named
 from paimon_magics.statements.statement import TableName
-from tests.sampling import only_in_soak
 from tests.session.half_checkpoints import leave_half_a_write
 from tests.session.rows import rows
 from tests.tables.reachability import unreachable
@@ -246,7 +245,8 @@ KILLS = {
 
 
 @pytest.mark.usefixtures("state_home")
-@pytest.mark.parametrize("kills", only_in_soak(KILLS, ["all"]))
+@pytest.mark.soak  # tests/faults/test_killed_streams.py has a short one for every run
+@pytest.mark.parametrize("kills", KILLS.values(), ids=KILLS)
 def test_a_stream_that_is_killed_doubles_and_loses_nothing(
     session: Session, warehouse: Path, tmp_path: Path, kills: list[tuple[str, str]]
 ) -> None:

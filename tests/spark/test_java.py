@@ -21,6 +21,7 @@ from paimon_magics.spark.java import (
     prepare_environment,
     utf8_locale,
 )
+from tests.sampling import only_in_soak
 
 MISSING_MODULE = "--add-modules=jdk.incubator.vector"
 
@@ -344,7 +345,9 @@ LETTERS = """
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux names files by the locale")
-@pytest.mark.parametrize("locale", [{"LC_ALL": "POSIX"}, {}], ids=["POSIX", "none"])
+@pytest.mark.parametrize(
+    "locale", only_in_soak({"POSIX": {"LC_ALL": "POSIX"}, "none": {}}, ["none"])
+)
 def test_partitions_with_letters_outside_ascii_are_read_in_every_locale(
     tmp_path: Path, locale: dict[str, str]
 ) -> None:

@@ -15,7 +15,7 @@ from paimon_magics.tables.catalog.catalog import Catalog
 from tests.backends.s3 import S3Server
 from tests.coordinator.inserts.serving import SLOW, TABLE, Served, table_sql
 from tests.coordinator.inserts.test_log_on_s3 import post
-from tests.coordinator.inserts.test_renaming import LOGS, named, serve
+from tests.coordinator.inserts.test_renaming import mostly, named, serve
 from tests.coordinator.process import Process, create_table, read, wait_until
 
 NEW = TableName("renamed", "default")
@@ -52,7 +52,7 @@ SPELLINGS: dict[str, Callable[[Path], str]] = {
 }
 
 
-@pytest.mark.parametrize("log", LOGS)
+@pytest.mark.parametrize("log", mostly("store"))
 def test_another_spelling_of_the_warehouse_is_the_same_warehouse(
     tmp_path: Path, log: str, request: pytest.FixtureRequest
 ) -> None:
@@ -84,7 +84,7 @@ def test_s3a_is_s3(tmp_path: Path, s3: S3Server) -> None:
     assert [row["id"] for row in read(catalog, TABLE)] == [1]
 
 
-@pytest.mark.parametrize("log", LOGS)
+@pytest.mark.parametrize("log", mostly("postgres"))
 def test_a_warehouse_that_was_moved_is_the_same(
     tmp_path: Path, log: str, request: pytest.FixtureRequest
 ) -> None:
@@ -97,7 +97,7 @@ def test_a_warehouse_that_was_moved_is_the_same(
         has_everything_once(served)
 
 
-@pytest.mark.parametrize("log", LOGS)
+@pytest.mark.parametrize("log", mostly("warehouse"))
 def test_a_table_that_others_renamed_takes_what_waits_for_it_along(
     tmp_path: Path, log: str, request: pytest.FixtureRequest
 ) -> None:
@@ -115,7 +115,7 @@ def test_a_table_that_others_renamed_takes_what_waits_for_it_along(
         assert served.insert([[1, "a"]], idempotency_key="one").json()["duplicate"]
 
 
-@pytest.mark.parametrize("log", LOGS)
+@pytest.mark.parametrize("log", mostly("store"))
 def test_a_copy_of_a_table_has_labels_of_its_own(
     tmp_path: Path, log: str, request: pytest.FixtureRequest
 ) -> None:
@@ -131,7 +131,7 @@ def test_a_copy_of_a_table_has_labels_of_its_own(
         has_everything_once(served)
 
 
-@pytest.mark.parametrize("log", LOGS)
+@pytest.mark.parametrize("log", mostly("warehouse"))
 def test_a_table_that_was_dropped_and_made_again_begins_anew(
     tmp_path: Path, log: str, request: pytest.FixtureRequest
 ) -> None:

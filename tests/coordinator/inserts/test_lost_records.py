@@ -24,6 +24,7 @@ from paimon_magics.errors import SetupError
 from paimon_magics.tables.stores.store import LocalStore
 from tests.coordinator.inserts.kept import Kept
 from tests.coordinator.postgres import PostgresServer
+from tests.sampling import only_in_soak
 
 _TABLES = ("log_tables", "log_segments", "log_keys")
 
@@ -84,7 +85,7 @@ class PostgresBackup(Backup):
         self._all(["DELETE FROM {0}", "INSERT INTO {0} SELECT * FROM saved_{0}"])
 
 
-@pytest.fixture(params=["sqlite", "postgres", "objects"])
+@pytest.fixture(params=only_in_soak(["sqlite", "postgres", "objects"], ["postgres"]))
 def backup(
     tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Backup]:

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -15,9 +16,15 @@ from tests.coordinator.inserts.serving import SLOW, Served, table_sql
 from tests.coordinator.inserts.test_order import rest_catalog
 from tests.coordinator.postgres import PostgresServer
 from tests.coordinator.process import create_table, wait_until
+from tests.sampling import only_in_soak
 
 NEW = TableName("renamed", "default")
 LOGS = ("store", "postgres", "warehouse")
+
+
+def mostly(log: str) -> list[Any]:
+    """All logs: this one in every run, the others in `make soak`."""
+    return only_in_soak(LOGS, {*LOGS} - {log})
 
 
 def serve(folder: Path, log: str, request: pytest.FixtureRequest, faults: str = "") -> Served:
@@ -56,7 +63,7 @@ def knows_what_was_inserted(served: Served) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("log", LOGS)
+@pytest.mark.parametrize("log", mostly("postgres"))
 def test_labels_and_channels_survive_renaming_and_a_death_at_each_of_its_steps(
     tmp_path: Path, log: str, request: pytest.FixtureRequest
 ) -> None:
@@ -183,7 +190,7 @@ def test_rows_that_came_before_a_late_renaming_are_loaded_under_the_new_name(
         assert served.insert([[1, "a"]], idempotency_key="one").json()["duplicate"]
 
 
-@pytest.mark.parametrize("log", LOGS)
+@pytest.mark.parametrize("log", mostly("warehouse"))
 def test_four_renamings_at_once_keep_labels_channels_and_rows(
     tmp_path: Path, log: str, request: pytest.FixtureRequest
 ) -> None:

@@ -34,7 +34,7 @@ def as_texts(found: Sequence[tuple[Any, ...]]) -> list[str]:
     return sorted(map(repr, found))
 
 
-@pytest.mark.parametrize("name", sampled(older_tables(), one_in=3))
+@pytest.mark.parametrize("name", sampled(older_tables(), one_in=5))
 def test_a_table_is_changed_compacted_and_expired(module_session: Session, name: str) -> None:
     session = module_session
     columns = session.table(name).columns
