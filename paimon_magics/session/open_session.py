@@ -14,7 +14,7 @@ from paimon_magics.errors import (
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.name_cache import KnownNames
 from paimon_magics.settings import Settings
-from paimon_magics.spark.sessions import is_alive
+from paimon_magics.spark.sessions import is_alive, stop
 from paimon_magics.tables.catalog.catalog import Catalog
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class OpenSession:
         self._connection.view_reads.clear()
         self._connection.committer.close()
         if stop_spark:
-            self._connection.spark.stop()
+            stop(self._connection.spark)
 
     def __enter__(self) -> Self:
         return self

@@ -11,9 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from paimon_magics.boundary import knows_other_words, short_errors
-from paimon_magics.columnar.time_zones import process_zone
 from paimon_magics.errors import InvalidValueError
-from paimon_magics.planning.reports.view_queries import HISTORY_IN_SQL, history_sql
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.frontend import somebody_is_there
 from paimon_magics.session.outcome import Outcome
@@ -35,6 +33,7 @@ from paimon_magics.session.statements.cells import (
     may_take_away,
     preview_of,
 )
+from paimon_magics.session.statements.show import history_of
 from paimon_magics.session.streaming import register_source
 from paimon_magics.session.writes.frames import WriteMode, write_frame_to
 from paimon_magics.session.writes.new_tables import WantedTable, option_text, write_to_new
@@ -48,7 +47,6 @@ from paimon_magics.spark.frame_methods import note_calls
 from paimon_magics.spark.named_tables import answer_by, answer_no_longer
 from paimon_magics.statements.clauses.given_names import named
 from paimon_magics.statements.clauses.names import table_text, text_literal
-from paimon_magics.tables.snapshots.provenance import history
 
 if TYPE_CHECKING:
     from paimon_magics.session.doctor import Diagnosis
@@ -345,10 +343,7 @@ class Session(RowStreaming):
     def history(self, name: str) -> Outcome:
         """Return a table's snapshots, newest first, with user, notebook and statement."""
         self._check_open()
-        full = self._connection.full_name(named(name))
-        rows = history(self._connection.catalog.load(full))
-        query = history_sql(table_text(full, "snapshots"), process_zone())
-        return Outcome.of_rows(self.spark, query, "HISTORY", rows, in_query=HISTORY_IN_SQL)
+        return history_of(self._connection, self._connection.full_name(named(name)))
 
     def layout(self, name: str) -> Layout:
         """Return the layout of a table: rows, bytes and files of each partition and bucket, small

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import subprocess
 import sys
 import tempfile
 import threading
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pyspark
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from paimon_magics.errors import SetupError, value_text
@@ -41,6 +43,7 @@ __all__ = [
     "runs_here",
     "slots",
     "start",
+    "stop",
 ]
 
 UNIX_SOCKETS = "spark.python.unix.domain.socket.enabled"
@@ -51,6 +54,7 @@ _log_file: Path | None = None
 _folder: OwnedFolder | None = None
 
 _SLOTS_UNKNOWN = 8
+_JVM_ENDS_S = 10
 _LOOPBACK = "127.0.0.1"
 # A socket's path has 107 characters at most, of which PySpark's name for it takes 43.
 _SOCKET_FOLDER_CHARACTERS_MAX = 60
@@ -181,6 +185,21 @@ def adopt(spark: Any) -> SparkSession:
         if "PYSPARK_PYTHON" not in os.environ and context.master.startswith("local"):
             context.pythonExec = sys.executable
     return spark  # type: ignore[no-any-return]
+
+
+def stop(spark: SparkSession) -> None:
+    """Stop Spark, and end the JVM if this process has started it, which `SparkSession.stop` leaves
+    with its heap. A session that is asked for later starts another one."""
+    spark.stop()
+    gateway: Any = SparkContext._gateway
+    process = getattr(gateway, "proc", None)
+    if process is None or SparkContext._active_spark_context is not None:
+        return
+    SparkContext._gateway = SparkContext._jvm = None
+    gateway.shutdown()
+    process.stdin.close()  # the JVM ends at the end of its input
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(_JVM_ENDS_S)
 
 
 def is_alive(spark: SparkSession) -> bool:

@@ -16,6 +16,7 @@ from paimon_magics.statements.statement import (
     CreateTemporaryView,
     Describe,
     DescribeDatabase,
+    DescribeHistory,
     DropDatabase,
     DropTable,
     Insert,
@@ -24,10 +25,13 @@ from paimon_magics.statements.statement import (
     Refused,
     ShowColumns,
     ShowCreateTable,
+    ShowCurrent,
     ShowDatabases,
     ShowOptions,
     ShowPartitions,
+    ShowProcedures,
     ShowTables,
+    ShowViews,
     StatementText,
     TruncateTable,
     UseDatabase,
@@ -65,6 +69,9 @@ Statement = (
     | UseDatabase
     | ShowDatabases
     | ShowTables
+    | ShowViews
+    | ShowProcedures
+    | ShowCurrent
     | ShowPartitions
     | ShowCreateTable
     | ShowOptions
@@ -72,6 +79,7 @@ Statement = (
     | ShowTags
     | Describe
     | DescribeDatabase
+    | DescribeHistory
     | Refused
     | PassThrough
 )

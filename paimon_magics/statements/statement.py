@@ -18,6 +18,7 @@ __all__ = [
     "CreateTemporaryView",
     "Describe",
     "DescribeDatabase",
+    "DescribeHistory",
     "DropDatabase",
     "DropTable",
     "Insert",
@@ -28,10 +29,13 @@ __all__ = [
     "Refused",
     "ShowColumns",
     "ShowCreateTable",
+    "ShowCurrent",
     "ShowDatabases",
     "ShowOptions",
     "ShowPartitions",
+    "ShowProcedures",
     "ShowTables",
+    "ShowViews",
     "StatementText",
     "TableName",
     "TableReference",
@@ -309,6 +313,24 @@ class ShowTables(StatementText):
 
 
 @dataclass(frozen=True, slots=True)
+class ShowViews(StatementText):
+    """SHOW VIEWS [IN database] [LIKE pattern]."""
+
+    database: str | None = None
+    pattern: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ShowProcedures(StatementText):
+    """SHOW PROCEDURES, those of Paimon's catalog."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShowCurrent(StatementText):
+    """SHOW CURRENT NAMESPACE."""
+
+
+@dataclass(frozen=True, slots=True)
 class ShowPartitions(StatementText):
     name: TableName
     partition: tuple[PartitionItem, ...] | None = None
@@ -329,6 +351,13 @@ class ShowOptions(StatementText):
 
 @dataclass(frozen=True, slots=True)
 class ShowColumns(StatementText):
+    name: TableName
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeHistory(StatementText):
+    """DESCRIBE HISTORY name, a statement of Delta Lake."""
+
     name: TableName
 
 

@@ -14,6 +14,7 @@ from paimon_magics.statements.statement import (
     CreateTemporaryView,
     Describe,
     DescribeDatabase,
+    DescribeHistory,
     DropDatabase,
     DropTable,
     Insert,
@@ -23,10 +24,13 @@ from paimon_magics.statements.statement import (
     Refused,
     ShowColumns,
     ShowCreateTable,
+    ShowCurrent,
     ShowDatabases,
     ShowOptions,
     ShowPartitions,
+    ShowProcedures,
     ShowTables,
+    ShowViews,
     TableName,
     TruncateTable,
     UseDatabase,
@@ -82,6 +86,7 @@ def subject_of(statement: Statement) -> Subject:
             | ShowOptions(name=name)
             | ShowPartitions(name=name)
             | ShowTags(name=name)
+            | DescribeHistory(name=name)
         ):
             return Subject(name, only_tells=True)
         case (
@@ -93,6 +98,9 @@ def subject_of(statement: Statement) -> Subject:
             | PassThrough()
             | ShowDatabases()
             | ShowTables()
+            | ShowViews()
+            | ShowProcedures()
+            | ShowCurrent()
             | UseDatabase()
         ):
             return Subject()

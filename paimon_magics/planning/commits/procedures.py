@@ -57,6 +57,9 @@ _OTHERS = word_set(
     "repair_earliest_snapshot reset_consumer trigger_tag_automatic_creation"
 )
 
+_STATEMENTS = {"drop_partition": "Write ALTER TABLE t DROP PARTITION (day = '2026-01-31')."}
+"""What does the work of procedures that other engines have."""
+
 _Values = Mapping[str, Any]
 
 
@@ -80,9 +83,15 @@ class Procedure:
     @property
     def form(self) -> str:
         """How it is called: `sys.create_tag(table, tag [, snapshot] [, time_retained])`."""
+        return f"{NAMESPACE}.{self.name}({self.signature})"
+
+    @property
+    def signature(self) -> str:
+        """Its parameters: `table, tag [, snapshot] [, time_retained]`."""
         required = ", ".join(p.name for p in self.parameters if p.required)
-        optional = "".join(f" [, {p.name}]" for p in self.parameters if not p.required)
-        return f"{NAMESPACE}.{self.name}({required}{optional})"
+        comma = ", " if required else ""
+        optional = [f"[{comma}{p.name}]" for p in self.parameters if not p.required]
+        return " ".join(filter(None, (required, *optional)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +164,7 @@ def _procedure(call: Call, catalog: str) -> Procedure:
         )
     raise UnknownNameError(
         f"There is no procedure `{NAMESPACE}.{name}`.",
-        hint=nearest(wanted, (*PROCEDURES, *_OTHERS), what="procedures"),
+        hint=_STATEMENTS.get(wanted) or nearest(wanted, PROCEDURES, what="procedures"),
         statement=call.text,
         position=call.procedure_position,
     )

@@ -25,7 +25,8 @@ COMING: dict[str, str] = {
 INSTEAD: dict[str, str] = {
     "DELETE": "Write DELETE FROM t WHERE condition.",
     "REPLACE": "INSERT INTO replaces the rows of the same key, if the table has a primary key.",
-    "COPY": "Read the files in the statement: INSERT INTO t SELECT * FROM csv.`path`.",
+    "COPY": "Read the files in the statement: INSERT INTO t SELECT * FROM csv.`path`. To write "
+    "files, use a frame: session.run(query).dataframe.write.csv(path).",
     "LOAD": "Read the files in the statement: INSERT INTO t SELECT * FROM csv.`path`.",
     "EXPORT": "Fetch the rows and write them: outcome.to_arrow(), outcome.to_pandas().",
     "VACUUM": "Unneeded files are removed when snapshots expire, by the table's options "
@@ -41,7 +42,8 @@ INSTEAD: dict[str, str] = {
     "CACHE": "Keep a result in the notebook: %%paimon -t arrow -o rows.",
     "LOCK": "It is not needed: a statement is committed whole or not at all.",
     "CREATE": "CREATE TEMPORARY VIEW v AS SELECT … names a query for this Spark session.",
-    "COMMENT": "Write ALTER TABLE t ALTER COLUMN c COMMENT '…'.",
+    "COMMENT": "Write ALTER TABLE t SET TBLPROPERTIES ('comment' = '…'), or ALTER TABLE t "
+    "ALTER COLUMN c COMMENT '…'.",
     "RESTORE": "CALL sys.rollback(table => 't', version => '3') rolls a table back to that "
     "snapshot.",
     "CREATE INDEX": "Tables have no indexes: the primary key and partitions help to find rows, and "
@@ -50,6 +52,12 @@ INSTEAD: dict[str, str] = {
     "CREATE TABLE … STORED AS": "Leave it out; TBLPROPERTIES ('file.format' = 'orc') chooses "
     "another format than Parquet.",
     "CREATE TABLE … CLUSTERED BY": "Write TBLPROPERTIES ('bucket' = '4', 'bucket-key' = 'id').",
+    "CREATE TABLE … GENERATED": "Leave it out, and compute the column in the INSERT. A column may "
+    "have a DEFAULT.",
+    "CREATE MATERIALIZED": "Write CREATE TABLE t AS SELECT …, and INSERT OVERWRITE t SELECT … to "
+    "make it anew.",
+    "CREATE OR REPLACE MATERIALIZED": "Write INSERT OVERWRITE t SELECT …, which replaces all rows "
+    "of a table at once.",
     "CREATE TABLE … LIKE": "SHOW CREATE TABLE shows the other table's definition, to be changed.",
     "CREATE EXTERNAL TABLE": "Write CREATE TABLE: tables are stored in the warehouse. Files "
     "elsewhere are read as parquet.`path`.",

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
-
-import pyarrow as pa
 
 from paimon_magics.errors import UnsupportedStatementError
 from paimon_magics.session.connection import Connection
@@ -32,8 +29,6 @@ from paimon_magics.statements.table_changes import AlterTable, RenameTable
 
 __all__ = ["is_for_spark", "pass_to_spark"]
 
-_CURRENT = re.compile(r"\s*SHOW\s+CURRENT\s+(NAMESPACE|DATABASE|SCHEMA)\s*;?\s*", re.IGNORECASE)
-
 
 def is_for_spark(connection: Connection, statement: Statement) -> bool:
     """Whether Spark runs the statement: it is about a table that only Spark has, or of a kind that
@@ -56,8 +51,6 @@ def pass_to_spark(
     Raises UnsupportedStatementError if the statement would act on a Paimon table.
     """
     match statement:
-        case PassThrough(text=text) if _CURRENT.fullmatch(text):
-            return _current_namespace(connection, text)
         case PassThrough():
             _refuse_paimon(connection, statement)
         case CreateTable(name=name, name_position=position):
@@ -87,14 +80,6 @@ def pass_to_spark(
     )
 
 
-def _current_namespace(connection: Connection, text: str) -> Outcome:
-    """SHOW CURRENT NAMESPACE; Spark would tell its own, which USE does not change here."""
-    rows = pa.table(
-        {"catalog": [connection.settings.catalog_name], "namespace": [connection.database]}
-    )
-    return Outcome.of_rows(connection.spark, text, "SHOW CURRENT NAMESPACE", rows)
-
-
 def _is_sparks(connection: Connection, name: TableName) -> bool:
     if name.catalog is not None:
         return name.catalog != connection.settings.catalog_name
@@ -118,6 +103,10 @@ def _refuse_paimon(connection: Connection, statement: PassThrough) -> None:
                 statement=statement.text,
                 position=position,
             )
+        if statement.text.split(None, 1)[0].upper() == "OPTIMIZE" and not _is_sparks(
+            connection, name
+        ):
+            connection.load(name, statement.text, position)  # raises: there is no such table
 
 
 def _refuse_view(connection: Connection, statement: Delete | Update | MergeInto) -> None:

@@ -45,6 +45,7 @@ from paimon_magics.statements.statement import (
     CreateTemporaryView,
     Describe,
     DescribeDatabase,
+    DescribeHistory,
     DropDatabase,
     DropTable,
     Insert,
@@ -53,10 +54,13 @@ from paimon_magics.statements.statement import (
     Refused,
     ShowColumns,
     ShowCreateTable,
+    ShowCurrent,
     ShowDatabases,
     ShowOptions,
     ShowPartitions,
+    ShowProcedures,
     ShowTables,
+    ShowViews,
     TruncateTable,
     UseDatabase,
 )
@@ -130,12 +134,16 @@ def handler_of(
         case (
             ShowDatabases()
             | ShowTables()
+            | ShowViews()
+            | ShowProcedures()
+            | ShowCurrent()
             | ShowPartitions()
             | ShowCreateTable()
             | ShowOptions()
             | ShowColumns()
             | Describe()
             | DescribeDatabase()
+            | DescribeHistory()
         ):
             return show_handler(connection, statement, parameters)
         case Explain():

@@ -7,12 +7,15 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import assert_never
 
+from paimon_magics.columnar.time_zones import process_zone
 from paimon_magics.errors import (
     SetupError,
     StatementError,
     UnknownNameError,
     nearest,
 )
+from paimon_magics.planning.commits.procedures import PROCEDURES
+from paimon_magics.planning.reports.view_queries import HISTORY_IN_SQL, history_sql
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.statements.answers import listing, position_of
@@ -24,16 +27,23 @@ from paimon_magics.session.writes.partitions import (
     partition_texts,
 )
 from paimon_magics.spark.views import temporary_views
+from paimon_magics.statements.clauses.names import table_text
+from paimon_magics.statements.grammar.calls import NAMESPACE
 from paimon_magics.statements.statement import (
     Describe,
     DescribeDatabase,
+    DescribeHistory,
     PartitionItem,
     ShowColumns,
     ShowCreateTable,
+    ShowCurrent,
     ShowDatabases,
     ShowOptions,
     ShowPartitions,
+    ShowProcedures,
     ShowTables,
+    ShowViews,
+    TableName,
 )
 from paimon_magics.tables.catalog.database_marks import database_mark
 from paimon_magics.tables.manifests.partitions import (
@@ -41,11 +51,12 @@ from paimon_magics.tables.manifests.partitions import (
     partition_name,
 )
 from paimon_magics.tables.schema.types import from_arrow_type
+from paimon_magics.tables.snapshots.provenance import history
 from paimon_magics.tables.system_tables import describe as descriptions
 from paimon_magics.tables.system_tables.registry import is_metadata, metadata_table
 from paimon_magics.tables.system_tables.sys_database import SYSTEM_DATABASE, catalog_table_names
 
-__all__ = ["show_handler"]
+__all__ = ["history_of", "show_handler"]
 
 Shown = (
     ShowDatabases
@@ -54,8 +65,12 @@ Shown = (
     | ShowCreateTable
     | ShowOptions
     | ShowColumns
+    | ShowViews
+    | ShowProcedures
+    | ShowCurrent
     | Describe
     | DescribeDatabase
+    | DescribeHistory
 )
 
 _SHOWN = ("comment", "location", "owner")
@@ -81,6 +96,18 @@ def _run(connection: Connection, statement: Shown, parameters: Mapping[str, obje
             return listing(connection, statement, "SHOW DATABASES", {"namespace": names})
         case ShowTables():
             return _show_tables(connection, statement)
+        case ShowViews():
+            return _show_views(connection, statement)
+        case ShowProcedures():
+            shown = {
+                "procedure": [f"{NAMESPACE}.{name}" for name in PROCEDURES],
+                "parameters": [procedure.signature for procedure in PROCEDURES.values()],
+            }
+            return listing(connection, statement, "SHOW PROCEDURES", shown)
+        case ShowCurrent():
+            place = [connection.settings.catalog_name], [connection.database]
+            shown = dict(zip(("catalog", "namespace"), place, strict=True))
+            return listing(connection, statement, "SHOW CURRENT NAMESPACE", shown)
         case ShowPartitions():
             return _show_partitions(connection, statement, parameters)
         case ShowCreateTable():
@@ -93,6 +120,8 @@ def _run(connection: Connection, statement: Shown, parameters: Mapping[str, obje
             return listing(connection, statement, "SHOW COLUMNS", columns)
         case Describe():
             return _describe(connection, statement)
+        case DescribeHistory():
+            return history_of(connection, connection.full_name(statement.name))
         case DescribeDatabase():
             return _describe_database(connection, statement)
         case _:
@@ -125,6 +154,30 @@ def _show_tables(connection: Connection, statement: ShowTables) -> Outcome:
             "isTemporary": [False] * len(names) + [True] * len(views),
         },
     )
+
+
+def _show_views(connection: Connection, statement: ShowViews) -> Outcome:
+    """The user's temporary views, which every database has."""
+    if statement.database is not None:
+        connection.catalog.require_database(statement.database)
+    names = _matching(temporary_views(connection.spark), statement.pattern)
+    return listing(
+        connection,
+        statement,
+        "SHOW VIEWS",
+        {
+            "namespace": [""] * len(names),
+            "viewName": names,
+            "isTemporary": [True] * len(names),
+        },
+    )
+
+
+def history_of(connection: Connection, name: TableName) -> Outcome:
+    """A table's snapshots, newest first, with who made them. Raises UnknownNameError."""
+    rows = history(connection.catalog.load(name))
+    query = history_sql(table_text(name, "snapshots"), process_zone())
+    return Outcome.of_rows(connection.spark, query, "HISTORY", rows, in_query=HISTORY_IN_SQL)
 
 
 def _show_partitions(
@@ -164,10 +217,6 @@ def _show_options(connection: Connection, statement: ShowOptions) -> Outcome:
     )
 
 
-# DESCRIBE HISTORY t and DESCRIBE DETAIL t are statements of Delta Lake.
-_OF_DELTA = ("HISTORY", "DETAIL")
-
-
 def _describe(connection: Connection, statement: Describe) -> Outcome:
     full = connection.full_name(statement.name)
     if is_metadata(full):
@@ -177,10 +226,9 @@ def _describe(connection: Connection, statement: Describe) -> Outcome:
         try:
             table = connection.load(statement.name, statement.text, position_of(statement, full))
         except UnknownNameError as error:
-            if statement.column is not None and statement.name.object_name.upper() in _OF_DELTA:
-                error.hint = (
-                    f"%paimon history {statement.column} lists a table's snapshots, DESCRIBE "
-                    f"EXTENDED {statement.column} shows its location."
+            if statement.column is not None and statement.name.object_name.upper() == "DETAIL":
+                error.hint = (  # DESCRIBE DETAIL t is a statement of Delta Lake
+                    f"DESCRIBE EXTENDED {statement.column} shows a table's location and options."
                 )
             raise
         if statement.column is not None:

@@ -7,6 +7,10 @@ from paimon_magics.statements.statement import PartitionItem
 
 __all__ = ["read_partition", "read_properties", "read_property_key", "read_property_keys"]
 
+_EACH_VALUE = (
+    "Give every partition column of the list a value. For a range, write DELETE FROM t WHERE …: "
+    "it drops whole partitions at once."
+)
 _ONE_OF_THEM = "Leave one of them out."
 
 
@@ -66,7 +70,7 @@ def read_partition(cursor: Cursor, *, values_needed: bool = False) -> tuple[Part
         if cursor.accept_any("=", "=="):
             value = cursor.text_until(",", what="the partition's value")
         elif values_needed:
-            cursor.fail("`=`", hint="Give every partition column of the list a value.")
+            cursor.fail("`=`", hint=_EACH_VALUE)
         elif not cursor.at_any(",", ")"):
             cursor.fail("`=`, `,` or `)`")
         items.append(PartitionItem(column, value, position))

@@ -175,6 +175,7 @@ IDIOMS: tuple[Idiom, ...] = (
     Idiom("^ ALTER TABLE <name> RENAME <name> TO <name>", "COLUMN is missing.", "Write ALTER TABLE {2} RENAME COLUMN {4} TO {6}."),
     Idiom("^ ALTER TABLE <name> RENAME <name> <end>", "TO is missing.", "Write ALTER TABLE {2} RENAME TO {4}."),
     Idiom("^ CREATE TABLE <name> CLONE|COPY <name>", "CREATE TABLE … {3} is not offered.", "Write CREATE TABLE {2} AS SELECT * FROM {4}; CALL sys.create_tag keeps a snapshot of a table."),
+    Idiom("^ CREATE TABLE <name> SHALLOW|DEEP CLONE <name>", "CREATE TABLE … {3} CLONE is not offered.", "Write CREATE TABLE {2} AS SELECT * FROM {5}. A branch shares the files of its table: CALL sys.create_branch('{5}', 'name')."),
     Idiom("^ CREATE TABLE <name> <name> <name>", "Columns must be in brackets.", "Write CREATE TABLE {2} ({3} {4})."),
     Idiom("^ CREATE TRANSIENT|UNLOGGED|VOLATILE|HYBRID|DYNAMIC TABLE", "There are no {1} tables.", "Leave {1} out."),
     Idiom("^ CREATE OR REPLACE TRANSIENT|UNLOGGED|VOLATILE|HYBRID|DYNAMIC TABLE", "There are no {3} tables.", "Leave {3} out."),

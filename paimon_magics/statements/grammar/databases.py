@@ -1,16 +1,20 @@
-"""Reads CREATE, DROP, USE, DESCRIBE and SHOW of databases, and SHOW TABLES."""
+"""Reads CREATE, DROP, USE, DESCRIBE and SHOW of databases, and SHOW of what is in them."""
 
 from __future__ import annotations
 
 from paimon_magics.statements.clauses.properties import read_properties
+from paimon_magics.statements.grammar.calls import NAMESPACE
 from paimon_magics.statements.lexing.cursor import Cursor, RefusedHere
 from paimon_magics.statements.lexing.tokens import IDENTIFIER_KINDS
 from paimon_magics.statements.statement import (
     CreateDatabase,
     DescribeDatabase,
     DropDatabase,
+    ShowCurrent,
     ShowDatabases,
+    ShowProcedures,
     ShowTables,
+    ShowViews,
     UseDatabase,
 )
 
@@ -20,14 +24,18 @@ __all__ = [
     "read_create_database",
     "read_describe_database",
     "read_drop_database",
+    "read_show_current",
     "read_show_databases",
+    "read_show_procedures",
     "read_show_tables",
+    "read_show_views",
     "read_use",
 ]
 
 DATABASE_WORDS = ("DATABASE", "SCHEMA", "NAMESPACE")
 
 _CATALOG = "paimon"
+_GLOBAL_VIEWS = "global_temp"  # a database of Spark's alone
 
 
 class OtherCatalogError(Exception):
@@ -97,6 +105,30 @@ def read_show_tables(cursor: Cursor, offset: int) -> ShowTables:
     pattern = _pattern(cursor)
     cursor.expect_end()
     return ShowTables(cursor.text, offset, database, pattern)
+
+
+def read_show_views(cursor: Cursor, offset: int) -> ShowViews:
+    """Read what follows SHOW VIEWS."""
+    database = _database(cursor) if cursor.accept_any("FROM", "IN") else None
+    if database is not None and database.lower() == _GLOBAL_VIEWS:
+        raise OtherCatalogError
+    pattern = _pattern(cursor)
+    cursor.expect_end()
+    return ShowViews(cursor.text, offset, database, pattern)
+
+
+def read_show_procedures(cursor: Cursor, offset: int) -> ShowProcedures:
+    """Read what follows SHOW PROCEDURES: nothing, or Paimon's only namespace of procedures."""
+    if cursor.accept_any("FROM", "IN") and _database(cursor).lower() != NAMESPACE:
+        raise OtherCatalogError
+    cursor.expect_end()
+    return ShowProcedures(cursor.text, offset)
+
+
+def read_show_current(cursor: Cursor, offset: int) -> ShowCurrent:
+    """Read what follows SHOW CURRENT NAMESPACE."""
+    cursor.expect_end()
+    return ShowCurrent(cursor.text, offset)
 
 
 def _pattern(cursor: Cursor) -> str | None:

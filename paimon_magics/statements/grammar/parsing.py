@@ -48,6 +48,8 @@ _KEYWORDS_NEAR = sorted(
 _REFUSED: tuple[tuple[str, ...], ...] = (
     ("COPY", "INTO"),
     ("CREATE", "INDEX"),
+    ("CREATE", "MATERIALIZED", "VIEW"),
+    ("CREATE", "OR", "REPLACE", "MATERIALIZED", "VIEW"),
     ("DROP", "INDEX"),
     ("ANALYZE", "TABLE"),
     ("ANALYZE", "TABLES"),
@@ -185,7 +187,7 @@ def _create(cursor: Cursor, offset: int) -> Statement:
     if not or_replace and cursor.accept_any(*databases.DATABASE_WORDS):
         return databases.read_create_database(cursor, offset)
     known = ("TABLE", "VIEW", "DATABASE", "SCHEMA", "NAMESPACE", "FUNCTION", "TEMPORARY", "INDEX")
-    others = ("GLOBAL", "ROLE", "VARIABLE", "CATALOG", "METRIC", "PROCEDURE", "MATERIALIZED")
+    others = ("GLOBAL", "ROLE", "VARIABLE", "CATALOG", "METRIC", "PROCEDURE")
     return _known_second_word(cursor, offset, known, (*others, "STREAMING", "FLOW", "TEMP"))
 
 
@@ -273,6 +275,11 @@ def _show(cursor: Cursor, offset: int) -> Statement:
         ("SCHEMAS",): databases.read_show_databases,
         ("NAMESPACES",): databases.read_show_databases,
         ("TABLES",): databases.read_show_tables,
+        ("VIEWS",): databases.read_show_views,
+        ("PROCEDURES",): databases.read_show_procedures,
+        ("CURRENT", "NAMESPACE"): databases.read_show_current,
+        ("CURRENT", "DATABASE"): databases.read_show_current,
+        ("CURRENT", "SCHEMA"): databases.read_show_current,
         ("PARTITIONS",): tables.read_show_partitions,
         ("CREATE", "TABLE"): tables.read_show_create_table,
         ("TBLPROPERTIES",): tables.read_show_options,
@@ -283,9 +290,9 @@ def _show(cursor: Cursor, offset: int) -> Statement:
         if cursor.at(*words):
             cursor.index += len(words)
             return reader(cursor, offset)
-    known = (*(w for words in readers for w in words[:1]), "VIEWS", "FUNCTIONS", "CATALOGS")
+    known = (*(w for words in readers for w in words[:1]), "FUNCTIONS", "CATALOGS")
     others = ("CURRENT", "USER", "SYSTEM", "ALL", "CREATE", "LOCKS", "ROLES", "GRANT", "VARIABLES")
-    return _known_second_word(cursor, offset, known, (*others, "PROCEDURES", "CACHED", "INDEXES"))
+    return _known_second_word(cursor, offset, known, (*others, "CACHED", "INDEXES"))
 
 
 def _describe(cursor: Cursor, offset: int) -> Statement:
@@ -298,6 +305,9 @@ def _describe(cursor: Cursor, offset: int) -> Statement:
         return pass_through(cursor, offset)
     if cursor.at_any("SELECT", "WITH", "VALUES", "FROM") or cursor.at("("):
         return pass_through(cursor, offset)
+    if cursor.at("HISTORY") and second.kind in IDENTIFIER_KINDS:
+        cursor.next()
+        return tables.read_describe_history(cursor, offset)
     if cursor.at("TABLE") and second.kind in IDENTIFIER_KINDS:
         cursor.next()
     return tables.read_describe_table(cursor, offset)

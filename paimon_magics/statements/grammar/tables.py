@@ -16,6 +16,7 @@ from paimon_magics.statements.statement import (
     ColumnDefinition,
     CreateTable,
     Describe,
+    DescribeHistory,
     DropTable,
     QueryText,
     ShowColumns,
@@ -29,6 +30,7 @@ from paimon_magics.statements.types.sql_types import read_type
 
 __all__ = [
     "read_create_table",
+    "read_describe_history",
     "read_describe_table",
     "read_drop_table",
     "read_show_columns",
@@ -163,6 +165,13 @@ def read_show_columns(cursor: Cursor, offset: int) -> ShowColumns:
         name = TableName(name.table, database, name.catalog, name.branch, name.system_table)
     cursor.expect_end()
     return ShowColumns(cursor.text, offset, name)
+
+
+def read_describe_history(cursor: Cursor, offset: int) -> DescribeHistory:
+    """Read what follows DESCRIBE HISTORY."""
+    name, _ = table_name(cursor)
+    cursor.expect_end()
+    return DescribeHistory(cursor.text, offset, name)
 
 
 def read_describe_table(cursor: Cursor, offset: int) -> Describe:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from paimon_magics import Session
+from paimon_magics.errors import StatementError, UnknownNameError
 from tests.oracle.java_reader import JavaPaimon
 from tests.session.rows import rows
 
@@ -132,3 +133,53 @@ def test_metadata_system_tables_say_what_javas_say(
 def test_a_view_a_database_and_a_system_table_are_described(shop: Session) -> None:
     assert ("snapshot_id", "bigint") in [row[:2] for row in rows(shop, "DESCRIBE orders$snapshots")]
     assert ("Namespace Name", "default") in rows(shop, "DESCRIBE DATABASE default")
+
+
+def test_show_views_leaves_out_those_that_stand_for_tables(shop: Session) -> None:
+    assert rows(shop, "SELECT count(*) FROM orders") == [(3,)]
+    shop.table("orders").createOrReplaceTempView("mine")
+    try:
+        assert rows(shop, "SHOW VIEWS") == [("", "mine", True)]
+        assert rows(shop, "SHOW VIEWS IN default LIKE 'other*'") == []
+        with pytest.raises(UnknownNameError, match="no database `nowhere`"):
+            shop.run("SHOW VIEWS IN nowhere")
+    finally:
+        shop.spark.catalog.dropTempView("mine")
+
+
+@pytest.mark.parametrize("text", ["SHOW PROCEDURES", "SHOW PROCEDURES IN paimon.sys"])
+def test_show_procedures_lists_those_of_paimon(shop: Session, text: str) -> None:
+    procedures = dict(rows(shop, text))
+    assert procedures["sys.create_tag"] == "table, tag [, snapshot] [, time_retained]"
+    assert procedures["sys.compact_database"].startswith("[including_databases] [")
+
+
+def test_describe_history_is_the_tables_history(shop: Session) -> None:
+    history = shop.history("users").to_arrow()
+    assert shop.run("DESCRIBE HISTORY users").to_arrow() == history
+    assert shop.run("DESC HISTORY default.users").to_arrow() == history
+    with pytest.raises(UnknownNameError, match="no table `user`"):
+        shop.run("DESCRIBE HISTORY user")
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("OPTIMIZE ordrs", "Did you mean `orders`"),
+        ("CREATE MATERIALIZED VIEW v AS SELECT 1", "CREATE TABLE t AS SELECT"),
+        ("CREATE OR REPLACE MATERIALIZED VIEW v AS SELECT 1", "INSERT OVERWRITE"),
+        ("CREATE TABLE c SHALLOW CLONE orders", "CREATE TABLE c AS SELECT * FROM orders"),
+        ("CREATE TABLE c (id BIGINT GENERATED ALWAYS AS (x * 2))", "compute the column"),
+        ("COMMENT ON TABLE orders IS 'x'", "SET TBLPROPERTIES ('comment' ="),
+        ("COPY INTO '/x' FROM orders", "dataframe.write"),
+        ("CALL sys.drop_partition('orders', 'dt=x')", "DROP PARTITION"),
+        ("ALTER TABLE orders DROP PARTITION (dt < 'x')", "DELETE FROM t WHERE"),
+        ("DESCRIBE DETAIL orders", "DESCRIBE EXTENDED orders"),
+    ],
+)
+def test_statements_of_other_databases_are_answered_with_ours(
+    shop: Session, text: str, hint: str
+) -> None:
+    with pytest.raises(StatementError) as error:
+        shop.run(text)
+    assert hint in error.value.hint
