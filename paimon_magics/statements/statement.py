@@ -314,8 +314,6 @@ class ShowTables(StatementText):
 
 @dataclass(frozen=True, slots=True)
 class ShowViews(StatementText):
-    """SHOW VIEWS [IN database] [LIKE pattern]."""
-
     database: str | None = None
     pattern: str | None = None
 
@@ -356,8 +354,6 @@ class ShowColumns(StatementText):
 
 @dataclass(frozen=True, slots=True)
 class DescribeHistory(StatementText):
-    """DESCRIBE HISTORY name, a statement of Delta Lake."""
-
     name: TableName
 
 

@@ -30,7 +30,7 @@ from paimon_magics.session.statements.merging import merge_handler
 from paimon_magics.session.statements.queries import query_handler, view_handler
 from paimon_magics.session.statements.row_changes import row_change_handler
 from paimon_magics.session.statements.rows import insert_handler, truncate_handler
-from paimon_magics.session.statements.show import show_handler
+from paimon_magics.session.statements.show import Shown, show_handler
 from paimon_magics.session.statements.tags_and_branches import (
     alter_tags_handler,
     show_tags_handler,
@@ -43,24 +43,12 @@ from paimon_magics.statements.statement import (
     CreateDatabase,
     CreateTable,
     CreateTemporaryView,
-    Describe,
-    DescribeDatabase,
-    DescribeHistory,
     DropDatabase,
     DropTable,
     Insert,
     PassThrough,
     Query,
     Refused,
-    ShowColumns,
-    ShowCreateTable,
-    ShowCurrent,
-    ShowDatabases,
-    ShowOptions,
-    ShowPartitions,
-    ShowProcedures,
-    ShowTables,
-    ShowViews,
     TruncateTable,
     UseDatabase,
 )
@@ -100,6 +88,8 @@ def handler_of(
 ) -> Handler:
     """The handler of a statement, which is checked as by `check_statement`."""
     check_statement(connection, statement)
+    if isinstance(statement, Shown):
+        return show_handler(connection, statement, parameters)
     match statement:
         case Query():
             return query_handler(connection, statement, parameters, include_buffer=include_buffer)
@@ -131,21 +121,6 @@ def handler_of(
             return drop_database_handler(connection, statement)
         case UseDatabase():
             return use_handler(connection, statement)
-        case (
-            ShowDatabases()
-            | ShowTables()
-            | ShowViews()
-            | ShowProcedures()
-            | ShowCurrent()
-            | ShowPartitions()
-            | ShowCreateTable()
-            | ShowOptions()
-            | ShowColumns()
-            | Describe()
-            | DescribeDatabase()
-            | DescribeHistory()
-        ):
-            return show_handler(connection, statement, parameters)
         case Explain():
             return _explain_handler(connection, statement, parameters)
         case Refused():

@@ -56,7 +56,7 @@ from paimon_magics.tables.system_tables import describe as descriptions
 from paimon_magics.tables.system_tables.registry import is_metadata, metadata_table
 from paimon_magics.tables.system_tables.sys_database import SYSTEM_DATABASE, catalog_table_names
 
-__all__ = ["history_of", "show_handler"]
+__all__ = ["Shown", "history_of", "show_handler"]
 
 Shown = (
     ShowDatabases
@@ -72,6 +72,8 @@ Shown = (
     | DescribeDatabase
     | DescribeHistory
 )
+
+"""The statements that `show_handler` is for."""
 
 _SHOWN = ("comment", "location", "owner")
 
