@@ -72,7 +72,6 @@ Shown = (
     | DescribeDatabase
     | DescribeHistory
 )
-
 """The statements that `show_handler` is for."""
 
 _SHOWN = ("comment", "location", "owner")
