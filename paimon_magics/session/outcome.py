@@ -71,8 +71,9 @@ class Outcome:
     - `snapshot_id`, `commit_kind`: those of the commit; None if the statement committed nothing.
     - `rows_written`, `files_written`, `bytes_written`: what a write put into files.
     - `rows_updated`, `rows_deleted`, `rows_inserted`: what DELETE, UPDATE and MERGE INTO changed;
-      None if unknown. `files_rewritten`, `vectors_written`: the files that were written anew for
-      that, and those that got a deletion vector.
+      None if unknown. `rows_unchanged`: the rows of an UPDATE that the table's merge engine would
+      not have taken; `notes` say why. `files_rewritten`, `vectors_written`: the files that were
+      written anew for that, and those that got a deletion vector.
     - `seconds`: how long the statement took; for rows, until they could be fetched.
     - `query`: the SQL that gives the rows, if it is not the statement; "" if there is none.
     - `in_query`: the columns that `sql` gives, if it does not give all that are shown.
@@ -92,6 +93,7 @@ class Outcome:
     rows_updated: int | None = None
     rows_deleted: int | None = None
     rows_inserted: int | None = None
+    rows_unchanged: int | None = None
     files_rewritten: int | None = None
     vectors_written: int | None = None
     seconds: float = 0.0

@@ -64,7 +64,8 @@ def project(
 
     `constants` are the values of the PARTITION clause, as `partition_values` returns them. `only`
     names the one column to return; None returns all. `more` are texts of SQL for columns behind
-    them. Raises InvalidValueError for a column whose type can't be cast at all.
+    them, over `frame`, which may have columns behind those of `sources`. Raises InvalidValueError
+    for a column whose type can't be cast at all.
     """
     names = list(frame.columns)
     # A query's column names may repeat. The target's are unique, and Spark's errors show them.
@@ -73,7 +74,7 @@ def project(
         for column, source in zip(columns, sources, strict=True)
         if isinstance(source, FromInput)
     }
-    targeted = [targets[position] for position in range(len(names))]
+    targeted = [targets.get(position, name) for position, name in enumerate(names)]
     if targeted != names:
         frame = frame.toDF(*targeted)
     with ansi_casts(spark):

@@ -12,13 +12,22 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as spark_types
 
 from paimon_magics.columnar.merging import KIND
-from paimon_magics.planning.reads.row_kinds import DELETE, INSERT, UPDATE_AFTER
+from paimon_magics.planning.reads.row_kinds import (
+    DELETE,
+    INSERT,
+    OLDER,
+    PARTLY,
+    UNCHANGED,
+    UPDATE_AFTER,
+    UPDATED_KINDS,
+)
 from paimon_magics.planning.row_changes.merge_query import (
     CLAUSE_COLUMN,
     source_name,
     target_name,
     value_name,
 )
+from paimon_magics.planning.row_changes.merged_updates import MergedUpdate
 from paimon_magics.planning.row_changes.merges import (
     ByField,
     Effect,
@@ -29,9 +38,11 @@ from paimon_magics.planning.row_changes.merges import (
     ToDefault,
     Value,
 )
+from paimon_magics.planning.row_changes.unseen_counts import ALL_SEEN, UnseenCounts
 from paimon_magics.planning.schemas.column_paths import type_at
 from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.spark.casting import ansi_casts, check_stored_types, stored
+from paimon_magics.spark.row_changes import before_columns, with_merged_kinds
 from paimon_magics.spark.selecting import selected_columns
 from paimon_magics.spark.struct_names import (
     has_all_fields,
@@ -91,10 +102,12 @@ def changed_rows(
     plan: MergePlan,
     columns: Sequence[Column],
     more: Sequence[str] = (),
+    merged: MergedUpdate | None = None,
 ) -> DataFrame:
     """Return the changed rows: the target's `columns` with their new values (a deleted row's as
     they are), and `KIND` with the kind of row that a primary-key table gets; then the columns
-    `more` that the target's view has after its own, NULL in inserted rows.
+    `more` that the target's view has after its own, NULL in inserted rows. `merged` says what the
+    merge engine makes of updated rows, in a table with keys.
 
     Values are cast and checked as those of an INSERT, but only in rows that get them. Raises
     InvalidValueError for a value whose type can't be cast to its column's, and what
@@ -127,7 +140,16 @@ def changed_rows(
             for at, name in enumerate(more, len(columns))
         ]
         try:
-            return selected_columns(joined, [*chosen, kind, *others])
+            if merged is None or merged.is_plain:
+                return selected_columns(joined, [*chosen, kind, *others])
+            before = before_columns(merged)
+            places = {column.name: at for at, column in enumerate(columns)}
+            old = [
+                f"{quoted(target_name(places[name]))} AS {quoted(to)}"
+                for name, to in before.items()
+            ]
+            rows = selected_columns(joined, [*chosen, kind, *old])
+            return with_merged_kinds(rows, columns, merged, before)
         except AnalysisException:
             # Look for the value only now: each attempt takes Spark some milliseconds.
             check_stored_types(joined, given)
@@ -141,22 +163,28 @@ COUNTED: tuple[Effect, ...] = ("insert", "update", "delete")
 @dataclass(frozen=True, slots=True)
 class MatchCounts:
     """How many rows are inserted, updated and deleted, and the most often that one row of the
-    target is."""
+    target is. The `unseen` rows would not be changed by their update, or in part."""
 
     inserted: int
     updated: int
     deleted: int
     matches_max: int
+    unseen: UnseenCounts = ALL_SEEN
 
 
 def match_counts(changed: DataFrame, identity: Sequence[str]) -> MatchCounts:
     """Count the changed rows by one job. `identity` are the columns that identify a target row."""
-    counts = [f"count_if({KIND} = {KIND_NUMBERS[one]}) AS {quoted(one)}" for one in COUNTED]
+    kinds = [str(KIND_NUMBERS[one]) for one in COUNTED]
+    kinds[COUNTED.index("update")] = ", ".join(map(str, UPDATED_KINDS))
+    kinds += map(str, (OLDER, UNCHANGED, PARTLY))
+    counts = [f"count_if({KIND} IN ({one})) AS n{at}" for at, one in enumerate(kinds)]
     matches = f"count_if({KIND} <> {KIND_NUMBERS['insert']}) AS {_MATCHES}"
     each = changed.groupBy(*map(quoted, identity)).agg(*map(F.expr, [*counts, matches]))
-    totals = [*(f"sum({quoted(one)})" for one in COUNTED), f"max({_MATCHES})"]
-    total = each.agg(*map(F.expr, totals)).collect()[0]
-    return MatchCounts(*(int(count or 0) for count in total))
+    totals = [*(f"sum(n{at})" for at in range(len(kinds))), f"max({_MATCHES})"]
+    total = [int(one or 0) for one in each.agg(*map(F.expr, totals)).collect()[0]]
+    inserted, updated, deleted, older, unchanged, partly, matches_max = total
+    unseen = UnseenCounts(older, unchanged, partly)
+    return MatchCounts(inserted, updated, deleted, matches_max, unseen)
 
 
 _MATCHES = "matches"

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from paimon_magics.columnar.merging import KIND
-from paimon_magics.planning.reads.row_kinds import DELETE, KIND_NAMES, UPDATE_BEFORE
+from paimon_magics.planning.reads.row_kinds import (
+    DELETE,
+    KIND_NAMES,
+    OLDER,
+    PARTLY,
+    UNCHANGED,
+    UPDATE_AFTER,
+    UPDATE_BEFORE,
+)
 from paimon_magics.planning.row_changes.assignments import AssignedPath
+from paimon_magics.planning.row_changes.merged_updates import MergedUpdate
+from paimon_magics.planning.row_changes.unseen_counts import UnseenCounts
 from paimon_magics.planning.schemas.column_paths import type_at
 from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.planning.writes.distributions import BUCKET_COLUMN
@@ -23,24 +33,34 @@ from paimon_magics.tables.row_changes.selected_rows import FILE_COLUMN
 
 __all__ = [
     "as_inserted",
+    "before_columns",
     "kind_text",
     "row_counts",
+    "unseen_counts",
     "with_assigned",
     "with_buckets",
     "with_changes",
+    "with_merged_kinds",
 ]
+
+_BEFORE = "__paimon_magics_before_"
 
 
 def with_assigned(
-    selected: DataFrame, columns: Sequence[Column], paths: Sequence[AssignedPath]
+    selected: DataFrame,
+    columns: Sequence[Column],
+    paths: Sequence[AssignedPath],
+    more: Sequence[str] = (),
 ) -> DataFrame:
-    """The rows with their new values, in `columns`. The assigned values follow the columns in
-    `selected`. A STRUCT that is NULL becomes one of NULLs where a field of it is assigned, as in
-    Spark. Raises what `with_fields_by_name` raises for structs, whose fields go by name."""
-    if not paths and selected.columns == [column.name for column in columns]:
+    """The rows with their new values, in `columns`; `more` are texts of SQL over the old ones, for
+    columns behind them. The assigned values follow the columns in `selected`. A STRUCT that is NULL
+    becomes one of NULLs where a field of it is assigned, as in Spark. Raises what
+    `with_fields_by_name` raises for structs, whose fields go by name."""
+    if not paths and not more and selected.columns == [column.name for column in columns]:
         return selected
     selected = _by_name(selected, columns, paths)
-    return selected_columns(selected, [_assigned_column(column, paths) for column in columns])
+    assigned = [_assigned_column(column, paths) for column in columns]
+    return selected_columns(selected, [*assigned, *more])
 
 
 def _by_name(
@@ -69,6 +89,40 @@ def kind_text(kind: int) -> str:
     return f"{kind}Y AS {quoted(KIND)}"
 
 
+def before_columns(merged: MergedUpdate) -> dict[str, str]:
+    """The names of the columns that have the old values which `merged` compares."""
+    return {name: f"{_BEFORE}{at}" for at, name in enumerate(merged.compared)}
+
+
+def with_merged_kinds(
+    rows: DataFrame, columns: Sequence[Column], merged: MergedUpdate, before: Mapping[str, str]
+) -> DataFrame:
+    """The rows in `columns` and KIND, as the merge engine takes them: the kind of an updated row
+    says whether it is seen. `before` names the columns with the old values."""
+    names = {column.name for column in columns}
+
+    def after(name: str) -> str:
+        return quoted(name if name in names else before[name])
+
+    updated = f"{KIND} = {UPDATE_AFTER}Y"
+    kind = merged.kind(lambda name: quoted(before[name]), after)
+    chosen: list[SparkColumn | str] = [quoted(column.name) for column in columns]
+    for at, column in enumerate(columns):
+        if column in merged.blank:
+            value = F.when(F.expr(f"NOT ({updated})"), F.col(quoted(column.name)))
+            chosen[at] = value.alias(column.name)
+    return selected_columns(
+        rows, [*chosen, f"CASE WHEN {updated} THEN {kind} ELSE {KIND} END AS {KIND}"]
+    )
+
+
+def unseen_counts(frame: DataFrame) -> UnseenCounts:
+    """How many rows have a kind that says that they are not seen; by one job."""
+    counted = [F.count_if(F.col(KIND) == kind) for kind in (OLDER, UNCHANGED, PARTLY)]
+    (row,) = frame.agg(*counted).collect()
+    return UnseenCounts(*map(int, row))
+
+
 def with_changes(frame: DataFrame, kinds: str) -> DataFrame:
     """The rows of a changelog whose column `kinds` has the names of their kinds, with Paimon's
     numbers for them in a last column KIND. The rows before updates are left out: those after them
@@ -81,8 +135,10 @@ def with_changes(frame: DataFrame, kinds: str) -> DataFrame:
 
 
 def as_inserted(frame: DataFrame, kind_field: str | None) -> DataFrame:
-    """The rows without the column of their kinds. A deleted one gets -D in the table's column
-    `kind_field`, where it has one; the others keep what they have in it."""
+    """The rows without the column of their kinds, and without those that are not seen. A deleted
+    one gets -D in the table's column `kind_field`, where it has one; the others keep what they have
+    in it."""
+    frame = frame.where(~F.col(KIND).isin(OLDER, UNCHANGED))
     if kind_field is not None:
         field = F.col(quoted(kind_field))
         is_deleted = F.col(KIND) == F.lit(DELETE)

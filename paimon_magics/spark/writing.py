@@ -17,7 +17,8 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as spark_types
 
-from paimon_magics.planning.reads.row_kinds import KIND_NAMES
+from paimon_magics.planning.reads.row_kinds import PARTLY
+from paimon_magics.planning.row_changes.unseen_counts import ALL_SEEN, UnseenCounts
 from paimon_magics.planning.writes.distributions import (
     BUCKET_COLUMN,
     ByAssigner,
@@ -120,9 +121,10 @@ def write_frame(
                 one for row in rows for one in pickle.loads(bytes(row["index_files"]))
             ),
             odd_floats=frozenset(name for row in rows for name in row["odd_floats"]),
+            unseen=sum((UnseenCounts(*row["unseen"]) for row in rows), ALL_SEEN),
         ),
         repeated_attempts=repeated or any(row["attempt"] > 0 for row in rows),
-        kinds=tuple(sum(row["kinds"][kind] for row in rows) for kind in range(len(KIND_NAMES)))
+        kinds=tuple(sum(row["kinds"][kind] for row in rows) for kind in range(PARTLY + 1))
         if order.changed_once
         else (),
         changes_twice=any(row["changes_twice"] for row in rows),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 import pyarrow as pa
 from pyspark.sql import types as spark_types
@@ -37,6 +37,7 @@ WRITTEN = spark_types.StructType(
         spark_types.StructField("gave_up", spark_types.BooleanType()),
         spark_types.StructField("kinds", spark_types.ArrayType(spark_types.LongType())),
         spark_types.StructField("changes_twice", spark_types.BooleanType()),
+        spark_types.StructField("unseen", spark_types.ArrayType(spark_types.LongType())),
     ]
 )
 """The columns of the rows that WriteTasks return."""
@@ -124,6 +125,7 @@ class WriteTasks:
                 "gave_up": [gave_up],
                 "kinds": [[] if changes is None else changes.counts],
                 "changes_twice": [changes_twice],
+                "unseen": [astuple(written.unseen)],
             },
             schema=pa.schema(
                 [
@@ -135,6 +137,7 @@ class WriteTasks:
                     ("gave_up", pa.bool_()),
                     ("kinds", pa.list_(pa.int64())),
                     ("changes_twice", pa.bool_()),
+                    ("unseen", pa.list_(pa.int64())),
                 ]
             ),
         )

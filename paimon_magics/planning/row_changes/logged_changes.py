@@ -141,14 +141,15 @@ def _assigned(
     update: Update, schema: TableSchema, bound: Mapping[str, object]
 ) -> tuple[tuple[str, object], ...] | None:
     """The values by column; None where one depends on the row, or on Spark, or belongs to a pinned
-    column, and where NULL would become the column's default."""
+    column, and where NULL would become the column's default, or leave the value as it is."""
     found: list[tuple[str, object]] = []
     pinned = pinned_columns(schema)
+    is_partial = schema.merge_engine == "partial-update"
     for one in plain_values(update, schema.columns, assigned_paths(update, schema)) or ():
         values = None if one.sources else computed(one, {}, 1, bound)
         if values is None or one.column.name in pinned:
             return None
-        if values[0] is None and one.column.default is not None:
+        if values[0] is None and (one.column.default is not None or is_partial):
             return None
         found.append((one.column.name, values[0]))
     return tuple(found) if found else None

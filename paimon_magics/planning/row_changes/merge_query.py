@@ -93,10 +93,12 @@ def needed_columns(
     plan: MergePlan,
     names: Sequence[str],
     updated: Collection[str] | None = None,
+    compared: Collection[str] = (),
 ) -> tuple[int, ...]:
     """The positions of the target's columns that a MERGE reads, at least one: those that keep their
-    value in a changed row, and those that a text may name. Where the places of rows are known,
-    deleted ones need no values, and updated ones those of the columns `updated`."""
+    value in a changed row, those that are `compared`, and those that a text may name. Where the
+    places of rows are known, deleted ones need no values, and updated ones those of the columns
+    `updated`."""
     used = used_names(merge.text, merge.within)
     found = set()
     for at, name in enumerate(names):
@@ -107,7 +109,7 @@ def needed_columns(
             for clause in plan.clauses
             if updated is None or (clause.effect == "update" and name in updated)
         )
-        if keeps or used is None or name.lower() in used:
+        if keeps or used is None or name in compared or name.lower() in used:
             found.add(at)
     return tuple(sorted(found)) or (0,)
 

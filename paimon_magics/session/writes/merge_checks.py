@@ -12,13 +12,20 @@ from paimon_magics.planning.row_changes.engine_rules import (
     method_of_delete,
     method_of_update,
 )
-from paimon_magics.planning.row_changes.merges import MergePlan, assigned_columns
+from paimon_magics.planning.row_changes.merged_updates import MergedUpdate, merged_update
+from paimon_magics.planning.row_changes.merges import (
+    FromText,
+    MergePlan,
+    ToDefault,
+    Value,
+    assigned_columns,
+)
 from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.writes.keyed_rows import check_seen
 from paimon_magics.statements.merge_into import DeleteAction, MergeInto
 from paimon_magics.tables.table import Table
 
-__all__ = ["check_target", "method_of_merge"]
+__all__ = ["check_target", "merged_update_of_merge", "method_of_merge"]
 
 
 def method_of_merge(table: Table, merge: MergeInto) -> ChangeMethod:
@@ -37,6 +44,35 @@ def method_of_merge(table: Table, merge: MergeInto) -> ChangeMethod:
     except PaimonMagicsError as error:
         raise located(error, merge.text, merge.target_position) from None
     return method
+
+
+def merged_update_of_merge(table: Table, merge: MergeInto, plan: MergePlan) -> MergedUpdate | None:
+    """What the merge engine makes of the rows that a MERGE updates; None where it updates none, or
+    the table has no keys.
+
+    Raises UnsupportedStatementError for assignments that the engine does not carry out.
+    """
+    assigned = assigned_columns(merge, plan, table.schema)
+    if assigned is None or not table.schema.is_primary_key_table:
+        return None
+    nulls = {
+        column.name
+        for clause in plan.clauses
+        if clause.effect == "update"
+        for column, value in zip(table.schema.columns, clause.values, strict=True)
+        if column.default is None and _is_null(merge, value)
+    }
+    try:
+        return merged_update(table.name, table.schema, assigned, nulls)
+    except PaimonMagicsError as error:
+        raise located(error, merge.text, merge.target_position) from None
+
+
+def _is_null(merge: MergeInto, value: Value) -> bool:
+    """Whether a value is NULL, as far as the statement's text says."""
+    if isinstance(value, FromText):
+        return merge.text[value.range.start : value.range.end].strip().upper() == "NULL"
+    return isinstance(value, ToDefault)
 
 
 def check_target(

@@ -10,7 +10,14 @@ import pyarrow as pa
 
 from paimon_magics.columnar.merging import KIND
 from paimon_magics.planning.formatting import count_text
-from paimon_magics.planning.reads.row_kinds import KIND_NAMES
+from paimon_magics.planning.reads.row_kinds import (
+    KIND_NAMES,
+    OLDER,
+    PARTLY,
+    UNCHANGED,
+    UPDATE_AFTER,
+)
+from paimon_magics.planning.row_changes.unseen_counts import unseen_notes
 from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.writes.merge_places import counted_rows
 from paimon_magics.session.writes.merging import PreparedMerge, prepare_merge
@@ -60,11 +67,12 @@ def preview_merge(
         except Exception as error:
             raise located(translate(error), merge.text, merge.target_position) from error
     told = files_told(table, files, by_kinds=table.schema.is_primary_key_table)
+    unseen = unseen_notes(table.schema, counts.unseen, be="would be")
     line = (
         f"`{table.name}`: {count_text(counts.updated, 'row')} would be updated, {counts.deleted:,} "
         f"deleted, {counts.inserted:,} inserted; {told}{_read(prepared)}"
     )
-    return ChangedRows(table, line, sample)
+    return ChangedRows(table, " ".join([line, *unseen]), sample)
 
 
 def _read(prepared: PreparedMerge) -> str:
@@ -97,6 +105,8 @@ def _sample(prepared: PreparedMerge, rows: DataFrame) -> pa.Table:
         names = [name for name in names if name in needed]
     has_kinds = KIND in rows.columns
     taken = [*names, KIND] if has_kinds else names
-    found = fetched(rows.select(*(quoted(name) for name in taken)).limit(ROWS_MAX))
+    shown = rows.where(f"{KIND} NOT IN ({OLDER}, {UNCHANGED})") if has_kinds else rows
+    found = fetched(shown.select(*(quoted(name) for name in taken)).limit(ROWS_MAX))
     numbers = found.column(KIND).to_pylist() if has_kinds else [0] * found.num_rows
-    return with_kinds(found.select(names), [KIND_NAMES[number] for number in numbers])
+    kinds = [KIND_NAMES[UPDATE_AFTER if number == PARTLY else number] for number in numbers]
+    return with_kinds(found.select(names), kinds)

@@ -55,7 +55,7 @@ def merged_rows(on: MergeOnTable, target: MergeTarget, source: DataFrame) -> Dat
             values = joined.select(*(quoted(name) for name, _ in given))
             stored = [column for _, column in given]
             check_policy(connection.spark, values.toDF(*(one.name for one in stored)), stored)
-        rows = changed_rows(connection.spark, joined, plan, columns, target.more)
+        rows = changed_rows(connection.spark, joined, plan, columns, target.more, on.merged)
     except Exception as error:
         raise located(translate(error), merge.text, merge.target_position) from error
     return made_of(rows, target.frame, source, *(frame for _, frame in nested))

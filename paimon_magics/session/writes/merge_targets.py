@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from paimon_magics.planning.reads.predicates import ColumnPredicate
 from paimon_magics.planning.reads.views import row_id_columns
 from paimon_magics.planning.row_changes.merge_query import needed_columns
+from paimon_magics.planning.row_changes.merged_updates import MergedUpdate
 from paimon_magics.planning.row_changes.merges import MergePlan
 from paimon_magics.planning.row_changes.target_conditions import target_filters
 from paimon_magics.session.connection import Connection
@@ -36,7 +37,7 @@ __all__ = ["MergeOnTable", "MergeTarget", "merge_target", "target_conditions", "
 @dataclass(frozen=True)
 class MergeOnTable:
     """A MERGE with what is known of its table: what its clauses do, and the snapshot `chosen` that
-    it changes."""
+    it changes. `merged` says what the merge engine makes of updated rows, in a table with keys."""
 
     connection: Connection
     merge: MergeInto
@@ -44,6 +45,7 @@ class MergeOnTable:
     table: Table
     chosen: Selection
     parameters: Mapping[str, object]
+    merged: MergedUpdate | None = None
 
     @property
     def bound(self) -> dict[str, object]:
@@ -99,7 +101,8 @@ def merge_target(
         places = merge_places(on.connection, merge, plan, table, base, predicates, keys)
         steps = () if places.plan is None else places.plan.pruning_steps
         return MergeTarget(places.frame, places.needed, places.more, predicates, steps, places)
-    needed = needed_columns(merge, plan, schema.column_names)
+    compared = () if on.merged is None else on.merged.compared
+    needed = needed_columns(merge, plan, schema.column_names, compared=compared)
     ids = row_id_columns(schema, used_names(merge.text, merge.within))
     names = [*(schema.columns[at].name for at in needed), *(one.name for one in ids)]
     listed = ", ".join(quoted(name) for name in names)

@@ -20,9 +20,11 @@ from paimon_magics.planning.commits.read_sets import Found, ReadSet, read_files,
 from paimon_magics.planning.commits.requests import Append, CommitReceipt
 from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.reads.predicates import ColumnPredicate
+from paimon_magics.planning.reads.row_kinds import PARTLY
 from paimon_magics.planning.row_changes.engine_rules import ChangeMethod
 from paimon_magics.planning.row_changes.merges import MergePlan, inserts_keys_of_on, plan_merge
 from paimon_magics.planning.row_changes.source_keys import SourceKey
+from paimon_magics.planning.row_changes.unseen_counts import unseen_notes
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.outcome import Outcome
@@ -31,7 +33,11 @@ from paimon_magics.session.queries.frames import frame_of_query
 from paimon_magics.session.queries.selections import Selection
 from paimon_magics.session.writes.insert import run_job, write_planned
 from paimon_magics.session.writes.keyed_rows import keyed_rows
-from paimon_magics.session.writes.merge_checks import check_target, method_of_merge
+from paimon_magics.session.writes.merge_checks import (
+    check_target,
+    merged_update_of_merge,
+    method_of_merge,
+)
 from paimon_magics.session.writes.merge_places import (
     MergePlaces,
     changed_twice,
@@ -177,7 +183,8 @@ def prepare_merge(
         given = _source(connection, merge, parameters, chosen, source)
         fills = merge_rules_of(connection, merge) is not None
         plan = plan_merge(merge, table.schema, given.columns, fills_missing=fills)
-        on = MergeOnTable(connection, merge, plan, table, chosen, parameters)
+        merged = merged_update_of_merge(table, merge, plan)
+        on = MergeOnTable(connection, merge, plan, table, chosen, parameters, merged)
         conditions = target_conditions(on)
         check_target(connection, merge, plan, table, base, conditions.predicates(table.schema))
         found = asked(on, conditions, given, kept)
@@ -308,7 +315,8 @@ def _counted_write(
         if job.changes_twice:
             raise changed_twice()
         inserted, updated, deleted = (job.kinds[KIND_NUMBERS[one]] for one in COUNTED)
-        counted.append(MatchCounts(inserted, updated, deleted, matches_max=1))
+        updated += job.kinds[PARTLY]
+        counted.append(MatchCounts(inserted, updated, deleted, 1, job.written.unseen))
         return job
     kept = replace(prepared, frame=prepared.frame.persist())
     try:
@@ -331,5 +339,6 @@ def _outcome(
     )
     outcome = write_outcome(merge.text, "MERGE INTO", table, receipt, written, done)
     outcome.rows_updated, outcome.rows_deleted = counts.updated, counts.deleted
-    outcome.rows_inserted = counts.inserted
+    outcome.rows_inserted, outcome.rows_unchanged = counts.inserted, counts.unseen.unwritten
+    outcome.notes = unseen_notes(table.schema, counts.unseen)
     return outcome

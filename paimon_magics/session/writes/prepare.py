@@ -84,7 +84,8 @@ class PreparedInsert:
     `has_kinds` the frame has a column of the rows' kinds behind the table's, with `has_buckets` one
     of their buckets, too. `keys_repeat` tells that rows with kinds are changes of which a later one
     of a key counts more. `read_set` is what the rows were made of, if they are made of rows of the
-    table. With `own_buckets` no two tasks of the frame have rows of one bucket.
+    table. With `own_buckets` no two tasks of the frame have rows of one bucket. With `marks_unseen`
+    some kinds say that a row is not seen.
     """
 
     table: Table
@@ -99,6 +100,7 @@ class PreparedInsert:
     keys_repeat: bool = False
     read_set: ReadSet | None = None
     own_buckets: bool = False
+    marks_unseen: bool = False
 
 
 def prepare_insert(

@@ -17,13 +17,12 @@ from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.planning.commits.read_sets import read_keys
 from paimon_magics.planning.reads.bucket_tasks import have_own_buckets
 from paimon_magics.planning.reads.row_kinds import DELETE, UPDATE_AFTER
-from paimon_magics.planning.row_changes.assignments import assigned_paths
 from paimon_magics.planning.row_changes.engine_rules import (
     ChangeMethod,
-    check_moves,
     method_of_delete,
     method_of_update,
 )
+from paimon_magics.planning.row_changes.merged_updates import MergedUpdate
 from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.planned_work import made_of, reads_of
@@ -39,18 +38,21 @@ from paimon_magics.session.writes.outcomes import NOTHING_WRITTEN, finished, of_
 from paimon_magics.session.writes.prepare import PreparedInsert
 from paimon_magics.session.writes.row_selection import (
     changed_outcome,
+    merged_update_of,
     new_values,
+    paths_of,
     predicates_of,
     selected_rows,
 )
 from paimon_magics.session.writes.rows_by_key import PreparedKeys, commit_by_key, prepare_by_key
 from paimon_magics.session.writes.transactions import run_again
 from paimon_magics.spark.queries import cancellable
+from paimon_magics.spark.row_changes import unseen_counts
 from paimon_magics.spark.sizes import scan_sizes
 from paimon_magics.spark.writing import JobWritten
 from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.statements.queries.determinism import random_part
-from paimon_magics.statements.row_changes import Delete, RowChange, Update
+from paimon_magics.statements.row_changes import Delete, RowChange
 from paimon_magics.tables.snapshots.latest import latest_state
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.table_write import flushes_itself
@@ -105,8 +107,9 @@ def prepare_row_change(
     except PaimonMagicsError as error:
         raise located(error, change.text, change.target_position) from None
     if method is ChangeMethod.KINDS:
-        few = prepare_by_key(connection, change, parameters, table, base_snapshot_id)
-        return few or _prepare_keyed(connection, change, parameters, table, state)
+        merged = merged_update_of(change, table)
+        few = prepare_by_key(connection, change, parameters, table, base_snapshot_id, merged)
+        return few or _prepare_keyed(connection, change, parameters, table, state, merged)
     return prepare_append_change(connection, change, parameters, table, base_snapshot_id)
 
 
@@ -116,17 +119,13 @@ def _prepare_keyed(
     parameters: Mapping[str, object],
     table: Table,
     state: tuple[int, str],
+    merged: MergedUpdate | None,
 ) -> PreparedInsert:
     """The rows to write, with their kinds, in the table's columns and types."""
     columns = table.schema.columns
     base_snapshot_id, list_name = state
     deletes = isinstance(change, Delete)
-    paths = assigned_paths(change, table.schema) if isinstance(change, Update) else ()
-    if paths:
-        try:
-            check_moves(table.name, table.schema, {path.column.name for path in paths})
-        except PaimonMagicsError as error:
-            raise located(error, change.text, change.target_position) from None
+    paths = paths_of(change, table.schema)
     predicates = predicates_of(connection, change, parameters, table)
     check_seen(
         connection, table, base_snapshot_id, predicates, (change.text, change.target_position)
@@ -136,7 +135,7 @@ def _prepare_keyed(
     if chosen is not None:
         selected = made_of(selected, selected, chosen)
     kind = DELETE if deletes else UPDATE_AFTER
-    frame = new_values(connection, change, selected, columns, paths, kind)
+    frame = new_values(connection, change, selected, columns, paths, kind, merged)
     moves = table.schema.bucket_mode == "KEY_DYNAMIC"
     if moves and deletes:
         frame = with_key_buckets(connection, table, frame, base_snapshot_id, predicates)
@@ -144,9 +143,10 @@ def _prepare_keyed(
     def again() -> PreparedInsert:
         connection.tables.renew()
         newer = connection.load(change.target, change.text, change.target_position)
-        return _prepare_keyed(connection, change, parameters, newer, latest_state(newer))
+        state, merged = latest_state(newer), merged_update_of(change, newer)
+        return _prepare_keyed(connection, change, parameters, newer, state, merged)
 
-    return keyed_rows(
+    prepared = keyed_rows(
         table,
         frame,
         base_snapshot_id,
@@ -155,6 +155,7 @@ def _prepare_keyed(
         has_buckets=moves and deletes,
         own_buckets=_own_buckets(connection, table, selected if chosen is None else chosen),
     )
+    return replace(prepared, marks_unseen=merged is not None and not merged.is_plain)
 
 
 def _own_buckets(connection: Connection, table: Table, selected: DataFrame) -> bool:
@@ -182,13 +183,29 @@ def _run_once(
         write = partial(run_job, connection)
         if prepared.has_buckets:
             write = partial(_counted_write, connection, counted)
+        elif not prepared.has_kinds:
+            write = partial(_marked_write, connection)
         current, receipt, written = write_planned(
             connection, prepared, attempts, change.text, write
         )
         table = current.table
     rows = counted[-1] if counted else written.rows
-    outcome = changed_outcome(change, table, receipt, rows, of_write(written))
+    outcome = changed_outcome(change, table, receipt, rows, of_write(written), written.unseen)
     return finished(connection, outcome, table, written.buckets, files_each=written.files_each)
+
+
+def _marked_write(connection: Connection, prepared: PreparedInsert, task: WriteSpec) -> JobWritten:
+    """Count the rows that are not seen before the others are written, without their kinds."""
+    if not prepared.marks_unseen:
+        return run_job(connection, prepared, task)
+    kept = prepared.frame.persist()
+    try:
+        with cancellable(connection.spark):
+            unseen = unseen_counts(kept)
+        job = run_job(connection, replace(prepared, frame=kept), task)
+        return replace(job, written=replace(job.written, unseen=unseen))
+    finally:
+        kept.unpersist()
 
 
 def _counted_write(

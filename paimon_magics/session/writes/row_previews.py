@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.row_changes.assignments import assigned_paths
+from paimon_magics.planning.row_changes.unseen_counts import UnseenCounts, unseen_notes
 from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.writes.prepare import PreparedInsert
@@ -19,13 +20,14 @@ from paimon_magics.session.writes.rows_by_key import PreparedKeys
 from paimon_magics.spark.failures import translate
 from paimon_magics.spark.fetching import fetched
 from paimon_magics.spark.queries import cancellable
-from paimon_magics.spark.row_changes import row_counts
+from paimon_magics.spark.row_changes import row_counts, unseen_counts
 from paimon_magics.spark.rows import frame_of_rows
 from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.statements.data_types import contains_type
 from paimon_magics.statements.row_changes import VALUE_PREFIX, RowChange, Update
 from paimon_magics.tables.row_changes.selected_rows import FILE_COLUMN
 from paimon_magics.tables.table import Table
+from paimon_magics.tables.writing.unseen_rows import UnseenRows
 
 if TYPE_CHECKING:
     from paimon_magics.spark.handles import DataFrame
@@ -75,8 +77,15 @@ def preview_rows(
 
 def _numbers(change: RowChange, prepared: PreparedChange) -> str:
     done = "updated" if isinstance(change, Update) else "deleted"
+    unseen = UnseenCounts()
     if isinstance(prepared, PreparedKeys):
-        rows, files = prepared.rows().num_rows, 0
+        marked = UnseenRows()
+        batches = map(marked.written, prepared.rows().to_batches())
+        rows, files = sum(one.num_rows for one in batches), 0
+        unseen = marked.counts
+    elif isinstance(prepared, PreparedInsert) and prepared.marks_unseen:
+        unseen = unseen_counts(prepared.frame)
+        rows, files = row_counts(prepared.frame, None)[0] - unseen.unwritten, 0
     elif isinstance(prepared, PreparedInsert):
         rows, files = row_counts(prepared.frame, None)[0], 0
     elif prepared.plan is not None and prepared.plan.units:
@@ -85,7 +94,8 @@ def _numbers(change: RowChange, prepared: PreparedChange) -> str:
         rows, files = 0, 0
     by_kinds = isinstance(prepared, PreparedInsert)
     told = files_told(prepared.table, files, by_kinds=by_kinds)
-    return f"{count_text(rows, 'row')} would be {done}; {told}"
+    notes = unseen_notes(prepared.table.schema, unseen, be="would be")
+    return " ".join([f"{count_text(rows, 'row')} would be {done}; {told}", *notes])
 
 
 def files_told(table: Table, files: int, *, by_kinds: bool) -> str:

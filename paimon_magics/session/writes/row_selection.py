@@ -6,11 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.planning.commits.requests import CommitReceipt
 from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.reads.predicates import ColumnPredicate, column_predicates
-from paimon_magics.planning.row_changes.assignments import AssignedPath
-from paimon_magics.planning.schemas.table_schema import Column
+from paimon_magics.planning.row_changes.assignments import AssignedPath, assigned_paths
+from paimon_magics.planning.row_changes.engine_rules import check_moves
+from paimon_magics.planning.row_changes.merged_updates import MergedUpdate, merged_update
+from paimon_magics.planning.row_changes.unseen_counts import ALL_SEEN, UnseenCounts, unseen_notes
+from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.planning.writes.inserts import FromInput
 from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.outcome import Outcome
@@ -22,8 +26,14 @@ from paimon_magics.session.writes.exactness import check_policy
 from paimon_magics.session.writes.outcomes import WrittenFiles, write_outcome
 from paimon_magics.spark.casting import project
 from paimon_magics.spark.failures import translate
-from paimon_magics.spark.row_changes import kind_text, with_assigned
-from paimon_magics.statements.row_changes import Delete, RowChange
+from paimon_magics.spark.row_changes import (
+    before_columns,
+    kind_text,
+    with_assigned,
+    with_merged_kinds,
+)
+from paimon_magics.statements.clauses.names import quoted
+from paimon_magics.statements.row_changes import Delete, RowChange, Update
 from paimon_magics.tables.table import Table
 
 if TYPE_CHECKING:
@@ -32,7 +42,9 @@ if TYPE_CHECKING:
 __all__ = [
     "changed_outcome",
     "kind_of",
+    "merged_update_of",
     "new_values",
+    "paths_of",
     "predicates_of",
     "selected_rows",
 ]
@@ -41,6 +53,37 @@ __all__ = [
 def kind_of(change: RowChange) -> str:
     """DELETE or UPDATE."""
     return "DELETE" if isinstance(change, Delete) else "UPDATE"
+
+
+def paths_of(change: RowChange, schema: TableSchema) -> tuple[AssignedPath, ...]:
+    """What a statement assigns; a DELETE assigns nothing. Raises what `assigned_paths` does."""
+    return assigned_paths(change, schema) if isinstance(change, Update) else ()
+
+
+def merged_update_of(change: RowChange, table: Table) -> MergedUpdate | None:
+    """What the merge engine makes of the rows that a statement updates; None for a DELETE.
+
+    Raises the errors of wrong assignments, and UnsupportedStatementError for those that the engine
+    does not carry out.
+    """
+    if not isinstance(change, Update):
+        return None
+    paths = paths_of(change, table.schema)
+    assigned = {path.column.name for path in paths}
+    nulls = {path.column.name for path in paths if _is_null(change, path)}
+    try:
+        check_moves(table.name, table.schema, assigned)
+        return merged_update(table.name, table.schema, assigned, nulls)
+    except PaimonMagicsError as error:
+        raise located(error, change.text, change.target_position) from None
+
+
+def _is_null(update: Update, path: AssignedPath) -> bool:
+    """Whether a column gets NULL in all rows, as far as the statement's text says."""
+    value = update.assignments[path.number].value
+    if path.fields or path.column.default is not None:
+        return False
+    return value is None or update.text[value.start : value.end].strip().upper() == "NULL"
 
 
 def selected_rows(
@@ -86,34 +129,47 @@ def new_values(
     columns: Sequence[Column],
     paths: Sequence[AssignedPath],
     kind: int | None = None,
+    merged: MergedUpdate | None = None,
 ) -> DataFrame:
     """`columns` of the selected rows, with the values that are assigned, cast to the columns' types
-    as those of an INSERT; then the rows' `kind`, Paimon's number, if it is given.
+    as those of an INSERT; then the rows' `kind`, Paimon's number, if it is given. `merged` says
+    what the merge engine makes of updated rows.
 
     What is not assigned stays as it is: a NULL from before its column got a default, too."""
     changed = {path.column.name for path in paths}
     columns = [one if one.name in changed else replace(one, default=None) for one in columns]
+    before = {} if merged is None else before_columns(merged)
     try:
-        assigned = with_assigned(selected, columns, paths)
+        carried = [f"{quoted(name)} AS {quoted(to)}" for name, to in before.items()]
+        assigned = with_assigned(selected, columns, paths, carried)
         if connection.settings.store_assignment != "ansi":
-            check_policy(connection.spark, assigned, columns)
+            check_policy(connection.spark, assigned, [*columns, *[None] * len(before)])
         sources = [FromInput(position) for position in range(len(columns))]
-        more = () if kind is None else (kind_text(kind),)
+        more = [*map(quoted, before.values()), *([] if kind is None else [kind_text(kind)])]
         rows = project(connection.spark, assigned, columns, sources, {}, more=more)
+        if merged is not None and not merged.is_plain:
+            rows = with_merged_kinds(rows, columns, merged, before)
         return made_of(rows, selected)
     except Exception as error:
         raise located(translate(error), change.text, change.target_position) from error
 
 
 def changed_outcome(
-    change: RowChange, table: Table, receipt: CommitReceipt | None, rows: int, written: WrittenFiles
+    change: RowChange,
+    table: Table,
+    receipt: CommitReceipt | None,
+    rows: int,
+    written: WrittenFiles,
+    unseen: UnseenCounts = ALL_SEEN,
 ) -> Outcome:
-    """The outcome of a DELETE or UPDATE that changed `rows`; None where it committed nothing."""
+    """The outcome of a DELETE or UPDATE that changed `rows`; None where it committed nothing. The
+    `unseen` rows of an UPDATE did not change, or in part."""
     deletes = isinstance(change, Delete)
     done = f"{count_text(rows, 'row')} {'deleted' if deletes else 'updated'}"
     outcome = write_outcome(change.text, kind_of(change), table, receipt, written, done)
     if deletes:
         outcome.rows_deleted = rows
     else:
-        outcome.rows_updated = rows
+        outcome.rows_updated, outcome.rows_unchanged = rows, unseen.unwritten
+        outcome.notes = unseen_notes(table.schema, unseen)
     return outcome

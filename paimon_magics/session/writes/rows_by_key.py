@@ -24,7 +24,7 @@ from paimon_magics.planning.commits.requests import CommitReceipt, Transaction
 from paimon_magics.planning.reads.local_reads import LocalLimits, stored_bytes
 from paimon_magics.planning.reads.predicates import column_predicates, few_values
 from paimon_magics.planning.reads.row_kinds import DELETE, UPDATE_AFTER
-from paimon_magics.planning.row_changes.assignments import AssignedPath, assigned_paths
+from paimon_magics.planning.row_changes.merged_updates import MergedUpdate
 from paimon_magics.planning.row_changes.plain_conditions import plain_filters
 from paimon_magics.planning.row_changes.plain_values import computed, plain_values
 from paimon_magics.planning.schemas.table_schema import Column, TableSchema
@@ -33,7 +33,12 @@ from paimon_magics.session.connection import Connection
 from paimon_magics.session.parameters import bind
 from paimon_magics.session.queries.held_snapshots import HeldSnapshots
 from paimon_magics.session.writes.exactness import is_strict
-from paimon_magics.session.writes.row_selection import new_values, predicates_of, selected_rows
+from paimon_magics.session.writes.row_selection import (
+    new_values,
+    paths_of,
+    predicates_of,
+    selected_rows,
+)
 from paimon_magics.session.writes.transactions import ToCommit, begun, transact
 from paimon_magics.spark.failures import translate
 from paimon_magics.spark.fetching import fetched
@@ -86,6 +91,7 @@ def prepare_by_key(
     parameters: Mapping[str, object],
     table: Table,
     snapshot_id: int,
+    merged: MergedUpdate | None,
 ) -> PreparedKeys | None:
     """Plan a change of the rows of a snapshot, and read those with the keys that the condition
     names. None if it does not fix the whole key, or if more has to be read than is worth it.
@@ -109,23 +115,20 @@ def prepare_by_key(
         newer = connection.load(change.target, change.text, change.target_position)
         if newer.schema != table.schema:
             return None  # rows without a new column's values would take those away
-        return prepare_by_key(connection, change, parameters, newer, newer_id)
+        return prepare_by_key(connection, change, parameters, newer, newer_id, merged)
 
     kind = DELETE if isinstance(change, Delete) else UPDATE_AFTER
-    paths = assigned_paths(change, table.schema) if isinstance(change, Update) else ()
     exact = _selected_by_key(connection, change, parameters, table, found)
     if exact is not None and isinstance(change, Update):
-        exact = _with_plain_values(connection, change, parameters, table, exact, paths)
-    if exact is not None:
+        exact = _with_plain_values(connection, change, parameters, table, exact)
+    if exact is not None and _are_seen(exact, change, table, merged):
         return PreparedKeys(table, snapshot_id, list_name, lambda: _with_kind(exact, kind), again)
-    values = _values(connection, change, parameters, table, snapshot_id, found, paths)
-    return PreparedKeys(
-        table,
-        snapshot_id,
-        list_name,
-        lambda: _with_kind(_changed(found, _fetched(connection, change, values)), kind),
-        again,
-    )
+    values = _values(connection, change, parameters, table, snapshot_id, found, merged)
+
+    def changed() -> pa.Table:
+        return _changed(found, _fetched(connection, change, values), kind, merged)
+
+    return PreparedKeys(table, snapshot_id, list_name, changed, again)
 
 
 def _is_plain(schema: TableSchema) -> bool:
@@ -211,14 +214,13 @@ def _with_plain_values(
     parameters: Mapping[str, object],
     table: Table,
     rows: pa.Table,
-    paths: Sequence[AssignedPath],
 ) -> pa.Table | None:
     """The rows with the values that are assigned; None if those are Spark's to evaluate, or NULLs
     become a column's default."""
     import pyarrow as pa
 
     query = update.selection.query
-    values = plain_values(update, table.schema.columns, paths)
+    values = plain_values(update, table.schema.columns, paths_of(update, table.schema))
     if values is None or len(query.references) > 1 or is_strict(connection.spark):
         return None
     bound = bind(query.parameters, parameters, update.text, connection.zone)
@@ -240,17 +242,24 @@ def _values(
     table: Table,
     snapshot_id: int,
     found: pa.Table,
-    paths: Sequence[AssignedPath],
+    merged: MergedUpdate | None,
 ) -> DataFrame:
-    """The numbers of the rows that are selected, with the values of the assigned columns."""
+    """The numbers of the rows that are selected, with the values of the assigned columns, and with
+    their kinds where `merged` tells them."""
+    paths = paths_of(change, table.schema)
     assigned = {path.column.name for path in paths}
+    compared = () if merged is None else merged.compared
     names = used_names(change.text, change.selection.query)
 
     def selected(every: bool) -> DataFrame:
         columns = [
             one
             for one in table.schema.columns
-            if every or names is None or one.name in assigned or one.name.lower() in names
+            if every
+            or names is None
+            or one.name.lower() in names
+            or one.name in assigned
+            or one.name in compared
         ]
         frame = frame_of_batch(connection.spark, _numbered(found, columns), [*columns, _NUMBER])
         return selected_rows(connection, change, parameters, table, snapshot_id, frame)
@@ -260,7 +269,8 @@ def _values(
     except UnknownNameError:
         rows = selected(True)  # then Spark's error can suggest the column that was meant
     written = [one for one in table.schema.columns if one.name in assigned]
-    return new_values(connection, change, rows, [_NUMBER, *written], paths)
+    kind = None if merged is None or merged.is_plain else UPDATE_AFTER
+    return new_values(connection, change, rows, [_NUMBER, *written], paths, kind, merged)
 
 
 def _numbered(found: pa.Table, columns: Sequence[Column]) -> pa.RecordBatch:
@@ -280,13 +290,31 @@ def _fetched(connection: Connection, change: RowChange, values: DataFrame) -> pa
         raise translate(error, statement=change.text) from error
 
 
-def _changed(found: pa.Table, values: pa.Table) -> pa.Table:
-    """The rows of `found` that `values` has the numbers of, with the other columns of `values`."""
+def _are_seen(rows: pa.Table, change: RowChange, table: Table, merged: MergedUpdate | None) -> bool:
+    """Whether the merge engine takes plain values as they are."""
+    if merged is None or merged.is_plain:
+        return True
+    assigned = {path.column.name for path in paths_of(change, table.schema)}
+    nulls = sum(rows.column(name).null_count for name in assigned)
+    return merged.loses_nulls_only and not nulls
+
+
+def _changed(found: pa.Table, values: pa.Table, kind: int, merged: MergedUpdate | None) -> pa.Table:
+    """The rows of `found` that `values` has the numbers of, with the other columns of `values`, and
+    with their kinds: those of `values`, else `kind`."""
+    import pyarrow as pa
+
     rows = found.take(values.column(_NUMBER.name))
     for name in values.column_names:
-        if name != _NUMBER.name:
+        if name not in (_NUMBER.name, KIND):
             rows = rows.set_column(rows.column_names.index(name), name, values.column(name))
-    return rows
+    for one in () if merged is None else merged.blank:
+        place = rows.column_names.index(one.name)
+        field = rows.schema.field(place)
+        rows = rows.set_column(place, field, pa.nulls(rows.num_rows, field.type))
+    if KIND not in values.column_names:
+        return _with_kind(rows, kind)
+    return rows.append_column(KIND, values.column(KIND))
 
 
 def _with_kind(rows: pa.Table, kind: int) -> pa.Table:

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from paimon_magics.columnar.differences import same_rows
 from paimon_magics.columnar.merging import KIND
-from paimon_magics.planning.reads.row_kinds import INSERT, KIND_NAMES
+from paimon_magics.planning.reads.row_kinds import INSERT, PARTLY
 
 __all__ = ["ChangedRows", "ChangedTwiceError"]
 
@@ -27,7 +27,7 @@ class ChangedRows:
     """The rows that one writer has got; `counts` has their numbers by the number of their kind."""
 
     def __init__(self, keys: Sequence[str]) -> None:
-        self.counts = [0] * len(KIND_NAMES)
+        self.counts = [0] * (PARTLY + 1)
         self._keys = list(keys)
         self._last: pa.Table | None = None
 

@@ -19,6 +19,7 @@ from paimon_magics.planning.reads.float_bounds import (
     floating_columns,
     is_floating,
 )
+from paimon_magics.planning.row_changes.unseen_counts import ALL_SEEN, UnseenCounts
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.planning.writes.file_rules import changelog_file_rules, data_file_rules
 from paimon_magics.settings import Settings
@@ -230,8 +231,8 @@ def _postponed_spec(table: Table, transaction: Transaction, *, overwrite: bool) 
 @dataclass(frozen=True, slots=True)
 class CompletedWrite:
     """What a transaction commits: the messages of all its writers, the number of rows that they
-    took, the number and total bytes of their data and changelog files, the buckets of those, and
-    the most data files of one of them."""
+    took, the number and total bytes of their data and changelog files, the buckets of those, the
+    most data files of one of them, and the rows of an UPDATE that nobody would see."""
 
     messages: tuple[bytes, ...]
     rows: int
@@ -239,6 +240,7 @@ class CompletedWrite:
     size_bytes: int
     buckets: frozenset[BucketKey]
     files_each: int
+    unseen: UnseenCounts = ALL_SEEN
 
 
 def completed(
@@ -281,7 +283,9 @@ def completed(
     for message in messages:
         counts[tuple(message.partition), message.bucket] += len(message.new_files)
     each = max(counts.values(), default=0)
-    return CompletedWrite(bodies, written.rows, len(sizes_bytes), size_bytes, buckets, each)
+    return CompletedWrite(
+        bodies, written.rows, len(sizes_bytes), size_bytes, buckets, each, written.unseen
+    )
 
 
 def _is_rescaled(table: Table) -> bool:

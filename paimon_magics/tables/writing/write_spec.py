@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from paimon_magics.columnar.merging import KIND
+from paimon_magics.planning.row_changes.unseen_counts import ALL_SEEN, UnseenCounts
 from paimon_magics.tables.writing.append_writer import AppendTable
 from paimon_magics.tables.writing.bucket_assignment import (
     BucketRule,
@@ -73,9 +74,11 @@ class Written:
 
     `index_files` belong to the messages, see `dynamic_buckets.put_index_files`. The columns
     `odd_floats` had NaN or -0.0, which makes bounds wrong, see `float_bounds.mend_messages`.
+    `unseen` are the rows of an UPDATE that nobody would see, see `unseen_rows`.
     """
 
     messages: tuple[bytes, ...]
     rows: int
     index_files: tuple[IndexWritten, ...] = ()
     odd_floats: frozenset[str] = frozenset()
+    unseen: UnseenCounts = ALL_SEEN

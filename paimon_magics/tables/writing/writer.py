@@ -34,6 +34,7 @@ from paimon_magics.tables.writing.native_writer import NativeTable, NativeWriter
 from paimon_magics.tables.writing.parquet_dictionaries import repeats_values
 from paimon_magics.tables.writing.postponed_writer import PostponedWriter
 from paimon_magics.tables.writing.python_writer import PythonWriter
+from paimon_magics.tables.writing.unseen_rows import UnseenRows
 from paimon_magics.tables.writing.write_spec import WriteSpec, Written
 
 if TYPE_CHECKING:
@@ -150,8 +151,9 @@ def _write_batches(
     schema = task.arrow_schema()
     index_files: tuple[IndexWritten, ...] = ()
     rows = 0
+    unseen = UnseenRows()
     try:
-        for batch in gathered(batches):
+        for batch in map(unseen.written, gathered(batches)):
             conformed = conform(batch, schema)
             if not conformed.num_rows:
                 continue
@@ -187,7 +189,8 @@ def _write_batches(
         if task.file_indexes is not None:
             task.file_indexes.remove(messages)
         raise ended_error()
-    return Written(messages, rows, index_files, frozenset(writer.odd_floats.found))
+    odd_floats = frozenset(writer.odd_floats.found)
+    return Written(messages, rows, index_files, odd_floats, unseen.counts)
 
 
 class _Writer:

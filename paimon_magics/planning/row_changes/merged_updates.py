@@ -1,0 +1,243 @@
+"""What the merge engine makes of the rows that an UPDATE writes into a table with keys.
+
+Such a row is merged with the stored one by their key. An older row loses, NULL does not overwrite
+everywhere, and a sum adds what it had already. A `MergedUpdate` tells which rows would be seen, as
+text of SQL over their values before and after. The kind of a row that is not says so: the writer
+drops it and counts it.
+
+Sources: `UserDefinedSeqComparator`, `PartialUpdateMergeFunction`, `FieldAggregator`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from paimon_magics.errors import UnsupportedStatementError
+from paimon_magics.planning.reads.row_kinds import OLDER, PARTLY, UNCHANGED, UPDATE_AFTER
+from paimon_magics.planning.schemas.merge_rules import field_option_keys
+from paimon_magics.planning.schemas.table_schema import Column, TableSchema, column_list
+from paimon_magics.statements.clauses.names import quoted
+from paimon_magics.statements.data_types import (
+    AtomicType,
+    DataType,
+    MapType,
+    MultisetType,
+    contains_type,
+    parts_of,
+)
+from paimon_magics.statements.statement import TableName
+
+__all__ = ["MergedUpdate", "merged_update"]
+
+Text = Callable[[str], str]
+"""The SQL text of a column's value."""
+
+_REPLACES = ("last_value", "last_non_null_value")
+_ADDS = ("sum", "product", "listagg", "collect", "nested_update", "nested_partial_update")
+"""The aggregate functions that change a value by merging it with itself; NULL changes nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Assigned:
+    """A column that is assigned, or whose sequence is. Its value is taken where the sequence
+    `group` has one that is not less than the stored one; with `takes_null` a NULL is, too."""
+
+    column: Column
+    group: tuple[Column, ...]
+    takes_null: bool
+
+    @property
+    def can_lose(self) -> bool:
+        """Whether a value may not be taken."""
+        return bool(self.group) or (self.column.type.nullable and not self.takes_null)
+
+    def lost(self, before: Text, after: Text) -> str:
+        """Whether the row would have another value, which is not taken."""
+        old, new = before(self.column.name), after(self.column.name)
+        return f"({self._changed(old, new)} AND NOT {self._taken(before, after)})"
+
+    def seen(self, before: Text, after: Text) -> str:
+        """Whether the row gets another value."""
+        old, new = before(self.column.name), after(self.column.name)
+        return f"({self._changed(old, new)} AND {self._taken(before, after)})"
+
+    def _changed(self, old: str, new: str) -> str:
+        if not _is_comparable(self.column.type):
+            return f"({old} IS NOT NULL OR {new} IS NOT NULL)"
+        return f"NOT ({old} <=> {new})"
+
+    def _taken(self, before: Text, after: Text) -> str:
+        terms = [] if self.takes_null else [f"{after(self.column.name)} IS NOT NULL"]
+        if self.group:
+            values = [after(one.name) for one in self.group]
+            some = " OR ".join(f"{one} IS NOT NULL" for one in values)
+            terms += [f"({some})", f"NOT {_is_less(self.group, after, before)}"]
+        return f"({' AND '.join(terms)})" if terms else "true"
+
+
+@dataclass(frozen=True, slots=True)
+class MergedUpdate:
+    """How the rows of an UPDATE are merged. Rows whose fields of `sequence` would get smaller lose
+    against the stored ones. The columns `blank` are written as NULL, which leaves them as they are.
+    """
+
+    sequence: tuple[Column, ...] = ()
+    descending: bool = False
+    assigned: tuple[_Assigned, ...] = ()
+    blank: tuple[Column, ...] = ()
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether all rows are seen as they are written."""
+        return self == MergedUpdate()
+
+    @property
+    def loses_nulls_only(self) -> bool:
+        """Whether rows are seen as they are written where no assigned value is NULL."""
+        return not (self.sequence or self.blank or any(one.group for one in self.assigned))
+
+    @property
+    def compared(self) -> tuple[str, ...]:
+        """The columns whose values before the UPDATE are needed."""
+        found = [one.name for one in self.sequence]
+        for one in self.assigned:
+            found += [one.column.name, *(field.name for field in one.group)]
+        return tuple(dict.fromkeys(found))
+
+    def kind(self, before: Text, after: Text) -> str:
+        """The kind of an updated row, or what becomes of it, as SQL text of a TINYINT."""
+        cases = []
+        if self.sequence:
+            less = _is_less(self.sequence, after, before, descending=self.descending)
+            cases.append(f" WHEN {less} THEN {OLDER}Y")
+        if self.assigned:
+            lost = " OR ".join(one.lost(before, after) for one in self.assigned)
+            seen = " OR ".join(one.seen(before, after) for one in self.assigned)
+            part = f"CASE WHEN {seen} THEN {PARTLY}Y ELSE {UNCHANGED}Y END"
+            cases.append(f" WHEN {lost} THEN {part}")
+        return f"CASE{''.join(cases)} ELSE {UPDATE_AFTER}Y END" if cases else f"{UPDATE_AFTER}Y"
+
+
+def merged_update(
+    name: TableName,
+    schema: TableSchema,
+    assigned: Collection[str],
+    nulls: Collection[str] = (),
+) -> MergedUpdate:
+    """How the rows of an UPDATE are merged that assigns the columns `assigned`, of which `nulls`
+    get NULL in all rows.
+
+    Raises UnsupportedStatementError for a column that can't get the value that is assigned, or that
+    would be changed although none is.
+    """
+    names = [one for one in schema.sequence_fields if one in assigned]
+    sequence = tuple(map(schema.column, schema.sequence_fields)) if names else ()
+    order = (schema.option("sequence.field.sort-order") or "").lower()
+    descending = bool(sequence) and order == "descending"
+    if schema.merge_engine != "partial-update":
+        return MergedUpdate(sequence, descending)
+    groups, functions = _groups(schema), _functions(schema)
+    rules = []
+    for column in schema.columns:
+        group = groups.get(column.name, ())
+        if column.name in schema.primary_keys or column.name not in assigned:
+            continue
+        function = functions.get(column.name)
+        if function is not None and function not in _REPLACES:
+            raise _merged_error(name, column, function)
+        takes_null = function == "last_value" or (bool(group) and function is None)
+        if column.name in nulls and not takes_null and column.name not in schema.sequence_fields:
+            raise _null_error(name, column)
+        rules.append(_Assigned(column, group, takes_null))
+    if not any(one.can_lose for one in rules):
+        rules = []
+    blank = tuple(one for one in schema.columns if functions.get(one.name) in _ADDS)
+    for one in blank:
+        if not one.type.nullable:
+            raise _needed_error(name, one, functions[one.name])
+    return MergedUpdate(sequence, descending, tuple(rules), blank)
+
+
+def _groups(schema: TableSchema) -> Mapping[str, tuple[Column, ...]]:
+    """The sequence columns that decide about a column; those decide about themselves."""
+    found: dict[str, tuple[Column, ...]] = {}
+    for key, columns, suffix in field_option_keys(schema):
+        if suffix == "sequence-group":
+            members = column_list(schema.stored_option(key))
+            group = tuple(map(schema.column, columns))
+            found.update((one, group) for one in (*members, *columns))
+    return found
+
+
+def _functions(schema: TableSchema) -> Mapping[str, str]:
+    """The aggregate functions of columns that have one."""
+    default = schema.stored_option("fields.default-aggregate-function")
+    ordering = {
+        name
+        for _, columns, suffix in field_option_keys(schema)
+        if suffix == "sequence-group"
+        for name in columns
+    }
+    without = {*schema.primary_keys, *schema.sequence_fields, *ordering}
+    found = {
+        one: schema.stored_option(f"fields.{one}.aggregate-function") or default
+        for one in schema.column_names
+        if one not in without
+    }
+    return {name: function for name, function in found.items() if function is not None}
+
+
+def _is_less(fields: Sequence[Column], one: Text, other: Text, *, descending: bool = False) -> str:
+    """Whether the values of `one` come before those of `other`; NULL does in either order."""
+    text = "false"
+    for column in reversed(fields):
+        left, right = one(column.name), other(column.name)
+        pairs = [(left, right)]
+        if isinstance(column.type, AtomicType) and column.type.name in ("FLOAT", "DOUBLE"):
+            # Java's order has -0.0 before 0.0, which are equal in SQL.
+            pairs.append((_is_positive(left), _is_positive(right)))
+        for first, second in reversed(pairs):
+            text = (
+                f"CASE WHEN {first} <=> {second} THEN {text} WHEN {first} IS NULL THEN true "
+                f"WHEN {second} IS NULL THEN false "
+                f"ELSE {first} {'>' if descending else '<'} {second} END"
+            )
+    return f"({text})"
+
+
+def _is_comparable(data_type: DataType) -> bool:
+    """Whether Spark compares values of the type."""
+    no_maps = not any(isinstance(one, MapType | MultisetType) for one in parts_of(data_type))
+    return no_maps and not contains_type(data_type, "VARIANT")
+
+
+def _is_positive(value: str) -> str:
+    return f"(CAST({value} AS STRING) <> '-0.0')"
+
+
+def _merged_error(name: TableName, column: Column, function: str) -> UnsupportedStatementError:
+    return UnsupportedStatementError(
+        f"UPDATE can't set {quoted(column.name)} of `{name}`: its aggregate function '{function}' "
+        "would merge the new value with the stored one.",
+        hint=f"INSERT INTO {name} the key, the sequence, and what is to be merged into "
+        f"{quoted(column.name)}.",
+    )
+
+
+def _null_error(name: TableName, column: Column) -> UnsupportedStatementError:
+    return UnsupportedStatementError(
+        f"UPDATE can't set {quoted(column.name)} of `{name}` to NULL: with the merge engine "
+        "partial-update a NULL leaves a value as it is.",
+        hint="DELETE the rows and INSERT them anew, or put the column into a sequence group "
+        f"('fields.<sequence column>.sequence-group' = '{column.name}'), in which NULL overwrites.",
+    )
+
+
+def _needed_error(name: TableName, column: Column, function: str) -> UnsupportedStatementError:
+    return UnsupportedStatementError(
+        f"UPDATE can't leave {quoted(column.name)} of `{name}` as it is: the column is NOT NULL, "
+        f"and its aggregate function '{function}' would merge its value with itself.",
+        hint=f"INSERT INTO {name} the key, the sequence, and what is to be merged into "
+        f"{quoted(column.name)}.",
+    )
