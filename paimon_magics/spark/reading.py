@@ -54,14 +54,24 @@ _ANY_NUMBER_OF_PATHS = {"spark.sql.sources.parallelPartitionDiscovery.threshold"
 
 
 def read_frame(
-    spark: SparkSession, plan: ReadPlan, columns: Sequence[Column], reader: SplitReader
+    spark: SparkSession,
+    plan: ReadPlan,
+    columns: Sequence[Column],
+    reader: SplitReader,
+    *,
+    lists_null: bool = False,
 ) -> DataFrame:
     """The frame of the rows that `plan` reads, with `columns` as the reader's view shows them.
-    Nothing runs yet."""
+    Nothing runs yet. With `lists_null` a condition may compare a column with a list that has NULL
+    in it, which Spark's scan of ORC files can't take."""
     shown = shown_columns(columns, reader.view)
     kinds = reader.rule is not None and reader.view.keeps_retracts
     frames = [
-        _shown(_raw(spark, scan, _SYSTEM if kinds else ()), reader.view, kinds=kinds)
+        _shown(
+            _raw(spark, scan, _SYSTEM if kinds else (), lists_null and scan.format == "orc"),
+            reader.view,
+            kinds=kinds,
+        )
         for scan in plan.raw_scans
     ]
     if plan.tasks:
@@ -138,8 +148,9 @@ def _kind_named(number: SparkColumn) -> SparkColumn:
     return F.element_at(F.array(*map(F.lit, KIND_NAMES)), number.cast("int") + 1)
 
 
-def _raw(spark: SparkSession, scan: RawScan, system: Sequence[Column]) -> DataFrame:
-    """The raw scan's rows, with the columns `system` after the table's."""
+def _raw(spark: SparkSession, scan: RawScan, system: Sequence[Column], shields: bool) -> DataFrame:
+    """The raw scan's rows, with the columns `system` after the table's. With `shields` no condition
+    reaches the scan."""
     stored = [
         Column(id=0, name=raw.stored_name, type=raw.stored_type)
         for raw in scan.columns
@@ -153,7 +164,7 @@ def _raw(spark: SparkSession, scan: RawScan, system: Sequence[Column]) -> DataFr
             frame = load_files(reader.format(scan.format), scan.paths)
         except AnalysisException as error:  # a file is gone
             raise translate(error) from error
-    if all(
+    if not shields and all(
         raw.stored_name == raw.column.name
         and raw.stored_type == raw.column.type
         and (scan.true_bounds or not judged_by_bounds(raw.stored_type))
@@ -161,7 +172,7 @@ def _raw(spark: SparkSession, scan: RawScan, system: Sequence[Column]) -> DataFr
     ):
         return frame
     return frame.select(
-        *(_stored_column(frame, scan, raw).alias(raw.column.name) for raw in scan.columns),
+        *(_stored_column(frame, scan, raw, shields).alias(raw.column.name) for raw in scan.columns),
         *(frame[column.name] for column in system),
     )
 
@@ -185,15 +196,17 @@ def _filters(scan: RawScan) -> dict[str, str]:
     return {_FILTER.format(kind): "false" for kind in kinds}
 
 
-def _stored_column(frame: DataFrame, scan: RawScan, raw: RawColumn) -> SparkColumn:
-    """A column of the files. Where the files' bounds must not be used for it, it is an expression
-    with the same values that Spark does not push conditions through."""
+def _stored_column(frame: DataFrame, scan: RawScan, raw: RawColumn, shields: bool) -> SparkColumn:
+    """A column of the files. Where the files' bounds must not be used for it, or it `shields` the
+    scan, it is an expression with the same values that Spark does not push conditions through."""
     if raw.stored_name is None:
         return F.lit(None).cast(spark_type(raw.column.type))
     column = frame[quoted(raw.stored_name)]
     if not scan.true_bounds and is_floating(raw.stored_type):
         column = F.nanvl(column, column)
-    elif not scan.true_bounds and scan.format == "orc" and judged_by_bounds(raw.stored_type):
+    elif shields or (
+        not scan.true_bounds and scan.format == "orc" and judged_by_bounds(raw.stored_type)
+    ):
         column = F.coalesce(column, column)
     same = raw.stored_type == raw.column.type
     return column if same else column.cast(spark_type(raw.column.type))

@@ -133,10 +133,11 @@ def kept_read(
     # In a raw scan Spark itself leaves columns out, and its errors can name all columns.
     if plan is None or plan.tasks or plan.local:
         narrowed, columns = _narrowed(read, relation.names)
-    key = planned.key, columns, limits
+    key = planned.key, columns, limits, relation.lists_null
     found = connection.views.find(key)
     if found is None:
-        found = connection.views.keep(key, frame_of_read(connection, narrowed, limits))
+        frame = frame_of_read(connection, narrowed, limits, lists_null=relation.lists_null)
+        found = connection.views.keep(key, frame)
     return KeptRead(*found, read, planned.table, planned.point)
 
 

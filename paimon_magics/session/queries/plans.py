@@ -80,8 +80,11 @@ def local_limits(
     )
 
 
-def frame_of_read(connection: Connection, read: DataRead, limits: LocalLimits | None) -> DataFrame:
-    """The lazy frame of a read. What this process reads itself, within `limits`, is read now.
+def frame_of_read(
+    connection: Connection, read: DataRead, limits: LocalLimits | None, *, lists_null: bool = False
+) -> DataFrame:
+    """The lazy frame of a read. What this process reads itself, within `limits`, is read now. With
+    `lists_null` a condition may compare a column with a list that has NULL in it.
 
     Raises TableDamagedError for files of those that can't be read.
     """
@@ -94,5 +97,5 @@ def frame_of_read(connection: Connection, read: DataRead, limits: LocalLimits | 
             frame = frame_of_batch(connection.spark, rows, shown_columns(columns, read.view))
             return note_reads(frame, Reads(rows_at_most=rows.num_rows))
         plan = plan_of(connection, read)  # they are more in memory than they are stored
-    frame = read_frame(connection.spark, plan, columns, read.reader)
+    frame = read_frame(connection.spark, plan, columns, read.reader, lists_null=lists_null)
     return note_reads(frame, Reads(plan=plan))

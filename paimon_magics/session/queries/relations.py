@@ -11,6 +11,7 @@ from paimon_magics.session.queries.file_relations import FileRelation
 from paimon_magics.session.queries.resolution import GivenFrame, SparkOwn, resolve
 from paimon_magics.session.queries.time_travel import travel_options
 from paimon_magics.session.spark_settings import check_variables, with_settings
+from paimon_magics.statements.queries.null_lists import lists_null
 from paimon_magics.statements.queries.row_ids import names_row_ids
 from paimon_magics.statements.statement import ColumnFilter, TableName, TableReference
 
@@ -26,7 +27,8 @@ class Relation:
     values of the bind names in them. `unordered`: rows may come in any order. `snapshot_id` is the
     latest snapshot (0 for none), if the caller has determined it already. `names_row_ids`: the
     query may name the ids of rows, which a table with row tracking then shows. `rows_wanted`: so
-    many rows that meet the filters are enough, whichever; None for all.
+    many rows that meet the filters are enough, whichever; None for all. `lists_null`: a condition
+    may compare a column with a list that has NULL in it.
     """
 
     name: TableName
@@ -38,6 +40,7 @@ class Relation:
     snapshot_id: int | None = None
     names_row_ids: bool = False
     rows_wanted: int | None = None
+    lists_null: bool = False
 
 
 def relation_of(
@@ -69,6 +72,7 @@ def relation_of(
         reference.unordered,
         names_row_ids=names_row_ids(statement),
         rows_wanted=reference.rows_wanted,
+        lists_null=lists_null(statement, bound),
     )
 
 

@@ -21,6 +21,7 @@ from paimon_magics.spark.frame_sources import Narrowed, Source
 from paimon_magics.spark.frame_steps import conditions_in, has_only_conditions
 from paimon_magics.spark.narrowing import note_source
 from paimon_magics.statements.clauses.names import quoted
+from paimon_magics.statements.queries.null_lists import lists_null
 from paimon_magics.statements.queries.plain_queries import ChosenColumn, PlainQuery
 from paimon_magics.statements.statement import ColumnFilter, TableName
 from paimon_magics.tables.reading.known_rows import row_count
@@ -44,7 +45,9 @@ def frame_of_table(
     `include_buffer` as in `frame_of_query`. With `in_order` the two rows of an update stay next to
     each other; without it Spark may cut files anywhere."""
     given = with_settings(connection, name, options or {})
-    return _frame_and_source(connection, name, given, include_buffer, in_order)[0]
+    return _frame_and_source(
+        connection, name, given, include_buffer=include_buffer, in_order=in_order
+    )[0]
 
 
 def chosen_of_table(
@@ -65,7 +68,14 @@ def chosen_of_table(
     """
     condition = _condition(where)
     given = with_settings(connection, name, options)
-    frame, source = _frame_and_source(connection, name, given, include_buffer, False)
+    frame, source = _frame_and_source(
+        connection,
+        name,
+        given,
+        include_buffer=include_buffer,
+        in_order=False,
+        lists_null=condition is not None and lists_null(condition, {}),
+    )
     if columns is None and condition is None:
         return frame
     names = _chosen(columns, frame.columns, name)
@@ -99,7 +109,14 @@ def frame_of_plain_query(
     if not all(map(calls_of_a_row, [*texts, plain.where or ""])):
         return None
     options = dict(relation.options)
-    frame, source = _frame_and_source(connection, relation.name, options, False, True)
+    frame, source = _frame_and_source(
+        connection,
+        relation.name,
+        options,
+        include_buffer=False,
+        in_order=True,
+        lists_null=relation.lists_null,
+    )
     if source is None:
         return None
     alias, reference = plain.reference.alias, plain.reference
@@ -142,10 +159,13 @@ def _frame_and_source(
     connection: Connection,
     name: TableName,
     options: Mapping[str, str] | None,
+    *,
     include_buffer: bool,
     in_order: bool,
+    lists_null: bool = False,
 ) -> tuple[DataFrame, Source | None]:
-    relation = Relation(name, tuple(sorted((options or {}).items())), unordered=not in_order)
+    given = tuple(sorted((options or {}).items()))
+    relation = Relation(name, given, unordered=not in_order, lists_null=lists_null)
     if is_metadata(name):
         return metadata_frame(connection, relation), None
     held = HeldSnapshots(connection.committer)
