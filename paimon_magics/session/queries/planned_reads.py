@@ -7,9 +7,10 @@ from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from paimon_magics.errors import UnknownNameError
+from paimon_magics.errors import UnknownNameError, UnsupportedStatementError
 from paimon_magics.planning.reads.local_reads import LocalLimits
 from paimon_magics.planning.reads.read_points import AtSnapshot, point_of_read
+from paimon_magics.planning.reads.scans import ReadPlan
 from paimon_magics.planning.reads.views import ViewKind, shown_columns, shown_kind
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.queries.held_snapshots import HeldSnapshots
@@ -126,8 +127,11 @@ def kept_read(
                 counted = connection.views.keep((planned.key, rows), frame)
             return KeptRead(*counted, read, planned.table, planned.point)
     held.planned.append(read.planned)
+    by_spark |= relation.file_call is not None  # a Python process tells Spark no files
     limits = None if by_spark else limits_of(connection, read, relation)
     narrowed, columns, plan = read, None, None
+    if relation.file_call is not None:
+        _check_files(plan_of(connection, read), relation, relation.file_call)
     if not read.planned.splits:
         plan = plan_of(connection, read, limits)
     # In a raw scan Spark itself leaves columns out, and its errors can name all columns.
@@ -139,6 +143,19 @@ def kept_read(
         frame = frame_of_read(connection, narrowed, limits, lists_null=relation.lists_null)
         found = connection.views.keep(key, frame)
     return KeptRead(*found, read, planned.table, planned.point)
+
+
+def _check_files(plan: ReadPlan, relation: Relation, call: str) -> None:
+    """Raise UnsupportedStatementError where Python reads rows, whose files Spark does not know."""
+    if not plan.tasks:
+        return
+    name = relation.name
+    raise UnsupportedStatementError(
+        f"{call} has no answer for rows of `{name}` that are merged from several files, or read by "
+        "Python: no single file has them as they are shown.",
+        hint=f"SELECT file_path, record_count FROM {replace(name, system_table=None)}$files lists "
+        "the files. After CALL sys.compact, Spark reads most tables itself, and the call works.",
+    )
 
 
 def limits_of(connection: Connection, read: DataRead, relation: Relation) -> LocalLimits | None:
@@ -218,7 +235,7 @@ def _read(
 
 def needs_no_column(read: DataRead, relation: Relation) -> bool:
     """Whether the query only needs to know how many rows there are."""
-    if relation.names is None or relation.filters:
+    if relation.names is None or relation.filters or relation.file_call is not None:
         return False
     shown = shown_columns(read.schema.columns, read.view)
     return relation.names.isdisjoint(column.name.lower() for column in shown)

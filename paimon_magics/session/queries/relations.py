@@ -11,6 +11,7 @@ from paimon_magics.session.queries.file_relations import FileRelation
 from paimon_magics.session.queries.resolution import GivenFrame, SparkOwn, resolve
 from paimon_magics.session.queries.time_travel import travel_options
 from paimon_magics.session.spark_settings import check_variables, with_settings
+from paimon_magics.statements.queries.input_files import input_file_call
 from paimon_magics.statements.queries.null_lists import lists_null
 from paimon_magics.statements.queries.row_ids import names_row_ids
 from paimon_magics.statements.statement import ColumnFilter, TableName, TableReference
@@ -28,7 +29,8 @@ class Relation:
     latest snapshot (0 for none), if the caller has determined it already. `names_row_ids`: the
     query may name the ids of rows, which a table with row tracking then shows. `rows_wanted`: so
     many rows that meet the filters are enough, whichever; None for all. `lists_null`: a condition
-    may compare a column with a list that has NULL in it.
+    may compare a column with a list that has NULL in it. `file_call` is a call by which the query
+    asks for the files of rows.
     """
 
     name: TableName
@@ -41,6 +43,7 @@ class Relation:
     names_row_ids: bool = False
     rows_wanted: int | None = None
     lists_null: bool = False
+    file_call: str | None = None
 
 
 def relation_of(
@@ -73,6 +76,7 @@ def relation_of(
         names_row_ids=names_row_ids(statement),
         rows_wanted=reference.rows_wanted,
         lists_null=lists_null(statement, bound),
+        file_call=input_file_call(statement),
     )
 
 

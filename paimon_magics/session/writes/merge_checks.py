@@ -22,6 +22,7 @@ from paimon_magics.planning.row_changes.merges import (
 )
 from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.writes.keyed_rows import check_seen
+from paimon_magics.session.writes.row_selection import check_no_file_calls
 from paimon_magics.statements.merge_into import DeleteAction, MergeInto
 from paimon_magics.tables.table import Table
 
@@ -30,6 +31,7 @@ __all__ = ["check_target", "merged_update_of_merge", "method_of_merge"]
 
 def method_of_merge(table: Table, merge: MergeInto) -> ChangeMethod:
     """How rows are changed. Raises UnsupportedStatementError where a clause can't be done."""
+    check_no_file_calls(merge.text, merge.within.range.start, "MERGE")
     try:
         method = method_of_update(table.name, table.schema)
         if any(isinstance(clause.action, DeleteAction) for clause in merge.clauses):

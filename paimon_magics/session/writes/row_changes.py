@@ -38,6 +38,8 @@ from paimon_magics.session.writes.outcomes import NOTHING_WRITTEN, finished, of_
 from paimon_magics.session.writes.prepare import PreparedInsert
 from paimon_magics.session.writes.row_selection import (
     changed_outcome,
+    check_no_file_calls,
+    kind_of,
     merged_update_of,
     new_values,
     paths_of,
@@ -95,6 +97,7 @@ def prepare_row_change(
     connection: Connection, change: RowChange, parameters: Mapping[str, object]
 ) -> PreparedChange:
     """Plan a DELETE or UPDATE and check it against its table; nothing runs."""
+    check_no_file_calls(change.text, change.target_position, kind_of(change))
     table = connection.load(change.target, change.text, change.target_position)
     # Taken before the rows are selected: a later commit then counts as newer than the plan.
     state = latest_state(table)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from paimon_magics.errors import PaimonMagicsError
+from paimon_magics.errors import PaimonMagicsError, UnsupportedStatementError
 from paimon_magics.planning.commits.requests import CommitReceipt
 from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.reads.predicates import ColumnPredicate, column_predicates
@@ -33,6 +33,7 @@ from paimon_magics.spark.row_changes import (
     with_merged_kinds,
 )
 from paimon_magics.statements.clauses.names import quoted
+from paimon_magics.statements.queries.input_files import input_file_call
 from paimon_magics.statements.row_changes import Delete, RowChange, Update
 from paimon_magics.tables.table import Table
 
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "changed_outcome",
+    "check_no_file_calls",
     "kind_of",
     "merged_update_of",
     "new_values",
@@ -53,6 +55,19 @@ __all__ = [
 def kind_of(change: RowChange) -> str:
     """DELETE or UPDATE."""
     return "DELETE" if isinstance(change, Delete) else "UPDATE"
+
+
+def check_no_file_calls(text: str, position: int, kind: str) -> None:
+    """Raise UnsupportedStatementError if a text asks for the files of rows that a statement of this
+    kind changes: Python reads these, and Spark does not know their files."""
+    call = input_file_call(text[position:])
+    if call is not None:
+        raise UnsupportedStatementError(
+            f"{call} has no answer for the rows that {kind} changes.",
+            hint="Name the rows by their columns; SELECT input_file_name() tells where they lie.",
+            statement=text,
+            position=position,
+        )
 
 
 def paths_of(change: RowChange, schema: TableSchema) -> tuple[AssignedPath, ...]:
