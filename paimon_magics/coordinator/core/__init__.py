@@ -81,6 +81,7 @@ from paimon_magics.coordinator.core.ticks import FORGET_EVERY_MS, STALL_MS
 from paimon_magics.coordinator.core.values import (
     FINISHED,
     NOWHERE,
+    PENDING,
     Aborted,
     Answer,
     Cause,
@@ -111,6 +112,7 @@ __all__ = [
     "FINISHED",
     "FORGET_EVERY_MS",
     "NOWHERE",
+    "PENDING",
     "STALL_MS",
     "WAITER_MS",
     "AbortAsked",

@@ -57,7 +57,8 @@ __all__ = [
 class BeginAsked:
     """A client asks for a new transaction; `id` is fresh. `exclusive`: the table takes one at a
     time; `waits`: the client is in its line, by TurnAsked with the same id. `in_pause`: it loads
-    rows that were acknowledged before, so it may begin in a pause."""
+    rows that were acknowledged before, so it may begin in a pause. `placed`: it has a place among
+    small inserts."""
 
     id: str
     location: str
@@ -69,6 +70,7 @@ class BeginAsked:
     table: str = ""
     in_pause: bool = False
     waits: bool = False
+    placed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

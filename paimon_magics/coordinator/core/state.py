@@ -14,6 +14,7 @@ from paimon_magics.coordinator.core.effects import (
     RunCommit,
 )
 from paimon_magics.coordinator.core.values import (
+    PENDING,
     Answer,
     Done,
     Limits,
@@ -82,11 +83,15 @@ class State:
     forgot_at_ms: int = 0
     ticked_at_ms: int = 0
 
+    @property
+    def is_restored(self) -> bool:
+        """Whether it has what was stored before the start."""
+        return self.ticked_at_ms > 0
+
 
 def pending_transactions(state: State) -> tuple[TransactionState, ...]:
     """The transactions that may still be committed, the oldest first."""
-    pending = (Phase.ACTIVE, Phase.COMMITTING, Phase.UNCLEAR)
-    held = (one for one in state.held.values() if one.phase in pending)
+    held = (one for one in state.held.values() if one.phase in PENDING)
     return tuple(sorted(held, key=lambda one: (one.begun_at_ms, one.id)))
 
 

@@ -166,6 +166,7 @@ def _begin(state: State, event: BeginAsked) -> tuple[State, tuple[Effect, ...]]:
         begun_at_ms=event.now_ms,
         origin=event.origin,
         table=event.table,
+        placed=event.placed,
     )
     return with_held(state, opened), (Save(opened), Reply(event.ask, Opened(opened.expires_at_ms)))
 

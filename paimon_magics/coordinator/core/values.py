@@ -10,6 +10,7 @@ from paimon_magics.planning.commits.requests import CommitReceipt
 __all__ = [
     "FINISHED",
     "NOWHERE",
+    "PENDING",
     "Aborted",
     "Answer",
     "Cause",
@@ -49,6 +50,9 @@ class Phase(StrEnum):
     ABORTED = "aborted"
     UNDETERMINED = "undetermined"
 
+
+PENDING = (Phase.ACTIVE, Phase.COMMITTING, Phase.UNCLEAR)
+"""The phases of transactions that may still be committed."""
 
 FINISHED = (Phase.COMMITTED, Phase.LOST, Phase.ABORTED, Phase.UNDETERMINED)
 """The phases of a transaction that is over, with nothing left to do for it."""
@@ -107,7 +111,8 @@ class TransactionState:
     another coordinator, which opened it and may have been interrupted while publishing it; 0 for
     this one's own. `location` is the table's location, `table` its name when the transaction began.
     `ended_at_ms` is when its outcome was decided, 0 before. `files` is the number of files that it
-    commits, if its client says so.
+    commits, if its client says so. A `placed` transaction has a place among its table's small
+    inserts: those that are acknowledged after its beginning are loaded after its end.
     """
 
     id: str
@@ -125,6 +130,7 @@ class TransactionState:
     origin: Origin = NOWHERE
     ended_at_ms: int = 0
     files: int | None = None
+    placed: bool = False
 
     @property
     def who(self) -> str:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 
 from paimon_magics.coordinator.core import (
+    PENDING,
     Answer,
     CommitPublished,
     Effect,
@@ -67,13 +68,14 @@ __all__ = ["Coordinator"]
 class Coordinator:
     """Owns the commits of one warehouse. Every method may be called from any thread.
 
-    `turns` keeps changes of one table apart; everything in this process that changes a table takes
-    one. `transactions` opens and commits transactions, `stored` looks them up. `watching` knows the
-    publications, `republished` counts the commits that were published again since the start,
-    `recent_errors` has the last errors, `leases` the snapshots that are being read, `compactions`
-    the buckets that are being compacted, `commits` the commits under way. Without `ownership` (a
-    warehouse whose catalog publishes snapshots by its own compare-and-swap) any number of
-    coordinators may run.
+    `turns` keeps changes of one table apart; everything in this process that changes a table
+    takes one. `transactions` opens and commits transactions, `stored` looks them up. `watching`
+    knows the publications, `republished` counts the commits that were published again since the
+    start, `recent_errors` has the last errors, `leases` the snapshots that are being read,
+    `compactions` the buckets that are being compacted, `commits` the commits under way,
+    `placed` the transactions with a place among small inserts that were open when it started.
+    Without `ownership` (a warehouse whose catalog publishes snapshots by its own compare-and-
+    swap) any number of coordinators may run.
     """
 
     def __init__(
@@ -131,6 +133,7 @@ class Coordinator:
             self.watching,
             self.leases,
         )
+        self.placed: tuple[TransactionState, ...] = ()
         self.commits = CommitPool(
             runtime, self._state_thread, self.stored, self._worker, self.watching
         )
@@ -149,6 +152,7 @@ class Coordinator:
             self._owning.own()
         if self._ownership is not None and self._ownership.succeeded_another:
             stored = [(held, opened) for held, opened in stored if not self._was_committed(held)]
+        self.placed = tuple(held for held, _ in stored if held.placed and held.phase in PENDING)
         self._state_thread.put(
             Asked(
                 Restored(

@@ -149,7 +149,7 @@ class Transactions:
         try:
             # Opened anew: its base snapshot has the rows that were inserted before.
             loaded, transaction = open_transaction(self._catalog, table, base_snapshot_id)
-            begun = self._begin(loaded, transaction, owner, origin, purpose, ticket)
+            begun = self._begin(loaded, transaction, owner, origin, purpose, ticket, placed=True)
         except BaseException:
             taken_by(None)
             raise
@@ -265,6 +265,8 @@ class Transactions:
         origin: Origin,
         purpose: Purpose,
         ticket: str,
+        *,
+        placed: bool = False,
     ) -> tuple[str, Transaction, Opened]:
         table = loaded.name
         self._watching.forget_predecessor(loaded)
@@ -284,6 +286,7 @@ class Transactions:
                         str(table),
                         purpose is Purpose.LOGGED_ROWS,
                         bool(ticket) and takes_turns,
+                        placed,
                     ),
                     opened=transaction,
                 )

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
+from paimon_magics.coordinator.core import PENDING
 from paimon_magics.coordinator.inserts.admission.futures import fail
 from paimon_magics.coordinator.inserts.admission.items import Insert
 from paimon_magics.coordinator.inserts.admission.table_info import KnownTables, TableInfo
@@ -269,6 +270,9 @@ class GroupCommit:
     def _recover(self, table: TableQueue, stored: LogTable) -> None:
         again = recovered(self._log, stored, self._settings.thresholds)
         table.queue, table.chain = again.queue, again.chain
+        for transaction in self._coordinator.placed:
+            if transaction.table == str(table.name):
+                self.holds.restore(table, transaction.id)
 
     def _note_ends(self) -> None:
         self._loading.note_ends(list(self.tables.values()))
@@ -292,8 +296,9 @@ class GroupCommit:
             self._on_failure()
 
     def _may_commit(self, transaction_id: str) -> bool:
-        held = self._coordinator.state.held.get(transaction_id)
-        return held is not None and held.phase.value in ("active", "committing", "unclear")
+        state = self._coordinator.state
+        held = state.held.get(transaction_id)
+        return not state.is_restored or (held is not None and held.phase in PENDING)
 
 
 def _nothing() -> None:

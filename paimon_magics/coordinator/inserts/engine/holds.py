@@ -6,8 +6,9 @@ anew, because rows were loaded before it, finds its hold still kept. A statement
 renames a table has inserts refused meanwhile, so that none is acknowledged that can't be loaded.
 Waits are futures: no thread waits for a hold.
 
-If the process dies, its holds are gone, and with them the statements' transactions. The next
-coordinator first loads what was acknowledged.
+Transactions outlive the process, and so do their places: the next coordinator restores the holds of
+those that are still open before it loads anything. Other holds are gone, and with them what they
+were for.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from dataclasses import dataclass, field
 
 from paimon_magics.coordinator.inserts.admission.table_info import KnownTables, TableInfo
 from paimon_magics.coordinator.inserts.engine.queue_owner import QueueOwner
+from paimon_magics.coordinator.inserts.engine.recovery import with_place
 from paimon_magics.coordinator.inserts.engine.table_queue import TableQueue
 from paimon_magics.coordinator.inserts.queue.events import HoldAsked, HoldEnded
 from paimon_magics.coordinator.inserts.queue.values import Answer, Granted, Refused
@@ -188,6 +190,13 @@ class StatementHolds:
             yield
         finally:
             self.end(hold)
+
+    def restore(self, table: TableQueue, transaction_id: str) -> None:
+        """Give an open transaction its place back, before anything of the table is loaded. What was
+        acknowledged before the transaction had been loaded when it began."""
+        hold = Hold(uuid.uuid4().hex, table.id, table.name, self._runtime.future(), transaction_id)
+        self._holds[hold.id] = hold
+        table.queue = with_place(table.queue, hold.id)
 
     def of_look(self, table_info: TableInfo) -> Hold:
         """Ask that nothing is loaded until `end`; what is visible then is granted."""

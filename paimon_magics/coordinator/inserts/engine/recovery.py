@@ -13,11 +13,12 @@ from dataclasses import dataclass, replace
 
 from paimon_magics.coordinator.inserts.log.interface import Log, LogTable
 from paimon_magics.coordinator.inserts.log.records import DamagedError, Record, read_segments
-from paimon_magics.coordinator.inserts.queue.values import Batch, Queue, Thresholds
+from paimon_magics.coordinator.inserts.queue.values import Batch, Hold, Queue, Thresholds
 
-__all__ = ["Recovered", "recovered"]
+__all__ = ["Recovered", "recovered", "with_place"]
 
 _RECORDS_AT_ONCE = 4_096
+_NOBODY = 0  # waits for the hold, which is granted
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,13 @@ def recovered(log: Log, table: LogTable, thresholds: Thresholds) -> Recovered:
         queue = replace(queue, flushing=first, unsettled=True)
         return Recovered(replace(queue, sealed=tuple(rest)), chain)
     return Recovered(replace(queue, sealed=tuple(batches)), chain)
+
+
+def with_place(queue: Queue, id: str) -> Queue:
+    """The queue of a table with a transaction that began before the coordinator died: nothing is
+    loaded but the batch that may have been committed already, as long as the hold `id` lasts."""
+    lsn = queue.published if queue.flushing is None else queue.flushing.last
+    return replace(queue, holds=(*queue.holds, Hold(id, _NOBODY, lsn, granted=True)))
 
 
 def _add(
