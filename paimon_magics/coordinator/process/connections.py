@@ -290,6 +290,8 @@ class _AtOnce:
         if cycle is None or cycle.response_started or cycle.flow.write_paused:
             return False
         self._cycle = None
+        if cycle.transport.is_closing():  # uvicorn may not have been told yet
+            cycle.disconnected = True
         if cycle.disconnected:
             return True  # as uvicorn, which lets an answer go that nobody waits for
         cycle.response_started = cycle.response_complete = True

@@ -123,7 +123,9 @@ _NAMELESS = Named()
 
 
 def header_text(value: bytes) -> str:
-    """The text of a header: decoded as UTF-8, which most clients send, else as HTTP's Latin-1."""
+    """The text of a header: decoded as UTF-8, which most clients send, else as HTTP's Latin-1.
+    White space around it is no part of it (RFC 9110, 5.5)."""
+    value = value.strip(b" \t")
     try:
         return value.decode()
     except UnicodeDecodeError:

@@ -100,7 +100,7 @@ class InsertRoutes:
         named = named_by(
             header_of(request, "idempotency-key"),
             header_of(request, "paimon-channel"),
-            request.headers.get("paimon-offset"),
+            header_of(request, "paimon-offset"),
         )
         try:
             self.entry.check(table_info)

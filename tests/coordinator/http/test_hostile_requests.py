@@ -47,6 +47,10 @@ SECRET_ENDS = 12
 def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
     folder = tmp_path_factory.mktemp("hostile")
     create_table(folder / "lake" / "warehouse", "CREATE TABLE t (k INT)")
+    create_table(
+        folder / "lake" / "warehouse",
+        "CREATE TABLE small (k INT) TBLPROPERTIES ('auto_batch_load' = 'true')",
+    )
     (folder / "lake" / "outside.db" / "t" / "schema").mkdir(parents=True)
     (folder / "lake" / "outside").mkdir()
     made = Process(folder / "lake" / "warehouse", folder / "state", "--audit-table=ops.audit")
@@ -320,7 +324,8 @@ def test_no_secret_comes_back(process: Process, http: httpx.Client) -> None:
 
 
 def leave_midway(process: Process) -> None:
-    """Send heads of requests without the bodies that they tell of, and close the connection."""
+    """Send heads of requests without the bodies that they tell of, and inserts without waiting for
+    answers, and close the connections."""
     place = urlsplit(process.address)
     for path in ("/v1/paimon/databases", "/v1/leases", "/v1/inserts/default/t", "/v1/tokens"):
         head = (
@@ -330,3 +335,14 @@ def leave_midway(process: Process) -> None:
         with socket.create_connection((place.hostname or "", place.port or 0)) as connection:
             connection.sendall(head.encode() + b'{"half":')
             time.sleep(0.1)  # the request is being read when its connection ends
+    insert = (
+        f"POST /v1/inserts/default/small HTTP/1.1\r\nHost: {place.netloc}\r\n"
+        f"Authorization: Bearer {process.token()}\r\nContent-Length: 14\r\n\r\n"
+        '{"rows":[[1]]}'
+    )
+    for _ in range(20):
+        with socket.create_connection((place.hostname or "", place.port or 0)) as connection:
+            connection.settimeout(0.2)
+            with contextlib.suppress(OSError):
+                for _ in range(50):
+                    connection.sendall(20 * insert.encode())

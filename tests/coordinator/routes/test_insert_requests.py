@@ -18,6 +18,7 @@ from paimon_magics.coordinator.protocol.principals import Principal
 from paimon_magics.coordinator.routes.insert_requests import (
     answer_document,
     answer_json,
+    header_text,
     named_by,
     refusal,
     sender_of,
@@ -55,3 +56,9 @@ def test_labels_and_channels_that_no_database_can_hold_are_refused(bad: str) -> 
 def test_a_refusal_whose_reason_is_a_sentence_has_one_stop() -> None:
     told = refusal(Refused(Reason.DEAD, "The file is gone. Restore the file."))
     assert told["message"].endswith("The file is gone. Restore the file.")
+
+
+def test_white_space_around_a_header_is_no_part_of_it() -> None:
+    assert [header_text(value) for value in (b"L1", b"L1 ", b"L1\t", b" a b ")] == [
+        *["L1"] * 3, "a b"
+    ]  # fmt: skip
