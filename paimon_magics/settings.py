@@ -15,9 +15,11 @@ from paimon_magics.errors import SetupError, nearest
 
 __all__ = [
     "DEFAULT_WAREHOUSE",
+    "STATEMENT_HISTORIES",
     "STORE_ASSIGNMENTS",
     "WAITS",
     "Settings",
+    "StatementHistory",
     "StoreAssignment",
     "Wait",
 ]
@@ -37,6 +39,17 @@ StoreAssignment = Literal["exact", "ansi"]
 STORE_ASSIGNMENTS: tuple[StoreAssignment, ...] = get_args(StoreAssignment)
 
 
+StatementHistory = Literal["text", "redacted", "none"]
+"""What a snapshot keeps of the statement that made it."""
+
+STATEMENT_HISTORIES: tuple[StatementHistory, ...] = get_args(StatementHistory)
+
+_CHOICES: Mapping[str, tuple[str, ...]] = {
+    "store_assignment": STORE_ASSIGNMENTS,
+    "statement_history": STATEMENT_HISTORIES,
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """Settings of one Session.
@@ -53,6 +66,8 @@ class Settings:
     - `store_assignment`: `exact` refuses rows of VALUES and of a program's frames with values that
       a column would truncate or round; `ansi` casts them like Spark. Rows of a query are cast like
       Spark in both.
+    - `statement_history`: what a snapshot keeps of the statement that made it: its `text`, the text
+      `redacted`, with `?` for each value, or `none`. Every reader of the table may see it.
     - `snapshot_time_retained`: how long snapshots of tables that this session creates are kept, as
       `7 d`, where their definition does not say it ('snapshot.time-retained'). Empty: as long as
       Paimon keeps them, an hour. Longer time travel costs the files that it needs.
@@ -104,6 +119,7 @@ class Settings:
     display_rows: int = 20
     overwrite_swallows_newer: bool = False
     store_assignment: str = "exact"
+    statement_history: str = "text"
     snapshot_time_retained: str = ""
     alter_check_rows_max: int = 100_000
     kept_views_max: int = 64
@@ -137,10 +153,10 @@ class Settings:
                     f"Setting `{name}` is {value!r}, but it must be {_article(expected)}.",
                     hint=f"Its default is {getattr(Settings(), name)!r}.",
                 )
-            if name == "store_assignment" and value not in STORE_ASSIGNMENTS:
+            if name in _CHOICES and value not in _CHOICES[name]:
                 raise SetupError(
                     f"Setting `{name}` can't be {value!r}.",
-                    hint=nearest(str(value), STORE_ASSIGNMENTS, what="values"),
+                    hint=nearest(str(value), _CHOICES[name], what="values"),
                 )
             if isinstance(value, int) and value < 0:
                 raise SetupError(

@@ -22,7 +22,12 @@ from paimon_magics.magics.options import RESULT_TYPES
 from paimon_magics.magics.progress import ProgressOfCells
 from paimon_magics.magics.views import load_views_aside
 from paimon_magics.redaction import scrub
-from paimon_magics.settings import DEFAULT_WAREHOUSE, STORE_ASSIGNMENTS, Settings
+from paimon_magics.settings import (
+    DEFAULT_WAREHOUSE,
+    STATEMENT_HISTORIES,
+    STORE_ASSIGNMENTS,
+    Settings,
+)
 
 if TYPE_CHECKING:
     from paimon_magics.session.session import Session
@@ -112,6 +117,12 @@ class PaimonMagics(Magics):
         default_value="exact",
         help="`exact` refuses given values of which a column would cut something off, `ansi` casts "
         "them as Spark does.",
+    ).tag(config=True)
+    statement_history = Enum(
+        STATEMENT_HISTORIES,
+        default_value="text",
+        help="What a snapshot keeps of the statement that made it: its `text`, the text "
+        "`redacted`, with `?` for each value, or `none`.",
     ).tag(config=True)
     snapshot_time_retained = Unicode(
         "",

@@ -12,7 +12,8 @@ from paimon_magics.coordinator.client.finding import At
 from paimon_magics.coordinator.client.remote import RemoteCoordinator
 from paimon_magics.errors import SetupError
 from paimon_magics.tables.catalog.catalog import Catalog
-from paimon_magics.tables.snapshots.provenance import history
+from paimon_magics.tables.system_tables.registry import table_view
+from paimon_magics.tables.system_tables.timeline import history
 from tests.coordinator.process import TABLE, create_table, read
 from tests.hub.hub import COMMIT_TEN, SERVICE, Hub, User, install_proxy
 
@@ -60,7 +61,7 @@ def test_two_users_write_one_table_at_once_from_their_servers(hub: Hub, catalog:
     assert printed == ["done by alice\n", "done by bob\n"]
     keys = sorted(int(str(row["k"])) for row in read(catalog))
     assert keys == [*range(10), *range(100, 110)]
-    by = [row["user"] for row in history(catalog.load(TABLE)).to_pylist()]
+    by = [row["user"] for row in history(table_view(catalog, TABLE)).to_pylist()]
     assert sorted(by) == ["alice"] * 10 + ["bob"] * 10
 
 

@@ -261,7 +261,13 @@ class _LocalEngine:
 
     def provenance(self, rows: int, files: int) -> tuple[tuple[str, str], ...]:
         """See `CompactionEngine.provenance`."""
-        noted = {"user": user_name(), "engine": ENGINE, "rows": str(rows), "files": str(files)}
+        noted = {
+            "user": user_name(),
+            "engine": ENGINE,
+            "operation": "COMPACT",
+            "rows": str(rows),
+            "files": str(files),
+        }
         return tuple((PREFIX + key, value) for key, value in noted.items() if value)
 
     def committed(self, request: CommitRequest) -> CompactionReceipt:

@@ -11,7 +11,7 @@ from paimon_magics.planning.formatting import count_text, size_text
 from paimon_magics.planning.options.values import memory_size_bytes
 from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.outcome import Outcome
-from paimon_magics.session.provenance import provenance
+from paimon_magics.session.provenance import Operation, provenance
 from paimon_magics.session.writes.transactions import begun, committed
 from paimon_magics.statements.maintenance import CompactManifest
 from paimon_magics.statements.statement import TableName
@@ -40,7 +40,7 @@ def run_manifest_compaction(
     before = counted_manifests(table, target_bytes)
     attempts = Attempts(reruns_max=0)
     transaction = begun(connection, table.name, None, attempts, compacts=True)
-    properties = provenance(statement.text, connection.spark.version, rows=0, files=0)
+    properties = provenance(connection, statement.text, Operation("COMPACT"))
     request = CommitRequest(transaction, CompactManifests(target_bytes), properties=properties)
     receipt = committed(connection, request)
     outcome.notes = attempts.notes()

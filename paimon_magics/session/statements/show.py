@@ -51,10 +51,10 @@ from paimon_magics.tables.manifests.partitions import (
     partition_name,
 )
 from paimon_magics.tables.schema.types import from_arrow_type
-from paimon_magics.tables.snapshots.provenance import history
 from paimon_magics.tables.system_tables import describe as descriptions
-from paimon_magics.tables.system_tables.registry import is_metadata, metadata_table
+from paimon_magics.tables.system_tables.registry import is_metadata, metadata_table, table_view
 from paimon_magics.tables.system_tables.sys_database import SYSTEM_DATABASE, catalog_table_names
+from paimon_magics.tables.system_tables.timeline import history
 
 __all__ = ["Shown", "history_of", "show_handler"]
 
@@ -176,7 +176,7 @@ def _show_views(connection: Connection, statement: ShowViews) -> Outcome:
 
 def history_of(connection: Connection, name: TableName) -> Outcome:
     """A table's snapshots, newest first, with who made them. Raises UnknownNameError."""
-    rows = history(connection.catalog.load(name))
+    rows = history(table_view(connection.catalog, name))
     query = history_sql(table_text(name, "snapshots"), process_zone())
     return Outcome.of_rows(connection.spark, query, "HISTORY", rows, in_query=HISTORY_IN_SQL)
 

@@ -13,7 +13,7 @@ from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.planning.commits.requests import Append, CommitRequest
 from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.outcome import Outcome
-from paimon_magics.session.provenance import provenance
+from paimon_magics.session.provenance import Operation, provenance
 from paimon_magics.session.statements.handler import Handler
 from paimon_magics.session.statements.losses import loss_of_change
 from paimon_magics.session.writes.transactions import begun, committed
@@ -87,7 +87,7 @@ def _trace(
 ) -> str:
     """Commit a snapshot without rows that says who rolled the table back, and from where: the
     removed snapshots can't. Return a sentence about it."""
-    author = provenance(statement.text, connection.spark.version, rows=0, files=0)
+    author = provenance(connection, statement.text, Operation("ROLLBACK"))
     origin = (ROLLED_BACK_FROM, str(receipt.previous_snapshot_id))
     try:
         transaction = begun(connection, name, None, Attempts(reruns_max=0))

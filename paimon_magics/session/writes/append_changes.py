@@ -24,6 +24,7 @@ from paimon_magics.session.writes.placed_frames import placed_frame
 from paimon_magics.session.writes.row_selection import (
     changed_outcome,
     new_values,
+    operation_of,
     predicates_of,
     selected_rows,
 )
@@ -177,6 +178,7 @@ def run_append_change(
             tuple(write_message(table.paimon, message) for message in messages),
             rows,
             files.files,
+            operation_of(change, rows),
             read_set=plan.read_set(job.results),
             repeated_attempts=job.repeated_attempts,
         )

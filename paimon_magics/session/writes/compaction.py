@@ -14,7 +14,7 @@ from paimon_magics.coordinator.client.interface import CoordinatorClient
 from paimon_magics.planning.commits.requests import CommitRequest, Transaction
 from paimon_magics.planning.jobs.progress import Work
 from paimon_magics.session.connection import Connection
-from paimon_magics.session.provenance import provenance
+from paimon_magics.session.provenance import Operation, provenance
 from paimon_magics.session.writes.transactions import begun, committed_compaction
 from paimon_magics.spark.failures import translate
 from paimon_magics.spark.progress import doing
@@ -102,7 +102,8 @@ class SparkTransactions:
 
     def provenance(self, rows: int, files: int) -> tuple[tuple[str, str], ...]:
         """See `CompactionEngine.provenance`."""
-        return provenance(self.statement, self.connection.spark.version, rows=rows, files=files)
+        operation = Operation("COMPACT")
+        return provenance(self.connection, self.statement, operation, rows=rows, files=files)
 
     def committed(self, request: CommitRequest) -> CompactionReceipt:
         """See `CompactionEngine.committed`."""

@@ -24,6 +24,7 @@ from paimon_magics.planning.writes.inserts import plans_in_turn
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.planned_work import work_of
+from paimon_magics.session.provenance import Operation
 from paimon_magics.session.writes.keyed_rows import without_kinds
 from paimon_magics.session.writes.outcomes import finished, of_write, write_outcome
 from paimon_magics.session.writes.prepare import (
@@ -86,7 +87,15 @@ def _run_once(
             return JobWritten(written, repeated_attempts=False)
         return run_job(connection, current, task)
 
-    current, receipt, written = write_planned(connection, prepared, attempts, insert.text, write)
+    kind = "INSERT OVERWRITE" if insert.overwrite else "INSERT"
+    current, receipt, written = write_planned(
+        connection,
+        prepared,
+        attempts,
+        insert.text,
+        write,
+        lambda written: Operation(kind, inserted=written.rows),
+    )
     outcome = write_outcome(
         insert.text,
         "INSERT OVERWRITE" if insert.overwrite else "INSERT INTO",
@@ -145,10 +154,12 @@ def write_planned(
     attempts: Attempts,
     statement: str,
     write: Callable[[PreparedInsert, WriteSpec], JobWritten],
+    operation: Callable[[CompletedWrite], Operation],
 ) -> tuple[PreparedInsert, CommitReceipt, CompletedWrite]:
-    """Write planned rows by `write`, and commit them in one transaction. Return the plan that was
-    written: where `plans_in_turn` says so, an append is planned again when its turn has come. An
-    overwrite keeps its plan: it replaces what was there before."""
+    """Write planned rows by `write`, and commit them in one transaction. `operation` tells what
+    became of them. Return the plan that was written: where `plans_in_turn` says so, an append is
+    planned again when its turn has come. An overwrite keeps its plan: it replaces what was there
+    before."""
     table, base = prepared.table, prepared.base_snapshot_id
     in_turn = isinstance(prepared.change, Append) and plans_in_turn(
         table.schema, reads=prepared.read_set is not None
@@ -162,6 +173,7 @@ def write_planned(
             written.messages,
             written.rows,
             written.files,
+            operation(written),
             current.change,
             current.read_set,
             job.repeated_attempts,

@@ -29,6 +29,7 @@ from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.planning.writes.distributions import IN_PLACE_FILE_BYTES_MIN
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.planned_work import made_of
+from paimon_magics.session.provenance import Operation
 from paimon_magics.session.writes.append_changes import check_stays, written_files
 from paimon_magics.session.writes.insert import run_job
 from paimon_magics.session.writes.outcomes import WrittenFiles
@@ -213,6 +214,7 @@ def run_place_merge(
             bodies,
             counts.updated + counts.deleted + counts.inserted,
             files.files,
+            Operation("MERGE", counts.inserted, counts.updated, counts.deleted),
             read_set=read_set,
             repeated_attempts=repeated,
         )

@@ -29,6 +29,7 @@ from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.planned_work import made_of, planned_bytes, reads_of
+from paimon_magics.session.provenance import Operation
 from paimon_magics.session.queries.frames import frame_of_query
 from paimon_magics.session.queries.selections import Selection
 from paimon_magics.session.writes.insert import run_job, write_planned
@@ -76,6 +77,7 @@ from paimon_magics.tables.writing.write_spec import WriteSpec
 
 if TYPE_CHECKING:
     from paimon_magics.spark.handles import DataFrame
+from paimon_magics.tables.writing.table_write import CompletedWrite
 
 __all__ = ["PreparedMerge", "prepare_merge", "run_merge"]
 
@@ -295,8 +297,18 @@ def _run_once(
         write = partial(run_job, connection)
     else:
         write = partial(_counted_write, connection, counted)
-    current, receipt, written = write_planned(connection, insert, attempts, merge.text, write)
-    counts = counted[-1] if counted else MatchCounts(written.rows, 0, 0, 0)
+
+    def counts_of(written: CompletedWrite) -> MatchCounts:
+        return counted[-1] if counted else MatchCounts(written.rows, 0, 0, 0)
+
+    def operation(written: CompletedWrite) -> Operation:
+        counts = counts_of(written)
+        return Operation("MERGE", counts.inserted, counts.updated, counts.deleted)
+
+    current, receipt, written = write_planned(
+        connection, insert, attempts, merge.text, write, operation
+    )
+    counts = counts_of(written)
     outcome = _outcome(merge, current.table, receipt, of_write(written), counts)
     return finished(
         connection, outcome, current.table, written.buckets, files_each=written.files_each

@@ -18,7 +18,7 @@ from paimon_magics.planning.formatting import count_text
 from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.parameters import bind
-from paimon_magics.session.provenance import provenance
+from paimon_magics.session.provenance import Operation, provenance
 from paimon_magics.session.writes.prepare import (
     partition_constants,
 )
@@ -57,7 +57,7 @@ def remove_partitions(
         transaction = begun(connection, table.name, None, attempts)
     except PaimonMagicsError as error:
         raise located(error, statement, 0) from None
-    properties = provenance(statement, connection.spark.version, rows=0, files=0)
+    properties = provenance(connection, statement, Operation(kind))
     change = OverwritePartitions(tuple(specs))
     request = CommitRequest(transaction, change, properties=properties)
     receipt = committed(connection, request)

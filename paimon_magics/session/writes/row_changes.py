@@ -42,6 +42,7 @@ from paimon_magics.session.writes.row_selection import (
     kind_of,
     merged_update_of,
     new_values,
+    operation_of,
     paths_of,
     predicates_of,
     selected_rows,
@@ -189,7 +190,12 @@ def _run_once(
         elif not prepared.has_kinds:
             write = partial(_marked_write, connection)
         current, receipt, written = write_planned(
-            connection, prepared, attempts, change.text, write
+            connection,
+            prepared,
+            attempts,
+            change.text,
+            write,
+            lambda written: operation_of(change, counted[-1] if counted else written.rows),
         )
         table = current.table
     rows = counted[-1] if counted else written.rows

@@ -20,6 +20,7 @@ from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.parameters import bind
 from paimon_magics.session.planned_work import made_of
+from paimon_magics.session.provenance import Operation
 from paimon_magics.session.queries.frames import frame_of_query
 from paimon_magics.session.queries.selections import Selection
 from paimon_magics.session.writes.exactness import check_policy
@@ -46,6 +47,7 @@ __all__ = [
     "kind_of",
     "merged_update_of",
     "new_values",
+    "operation_of",
     "paths_of",
     "predicates_of",
     "selected_rows",
@@ -99,6 +101,13 @@ def _is_null(update: Update, path: AssignedPath) -> bool:
     if path.fields or path.column.default is not None:
         return False
     return value is None or update.text[value.start : value.end].strip().upper() == "NULL"
+
+
+def operation_of(change: RowChange, rows: int) -> Operation:
+    """What a snapshot tells of a DELETE or UPDATE that changed `rows`."""
+    if isinstance(change, Delete):
+        return Operation("DELETE", deleted=rows)
+    return Operation("UPDATE", updated=rows)
 
 
 def selected_rows(

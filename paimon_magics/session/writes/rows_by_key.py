@@ -35,6 +35,7 @@ from paimon_magics.session.queries.held_snapshots import HeldSnapshots
 from paimon_magics.session.writes.exactness import is_strict
 from paimon_magics.session.writes.row_selection import (
     new_values,
+    operation_of,
     paths_of,
     predicates_of,
     selected_rows,
@@ -343,7 +344,13 @@ def commit_by_key(
         made = rows if current is prepared else current.rows()
         written = _written(connection, table, made, transaction)
         keys = read_keys(base, manifest_list=current.manifest_list)
-        return ToCommit(written.messages, written.rows, written.files, read_set=keys), written
+        return ToCommit(
+            written.messages,
+            written.rows,
+            written.files,
+            operation_of(change, written.rows),
+            read_set=keys,
+        ), written
 
     return transact(connection, transaction, change.text, write)
 

@@ -8,6 +8,7 @@ effect. Any other failure before the commit removes the statement's files.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -32,7 +33,7 @@ from paimon_magics.planning.commits.requests import (
 )
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.outcome import Outcome
-from paimon_magics.session.provenance import engine_name, provenance
+from paimon_magics.session.provenance import Operation, engine_name, provenance
 from paimon_magics.spark.failures import translate
 from paimon_magics.spark.progress import doing
 from paimon_magics.statements.statement import TableName
@@ -47,12 +48,14 @@ _Written = TypeVar("_Written")
 @dataclass(frozen=True, slots=True)
 class ToCommit:
     """What a statement has written: the messages of its files, of which there are `files`. `rows`
-    is the number that the snapshot tells. `repeated_attempts` tells that a task may have run more
-    than once, so that files of an attempt that did not count may be left."""
+    is the number that the snapshot tells, `operation` what became of them. `repeated_attempts`
+    tells that a task may have run more than once, so that files of an attempt that did not count
+    may be left."""
 
     messages: tuple[bytes, ...]
     rows: int
     files: int
+    operation: Operation
     change: InsertChange = field(default_factory=Append)
     read_set: ReadSet | None = None
     repeated_attempts: bool = False
@@ -116,10 +119,16 @@ def transact(
     """Write by `write`, which tells what to commit and what else the caller wants to know, and
     commit that. If one of both fails, the transaction is aborted, and the files that were written
     are removed. Raises errors of ours."""
+    started = time.monotonic()
     try:
         written, known = write()
         properties = provenance(
-            statement, connection.spark.version, rows=written.rows, files=written.files
+            connection,
+            statement,
+            written.operation,
+            rows=written.rows,
+            files=written.files,
+            seconds=time.monotonic() - started,
         )
         if connection.epoch is not None:
             properties += connection.epoch.properties

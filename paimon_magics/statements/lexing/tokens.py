@@ -23,6 +23,7 @@ __all__ = [
     "Token",
     "matching_brackets",
     "tokenize",
+    "without_values",
 ]
 
 IDENTIFIER_KINDS = frozenset({"word", "quoted"})
@@ -207,3 +208,19 @@ def _unescaped(match: re.Match[str]) -> str:
     if character in "%_":  # kept for LIKE patterns
         return "\\" + character
     return _ESCAPES.get(character, character)
+
+
+def without_values(text: str) -> str:
+    """The statement with `?` in place of each literal, and without comments; "" for a text that
+    can't be read."""
+    try:
+        tokens = tokenize(text)
+    except StatementSyntaxError:
+        return ""
+    pieces, end = [], 0
+    for token in tokens:
+        between = text[end : token.start]
+        pieces.append(between if not between.strip() else " ")
+        pieces.append("?" if token.kind in ("string", "number") else token.text)
+        end = token.end
+    return "".join(pieces)

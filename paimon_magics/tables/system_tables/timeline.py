@@ -6,8 +6,9 @@ must be read for each snapshot: only the newest snapshots of a long history have
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,7 +17,9 @@ from paimon_magics.tables.snapshots.chain import list_tags, load_tag, snapshot_b
 from paimon_magics.tables.snapshots.provenance import noted
 from paimon_magics.tables.system_tables.table_view import TableView
 
-__all__ = ["TIMELINE", "timeline"]
+__all__ = ["HISTORY", "TIMELINE", "history", "timeline"]
+
+_Number = TypeVar("_Number", int, float)
 
 TIMELINE = pa.schema(
     [
@@ -36,6 +39,30 @@ TIMELINE = pa.schema(
 )
 """The columns of `timeline`. `rows` is the difference that the commit made to the number of rows in
 the table's files; it may be negative."""
+HISTORY = pa.schema(
+    [
+        ("snapshot_id", pa.int64()),
+        ("operation", pa.string()),
+        ("commit_kind", pa.string()),
+        ("commit_time", pa.timestamp("ms", tz="UTC")),
+        ("user", pa.string()),
+        ("notebook", pa.string()),
+        ("engine", pa.string()),
+        ("rows", pa.int64()),
+        ("rows_inserted", pa.int64()),
+        ("rows_updated", pa.int64()),
+        ("rows_deleted", pa.int64()),
+        ("files_added", pa.int64()),
+        ("files_removed", pa.int64()),
+        ("seconds", pa.float64()),
+        ("statement", pa.string()),
+        ("commit_user", pa.string()),
+    ]
+)
+"""The columns of `history`. `rows` and the numbers of files are those of `timeline`. The rows
+of each kind are what the statement says that it did, and `seconds` is how long it wrote."""
+
+_KINDS = ("inserted", "updated", "deleted")
 _COUNTED_MAX = 200
 _READERS = 8  # how many files are read at once
 
@@ -43,6 +70,20 @@ _READERS = 8  # how many files are read at once
 def timeline(view: TableView) -> pa.Table:
     """The timeline of a table or branch with the columns of TIMELINE, newest snapshot first. The
     numbers of files are NULL for all but the newest 200 snapshots."""
+    return pa.Table.from_pylist(_snapshots(view), schema=TIMELINE)
+
+
+def history(view: TableView) -> pa.Table:
+    """The timeline with what made each snapshot, with the columns of HISTORY.
+
+    What the snapshot does not say is NULL: another engine's says little. `statement` is its text as
+    far as it was kept, else a hash of it.
+    """
+    return pa.Table.from_pylist(_snapshots(view), schema=HISTORY)
+
+
+def _snapshots(view: TableView) -> list[dict[str, object]]:
+    """Each snapshot with the columns of both tables."""
     ids = snapshot_ids(view.table)[::-1]
     with ThreadPoolExecutor(_READERS) as pool:
         read = pool.map(lambda id: snapshot_by_id(view.table, id), ids)
@@ -54,11 +95,10 @@ def timeline(view: TableView) -> pa.Table:
         tag = load_tag(view.table, name)
         if tag is not None:
             tags.setdefault(tag["id"], []).append(name)
-    rows = [
+    return [
         _row(snapshot, added, removed, tags)
         for snapshot, (added, removed) in zip(found, counts, strict=True)
     ]
-    return pa.Table.from_pylist(rows, schema=TIMELINE)
 
 
 def _row(
@@ -78,7 +118,20 @@ def _row(
         "tags": ", ".join(sorted(tags.get(snapshot["id"], ()))) or None,
         "schema_id": snapshot["schemaId"],
         "commit_user": snapshot["commitUser"],
+        "operation": said.get("operation"),
+        "engine": said.get("engine"),
+        "statement": said.get("sql") or said.get("statement"),
+        "seconds": _number(said.get("seconds"), float),
+        **{f"rows_{kind}": _number(said.get(kind), int) for kind in _KINDS},
     }
+
+
+def _number(text: str | None, kind: Callable[[str], _Number]) -> _Number | None:
+    """The number of a property, which anybody may have written."""
+    try:
+        return None if text is None else kind(text)
+    except ValueError:
+        return None
 
 
 def _file_counts(view: TableView, snapshot: Any) -> tuple[int | None, int | None]:

@@ -30,6 +30,7 @@ from paimon_magics.errors import (
 )
 from paimon_magics.planning.commits.requests import CommitReceipt, CommitRequest, Waiting
 from paimon_magics.planning.jobs.progress import Progress
+from paimon_magics.session.provenance import Operation
 from paimon_magics.session.writes.transactions import ToCommit, begun, transact
 from paimon_magics.spark.listening import listen
 from paimon_magics.spark.stopping import Stop, stoppable
@@ -225,7 +226,7 @@ def test_who_is_stopped_just_before_the_commit_leaves_no_transaction_open(
 
     def write() -> tuple[ToCommit, None]:
         stop.ask()
-        return ToCommit((), rows=0, files=0), None
+        return ToCommit((), rows=0, files=0, operation=Operation("INSERT")), None
 
     with pytest.raises(KeyboardInterrupt), stoppable(stop):
         transact(connection, transaction, "INSERT INTO t VALUES (1)", write)
@@ -289,7 +290,9 @@ def test_a_statement_ends_as_it_went_when_the_coordinator_is_gone_that_would_cle
             return receipt
 
         monkeypatch.setattr(connection.committer, "commit", commit_and_kill)
-        written = ToCommit((), rows=0, files=0, repeated_attempts=True)
+        written = ToCommit(
+            (), rows=0, files=0, operation=Operation("INSERT"), repeated_attempts=True
+        )
         receipt, _ = transact(
             connection, transaction, "INSERT INTO t VALUES (1)", lambda: (written, None)
         )

@@ -57,7 +57,8 @@ from paimon_magics.errors import SetupError
 from paimon_magics.planning.commits.requests import Append, CommitRequest
 from paimon_magics.settings import Settings
 from paimon_magics.tables.catalog.catalog import Catalog
-from paimon_magics.tables.snapshots.provenance import history
+from paimon_magics.tables.system_tables.registry import table_view
+from paimon_magics.tables.system_tables.timeline import history
 from tests.coordinator.process import TABLE, create_table, write
 from tests.coordinator.rest_server import serving
 from tests.repository.test_documentation import read, table_rows
@@ -320,7 +321,7 @@ def test_snapshots_name_who_the_hub_knows_and_not_who_they_say(
     claimed = (("paimon-magics.user", "ada"), ("paimon-magics.notebook", "n.ipynb"))
     client.commit(CommitRequest(transaction, Append(), messages, claimed))
     client.close()
-    rows = history(catalog.load(TABLE)).to_pylist()
+    rows = history(table_view(catalog, TABLE)).to_pylist()
     assert (rows[0]["user"], rows[0]["notebook"]) == ("wim", "n.ipynb")
 
     options = {
@@ -336,7 +337,7 @@ def test_snapshots_name_who_the_hub_knows_and_not_who_they_say(
     writing.write_arrow(pa.table({"k": pa.array([2], pa.int32())}))
     builder.new_commit().commit(writing.prepare_commit())
     writing.close()
-    assert history(catalog.load(TABLE)).to_pylist()[0]["user"] == "wanda"
+    assert history(table_view(catalog, TABLE)).to_pylist()[0]["user"] == "wanda"
 
 
 def test_clients_are_told_what_they_may_not_and_what_to_do(address: str) -> None:

@@ -30,7 +30,8 @@ from paimon_magics.coordinator.http.oidc import Issuer, IssuerKeys, granting
 from paimon_magics.coordinator.protocol.principals import grants_of
 from paimon_magics.errors import SetupError
 from paimon_magics.planning.commits.requests import Append, CommitRequest
-from paimon_magics.tables.snapshots.provenance import history
+from paimon_magics.tables.system_tables.registry import table_view
+from paimon_magics.tables.system_tables.timeline import history
 from tests.coordinator.process import TABLE, Process, create_table, write
 
 AUDIENCE = "paimon-coordinator"
@@ -182,7 +183,7 @@ def test_a_token_of_the_issuer_is_its_user_until_it_ends(
         process.start()
         client.commit(CommitRequest(transaction, Append(), messages))
         assert len(issued) == 2 and status(process, issued[0]) == 401
-        assert history(catalog.load(TABLE))["user"].to_pylist() == ["ada"]
+        assert history(table_view(catalog, TABLE))["user"].to_pylist() == ["ada"]
         assert status(process, issued[1], "/metrics") == 403
         assert status(process, process.token(), "/metrics") == 200
         assert status(process, issuer.token("eve", "openid")) == 403

@@ -26,7 +26,8 @@ from paimon_magics.errors import InvalidValueError, PaimonMagicsError, SetupErro
 from paimon_magics.planning.commits.requests import Append, CommitRequest
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
-from paimon_magics.tables.snapshots.provenance import history
+from paimon_magics.tables.system_tables.registry import table_view
+from paimon_magics.tables.system_tables.timeline import history
 from tests.coordinator.process import Process, create_table, wait_until, write
 from tests.coordinator.rest_server import client_options
 from tests.oracle.java_reader import JavaPaimon
@@ -325,7 +326,7 @@ def test_transactions_of_hidden_tables_are_hidden_and_commits_have_their_users(
             path = f"/v1/transactions/{held}/{word}"
             assert ask(process, token, "POST", path, {}).status_code in (404, 410)
         paid.commit(CommitRequest(open_one, Append(), write(catalog, open_one, [{"k": 1}])))
-        assert history(catalog.load(table))["user"].to_pylist() == ["hr"]
+        assert history(table_view(catalog, table))["user"].to_pylist() == ["hr"]
     finally:
         wim.close()
         paid.close()
@@ -378,13 +379,13 @@ def test_a_right_that_has_gone_since_the_begin_is_no_right_to_commit(
         ):
             transaction = client.begin(table)
             request = CommitRequest(transaction, Append(), write(catalog, transaction, [{"k": 9}]))
-            before = len(history(catalog.load(table)))
+            before = len(history(table_view(catalog, table)))
             command("revoke", "narrowed")
             allowed = (f"--allow={allows}", "--allow=write=default.salaries")
             file.write_text(command("add", "narrowed", *allowed))
             with pytest.raises(PaimonMagicsError, match=message):
                 client.commit(request)
-            assert len(history(catalog.load(table))) == before
+            assert len(history(table_view(catalog, table))) == before
             command("revoke", "narrowed")
             file.write_text(command("add", "narrowed", "--allow=write=default.orders"))
             client.abort(transaction)
@@ -410,10 +411,9 @@ def test_pypaimon_goes_on_when_its_token_is_renewed(command: Any, process: Proce
 
     writer.write_arrow(pa.table({"k": pa.array([7], pa.int32())}))
     commit.commit(writer.prepare_commit())
-    mine = Catalog.open({"warehouse": str(process.warehouse)}).load(
-        TableName("orders_old", "default")
-    )
-    assert history(mine)["user"].to_pylist() == ["pypaimon"]
+    mine = Catalog.open({"warehouse": str(process.warehouse)})
+    written = history(table_view(mine, TableName("orders_old", "default")))
+    assert written["user"].to_pylist() == ["pypaimon"]
 
 
 @pytest.mark.java
@@ -445,7 +445,7 @@ def test_java_and_pypaimon_take_the_next_token_from_a_file_in_the_middle_of_a_jo
     }
     options.pop("token")
     table = TableName("orders", "default")
-    before = len(history(catalog.load(table)))
+    before = len(history(table_view(catalog, table)))
     give()
     prepared = java_paimon.prepare(options, "default.orders", [(40,)])
     opened = CatalogFactory.create(options).get_table("default.orders")
@@ -456,13 +456,13 @@ def test_java_and_pypaimon_take_the_next_token_from_a_file_in_the_middle_of_a_jo
     handed_out()
     java_paimon.commit(options, prepared)
     commit.commit(messages)
-    assert history(catalog.load(table))["user"].to_pylist()[:2] == ["nightly"] * 2
+    assert history(table_view(catalog, table))["user"].to_pylist()[:2] == ["nightly"] * 2
     # The file still has the token that was revoked: nothing is committed.
     prepared = java_paimon.prepare(options, "default.orders", [(42,)])
     command("revoke", "nightly")
     with pytest.raises(Exception, match="NotAuthorizedException"):
         java_paimon.commit(options, prepared)
-    assert len(history(catalog.load(table))) == before + 2
+    assert len(history(table_view(catalog, table))) == before + 2
 
 
 def test_guesses_are_counted_by_address_and_known_tokens_go_on() -> None:

@@ -306,6 +306,7 @@ class Flushing:
             written = completed(table, task, result.written, base)
             properties = {
                 "engine": ENGINE,
+                "operation": "GROUP COMMIT",
                 **noted_users([name or ENGINE for name in result.users] or [ENGINE]),
                 "rows": str(result.rows),
                 "files": str(written.files),
