@@ -18,12 +18,14 @@ __all__ = ["Narrowed", "Source"]
 class Narrowed:
     """What a frame needs of its table: the names of `columns` (None for all), and conditions on the
     source's `columns` that all its rows meet, with the values `bound` in them. With `rows` so many
-    rows that meet the conditions are enough, whichever; None for all."""
+    rows that meet the conditions are enough, whichever; None for all. `lists_null`: a condition may
+    compare a column with a list that has NULL in it."""
 
     columns: frozenset[str] | None
     filters: tuple[ColumnFilter, ...] = ()
     bound: Mapping[str, object] = field(default_factory=dict)
     rows: int | None = None
+    lists_null: bool = False
 
 
 class Source(Protocol):

@@ -32,6 +32,7 @@ from paimon_magics.planning.reads.predicates import PredicateValue
 from paimon_magics.planning.schemas.table_schema import Column as TableColumn
 from paimon_magics.statements.clauses.names import quoted, text_literal
 from paimon_magics.statements.grammar.parsing import parse_statement
+from paimon_magics.statements.queries.null_lists import lists_null
 from paimon_magics.statements.statement import ColumnFilter, FilterValue, Query, TableReference
 
 __all__ = [
@@ -41,6 +42,7 @@ __all__ = [
     "conditions_in",
     "filters_of_steps",
     "has_only_conditions",
+    "list_null",
     "rows_wanted",
     "used_columns",
 ]
@@ -75,6 +77,13 @@ class StepFilters:
     bound: Mapping[str, object]
     whole: int
     by_name: Mapping[int, Step]
+
+
+def list_null(steps: Sequence[Step]) -> bool:
+    """Whether a condition may compare a column with a list that has NULL in it."""
+    conditions = (step for step in steps if step.method in ("where", "filter"))
+    texts = (text for step in conditions for text in _texts((*step.args, *step.kwargs.values())))
+    return any(lists_null(text, {}) for text in texts if text is not None)
 
 
 def used_columns(

@@ -35,7 +35,13 @@ from pyspark.sql import functions as F
 from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.planning.reads.spark_settings import LEXING
 from paimon_magics.spark.frame_sources import Narrowed, Source
-from paimon_magics.spark.frame_steps import Step, filters_of_steps, rows_wanted, used_columns
+from paimon_magics.spark.frame_steps import (
+    Step,
+    filters_of_steps,
+    list_null,
+    rows_wanted,
+    used_columns,
+)
 from paimon_magics.spark.progress import is_connect
 from paimon_magics.spark.session_settings import settings_of
 from paimon_magics.statements.clauses.names import quoted
@@ -169,10 +175,11 @@ def _planned(frame: DataFrame, record: _Record, use: Use, asked: int | None) -> 
     found_filters = filters_of_steps(root, record.steps, made, columns, connect=connect)
     filters, bound = found_filters.filters, found_filters.bound
     rows = rows_wanted(record.steps, asked, found_filters.whole)
+    shields = list_null(record.steps)
     fewer = filters or rows is not None or (wanted is not None and len(wanted) < len(names))
-    if not (fewer or record.source.is_small):
+    if not (fewer or shields or record.source.is_small):
         return None
-    base = record.source.read(Narrowed(wanted, filters, bound, rows))
+    base = record.source.read(Narrowed(wanted, filters, bound, rows, shields))
     if base is None:
         return None
     found = _with_steps(base, record, found_filters.by_name, connect=connect)

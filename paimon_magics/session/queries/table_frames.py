@@ -233,6 +233,7 @@ class _TableSource:
             filters=wanted.filters,
             bound=tuple(sorted(wanted.bound.items())),
             rows_wanted=wanted.rows,
+            lists_null=self.relation.lists_null or wanted.lists_null,
         )
         held = HeldSnapshots(connection.committer)
         try:
@@ -306,7 +307,13 @@ class _Chosen:
         renamed = (replace(one, column=stored[one.column.lower()]) for one in given)
         told = self.told and len(given) == len(wanted.filters)
         base = self.source.read(
-            Narrowed(used, (*self.filters, *renamed), wanted.bound, wanted.rows if told else None)
+            Narrowed(
+                used,
+                (*self.filters, *renamed),
+                wanted.bound,
+                wanted.rows if told else None,
+                wanted.lists_null,
+            )
         )
         return self._of(self.frame if base is None else base, outputs)
 

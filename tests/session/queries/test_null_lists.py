@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import functions as F
 
 import paimon_magics
 
@@ -53,5 +54,7 @@ def test_null_in_a_list_meets_no_row(
             assert bound.to_arrow()["a"].to_pylist() == [1]
             frame = session.table(kind, where="b IN (2, NULL)")
             assert [row.a for row in frame.collect()] == [2]
+            for condition in ("b IN (1, NULL)", F.col("b").isin(1, None)):
+                assert [row.a for row in session.table(kind).where(condition).collect()] == [1]
             changed = session.run(f"DELETE FROM {kind} WHERE b IN (2, NULL)")
             assert changed.rows_deleted == 1
