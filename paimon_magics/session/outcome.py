@@ -174,10 +174,12 @@ class Outcome:
             ) from error
         return (connection or duckdb).from_arrow(self)
 
-    def to_pandas(self) -> pandas.DataFrame:
+    def to_pandas(self, *, decimals: str = "exact", dates: str = "exact") -> pandas.DataFrame:
         """All rows as a pandas DataFrame in this process's memory, with the nullable dtypes of
-        `pandas_frames`, which change no value."""
-        return pandas_frame(self.to_arrow())
+        `pandas_frames`, which change no value. Charts need numbers: with `decimals="float"` a
+        DECIMAL becomes the nearest Float64, with `dates="datetime64"` a DATE its midnight. Raises
+        InvalidValueError for other words."""
+        return pandas_frame(self.to_arrow(), decimals=decimals, dates=dates)
 
     def to_polars(self) -> polars.DataFrame:
         """All rows as a polars DataFrame in this process's memory. Polars knows named zones and

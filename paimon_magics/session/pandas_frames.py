@@ -19,17 +19,39 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from paimon_magics.columnar.python_values import python_values
+from paimon_magics.errors import InvalidValueError, nearest
 
 if TYPE_CHECKING:
     import pandas
 
 __all__ = ["pandas_frame"]
 
+_WORDS = {"decimals": ("exact", "float"), "dates": ("exact", "datetime64")}
 
-def pandas_frame(rows: pa.Table) -> pandas.DataFrame:
-    """Return the rows without changing a value; a column has the same dtype with and without
-    NULLs."""
+
+def pandas_frame(
+    rows: pa.Table, *, decimals: str = "exact", dates: str = "exact"
+) -> pandas.DataFrame:
+    """Return the rows; a column has the same dtype with and without NULLs.
+
+    No value changes, but for what charts and numpy need: with `decimals="float"` a DECIMAL becomes
+    the nearest `Float64`, with `dates="datetime64"` a DATE its midnight as `datetime64[us]`. Raises
+    InvalidValueError for another word.
+    """
     import pandas as pd
+
+    for name, word in (("decimals", decimals), ("dates", dates)):
+        if word not in _WORDS[name]:
+            raise InvalidValueError(
+                f"`{name}` can't be {word!r}.", hint=nearest(str(word), _WORDS[name], what="values")
+            )
+
+    def charted(column: pa.ChunkedArray) -> pa.ChunkedArray:
+        if decimals == "float" and pa.types.is_decimal(column.type):
+            return column.cast(pa.float64())
+        if dates == "datetime64" and pa.types.is_date(column.type):
+            return column.cast(pa.timestamp("us"))
+        return column
 
     strings = pd.StringDtype("pyarrow")
     dtypes = {
@@ -47,7 +69,7 @@ def pandas_frame(rows: pa.Table) -> pandas.DataFrame:
         place: pd.Series(python_values(column), dtype=object)
         if pa.types.is_nested(column.type)
         else column.to_pandas(types_mapper=dtypes.get)
-        for place, column in enumerate(rows.columns)
+        for place, column in enumerate(map(charted, rows.columns))
     }
     # By position: the column names of a query need not be unique.
     frame = pd.DataFrame(columns, index=pd.RangeIndex(rows.num_rows))

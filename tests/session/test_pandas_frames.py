@@ -11,6 +11,7 @@ import pandas
 import pyarrow as pa
 import pytest
 
+from paimon_magics.errors import InvalidValueError
 from paimon_magics.session.pandas_frames import pandas_frame
 
 MOST = 9_223_372_036_854_775_807
@@ -58,3 +59,21 @@ def test_columns_may_share_a_name() -> None:
     assert frame.columns.tolist() == ["a", "a"]
     assert frame.iloc[0].tolist() == [1, "x"]
     assert len(pandas_frame(pa.table({}))) == 0
+
+
+def test_charts_get_numbers_and_times_when_they_ask() -> None:
+    rows = pa.table(
+        {
+            "amount": pa.array([decimal.Decimal("1.10"), None], pa.decimal128(10, 2)),
+            "wide": pa.array([decimal.Decimal(10) ** 60, None], pa.decimal256(70, 2)),
+            "day": pa.array([datetime.date(2026, 11, 20), None], pa.date32()),
+            "id": pa.array([1, None], pa.int32()),
+        }
+    )
+    frame = pandas_frame(rows, decimals="float", dates="datetime64")
+    assert list(map(str, frame.dtypes)) == ["Float64", "Float64", "datetime64[us]", "Int32"]
+    assert frame["amount"].tolist()[0] == 1.1 and frame.isna().iloc[1].all()
+    assert frame["day"][0] == datetime.datetime(2026, 11, 20)
+    for given in ({"decimals": "floats"}, {"dates": "text"}):
+        with pytest.raises(InvalidValueError, match=f"`{next(iter(given))}` can't be"):
+            pandas_frame(rows, **given)
