@@ -31,6 +31,11 @@ def with_empty_body(lines: list[str]) -> list[str]:
     return lines
 
 
+# IPython leaves such functions out when it asks whether a cell is complete. A terminal would run
+# `%%paimon` at once otherwise, before anybody could type the statement.
+with_empty_body.has_side_effects = True  # type: ignore[attr-defined]
+
+
 def run_cell(magics: PaimonMagics, line: str, body: str) -> object:
     """Run the cell and return its value. None for `NAME <<`, and for `--help` and an empty cell,
     which both print the help.

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 
+import pytest
 from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
@@ -84,3 +85,10 @@ def test_the_extension_can_be_reloaded(shell: InteractiveShell) -> None:
     shell.run_cell("%reload_ext paimon_magics").raise_error()
     assert len(registered(shell)) == 4
     assert shell.run_cell("%paimon help").success
+
+
+@pytest.mark.parametrize("line", ["%%paimon", "%%paimon --limit 5", "%%paimon rows <<"])
+def test_a_terminal_waits_for_the_statement(shell: InteractiveShell, line: str) -> None:
+    assert shell.check_complete(line)[0] == "incomplete"
+    assert shell.check_complete(f"{line}\nSELECT 1")[0] == "incomplete"
+    assert shell.check_complete(f"{line}\nSELECT 1\n\n")[0] == "complete", "after a blank line"
