@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
 from paimon_magics.coordinator.client.choosing import (
+    IN_PROCESS,
     chosen_coordinator,
     default_coordinator,
     environment_options,
@@ -50,6 +51,8 @@ def found_target(words: PlaceWords, settings: Settings) -> ConnectTarget:
     chosen = chosen_coordinator(words.coordinator, os.environ, warehouse_is_named=named)
     if not is_address(chosen):
         opened, store = _opened(_catalog_options(warehouse, catalog))
+        if store.read_only and not store.is_remote:
+            chosen = IN_PROCESS  # a coordinator could do nothing there
         return ConnectTarget(opened, store, chosen or default_coordinator(opened), None)
     at = found_at(chosen, words.token, os.environ, settings.coordinator_ca)
     remote = remote_coordinator(at, settings)

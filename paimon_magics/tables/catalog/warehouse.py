@@ -109,6 +109,8 @@ def _check_local(path: Path, warehouse: str) -> None:
             f"The warehouse {warehouse} can't be a folder: {existing} is a file.",
             hint="Give the path of a folder, which may be new.",
         )
+    if existing == path and os.access(path, os.R_OK | os.X_OK):
+        return  # tables can be read, also where nothing can be written
     if not os.access(existing, os.W_OK | os.X_OK):
         raise SetupError(
             f"The warehouse {warehouse} can't be written: no permission to write in {existing}.",
