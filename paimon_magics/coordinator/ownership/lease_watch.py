@@ -97,7 +97,10 @@ def owned_elsewhere(lease: Lease | None) -> NotOwnerError:
     return NotOwnerError(
         f"The warehouse's commits are owned by the coordinator of {lease.who} at "
         f"{lease.address} (epoch {lease.epoch}).",
-        hint=f"Connect with coordinator='{lease.address}' and its token, or wait until it has "
-        f"stopped; {lease.lease_ms / 1000:.0f} s after it died another one can take over.",
+        hint=f"Connect with coordinator='{lease.address}' and its token. People with accounts of "
+        "their own share a service. Start it with `paimon-coordinator --warehouse … --state …`. "
+        "Make a token for each with `paimon-coordinator token add NAME --allow write --state …`. "
+        "Everybody connects with coordinator='http://HOST:PORT' and the token. Or wait until that "
+        f"one has stopped; {lease.lease_ms / 1000:.0f} s after it died another one takes over.",
         address=lease.address,
     )
