@@ -291,6 +291,6 @@ def test_a_history_is_sorted_in_sql_by_what_the_query_has(lake: Session) -> None
     assert outcome.data.column("snapshot_id").to_pylist() == [4, 3, 2, 1]
     rows = rows_of(outcome)
     by_kind = rows.sql(RowFilter((Order("commit_kind"),)))
-    assert by_kind.startswith("-- without `user`, `notebook`, `engine`, ")
+    assert by_kind.startswith("-- without `operation`, `user`, `notebook`, ")
     assert lake.run(by_kind).to_arrow().column("commit_kind")[0].as_py() == "APPEND"
     assert rows.sql(RowFilter((Order("user"), Order("snapshot_id")))) == ""
