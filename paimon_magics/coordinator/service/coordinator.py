@@ -78,6 +78,8 @@ class Coordinator:
     swap) any number of coordinators may run.
     """
 
+    placed: tuple[TransactionState, ...] = ()
+
     def __init__(
         self,
         catalog: Catalog,
@@ -133,7 +135,6 @@ class Coordinator:
             self.watching,
             self.leases,
         )
-        self.placed: tuple[TransactionState, ...] = ()
         self.commits = CommitPool(
             runtime, self._state_thread, self.stored, self._worker, self.watching
         )

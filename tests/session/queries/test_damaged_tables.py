@@ -83,10 +83,11 @@ def test_a_damaged_file_is_told_by_name(
 def test_a_file_is_not_called_damaged_where_spark_fails_for_the_query(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """Spark can't push NULL among the numbers of IN into its ORC reader."""
+    """Spark can't push NULL among the numbers of IN into its ORC reader. A statement with the word
+    NULL spares it that; here Spark makes the NULL itself."""
     with paimon_magics.connect(tmp_path, spark=spark, **SETTINGS) as session:
         session.run("CREATE TABLE t (id INT) TBLPROPERTIES ('file.format' = 'orc')")
         session.run("INSERT INTO t VALUES (1), (2)")
         with pytest.raises(JobError, match=r"Spark failed while it read .*NullPointer") as failed:
-            session.run("SELECT * FROM t WHERE id IN (1, NULL)").to_arrow()
+            session.run("SELECT * FROM t WHERE id IN (1, nullif(1, 1))").to_arrow()
         assert "The file may be whole" in failed.value.hint
