@@ -426,7 +426,7 @@ def test_what_is_recognised_and_not_offered_is_refused_by_name(text, kind, name)
         ("SHOW FUNCTIONS", []),
         ("SHOW CATALOGS", []),
         ("SHOW VIEWS IN global_temp", ["global_temp"]),
-        ("SHOW PROCEDURES IN other", []),
+        ("SHOW PROCEDURES IN other", ["PROCEDURES", "other"]),
         ("CREATE GLOBAL TEMPORARY VIEW v AS SELECT f(x) FROM o$files", ["v", "x", "o$files"]),
         ("CREATE VIEW v AS SELECT 1 FROM orders", ["v", "orders"]),
         ("DROP VIEW v", ["v"]),
