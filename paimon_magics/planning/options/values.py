@@ -119,10 +119,10 @@ def duration_ms(key: str, text: str) -> float:
 
 def retention_ms(key: str, text: str) -> float:
     """How long a tag is kept, in milliseconds."""
-    kept = duration_ms(key, text)
-    if kept > TAG_DAYS_MAX * _MS_OF_UNIT["d"]:
+    retained_ms = duration_ms(key, text)
+    if retained_ms > TAG_DAYS_MAX * _MS_OF_UNIT["d"]:
         raise _unreadable(key, text, f"at most {TAG_DAYS_MAX} d")
-    return kept
+    return retained_ms
 
 
 def choice_value(key: str, text: str, choices: Sequence[str]) -> str:

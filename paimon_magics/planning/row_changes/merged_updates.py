@@ -70,8 +70,8 @@ class _Assigned:
     def _taken(self, before: Text, after: Text) -> str:
         terms = [] if self.takes_null else [f"{after(self.column.name)} IS NOT NULL"]
         if self.group:
-            values = [after(one.name) for one in self.group]
-            some = " OR ".join(f"{one} IS NOT NULL" for one in values)
+            values = [after(column.name) for column in self.group]
+            some = " OR ".join(f"{value} IS NOT NULL" for value in values)
             terms += [f"({some})", f"NOT {_is_less(self.group, after, before)}"]
         return f"({' AND '.join(terms)})" if terms else "true"
 
@@ -95,15 +95,17 @@ class MergedUpdate:
     @property
     def loses_nulls_only(self) -> bool:
         """Whether rows are seen as they are written where no assigned value is NULL."""
-        return not (self.sequence or self.blank or any(one.group for one in self.assigned))
+        return not (
+            self.sequence or self.blank or any(assigned.group for assigned in self.assigned)
+        )
 
     @property
     def compared(self) -> tuple[str, ...]:
         """The columns whose values before the UPDATE are needed."""
-        found = [one.name for one in self.sequence]
-        for one in self.assigned:
-            found += [one.column.name, *(field.name for field in one.group)]
-        return tuple(dict.fromkeys(found))
+        names = [column.name for column in self.sequence]
+        for assigned in self.assigned:
+            names += [assigned.column.name, *(column.name for column in assigned.group)]
+        return tuple(dict.fromkeys(names))
 
     def kind(self, before: Text, after: Text) -> str:
         """The kind of an updated row, or what becomes of it, as SQL text of a TINYINT."""
@@ -112,8 +114,8 @@ class MergedUpdate:
             less = _is_less(self.sequence, after, before, descending=self.descending)
             cases.append(f" WHEN {less} THEN {OLDER}Y")
         if self.assigned:
-            lost = " OR ".join(one.lost(before, after) for one in self.assigned)
-            seen = " OR ".join(one.seen(before, after) for one in self.assigned)
+            lost = " OR ".join(column.lost(before, after) for column in self.assigned)
+            seen = " OR ".join(column.seen(before, after) for column in self.assigned)
             part = f"CASE WHEN {seen} THEN {PARTLY}Y ELSE {UNCHANGED}Y END"
             cases.append(f" WHEN {lost} THEN {part}")
         return f"CASE{''.join(cases)} ELSE {UPDATE_AFTER}Y END" if cases else f"{UPDATE_AFTER}Y"
@@ -131,7 +133,7 @@ def merged_update(
     Raises UnsupportedStatementError for a column that can't get the value that is assigned, or that
     would be changed although none is.
     """
-    names = [one for one in schema.sequence_fields if one in assigned]
+    names = [name for name in schema.sequence_fields if name in assigned]
     sequence = tuple(map(schema.column, schema.sequence_fields)) if names else ()
     order = (schema.option("sequence.field.sort-order") or "").lower()
     descending = bool(sequence) and order == "descending"
@@ -150,24 +152,24 @@ def merged_update(
         if column.name in nulls and not takes_null and column.name not in schema.sequence_fields:
             raise _null_error(name, column)
         rules.append(_Assigned(column, group, takes_null))
-    if not any(one.can_lose for one in rules):
+    if not any(rule.can_lose for rule in rules):
         rules = []
-    blank = tuple(one for one in schema.columns if functions.get(one.name) in _ADDS)
-    for one in blank:
-        if not one.type.nullable:
-            raise _needed_error(name, one, functions[one.name])
+    blank = tuple(column for column in schema.columns if functions.get(column.name) in _ADDS)
+    for column in blank:
+        if not column.type.nullable:
+            raise _needed_error(name, column, functions[column.name])
     return MergedUpdate(sequence, descending, tuple(rules), blank)
 
 
 def _groups(schema: TableSchema) -> Mapping[str, tuple[Column, ...]]:
     """The sequence columns that decide about a column; those decide about themselves."""
-    found: dict[str, tuple[Column, ...]] = {}
+    groups: dict[str, tuple[Column, ...]] = {}
     for key, columns, suffix in field_option_keys(schema):
         if suffix == "sequence-group":
             members = column_list(schema.stored_option(key))
             group = tuple(map(schema.column, columns))
-            found.update((one, group) for one in (*members, *columns))
-    return found
+            groups.update((member, group) for member in (*members, *columns))
+    return groups
 
 
 def _functions(schema: TableSchema) -> Mapping[str, str]:
@@ -180,19 +182,22 @@ def _functions(schema: TableSchema) -> Mapping[str, str]:
         for name in columns
     }
     without = {*schema.primary_keys, *schema.sequence_fields, *ordering}
-    found = {
-        one: schema.stored_option(f"fields.{one}.aggregate-function") or default
-        for one in schema.column_names
-        if one not in without
+    functions = {
+        name: schema.stored_option(f"fields.{name}.aggregate-function") or default
+        for name in schema.column_names
+        if name not in without
     }
-    return {name: function for name, function in found.items() if function is not None}
+    return {name: function for name, function in functions.items() if function is not None}
 
 
-def _is_less(fields: Sequence[Column], one: Text, other: Text, *, descending: bool = False) -> str:
-    """Whether the values of `one` come before those of `other`; NULL does in either order."""
+def _is_less(
+    fields: Sequence[Column], left_of: Text, right_of: Text, *, descending: bool = False
+) -> str:
+    """Whether the values of `left_of` come before those of `right_of`; NULL does in
+    either order."""
     text = "false"
     for column in reversed(fields):
-        left, right = one(column.name), other(column.name)
+        left, right = left_of(column.name), right_of(column.name)
         pairs = [(left, right)]
         if isinstance(column.type, AtomicType) and column.type.name in ("FLOAT", "DOUBLE"):
             # Java's order has -0.0 before 0.0, which are equal in SQL.
@@ -208,7 +213,7 @@ def _is_less(fields: Sequence[Column], one: Text, other: Text, *, descending: bo
 
 def _is_comparable(data_type: DataType) -> bool:
     """Whether Spark compares values of the type."""
-    no_maps = not any(isinstance(one, MapType | MultisetType) for one in parts_of(data_type))
+    no_maps = not any(isinstance(part, MapType | MultisetType) for part in parts_of(data_type))
     return no_maps and not contains_type(data_type, "VARIANT")
 
 

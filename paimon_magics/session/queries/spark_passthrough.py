@@ -92,20 +92,18 @@ def _is_sparks(connection: Connection, name: TableName) -> bool:
 
 
 def _refuse_paimon(connection: Connection, statement: PassThrough) -> None:
+    word = statement.text.split(None, 1)[0].upper()
     for name, position in statement.names:
         if name.catalog in (None, connection.settings.catalog_name) and is_paimon_table(
             connection, connection.full_name(name)
         ):
-            word = statement.text.split(None, 1)[0].upper()
             raise UnsupportedStatementError(
                 f"{word} is not offered for Paimon's table `{name}`.",
                 hint=instead_of(word),
                 statement=statement.text,
                 position=position,
             )
-        if statement.text.split(None, 1)[0].upper() == "OPTIMIZE" and not _is_sparks(
-            connection, name
-        ):
+        if word == "OPTIMIZE" and not _is_sparks(connection, name):
             connection.load(name, statement.text, position)  # raises: there is no such table
 
 

@@ -90,7 +90,8 @@ def changes_of(connection: Connection, name: TableName, start: str, end: str) ->
 class _Step:
     """The changes of the snapshot `id`, or, without an id, all changes between two tags.
 
-    `rows` is about how many there are; None where nobody knows, as for an overwrite.
+    `rows` is about how many there are; None where nobody knows, as for an overwrite. With
+    `has_before` the state before the snapshot can be read.
     """
 
     start: str
@@ -98,6 +99,7 @@ class _Step:
     id: int | None = None
     snapshot: Any = None
     rows: int | None = None
+    has_before: bool = True
 
     @property
     def is_overwrite(self) -> bool:
@@ -114,8 +116,11 @@ def _steps(table: Table, start: str, end: str) -> Iterator[_Step]:
     for id in range(int(end), int(start), -1):
         snapshot = read_snapshot(table.paimon, id)
         step = _Step(str(id - 1), str(id), id, snapshot)
-        if snapshot is None or step.is_overwrite:  # reading says why a snapshot is missing
+        if snapshot is None:  # reading says why it is missing
             yield step
+        elif step.is_overwrite:
+            has_before = id == 1 or read_snapshot(table.paimon, id - 1) is not None
+            yield replace(step, has_before=has_before)
         elif has_producer and snapshot.changelog_manifest_list is not None:
             yield replace(step, rows=snapshot.changelog_record_count or 0)
         elif id == int(end) or (not has_producer and snapshot.commit_kind == "APPEND"):
@@ -132,7 +137,7 @@ def _batches(steps: Iterator[_Step]) -> Iterator[list[_Step]]:
             yield batch
             batch = []
         batch.append(step)
-        rows = sum(one.rows or 0 for one in batch)
+        rows = sum(part.rows or 0 for part in batch)
         if step.rows is None or rows > _ROWS_MAX or len(batch) == _STEPS_MAX:
             yield batch
             batch = []
@@ -162,7 +167,7 @@ def _read(connection: Connection, name: TableName, table: Table, start: str, end
     rows = 0
     for batch in _batches(_steps(table, start, end)):
         queries += [_step_sql(connection, name, table, names, step) for step in batch]
-        notes += [_overwrite_note(table, step) for step in batch if step.is_overwrite]
+        notes += [_overwrite_note(step) for step in batch if step.is_overwrite]
         snapshots |= {step.id: step.snapshot for step in batch if step.id is not None}
         # Without a shuffle the parts of a union come in their order.
         query = " UNION ALL ".join(queries[-len(batch) :])
@@ -184,7 +189,7 @@ def _read(connection: Connection, name: TableName, table: Table, start: str, end
 def _step_sql(
     connection: Connection, name: TableName, table: Table, names: Sequence[str], step: _Step
 ) -> str:
-    if step.is_overwrite and _has_before(table, step):
+    if step.is_overwrite and step.has_before:
         rows = overwritten_rows(connection, table, step.end, names)
     else:
         span = text_literal(f"{step.start},{step.end}")
@@ -196,15 +201,11 @@ def _step_sql(
     return f"SELECT {step.id}L AS {quoted(_free('snapshot_id', names))}, * FROM ({rows})"
 
 
-def _has_before(table: Table, step: _Step) -> bool:
-    return step.id == 1 or read_snapshot(table.paimon, int(step.start)) is not None
-
-
-def _overwrite_note(table: Table, step: _Step) -> str:
-    kept = f"Snapshot {step.id} is an overwrite, of which Paimon keeps no changes"
-    if _has_before(table, step):
-        return f"{kept}: its differences from snapshot {step.start} are shown."
-    return f"{kept}, and the snapshot before it has expired: the rows that it removed are left out."
+def _overwrite_note(step: _Step) -> str:
+    text = f"Snapshot {step.id} is an overwrite, of which Paimon keeps no changes"
+    if step.has_before:
+        return f"{text}: its differences from snapshot {step.start} are shown."
+    return f"{text}, and the snapshot before it has expired: the rows that it removed are left out."
 
 
 def _with_authors(changes: _Changes) -> pa.Table:
@@ -214,9 +215,9 @@ def _with_authors(changes: _Changes) -> pa.Table:
         return rows
     ids = rows.column(0)
     places = pc.index_in(ids, pa.array(changes.snapshots, ids.type))
-    known = list(changes.snapshots.values())
-    origins = [noted(one.properties) if one is not None else {} for one in known]
-    times = [None if one is None else one.time_millis for one in known]
+    snapshots = changes.snapshots.values()
+    origins = [{} if snapshot is None else noted(snapshot.properties) for snapshot in snapshots]
+    times = [None if snapshot is None else snapshot.time_millis for snapshot in snapshots]
     columns = {
         "commit_time": pa.array(times, pa.timestamp("ms", tz="UTC")),
         "user": pa.array([origin.get("user") for origin in origins], pa.string()),

@@ -106,9 +106,11 @@ def _run(connection: Connection, statement: Shown, parameters: Mapping[str, obje
             }
             return listing(connection, statement, "SHOW PROCEDURES", shown)
         case ShowCurrent():
-            place = [connection.settings.catalog_name], [connection.database]
-            shown = dict(zip(("catalog", "namespace"), place, strict=True))
-            return listing(connection, statement, "SHOW CURRENT NAMESPACE", shown)
+            place = {
+                "catalog": [connection.settings.catalog_name],
+                "namespace": [connection.database],
+            }
+            return listing(connection, statement, "SHOW CURRENT NAMESPACE", place)
         case ShowPartitions():
             return _show_partitions(connection, statement, parameters)
         case ShowCreateTable():

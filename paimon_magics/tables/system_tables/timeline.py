@@ -6,7 +6,7 @@ must be read for each snapshot: only the newest snapshots of a long history have
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -70,7 +70,12 @@ _READERS = 8  # how many files are read at once
 def timeline(view: TableView) -> pa.Table:
     """The timeline of a table or branch with the columns of TIMELINE, newest snapshot first. The
     numbers of files are NULL for all but the newest 200 snapshots."""
-    return pa.Table.from_pylist(_snapshots(view), schema=TIMELINE)
+    tags: dict[int, list[str]] = {}
+    for name in list_tags(view.table):
+        tag = load_tag(view.table, name)
+        if tag is not None:
+            tags.setdefault(tag["id"], []).append(name)
+    return pa.Table.from_pylist(_snapshots(view, tags), schema=TIMELINE)
 
 
 def history(view: TableView) -> pa.Table:
@@ -79,22 +84,17 @@ def history(view: TableView) -> pa.Table:
     What the snapshot does not say is NULL: another engine's says little. `statement` is its text as
     far as it was kept, else a hash of it.
     """
-    return pa.Table.from_pylist(_snapshots(view), schema=HISTORY)
+    return pa.Table.from_pylist(_snapshots(view, {}), schema=HISTORY)
 
 
-def _snapshots(view: TableView) -> list[dict[str, object]]:
-    """Each snapshot with the columns of both tables."""
+def _snapshots(view: TableView, tags: Mapping[int, list[str]]) -> list[dict[str, object]]:
+    """Each snapshot with the columns of both tables; `tags` are their names by snapshot."""
     ids = snapshot_ids(view.table)[::-1]
     with ThreadPoolExecutor(_READERS) as pool:
         read = pool.map(lambda id: snapshot_by_id(view.table, id), ids)
         found = [snapshot for snapshot in read if snapshot is not None]  # else expired meanwhile
         counts = list(pool.map(lambda one: _file_counts(view, one), found[:_COUNTED_MAX]))
     counts += [(None, None)] * (len(found) - len(counts))
-    tags: dict[int, list[str]] = {}
-    for name in list_tags(view.table):
-        tag = load_tag(view.table, name)
-        if tag is not None:
-            tags.setdefault(tag["id"], []).append(name)
     return [
         _row(snapshot, added, removed, tags)
         for snapshot, (added, removed) in zip(found, counts, strict=True)
@@ -102,7 +102,7 @@ def _snapshots(view: TableView) -> list[dict[str, object]]:
 
 
 def _row(
-    snapshot: Any, added: int | None, removed: int | None, tags: dict[int, list[str]]
+    snapshot: Any, added: int | None, removed: int | None, tags: Mapping[int, list[str]]
 ) -> dict[str, object]:
     said = noted(snapshot.get("properties"))
     return {
