@@ -126,13 +126,17 @@ $(CLASSES): $(STAMP) tests/backends/jvm.py
 	@$(BIN)/python -m tests.backends.jvm
 
 .PHONY: test
-test: $(STAMP)  ## every test and every notebook, and check beside them
-	@$(MAKE) --no-print-directory --jobs=2 check all-tests
+test: $(STAMP)  ## check, and the tests and notebooks: of files that take long, one lot in five
+	@$(MAKE) --no-print-directory --jobs=2 check tests LOT=--lot
+
+.PHONY: test-all
+test-all: $(STAMP)  ## check, every test and every notebook: an hour on two cores
+	@$(MAKE) --no-print-directory --jobs=2 check tests
 
 # mypy takes a minute in a clean clone, and one core: that much of the tests is done by then.
-.PHONY: all-tests
-all-tests: $(CLASSES)
-	@$(BIN)/python -m pytest $(SPREAD) $(BOUNDED) --slowest-files=10 \
+.PHONY: tests
+tests: $(CLASSES)
+	@$(BIN)/python -m pytest $(LOT) $(SPREAD) $(BOUNDED) --slowest-files=10 \
 	  --nbval --nbval-current-env --nbval-cell-timeout=600 \
 	  $(if $(NBVAL_CFG),--nbval-sanitize-with $(NBVAL_CFG)) $(wildcard tests notebooks) $(PYTEST_ARGS)
 
@@ -141,8 +145,8 @@ test-fast: $(STAMP)  ## the tests that start no Spark and no other process
 	@$(BIN)/python -m pytest $(SPREAD) --fast -p no:nbval -q tests $(PYTEST_ARGS)
 
 .PHONY: durations
-durations:  ## make test, and write what each file took into tests/durations.json
-	@$(MAKE) --no-print-directory test PYTEST_ARGS="--write-durations $(PYTEST_ARGS)"
+durations:  ## make test-all, and write what each file took into tests/durations.json
+	@$(MAKE) --no-print-directory test-all PYTEST_ARGS="--write-durations $(PYTEST_ARGS)"
 
 # A real S3 server, in a folder of its own, for the long runs: built where there is Go.
 MINIO := build/minio/bin/minio

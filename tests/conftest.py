@@ -15,6 +15,7 @@ import pytest
 from tests.backends.jvm import prepare_jvms
 from tests.backends.maven import fetched_jar
 from tests.fast import Fast
+from tests.lots import Lot
 from tests.oracle.java_compactor import JavaCompact, java_compactor
 from tests.oracle.java_reader import PACKAGE, JavaPaimon
 from tests.order import FileTimes, dearest_first, recorded_seconds
@@ -37,6 +38,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("paimon-magics")
     group.addoption("--fast", action="store_true", help="only tests that start no process")
     group.addoption(
+        "--lot", action="store_true", help="one lot of the cases of dear files: tests/lots.py"
+    )
+    group.addoption(
         "--slowest-files", type=int, default=0, metavar="N", help="print the N slowest files"
     )
     group.addoption(
@@ -47,6 +51,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.option.fast:
         config.pluginmanager.register(Fast(config.rootpath, recorded_seconds()))
+    if config.option.lot:
+        config.pluginmanager.register(Lot(config.rootpath, recorded_seconds()))
     shown, writes = config.option.slowest_files, config.option.write_durations
     if shown or writes:
         config.pluginmanager.register(FileTimes(shown, writes))

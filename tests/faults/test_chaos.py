@@ -46,6 +46,7 @@ def server() -> Iterator[PostgresServer]:
     started.remove()
 
 
+@pytest.mark.always
 @pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("seconds", [10, pytest.param(400, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("store", ["sqlite", "postgres", "warehouse"])
