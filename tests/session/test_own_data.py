@@ -317,3 +317,8 @@ def test_a_file_of_another_format_is_no_damaged_table(session: Session, folder: 
 def test_a_path_of_sparks_own_statements_that_is_not_there_is_no_damage(session: Session) -> None:
     with pytest.raises(UnknownNameError, match="no file or folder"):
         session.run("CREATE TEMPORARY VIEW v USING parquet OPTIONS (path '/nothere/at/all')")
+
+
+def test_what_spark_ran_is_named(session: Session) -> None:
+    ran = session.run("-- all of it\nclear CACHE")
+    assert ran.message == "Spark ran CLEAR CACHE; it returns no rows."

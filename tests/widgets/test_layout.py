@@ -54,6 +54,16 @@ def test_the_picture_has_a_row_for_each_partition_and_a_column_for_each_bucket(
     assert (files > 0).all()
 
 
+def test_values_that_differ_little_have_much_the_same_colour(layout: Layout) -> None:
+    data = cells_of([("", bucket) for bucket in range(3)])
+    sizes = pa.array([10_000, 10_100, 10_400], pa.int64())
+    place = data.schema.get_field_index("file_size_in_bytes")
+    even = packed_cells(
+        dataclasses.replace(layout, data=data.set_column(place, "file_size_in_bytes", sizes))
+    )
+    assert (even.grid(0) > 245).all()
+
+
 @pytest.mark.parametrize("count", [1, 7, 5_000])
 def test_cells_that_would_be_a_long_or_empty_grid_follow_each_other(
     layout: Layout, count: int

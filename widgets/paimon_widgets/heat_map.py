@@ -26,6 +26,8 @@ __all__ = ["METRICS", "Metric", "PackedCells", "colour", "packed_cells"]
 _SIDE_MAX = 2_000
 _EMPTY_MAX = 4
 _AREA_MAX = 1_000_000 // 8  # the grids of all metrics stay below 1 MB
+_SPAN_MIN = 8.0
+"""A scale spans at least this ratio, so that values that differ little look alike."""
 _LEAST = 32  # the least byte of a positive number, visibly different from zero's
 _ANCHORS = ((0, 32, 77), (64, 77, 107), (124, 123, 120), (188, 174, 108), (255, 234, 70))
 """Colours from little to much, distinct also with colour vision deficiency and in grey."""
@@ -115,14 +117,15 @@ def packed_cells(layout: Layout) -> PackedCells:
 
 
 def _scaled(numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.uint8]:
-    """Scale numbers to bytes: 1 for zero, `_LEAST` to 255 by logarithm for positive numbers, 255 if
-    those are all the same."""
+    """Scale numbers to bytes: 1 for zero, `_LEAST` to 255 by logarithm for positive numbers. The
+    largest is 255; the least is `_LEAST` if it is `_SPAN_MIN` times smaller, and more otherwise."""
     found = np.ones(len(numbers), dtype=np.uint8)
     is_more = numbers > 0
     if is_more.any():
         logarithms = np.log(numbers[is_more])
-        low, high = logarithms.min(), logarithms.max()
-        share = (logarithms - low) / (high - low) if high > low else np.ones(len(logarithms))
+        high = logarithms.max()
+        low = min(logarithms.min(), high - np.log(_SPAN_MIN))
+        share = (logarithms - low) / (high - low)
         found[is_more] = _LEAST + np.round((255 - _LEAST) * share)
     return found
 

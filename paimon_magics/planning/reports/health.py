@@ -26,6 +26,8 @@ _BUCKET_BYTES_USUAL = 200 * 1024 * 1024
 _BUCKETS_MANY = 100
 """With fewer buckets small ones are no problem: a table that begins small may grow."""
 _SMALL_SHARE_SERIOUS = 0.5
+_SMALL_FILES_SERIOUS = 100
+"""A read opens fewer small files in a moment, whatever their share."""
 _PARTITIONS_MANY = 100
 _PARTITION_BYTES_MIN = 16 * 1024 * 1024
 
@@ -144,13 +146,26 @@ def findings(
         if finding is not None
     ]
     if not found:
-        return (Finding(Severity.GOOD, "Files and buckets match the table's options."),)
+        return (Finding(Severity.GOOD, _match(rules, figures)),)
     return tuple(sorted(found, key=lambda finding: -finding.severity))
 
 
 def worst(found: tuple[Finding, ...]) -> Severity:
     """The highest severity of the findings."""
     return max((finding.severity for finding in found), default=Severity.GOOD)
+
+
+def _match(rules: LayoutRules, figures: Figures) -> str:
+    text = "Files and buckets match the table's options"
+    if not figures.small_files:
+        return f"{text}."
+    small = count_text(figures.small_files, "file")
+    size = size_text(rules.small_below_bytes)
+    if rules.is_primary_key_table:
+        reason = f"a compaction merges a bucket's from {rules.run_trigger} sorted runs on"
+    else:
+        reason = f"no bucket has {rules.files_min} of them, from which on merging pays"
+    return f"{text}. {small} below {size}: {reason}."
 
 
 def _small_files(
@@ -160,13 +175,14 @@ def _small_files(
     if rules.is_primary_key_table or not figures.mergeable_files:
         return None
     share = figures.mergeable_files / figures.files
+    is_serious = share >= _SMALL_SHARE_SERIOUS and figures.mergeable_files >= _SMALL_FILES_SERIOUS
     place = f"; most are in {figures.worst_partition}" if figures.partitions > 1 else ""
     return Finding(
-        Severity.SERIOUS if share >= _SMALL_SHARE_SERIOUS else Severity.NOTICE,
+        Severity.SERIOUS if is_serious else Severity.NOTICE,
         f"{figures.mergeable_files:,} of {figures.files:,} files are smaller than "
         f"{size_text(rules.small_below_bytes)} and could be merged{place}: compacting would leave "
         f"about {count_text(figures.files_after, 'file')}.",
-        _compact(name, partition or (figures.worst_partition if figures.partitions > 1 else "")),
+        _compact(name, partition),
     )
 
 

@@ -14,6 +14,7 @@ from paimon_magics.session.queries.held_snapshots import HeldSnapshots
 from paimon_magics.session.queries.resolution import is_paimon_table
 from paimon_magics.session.refusals import instead_of
 from paimon_magics.spark.queries import cancellable, is_temporary_view, known_to_spark
+from paimon_magics.statements.grammar.spark_passthrough import leading_words
 from paimon_magics.statements.kinds import Statement
 from paimon_magics.statements.merge_into import MergeInto
 from paimon_magics.statements.row_changes import Delete, Update
@@ -71,7 +72,8 @@ def pass_to_spark(
         held.release()
         connection.views.drop_passing()
     if not frame.columns:
-        return Outcome(statement.text, "Spark statement", message="Done by Spark.")
+        message = f"Spark ran {leading_words(statement.text)}; it returns no rows."
+        return Outcome(statement.text, "Spark statement", message=message)
     return Outcome(
         statement.text,
         "Spark statement",

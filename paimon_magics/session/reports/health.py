@@ -179,8 +179,10 @@ def rules_text(layout: Layout) -> str:
 
 
 def sizes_chart(layout: Layout, title: str = "") -> Chart:
-    """A chart of the number of files in each step of sizes; small steps are marked."""
-    small = layout.rules.small_below_bytes
+    """A chart of the number of files in each step of sizes; small steps are marked unless all is
+    good."""
+    is_good = worst(layout.findings()) is Severity.GOOD
+    small = 0 if is_good else layout.rules.small_below_bytes
     edges = layout.histogram.edges_bytes
     bars = []
     for place, (step, count) in enumerate(
@@ -196,10 +198,11 @@ def sizes_chart(layout: Layout, title: str = "") -> Chart:
 
 def worst_partitions(layout: Layout, count: int = _WORST_SHOWN) -> pa.Table:
     """The `count` worst partitions with small files, in the order of `sizes_of`, and the number of
-    their files in each step of sizes. No rows without small files, or with fewer than two
-    partitions."""
+    their files in each step of sizes. No rows without small files, without a finding, or with fewer
+    than two partitions."""
     found = sizes_of(layout)
-    if found.num_rows < 2 or not layout.figures.small_files:
+    is_good = worst(layout.findings()) is Severity.GOOD
+    if found.num_rows < 2 or is_good or not layout.figures.small_files:
         return found.slice(0, 0)
     found = found.filter(pc.greater(found.column("small_file_count"), 0)).slice(0, count)
     counts = partition_sizes(layout.files, layout.rules.target_bytes)

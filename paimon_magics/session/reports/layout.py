@@ -124,8 +124,8 @@ class Layout:
             f"{self.name}, {at}: {count_text(f.partitions, 'partition')}, "
             f"{count_text(f.cells, 'bucket')}, {count_text(f.files, 'file')}, "
             f"{rows}, {size_text(f.total_bytes)}; "
-            f"{count_text(f.small_files, 'small file')} "
-            f"(below {size_text(self.rules.small_below_bytes)})"
+            f"{count_text(f.small_files, 'file')} "
+            f"below {size_text(self.rules.small_below_bytes)}"
             f"{self.partition_names.told_in(self.data.schema.field('last_update_time').type.tz)}"
         )
 

@@ -1,4 +1,5 @@
-"""The profile of a table's columns: NULLs, least and greatest value, number of distinct values.
+"""The profile of a table's columns: NULLs, least and greatest value, number of distinct values,
+whether they are unique.
 
 If the statistics of all files are exact and no row hides another, they give it without a job. For
 the rest one Spark job reads the table once. The report says for each column which it was.
@@ -7,7 +8,8 @@ the rest one Spark job reads the table once. The report says for each column whi
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
@@ -29,6 +31,8 @@ from paimon_magics.statements.statement import TableName
 from paimon_magics.statements.types.type_text import to_spark_sql
 from paimon_magics.tables.manifests.column_statistics import Bounds, column_bounds
 from paimon_magics.tables.manifests.live_files import ManifestCache, live_files
+from paimon_magics.tables.manifests.partition_values import partition_values
+from paimon_magics.tables.reading.data_read import DataRead
 from paimon_magics.tables.schema.history import TableSchemas
 from paimon_magics.tables.snapshots.targets import TableState
 
@@ -37,7 +41,14 @@ __all__ = ["Effort", "profile_of"]
 _FILES, _JOB, _NOWHERE = "file statistics", "Spark job", "not known"
 _EXACT_VALUES_MAX = 2_000_000
 """Up to this many values, of all columns together, distinct values are counted, not estimated."""
-_ESTIMATED = "≈distinct"
+_EXACT, _ESTIMATED = "distinct", "≈distinct"
+_COUNTS = {
+    _EXACT: "count(DISTINCT {0})",
+    # An estimate can be higher than the number of values.
+    _ESTIMATED: "least(approx_count_distinct({0}), count({0}))",
+}
+_REPEATS_BELOW = 0.8
+"""Estimates are within a tenth of the number of values."""
 _COUNT_ALL = "Different values of all columns are counted by %paimon profile {} --distinct."
 
 
@@ -56,36 +67,33 @@ def profile_of(
     """Report a row for each column, by at most one Spark job. Distinct values are counted if that
     is cheap, else estimated in a column `≈distinct`. Raises UnknownNameError, JobError."""
     _, read = read_plan(connection, Relation(name))
-    columns = read.schema.columns
-    known: dict[str, Bounds] = {}
-    rows: int | None = None
-    stored: int | None = None
+    columns, key = read.schema.columns, read.schema.primary_keys
     needs_merge = bool(read.planned.splits)
-    if isinstance(read.target, TableState):
-        table = connection.catalog.load(name)
-        folder = connection.manifests(table.location, lambda: ManifestCache(table.paimon))
-        snapshot = read.target.snapshot
-        files = None if snapshot is None else live_files(folder, snapshot)
-        stored = 0 if files is None else sum(files["row_count"].to_pylist())
-        if not needs_merge:
-            rows = stored
-            if files is not None:
-                known = column_bounds(files, TableSchemas(table.paimon).columns, columns)
+    stored = _of_manifests(connection, name, read, needs_merge=needs_merge)
+    known, partitions, rows = stored.bounds, stored.partitions, stored.rows
     lacking = [
         one for one in columns if rows != 0 and not _is_known(one, known.get(one.name, Bounds()))
     ]
     wants_job = effort is Effort.DISTINCT or (effort is Effort.NEEDED and bool(lacking))
-    asked = columns if effort is Effort.DISTINCT else tuple(lacking) if wants_job else ()
-    is_exact = stored is not None and stored * len(asked) <= _EXACT_VALUES_MAX
-    names = frozenset(one.name for one in asked)
+    if effort is Effort.DISTINCT:
+        asked = [one for one in columns if one in lacking or one.name not in partitions]
+    else:
+        asked = lacking if wants_job else []
+    is_exact = stored.stored is not None and stored.stored * len(asked) <= _EXACT_VALUES_MAX
+    title = _EXACT if is_exact else _ESTIMATED
+    counts = {one.name: _COUNTS[title] for one in asked} | dict.fromkeys(
+        partitions, _COUNTS[_EXACT]
+    )
     counted: Mapping[str, Any] = {}
     if wants_job:
-        rows, counted = _counted(connection, name, _query(asked, names, is_exact=is_exact))
-    found = pa.Table.from_pylist(
-        [_row(one, known.get(one.name, Bounds()), counted, rows, connection.zone)
-         for one in columns],
-        schema=_schema(is_exact=is_exact),
-    )  # fmt: skip
+        rows, counted = _counted(connection, name, _query(asked, counts, title))
+    drawn = []
+    for one in columns:
+        row = _row(one, known.get(one.name, Bounds()), counted, rows, connection.zone)
+        distinct = row.get(title) if one.name not in partitions else partitions[one.name]
+        is_unique = True if key == (one.name,) else _is_unique(distinct, rows, title)
+        drawn.append({**row, title: distinct, "unique": is_unique})
+    found = pa.Table.from_pylist(drawn, schema=_schema(title))
     how = f"one Spark job for {count_text(len(asked), 'column')}" if wants_job else "no Spark job"
     count = "an unknown number of rows" if rows is None else count_text(rows, "row")
     notes = []
@@ -105,9 +113,9 @@ def profile_of(
         notes.append(_COUNT_ALL.format(shown))
     notes += _moments(columns, connection.zone)
     # Without a job, the query would give more than the rows if statistics are lacking.
-    query = f"{_query(columns, names, is_exact=is_exact)} FROM {table_text(name)})"
+    query = f"{_query(columns, counts, title)} FROM {table_text(name)})"
     text = query if wants_job or not lacking else ""
-    section = Section("", found, text, in_query=tuple(found.column_names[:-1]))
+    section = Section("", found, text, in_query=tuple(found.column_names[:-2]))
     return Report("PROFILE", f"{shown}: {count}, {how}", (section,), tuple(notes))
 
 
@@ -117,7 +125,50 @@ def _moments(columns: Sequence[Column], zone: str) -> list[str]:
     return [f"{moments} in {zone}"] if moments else []
 
 
-def _schema(*, is_exact: bool) -> pa.Schema:
+@dataclass(frozen=True, slots=True)
+class _Manifests:
+    """What manifests tell: the rows in files, None if it is not known, and the table's rows, None
+    if files hide rows of each other; then also the bounds of columns, and how many values each
+    partition column has."""
+
+    stored: int | None = None
+    rows: int | None = None
+    bounds: Mapping[str, Bounds] = field(default_factory=dict)
+    partitions: Mapping[str, int] = field(default_factory=dict)
+
+
+def _of_manifests(
+    connection: Connection, name: TableName, read: DataRead, *, needs_merge: bool
+) -> _Manifests:
+    if not isinstance(read.target, TableState):
+        return _Manifests()
+    snapshot = read.target.snapshot
+    if snapshot is None:
+        return _Manifests(0, None if needs_merge else 0)
+    table = connection.catalog.load(name)
+    folder = connection.manifests(table.location, lambda: ManifestCache(table.paimon))
+    files = live_files(folder, snapshot)
+    stored = sum(files["row_count"].to_pylist())
+    if needs_merge:
+        return _Manifests(stored)
+    bounds = column_bounds(files, TableSchemas(table.paimon).columns, read.schema.columns)
+    partitions = _partition_counts(table.paimon, read.schema.partition_keys, files)
+    return _Manifests(stored, stored, bounds, partitions)
+
+
+def _partition_counts(paimon: Any, keys: Sequence[str], files: pa.Table) -> dict[str, int]:
+    """How many values each partition column has, by the files' manifest entries."""
+    if not keys:
+        return {}
+    partitions, _ = partition_values(paimon, files)
+    columns = zip(*partitions, strict=True) if partitions else ([] for _ in keys)
+    return {
+        key: len({value for value in values if value is not None})
+        for key, values in zip(keys, columns, strict=True)
+    }
+
+
+def _schema(title: str) -> pa.Schema:
     return pa.schema(
         [
             ("column", pa.string()),
@@ -125,7 +176,8 @@ def _schema(*, is_exact: bool) -> pa.Schema:
             ("nulls", pa.int64()),
             ("min", pa.string()),
             ("max", pa.string()),
-            ("distinct" if is_exact else _ESTIMATED, pa.int64()),
+            (title, pa.int64()),
+            ("unique", pa.bool_()),
             ("from", pa.string()),
         ]
     )
@@ -139,29 +191,23 @@ def _is_ordered(column: Column) -> bool:
     return isinstance(column.type, AtomicType) and "BINARY" not in to_spark_sql(column.type)
 
 
-def _query(columns: Sequence[Column], counted: Set[str], *, is_exact: bool) -> str:
-    """The query for the rows of a profile, up to the name of the table. It counts the distinct
-    values of the `counted` columns."""
+def _query(columns: Sequence[Column], counts: Mapping[str, str], title: str) -> str:
+    """The query for the rows of a profile, up to the name of the table. The distinct values of the
+    columns that `counts` names are in the column `title`."""
     rows = []
     for column in columns:
         name = quoted(column.name)
         is_ordered = _is_ordered(column)
         bounds = [f"CAST({one}({name}) AS STRING)" if is_ordered else "CAST(NULL AS STRING)"
                   for one in ("min", "max")]  # fmt: skip
-        # An estimate can be higher than the number of values.
-        count = (
-            "count(DISTINCT {0})" if is_exact else "least(approx_count_distinct({0}), count({0}))"
-        )
-        is_counted = is_ordered and column.name in counted
+        is_counted = is_ordered and column.name in counts
         values = {
             "column": text_literal(column.name),
             "type": text_literal(to_spark_sql(column.type)),
             "nulls": f"count(*) - count({name})",
             "min": bounds[0],
             "max": bounds[1],
-            "distinct" if is_exact else _ESTIMATED: count.format(name)
-            if is_counted
-            else "CAST(NULL AS BIGINT)",
+            title: counts[column.name].format(name) if is_counted else "CAST(NULL AS BIGINT)",
         }
         parts = (f"{value} AS {quoted(key)}" for key, value in values.items())
         rows.append(f"struct({', '.join(parts)})")
@@ -187,7 +233,7 @@ def _row(
     counted: Mapping[str, Any],
     rows: int | None,
     zone: str,
-) -> dict[str, object]:
+) -> dict[str, Any]:
     found = counted.get(column.name)
     base = {"column": column.name, "type": to_spark_sql(column.type)}
     if found is not None:
@@ -206,6 +252,16 @@ def _row(
         "max": greatest,
         "from": _NOWHERE if bounds.nulls is None and not exact else _FILES,
     }
+
+
+def _is_unique(distinct: int | None, rows: int | None, title: str) -> bool | None:
+    """Whether each row has a value of its own; None if it is not known. An estimate far below the
+    number of rows tells that values repeat; none tells that they don't."""
+    if distinct is None or rows is None:
+        return None
+    if title == _EXACT:
+        return distinct == rows
+    return False if distinct < _REPEATS_BELOW * rows else None
 
 
 def _text(value: Any, column: Column, zone: str) -> str:

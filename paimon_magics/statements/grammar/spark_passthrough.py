@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from paimon_magics.errors import StatementSyntaxError
 from paimon_magics.statements.clauses.names import try_table_name
 from paimon_magics.statements.lexing.cursor import Cursor
@@ -14,7 +16,7 @@ from paimon_magics.statements.lexing.keywords import (
 from paimon_magics.statements.lexing.tokens import IDENTIFIER_KINDS, Token, tokenize
 from paimon_magics.statements.statement import PassThrough, TableName
 
-__all__ = ["names_in", "pass_through"]
+__all__ = ["leading_words", "names_in", "pass_through"]
 
 _NAME_NO_TABLE = word_set("SET RESET ADD LIST DFS DECLARE BEGIN CLEAR")
 """First words of statements on settings, files or variables, which never name tables."""
@@ -37,6 +39,17 @@ def pass_through(cursor: Cursor, offset: int) -> PassThrough:
     if not tokens or tokens[0].upper in _NAME_NO_TABLE:
         return PassThrough(cursor.text, offset)
     return PassThrough(cursor.text, offset, _names(tokens))
+
+
+def leading_words(text: str) -> str:
+    """The words by which a statement is known, up to the first name or value: `CREATE TEMPORARY
+    VIEW`. Of a statement that can't be split into tokens, its first word."""
+    try:
+        tokens = tokenize(text)
+    except StatementSyntaxError:
+        return text.split(None, 1)[0].upper()
+    rest = itertools.takewhile(lambda token: token.upper in _NO_NAMES, tokens[1:])
+    return " ".join(token.upper for token in (*tokens[:1], *rest))
 
 
 def names_in(text: str) -> tuple[TableName, ...]:

@@ -73,6 +73,7 @@ def figures(cells: int, cell_mb: int, **others: Any) -> Figures:
 
 
 SMALL = {"files": 100, "small_files": 90, "mergeable_files": 80, "files_after": 22}
+MANY_SMALL = {"files": 1_000, "small_files": 900, "mergeable_files": 800, "files_after": 220}
 RUNS = {"files": 40, "cells_with_runs": 2}
 
 
@@ -82,10 +83,22 @@ RUNS = {"files": 40, "cells_with_runs": 2}
         (APPEND, Figures(), GOOD, "no files", ""),
         (APPEND, figures(4, 1_000), GOOD, "match the table's options", ""),
         (
-            APPEND, figures(3, 133, partitions=3, worst_partition="dt=1/h=2", **SMALL), SERIOUS,
-            "80 of 100 files are smaller than 179 MiB and could be merged; most are in dt=1/h=2: "
-            "compacting would leave about 22 files.",
-            "CALL sys.compact(table => 'shop.t', partitions => 'dt=1,h=2')",
+            APPEND, figures(3, 133, partitions=3, worst_partition="dt=1/h=2", **MANY_SMALL),
+            SERIOUS, "800 of 1,000 files are smaller than 179 MiB and could be merged; most are in "
+            "dt=1/h=2: compacting would leave about 220 files.",
+            "CALL sys.compact(table => 'shop.t')",
+        ),
+        (
+            APPEND, figures(1, 1, files=30, small_files=30, mergeable_files=30, files_after=1),
+            NOTICE, "30 of 30 files", "CALL sys.compact(table => 'shop.t')",
+        ),
+        (
+            APPEND, figures(4, 100, small_files=4), GOOD,
+            "4 files below 179 MiB: no bucket has 5 of them", "",
+        ),
+        (
+            KEYED, figures(4, 1, small_files=60), GOOD,
+            "60 files below 89 MiB: a compaction merges a bucket's from 5 sorted runs on.", "",
         ),
         (
             APPEND, figures(1, 400, **{**SMALL, "mergeable_files": 20}), NOTICE,

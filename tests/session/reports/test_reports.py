@@ -202,26 +202,47 @@ def test_files_and_partitions_are_listed(lake: Session) -> None:
 
 def test_a_profile_says_where_it_comes_from(lake: Session) -> None:
     found = {row[0]: row[2:] for row in rows(lake.reports.profile("logs"))}
-    assert found["at"] == (0, "2", "2", None, "file statistics")
-    assert found["text"] == (0, "a text of more than sixteen letters",
-                             "a text of more than sixteen letters", 1, "Spark job")  # fmt: skip
-    assert found["more"] == (1, None, None, None, "file statistics")
+    assert found["at"] == (0, "2", "2", None, None, "file statistics")
+    long = "a text of more than sixteen letters"
+    assert found["text"] == (0, long, long, 1, True, "Spark job")
+    assert found["more"] == (1, None, None, None, None, "file statistics")
     without = lake.reports.profile("logs", Effort.STATISTICS)
     assert "no Spark job" in without.summary
     assert "File statistics do not have all of text" in without.notes[0]
     counted = {row[0]: row[2:] for row in rows(lake.reports.profile("logs", Effort.DISTINCT))}
-    assert counted["at"] == (0, "2", "2", 1, "Spark job")
+    assert counted["at"] == (0, "2", "2", 1, True, "Spark job")
 
 
 def test_a_profile_does_not_trust_files_whose_rows_hide_each_other(lake: Session) -> None:
     report = lake.reports.profile("orders")
     assert "one Spark job for 5 columns" in report.summary
     found = {row[0]: row[2:] for row in rows(report)}
-    assert found["item"] == (0, "bun", "milk", 3, "Spark job")
-    assert found["tags"] == (2, None, None, None, "Spark job")
+    assert found["item"][:3] == (0, "bun", "milk") and found["item"][3] == 3
+    assert found["tags"] == (2, None, None, None, None, "Spark job")
     assert rows(lake.reports.profile("empty")) == [
-        ("k", "INT", 0, None, None, None, "file statistics")
+        ("k", "INT", 0, None, None, None, None, "file statistics")
     ]
+
+
+def test_values_of_partitions_are_counted_by_manifests_and_unique_columns_are_named(
+    lake: Session,
+) -> None:
+    lake.run("CREATE TABLE days (id BIGINT, seven BIGINT, day STRING) PARTITIONED BY (day)")
+    lake.run(
+        "INSERT INTO days SELECT id, id % 7, concat('d', id % 3) FROM range(100) "
+        "UNION ALL SELECT 100, 1, NULL"
+    )
+    statistics = lake.reports.profile("days", Effort.STATISTICS)
+    assert "no Spark job" in statistics.summary
+    found = {row[0]: row for row in rows(statistics)}
+    assert found["day"][5:7] == (3, False)
+    assert found["id"][5:7] == (None, None)
+    counted = lake.reports.profile("days", Effort.DISTINCT)
+    assert "one Spark job for 2 columns" in counted.summary
+    unique = {row[0]: (row[5], row[6]) for row in rows(counted)}
+    assert unique == {"id": (101, True), "seven": (7, False), "day": (3, False)}
+    pasted = lake.run(counted.sql).data
+    assert pasted.to_pylist() == counted.data.drop_columns(["unique", "from"]).to_pylist()
 
 
 def test_many_different_values_are_estimated_and_told_so(lake: Session) -> None:
@@ -240,7 +261,9 @@ def test_many_different_values_are_estimated_and_told_so(lake: Session) -> None:
     for name in ("k", "clock"):
         assert 0.85 * 700_000 < found[name] <= 700_000
     pasted = lake.run(report.sql).data
-    assert pasted.to_pylist() == report.data.drop_columns(["from"]).to_pylist()
+    assert pasted.to_pylist() == report.data.drop_columns(["unique", "from"]).to_pylist()
+    unique = {row[0]: row[6] for row in rows(report)}
+    assert unique == {"k": None, "seven": False, "clock": None}
 
 
 def test_a_query_tells_the_files_left_after_each_step(lake: Session) -> None:
