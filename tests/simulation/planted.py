@@ -13,7 +13,7 @@ from typing import Any
 from paimon_magics.coordinator.inserts.engine import replies
 from paimon_magics.coordinator.inserts.engine.loading import Loading
 from paimon_magics.coordinator.inserts.loading import flush, rows
-from paimon_magics.coordinator.inserts.log import database
+from paimon_magics.coordinator.inserts.log import answers
 from paimon_magics.coordinator.inserts.log.database import DatabaseLog
 from paimon_magics.coordinator.inserts.queue import arrivals, step
 from paimon_magics.coordinator.inserts.queue.values import Hold, Queue, Reason, Refused
@@ -144,7 +144,7 @@ def _at_once(_: Call) -> Call:
 
 PLANTED = {
     "appends get lost": Planted("acknowledged", (DatabaseLog, "append", _forgetting)),
-    "labels are forgotten": Planted("2 times in", (database, "key_rows", _no_keys)),
+    "labels are forgotten": Planted("2 times in", (answers, "key_rows", _no_keys)),
     "outcomes are not looked up": Planted(
         "2 times in",
         (flush.Flushing, "settle", _cut_off),

@@ -60,6 +60,7 @@ _STATUS = {
     Reason.CLOSED: 409,
     Reason.MISMATCH: 422,
     Reason.RANGE: 416,
+    Reason.BEFORE: 416,
     Reason.DEAD: 422,
     Reason.STORE: 502,
     Reason.LATE: 504,
@@ -87,6 +88,12 @@ _TOLD = {
         "OffsetOutOfRange",
         "An insert is missing before this one",
         "Send the insert with the next offset first.",
+    ),
+    Reason.BEFORE: (
+        "OffsetOutOfRange",
+        "The insert comes before the first one of its channel",
+        "Send it in another channel, or with a label. Wait for the answer to a new channel's first "
+        "insert before you send others.",
     ),
     Reason.DEAD: (
         "DeadLetter",

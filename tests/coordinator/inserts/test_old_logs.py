@@ -11,7 +11,13 @@ from pathlib import Path
 import pytest
 
 from paimon_magics.coordinator.inserts.log.database import DatabaseLog
-from paimon_magics.coordinator.inserts.log.interface import Appended, Keyed, Log, LogTable
+from paimon_magics.coordinator.inserts.log.interface import (
+    Appended,
+    Keyed,
+    Log,
+    LogTable,
+    Remembered,
+)
 from paimon_magics.coordinator.inserts.log.objects import ObjectLog
 from paimon_magics.coordinator.inserts.log.registry import LogRegistry
 from paimon_magics.coordinator.store.database import Change, Database, StoreLostError
@@ -277,4 +283,71 @@ def test_an_append_that_is_repeated_after_a_new_start_is_there_once(
     append(log, 1, 0)
     assert log.tables() == [LogTable(PLACE, "n", 0, 0, 1)]
     assert [first for first, _ in log.read(PLACE, 1, 9)] == [1]
+    log.close()
+
+
+def append_to_channel(
+    log: Log, *offsets: int, lsn: int, chain: int = 0, begins: bool = False
+) -> int:
+    """Append records of a channel that the first one of them begins, or not."""
+    one = segment(lsn, len(offsets), chain)
+    keys = tuple(
+        Keyed("c:one", offset, lsn + number, b"d", begins and number == 0)
+        for number, offset in enumerate(offsets)
+    )
+    log.append([Appended(PLACE, "n", one, keys)])
+    return one.chain
+
+
+def test_the_first_offset_of_a_channel_stays_when_answers_go(
+    open_log: Callable[..., Log],
+) -> None:
+    log = open_log()
+    chain = append_to_channel(log, 7, 8, lsn=1, begins=True)
+    chain = append_to_channel(log, 9, lsn=3, chain=chain)
+    log.publish(PLACE, 3, chain, 1)
+    log.rename_table(PLACE, "u")
+    log.close()
+    log = open_log()
+    assert log.remembered(PLACE, ["c:one"]) == {"c:one": Remembered({9: (3, b"d")}, 9, 7)}
+    log.drop_table(PLACE)
+    assert log.remembered(PLACE, ["c:one"]) == {}
+    log.close()
+
+
+def test_the_first_offset_of_a_channel_that_an_older_version_began_is_unknown(
+    open_log: Callable[..., Log],
+) -> None:
+    log = open_log()
+    append_to_channel(log, 7, 8, lsn=1)
+    log.close()
+    log = open_log()
+    known = {7: (1, b"d"), 8: (2, b"d")}
+    assert log.remembered(PLACE, ["c:one"]) == {"c:one": Remembered(known, 8, None)}
+    log.close()
+
+
+def test_the_first_offset_is_forgotten_with_its_channel_and_not_before(
+    open_log: Callable[..., Log], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from paimon_magics.coordinator.inserts.log import database
+
+    monkeypatch.setattr(database, "_FORGET_AT_ONCE", 1)
+    steady = Steady()
+    log = open_log(steady=steady)
+    chain = append_to_channel(log, 7, lsn=1, begins=True)
+    for lsn in range(2, 5):
+        steady.seconds += 10
+        chain = append_to_channel(log, 6 + lsn, lsn=lsn, chain=chain)
+    log.forget(15_000)
+    log.close()
+    log = open_log(steady=steady)
+    steady.seconds += 10
+    log.forget(15_000)
+    assert log.remembered(PLACE, ["c:one"]) == {"c:one": Remembered({10: (4, b"d")}, 10, 7)}
+    steady.seconds += 100
+    log.forget(15_000)
+    assert log.remembered(PLACE, ["c:one"]) == {}
+    append_to_channel(log, 2, lsn=5, chain=chain, begins=True)
+    assert log.remembered(PLACE, ["c:one"]) == {"c:one": Remembered({2: (5, b"d")}, 2, 2)}
     log.close()

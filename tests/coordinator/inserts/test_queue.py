@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import hypothesis.strategies as st
 import pytest
@@ -173,6 +174,18 @@ class TestRepeatedInserts:
         arrival = insert(1, key="c:a", offset=offset, digest=b"x", known=known, last_offset=last)
         answer = answers(run(EMPTY, Arrived((arrival,), 0))[1])[1]
         assert (answer.reason if isinstance(answer, Refused) else answer) == expected
+
+    @pytest.mark.parametrize(("first", "last"), [(4, 9), (None, None)])
+    def test_an_offset_before_the_first_one_of_its_channel_is_refused(
+        self, first: int | None, last: int | None
+    ) -> None:
+        named = partial(insert, key="c:a", digest=b"x", last_offset=last, first_offset=first)
+        begin = [] if last is not None else [named(1, offset=4), named(2, offset=5)]
+        queue, effects = run(EMPTY, Arrived((*begin, named(3, offset=3)), 0))
+        answer = answers(effects)[3]
+        assert isinstance(answer, Refused)
+        assert answer.reason is Reason.BEFORE
+        assert queue.acknowledged == len(begin)
 
     def test_offsets_within_one_group_are_known(self) -> None:
         arrivals = [insert(n, key="c:a", offset=n, digest=b"x", last_offset=0) for n in (1, 2, 2)]

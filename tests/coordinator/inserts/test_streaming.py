@@ -72,6 +72,19 @@ def test_a_channel_goes_on_where_it_was(served: Served) -> None:
     assert served.ids() == list(range(15))
 
 
+def test_a_stream_that_begins_before_its_channel_is_refused(served: Served) -> None:
+    with stream(served, "?channel=a&offset=5") as socket:
+        socket.send(row(5))
+        answers(socket, 1)
+    with stream(served, "?channel=a&offset=4") as socket:
+        socket.send(row(4))
+        (told,) = answers(socket, 1)
+    assert told["error"]["type"] == "OffsetOutOfRange"
+    assert "its channel begins with 5" in told["error"]["message"]
+    served.flush()
+    assert served.ids() == [5]
+
+
 def test_a_refused_insert_ends_the_stream_and_nothing_passes_it(served: Served) -> None:
     with stream(served) as socket:
         socket.send(row(1))

@@ -80,6 +80,7 @@ def _arrival(ask: int, insert: Insert, remembered: Mapping[str, Remembered]) -> 
         insert.digest,
         None if same is None else Known(*same),
         None if found is None else found.last_offset,
+        None if found is None else found.first_offset,
     )
 
 
@@ -88,6 +89,7 @@ def _group(
 ) -> Appended:
     records = []
     keys = []
+    begun = set()
     for lsn, arrival in append.inserts:
         validated = by_ask[arrival.ask].validated
         records.append(
@@ -105,5 +107,9 @@ def _group(
             )
         )
         if arrival.key:
-            keys.append(Keyed(arrival.key, arrival.offset, lsn, arrival.digest))
+            is_new = arrival.offset >= 0 and arrival.last_offset is None
+            begins = is_new and arrival.key not in begun
+            if begins:
+                begun.add(arrival.key)
+            keys.append(Keyed(arrival.key, arrival.offset, lsn, arrival.digest, begins))
     return Appended(table.id, stored_name(table.name), seal(records, chain), tuple(keys))

@@ -1,4 +1,13 @@
-"""The form in which a log keeps the answers to inserts with labels, or in channels. Pure."""
+"""The form in which a log keeps the answers to inserts with labels, or in channels. Pure.
+
+A row of `log_keys` has the answers to a run of a channel's inserts that ends at the offset `off`,
+each an lsn and a digest; or, with `off` -1, the answer to a label's one insert. `lsn` is the last
+of them.
+
+With `off` -2 it has no answers, and `lsn` is the channel's first offset. It is there as long as
+another row of the channel. Older versions write none, and pass over it: it sorts before all others.
+They forget it by its age, and then the first offset is unknown.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +15,48 @@ import struct
 from collections.abc import Sequence
 
 from paimon_magics.coordinator.inserts.log.interface import Keyed, Remembered
+from paimon_magics.coordinator.store.database import Change
 
-__all__ = ["key_rows", "remembered_of"]
+__all__ = ["FIRST_OFFSET", "forgetting", "key_rows", "remembered_of", "remembering"]
+
+FIRST_OFFSET = -2
 
 _LSN = struct.Struct(">QB")
+
+
+def remembering(table_id: str, keys: Sequence[Keyed], at_ms: int) -> list[Change]:
+    """The changes that note a table's inserts."""
+    firsts = [(key.key, FIRST_OFFSET, key.offset, b"") for key in keys if key.begins]
+    return [
+        *(
+            Change("INSERT INTO log_keys VALUES (?, ?, ?, ?, ?, ?)", (table_id, *row, at_ms))
+            for row in key_rows(keys)
+        ),
+        *(
+            Change(
+                "INSERT INTO log_keys VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (table_id, key, off) "
+                "DO UPDATE SET lsn = excluded.lsn, at_ms = excluded.at_ms",
+                (table_id, *row, at_ms),
+            )
+            for row in firsts
+        ),
+    ]
+
+
+def forgetting(before_ms: int) -> list[Change]:
+    """The changes that remove what was last used before a running time. A channel's first offset
+    goes with the last of its answers."""
+    return [
+        Change(
+            "DELETE FROM log_keys WHERE off = ? AND (table_id, key) IN "
+            "(SELECT table_id, key FROM log_keys WHERE at_ms < ? AND off >= 0) "
+            "AND NOT EXISTS (SELECT 1 FROM log_keys AS others WHERE "
+            "others.table_id = log_keys.table_id AND others.key = log_keys.key "
+            "AND others.off >= 0 AND others.at_ms >= ?)",
+            (FIRST_OFFSET, before_ms, before_ms),
+        ),
+        Change("DELETE FROM log_keys WHERE at_ms < ? AND off <> ?", (before_ms, FIRST_OFFSET)),
+    ]
 
 
 def key_rows(keys: Sequence[Keyed]) -> list[tuple[str, int, int, bytes]]:
@@ -32,10 +79,14 @@ def _key_row(run: Sequence[Keyed]) -> tuple[str, int, int, bytes]:
     return run[-1].key, run[-1].offset, run[-1].lsn, answers
 
 
-def remembered_of(rows: Sequence[tuple[int, bytes]]) -> Remembered:
-    """What is known of a key, from its rows in order: each its offset and answers."""
+def remembered_of(rows: Sequence[tuple[int, int, bytes]]) -> Remembered:
+    """What is known of a key, from its rows in order: each its offset, lsn and answers."""
     inserts: dict[int, tuple[int, bytes]] = {}
-    for last, answers in rows:
+    first_offset = None
+    for last, lsn_or_first, answers in rows:
+        if last == FIRST_OFFSET:
+            first_offset = lsn_or_first
+            continue
         found = []
         at = 0
         while at < len(answers):
@@ -45,4 +96,4 @@ def remembered_of(rows: Sequence[tuple[int, bytes]]) -> Remembered:
             at += length
         inserts.update(enumerate(found, last - len(found) + 1))
     last_offset = rows[-1][0]
-    return Remembered(inserts, last_offset if last_offset >= 0 else None)
+    return Remembered(inserts, last_offset if last_offset >= 0 else None, first_offset)

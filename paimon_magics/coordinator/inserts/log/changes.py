@@ -35,6 +35,8 @@ def append_document(groups: Sequence[Appended], at_ms: int) -> dict[str, Any]:
                 "last": group.segment.last,
                 "chain": group.segment.chain,
                 "keys": [[k.key, k.offset, k.lsn, k.digest.hex()] for k in group.keys],
+                # Older versions pass over it.
+                "begun": [k.key for k in group.keys if k.begins],
             }
             for group in groups
         ],
@@ -124,7 +126,11 @@ def _present(log: DatabaseLog, document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _appended(group: Mapping[str, Any], body: bytes) -> Appended:
-    keys = (Keyed(key, offset, lsn, bytes.fromhex(d)) for key, offset, lsn, d in group["keys"])
+    begun = set(group.get("begun", ()))
+    keys = []
+    for key, offset, lsn, digest in group["keys"]:
+        keys.append(Keyed(key, offset, lsn, bytes.fromhex(digest), key in begun))
+        begun.discard(key)
     segment = Segment(group["first"], group["last"], group["chain"], body)
     return Appended(group["table_id"], group["name"], segment, tuple(keys))
 

@@ -15,7 +15,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from paimon_magics.coordinator.inserts.log.answers import key_rows, remembered_of
+from paimon_magics.coordinator.inserts.log.answers import (
+    FIRST_OFFSET,
+    forgetting,
+    remembered_of,
+    remembering,
+)
 from paimon_magics.coordinator.inserts.log.ids import append_id, content_id
 from paimon_magics.coordinator.inserts.log.interface import (
     Appended,
@@ -42,10 +47,9 @@ _FORMAT = 2
 _KEYS_AT_ONCE = 200
 _FORGET_AT_ONCE = 10_000
 
-# A row of `log_keys` has the answers to a run of a channel's inserts that ends at the offset `off`,
-# each an lsn and a digest; or, with `off` -1, the answer to a label's one insert. `lsn` is the last
-# of them, `at_ms` the log's running time. `legacy` is the identity by which an older version knew a
-# table, and `log_moves` has the renames that one had begun.
+# For the rows of `log_keys` see `answers`; their `at_ms` is the log's running time. `legacy` is
+# the identity by which an older version knew a table, and `log_moves` has the renames that one had
+# begun.
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS log_meta (format {integer} NOT NULL, id TEXT NOT NULL, "
     "warehouse_id TEXT NOT NULL DEFAULT '', running_ms {integer} NOT NULL DEFAULT 0){table_end}",
@@ -129,13 +133,7 @@ class DatabaseLog:
                     "INSERT INTO log_segments VALUES (?, ?, ?, ?)",
                     (group.table_id, segment.first, segment.last, segment.body),
                 ),
-                *(
-                    Change(
-                        "INSERT INTO log_keys VALUES (?, ?, ?, ?, ?, ?)",
-                        (group.table_id, key, offset, lsn, answers, at_ms),
-                    )
-                    for key, offset, lsn, answers in key_rows(group.keys)
-                ),
+                *remembering(group.table_id, group.keys, at_ms),
             ]
         id = append_id([(g.table_id, g.segment.first, g.segment.chain) for g in groups])
         try:
@@ -185,17 +183,17 @@ class DatabaseLog:
 
     def remembered(self, table_id: str, keys: Sequence[str]) -> dict[str, Remembered]:
         """See `Log.remembered`."""
-        rows: dict[str, list[tuple[int, bytes]]] = defaultdict(list)
+        rows: dict[str, list[tuple[int, int, bytes]]] = defaultdict(list)
         wanted = list(dict.fromkeys(keys))
         for begin in range(0, len(wanted), _KEYS_AT_ONCE):
             some = wanted[begin : begin + _KEYS_AT_ONCE]
             marks = ", ".join("?" * len(some))
-            for key, offset, answers in self.database.read(
-                f"SELECT key, off, answers FROM log_keys WHERE table_id = ? AND key IN ({marks}) "
-                "ORDER BY off",
+            for key, offset, lsn, answers in self.database.read(
+                "SELECT key, off, lsn, answers FROM log_keys "
+                f"WHERE table_id = ? AND key IN ({marks}) ORDER BY off",
                 *(table_id, *some),
             ):
-                rows[key].append((int(offset), bytes(answers)))
+                rows[key].append((int(offset), int(lsn), bytes(answers)))
         return {key: remembered_of(found) for key, found in rows.items()}
 
     def begin_flush(self, table_id: str, flush: StoredFlush, dead: Sequence[DeadLetter]) -> None:
@@ -312,13 +310,14 @@ class DatabaseLog:
         """Forget what was last used before a running time, and note the present one."""
         while True:
             last = self.database.read(
-                "SELECT at_ms FROM log_keys WHERE at_ms < ? ORDER BY at_ms LIMIT 1 OFFSET ?",
-                *(until_ms, _FORGET_AT_ONCE),
+                "SELECT at_ms FROM log_keys WHERE at_ms < ? AND off <> ? "
+                "ORDER BY at_ms LIMIT 1 OFFSET ?",
+                *(until_ms, FIRST_OFFSET, _FORGET_AT_ONCE),
             )
             before_ms = last[0][0] + 1 if last else until_ms
             self.database.write(
                 [
-                    Change("DELETE FROM log_keys WHERE at_ms < ?", (before_ms,)),
+                    *forgetting(before_ms),
                     Change("UPDATE log_meta SET running_ms = ?", (now_ms,)),
                 ]
             )

@@ -21,12 +21,14 @@ __all__ = ["Appended", "DeadLetter", "Keyed", "Log", "LogTable", "Remembered", "
 
 @dataclass(frozen=True, slots=True)
 class Keyed:
-    """What a log remembers of one insert with a label (`offset` -1) or in a channel."""
+    """What a log remembers of one insert with a label (`offset` -1) or in a channel, which it
+    `begins` as the first one that the log takes."""
 
     key: str
     offset: int
     lsn: int
     digest: bytes
+    begins: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +44,13 @@ class Appended:
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """What is known of one key: inserts (lsn, digest) by their offsets, and the channel's last
-    offset, None for a label."""
+    """What is known of one key: inserts (lsn, digest) by their offsets, and the channel's last and
+    first offset, None for a label. The first one is None, too, for a channel that an older version
+    began."""
 
     inserts: Mapping[int, tuple[int, bytes]]
     last_offset: int | None
+    first_offset: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

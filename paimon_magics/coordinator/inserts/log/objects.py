@@ -20,6 +20,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 
+from paimon_magics.coordinator.inserts.log.answers import FIRST_OFFSET
 from paimon_magics.coordinator.inserts.log.changes import (
     append_document,
     letters_document,
@@ -163,7 +164,8 @@ class ObjectLog:
         until_ms = now_ms - retention_ms
         # An idle log gets few entries.
         found = self._chain.database.read(
-            "SELECT 1 FROM log_keys WHERE at_ms < ? LIMIT 1", until_ms
+            "SELECT 1 FROM log_keys WHERE at_ms < ? AND off <> ? LIMIT 1",
+            *(until_ms, FIRST_OFFSET),
         )
         if found or now_ms - self._noted_ms > _NOTE_TIME_EVERY_MS:
             self._write_time(until_ms, now_ms)

@@ -48,6 +48,7 @@ class _Group:
         self._now_ms = now_ms
         self._backlog_bytes = backlog(queue)[1]
         self._known: dict[tuple[str, int], Known] = {}
+        self._first_offsets: dict[str, int] = {}
         self._last_offsets: dict[str, int] = {}
         self._inserts: list[tuple[int, Arrival]] = []
         self._replies: list[Effect] = []
@@ -90,7 +91,8 @@ class _Group:
         return self._queue.next_lsn + len(self._inserts)
 
     def _answer_of_repeated(self, arrival: Arrival, known: Known | None) -> Answer | None:
-        """The answer to a repeated insert, or to a gap in its channel; None for a new insert."""
+        """The answer to a repeated insert, or to one that does not follow the last one of its
+        channel; None for a new insert."""
         if known is not None:
             if known.digest != arrival.digest:
                 return Refused(Reason.MISMATCH, "the earlier insert had other rows")
@@ -98,6 +100,13 @@ class _Group:
         last = self._last_offsets.get(arrival.key, arrival.last_offset)
         if arrival.offset < 0 or last is None or arrival.offset == last + 1:
             return None
+        first = self._first_offsets.get(arrival.key, arrival.first_offset)
+        if first is not None and arrival.offset < first:
+            return Refused(
+                Reason.BEFORE,
+                f"its offset is {arrival.offset}, and its channel begins with {first}, so it was "
+                "never taken",
+            )
         if arrival.offset <= last:
             return Accepted(0, Mode.ASYNC, duplicate=True)
         return Refused(
@@ -132,6 +141,8 @@ class _Group:
         if arrival.key:
             self._known[arrival.key, arrival.offset] = Known(lsn, arrival.digest)
             if arrival.offset >= 0:
+                if arrival.last_offset is None:
+                    self._first_offsets.setdefault(arrival.key, arrival.offset)
                 self._last_offsets[arrival.key] = arrival.offset
         self._add_to_batch(lsn, arrival)
         answer = Accepted(lsn, mode, fallback=fallback, trouble=self._queue.last_error)

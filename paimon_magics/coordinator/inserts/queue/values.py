@@ -60,6 +60,7 @@ class Reason(StrEnum):
     CLOSED = "closed"  # an administrator has to look at the table first
     MISMATCH = "mismatch"  # the label stands for another insert
     RANGE = "range"  # an offset of the channel was left out
+    BEFORE = "before"  # the channel begins with a later offset
     DEAD = "dead"  # it was durable, and can't be loaded: it is a dead letter
     STORE = "store"  # the store denies access: the insert is durable, but not visible
     LATE = "late"  # its turn did not come in time
@@ -116,7 +117,8 @@ class Arrival(NamedTuple):
     """One insert that the validator has let in. `ask` is the number by which it is answered.
 
     `key` and `offset` are as in `log.records.Record`. `known` is what is remembered under them,
-    `last_offset` the channel's last offset, None for an unknown channel.
+    `last_offset` the channel's last offset, None for an unknown channel, and `first_offset` its
+    first one, None where that is unknown, too: for channels that an older version began.
     """
 
     ask: int
@@ -128,6 +130,7 @@ class Arrival(NamedTuple):
     digest: bytes = b""
     known: Known | None = None
     last_offset: int | None = None
+    first_offset: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
