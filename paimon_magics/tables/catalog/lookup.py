@@ -31,6 +31,7 @@ from paimon_magics.tables.catalog.names import database_of, identifier, is_text,
 from paimon_magics.tables.pypaimon_internals import schema_ids, schema_path
 from paimon_magics.tables.schema.alterations import schema_of
 from paimon_magics.tables.stores.corruption import damaged
+from paimon_magics.tables.stores.format_versions import SCHEMA_VERSION, check_version
 from paimon_magics.tables.stores.paths import plain_location
 from paimon_magics.tables.stores.store import StoreRefusedError, UnreachableError, failure
 from paimon_magics.tables.table import Table
@@ -115,7 +116,7 @@ class Lookup(Databases):
     def open_stored(self, name: TableName) -> Any:
         """pypaimon's table; None if the table, branch or database does not exist. Raises
         TableDamagedError for a table that can't be read, UnsupportedStatementError for a branch
-        through a jdbc catalog."""
+        through a jdbc catalog, and for a schema of a newer release."""
         if "$" in name.table:  # pypaimon would load a branch, which `name` says nothing of
             return None
         if name.branch is not None and self.metastore == "jdbc":
@@ -129,10 +130,15 @@ class Lookup(Databases):
                 name = replace(name, table=uuid.uuid4().hex)  # the same look at the store
             found = identifier(name)
             if self.metastore == "rest":
-                return self.call(lambda: self.paimon.get_table(found))
-            return self.reading(name, lambda: self.paimon.get_table(found))
+                table = self.call(lambda: self.paimon.get_table(found))
+            else:
+                table = self.reading(name, lambda: self.paimon.get_table(found))
         except (missing.CatalogException, FileNotFoundError, UnknownNameError):
             return None
+        if isinstance(table, FileStoreTable):
+            version = table.table_schema.version
+            check_version(f"The schema of `{shown(name)}`", version, SCHEMA_VERSION)
+        return table
 
     def reading(self, name: TableName, action: Callable[[], _T]) -> _T:
         """Call what reads a table's schema. Raises TableDamagedError for whatever it raises, but

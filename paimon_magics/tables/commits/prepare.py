@@ -35,11 +35,10 @@ from paimon_magics.tables.manifests.names import MetadataNames
 from paimon_magics.tables.manifests.writing import ManifestWriter
 from paimon_magics.tables.snapshots.latest import read_snapshot
 from paimon_magics.tables.snapshots.provenance import PREFIX
+from paimon_magics.tables.stores.format_versions import SNAPSHOT_VERSION
 from paimon_magics.tables.table import Table
 
 __all__ = ["Prepared", "SnapshotPreparation"]
-
-_VERSION = 3  # Paimon's newest version of the snapshot format
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +117,7 @@ class SnapshotPreparation:
         index_manifest = self._index_manifest(latest, changes, added)
         delta_rows = sum(_rows(entry) for entry in entries)
         snapshot = Snapshot(
-            version=_VERSION,
+            version=SNAPSHOT_VERSION,
             id=snapshot_id,
             schema_id=self._paimon.table_schema.id,
             base_manifest_list=base_name,

@@ -51,6 +51,7 @@ from paimon_magics.tables.manifests.names import manifest_folder
 from paimon_magics.tables.snapshots.chain import latest_document, published_path, snapshot_by_id
 from paimon_magics.tables.snapshots.latest import write_hint
 from paimon_magics.tables.stores.allowed_paths import is_plain_name
+from paimon_magics.tables.stores.format_versions import SNAPSHOT_VERSION
 from paimon_magics.tables.stores.store import Publish
 from paimon_magics.tables.stores.syncing import sync_files
 from paimon_magics.tables.table import StoredTable, Table, publishes_itself
@@ -67,7 +68,6 @@ __all__ = [
 Document = Mapping[str, Any]
 
 _KINDS = ("APPEND", "COMPACT", "OVERWRITE", "ANALYZE")
-_NEWEST_VERSION = 3
 _NUMBERS = ("timeMillis", "totalRecordCount", "deltaRecordCount", "commitIdentifier")
 _OPTIONAL_NUMBERS = ("baseManifestListSize", "deltaManifestListSize", "changelogManifestListSize",
                      "changelogRecordCount", "watermark", "nextRowId")  # fmt: skip
@@ -139,7 +139,7 @@ def check_snapshot(table: StoredTable, snapshot: Document) -> None:
     names are no plain names."""
     where = "snapshot"
     version = integer_of(snapshot, "version", where) if snapshot.get("version") is not None else 1
-    if not 1 <= version <= _NEWEST_VERSION:
+    if not 1 <= version <= SNAPSHOT_VERSION:
         raise MalformedDocumentError(f"snapshot.version {version} is not known here.")
     if integer_of(snapshot, "id", where) < 1:
         raise MalformedDocumentError("snapshot.id must be 1 or above.")

@@ -16,11 +16,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_magics.errors import UnsupportedStatementError
 from paimon_magics.tables.manifests.avro_columns import avro_columns, avro_parts
 from paimon_magics.tables.manifests.read_cache import ReadCache
 from paimon_magics.tables.pypaimon_internals import manifest_record
 from paimon_magics.tables.stores.corruption import damaged
+from paimon_magics.tables.stores.format_versions import MANIFEST_VERSION, check_version
 
 __all__ = [
     "MANIFEST_ENTRIES",
@@ -87,7 +87,6 @@ MANIFEST_FILES = pa.schema(
 # What the objects of a cached table take beside its values. Most tables are small: the manifest of
 # one commit has 500 bytes of values and takes 35 KB.
 _TABLE_BYTES = 40_000
-_NEWEST_VERSION = 2  # of entries, in manifests and in manifest lists; Paimon reads no other
 _NESTED = {"key": "_KEY_STATS", "value": "_VALUE_STATS", "partition": "_PARTITION_STATS"}
 
 
@@ -153,12 +152,7 @@ def _check_version(name: str, part: pa.Table) -> None:
     if "_VERSION" not in part.column_names:
         return
     newest = pc.max(part.column("_VERSION")).as_py()
-    if newest is not None and newest > _NEWEST_VERSION:
-        raise UnsupportedStatementError(
-            f"The manifest `{name}` has entries of version {newest}. Only versions up to "
-            f"{_NEWEST_VERSION} are known here.",
-            hint="A newer release of Paimon wrote it. Read the table with that release.",
-        )
+    check_version(f"The manifest `{name}`", newest, MANIFEST_VERSION)
 
 
 def _flat(table: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -19,6 +19,7 @@ from pypaimon.snapshot.snapshot import Snapshot
 
 from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.tables.stores.corruption import damaged, parsing
+from paimon_magics.tables.stores.format_versions import SNAPSHOT_VERSION, check_version
 from paimon_magics.tables.stores.store import Store
 from paimon_magics.tables.table import Table
 
@@ -101,7 +102,9 @@ def _read(paimon: Any, manager: Any, snapshot_id: int) -> Any:
             text = paimon.file_io.read_file_utf8(path)
         except FileNotFoundError:
             return None
-        return _parsed(text)
+        found = _parsed(text)
+    check_version(f"The snapshot file {path}", found.version, SNAPSHOT_VERSION)
+    return found
 
 
 @lru_cache(maxsize=_PARSED_MAX)
@@ -116,7 +119,12 @@ def _parsed(text: str) -> Any:
 def _served(manager: Any) -> Any:
     """The latest snapshot, as the catalog's server reports it."""
     with parsing(f"The latest snapshot in {manager.snapshot_dir}", _OTHER):
-        return manager.get_latest_snapshot()
+        found = manager.get_latest_snapshot()
+    if found is not None:
+        check_version(
+            f"The snapshot {found.id} in {manager.snapshot_dir}", found.version, SNAPSHOT_VERSION
+        )
+    return found
 
 
 def _listed(paimon: Any, manager: Any) -> Any:

@@ -9,6 +9,7 @@ from pypaimon.common.json_util import JSON
 from pypaimon.snapshot.snapshot import Snapshot
 from pypaimon.tag.tag_manager import TagManager
 
+from paimon_magics.tables.stores.format_versions import SNAPSHOT_VERSION, check_version
 from paimon_magics.tables.table import Table
 
 __all__ = ["snapshot_of_tag", "tag_snapshot", "tagged_snapshots"]
@@ -17,6 +18,7 @@ __all__ = ["snapshot_of_tag", "tag_snapshot", "tagged_snapshots"]
 def snapshot_of_tag(content: bytes | str) -> Any:
     """The snapshot in a tag's file, without the tag's own keys."""
     document = json.loads(content)
+    check_version("The tag", document.get("version"), SNAPSHOT_VERSION)
     trimmed = {key: value for key, value in document.items() if not key.startswith("tag")}
     return JSON.from_json(json.dumps(trimmed), Snapshot)
 
