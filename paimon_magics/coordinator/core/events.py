@@ -57,8 +57,8 @@ __all__ = [
 class BeginAsked:
     """A client asks for a new transaction; `id` is fresh. `exclusive`: the table takes one at a
     time; `waits`: the client is in its line, by TurnAsked with the same id. `in_pause`: it loads
-    rows that were acknowledged before, so it may begin in a pause. `placed`: it has a place among
-    small inserts."""
+    rows that were acknowledged before, so it may begin in a pause. `placed`: the id of the table
+    among whose small inserts it has a place."""
 
     id: str
     location: str
@@ -70,7 +70,7 @@ class BeginAsked:
     table: str = ""
     in_pause: bool = False
     waits: bool = False
-    placed: bool = False
+    placed: str = ""
 
 
 @dataclass(frozen=True, slots=True)

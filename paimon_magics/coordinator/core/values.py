@@ -111,8 +111,8 @@ class TransactionState:
     another coordinator, which opened it and may have been interrupted while publishing it; 0 for
     this one's own. `location` is the table's location, `table` its name when the transaction began.
     `ended_at_ms` is when its outcome was decided, 0 before. `files` is the number of files that it
-    commits, if its client says so. A `placed` transaction has a place among its table's small
-    inserts: those that are acknowledged after its beginning are loaded after its end.
+    commits, if its client says so. `placed` is the id of the table among whose small inserts it has
+    a place, "" for none: those that are acknowledged after its beginning are loaded after its end.
     """
 
     id: str
@@ -130,7 +130,7 @@ class TransactionState:
     origin: Origin = NOWHERE
     ended_at_ms: int = 0
     files: int | None = None
-    placed: bool = False
+    placed: str = ""
 
     @property
     def who(self) -> str:

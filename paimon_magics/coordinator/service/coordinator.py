@@ -78,7 +78,7 @@ class Coordinator:
     swap) any number of coordinators may run.
     """
 
-    placed: tuple[TransactionState, ...] = ()
+    placed: tuple[tuple[TransactionState, TableName], ...] = ()
 
     def __init__(
         self,
@@ -153,7 +153,11 @@ class Coordinator:
             self._owning.own()
         if self._ownership is not None and self._ownership.succeeded_another:
             stored = [(held, opened) for held, opened in stored if not self._was_committed(held)]
-        self.placed = tuple(held for held, _ in stored if held.placed and held.phase in PENDING)
+        self.placed = tuple(
+            (held, self._state_thread.opened[held.id].table)
+            for held, _ in stored
+            if held.placed and held.phase in PENDING
+        )
         self._state_thread.put(
             Asked(
                 Restored(

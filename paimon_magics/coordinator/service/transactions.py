@@ -11,7 +11,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 from enum import Enum
-from typing import Any
+from typing import Any, Protocol
 
 from paimon_magics.coordinator.core import (
     NOWHERE,
@@ -64,7 +64,19 @@ from paimon_magics.tables.writing.cleanup import tidy_up
 
 __all__ = ["PlaceOf", "Purpose", "Transactions"]
 
-PlaceOf = Callable[[Table], Steps[Callable[[str | None], None]]]
+
+class Place(Protocol):
+    """A transaction's place among small inserts; see `TransactionPlace`."""
+
+    @property
+    def table_id(self) -> str:
+        """The id of the table whose inserts they are, "" for none."""
+
+    def taken_by(self, transaction_id: str | None) -> None:
+        """Keep the place until the transaction ends; or with None, give it up."""
+
+
+PlaceOf = Callable[[Table], Steps[Place]]
 """Waits for a transaction's place among a table's small inserts; see
 `StatementHolds.of_transaction`."""
 
@@ -145,15 +157,17 @@ class Transactions:
         if place_of is None or not is_placed or not loaded.schema.flag("auto_batch_load"):
             return self._begin(loaded, transaction, owner, origin, purpose, ticket)
         tidy_up(loaded, transaction, frozenset())
-        taken_by = yield from place_of(loaded)
+        place = yield from place_of(loaded)
         try:
             # Opened anew: its base snapshot has the rows that were inserted before.
             loaded, transaction = open_transaction(self._catalog, table, base_snapshot_id)
-            begun = self._begin(loaded, transaction, owner, origin, purpose, ticket, placed=True)
+            begun = self._begin(
+                loaded, transaction, owner, origin, purpose, ticket, placed=place.table_id
+            )
         except BaseException:
-            taken_by(None)
+            place.taken_by(None)
             raise
-        taken_by(begun[0])
+        place.taken_by(begun[0])
         return begun
 
     def heartbeat(self, id: str) -> Answer:
@@ -266,7 +280,7 @@ class Transactions:
         purpose: Purpose,
         ticket: str,
         *,
-        placed: bool = False,
+        placed: str = "",
     ) -> tuple[str, Transaction, Opened]:
         table = loaded.name
         self._watching.forget_predecessor(loaded)

@@ -91,6 +91,8 @@ def _held(text: str) -> TransactionState:
     body: dict[str, object] = json.loads(text)
     receipt = body.pop("receipt")
     origin = body.pop("origin", None)  # older versions did not store it
+    if isinstance(body.get("placed"), bool):  # a version that did not store the table's id
+        body["placed"] = ""
     if "location" not in body:  # format 4
         body["location"], body["table"] = body.pop("table"), body.pop("name", "")
     return TransactionState(

@@ -24,7 +24,6 @@ SQL = (
     "CREATE TABLE orders (id INT NOT NULL, x STRING) TBLPROPERTIES ('primary-key' = 'id', "
     "'bucket' = '1', 'auto_batch_load' = 'true', 'group_commit_interval_ms' = '100')"
 )
-NAME = {"database": "default", "table": "orders"}
 TABLE = TableName("orders", "default")
 
 
@@ -41,18 +40,19 @@ class Service:
             self.process.address + path, json=document, headers=headers, timeout=60, trust_env=False
         )
 
-    def insert(self, id: int, mode: str = "async_mode") -> None:
+    def insert(self, id: int, mode: str = "async_mode", table: str = "orders") -> None:
         rows = {"rows": [[id, "x"]]}
-        answer = self.post("/v1/inserts/default/orders", rows, group_commit=mode)
+        answer = self.post(f"/v1/inserts/default/{table}", rows, group_commit=mode)
         assert answer.status_code == 200, answer.text
 
-    def queue(self) -> dict[str, Any]:
+    def queue(self, table: str = "orders") -> dict[str, Any]:
         headers = {"authorization": f"Bearer {self.process.token()}"}
-        path = f"{self.process.address}/v1/inserts/default/orders"
+        path = f"{self.process.address}/v1/inserts/default/{table}"
         return dict(httpx.get(path, headers=headers, trust_env=False).json())
 
-    def begin(self) -> dict[str, Any]:
-        answer = self.post("/v1/transactions", {"table": NAME, "ticket": uuid.uuid4().hex})
+    def begin(self, table: str = "orders") -> dict[str, Any]:
+        name = {"database": "default", "table": table}
+        answer = self.post("/v1/transactions", {"table": name, "ticket": uuid.uuid4().hex})
         assert answer.status_code == 200, answer.text
         return dict(answer.json())
 
@@ -62,8 +62,8 @@ class Service:
         document = {**request, "transaction": begun["transaction"]}
         return self.post(f"/v1/transactions/{begun['id']}/commit", document)
 
-    def ids(self) -> list[object]:
-        return sorted(row["id"] for row in read(self.catalog, TABLE))
+    def ids(self, name: TableName = TABLE) -> list[object]:
+        return sorted(row["id"] for row in read(self.catalog, name))
 
 
 @pytest.fixture(params=only_in_soak(["store", "warehouse"], ["store"]))
@@ -115,3 +115,30 @@ def test_nothing_behind_the_place_is_loaded_before_it_ends(is_flushing: bool) ->
     if not is_flushing:
         queue, effects = step(queue, HoldEnded("place", 10_000))
         assert effects == (BeginFlush(first),)
+
+
+def test_a_table_that_had_no_insert_before_the_statement_keeps_its_place(service: Service) -> None:
+    begun = service.begin()
+    service.process.kill()
+    service.process.start()
+    service.insert(1)
+    assert service.queue()["held_by"] == 1
+    answer = service.truncate(begun)
+    assert answer.status_code == 200, answer.text
+    wait_until(lambda: service.queue()["published"] == 1)
+    assert service.ids() == [1], "it was acknowledged after the statement began"
+
+
+def test_a_statement_by_a_name_that_the_log_has_not_seen_keeps_its_place(service: Service) -> None:
+    service.insert(1, "sync_mode")
+    renamed = TableName("renamed", "default")
+    service.catalog.rename_table(TABLE, renamed)  # around the coordinator
+    begun = service.begin(renamed.table)
+    service.process.kill()
+    service.process.start()
+    service.insert(2, table=renamed.table)
+    assert service.queue(renamed.table)["held_by"] == 1
+    answer = service.truncate(begun)
+    assert answer.status_code == 200, answer.text
+    wait_until(lambda: service.queue(renamed.table)["published"] == 2)
+    assert service.ids(renamed) == [2], "it was acknowledged after the statement began"

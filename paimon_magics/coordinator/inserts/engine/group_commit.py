@@ -41,6 +41,7 @@ from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.coordinator.store.database import StoreUnavailableError
 from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.settings import Settings
+from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.commits.fencing import DeposedError
 from paimon_magics.tables.snapshots.latest import latest_snapshot_id
@@ -265,14 +266,24 @@ class GroupCommit:
             if error is not None:
                 why = f"Its records can't be read from the log {self._log.name}: {error!r}"
                 table.queue = Queue(next_lsn=stored.acknowledged + 1, closed=why)
+        self._restore_places(tables)
         return tables
 
     def _recover(self, table: TableQueue, stored: LogTable) -> None:
         again = recovered(self._log, stored, self._settings.thresholds)
         table.queue, table.chain = again.queue, again.chain
-        for transaction in self._coordinator.placed:
-            if transaction.table == str(table.name):
-                self.holds.restore(table, transaction.id)
+
+    def _restore_places(self, tables: dict[str, TableQueue]) -> None:
+        """Restore the places of open statements, also among the inserts of a table that has had
+        none yet."""
+        for transaction, name in self._coordinator.placed:
+            table = tables.get(transaction.placed)
+            if table is None:
+                name = TableName(name.table, name.database)
+                self._ids.expect(transaction.placed, name)
+                queue = Queue(self._settings.thresholds)
+                table = tables[transaction.placed] = TableQueue(transaction.placed, name, queue)
+            self.holds.restore(table, transaction.id)
 
     def _note_ends(self) -> None:
         self._loading.note_ends(list(self.tables.values()))

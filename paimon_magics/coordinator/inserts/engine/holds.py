@@ -30,7 +30,7 @@ from paimon_magics.errors import CommitConflictError
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.table import Table
 
-__all__ = ["CommitHold", "Hold", "StatementHolds"]
+__all__ = ["CommitHold", "Hold", "StatementHolds", "TransactionPlace"]
 
 _WAIT_MS = 60_000.0
 _LOOK_MS = 10_000.0
@@ -73,6 +73,19 @@ class CommitHold:
             self._end()
         else:
             self._keep()
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionPlace:
+    """A transaction's place among the small inserts of the table `table_id`, "" for one that takes
+    none."""
+
+    table_id: str
+    _taken_by: Callable[[str | None], None]
+
+    def taken_by(self, transaction_id: str | None) -> None:
+        """Keep the place until the transaction with this id ends; or with None, give it up."""
+        self._taken_by(transaction_id)
 
 
 class StatementHolds:
@@ -147,15 +160,14 @@ class StatementHolds:
             else:  # the owner has not made its queue yet
                 self._owner.ask(hold.table_id, lambda _: event)
 
-    def of_transaction(self, table: Table) -> Steps[Callable[[str | None], None]]:
-        """Wait for a transaction's hold. Call the returned function with the transaction's id, and
-        the hold is kept until that ends; or with None, and the hold ends at once.
+    def of_transaction(self, table: Table) -> Steps[TransactionPlace]:
+        """Wait for a transaction's hold.
 
         Raises CommitConflictError when the hold is not granted in time.
         """
         table_info = self._known_tables.find(table.name)
         if table_info is None:
-            return lambda _: None
+            return TransactionPlace("", lambda _: None)
         hold = self.take(table_info)
         yield hold.granted
 
@@ -165,7 +177,7 @@ class StatementHolds:
             else:
                 hold.transaction_id = transaction_id
 
-        return taken_by
+        return TransactionPlace(table_info.identity, taken_by)
 
     def of_commit(self, name: TableName, who: str) -> Steps[CommitHold]:
         """Wait for the hold of a commit without a transaction, by `who`.
