@@ -23,9 +23,9 @@ from paimon_magics.statements.version_changes import (
 )
 from paimon_magics.tables.snapshots.latest import latest_snapshot_id
 from tests.simulation.clients import Client
-from tests.simulation.engines import by_itself
 from tests.simulation.ledger import NEVER, Change
 from tests.simulation.owners import OwnerProcess
+from tests.simulation.statements import by_itself
 from tests.simulation.world import mark_of
 
 __all__ = ["alter", "change_version"]

@@ -12,11 +12,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-import pyarrow as pa
-
 from paimon_magics.coordinator.core import (
     Aborted,
-    Committed,
     Done,
     Gone,
     Halted,
@@ -30,22 +27,16 @@ from paimon_magics.coordinator.http import answers
 from paimon_magics.coordinator.inserts.admission.items import Insert
 from paimon_magics.coordinator.inserts.queue.values import Mode, Refused
 from paimon_magics.coordinator.routes import insert_requests
-from paimon_magics.coordinator.runtime import waited
 from paimon_magics.errors import PaimonMagicsError
-from paimon_magics.planning.commits.requests import Append, CommitRequest, OverwritePartitions
 from paimon_magics.planning.schemas.table_schema import TableSchema, plan_create_table
-from paimon_magics.settings import Settings
 from paimon_magics.statements.grammar.parsing import parse_statement
 from paimon_magics.statements.statement import CreateTable, TableName
 from paimon_magics.tables.commits.fencing import NotOwnerError
-from paimon_magics.tables.schema.types import arrow_schema
-from paimon_magics.tables.writing.table_write import completed, write_spec
-from paimon_magics.tables.writing.writer import write_batches
 from tests.simulation import definitions
-from tests.simulation.ledger import NEVER, Attempt, Change, Ledger
+from tests.simulation.ledger import Attempt, Change, Ledger
 from tests.simulation.mistakes import is_mistake
 from tests.simulation.owners import OwnerProcess
-from tests.simulation.scheduler import Crashed, Process, current
+from tests.simulation.scheduler import Crashed, Process
 from tests.simulation.world import World
 
 __all__ = ["NAMES", "Client"]
@@ -243,7 +234,8 @@ class Client:
         digest = insert_requests.digest_of(validated) if key else b""
         future = self.world.primitives.future()
         channel = key if key.startswith("c:") else ""
-        attempt = Attempt(rows, info.identity, "sent", self.world.scheduler.steps, channel=channel)
+        begun = self.world.scheduler.steps
+        attempt = Attempt(rows, info.identity, "sent", begun, channel=channel, is_small=True)
         attempts.append(attempt)
         self.ledger.attempts.append(attempt)
         group.submit(Insert(info, validated, mode, future, key, offset, digest, "sim"))
@@ -279,7 +271,7 @@ class Client:
         return said.outcome
 
     def change(self, kind: str, name: TableName, target: TableName | None = None) -> str:
-        """Drop, rename or truncate a table."""
+        """Drop or rename a table."""
         changes: list[Change] = []
 
         def work(owner: OwnerProcess) -> Any:
@@ -301,116 +293,3 @@ class Client:
             change.state = said.outcome
         self.world.scheduler.note(f"{kind} {name.table} -> {said.outcome} {said.error!r}")
         return said.outcome
-
-    # ---- transactions ----
-
-    def append(self, name: TableName) -> str:
-        """Append rows by a transaction, or (truncate) remove all rows."""
-        return self._transact(name, truncates=False)
-
-    def truncate(self, name: TableName) -> str:
-        """Remove all rows by a transaction."""
-        return self._transact(name, truncates=True)
-
-    def _transact(self, name: TableName, *, truncates: bool) -> str:
-        world = self.world
-        now = world.scheduler.steps  # its place is after what was acknowledged before
-
-        def begin(owner: OwnerProcess) -> Any:
-            catalog = owner.served.catalog
-            before = _identity(owner, catalog.load(name))
-            id, transaction, _ = waited(
-                owner.coordinator.transactions.begin_steps(
-                    name, None, f"k{self.number}", place_of=owner.group.holds.of_transaction
-                )
-            )
-            table = catalog.load(name)
-            if _identity(owner, table) != before:
-                before = ""
-            return id, transaction, table, before
-
-        said = self.ask(f"begin on {name.table}", begin)
-        world.scheduler.note(f"begin -> {said.outcome} {said.error!r}")
-        if said.outcome != "done":
-            return said.outcome
-        id, transaction, table, identity = said.answer
-        if not identity:
-            return "unclear"  # left to its lease
-        rows = () if truncates else tuple(self.new_row() for _ in range(2))
-        messages: tuple[bytes, ...] = ()
-        task = current()
-        assert task is not None
-        if rows:
-            task.depth += 1
-            try:
-                spec = write_spec(table, transaction, overwrite=False, slots=1, settings=Settings())
-                data = pa.Table.from_pylist(
-                    [{"id": row, "name": f"r{row}"} for row in rows], arrow_schema(table.schema)
-                )
-                written = write_batches(spec, data.to_batches())
-                messages = completed(table, spec, written, transaction.base_snapshot_id).messages
-            except Exception as error:
-                world.scheduler.note(f"the files could not be written: {error!r}")
-                task.depth -= 1
-                self.ask("abort", lambda owner: owner.coordinator.transactions.abort(id, "failed"))
-                return "refused"
-            task.depth -= 1
-        change = OverwritePartitions() if truncates else Append()
-        request = CommitRequest(transaction, change, messages)
-        attempt = Attempt(rows, identity, "unclear", now)
-        noted = Change("truncate", identity, "unclear", now)
-        if truncates:
-            self.ledger.changes.append(noted)
-        else:
-            self.ledger.attempts.append(attempt)
-        if world.happens("clients vanish"):
-            return "unclear"
-        is_unclear = False
-        outcome = "unclear"
-        for tries in range(_TRIES_MAX):
-            said = self.ask(
-                f"commit {rows} to {name.table}",
-                lambda owner: _commit(owner, id, transaction, request),
-                may_repeat=True,
-            )
-            outcome = said.outcome
-            if said.is_unreachable:
-                self.wait_before(tries)
-                continue
-            world.scheduler.note(f"commit -> {outcome} {type(said.answer).__name__} {said.error!r}")
-            if isinstance(said.answer, Unknown | NotCommitted) and is_unclear:
-                outcome = "unclear"
-                break
-            if outcome != "unclear":
-                break
-            is_unclear = True
-            self.wait_before(tries)
-        else:
-            self.unanswered.append(f"commit {rows} to {name.table}: never a clear answer")
-        if outcome == "done" and not isinstance(said.answer, Committed):
-            outcome = "unclear"  # not known, and never will be
-        attempt.state = noted.state = outcome
-        attempt.ended = noted.ended = world.scheduler.steps
-        if outcome == "unclear":
-            noted.ended = NEVER
-        return outcome
-
-
-def _commit(owner: OwnerProcess, id: str, transaction: Any, request: CommitRequest) -> Any:
-    if owner.coordinator.stored.opened(id) is None:
-        from paimon_magics.coordinator.protocol.documents import transaction_document
-
-        document = transaction_document(transaction)
-        return owner.coordinator.transactions.adopt(id, "sim", document, lambda _: request)
-    return owner.coordinator.transactions.commit(id, request)
-
-
-def _identity(owner: OwnerProcess, table: Any) -> str:
-    """The table's id, without a call into the world."""
-    task = current()
-    assert task is not None
-    task.depth += 1
-    try:
-        return owner.coordinator.table_ids.id_of(table)
-    finally:
-        task.depth -= 1

@@ -3,59 +3,29 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any
-
-import pyarrow as pa
 
 from paimon_magics.coordinator.rest.commits import commit_prepared
 from paimon_magics.coordinator.runtime import waited
 from paimon_magics.coordinator.service.opening import open_transaction
 from paimon_magics.errors import PaimonMagicsError, UnknownOutcomeError
-from paimon_magics.planning.commits.requests import Append, CommitRequest, Transaction
-from paimon_magics.settings import Settings
+from paimon_magics.planning.commits.requests import Append, CommitRequest
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.commits.commit import commit
 from paimon_magics.tables.commits.decoded_request import decoded
-from paimon_magics.tables.schema.types import arrow_schema
-from paimon_magics.tables.table import Table
-from paimon_magics.tables.writing.table_write import completed, write_spec
-from paimon_magics.tables.writing.writer import write_batches
 from tests.simulation.clients import Client
 from tests.simulation.ledger import Attempt
 from tests.simulation.owners import OwnerProcess
 from tests.simulation.scheduler import current
+from tests.simulation.statements import by_itself, written
 from tests.simulation.world import mark_of
 
-__all__ = ["append_by_engine", "by_itself", "written"]
+__all__ = ["append_by_engine"]
 
 
 class _NoAnswerError(Exception):
     """Whether the snapshot was published is not known."""
-
-
-@contextmanager
-def by_itself() -> Iterator[None]:
-    """Do something in a client's own process, where nothing fails."""
-    task = current()
-    assert task is not None
-    task.depth += 1
-    try:
-        yield
-    finally:
-        task.depth -= 1
-
-
-def written(table: Table, transaction: Transaction, rows: Sequence[int]) -> tuple[bytes, ...]:
-    """Write rows into files of a transaction; the messages of its commit."""
-    spec = write_spec(table, transaction, overwrite=False, slots=1, settings=Settings())
-    data = pa.Table.from_pylist(
-        [{"id": row, "name": f"r{row}"} for row in rows], arrow_schema(table.schema)
-    )
-    files = write_batches(spec, data.to_batches())
-    return completed(table, spec, files, transaction.base_snapshot_id).messages
 
 
 def append_by_engine(client: Client, name: TableName) -> str:

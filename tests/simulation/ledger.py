@@ -16,7 +16,8 @@ NEVER = 2**62
 
 @dataclass(eq=False)
 class Attempt:
-    """One request to add rows to a table. `state` is "sent", "done", "refused" or "unclear"."""
+    """One request to add rows to a table. `state` is "sent", "done", "refused" or "unclear".
+    `is_small` for a small insert, which has its place among statements."""
 
     rows: tuple[int, ...]
     table: str
@@ -24,17 +25,20 @@ class Attempt:
     begun: int = 0
     ended: int = NEVER
     channel: str = ""
+    is_small: bool = False
 
 
 @dataclass(eq=False)
 class Change:
-    """One request to drop, rename or truncate a table, or to roll it back."""
+    """One request to drop, rename or truncate a table, or to roll it back. Small inserts that begin
+    at the step `placed` or later have their place behind it, and are not removed by it."""
 
     kind: str
     table: str
     state: str = "sent"
     begun: int = 0
     ended: int = NEVER
+    placed: int = NEVER
 
 
 @dataclass
@@ -101,7 +105,8 @@ class Ledger:
                     may_be_back = may_be_back or last < change.ended
                 elif last < change.begun and change.state == "done":
                     is_gone = True
-                if first < change.ended:
+                is_behind = first >= change.placed and all(a.is_small for a in attempts)
+                if first < change.ended and not is_behind:
                     is_kept = True  # it may be gone, or not
             if is_gone and not may_be_back and count:
                 self.problems.append(f"row {row} is in {table}, which was truncated after it")

@@ -11,7 +11,10 @@ from dataclasses import replace
 from typing import Any
 
 from paimon_magics.coordinator.inserts.engine import replies
+from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit
+from paimon_magics.coordinator.inserts.engine.holds import StatementHolds
 from paimon_magics.coordinator.inserts.engine.loading import Loading
+from paimon_magics.coordinator.inserts.engine.table_queue import TableQueue
 from paimon_magics.coordinator.inserts.loading import flush, rows
 from paimon_magics.coordinator.inserts.log import answers
 from paimon_magics.coordinator.inserts.log.database import DatabaseLog
@@ -137,6 +140,15 @@ def _early(hold: Hold, queue: Queue) -> Hold:
     return hold if hold.granted else replace(hold, lsn=queue.published)
 
 
+def _of_logged_tables(method: Call) -> Call:
+    """Statements keep their places only in tables of which the log has something."""
+
+    def restore_places(self: GroupCommit, tables: dict[str, TableQueue]) -> None:
+        method(self, dict(tables))
+
+    return restore_places
+
+
 def _at_once(_: Call) -> Call:
     """A standby takes over from an owner that lives."""
     return lambda *_: True
@@ -158,6 +170,12 @@ PLANTED = {
     "rows change their order": Planted("out of order", (rows, "entries_of", _backwards)),
     "refused rows are stored": Planted("which refused it", (arrivals._Group, "_accept", _refusing)),
     "statements don't wait": Planted("truncated after it", (step, "_ask_hold", _holding_early)),
+    "places are not restored": Planted(
+        "which acknowledged it", (StatementHolds, "restore", _nothing)
+    ),
+    "places in new tables are not restored": Planted(
+        "which acknowledged it", (GroupCommit, "_restore_places", _of_logged_tables)
+    ),
     "two own the warehouse": Planted("at once", (LeaseWatch, "has_run_out", _at_once)),
 }
 

@@ -31,6 +31,7 @@ from tests.simulation.faults import GENTLE, KINDS, Faults, faults_of
 from tests.simulation.ledger import Ledger
 from tests.simulation.owners import Deployment, OwnerProcess
 from tests.simulation.scheduler import START_US, Process, Scheduler, StuckError
+from tests.simulation.statements import append, overwrite, truncate
 from tests.simulation.world import DatabaseServer, World, mark_of, prepare
 
 __all__ = ["Result", "run"]
@@ -358,13 +359,15 @@ def _plan(
     shape: random.Random, count: int, names: tuple[object, ...], *, is_first: bool
 ) -> list[tuple[str, object, object]]:
     kinds = ["insert", "insert", "insert", "labelled", "labelled", "channel", "flush"]
-    extra = ["create", "drop", "rename", "append", "truncate", "sync", "engine"]
+    extra = ["create", "drop", "rename", "append", "truncate", "overwrite", "sync", "engine"]
     extra += ["alter", "version"]
     for kind in shape.sample(extra, shape.choice((0, 1, 2, 4, 9))):
         kinds += [kind] * shape.choice((1, 2, 3))
     if "drop" in kinds or "rename" in kinds:
         kinds += ["create"] * 2
     plan = [(shape.choice(kinds), shape.choice(names), shape.choice(names)) for _ in range(count)]
+    if is_first and "overwrite" in kinds and shape.random() < 0.5:
+        plan = [("overwrite", names[0], None), *plan]  # of a table that had no small insert yet
     if is_first:
         plan = [("create", name, None) for name in names] + plan
     return plan
@@ -399,7 +402,7 @@ def _work(run: _Run, client: Client, plan: list[tuple[str, object, object]]) -> 
                 if other != name:
                     client.change("rename", name, other)
             case "append":
-                client.append(name)
+                append(client, name)
             case "engine":
                 append_by_engine(client, name)
             case "alter":
@@ -407,4 +410,6 @@ def _work(run: _Run, client: Client, plan: list[tuple[str, object, object]]) -> 
             case "version":
                 change_version(client, name)
             case "truncate":
-                client.truncate(name)
+                truncate(client, name)
+            case "overwrite":
+                overwrite(client, name)

@@ -146,6 +146,11 @@ class World:
             return True
         return False
 
+    def crash_soon(self) -> None:
+        """Have the process that answers crash within its next calls, in a run with crashes."""
+        if self.faults.crashes and not self.calm:
+            self.crash_at.insert(0, self.calls + self.random.randrange(40))
+
     def _perhaps_crash(self, process: Process) -> None:
         if self.crash_at and self.calls >= self.crash_at[0] and process is self.crashable:
             self.crash_at.pop(0)
