@@ -9,7 +9,9 @@ from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
 from paimon_magics.spark.queries import cancellable
 
-__all__ = ["file_frame", "load_files"]
+__all__ = ["file_frame", "lacks_file_system", "load_files"]
+
+_NO_FILE_SYSTEM = re.compile(r"No FileSystem for scheme|ClassNotFoundException: Class \S*\.fs\.")
 
 _PATTERN = re.compile(r"[\\{}\[\]*?]")  # what Hadoop takes a path with for a pattern
 
@@ -21,6 +23,11 @@ def file_frame(spark: SparkSession, kind: str, path: str, options: Mapping[str, 
         frame = spark.read.format(kind).options(**options).load(path)
         frame.schema  # noqa: B018 - Spark Connect looks for the files only now
         return frame
+
+
+def lacks_file_system(error: Exception) -> bool:
+    """Whether Spark's error says that its Hadoop has no class for a store: a jar is missing."""
+    return _NO_FILE_SYSTEM.search(str(error)) is not None
 
 
 def load_files(reader: DataFrameReader, paths: Sequence[str]) -> DataFrame:

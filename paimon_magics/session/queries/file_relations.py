@@ -18,14 +18,16 @@ from typing import TYPE_CHECKING
 
 from paimon_magics.errors import (
     InvalidValueError,
+    PaimonMagicsError,
     TableDamagedError,
     UnknownNameError,
     likely_meant,
 )
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.queries.csv_quoting import quoting
+from paimon_magics.session.queries.staged_files import staged
 from paimon_magics.spark.failures import translate
-from paimon_magics.spark.files import file_frame
+from paimon_magics.spark.files import file_frame, lacks_file_system
 from paimon_magics.spark.sessions import runs_here
 from paimon_magics.statements.statement import TableName, TableReference
 
@@ -75,7 +77,8 @@ def file_meant(name: TableName) -> str:
 def frame_of_files(connection: Connection, files: FileRelation) -> DataFrame:
     """Return the rows of the files as a lazy frame; adds a note on how a CSV file was read.
 
-    Raises UnknownNameError if there is no file, InvalidValueError for a file of another format.
+    Raises UnknownNameError if there is no file, InvalidValueError for a file of another format, and
+    what `staged` raises.
     """
     given = {key.lower() for key, _ in files.options}
     options = dict(files.options)
@@ -97,7 +100,9 @@ def frame_of_files(connection: Connection, files: FileRelation) -> DataFrame:
     if files.format == "json" and is_here and "multiline" not in given and _is_list(path):
         options["multiLine"] = "true"
     try:
-        frame = file_frame(connection.spark, files.format, path, options)
+        frame = _frame(connection, files, path, options)
+    except PaimonMagicsError:
+        raise
     except Exception as error:
         told = translate(error)
         if getattr(error, "getCondition", lambda: "")() == "PATH_NOT_FOUND":
@@ -115,6 +120,18 @@ def frame_of_files(connection: Connection, files: FileRelation) -> DataFrame:
                 f"It has one column; WITH ('sep' = '{found_in}') splits it into several."
             )
     return frame
+
+
+def _frame(
+    connection: Connection, files: FileRelation, path: str, options: Mapping[str, str]
+) -> DataFrame:
+    try:
+        return file_frame(connection.spark, files.format, path, options)
+    except Exception as error:
+        if not lacks_file_system(error):
+            raise
+    copy = staged(connection, files.path)
+    return file_frame(connection.spark, files.format, copy, options)
 
 
 def _told(path: str, guessed: Mapping[str, str]) -> str:
