@@ -1,7 +1,8 @@
 """Read leases over HTTP: taken and renewed.
 
 `POST /v1/leases` with `{holder, leases: [{table, snapshot_id}]}` lists all snapshots that a holder
-reads, and replaces its earlier list; an empty list gives everything up. The answer is
+reads, and replaces its earlier list; an empty list gives everything up. A holder of another
+principal is another one, also by the same name. The answer is
 `{expires_at_ms, lease_ms, gone}`: the snapshots in `gone` have expired, and are not leased.
 """
 
@@ -47,7 +48,8 @@ def lease_routes(coordinator: Coordinator) -> list[Route]:
             await run_in_threadpool(
                 check_table, principal_of(request), Scope.READ, name, coordinator.load
             )
-        expires_at_ms, gone = await run_in_threadpool(coordinator.lease, holder, wanted)
+        principal = principal_of(request).name or ""
+        expires_at_ms, gone = await run_in_threadpool(coordinator.lease, holder, wanted, principal)
         return JSONResponse(
             {
                 **lease_members(expires_at_ms),

@@ -255,10 +255,10 @@ class Coordinator:
         return self._catalog.load(table).location
 
     def lease(
-        self, holder: str, wanted: Collection[tuple[TableName, int]]
+        self, holder: str, wanted: Collection[tuple[TableName, int]], principal: str = ""
     ) -> tuple[int, list[tuple[TableName, int]]]:
-        """Lease these snapshots to `holder`, and no others; see `Leases.renew`."""
-        return self.leases.renew(holder, wanted, self._now_ms())
+        """Lease these snapshots to a principal's `holder`, and no others; see `Leases.renew`."""
+        return self.leases.renew(holder, wanted, self._now_ms(), principal)
 
     @contextlib.contextmanager
     def slot(self, location: str) -> Iterator[Future[Answer]]:

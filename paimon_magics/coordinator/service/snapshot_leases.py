@@ -43,14 +43,16 @@ class Leases:
         self._catalog = catalog
         self._lease_ms = lease_ms
         self._quiet_until_ms = now_ms + lease_ms
-        self._holders: dict[str, _Holder] = {}
+        self._holders: dict[tuple[str, str], _Holder] = {}
         self._guard = threading.Lock()
         self._turns = Turns()
 
     def renew(
-        self, holder: str, wanted: Collection[Leased], now_ms: int
+        self, holder: str, wanted: Collection[Leased], now_ms: int, principal: str = ""
     ) -> tuple[int, list[Leased]]:
-        """Give the holder leases on these snapshots, and no others.
+        """Give the holder leases on these snapshots, and no others. Holders of different principals
+        are different ones, whatever they are called: so nobody gives up the leases of somebody
+        else.
 
         Return when they end, in milliseconds of the epoch, and the snapshots that can't be leased
         because they have expired or don't exist. Raises InvalidValueError for too many snapshots,
@@ -64,12 +66,13 @@ class Leases:
             )
         with self._guard:
             self._forget(now_ms)
-            if holder not in self._holders and len(self._holders) >= _HOLDERS_MAX:
+            key = principal, holder
+            if key not in self._holders and len(self._holders) >= _HOLDERS_MAX:
                 raise SetupError(
                     f"{_HOLDERS_MAX} sessions hold read leases already.", hint="Try again later."
                 )
             expires_at_ms = now_ms + self._lease_ms
-            held = self._holders.setdefault(holder, _Holder(expires_at_ms))
+            held = self._holders.setdefault(key, _Holder(expires_at_ms))
             held.expires_at_ms = expires_at_ms
             for lease in held.leases.keys() - set(wanted):
                 del held.leases[lease]
@@ -77,7 +80,7 @@ class Leases:
         gone = [lease for lease in new if not self._grant(held, lease)]
         if not wanted:
             with self._guard:
-                self._holders.pop(holder, None)
+                self._holders.pop(key, None)
         return expires_at_ms, gone
 
     def stays(self, table: Table, snapshot_id: int) -> bool:

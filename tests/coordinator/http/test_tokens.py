@@ -505,3 +505,32 @@ def test_a_function_that_gives_no_token_is_named() -> None:
     for text in ("", "a\nb", "tökén"):
         with pytest.raises(PaimonMagicsError, match="There is no token"):
             Token(read=lambda text=text: text)  # type: ignore[misc]
+
+
+def test_nobody_gives_up_the_leases_of_somebody_else(process: Process, command: Any) -> None:
+    catalog = Catalog.open({"warehouse": str(process.warehouse)})
+    client = process.client()
+    transaction = client.begin(TableName("orders_old", "default"))
+    messages = write(catalog, transaction, [{"k": 1}])
+    receipt = client.commit(CommitRequest(transaction, Append(), messages))
+    ana, ben = (command("add", name, "--allow=read") for name in ("ana", "ben"))
+    name = {"database": "default", "table": "orders_old"}
+    of_snapshot = {"table": name, "snapshot_id": receipt.snapshot_id}
+
+    def leased() -> float:
+        said = ask(process, process.token(), "GET", "/metrics").text
+        match = re.search(r"^paimon_coordinator_read_leases (\S+)$", said, re.MULTILINE)
+        assert match is not None
+        return float(match[1])
+
+    def lease(token: str, *leases: object) -> None:
+        answer = ask(process, token, "POST", "/v1/leases", {"holder": "h", "leases": leases})
+        assert answer.status_code == 200, answer.text
+
+    before = leased()
+    lease(ana, of_snapshot)
+    assert leased() == before + 1
+    lease(ben)
+    assert leased() == before + 1
+    lease(ana)
+    assert leased() == before
