@@ -27,6 +27,7 @@ from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.schema.identity import created_at_ms, table_id_of_legacy
+from paimon_magics.tables.stores.corruption import parsing
 from paimon_magics.tables.stores.paths import plain_location
 from paimon_magics.tables.stores.store import store_errors
 from paimon_magics.tables.table import Table
@@ -149,9 +150,12 @@ class TableIds:
 
     def _read(self, path: str) -> _Mark | None:
         """The mark in a folder; None where there is none, or it says nothing. Raises SetupError
-        where the store does not give it."""
+        where the store does not give it, TableDamagedError for a folder in its place."""
         file = self._file(path)
-        with store_errors(f"Reading the id of the table, {file},"):
+        with (
+            store_errors(f"Reading the id of the table, {file},"),
+            parsing(f"The id of the table, {file},", "Remove that folder."),
+        ):
             content = self._catalog.stores.of(file).read(file)
         return None if content is None else _mark_of(content)
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from paimon_magics.errors import TableDamagedError
 from paimon_magics.planning.reads.consumer_names import check_consumer_name
+from paimon_magics.tables.stores.corruption import parsing
 from paimon_magics.tables.table import Table
 
 __all__ = ["forget_progress", "keep_progress", "list_progress", "progress_of"]
@@ -21,9 +22,12 @@ _PREFIX = "consumer-"
 
 def list_progress(table: Table) -> dict[str, int]:
     """The next snapshot of each of the table's consumers, by their names. Raises
-    TableDamagedError for a damaged file."""
+    TableDamagedError for a damaged file, and for a file in place of their folder."""
     found = {}
-    for name in table.store.names(_folder(table.paimon), _PREFIX):
+    folder = _folder(table.paimon)
+    with parsing(f"The consumers of `{table.name}` in {folder}", "Remove that file."):
+        names = table.store.names(folder, _PREFIX)
+    for name in names:
         consumer_id = name.removeprefix(_PREFIX)
         next_snapshot = progress_of(table, consumer_id)
         if next_snapshot is not None:  # it was forgotten meanwhile
@@ -38,7 +42,8 @@ def progress_of(table: Table, consumer_id: str) -> int | None:
     file.
     """
     path = _path(table, consumer_id)
-    body = table.store.read(path)
+    with parsing(f"The consumer file {path}", "Remove what stands in its place."):
+        body = table.store.read(path)
     if body is None:
         return None
     try:
@@ -54,7 +59,8 @@ def keep_progress(table: Table, consumer_id: str, next_snapshot: int) -> None:
     """Store the next snapshot that a consumer will read. Raises InvalidValueError for a name that
     can't be a consumer's."""
     folder = _folder(table.paimon)
-    table.store.make_folder(folder)
+    with parsing(f"The consumers of `{table.name}` in {folder}", "Remove that file."):
+        table.store.make_folder(folder)
     body = json.dumps({"nextSnapshot": next_snapshot}, indent=2).encode()
     table.store.write(_path(table, consumer_id), body)
 

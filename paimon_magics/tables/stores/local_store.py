@@ -100,9 +100,9 @@ class LocalStore:
         while True:
             try:
                 os.makedirs(path, exist_ok=True)
-            except FileExistsError:
+            except FileExistsError as error:
                 if os.path.exists(path) and not os.path.isdir(path):
-                    raise
+                    raise NotADirectoryError(error.errno, "a file is in its place", path) from error
                 continue  # it was there, and somebody has removed it before one could look
             return
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from paimon_magics.errors import SetupError, TableDamagedError
+from paimon_magics.errors import TableDamagedError
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.catalog.table_marks import TableIds
@@ -189,9 +189,9 @@ def test_a_broken_table_hinders_no_other(catalog: Catalog, ids: TableIds) -> Non
     (folder(catalog, TableName("a", "default")) / MARK).mkdir()
     (folder(catalog, TableName("z", "default")) / "schema" / "schema-0").write_bytes(b"")
     assert ids.find(before) == T
-    with pytest.raises(SetupError, match="Reading the id of the table"):
+    with pytest.raises(TableDamagedError, match="The id of the table"):
         ids.find("0" * 32)
-    with pytest.raises(SetupError, match=f"Reading the id of the table.*{MARK}"):
+    with pytest.raises(TableDamagedError, match=f"The id of the table.*{MARK}.*a folder stands"):
         id_of(ids, catalog, TableName("a", "default"))
 
 
