@@ -12,6 +12,7 @@ import pytest
 from paimon_magics import Session
 from paimon_magics.errors import InvalidValueError, UnsupportedStatementError
 from paimon_magics.planning.reads.spark_settings import REFUSED
+from paimon_magics.session.reports.profile import Effort
 from tests.session.rows import rows
 
 pytestmark = pytest.mark.spark
@@ -76,6 +77,13 @@ _WAYS: dict[str, Callable[[Session], object]] = {
     "dry run": lambda one: one.run("DELETE FROM t WHERE k = 1", dry_run=True),
     "preview": lambda one: one.preview("DELETE FROM t WHERE k = 1"),
     "stream": lambda one: one.stream("t"),
+    "changes": lambda one: next(one.changes("t", from_snapshot=1, wait=False)),
+    "readStream": lambda one: one.spark.readStream.format("paimon").load("t"),
+    "diff": lambda one: one.reports.diff("t", "1", "2"),
+    "report of changes": lambda one: one.reports.changes("t"),
+    "profile": lambda one: one.reports.profile("t", Effort.DISTINCT),
+    "explain": lambda one: one.reports.explain("SELECT * FROM t WHERE k = 1"),
+    "compact": lambda one: one.compact("t"),
 }
 
 
