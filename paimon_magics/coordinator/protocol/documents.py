@@ -81,6 +81,10 @@ def transaction_of(document: Any) -> Transaction:
         base_snapshot_id=member(document, "base_snapshot_id", int),
         attempts_folder=None if folder is None else member(document, "attempts_folder", str),
         commit_identifier=member(document, "commit_identifier", int),
+        # Older clients bring none.
+        table_creation=member(document, "table_creation", str)
+        if "table_creation" in document
+        else "",
     )
 
 

@@ -53,6 +53,7 @@ from paimon_magics.tables.commits.decoded_request import (
 )
 from paimon_magics.tables.commits.fenced_commits import commit_fenced, is_fenced
 from paimon_magics.tables.commits.fencing import DeposedError
+from paimon_magics.tables.commits.message_checks import has_other_creation
 from paimon_magics.tables.commits.publication_checks import unnamed_receipt
 from paimon_magics.tables.commits.receipts import find_commit
 from paimon_magics.tables.commits.settling import settle
@@ -123,6 +124,9 @@ class Worker:
         transaction = request.transaction
         try:
             table = self._catalog.load(transaction.table)
+            if has_other_creation(table, transaction):
+                reason = f"`{table.name}` is another table now: its own was dropped or renamed."
+                return CommitUndetermined(id, reason, self._now_ms())
             asked = decoded(table, request)
             found = find_commit(table, transaction) or unnamed_receipt(asked)
             if found is not None:
@@ -162,6 +166,8 @@ class Worker:
             table = self._catalog.load(transaction.table)
         except UnknownNameError:
             return FilesRemoved(id, self._now_ms())  # the table itself is gone
+        if has_other_creation(table, transaction):
+            return FilesRemoved(id, self._now_ms())
         if not self._claim(transaction, Fate.REMOVAL):
             return Ticked(self._now_ms())  # another coordinator was about to commit it
         found = find_commit(table, transaction)

@@ -9,6 +9,7 @@ from paimon_magics.planning.commits.requests import Transaction
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.commits.commit import check_can_publish
+from paimon_magics.tables.schema.identity import creation_of
 from paimon_magics.tables.snapshots.latest import latest_snapshot_id
 from paimon_magics.tables.stores.store import store_errors
 from paimon_magics.tables.table import Table
@@ -42,6 +43,7 @@ def open_on(table: Table, base_snapshot_id: int | None) -> Transaction:
     with store_errors(f"Opening a transaction on `{table.name}`"):
         if base_snapshot_id is None:
             base_snapshot_id = latest_snapshot_id(table)
+        creation = creation_of(table)
         if folder is not None:
             open_attempts(table.store, folder)
     return Transaction(
@@ -50,4 +52,5 @@ def open_on(table: Table, base_snapshot_id: int | None) -> Transaction:
         file_prefix=prefix,
         base_snapshot_id=base_snapshot_id,
         attempts_folder=folder,
+        table_creation=creation,
     )

@@ -51,7 +51,12 @@ from paimon_magics.errors import (
     OutdatedPlanError,
     PaimonMagicsError,
 )
-from paimon_magics.planning.commits.requests import CommitRequest, Compact, Transaction
+from paimon_magics.planning.commits.requests import (
+    CommitRequest,
+    Compact,
+    OverwritePartitions,
+    Transaction,
+)
 from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.writes.inserts import takes_one_at_a_time
 from paimon_magics.statements.statement import TableName
@@ -199,8 +204,9 @@ class Transactions:
         """Commit a transaction that another coordinator opened, or end it if `request_for` is None.
 
         `document` is the transaction as the client has it; `request_for` makes the commit request
-        for it. Raises InvalidValueError for a document that no coordinator can have made, and
-        UnknownOutcomeError when the table no longer shows what became of the transaction.
+        for it. Raises InvalidValueError for a document that no coordinator can have made,
+        UnknownOutcomeError when the table no longer shows what became of the transaction, and
+        CommitConflictError for one that has lost its place among small inserts.
         """
         check_adopted_id(id)
         self._owning.own()
@@ -211,6 +217,14 @@ class Transactions:
         found = find_commit(table, transaction)
         if found is not None and asked is not None:
             return Committed(found)
+        if asked is not None and self._lost_its_place(id, table, asked):
+            self.adopt(id, owner, document, None, origin)
+            raise CommitConflictError(
+                f"The statement on `{table.name}` was begun at another coordinator, and its place "
+                "among small inserts ended with that: rows that were acknowledged after its "
+                "beginning would be lost.",
+                hint="Nothing was committed. Run the statement again.",
+            )
         epoch = self._owning.epoch
         if epoch is None:
             return Unknown()
@@ -237,6 +251,13 @@ class Transactions:
                 body=body,
             )
         )
+
+    def _lost_its_place(self, id: str, table: Table, asked: CommitRequest) -> bool:
+        """Whether a transaction that this coordinator does not know would replace rows that others
+        added, among them small inserts that were acknowledged behind it."""
+        swallows = isinstance(asked.change, OverwritePartitions) and asked.change.swallow_newer
+        is_unknown = self._stored.state(id) is None
+        return swallows and is_unknown and table.schema.flag("auto_batch_load")
 
     def abort(self, id: str, reason: str) -> Answer:
         """End a transaction without a commit."""

@@ -36,7 +36,8 @@ class Transaction:
 
     `base_snapshot_id` is the table's latest snapshot when the transaction began, 0 for a table
     without snapshots. `attempts_folder` begins the paths of its writers' notes (one for each
-    attempt); None where writers can't leave notes.
+    attempt); None where writers can't leave notes. `table_creation` tells the table from another
+    that takes its name meanwhile; "" where that is not known.
     """
 
     table: TableName
@@ -45,6 +46,7 @@ class Transaction:
     base_snapshot_id: int
     attempts_folder: str | None = None
     commit_identifier: int = BATCH_COMMIT_IDENTIFIER
+    table_creation: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,11 @@ from paimon_magics.tables.commits.decoded_request import (
 )
 from paimon_magics.tables.commits.file_conflicts import FileConflicts
 from paimon_magics.tables.commits.log_positions import log_check
-from paimon_magics.tables.commits.message_checks import check_owners, check_schemas
+from paimon_magics.tables.commits.message_checks import (
+    check_creation,
+    check_owners,
+    check_schemas,
+)
 from paimon_magics.tables.commits.overwrite_checks import overwrite_check
 from paimon_magics.tables.commits.overwrite_upgrades import upgrade_overwritten
 from paimon_magics.tables.commits.prepare import Prepared, SnapshotPreparation
@@ -117,6 +121,7 @@ def commit(
         if found is not None:
             return found
     table = asked.table
+    check_creation(table, asked.request.transaction)
     check_owners(asked.messages, table)
     check_schemas(asked.messages, table)
     if isinstance(asked.request.change, Compact):
@@ -236,6 +241,7 @@ class _Run:
             if self._check(latest, changes):
                 prepared = self._prepare(latest, changes)
                 self._sync(prepared)
+                check_creation(self._table, self._transaction)
                 check_before(prepared.snapshot.id)
                 if self._publish(prepared):
                     self._rests_on = None if latest is None else latest.delta_manifest_list

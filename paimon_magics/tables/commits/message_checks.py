@@ -13,10 +13,40 @@ from paimon_magics.errors import (
     TableDamagedError,
     UnsupportedStatementError,
 )
+from paimon_magics.planning.commits.requests import Transaction
 from paimon_magics.tables.commits.decoded_request import written_files
+from paimon_magics.tables.schema.identity import creation_of
+from paimon_magics.tables.stores.store import store_errors
 from paimon_magics.tables.table import Table
 
-__all__ = ["check_compaction", "check_owners", "check_rows", "check_schemas"]
+__all__ = [
+    "check_compaction",
+    "check_creation",
+    "check_owners",
+    "check_rows",
+    "check_schemas",
+    "has_other_creation",
+]
+
+
+def has_other_creation(table: Table, transaction: Transaction) -> bool:
+    """Whether the table is another one than that on which the transaction was opened, by the same
+    name. Raises SetupError where the store does not say."""
+    if not transaction.table_creation:
+        return False
+    with store_errors(f"Looking whether `{table.name}` is still the same table"):
+        creation = creation_of(table)
+    return creation not in ("", transaction.table_creation)
+
+
+def check_creation(table: Table, transaction: Transaction) -> None:
+    """Raise CommitConflictError where `has_other_creation`."""
+    if has_other_creation(table, transaction):
+        raise CommitConflictError(
+            f"`{table.name}` is another table now: the one that this statement began on was "
+            "dropped or renamed.",
+            hint="Nothing was committed. Run the statement again if it is meant for the new table.",
+        )
 
 
 def check_owners(messages: Sequence[CommitMessage], table: Table) -> None:

@@ -9,10 +9,11 @@ import uuid
 
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.tables.schema.alterations import schema_of
+from paimon_magics.tables.stores.corruption import misread
 from paimon_magics.tables.stores.paths import canonical_location
 from paimon_magics.tables.table import Table
 
-__all__ = ["Definitions", "created_at_ms", "table_id_of_legacy", "version_of"]
+__all__ = ["Definitions", "created_at_ms", "creation_of", "table_id_of_legacy", "version_of"]
 
 _TABLES_MAX = 256
 
@@ -45,6 +46,22 @@ def created_at_ms(table: Table) -> int | None:
     manager = table.paimon.schema_manager
     first = manager.copy_with_branch(manager.branch).get_schema(0)
     return None if first is None else int(first.time_millis)
+
+
+def creation_of(table: Table) -> str:
+    """What tells the table from others that had, or will have, its name: a catalog server's id of
+    it, or when the one at the location was created, which asks the store each time; "" where
+    neither can be known. Paimon makes the uuid of a table so (`CatalogUtils.loadTable`). Raises
+    OSError."""
+    if table.paimon.catalog_environment.supports_version_management:
+        return str(table.paimon.catalog_environment.uuid or "")
+    try:
+        created_ms = created_at_ms(table)
+    except Exception as error:
+        if misread(error) is None:
+            raise
+        created_ms = None
+    return "" if created_ms is None else str(created_ms)
 
 
 def version_of(table: Table) -> str:

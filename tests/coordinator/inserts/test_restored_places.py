@@ -142,3 +142,24 @@ def test_a_statement_by_a_name_that_the_log_has_not_seen_keeps_its_place(service
     assert answer.status_code == 200, answer.text
     wait_until(lambda: service.queue(renamed.table)["published"] == 2)
     assert service.ids(renamed) == [2], "it was acknowledged after the statement began"
+
+
+def test_a_coordinator_that_does_not_know_the_statement_loses_no_row_to_it(tmp_path: Path) -> None:
+    service = Service(tmp_path, "warehouse")
+    try:
+        service.insert(1, "sync_mode")
+        begun = service.begin()
+        service.insert(2)
+        service.process.kill()
+        options = ("--log=warehouse", "--lease-ms=2000")
+        service.process = Process(tmp_path / "warehouse", tmp_path / "other", *options)
+        service.process.start()
+        service.insert(3)
+        answer = service.truncate(begun)
+        assert answer.status_code == 409, answer.text
+        assert "its place among small inserts ended" in answer.text
+        wait_until(lambda: service.queue()["published"] == 3)
+        assert service.ids() == [1, 2, 3]
+        assert service.truncate(begun).status_code == 410, "it has ended"
+    finally:
+        service.process.close()

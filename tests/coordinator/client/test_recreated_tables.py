@@ -1,0 +1,84 @@
+"""A statement never commits to another table that has taken the name of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from paimon_magics.coordinator.client.interface import CoordinatorClient
+from paimon_magics.errors import CommitConflictError
+from paimon_magics.planning.commits.requests import (
+    CommitRequest,
+    OverwritePartitions,
+    Transaction,
+)
+from paimon_magics.planning.schemas.table_schema import plan_create_table
+from paimon_magics.statements.grammar.parsing import parse_statement
+from paimon_magics.statements.statement import CreateTable, TableName
+from paimon_magics.statements.table_changes import AlterTable
+from paimon_magics.tables.catalog.catalog import Catalog
+from tests.coordinator.process import TABLE, Process, create_table, read
+from tests.faults.appending import append, committer_of, written
+
+SQL = "CREATE TABLE t (k INT, v INT)"
+OLD = TableName("old", "default")
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Catalog:
+    return create_table(tmp_path / "warehouse", SQL)
+
+
+@pytest.fixture(params=["in-process", "service"])
+def client(
+    request: pytest.FixtureRequest, catalog: Catalog, tmp_path: Path
+) -> Iterator[CoordinatorClient]:
+    if request.param == "in-process":
+        yield committer_of(catalog)
+        return
+    process = Process(tmp_path / "warehouse", tmp_path / "state")
+    process.start()
+    yield process.client()
+    process.close()
+
+
+def overwrite(transaction: Transaction) -> CommitRequest:
+    """What TRUNCATE, and an INSERT OVERWRITE of no rows, ask for."""
+    return CommitRequest(transaction, OverwritePartitions())
+
+
+@pytest.mark.parametrize("way", ["dropped", "renamed"])
+def test_a_table_that_took_the_name_is_left_alone(
+    catalog: Catalog, client: CoordinatorClient, way: str
+) -> None:
+    append(catalog, client, [(1, 1)])
+    transactions = [client.begin(TABLE) for _ in range(2)]
+    appending = written(catalog.load(TABLE), transactions[0], [(2, 2)])
+    if way == "dropped":
+        catalog.drop_table(TABLE)
+    else:
+        catalog.rename_table(TABLE, OLD)
+    statement = parse_statement(SQL)
+    assert isinstance(statement, CreateTable)
+    catalog.create_table(TABLE, plan_create_table(statement))
+    append(catalog, client, [(100, 100)])
+    for request in (overwrite(transactions[1]), appending):
+        with pytest.raises(CommitConflictError, match=r"`default\.t` is another table now"):
+            client.commit(request)
+    assert [row["k"] for row in read(catalog)] == [100]
+    if way == "renamed":
+        assert [row["k"] for row in read(catalog, OLD)] == [1]
+
+
+def test_a_table_that_was_altered_or_truncated_is_the_same(
+    catalog: Catalog, client: CoordinatorClient
+) -> None:
+    append(catalog, client, [(1, 1)])
+    transaction = client.begin(TABLE)
+    statement = parse_statement("ALTER TABLE t ADD COLUMN w INT")
+    assert isinstance(statement, AlterTable)
+    catalog.alter_table(TABLE, statement.changes)
+    client.commit(overwrite(transaction))
+    assert read(catalog) == []
