@@ -33,8 +33,8 @@ Wait = Literal["durable", "visible"]
 WAITS: tuple[Wait, ...] = get_args(Wait)
 
 
-StoreAssignment = Literal["exact", "ansi"]
-"""The treatment of a given value that its column's type would truncate or round."""
+StoreAssignment = Literal["exact", "exact-all", "ansi"]
+"""The treatment of a value that its column's type would truncate or round."""
 
 STORE_ASSIGNMENTS: tuple[StoreAssignment, ...] = get_args(StoreAssignment)
 
@@ -64,8 +64,8 @@ class Settings:
     - `overwrite_swallows_newer`: whether an overwrite replaces rows that others committed after it
       was planned, as Paimon does by default; otherwise it fails and names their snapshot.
     - `store_assignment`: `exact` refuses rows of VALUES and of a program's frames with values that
-      a column would truncate or round; `ansi` casts them like Spark. Rows of a query are cast like
-      Spark in both.
+      a column would truncate or round, and casts the rows of a query like Spark; `exact-all`
+      refuses both; `ansi` casts both. What a cast changes is counted in the outcome's notes.
     - `statement_history`: what a snapshot keeps of the statement that made it: its `text`, the text
       `redacted`, with `?` for each value, or `none`. Every reader of the table may see it.
     - `snapshot_time_retained`: how long snapshots of tables that this session creates are kept, as

@@ -115,8 +115,8 @@ class PaimonMagics(Magics):
     store_assignment = Enum(
         STORE_ASSIGNMENTS,
         default_value="exact",
-        help="`exact` refuses given values of which a column would cut something off, `ansi` casts "
-        "them as Spark does.",
+        help="`exact` refuses given values of which a column would cut something off, `exact-all` "
+        "those of queries, too, `ansi` casts them as Spark does.",
     ).tag(config=True)
     statement_history = Enum(
         STATEMENT_HISTORIES,

@@ -74,6 +74,8 @@ class Outcome:
       None if unknown. `rows_unchanged`: the rows of an UPDATE that the table's merge engine would
       not have taken; `notes` say why. `files_rewritten`, `vectors_written`: the files that were
       written anew for that, and those that got a deletion vector.
+    - `values_changed`: by column, how many values a write has rounded or cut, since the column's
+      type holds less; `notes` give an example of each.
     - `seconds`: how long the statement took; for rows, until they could be fetched.
     - `query`: the SQL that gives the rows, if it is not the statement; "" if there is none.
     - `in_query`: the columns that `sql` gives, if it does not give all that are shown.
@@ -96,6 +98,7 @@ class Outcome:
     rows_unchanged: int | None = None
     files_rewritten: int | None = None
     vectors_written: int | None = None
+    values_changed: dict[str, int] = field(default_factory=dict)
     seconds: float = 0.0
     message: str = ""
     notes: tuple[str, ...] = ()

@@ -58,14 +58,14 @@ def project(
     sources: Sequence[Source],
     constants: Mapping[str, str | None],
     only: str | None = None,
-    more: Sequence[str] = (),
+    more: Sequence[SparkColumn | str] = (),
 ) -> DataFrame:
     """Return `frame` as rows of a table with `columns`; `sources` gives the source of each column.
 
     `constants` are the values of the PARTITION clause, as `partition_values` returns them. `only`
-    names the one column to return; None returns all. `more` are texts of SQL for columns behind
-    them, over `frame`, which may have columns behind those of `sources`. Raises InvalidValueError
-    for a column whose type can't be cast at all.
+    names the one column to return; None returns all. `more` are columns, or texts of SQL for
+    them, behind those, over `frame`, which may have columns behind those of `sources`. Raises
+    InvalidValueError for a column whose type can't be cast at all.
     """
     names = list(frame.columns)
     # A query's column names may repeat. The target's are unique, and Spark's errors show them.

@@ -22,7 +22,16 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as spark_types
 
+from paimon_magics.planning.schemas.table_schema import Column
+from paimon_magics.planning.writes.losses import (
+    LOSS_END,
+    LOSS_IS,
+    LOSSES,
+    ColumnLoss,
+    column_type,
+)
 from paimon_magics.spark.types import spark_type
+from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.statements.data_types import (
     ArrayType,
     AtomicType,
@@ -31,7 +40,21 @@ from paimon_magics.statements.data_types import (
     RowType,
 )
 
-__all__ = ["Loss", "first_loss", "loss", "may_lose", "reason"]
+__all__ = [
+    "Entry",
+    "Loss",
+    "changeable",
+    "counted_losses",
+    "first_loss",
+    "kept_losses",
+    "loss",
+    "loss_entry",
+    "losses_column",
+    "lossy_columns",
+    "may_lose",
+    "reason",
+    "without_losses",
+]
 
 _INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
 _WHOLE = (
@@ -46,6 +69,10 @@ _DOUBLE_SHARE, _FLOAT_SHARE = 5e-15, 5e-6
 _DOUBLE_DIGITS, _FLOAT_DIGITS = 15, 7
 _DECIMAL_DIGITS_MAX = 38
 _MICROS = 6
+_EXAMPLE_CHARACTERS = 100
+
+Entry = tuple[SparkColumn, SparkColumn]
+"""The condition that a value is changed, and the text for LOSSES."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +98,7 @@ def first_loss(frame: DataFrame, targets: Sequence[DataType | None]) -> Loss | N
         value = F.col(names[position])
         lost = None if target is None else loss(value, field.dataType, target)
         if lost is not None:
-            # Not every nested value can be cast to a text.
-            text = F.coalesce(value.try_cast("string"), F.lit("a value"))
-            if isinstance(field.dataType, spark_types.StringType):
-                text = F.concat(F.lit("'"), text, F.lit("'"))
-            texts[position] = F.when(lost, text)
+            texts[position] = F.when(lost, _value_text(value, field.dataType))
     if not texts:
         return None
     looked = frame.toDF(*names).select(*(t.alias(names[at]) for at, t in texts.items()))
@@ -86,6 +109,83 @@ def first_loss(frame: DataFrame, targets: Sequence[DataType | None]) -> Loss | N
             if text is not None:
                 return Loss(number, position, str(text))
     return None  # the second computation gave other values
+
+
+def loss_entry(
+    value: SparkColumn, source: spark_types.DataType, target: DataType, column: str
+) -> Entry | None:
+    """The condition that a column, or a field of it, of type `target` changes a value, and the text
+    that says so in LOSSES. None where no value is changed."""
+    lost = loss(value, source, target)
+    if lost is None:
+        return None
+    text = F.substring(_value_text(value, source), 1, _EXAMPLE_CHARACTERS)
+    if isinstance(source, spark_types.StringType):
+        text = F.translate(text, LOSS_IS + LOSS_END, "  ")
+    return lost, F.concat(F.lit(f"{column}{LOSS_IS}"), text, F.lit(LOSS_END))
+
+
+def losses_column(entries: Sequence[Entry]) -> list[SparkColumn]:
+    """The column LOSSES of rows; [] where no value can be changed."""
+    either = _either(*(lost for lost, _ in entries))
+    if either is None:
+        return []
+    texts = [F.when(lost, entry) for lost, entry in entries]
+    return [F.when(either, F.concat_ws("", *texts)).alias(LOSSES)]
+
+
+def lossy_columns(frame: DataFrame, columns: Sequence[Column | None]) -> list[SparkColumn]:
+    """The column LOSSES over the rows of `frame`, once its columns have the names of `columns`, of
+    a table, which store them; None for none. [] where no value can be changed."""
+    pairs = zip(frame.schema, columns, strict=True)
+    found = (
+        loss_entry(F.col(quoted(column.name)), field.dataType, column.type, column.name)
+        for field, column in pairs
+        if column is not None
+    )
+    return losses_column([one for one in found if one is not None])
+
+
+def changeable(frame: DataFrame, columns: Sequence[Column | None]) -> tuple[str, ...]:
+    """The casts that may change values, as "`column` from DOUBLE to INT": of a frame's columns to
+    those of a table that store them, None for none."""
+    return tuple(
+        f"`{column.name}` from {field.dataType.simpleString().upper()} to {column_type(column)}"
+        for field, column in zip(frame.schema, columns, strict=True)
+        if column is not None and may_lose(field.dataType, column.type)
+    )
+
+
+def counted_losses(frame: DataFrame) -> tuple[ColumnLoss, ...]:
+    """How many rows of a frame have changed values, by column; by one job, or none where it has no
+    column LOSSES."""
+    if LOSSES not in frame.columns:
+        return ()
+    entries = frame.select(F.explode(F.split(F.col(LOSSES), LOSS_END)).alias("entry"))
+    parts = entries.select(F.split("entry", LOSS_IS).alias("parts"))
+    lost = parts.where(F.size("parts") > 1)
+    column, example = F.col("parts")[0].alias("name"), F.min(F.col("parts")[1]).alias("example")
+    rows = lost.groupBy(column).agg(F.count(F.lit(1)).alias("rows"), example).collect()
+    return tuple(ColumnLoss(row["name"], row["rows"], row["example"]) for row in rows)
+
+
+def kept_losses(frame: DataFrame) -> list[str]:
+    """The column LOSSES, as a text of SQL, where the frame has it."""
+    return [LOSSES] if LOSSES in frame.columns else []
+
+
+def without_losses(frame: DataFrame) -> DataFrame:
+    """The frame without the column LOSSES."""
+    return frame.drop(LOSSES) if LOSSES in frame.columns else frame
+
+
+def _value_text(value: SparkColumn, source: spark_types.DataType) -> SparkColumn:
+    """The value as a literal."""
+    # Not every nested value can be cast to a text.
+    text = F.coalesce(value.try_cast("string"), F.lit("a value"))
+    if isinstance(source, spark_types.StringType):
+        return F.concat(F.lit("'"), text, F.lit("'"))
+    return text
 
 
 def loss(value: SparkColumn, source: spark_types.DataType, target: DataType) -> SparkColumn | None:

@@ -42,6 +42,7 @@ from paimon_magics.planning.row_changes.unseen_counts import ALL_SEEN, UnseenCou
 from paimon_magics.planning.schemas.column_paths import type_at
 from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.spark.casting import ansi_casts, check_stored_types, stored
+from paimon_magics.spark.merge_losses import merge_losses
 from paimon_magics.spark.row_changes import before_columns, with_merged_kinds
 from paimon_magics.spark.selecting import selected_columns
 from paimon_magics.spark.struct_names import (
@@ -140,15 +141,16 @@ def changed_rows(
             for at, name in enumerate(more, len(columns))
         ]
         try:
+            losses = merge_losses(joined, plan, columns)
             if merged is None or merged.is_plain:
-                return selected_columns(joined, [*chosen, kind, *others])
+                return selected_columns(joined, [*chosen, kind, *others, *losses])
             before = before_columns(merged)
             places = {column.name: at for at, column in enumerate(columns)}
             old = [
                 f"{quoted(target_name(places[name]))} AS {quoted(to)}"
                 for name, to in before.items()
             ]
-            rows = selected_columns(joined, [*chosen, kind, *old])
+            rows = selected_columns(joined, [*chosen, kind, *old, *losses])
             return with_merged_kinds(rows, columns, merged, before)
         except AnalysisException:
             # Look for the value only now: each attempt takes Spark some milliseconds.

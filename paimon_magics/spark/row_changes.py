@@ -24,6 +24,7 @@ from paimon_magics.planning.row_changes.unseen_counts import UnseenCounts
 from paimon_magics.planning.schemas.column_paths import type_at
 from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.planning.writes.distributions import BUCKET_COLUMN
+from paimon_magics.spark.losses import kept_losses
 from paimon_magics.spark.selecting import selected_columns
 from paimon_magics.spark.struct_names import with_fields_by_name
 from paimon_magics.statements.clauses.names import quoted
@@ -111,9 +112,8 @@ def with_merged_kinds(
         if column in merged.blank:
             value = F.when(F.expr(f"NOT ({updated})"), F.col(quoted(column.name)))
             chosen[at] = value.alias(column.name)
-    return selected_columns(
-        rows, [*chosen, f"CASE WHEN {updated} THEN {kind} ELSE {KIND} END AS {KIND}"]
-    )
+    kinds = f"CASE WHEN {updated} THEN {kind} ELSE {KIND} END AS {KIND}"
+    return selected_columns(rows, [*chosen, kinds, *kept_losses(rows)])
 
 
 def unseen_counts(frame: DataFrame) -> UnseenCounts:

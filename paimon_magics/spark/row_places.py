@@ -15,6 +15,7 @@ from paimon_magics.columnar.merging import PLACE
 from paimon_magics.errors import sent_to_driver
 from paimon_magics.planning.compaction.shares import balanced
 from paimon_magics.planning.schemas.table_schema import Column
+from paimon_magics.planning.writes.losses import LOSSES, added_losses
 from paimon_magics.spark.arrow_stages import map_in_arrow
 from paimon_magics.spark.char_columns import with_char_columns
 from paimon_magics.spark.task_reports import Reporter, reports_folder
@@ -35,6 +36,7 @@ from paimon_magics.tables.row_changes.selected_rows import (
     in_order,
 )
 from paimon_magics.tables.writing.changed_rows import ChangedRows, ChangedTwiceError
+from paimon_magics.tables.writing.lossy_rows import LossyRows
 from paimon_magics.tables.writing.write_spec import WriteSpec, Written
 
 if TYPE_CHECKING:
@@ -166,8 +168,9 @@ def change_and_add_files(
         rows=sum(one.rows for one in written),
         index_files=tuple(file for one in written for file in one.index_files),
         odd_floats=frozenset[str]().union(*(one.odd_floats for one in written)),
+        losses=added_losses(loss for one in written for loss in one.losses),
     )
-    return UnitResults(changed, results.repeated_attempts), new
+    return replace(results, results=changed), new
 
 
 def _has_hash(type: T.DataType) -> bool:
@@ -234,8 +237,12 @@ class _ChangeTasks:
         reporter = Reporter(self.reports, writes=True)
         try:
             with sent_to_driver():
-                for result in self.changes(self._noted(batches), reporter.add):
+                lossy = LossyRows()
+                noted = map(lossy.noted, self._noted(batches))
+                for result in self.changes(noted, reporter.add):
                     yield result_batch(result)
+                if lossy.counts:
+                    yield result_batch(lossy)
         except (ChangedTwiceError, RowsOutOfOrderError):
             yield result_batch(None)
         reporter.end()
@@ -283,4 +290,5 @@ class _MergeTasks:
     ) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             reporter.add(batch.num_rows, batch.nbytes)
-            yield batch.select(list(self.added.names))
+            names = [name for name in batch.schema.names if name == LOSSES]
+            yield batch.select([*self.added.names, *names])

@@ -14,7 +14,9 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql import types as spark_types
 
 from paimon_magics.errors import sent_to_driver
+from paimon_magics.planning.writes.losses import ColumnLoss, added_losses
 from paimon_magics.spark.task_reports import Reporter, reports_folder
+from paimon_magics.tables.writing.lossy_rows import LossyRows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,10 +57,12 @@ class TaskUnits(Protocol[_T]):
 @dataclass(frozen=True, slots=True)
 class UnitResults(Generic[_T]):
     """The results of all units, by their numbers. `repeated_attempts` tells that a task may have
-    run more than once, so that files of an attempt that did not count may be left."""
+    run more than once, so that files of an attempt that did not count may be left. `losses` are the
+    values that were rounded or cut, where the units change rows."""
 
     results: tuple[_T, ...]
     repeated_attempts: bool
+    losses: tuple[ColumnLoss, ...] = ()
 
 
 def run_units(spark: SparkSession, units: TaskUnits[_T]) -> UnitResults[_T]:
@@ -74,10 +78,14 @@ def unit_results(
     """The results in the rows that tasks have returned as `result_batch`es. `repeated` tells that
     some tasks have run before."""
     # Safe to unpickle: made by our own tasks a moment ago, and sent by Spark.
-    found = tuple(pickle.loads(bytes(row["result"])) for row in rows)
+    every = [pickle.loads(bytes(row["result"])) for row in rows]
+    found = tuple(one for one in every if not isinstance(one, LossyRows))
+    losses = added_losses(
+        loss for one in every if isinstance(one, LossyRows) for loss in one.counts
+    )
     speculates = (spark.conf.get("spark.speculation", "false") or "false") == "true"
     repeats = repeated or speculates or any(row["attempt"] > 0 for row in rows)
-    return UnitResults(found, repeats)
+    return UnitResults(found, repeats, losses)
 
 
 def result_batch(result: object) -> pa.RecordBatch:

@@ -30,8 +30,10 @@ from paimon_magics.planning.writes.distributions import (
     OneWriter,
     OwnBuckets,
 )
+from paimon_magics.planning.writes.losses import added_losses
 from paimon_magics.spark.arrow_stages import map_in_arrow
 from paimon_magics.spark.decimal_columns import HashedDecimals, with_hashed_decimals
+from paimon_magics.spark.losses import without_losses
 from paimon_magics.spark.progress import is_connect
 from paimon_magics.spark.row_hashes import row_hash
 from paimon_magics.spark.sessions import is_one_process
@@ -122,6 +124,7 @@ def write_frame(
             ),
             odd_floats=frozenset(name for row in rows for name in row["odd_floats"]),
             unseen=sum((UnseenCounts(*row["unseen"]) for row in rows), ALL_SEEN),
+            losses=added_losses(one for row in rows for one in pickle.loads(bytes(row["losses"]))),
         ),
         repeated_attempts=repeated or any(row["attempt"] > 0 for row in rows),
         kinds=tuple(sum(row["kinds"][kind] for row in rows) for kind in range(PARTLY + 1))
@@ -152,7 +155,7 @@ def _spools(
         dynamic is not None and dynamic.index
     ):
         return False
-    size_bytes = estimated_bytes(frame)
+    size_bytes = estimated_bytes(without_losses(frame))
     limit_bytes = _SPOOLED_BYTES_MAX
     if task.partition_keys:
         limit_bytes = min(limit_bytes, slots * task.table.buffer_bytes)

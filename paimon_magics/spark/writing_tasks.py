@@ -38,6 +38,7 @@ WRITTEN = spark_types.StructType(
         spark_types.StructField("kinds", spark_types.ArrayType(spark_types.LongType())),
         spark_types.StructField("changes_twice", spark_types.BooleanType()),
         spark_types.StructField("unseen", spark_types.ArrayType(spark_types.LongType())),
+        spark_types.StructField("losses", spark_types.BinaryType()),
     ]
 )
 """The columns of the rows that WriteTasks return."""
@@ -126,6 +127,7 @@ class WriteTasks:
                 "kinds": [[] if changes is None else changes.counts],
                 "changes_twice": [changes_twice],
                 "unseen": [astuple(written.unseen)],
+                "losses": [pickle.dumps(written.losses)],
             },
             schema=pa.schema(
                 [
@@ -138,6 +140,7 @@ class WriteTasks:
                     ("kinds", pa.list_(pa.int64())),
                     ("changes_twice", pa.bool_()),
                     ("unseen", pa.list_(pa.int64())),
+                    ("losses", pa.binary()),
                 ]
             ),
         )

@@ -113,6 +113,9 @@ def _insert_lines(
         f"{table.name}: {_replaced(change, table.schema)}.",
         f"Distribution: {_distribution(connection, prepared, insert)}.",
     ]
+    casts = prepared.changeable()
+    if casts:
+        lines.append(f"Casts that may round or cut values: {', '.join(casts)}.")
     lines += [
         f"{line}." for line in query_lines(connection, insert.text, insert.source, parameters)
     ]

@@ -16,10 +16,12 @@ from paimon_magics.planning.row_changes.assignments import assigned_paths
 from paimon_magics.planning.row_changes.engine_rules import adds_changed_rows
 from paimon_magics.planning.row_changes.row_by_row import chooses_row_by_row
 from paimon_magics.planning.schemas.table_schema import Column
+from paimon_magics.planning.writes.losses import ColumnLoss
 from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.outcome import Outcome
+from paimon_magics.session.writes.exactness import check_losses
 from paimon_magics.session.writes.keyed_rows import check_seen
-from paimon_magics.session.writes.outcomes import NOTHING_WRITTEN, WrittenFiles
+from paimon_magics.session.writes.outcomes import NOTHING_WRITTEN, WrittenFiles, with_losses
 from paimon_magics.session.writes.placed_frames import placed_frame
 from paimon_magics.session.writes.row_selection import (
     changed_outcome,
@@ -169,8 +171,9 @@ def run_append_change(
         return changed_outcome(change, table, None, 0, NOTHING_WRITTEN)
     transaction = begun(connection, table.name, prepared.base_snapshot_id, attempts)
 
-    def write() -> tuple[ToCommit, tuple[int, WrittenFiles]]:
+    def write() -> tuple[ToCommit, tuple[int, WrittenFiles, tuple[ColumnLoss, ...]]]:
         job = _run_job(connection, prepared, plan, transaction)
+        check_losses(connection, table, job.losses)
         messages = plan.messages(job.results, transaction, prepared.assigned)
         rows = sum(one.changed for one in job.results)
         files = written_files(messages, *plan.file_counts(job.results))
@@ -182,10 +185,11 @@ def run_append_change(
             read_set=plan.read_set(job.results),
             repeated_attempts=job.repeated_attempts,
         )
-        return found, (rows, files)
+        return found, (rows, files, job.losses)
 
-    receipt, (rows, files) = transact(connection, transaction, change.text, write)
-    return changed_outcome(change, table, receipt, rows, files)
+    receipt, (rows, files, losses) = transact(connection, transaction, change.text, write)
+    outcome = changed_outcome(change, table, receipt, rows, files)
+    return with_losses(outcome, table, losses)
 
 
 def written_files(

@@ -2,7 +2,7 @@
 
 Spark's store assignment lets a number lose its fraction on the way into a column, which the author
 of a literal did not ask for. The rows of a query are cast by Spark's policy
-(`spark.sql.storeAssignmentPolicy`).
+(`spark.sql.storeAssignmentPolicy`); the job that writes them counts the values that a cast changes.
 """
 
 from __future__ import annotations
@@ -13,14 +13,17 @@ from typing import TYPE_CHECKING
 from paimon_magics.errors import InvalidValueError
 from paimon_magics.planning.formatting import shortened
 from paimon_magics.planning.schemas.table_schema import Column
+from paimon_magics.planning.writes.losses import ColumnLoss, loss_texts
 from paimon_magics.spark.losses import first_loss, may_lose, reason
 from paimon_magics.statements.data_types import AtomicType, DataType
 from paimon_magics.statements.types.type_text import to_spark_sql
 
 if TYPE_CHECKING:
+    from paimon_magics.session.connection import Connection
     from paimon_magics.spark.handles import DataFrame, SparkSession
+    from paimon_magics.tables.table import Table
 
-__all__ = ["check_exact", "check_policy", "is_strict"]
+__all__ = ["check_exact", "check_losses", "check_policy", "is_strict"]
 
 _POLICY = "spark.sql.storeAssignmentPolicy"
 _SHOWN_MAX = 60
@@ -55,6 +58,19 @@ def _as(value: str, data_type: DataType) -> str:
             return f", as CAST({value} AS {to_spark_sql(data_type)}) does"
         case _:
             return ", by casts in the statement"
+
+
+def check_losses(connection: Connection, table: Table, losses: Sequence[ColumnLoss]) -> None:
+    """Raise InvalidValueError for values that a job has changed, where the setting
+    `store_assignment` refuses them; it names table, columns, how many rows, and a value of each."""
+    if not losses or connection.settings.store_assignment != "exact-all":
+        return
+    told = loss_texts(table.schema.columns, losses, be="would be")
+    raise InvalidValueError(
+        f"`{table.name}` does not store all values as they are. {' '.join(told)}",
+        hint="Nothing was written. Convert them in the statement, by CAST or round(…). After "
+        "connect(store_assignment='exact') they are cast as Spark does, and counted.",
+    )
 
 
 def is_strict(spark: SparkSession) -> bool:

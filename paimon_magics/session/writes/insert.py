@@ -25,8 +25,14 @@ from paimon_magics.session.connection import Connection
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.planned_work import work_of
 from paimon_magics.session.provenance import Operation
+from paimon_magics.session.writes.exactness import check_losses
 from paimon_magics.session.writes.keyed_rows import without_kinds
-from paimon_magics.session.writes.outcomes import finished, of_write, write_outcome
+from paimon_magics.session.writes.outcomes import (
+    finished,
+    of_write,
+    with_losses,
+    write_outcome,
+)
 from paimon_magics.session.writes.prepare import (
     PreparedInsert,
     distribution,
@@ -104,6 +110,7 @@ def _run_once(
         of_write(written),
         f"{count_text(written.rows, 'row')} written",
     )
+    outcome = with_losses(outcome, current.table, written.losses)
     overwrote = not isinstance(current.change, Append)
     return finished(
         connection,
@@ -169,6 +176,7 @@ def write_planned(
     def planned_and_written() -> tuple[ToCommit, tuple[PreparedInsert, CompletedWrite]]:
         current = prepared if transaction.base_snapshot_id == base else prepared.again()
         job, written = _written(connection, current, transaction, write)
+        check_losses(connection, current.table, written.losses)
         found = ToCommit(
             written.messages,
             written.rows,

@@ -10,7 +10,7 @@ What happens when this process dies is said in `session/writes/transactions.py`.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -27,15 +27,18 @@ from paimon_magics.planning.row_changes.merge_query import needed_columns
 from paimon_magics.planning.row_changes.merges import Effect, MergePlan, assigned_columns
 from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.planning.writes.distributions import IN_PLACE_FILE_BYTES_MIN
+from paimon_magics.planning.writes.losses import ColumnLoss, added_losses
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.planned_work import made_of
 from paimon_magics.session.provenance import Operation
 from paimon_magics.session.writes.append_changes import check_stays, written_files
+from paimon_magics.session.writes.exactness import check_losses
 from paimon_magics.session.writes.insert import run_job
 from paimon_magics.session.writes.outcomes import WrittenFiles
 from paimon_magics.session.writes.placed_frames import placed_frame
 from paimon_magics.session.writes.prepare import PreparedInsert
 from paimon_magics.session.writes.transactions import ToCommit, begun, transact
+from paimon_magics.spark.losses import kept_losses
 from paimon_magics.spark.merging import KIND_NUMBERS, MatchCounts, match_counts
 from paimon_magics.spark.queries import cancellable
 from paimon_magics.spark.row_places import AddedRows, change_and_add_files, change_files
@@ -110,13 +113,14 @@ class MergePlaces:
 
 @dataclass(frozen=True)
 class MergedRows:
-    """What a MERGE did: the rows by what became of them, what was written for that, and the buckets
-    of inserted rows."""
+    """What a MERGE did: the rows by what became of them, what was written for that, the buckets of
+    inserted rows, and the values that were rounded or cut."""
 
     receipt: CommitReceipt
     counts: MatchCounts
     files: WrittenFiles
     buckets: frozenset[BucketKey]
+    losses: tuple[ColumnLoss, ...] = ()
 
 
 def merge_places(
@@ -195,14 +199,15 @@ def run_place_merge(
     table = prepared.table
     transaction = begun(connection, table.name, prepared.base_snapshot_id, attempts)
 
-    def write() -> tuple[ToCommit, tuple[MatchCounts, WrittenFiles, frozenset[BucketKey]]]:
+    def write() -> tuple[ToCommit, Callable[[CommitReceipt], MergedRows]]:
         try:
             with cancellable(connection.spark):
-                results, repeated, added = _written(
-                    connection, prepared, places, effects, transaction
-                )
+                changed, added = _written(connection, prepared, places, effects, transaction)
         except ChangedTwiceError:
             raise changed_twice() from None
+        results = changed.results
+        losses = added_losses((*changed.losses, *(() if added is None else added.losses)))
+        check_losses(connection, table, losses)
         deleted = sum(one.deleted for one in results)
         updated = sum(one.changed for one in results) - deleted
         counts = MatchCounts(0 if added is None else added.rows, updated, deleted, matches_max=1)
@@ -216,16 +221,17 @@ def run_place_merge(
             files.files,
             Operation("MERGE", counts.inserted, counts.updated, counts.deleted),
             read_set=read_set,
-            repeated_attempts=repeated,
+            repeated_attempts=changed.repeated_attempts,
         )
-        return found, (counts, files, frozenset() if added is None else added.buckets)
+        buckets = frozenset[BucketKey]() if added is None else added.buckets
+        return found, lambda receipt: MergedRows(receipt, counts, files, buckets, losses)
 
-    receipt, (counts, files, buckets) = transact(connection, transaction, merge.text, write)
-    return MergedRows(receipt, counts, files, buckets)
+    receipt, merged = transact(connection, transaction, merge.text, write)
+    return merged(receipt)
 
 
-_Done = tuple[tuple[ChangedFile, ...], bool, CompletedWrite | None]
-"""The changed files, whether a task may have run twice, and the rows that were added."""
+_Done = tuple[UnitResults[ChangedFile], CompletedWrite | None]
+"""The changed files, and the rows that were added."""
 
 
 def _written(
@@ -239,11 +245,11 @@ def _written(
     ChangedTwiceError."""
     rows = prepared.frame
     if places.plan is None or effects <= {"insert"}:
-        return (), *_added(connection, prepared, transaction)
+        repeated, added = _added(connection, prepared, transaction)
+        return UnitResults((), repeated), added
     changes = _changes(connection, places, transaction)
     if "insert" not in effects:
-        job = _changed(connection, rows, places, changes)
-        return job.results, job.repeated_attempts, None
+        return _changed(connection, rows, places, changes), None
     if places.in_one_job:
         return _changed_and_added(connection, prepared, places, changes, transaction)
     kept = rows.persist()
@@ -252,7 +258,7 @@ def _written(
         repeated, added = _added(connection, replace(prepared, frame=kept), transaction)
     finally:
         kept.unpersist()
-    return job.results, job.repeated_attempts or repeated, added
+    return replace(job, repeated_attempts=job.repeated_attempts or repeated), added
 
 
 def _changes(
@@ -276,7 +282,7 @@ def _changed(
     names = schema.column_names if adds_changed_rows(schema) else places.updated or ()
     taken = (*(names if places.updated is not None else ()), KIND, *places.more)
     selected = rows.where(f"{quoted(FILE_COLUMN)} IS NOT NULL")
-    selected = selected.select(*(quoted(name) for name in taken))
+    selected = selected.select(*(quoted(name) for name in taken), *kept_losses(rows))
     return change_files(connection.spark, selected, changes, connection.slots, changed_once=True)
 
 
@@ -286,7 +292,7 @@ def _added(
     """Write the inserted rows; also whether a task may have run twice."""
     table = prepared.table
     rows = prepared.frame.where(f"{quoted(KIND)} = {KIND_NUMBERS['insert']}")
-    rows = rows.select(*(quoted(name) for name in table.schema.column_names))
+    rows = rows.select(*(quoted(name) for name in table.schema.column_names), *kept_losses(rows))
     new = replace(prepared, frame=rows, column=partial(_column, rows))
     task = _write_spec(connection, table, transaction)
     job = run_job(connection, new, task)
@@ -311,7 +317,7 @@ def _changed_and_added(
     added = AddedRows(task, table.schema.column_names, writers)
     job, written = change_and_add_files(connection.spark, prepared.frame, changes, added, slots)
     new = completed(table, task, written, transaction.base_snapshot_id)
-    return job.results, job.repeated_attempts, new
+    return job, new
 
 
 def _write_spec(connection: Connection, table: Table, transaction: Transaction) -> WriteSpec:

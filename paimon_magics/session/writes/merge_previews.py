@@ -18,6 +18,7 @@ from paimon_magics.planning.reads.row_kinds import (
     UPDATE_AFTER,
 )
 from paimon_magics.planning.row_changes.unseen_counts import unseen_notes
+from paimon_magics.planning.writes.losses import loss_texts
 from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.writes.merge_places import counted_rows
 from paimon_magics.session.writes.merging import PreparedMerge, prepare_merge
@@ -30,6 +31,7 @@ from paimon_magics.session.writes.row_previews import (
 )
 from paimon_magics.spark.failures import translate
 from paimon_magics.spark.fetching import fetched
+from paimon_magics.spark.losses import counted_losses
 from paimon_magics.spark.merging import MatchCounts
 from paimon_magics.spark.queries import cancellable
 from paimon_magics.spark.row_changes import row_counts
@@ -63,16 +65,18 @@ def preview_merge(
         try:
             with cancellable(connection.spark):
                 counts, files = _counts(prepared, kept)
+                losses = counted_losses(kept)
                 sample = _sample(prepared, kept)
         except Exception as error:
             raise located(translate(error), merge.text, merge.target_position) from error
     told = files_told(table, files, by_kinds=table.schema.is_primary_key_table)
-    unseen = unseen_notes(table.schema, counts.unseen, be="would be")
+    notes = unseen_notes(table.schema, counts.unseen, be="would be")
+    notes += loss_texts(table.schema.columns, losses, be="would be")
     line = (
         f"`{table.name}`: {count_text(counts.updated, 'row')} would be updated, {counts.deleted:,} "
         f"deleted, {counts.inserted:,} inserted; {told}{_read(prepared)}"
     )
-    return ChangedRows(table, " ".join([line, *unseen]), sample)
+    return ChangedRows(table, " ".join([line, *notes]), sample)
 
 
 def _read(prepared: PreparedMerge) -> str:

@@ -58,11 +58,13 @@ from paimon_magics.session.writes.outcomes import (
     WrittenFiles,
     finished,
     of_write,
+    with_losses,
     write_outcome,
 )
 from paimon_magics.session.writes.own_reads import reads_now
 from paimon_magics.session.writes.prepare import PreparedInsert
 from paimon_magics.session.writes.transactions import run_again
+from paimon_magics.spark.losses import kept_losses, without_losses
 from paimon_magics.spark.merging import COUNTED, KIND_NUMBERS, MatchCounts
 from paimon_magics.spark.shuffle_tasks import few_shuffle_tasks
 from paimon_magics.spark.sizes import COMPRESSED_AT_MOST, estimate
@@ -142,7 +144,7 @@ def _merged_columns(
     method_of_merge(table, merge)
     chosen = Selection(replace(table.name, system_table=None), latest_snapshot_id(table), -1, ())
     given = _source(connection, merge, parameters, chosen, source)
-    return merge_columns_of_source(connection, merge, given)
+    return merge_columns_of_source(connection, merge, without_losses(given))
 
 
 def _source(
@@ -202,7 +204,8 @@ def prepare_merge(
         raise
     is_keyed = table.schema.is_primary_key_table
     if not is_keyed and target.places is None:
-        rows = made_of(rows.select(*map(quoted, table.schema.column_names)), rows)
+        names = map(quoted, table.schema.column_names)
+        rows = made_of(rows.select(*names, *kept_losses(rows)), rows)
 
     def again() -> PreparedInsert:
         return _again(connection, merge, parameters, source, kept).insert
@@ -291,6 +294,7 @@ def _run_once(
             prepared.lookup.ask(connection, merge)
         merged = run_place_merge(connection, merge, insert, prepared.places, plan.effects, attempts)
         outcome = _outcome(merge, insert.table, merged.receipt, merged.files, merged.counts)
+        outcome = with_losses(outcome, insert.table, merged.losses)
         return finished(connection, outcome, insert.table, merged.buckets)
     counted: list[MatchCounts] = []
     if plan.only_inserts:
@@ -310,6 +314,7 @@ def _run_once(
     )
     counts = counts_of(written)
     outcome = _outcome(merge, current.table, receipt, of_write(written), counts)
+    outcome = with_losses(outcome, current.table, written.losses)
     return finished(
         connection, outcome, current.table, written.buckets, files_each=written.files_each
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from paimon_magics.planning.commits.requests import CommitReceipt
@@ -9,6 +10,7 @@ from paimon_magics.planning.compaction.inline import compacts_inline
 from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.schemas.written_options import options_not_applied
 from paimon_magics.planning.writes.inserts import rows_hidden_by
+from paimon_magics.planning.writes.losses import ColumnLoss, in_order, loss_texts
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.writes.inline_compaction import compact_written
@@ -16,7 +18,14 @@ from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.table_write import CompletedWrite
 from paimon_magics.tables.writing.written_buckets import BucketKey
 
-__all__ = ["NOTHING_WRITTEN", "WrittenFiles", "finished", "of_write", "write_outcome"]
+__all__ = [
+    "NOTHING_WRITTEN",
+    "WrittenFiles",
+    "finished",
+    "of_write",
+    "with_losses",
+    "write_outcome",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +82,14 @@ def write_outcome(
         vectors_written=written.vectors,
         message=f"{kind} `{table.name}`: {done}{written.how} ({snapshot}).",
     )
+
+
+def with_losses(outcome: Outcome, table: Table, losses: Sequence[ColumnLoss]) -> Outcome:
+    """The outcome with the numbers of values that were rounded or cut."""
+    columns = table.schema.columns
+    outcome.values_changed = {one.column: one.rows for one in in_order(columns, losses)}
+    outcome.notes = (*outcome.notes, *loss_texts(columns, losses))
+    return outcome
 
 
 def finished(

@@ -44,6 +44,7 @@ from paimon_magics.session.writes.own_reads import own_read_set
 from paimon_magics.spark.casting import project
 from paimon_magics.spark.failures import translate
 from paimon_magics.spark.fetching import fetched
+from paimon_magics.spark.losses import changeable, lossy_columns, without_losses
 from paimon_magics.spark.partition_constants import partition_values
 from paimon_magics.spark.sizes import Estimate, estimate
 from paimon_magics.spark.struct_names import with_fields_by_name
@@ -85,7 +86,7 @@ class PreparedInsert:
     of their buckets, too. `keys_repeat` tells that rows with kinds are changes of which a later one
     of a key counts more. `read_set` is what the rows were made of, if they are made of rows of the
     table. With `own_buckets` no two tasks of the frame have rows of one bucket. With `marks_unseen`
-    some kinds say that a row is not seen.
+    some kinds say that a row is not seen. `changeable` tells the casts that may change values.
     """
 
     table: Table
@@ -101,6 +102,7 @@ class PreparedInsert:
     read_set: ReadSet | None = None
     own_buckets: bool = False
     marks_unseen: bool = False
+    changeable: Callable[[], tuple[str, ...]] = tuple
 
 
 def prepare_insert(
@@ -135,13 +137,16 @@ def prepare_insert(
     fixed = zip(schema.columns, sources, strict=True)
     assert set(constants) == {one.name for one, source in fixed if isinstance(source, Constant)}
     taken = _taken_by(frame, schema, sources)
+    is_exact = connection.settings.store_assignment != "ansi"
     try:
         if insert.by_name:
             frame = made_of(with_fields_by_name(frame, taken), frame)
         columns = (*schema.columns, _KIND_COLUMN) if kinds else schema.columns
         values = (*sources, FromInput(len(frame.columns) - 1)) if kinds else sources
         projection = partial(project, connection.spark, frame, columns, values, constants)
-        projected = projection()
+        is_given = own_rows or insert.source.is_values
+        losses = [] if is_given and is_exact else lossy_columns(frame, taken)
+        projected = projection(more=losses)
     except Exception as error:
         raise _place(translate(error), insert) from error
     change = change_of(connection, insert, schema, constants, mode)
@@ -154,9 +159,10 @@ def prepare_insert(
         state[0],
         column=projection,
         again=partial(again, frame=given, mode=mode, own_rows=own_rows),
-        check=_exactness(connection, frame, taken, is_given=own_rows or insert.source.is_values),
+        check=_exactness(connection, frame, taken, is_given=is_given),
         has_kinds=kinds and schema.rowkind_field is None,
         keys_repeat=kinds,
+        changeable=partial(changeable, frame, taken),
         read_set=None
         if given is not None
         else own_read_set(connection, insert, table, state, bound),
@@ -215,7 +221,7 @@ def distribution(connection: Connection, prepared: PreparedInsert) -> Distributi
     partitions = partitions_max(table, prepared.base_snapshot_id, manifests)
     estimated = Estimate()
     if schema.bucket_mode == "BUCKET_UNAWARE":
-        estimated = estimate(prepared.frame)
+        estimated = estimate(without_losses(prepared.frame))
     return distribution_of(
         schema,
         slots=connection.slots,

@@ -34,7 +34,12 @@ from paimon_magics.session.writes.append_changes import (
 from paimon_magics.session.writes.chosen_rows import chosen_rows
 from paimon_magics.session.writes.insert import run_job, write_planned
 from paimon_magics.session.writes.keyed_rows import check_seen, keyed_rows, with_key_buckets
-from paimon_magics.session.writes.outcomes import NOTHING_WRITTEN, finished, of_write
+from paimon_magics.session.writes.outcomes import (
+    NOTHING_WRITTEN,
+    finished,
+    of_write,
+    with_losses,
+)
 from paimon_magics.session.writes.prepare import PreparedInsert
 from paimon_magics.session.writes.row_selection import (
     changed_outcome,
@@ -200,6 +205,7 @@ def _run_once(
         table = current.table
     rows = counted[-1] if counted else written.rows
     outcome = changed_outcome(change, table, receipt, rows, of_write(written), written.unseen)
+    outcome = with_losses(outcome, table, written.losses)
     return finished(connection, outcome, table, written.buckets, files_each=written.files_each)
 
 

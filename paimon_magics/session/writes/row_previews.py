@@ -12,6 +12,7 @@ from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.row_changes.assignments import assigned_paths
 from paimon_magics.planning.row_changes.unseen_counts import UnseenCounts, unseen_notes
 from paimon_magics.planning.schemas.table_schema import Column
+from paimon_magics.planning.writes.losses import ColumnLoss, loss_texts
 from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.writes.prepare import PreparedInsert
 from paimon_magics.session.writes.row_changes import PreparedChange, prepare_row_change
@@ -19,6 +20,7 @@ from paimon_magics.session.writes.row_selection import new_values, selected_rows
 from paimon_magics.session.writes.rows_by_key import PreparedKeys
 from paimon_magics.spark.failures import translate
 from paimon_magics.spark.fetching import fetched
+from paimon_magics.spark.losses import counted_losses, without_losses
 from paimon_magics.spark.queries import cancellable
 from paimon_magics.spark.row_changes import row_counts, unseen_counts
 from paimon_magics.spark.rows import frame_of_rows
@@ -27,6 +29,7 @@ from paimon_magics.statements.data_types import contains_type
 from paimon_magics.statements.row_changes import VALUE_PREFIX, RowChange, Update
 from paimon_magics.tables.row_changes.selected_rows import FILE_COLUMN
 from paimon_magics.tables.table import Table
+from paimon_magics.tables.writing.lossy_rows import LossyRows
 from paimon_magics.tables.writing.unseen_rows import UnseenRows
 
 if TYPE_CHECKING:
@@ -78,11 +81,12 @@ def preview_rows(
 def _numbers(change: RowChange, prepared: PreparedChange) -> str:
     done = "updated" if isinstance(change, Update) else "deleted"
     unseen = UnseenCounts()
+    losses: tuple[ColumnLoss, ...] = ()
     if isinstance(prepared, PreparedKeys):
-        marked = UnseenRows()
-        batches = map(marked.written, prepared.rows().to_batches())
+        marked, lossy = UnseenRows(), LossyRows()
+        batches = map(lossy.noted, map(marked.written, prepared.rows().to_batches()))
         rows, files = sum(one.num_rows for one in batches), 0
-        unseen = marked.counts
+        unseen, losses = marked.counts, lossy.counts
     elif isinstance(prepared, PreparedInsert) and prepared.marks_unseen:
         unseen = unseen_counts(prepared.frame)
         rows, files = row_counts(prepared.frame, None)[0] - unseen.unwritten, 0
@@ -90,11 +94,16 @@ def _numbers(change: RowChange, prepared: PreparedChange) -> str:
         rows, files = row_counts(prepared.frame, None)[0], 0
     elif prepared.plan is not None and prepared.plan.units:
         rows, files = row_counts(prepared.selected, FILE_COLUMN)
+        losses = counted_losses(prepared.selected)
     else:
         rows, files = 0, 0
+    if isinstance(prepared, PreparedInsert):
+        losses = counted_losses(prepared.frame)
     by_kinds = isinstance(prepared, PreparedInsert)
     told = files_told(prepared.table, files, by_kinds=by_kinds)
-    notes = unseen_notes(prepared.table.schema, unseen, be="would be")
+    schema = prepared.table.schema
+    notes = unseen_notes(schema, unseen, be="would be")
+    notes += loss_texts(schema.columns, losses, be="would be")
     return " ".join([f"{count_text(rows, 'row')} would be {done}; {told}", *notes])
 
 
@@ -136,7 +145,7 @@ def _sample(
     if not isinstance(change, Update):
         return with_kinds(before, ["-D"] * before.num_rows)
     again = frame_of_rows(connection.spark, rows)
-    values = new_values(connection, change, again, columns, shown)
+    values = without_losses(new_values(connection, change, again, columns, shown))
     after = fetched(values).cast(before.schema) if rows.num_rows else before
     pairs = [at + side for at in range(rows.num_rows) for side in (0, rows.num_rows)]
     both = pa.concat_tables([before, after]).take(pa.array(pairs, pa.int64()))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from paimon_magics.errors import PaimonMagicsError, UnsupportedStatementError
 from paimon_magics.planning.commits.requests import CommitReceipt
@@ -27,6 +27,7 @@ from paimon_magics.session.writes.exactness import check_policy
 from paimon_magics.session.writes.outcomes import WrittenFiles, write_outcome
 from paimon_magics.spark.casting import project
 from paimon_magics.spark.failures import translate
+from paimon_magics.spark.losses import lossy_columns
 from paimon_magics.spark.row_changes import (
     before_columns,
     kind_text,
@@ -169,7 +170,10 @@ def new_values(
         if connection.settings.store_assignment != "ansi":
             check_policy(connection.spark, assigned, [*columns, *[None] * len(before)])
         sources = [FromInput(position) for position in range(len(columns))]
-        more = [*map(quoted, before.values()), *([] if kind is None else [kind_text(kind)])]
+        stored = [one if one.name in changed else None for one in columns]
+        losses = lossy_columns(assigned, [*stored, *[None] * len(before)])
+        kinds = [] if kind is None else [kind_text(kind)]
+        more: list[Any] = [*map(quoted, before.values()), *kinds, *losses]
         rows = project(connection.spark, assigned, columns, sources, {}, more=more)
         if merged is not None and not merged.is_plain:
             rows = with_merged_kinds(rows, columns, merged, before)

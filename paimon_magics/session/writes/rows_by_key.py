@@ -29,10 +29,11 @@ from paimon_magics.planning.row_changes.plain_conditions import plain_filters
 from paimon_magics.planning.row_changes.plain_values import computed, plain_values
 from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.planning.writes.inserts import plans_in_turn
+from paimon_magics.planning.writes.losses import LOSSES
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.parameters import bind
 from paimon_magics.session.queries.held_snapshots import HeldSnapshots
-from paimon_magics.session.writes.exactness import is_strict
+from paimon_magics.session.writes.exactness import check_losses, is_strict
 from paimon_magics.session.writes.row_selection import (
     new_values,
     operation_of,
@@ -307,12 +308,14 @@ def _changed(found: pa.Table, values: pa.Table, kind: int, merged: MergedUpdate 
 
     rows = found.take(values.column(_NUMBER.name))
     for name in values.column_names:
-        if name not in (_NUMBER.name, KIND):
+        if name not in (_NUMBER.name, KIND, LOSSES):
             rows = rows.set_column(rows.column_names.index(name), name, values.column(name))
     for one in () if merged is None else merged.blank:
         place = rows.column_names.index(one.name)
         field = rows.schema.field(place)
         rows = rows.set_column(place, field, pa.nulls(rows.num_rows, field.type))
+    if LOSSES in values.column_names:
+        rows = rows.append_column(LOSSES, values.column(LOSSES))
     if KIND not in values.column_names:
         return _with_kind(rows, kind)
     return rows.append_column(KIND, values.column(KIND))
@@ -343,6 +346,7 @@ def commit_by_key(
         current = prepared if base == prepared.base_snapshot_id else _prepared_on(prepared, base)
         made = rows if current is prepared else current.rows()
         written = _written(connection, table, made, transaction)
+        check_losses(connection, table, written.losses)
         keys = read_keys(base, manifest_list=current.manifest_list)
         return ToCommit(
             written.messages,

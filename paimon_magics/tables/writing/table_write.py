@@ -22,6 +22,7 @@ from paimon_magics.planning.reads.float_bounds import (
 from paimon_magics.planning.row_changes.unseen_counts import ALL_SEEN, UnseenCounts
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.planning.writes.file_rules import changelog_file_rules, data_file_rules
+from paimon_magics.planning.writes.losses import ColumnLoss
 from paimon_magics.settings import Settings
 from paimon_magics.tables.manifests.live_files import ManifestCache
 from paimon_magics.tables.schema.merge_options import merge_rule
@@ -232,7 +233,8 @@ def _postponed_spec(table: Table, transaction: Transaction, *, overwrite: bool) 
 class CompletedWrite:
     """What a transaction commits: the messages of all its writers, the number of rows that they
     took, the number and total bytes of their data and changelog files, the buckets of those, the
-    most data files of one of them, and the rows of an UPDATE that nobody would see."""
+    most data files of one of them, the rows of an UPDATE that nobody would see, and the values that
+    were rounded or cut."""
 
     messages: tuple[bytes, ...]
     rows: int
@@ -241,6 +243,7 @@ class CompletedWrite:
     buckets: frozenset[BucketKey]
     files_each: int
     unseen: UnseenCounts = ALL_SEEN
+    losses: tuple[ColumnLoss, ...] = ()
 
 
 def completed(
@@ -284,7 +287,14 @@ def completed(
         counts[tuple(message.partition), message.bucket] += len(message.new_files)
     each = max(counts.values(), default=0)
     return CompletedWrite(
-        bodies, written.rows, len(sizes_bytes), size_bytes, buckets, each, written.unseen
+        bodies,
+        written.rows,
+        len(sizes_bytes),
+        size_bytes,
+        buckets,
+        each,
+        written.unseen,
+        written.losses,
     )
 
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from paimon_magics.columnar.merging import KIND
 from paimon_magics.planning.row_changes.unseen_counts import ALL_SEEN, UnseenCounts
+from paimon_magics.planning.writes.losses import ColumnLoss
 from paimon_magics.tables.writing.append_writer import AppendTable
 from paimon_magics.tables.writing.bucket_assignment import (
     BucketRule,
@@ -74,7 +75,8 @@ class Written:
 
     `index_files` belong to the messages, see `dynamic_buckets.put_index_files`. The columns
     `odd_floats` had NaN or -0.0, which makes bounds wrong, see `float_bounds.mend_messages`.
-    `unseen` are the rows of an UPDATE that nobody would see, see `unseen_rows`.
+    `unseen` are the rows of an UPDATE that nobody would see, see `unseen_rows`; `losses` the values
+    that were rounded or cut, see `lossy_rows`.
     """
 
     messages: tuple[bytes, ...]
@@ -82,3 +84,4 @@ class Written:
     index_files: tuple[IndexWritten, ...] = ()
     odd_floats: frozenset[str] = frozenset()
     unseen: UnseenCounts = ALL_SEEN
+    losses: tuple[ColumnLoss, ...] = ()

@@ -30,6 +30,7 @@ from paimon_magics.tables.writing.dynamic_buckets import (
 )
 from paimon_magics.tables.writing.float_bounds import OddFloats
 from paimon_magics.tables.writing.flush_writer import FlushTable, FlushWriter
+from paimon_magics.tables.writing.lossy_rows import LossyRows
 from paimon_magics.tables.writing.native_writer import NativeTable, NativeWriter
 from paimon_magics.tables.writing.parquet_dictionaries import repeats_values
 from paimon_magics.tables.writing.postponed_writer import PostponedWriter
@@ -133,8 +134,7 @@ def write_batches(
             writer = _Writer(task, running, manifests)
             return _write_batches(task, batches, running, groups, order_column, writer)
         except BaseException as error:
-            # A panic of the native writer is no Exception: nothing would turn it into one of our
-            # errors.
+            # A native writer's panic is no Exception, and would become no error of ours.
             if type(error).__name__ == "PanicException":
                 raise RuntimeError(f"The native writer failed: {error}") from error
             raise
@@ -151,10 +151,10 @@ def _write_batches(
     schema = task.arrow_schema()
     index_files: tuple[IndexWritten, ...] = ()
     rows = 0
-    unseen = UnseenRows()
+    unseen, lossy = UnseenRows(), LossyRows()
     try:
         for batch in map(unseen.written, gathered(batches)):
-            conformed = conform(batch, schema)
+            conformed = conform(lossy.noted(batch), schema)
             if not conformed.num_rows:
                 continue
             writer.begin(conformed)
@@ -190,7 +190,7 @@ def _write_batches(
             task.file_indexes.remove(messages)
         raise ended_error()
     odd_floats = frozenset(writer.odd_floats.found)
-    return Written(messages, rows, index_files, odd_floats, unseen.counts)
+    return Written(messages, rows, index_files, odd_floats, unseen.counts, lossy.counts)
 
 
 class _Writer:

@@ -1,0 +1,100 @@
+"""Values that a write stores rounded or cut, since their columns' types hold less: how many, where.
+
+The rows of a job have them in a column LOSSES, a text that is NULL where a row is stored as it is
+(`spark/losses.py`). The writers count them (`tables/writing/lossy_rows.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from paimon_magics.planning.formatting import count_text, shortened
+from paimon_magics.planning.schemas.table_schema import Column
+from paimon_magics.statements.data_types import AtomicType, DataType
+from paimon_magics.statements.types.type_text import to_spark_sql
+
+__all__ = [
+    "LOSSES",
+    "LOSS_END",
+    "LOSS_IS",
+    "ColumnLoss",
+    "added_losses",
+    "column_type",
+    "in_order",
+    "loss_texts",
+]
+
+LOSSES = "__paimon_magics_losses"
+"""The column of a job's rows: for each changed value the name of its column, LOSS_IS, the value as
+a text, and LOSS_END."""
+
+LOSS_IS, LOSS_END = "\x1f", "\x1e"
+
+_SHOWN_MAX = 60
+_CUT = ("TINYINT", "SMALLINT", "INT", "BIGINT", "TIME", "DATE", "TIMESTAMP", "TIMESTAMP_LTZ")
+_ROUNDED = ("DECIMAL", "FLOAT", "DOUBLE")
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnLoss:
+    """How many rows have a changed value in a column, and one such value."""
+
+    column: str
+    rows: int
+    example: str
+
+
+def added_losses(losses: Iterable[ColumnLoss]) -> tuple[ColumnLoss, ...]:
+    """The losses of several writers, one for each column."""
+    found: dict[str, ColumnLoss] = {}
+    for one in losses:
+        known = found.get(one.column, ColumnLoss(one.column, 0, one.example))
+        found[one.column] = ColumnLoss(one.column, known.rows + one.rows, known.example)
+    return tuple(found.values())
+
+
+def in_order(columns: Sequence[Column], losses: Iterable[ColumnLoss]) -> tuple[ColumnLoss, ...]:
+    """The losses in the order of the table's columns."""
+    found = {one.column: one for one in losses}
+    return tuple(found[one.name] for one in columns if one.name in found)
+
+
+def loss_texts(
+    columns: Sequence[Column], losses: Iterable[ColumnLoss], be: str = "were"
+) -> tuple[str, ...]:
+    """A sentence for each column whose values were changed. `be` is "were", or "would be" where
+    nothing has been committed."""
+    texts = []
+    by_name = {column.name: column for column in columns}
+    for one in in_order(columns, losses):
+        column = by_name[one.column]
+        verb = "was" if one.rows == 1 and be == "were" else be
+        texts.append(
+            f"{count_text(one.rows, 'value')} of `{column.name}` {verb} {_how(column.type)} "
+            f"{column_type(column)}, such as {shortened(one.example, _SHOWN_MAX)}."
+        )
+    return tuple(texts)
+
+
+def _how(data_type: DataType) -> str:
+    match data_type:
+        case AtomicType(name=name) if name in _CUT:
+            return "cut to"
+        case AtomicType(name=name) if name in _ROUNDED:
+            return "rounded to"
+        case _:
+            return "changed to"
+
+
+def column_type(column: Column) -> str:
+    """The type of a column as SQL, with the precision of timestamps."""
+    match column.type:
+        case AtomicType(name="TIMESTAMP", parameters=(digits,)):
+            return f"TIMESTAMP_NTZ({digits})"
+        case AtomicType(name="TIMESTAMP_LTZ", parameters=(digits,)):
+            return f"TIMESTAMP_LTZ({digits})"
+        case AtomicType(name="TIME"):
+            return "TIME"
+        case _:
+            return to_spark_sql(column.type)
