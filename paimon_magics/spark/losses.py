@@ -291,8 +291,7 @@ def _of_floating(
     wide = value.cast("double")
     match target:
         case AtomicType(name=name) if name in (*_INTEGERS, "TIME"):
-            fraction = wide % F.lit(1.0)  # NaN for NaN and infinities, which the cast refuses
-            return (fraction != F.lit(0.0)) & ~F.isnan(fraction)
+            return F.rint(wide) != wide  # equal for NaN and infinities, which the cast refuses
         case AtomicType(name="DECIMAL"):
             kept = value.try_cast(spark_type(target)).cast("double")
             share = F.lit(_FLOAT_SHARE if is_float else _DOUBLE_SHARE)
@@ -358,9 +357,12 @@ def _of_text(value: SparkColumn, target: AtomicType) -> SparkColumn | None:
 
 
 def _changes_whole_part(value: SparkColumn, kept_as: str) -> SparkColumn:
+    # Few digits are exact: that is seen without DECIMALs.
+    limit = F.lit(2**53 if kept_as == "double" else 2**24)
+    is_large = (value > limit) | (value < -limit)
     kept = value.cast(kept_as).cast("double").try_cast(f"decimal({_DECIMAL_DIGITS_MAX}, 0)")
     whole = value.try_cast(f"decimal({_DECIMAL_DIGITS_MAX}, 0)")
-    return F.coalesce(kept != whole, F.lit(False))
+    return is_large & F.coalesce(kept != whole, F.lit(False))
 
 
 def _has_more_digits(value: SparkColumn, digits: int) -> SparkColumn | None:
@@ -368,8 +370,9 @@ def _has_more_digits(value: SparkColumn, digits: int) -> SparkColumn | None:
     can."""
     if digits >= _MICROS:
         return None
-    seconds = F.date_part(F.lit("SECOND"), value).cast("decimal(8, 6)")
-    return (seconds * F.lit(10**digits)) % F.lit(1) != F.lit(0)
+    # The offset of a zone, which a cast of TIMESTAMP_NTZ adds, has no fraction of a second.
+    micros = F.unix_micros(value.cast("timestamp"))
+    return micros % F.lit(10 ** (_MICROS - digits)) != F.lit(0)
 
 
 def reason(target: DataType) -> str:

@@ -25,6 +25,7 @@ from paimon_magics.errors import (
 )
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.queries.csv_quoting import quoting
+from paimon_magics.session.queries.file_lines import check_lines, reader_options
 from paimon_magics.session.queries.staged_files import staged
 from paimon_magics.spark.failures import translate
 from paimon_magics.spark.files import file_frame, lacks_file_system
@@ -99,8 +100,10 @@ def frame_of_files(connection: Connection, files: FileRelation) -> DataFrame:
         options |= found
     if files.format == "json" and is_here and "multiline" not in given and _is_list(path):
         options["multiLine"] = "true"
+    reader = reader_options(files.format, options)
     try:
-        frame = _frame(connection, files, path, options)
+        frame, path = _frame(connection, files, path, reader)
+        check_lines(connection, files.format, path, files.path, options, frame)
     except PaimonMagicsError:
         raise
     except Exception as error:
@@ -124,14 +127,16 @@ def frame_of_files(connection: Connection, files: FileRelation) -> DataFrame:
 
 def _frame(
     connection: Connection, files: FileRelation, path: str, options: Mapping[str, str]
-) -> DataFrame:
+) -> tuple[DataFrame, str]:
+    """The frame of the files, and the path that Spark reads: that of a copy where it has no jar for
+    the store."""
     try:
-        return file_frame(connection.spark, files.format, path, options)
+        return file_frame(connection.spark, files.format, path, options), path
     except Exception as error:
         if not lacks_file_system(error):
             raise
     copy = staged(connection, files.path)
-    return file_frame(connection.spark, files.format, copy, options)
+    return file_frame(connection.spark, files.format, copy, options), copy
 
 
 def _told(path: str, guessed: Mapping[str, str]) -> str:

@@ -1,0 +1,114 @@
+"""Lines of files that don't fit the columns are counted, left out, or refused."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from paimon_magics import Outcome, Session
+from paimon_magics.errors import InvalidValueError
+
+pytestmark = pytest.mark.spark
+
+RAGGED = "id,item,price\n1,tea,2.5\n2,milk\n3,jam,4.0,more\n4,rice,1.0\n"
+
+
+def rows(outcome: Outcome) -> list[dict[str, object]]:
+    return outcome.to_arrow().to_pylist()
+
+
+def note_of(notes: tuple[str, ...], part: str) -> str:
+    (found,) = [one for one in notes if part in one]
+    return found
+
+
+def test_lines_with_too_few_or_too_many_values_are_counted(
+    session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("ragged.csv").write_text(RAGGED)
+    said = (
+        "2 lines of `ragged.csv` do not fit its 3 columns; missing values are NULL, those beyond "
+        "the last column are cut: ragged.csv, line 3, '2,milk'. WITH ('mode' = 'FAILFAST')"
+    )
+    outcome = session.run("SELECT price FROM csv.`ragged.csv`")
+    assert note_of(outcome.notes, "do not fit").startswith(said)
+    assert len(rows(outcome)) == 4
+    outcome = session.run("CREATE TABLE made_of_ragged AS SELECT * FROM csv.`ragged.csv`")
+    assert note_of(outcome.notes, "do not fit").startswith(said)
+    outcome = session.run("INSERT INTO made_of_ragged SELECT * FROM csv.`ragged.csv`")
+    assert note_of(outcome.notes, "do not fit").startswith(said)
+    outcome = session.run("CREATE TEMP VIEW seen AS SELECT * FROM csv.`ragged.csv`")
+    assert note_of(outcome.notes, "do not fit").startswith(said)
+
+
+def test_a_mode_refuses_or_leaves_out_lines_for_any_columns(
+    session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("ragged.csv").write_text(RAGGED)
+    session.run("CREATE TABLE strict_copy (id INT)")
+    with pytest.raises(InvalidValueError) as caught:
+        session.run(
+            "INSERT INTO strict_copy SELECT id FROM csv.`ragged.csv` WITH ('mode' = 'failfast')"
+        )
+    assert "2 lines of `ragged.csv` do not fit its 3 columns: ragged.csv, line 3" in str(
+        caught.value
+    )
+    assert rows(session.run("SELECT count(*) AS n FROM strict_copy")) == [{"n": 0}]
+    dropped = session.run("SELECT id FROM csv.`ragged.csv` WITH ('mode' = 'DROPMALFORMED')")
+    assert "do not fit its 3 columns and were left out" in note_of(dropped.notes, "left out")
+    assert [one["id"] for one in rows(dropped)] == [1, 4]
+    counted = session.run(
+        "SELECT count(*) AS n FROM csv.`ragged.csv` WITH ('mode' = 'DROPMALFORMED')"
+    )
+    assert rows(counted) == [{"n": 2}]
+    as_spark = session.run("SELECT id FROM csv.`ragged.csv` WITH ('mode' = 'PERMISSIVE')")
+    assert not [one for one in as_spark.notes if "fit" in one] and len(rows(as_spark)) == 4
+    with pytest.raises(InvalidValueError, match="`mode` of a file can't be 'STRICT'"):
+        session.run("SELECT id FROM csv.`ragged.csv` WITH ('mode' = 'strict')")
+
+
+def test_bytes_that_are_no_characters_are_counted(
+    session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("latin.csv").write_bytes("id,item\n1,tea\n2,k\u00e4se\n".encode("latin-1"))
+    outcome = session.run("SELECT * FROM csv.`latin.csv`")
+    assert "1 row of `latin.csv` has bytes that are no characters" in note_of(
+        outcome.notes, "characters"
+    )
+    with pytest.raises(InvalidValueError, match=r"1 row of `latin\.csv` has bytes"):
+        session.run("SELECT * FROM csv.`latin.csv` WITH ('mode' = 'FAILFAST')")
+    read = session.run(
+        "SELECT item FROM csv.`latin.csv` WITH ('encoding' = 'ISO-8859-1', 'mode' = 'FAILFAST')"
+    )
+    assert rows(read)[1] == {"item": "k\u00e4se"}
+
+
+def test_sound_files_say_nothing_and_several_files_name_the_one(
+    session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("a.csv").write_text('id,item\n1,"tea, green"\n2,\n')
+    outcome = session.run("SELECT * FROM csv.`a.csv`")
+    assert not [one for one in outcome.notes if "fit" in one]
+    Path("b.csv.gz").write_bytes(gzip.compress(b"id,item\n5,rice\n6\n"))
+    outcome = session.run("SELECT * FROM csv.`*.csv*`")
+    assert "b.csv.gz, line 3, '6'" in note_of(outcome.notes, "does not fit")
+
+
+def test_json_objects_that_cant_be_read_are_counted(
+    session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("some.json").write_text('{"id": 1, "item": "tea"}\n{"id": 2, "item"\n')
+    outcome = session.run("SELECT id, item FROM json.`some.json`")
+    note = note_of(outcome.notes, "1 object of `some.json` does not fit its columns")
+    assert "some.json, line 2" in note
+    with pytest.raises(InvalidValueError, match=r"1 object of `some\.json`"):
+        session.run("SELECT id FROM json.`some.json` WITH ('mode' = 'FAILFAST')")
+    kept = session.run("SELECT * FROM json.`some.json` WITH ('mode' = 'DROPMALFORMED')")
+    assert rows(kept) == [{"id": 1, "item": "tea"}]
