@@ -97,8 +97,14 @@ def history_sql(snapshots: str, zone: str) -> str:
 
 def changed_files_sql(files: str, partitions: PartitionNames, before: str, after: str) -> str:
     """The query for the sums of the files that were `added` and `removed` in each partition between
-    two versions, both given as VERSION AS OF takes them."""
-    old, new = (files_sql(f"{files} VERSION AS OF {one}", partitions) for one in (before, after))
+    two versions, both given as VERSION AS OF takes them; 0 is the empty state."""
+    kept = after if before == "0" else before
+    old, new = (
+        files_sql(f"(SELECT * FROM {files} VERSION AS OF {kept} WHERE false)", partitions)
+        if one == "0"
+        else files_sql(f"{files} VERSION AS OF {one}", partitions)
+        for one in (before, after)
+    )
     alone = "SELECT '{}' AS files, mine.* FROM ({}) AS mine LEFT ANTI JOIN ({}) AS other ON {}"
     same = "mine.file_name = other.file_name"
     return (

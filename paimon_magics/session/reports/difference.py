@@ -8,8 +8,6 @@ job.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,7 +15,6 @@ import pyarrow.compute as pc
 from paimon_magics.columnar.time_zones import process_zone
 from paimon_magics.columnar.updates import changed_columns
 from paimon_magics.planning.formatting import count_text
-from paimon_magics.planning.reads.read_points import AtTimestamp, AtVersion
 from paimon_magics.planning.reports.change_queries import (
     CHANGES,
     counts_sql,
@@ -30,17 +27,19 @@ from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.queries.frames import frame_of_query
+from paimon_magics.session.reports.compared_states import (
+    Side,
+    is_kept,
+    named_table,
+    side_of,
+    sides_of,
+)
 from paimon_magics.session.reports.report import Report, Section
 from paimon_magics.statements.clauses.names import quoted, table_text, text_literal
 from paimon_magics.statements.grammar.parsing import parse_cell
 from paimon_magics.statements.statement import Query, TableName
 from paimon_magics.statements.types.type_text import to_spark_sql
 from paimon_magics.tables.schema.history import TableSchemas
-from paimon_magics.tables.snapshots.latest import read_snapshot
-from paimon_magics.tables.snapshots.targets import TableState
-from paimon_magics.tables.snapshots.time_travel import find_target
-from paimon_magics.tables.system_tables.layout import NamedFiles, named_files
-from paimon_magics.tables.system_tables.registry import table_view
 from paimon_magics.tables.table import Table
 
 __all__ = ["difference_of", "overwritten_rows", "rows_of_query"]
@@ -49,33 +48,14 @@ _SAMPLE = 100
 _PARTITIONS_MAX = 100
 
 
-@dataclass(frozen=True, slots=True)
-class _Side:
-    """One of the two states: the caller's name for it, its snapshot, and the version that a query
-    names."""
-
-    text: str
-    snapshot: Any
-    version: str
-    columns: tuple[Column, ...]
-    named: NamedFiles
-
-    @property
-    def files(self) -> pa.Table:
-        return self.named.files
-
-    @property
-    def id(self) -> int:
-        return int(self.snapshot.id)
-
-
 def difference_of(connection: Connection, name: TableName, before: str, after: str) -> Report:
-    """Report what changed from one state to another, each a snapshot, a tag or a time.
+    """Report what changed from one state to another, each a snapshot, a tag or a time; 0 is the
+    empty state before the first snapshot, also where that has expired.
 
-    Raises UnknownNameError for a state that does not exist.
+    Raises UnknownNameError for a state that does not exist, InvalidValueError for two empty ones.
     """
     table = connection.catalog.load(name)
-    sides = _side(connection, table, before), _side(connection, table, after)
+    sides = sides_of(connection, table, before, after)
     gone, new = _other_files(*sides)
     counts, sample, query, note = _rows(connection, table, sides, gone, new)
     keys = table.schema.partition_keys
@@ -103,20 +83,8 @@ def difference_of(connection: Connection, name: TableName, before: str, after: s
     return Report("DIFFERENCE", summary, tuple(sections))
 
 
-def _side(connection: Connection, table: Table, text: str) -> _Side:
-    is_time = "-" in text[1:5] and text[:4].isdigit()
-    point = AtTimestamp(text) if is_time else AtVersion(text)
-    target = find_target(table, point, connection.zone).target
-    assert isinstance(target, TableState) and target.snapshot is not None
-    snapshot = target.snapshot
-    view = table_view(connection.catalog, table.name, int(snapshot.id))
-    columns = TableSchemas(table.paimon).columns(snapshot.schema_id)
-    version = text_literal(str(snapshot.id) if is_time else text)
-    return _Side(text, snapshot, version, columns, named_files(view, connection.zone))
-
-
 def changed_rows(
-    table: Table, before: _Side, after: _Side, gone: pa.Table, new: pa.Table
+    table: Table, before: Side, after: Side, gone: pa.Table, new: pa.Table
 ) -> tuple[str, list[str]]:
     """Return the query for the rows that differ, as `planning.reports.change_queries` takes it, and
     its columns. `gone` are the files that only `before` has, `new` those that only `after` has."""
@@ -131,13 +99,13 @@ def overwritten_rows(
 ) -> str:
     """Return the query for the rows that differ between a snapshot and the one before, with the
     columns `rowkind` and `names`; columns that the snapshot lacks are NULL."""
-    after = _side(connection, table, snapshot)
+    after = side_of(connection, table, snapshot)
     columns = {column.name: column for column in after.columns}
     if snapshot == "1":
-        changes = f"SELECT 'added' AS `change`, * FROM {_named(table.name)} VERSION AS OF 1"
+        changes = f"SELECT 'added' AS `change`, * FROM {named_table(table.name)} VERSION AS OF 1"
         found, is_paired = list(columns), False
     else:
-        before = _side(connection, table, str(int(snapshot) - 1))
+        before = side_of(connection, table, str(int(snapshot) - 1))
         changes, found = changed_rows(table, before, after, *_other_files(before, after))
         is_paired = table.schema.is_primary_key_table
     types = {column.name: to_spark_sql(column.type) for column in table.schema.columns}
@@ -153,7 +121,7 @@ def overwritten_rows(
     )
 
 
-def _other_files(before: _Side, after: _Side) -> tuple[pa.Table, pa.Table]:
+def _other_files(before: Side, after: Side) -> tuple[pa.Table, pa.Table]:
     """The files that only `before` has, and those that only `after` has."""
 
     def not_in(files: pa.Table, others: pa.Table) -> pa.Table:
@@ -196,7 +164,7 @@ def _files(gone: pa.Table, new: pa.Table) -> pa.Table:
 def _rows(
     connection: Connection,
     table: Table,
-    sides: tuple[_Side, _Side],
+    sides: tuple[Side, Side],
     gone: pa.Table,
     new: pa.Table,
 ) -> tuple[pa.Table, Section | None, str, str]:
@@ -206,7 +174,7 @@ def _rows(
     schema = table.schema
     shared = _shared(before.columns, after.columns)
     partition = _partition_names(schema, before, after).of_rows()
-    same_deletes = before.snapshot.index_manifest == after.snapshot.index_manifest
+    same_deletes = before.index_manifest == after.index_manifest
     if not gone.num_rows and not new.num_rows and same_deletes:
         text = _query(table.name, after, before, schema, shared, ())
         note = "Both states have the same files."
@@ -217,14 +185,16 @@ def _rows(
         and same_deletes
         and before.id < after.id
         and not schema.data_evolution_enabled
-        and all(read_snapshot(table.paimon, side.id) is not None for side in sides)
+        and all(is_kept(table, side) for side in sides)
     )
     if only_grew:
         option = "'incremental-between-scan-mode' = 'diff'"
         text = (
-            f"SELECT * FROM {_named(table.name)} WITH "
+            f"SELECT * FROM {named_table(table.name)} WITH "
             f"('incremental-between' = '{before.id},{after.id}', {option})"
         )
+        if before.snapshot is None:
+            text = f"SELECT * FROM {after.source(table.name, before)}"
         with_kinds = text.replace("SELECT *", "SELECT '+I' AS rowkind, *", 1)
         note = "Files were only added: their rows are counted without a Spark job."
         sample = _sample(connection, f"{with_kinds} LIMIT {_SAMPLE}")
@@ -242,15 +212,15 @@ def _rows(
     return counts, sample, counted, "Compared by Spark."
 
 
-def _partition_names(schema: TableSchema, before: _Side, after: _Side) -> PartitionNames:
+def _partition_names(schema: TableSchema, before: Side, after: Side) -> PartitionNames:
     twice = {*before.named.twice, *after.named.twice}
     return PartitionNames.of(schema, process_zone(), sorted(twice))
 
 
 def _query(
     name: TableName,
-    before: _Side,
-    after: _Side,
+    before: Side,
+    after: Side,
     schema: TableSchema,
     shared: Sequence[tuple[str, Column]],
     touched: Sequence[str],
@@ -263,9 +233,8 @@ def _query(
         for was, column in shared
     )
     now = ", ".join(quoted(column.name) for _, column in shared)
-    table = _named(name)
-    one = f"SELECT {old} FROM {table} VERSION AS OF {before.version}{where}"
-    other = f"SELECT {now} FROM {table} VERSION AS OF {after.version}{where}"
+    one = f"SELECT {old} FROM {before.source(name, after)}{where}"
+    other = f"SELECT {now} FROM {after.source(name, before)}{where}"
     if not schema.is_primary_key_table:
         return (
             f"SELECT 'removed' AS `change`, * FROM ({one} EXCEPT ALL {other}) "
@@ -347,7 +316,7 @@ def _grown(new: pa.Table) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=_COUNTS)
 
 
-def _schema_changes(connection: Connection, table: Table, sides: tuple[_Side, _Side]) -> pa.Table:
+def _schema_changes(connection: Connection, table: Table, sides: tuple[Side, Side]) -> pa.Table:
     before, after = ({column.id: column for column in side.columns} for side in sides)
     rows: list[tuple[str, str, str | None, str | None]] = []
     for id in sorted({*before, *after}):
@@ -362,11 +331,17 @@ def _schema_changes(connection: Connection, table: Table, sides: tuple[_Side, _S
             if old.type != new.type:
                 rows.append((new.name, "type", to_spark_sql(old.type), to_spark_sql(new.type)))
     schemas = TableSchemas(table.paimon)
+    if any(side.snapshot is None for side in sides):
+        return _changes_table(rows)
     options = [dict(schemas.schema(side.snapshot.schema_id).options) for side in sides]
     for key in sorted({*options[0], *options[1]}):
         was, now = options[0].get(key), options[1].get(key)
         if was != now:
             rows.append((key, "option", was, now))
+    return _changes_table(rows)
+
+
+def _changes_table(rows: Sequence[tuple[str, str, str | None, str | None]]) -> pa.Table:
     names = ("name", "change", "before", "after")
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(names)
     return pa.table({n: pa.array(c, pa.string()) for n, c in zip(names, columns, strict=True)})
@@ -378,8 +353,3 @@ def rows_of_query(connection: Connection, text: str) -> pa.Table:
     assert isinstance(statement, Query), text
     frame = frame_of_query(connection, statement.text, statement.query, {})
     return Outcome(text, "SELECT", dataframe=frame).to_arrow()
-
-
-def _named(name: TableName) -> str:
-    parts = (name.database, replace(name, database=None).object_name)
-    return ".".join(quoted(part) for part in parts if part is not None)

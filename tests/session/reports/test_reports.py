@@ -99,6 +99,31 @@ def test_what_was_dropped_is_removed(lake: Session) -> None:
     assert [row[:3] for row in rows(report, 1)] == [("-D", "tue", 3)]
 
 
+def test_the_empty_state_before_the_first_snapshot_can_be_compared(lake: Session) -> None:
+    report = lake.reports.diff("orders", "0", "three")
+    assert "snapshot 0 to 3: rows 4 added; 3 files added" in report.summary
+    assert {row[0] for row in rows(report, 1)} == {"+I"}
+    for at, section in enumerate(report.sections):
+        if section.query:
+            assert lake.run(section.query).to_arrow().num_rows == len(rows(report, at))
+    assert "rows 4 removed" in lake.reports.diff("orders", "3", "0").summary
+    report = lake.reports.diff("logs", "0", "1")
+    assert report.sections[0].note.endswith("without a Spark job.")
+    assert "rows 2 added" in report.summary and len(rows(report, 1)) == 2
+    lake.run("CREATE TABLE shortened (id INT)")
+    lake.run("INSERT INTO shortened VALUES (1); INSERT INTO shortened VALUES (2)")
+    snapshots = Path(lake.warehouse) / "default.db" / "shortened" / "snapshot"
+    (snapshots / "snapshot-1").unlink()  # as if it had expired
+    assert "rows 2 added" in lake.reports.diff("shortened", "0", "2").summary
+    lake.run("CREATE TABLE untouched (id INT)")
+    with pytest.raises(UnknownNameError, match=r"`default\.untouched` has no snapshot"):
+        lake.reports.diff("untouched", "0", "1")
+    with pytest.raises(
+        InvalidValueError, match=r"Both states of `default\.untouched` are the empty"
+    ):
+        lake.reports.diff("untouched", "0", "0")
+
+
 def test_files_that_were_only_added_are_counted_without_a_job(lake: Session) -> None:
     report = lake.reports.diff("logs", "1", "2")
     assert "rows 1 added" in report.summary
