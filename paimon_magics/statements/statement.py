@@ -141,7 +141,8 @@ class TableReference:
     relation alone, `other_conditions` the texts of others that may concern it. `unordered` says
     that the result does not depend on the order in which rows are read. `only_filters` says that
     its SELECT reads nothing else, and has no other conditions. `rows_wanted` is how many rows that
-    meet the filters are enough, whichever; None for all.
+    meet the filters are enough, whichever; None for all. `bounds` are the texts of the expressions
+    whose values, with commas between them, are the value of the one option.
     """
 
     name: TableName
@@ -157,6 +158,7 @@ class TableReference:
     other_conditions: tuple[str, ...] = ()
     only_filters: bool = False
     rows_wanted: int | None = None
+    bounds: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from paimon_magics.errors import UnsupportedStatementError
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.queries.file_relations import FileRelation
 from paimon_magics.session.queries.resolution import GivenFrame, SparkOwn, resolve
-from paimon_magics.session.queries.time_travel import travel_options
+from paimon_magics.session.queries.time_travel import bounds_value, travel_options
 from paimon_magics.session.spark_settings import check_variables, with_settings
 from paimon_magics.statements.queries.input_files import input_file_call
 from paimon_magics.statements.queries.null_lists import lists_null
@@ -63,6 +63,9 @@ def relation_of(
     options = dict(reference.options)
     if reference.time_travel is not None:
         options |= travel_options(connection.spark, reference.time_travel, bound)
+    if reference.bounds:
+        (option,) = options
+        options[option] = bounds_value(connection.spark, reference.bounds, option, bound)
     options = with_settings(connection, name, options)
     named = {value.text for one in reference.filters for value in one.values}
     values = tuple((key, value) for key, value in sorted(bound.items()) if key in named)

@@ -4,7 +4,7 @@ The functions are those of Paimon's `PaimonTableValuedFunctions`:
 `paimon_incremental_query('t', 2, 5)`, `paimon_incremental_between_timestamp('t', a, b)` and
 `paimon_incremental_to_auto_tag('t', 'tag')`. The first argument is a string with a table's name, in
 which `$` needs no back-quotes. Start and end may also be given in one string (`'2,5'`), as in
-Paimon's documentation.
+Paimon's documentation. They may be constant expressions, which Spark evaluates.
 """
 
 from __future__ import annotations
@@ -37,16 +37,17 @@ def change_reference(cursor: Cursor) -> TableReference:
     cursor.next()
     position = cursor.position
     name = _table(cursor.string("a table's name in quotes"), cursor.text, position)
-    values = []
+    texts = []
     while cursor.accept(","):
-        values.append(_bound(cursor))
-    if cursor.index != end or not 1 <= len(values) <= bounds:
+        texts.append(_bound(cursor, end))
+    if cursor.index != end or not 1 <= len(texts) <= bounds:
         raise StatementSyntaxError(
             f"`{function}` takes a table's name and {_counted(bounds)}.",
             hint=f"For example {_EXAMPLES[function]}.",
             statement=cursor.text,
             position=start,
         )
+    values = [_literal(text) for text in texts]
     cursor.index = end + 1
     after = cursor.last_end
     alias = read_alias(cursor)
@@ -56,7 +57,8 @@ def change_reference(cursor: Cursor) -> TableReference:
         has_alias=alias is not None,
         alias=alias or name.table,
         alias_position=after,
-        options=((option, ",".join(values)),),
+        options=((option, ",".join(value or "" for value in values)),),
+        bounds=() if None not in values else tuple(texts),
     )
 
 
@@ -72,15 +74,31 @@ def _counted(bounds: int) -> str:
     return "a tag" if bounds == 1 else "the start (not included) and the end"
 
 
-def _bound(cursor: Cursor) -> str:
-    if cursor.peek().kind == "string":
-        return cursor.string("a snapshot, tag or time")
-    sign = "-" if cursor.accept("-") else ""
-    token = cursor.peek()
-    if token.kind != "number":
+def _bound(cursor: Cursor, end: int) -> str:
+    """The text of the argument that comes next; the function's bracket closes at token `end`."""
+    start = cursor.position
+    if cursor.index == end or cursor.at(","):
         cursor.fail("a snapshot, tag or time")
-    cursor.next()
-    return sign + token.text.rstrip("lL")
+    while cursor.index < end and not cursor.at(","):
+        if cursor.at("("):
+            cursor.skip_brackets()
+        else:
+            cursor.next()
+    return cursor.text[start : cursor.last_end]
+
+
+def _literal(text: str) -> str | None:
+    """The value of a literal; None for any other expression, which Spark evaluates."""
+    inner = Cursor(text, tokenize(text))
+    if inner.peek().kind == "string":
+        value = inner.string("a snapshot, tag or time")
+        return value if inner.at_end else None
+    sign = "-" if inner.accept("-") else ""
+    token = inner.peek()
+    if token.kind != "number":
+        return None
+    inner.next()
+    return sign + token.text.rstrip("lL") if inner.at_end else None
 
 
 def _table(text: str, statement: str, position: int) -> TableName:
