@@ -33,7 +33,7 @@ Wait = Literal["durable", "visible"]
 WAITS: tuple[Wait, ...] = get_args(Wait)
 
 
-StoreAssignment = Literal["exact", "exact-all", "ansi"]
+StoreAssignment = Literal["exact-values", "exact", "ansi"]
 """The treatment of a value that its column's type would truncate or round."""
 
 STORE_ASSIGNMENTS: tuple[StoreAssignment, ...] = get_args(StoreAssignment)
@@ -63,9 +63,10 @@ class Settings:
     - `display_rows`: rows that a displayed query shows.
     - `overwrite_swallows_newer`: whether an overwrite replaces rows that others committed after it
       was planned, as Paimon does by default; otherwise it fails and names their snapshot.
-    - `store_assignment`: `exact` refuses rows of VALUES and of a program's frames with values that
-      a column would truncate or round, and casts the rows of a query like Spark; `exact-all`
-      refuses both; `ansi` casts both. What a cast changes is counted in the outcome's notes.
+    - `store_assignment`: `exact-values` refuses rows of VALUES and of a program's frames with
+      values that a column would truncate or round, and casts the rows of a query like Spark;
+      `exact` refuses both; `ansi` casts both. What a cast changes is counted in the outcome's
+      notes.
     - `statement_history`: what a snapshot keeps of the statement that made it: its `text`, the text
       `redacted`, with `?` for each value, or `none`. Every reader of the table may see it.
     - `snapshot_time_retained`: how long snapshots of tables that this session creates are kept, as
@@ -118,7 +119,7 @@ class Settings:
     batch_rows: int = 65_536
     display_rows: int = 20
     overwrite_swallows_newer: bool = False
-    store_assignment: str = "exact"
+    store_assignment: str = "exact-values"
     statement_history: str = "text"
     snapshot_time_retained: str = ""
     alter_check_rows_max: int = 100_000

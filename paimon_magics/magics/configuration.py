@@ -114,9 +114,9 @@ class PaimonMagics(Magics):
     ).tag(config=True)
     store_assignment = Enum(
         STORE_ASSIGNMENTS,
-        default_value="exact",
-        help="`exact` refuses given values of which a column would cut something off, `exact-all` "
-        "those of queries, too, `ansi` casts them as Spark does.",
+        default_value="exact-values",
+        help="`exact-values` refuses given values of which a column would cut something off, "
+        "`exact` those of queries, too, `ansi` casts them as Spark does.",
     ).tag(config=True)
     statement_history = Enum(
         STATEMENT_HISTORIES,

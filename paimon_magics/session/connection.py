@@ -148,6 +148,20 @@ class Connection:
         return self._at_hand.told
 
     @contextmanager
+    def filling(self) -> Iterator[None]:
+        """What this thread reads in the body becomes rows of a table."""
+        before, self._at_hand.fills_table = self._at_hand.fills_table, True
+        try:
+            yield
+        finally:
+            self._at_hand.fills_table = before
+
+    @property
+    def fills_table(self) -> bool:
+        """Whether what this thread reads becomes rows of a table."""
+        return self._at_hand.fills_table
+
+    @contextmanager
     def telling(self) -> Iterator[None]:
         """Run the body; errors raised in it show moments in the session's zone."""
         try:
@@ -227,6 +241,7 @@ class _AtHand(threading.local):
         self.zone: str | None = None
         self.spark_settings: Mapping[str, str] | None = None
         self.epoch: Epoch | None = None
+        self.fills_table = False
 
 
 def located(error: PaimonMagicsError, statement: str, position: int) -> PaimonMagicsError:

@@ -2,8 +2,9 @@
 
 Spark's mode PERMISSIVE, its default, puts NULL where a line has too few values, and cuts what it
 has too many, without a word; bytes that are no characters become U+FFFD. Here they are counted by a
-job before the statement runs; the modes DROPMALFORMED and FAILFAST hold for all lines, whatever
-columns a statement reads. With an explicit PERMISSIVE nothing is looked at.
+job before the statement runs, and refused where they would become rows of a table; the modes
+DROPMALFORMED and FAILFAST hold for all lines, whatever columns a statement reads. With an explicit
+PERMISSIVE nothing is looked at.
 """
 
 from __future__ import annotations
@@ -55,7 +56,8 @@ def check_lines(
     frame: DataFrame,
 ) -> None:
     """Tell how many lines of files don't fit the columns of `frame`, with an example; `shown` is
-    the path as the user wrote it. Raises InvalidValueError for such lines in the mode FAILFAST."""
+    the path as the user wrote it. Raises InvalidValueError for such lines in the mode FAILFAST, and
+    without a mode where they would fill a table."""
     mode = _mode(options)
     if kind not in ("csv", "json") or mode == "PERMISSIVE" or not frame.columns:
         return
@@ -64,12 +66,15 @@ def check_lines(
     if frame.columns == [CORRUPT]:
         return  # the rows say it themselves
     found = bad_lines(connection.spark, kind, path, options, frame.schema)
+    if not mode and connection.fills_table:
+        mode = "FAILFAST"
     told = _told(found, kind, shown, len(frame.columns), mode)
     if mode == "FAILFAST" and told:
         raise InvalidValueError(
             " ".join(told),
             hint="Nothing was written. Correct the file, or name its 'encoding' or 'sep' behind "
-            "it; 'mode' = 'DROPMALFORMED' leaves lines out that don't fit.",
+            "it. WITH ('mode' = 'DROPMALFORMED') leaves lines out that don't fit, 'PERMISSIVE' "
+            "stores them as Spark reads them.",
         )
     for note in told:
         connection.tell(note)

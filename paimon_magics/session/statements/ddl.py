@@ -122,7 +122,8 @@ def _checked_create(
     name = connection.full_name(statement.name)
     columns = None
     if statement.query is not None:
-        frame = frame_of_query(connection, statement.text, statement.query, parameters)
+        with connection.filling():
+            frame = frame_of_query(connection, statement.text, statement.query, parameters)
         columns = columns_of_query(connection, statement.text, statement.query, parameters, frame)
     try:
         schema = plan_create_table(statement, columns)
@@ -152,7 +153,8 @@ def _create_table(
     frame = None
     query_columns = None
     if statement.query is not None:
-        frame = frame_of_query(connection, statement.text, statement.query, parameters)
+        with connection.filling():
+            frame = frame_of_query(connection, statement.text, statement.query, parameters)
         query_columns = columns_of_query(
             connection, statement.text, statement.query, parameters, frame
         )

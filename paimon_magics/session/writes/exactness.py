@@ -63,13 +63,13 @@ def _as(value: str, data_type: DataType) -> str:
 def check_losses(connection: Connection, table: Table, losses: Sequence[ColumnLoss]) -> None:
     """Raise InvalidValueError for values that a job has changed, where the setting
     `store_assignment` refuses them; it names table, columns, how many rows, and a value of each."""
-    if not losses or connection.settings.store_assignment != "exact-all":
+    if not losses or connection.settings.store_assignment != "exact":
         return
     told = loss_texts(table.schema.columns, losses, be="would be")
     raise InvalidValueError(
         f"`{table.name}` does not store all values as they are. {' '.join(told)}",
         hint="Nothing was written. Convert them in the statement, by CAST or round(…). After "
-        "connect(store_assignment='exact') they are cast as Spark does, and counted.",
+        "connect(store_assignment='exact-values') they are cast as Spark does, and counted.",
     )
 
 

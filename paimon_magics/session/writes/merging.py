@@ -157,9 +157,10 @@ def _source(
     if source is not None:
         return source
     try:
-        return frame_of_query(
-            connection, merge.source_text, merge.source, parameters, selection=chosen
-        )
+        with connection.filling():
+            return frame_of_query(
+                connection, merge.source_text, merge.source, parameters, selection=chosen
+            )
     except PaimonMagicsError as error:
         if error.statement == merge.source_text:
             error.statement = merge.text

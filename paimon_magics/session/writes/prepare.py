@@ -129,7 +129,8 @@ def prepare_insert(
     static = static_partition_columns(insert, schema)
     given = frame
     if frame is None:
-        frame = frame_of_query(connection, insert.text, insert.source, parameters)
+        with connection.filling():
+            frame = frame_of_query(connection, insert.text, insert.source, parameters)
     kinds = given is not None and frame.columns[-1] == KIND
     sources = match_columns(insert, schema, frame.columns[:-1] if kinds else frame.columns)
     bound = bind(insert.source.parameters, parameters, insert.text, connection.zone)

@@ -36,12 +36,29 @@ def test_lines_with_too_few_or_too_many_values_are_counted(
     outcome = session.run("SELECT price FROM csv.`ragged.csv`")
     assert note_of(outcome.notes, "do not fit").startswith(said)
     assert len(rows(outcome)) == 4
-    outcome = session.run("CREATE TABLE made_of_ragged AS SELECT * FROM csv.`ragged.csv`")
-    assert note_of(outcome.notes, "do not fit").startswith(said)
-    outcome = session.run("INSERT INTO made_of_ragged SELECT * FROM csv.`ragged.csv`")
-    assert note_of(outcome.notes, "do not fit").startswith(said)
     outcome = session.run("CREATE TEMP VIEW seen AS SELECT * FROM csv.`ragged.csv`")
     assert note_of(outcome.notes, "do not fit").startswith(said)
+
+
+def test_such_lines_become_no_rows_of_a_table_unless_it_is_said(
+    session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("ragged.csv").write_text(RAGGED)
+    session.run("CREATE TABLE filled (id INT, item STRING, price DOUBLE)")
+    for statement in (
+        "CREATE TABLE made_of_ragged AS SELECT * FROM csv.`ragged.csv`",
+        "INSERT INTO filled SELECT * FROM csv.`ragged.csv`",
+        "MERGE INTO filled USING csv.`ragged.csv` AS s ON filled.id = s.id "
+        "WHEN NOT MATCHED THEN INSERT *",
+    ):
+        with pytest.raises(InvalidValueError, match=r"ragged\.csv, line 3, '2,milk'") as raised:
+            session.run(statement)
+        assert "'PERMISSIVE' stores them" in raised.value.hint
+    assert rows(session.run("SHOW TABLES LIKE 'made_of_ragged'")) == []
+    session.run("INSERT INTO filled SELECT * FROM csv.`ragged.csv` WITH ('mode' = 'PERMISSIVE')")
+    session.run("INSERT INTO filled SELECT * FROM csv.`ragged.csv` WITH ('mode' = 'DROPMALFORMED')")
+    assert rows(session.run("SELECT count(*) AS n FROM filled")) == [{"n": 6}]
 
 
 def test_a_mode_refuses_or_leaves_out_lines_for_any_columns(

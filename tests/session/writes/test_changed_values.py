@@ -59,7 +59,7 @@ def strict(opened: Session, spark: SparkSession) -> Iterator[Session]:
     """A session that refuses values that would be changed. Tests with it come last."""
     opened.close()
     with paimon_magics.connect(
-        opened.warehouse, spark=spark, coordinator="in-process", store_assignment="exact-all"
+        opened.warehouse, spark=spark, coordinator="in-process", store_assignment="exact"
     ) as session:
         session.run(SOURCE)
         yield session
