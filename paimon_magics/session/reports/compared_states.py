@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import datetime
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 
-from paimon_magics.errors import InvalidValueError
+from paimon_magics.columnar.time_zones import rules_of
+from paimon_magics.errors import InvalidValueError, UnknownNameError
 from paimon_magics.planning.reads.read_points import AtTimestamp, AtVersion
 from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.session.connection import Connection
 from paimon_magics.statements.clauses.names import quoted, text_literal
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.schema.history import TableSchemas
-from paimon_magics.tables.snapshots.latest import read_snapshot
+from paimon_magics.tables.snapshots.latest import earliest_snapshot_id, read_snapshot
+from paimon_magics.tables.snapshots.tagged import tag_snapshot
 from paimon_magics.tables.snapshots.targets import TableState
 from paimon_magics.tables.snapshots.time_travel import find_target
 from paimon_magics.tables.system_tables.layout import NamedFiles, named_files
@@ -23,6 +26,7 @@ from paimon_magics.tables.table import Table
 
 __all__ = ["Side", "is_kept", "named_table", "side_of", "sides_of"]
 
+_DAYS = {"today": 0, "yesterday": 1}
 _EMPTY = "0"
 """The name of the state before the first snapshot."""
 
@@ -62,10 +66,10 @@ class Side:
 
 
 def sides_of(connection: Connection, table: Table, before: str, after: str) -> tuple[Side, Side]:
-    """The two states that a caller names; 0 is the empty one. Raises UnknownNameError for a state
-    that does not exist, InvalidValueError for two empty ones."""
-    texts = before.strip(), after.strip()
-    known = [None if one == _EMPTY else side_of(connection, table, one) for one in texts]
+    """The two states that a caller names; 0 is the empty one, and so is a time before the table's
+    first snapshot. Raises UnknownNameError for a state that does not exist, InvalidValueError for
+    two empty ones."""
+    known = [_side(connection, table, one.strip()) for one in (before, after)]
     found = next((one for one in known if one is not None), None)
     if found is None:
         raise InvalidValueError(
@@ -78,10 +82,34 @@ def sides_of(connection: Connection, table: Table, before: str, after: str) -> t
     return one, other
 
 
-def side_of(connection: Connection, table: Table, text: str) -> Side:
-    """The state of a snapshot, a tag or a time. Raises UnknownNameError if there is none."""
+def _side(connection: Connection, table: Table, text: str) -> Side | None:
+    """The state that a text names; None for the empty one."""
+    if text == _EMPTY:
+        return None
+    try:
+        return side_of(connection, table, text)
+    except UnknownNameError:
+        # Its first snapshot is number 1: where that has expired, the state of a time before the
+        # one that is first now is gone.
+        is_time = isinstance(_point(connection, table, text), AtTimestamp)
+        if is_time and earliest_snapshot_id(table.paimon, table.store) in (None, 1):
+            return None
+        raise
+
+
+def _point(connection: Connection, table: Table, text: str) -> AtTimestamp | AtVersion:
+    if text.lower() in _DAYS and tag_snapshot(table.paimon, text) is None:
+        today = datetime.datetime.now(rules_of(connection.zone)).date()
+        return AtTimestamp(str(today - datetime.timedelta(days=_DAYS[text.lower()])))
     is_time = "-" in text[1:5] and text[:4].isdigit()
-    point = AtTimestamp(text) if is_time else AtVersion(text)
+    return AtTimestamp(text) if is_time else AtVersion(text)
+
+
+def side_of(connection: Connection, table: Table, text: str) -> Side:
+    """The state of a snapshot, a tag or a time; `yesterday` and `today` are when that day began,
+    unless a tag has the name. Raises UnknownNameError if there is none."""
+    point = _point(connection, table, text)
+    is_time = isinstance(point, AtTimestamp)
     target = find_target(table, point, connection.zone).target
     assert isinstance(target, TableState) and target.snapshot is not None
     snapshot = target.snapshot

@@ -124,6 +124,21 @@ def test_the_empty_state_before_the_first_snapshot_can_be_compared(lake: Session
         lake.reports.diff("untouched", "0", "0")
 
 
+def test_a_time_before_the_first_snapshot_is_the_empty_state(lake: Session) -> None:
+    for time in ("yesterday", "2001-01-01"):
+        report = lake.reports.diff("orders", time, "three")
+        assert "snapshot 0 to 3: rows 4 added" in report.summary
+    lake.run("CREATE TABLE late (id INT)")
+    lake.run("INSERT INTO late VALUES (1); INSERT INTO late VALUES (2)")
+    snapshots = Path(lake.warehouse) / "default.db" / "late" / "snapshot"
+    (snapshots / "snapshot-1").unlink()  # as if it had expired
+    (snapshots / "EARLIEST").write_text("2")
+    with pytest.raises(UnknownNameError, match="no snapshot at or before"):
+        lake.reports.diff("late", "yesterday", "2")
+    lake.run("CALL sys.create_tag('default.logs', 'yesterday', 2)")
+    assert "snapshot 1 to 2" in lake.reports.diff("logs", "1", "yesterday").summary
+
+
 def test_files_that_were_only_added_are_counted_without_a_job(lake: Session) -> None:
     report = lake.reports.diff("logs", "1", "2")
     assert "rows 1 added" in report.summary
