@@ -24,6 +24,8 @@ from tests.coordinator.process import TABLE, Process, wait_until, write
 
 TOKEN = "a token that all of them have"
 
+_AGAIN = ("BrokeOffError", "DeposedError", "StoreUnavailableError")
+
 Own = tuple[int, Sequence[str], Mapping[str, str]]
 """A port (0 for a free one), options and variables of one member."""
 
@@ -201,9 +203,9 @@ class InsertStream:
         self._socket: ClientConnection | None = None
 
     def insert(self, key: int) -> None:
-        """Insert one row. After a lost connection, or where the coordinator can't reach its store,
-        the same message is sent over another connection, with its offset. Raises TimeoutError if it
-        is not acknowledged within two minutes."""
+        """Insert one row. After a lost connection, where the coordinator can't reach its store, or
+        where it is not the owner any more, the same message is sent over another connection, with
+        its offset. Raises TimeoutError if it is not acknowledged within two minutes."""
         deadline = time.monotonic() + 120
         message = json.dumps({"columns": ["k"], "rows": [[key]]})
         while True:
@@ -212,7 +214,7 @@ class InsertStream:
                 socket.send(message)
                 (answer,) = json.loads(socket.recv(60))
                 assert answer["offset"] == self._offset, answer
-                if answer.get("error", {}).get("type") == "StoreUnavailableError":
+                if answer.get("error", {}).get("type") in _AGAIN:
                     raise ConnectionError(answer["error"]["message"])
                 assert "error" not in answer, answer
                 self._offset += 1

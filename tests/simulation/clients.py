@@ -26,6 +26,7 @@ from paimon_magics.coordinator.core import (
 from paimon_magics.coordinator.http import answers
 from paimon_magics.coordinator.inserts.admission.items import Insert
 from paimon_magics.coordinator.inserts.queue.values import Mode, Refused
+from paimon_magics.coordinator.protocol.errors import BrokeOffError
 from paimon_magics.coordinator.routes import insert_requests
 from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.planning.schemas.table_schema import TableSchema, plan_create_table
@@ -62,6 +63,13 @@ class Said:
     answer: Any = None
     error: BaseException | None = None
     is_unreachable: bool = False
+
+    @property
+    def is_untaken(self) -> bool:
+        """Whether an insert was answered with an error that says that no row was taken: any other
+        than that it is not known."""
+        is_expected = isinstance(self.error, PaimonMagicsError)
+        return is_expected and not isinstance(self.error, BrokeOffError)
 
     @property
     def outcome(self) -> str:
@@ -198,8 +206,9 @@ class Client:
                 may_repeat=bool(key),
             )
             outcome = said.outcome
+            state = "refused" if said.is_untaken and not key else outcome  # asked once only
             for attempt in attempts:
-                attempt.state = outcome if outcome != "done" else attempt.state
+                attempt.state = state if outcome != "done" else attempt.state
                 if outcome == "done":
                     attempt.state = "done"
                     attempt.ended = self.world.scheduler.steps

@@ -7,7 +7,9 @@ less often, 500 look up whether it happened, 502 the store refuses access, 503 a
 room.
 
 4xx and 507 say that nothing was done. Where the coordinator's own store does not work it is not
-known yet: that is 503 StoreUnavailableError, with Retry-After, and never a refusal.
+known yet: that is 503 StoreUnavailableError, with Retry-After, and never a refusal. BrokeOffError
+says that it may have been done: 503 where the request has a name and may be sent again, else 502,
+which no client repeats by itself.
 """
 
 from __future__ import annotations
@@ -43,6 +45,7 @@ from paimon_magics.coordinator.protocol.documents import receipt_document
 from paimon_magics.coordinator.protocol.errors import (
     RESUME_HINT,
     RETRY_AFTER,
+    BrokeOffError,
     NotTheirsError,
     OversizedError,
     PausedError,
@@ -93,6 +96,8 @@ _REFUSED = {
     Cause.STORAGE: 507,
     Cause.REQUEST: 400,
 }
+
+_NOT_LOGGED = (BrokeOffError, PausedError, StoreUnavailableError)
 
 _log = logging.getLogger(__name__)
 
@@ -179,10 +184,10 @@ async def on_error(request: Request | None, error: Exception) -> Response:
     there go only to those who may read everything."""
     assert isinstance(error, PaimonMagicsError)
     if isinstance(error, NotOwnerError):
-        return _not_owner(error)
+        return _elsewhere(503, error, error.address)
     status = _status(error)
     # That the store does not work is told once, not with each request that comes meanwhile.
-    if status >= _FAILURE and not isinstance(error, (PausedError, StoreUnavailableError)):
+    if status >= _FAILURE and not isinstance(error, _NOT_LOGGED):
         _log.error("A request failed: %s", error)
     hint = error.hint
     if isinstance(error, StoreRefusedError):
@@ -191,8 +196,11 @@ async def on_error(request: Request | None, error: Exception) -> Response:
     if isinstance(error, UnknownNameError) and principal is not None and principal.is_limited:
         hint = ""
     facts = {"in_front": error.in_front} if isinstance(error, TableHeldError) else {}
+    if isinstance(error, BrokeOffError) and error.address:
+        return _elsewhere(status, error, error.address)
     answer = error_answer(status, type(error).__name__, error.message, hint, **facts)
-    if isinstance(error, (PausedError, StoreUnavailableError)):
+    is_for_later = isinstance(error, BrokeOffError) and error.may_repeat
+    if is_for_later or isinstance(error, (PausedError, StoreUnavailableError)):
         answer.headers["retry-after"] = RETRY_AFTER
     return answer
 
@@ -224,10 +232,10 @@ async def on_unexpected(request: Request, error: Exception) -> Response:
     )
 
 
-def _not_owner(error: NotOwnerError) -> JSONResponse:
-    """Return the 503 response of a coordinator that is not the owner, with the owner's address."""
+def _elsewhere(status: int, error: PaimonMagicsError, address: str) -> JSONResponse:
+    """Return the response of a coordinator that is not the owner, with the owner's address."""
     shown = {"type": type(error).__name__, "message": error.message, "hint": error.hint}
-    return JSONResponse({"error": shown, "address": error.address}, status_code=503)
+    return JSONResponse({"error": shown, "address": address}, status_code=status)
 
 
 def _status(error: PaimonMagicsError) -> int:
@@ -248,6 +256,8 @@ def _status(error: PaimonMagicsError) -> int:
             return 500
         case StoreRefusedError():
             return 502  # a repeated request does not help
+        case BrokeOffError(may_repeat=False):
+            return 502  # engines send one that is answered 503 again by themselves
         case SetupError():
             return 503
         case _:

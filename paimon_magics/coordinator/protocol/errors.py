@@ -46,7 +46,16 @@ class NoOwnerError(SetupError):
 
 
 class BrokeOffError(SetupError):
-    """The owner died while it had the request, which may have been carried out."""
+    """The request may have been carried out: the owner died while it had it, or can't say any more
+    what became of it. `may_repeat` tells whether it has a name by which a repeat is recognised;
+    `address` is the next owner's, "" if unknown."""
+
+    def __init__(
+        self, message: str, *, hint: str = "", may_repeat: bool = True, address: str = ""
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.may_repeat = may_repeat
+        self.address = address
 
 
 class TableHeldError(CommitConflictError):

@@ -13,12 +13,14 @@ from paimon_magics.coordinator.inserts.admission.items import Insert
 from paimon_magics.coordinator.inserts.log.database import DatabaseLog
 from paimon_magics.coordinator.inserts.log.interface import Appended, LogTable, Remembered
 from paimon_magics.coordinator.inserts.queue.values import Accepted, Answer, Flushed, Mode
+from paimon_magics.coordinator.protocol.errors import BrokeOffError
 from paimon_magics.coordinator.runtime import waited
 from paimon_magics.coordinator.store.database import StoreLostError, StoreUnavailableError
 from paimon_magics.coordinator.store.sqlite import SqliteDatabase
 from paimon_magics.errors import SetupError, UnknownNameError
 from paimon_magics.planning.schemas.table_schema import plan_create_table
 from paimon_magics.statements.grammar.parsing import parse_statement
+from paimon_magics.tables.commits.fencing import DeposedError
 from tests.coordinator.inserts.kept import Kept
 from tests.coordinator.inserts.serving import SLOW, TABLE, table_sql
 from tests.coordinator.process import wait_until
@@ -186,3 +188,84 @@ def test_a_drop_of_a_damaged_table_without_waiting_rows_has_inserts_refused(kept
     with pytest.raises(UnknownNameError, match="dropped"):
         answer.result(30)
     kept.end()
+
+
+def _submitted(kept: Kept, id: int, mode: Mode = Mode.ASYNC) -> Future[Answer]:
+    """The future of the answer to an insert without a label."""
+    table_info = kept.group.known_tables.load("default", "t")
+    validated = table_info.validator.json(b'{"rows": [[%d, "a"]]}' % id)
+    answer: Future[Answer] = Future()
+    kept.group.submit(Insert(table_info, validated, mode, answer))
+    return answer
+
+
+def test_an_insert_is_not_refused_when_the_log_is_lost_after_it_was_given_the_rows(
+    kept: Kept,
+) -> None:
+    kept.insert(1)
+    Troubled.append_error = StoreLostError("It is another one.")
+    with pytest.raises(BrokeOffError, match=r"not known whether .* It is another one"):
+        _submitted(kept, 2).result(30)
+    with pytest.raises(SetupError, match="stopped: It is another one") as raised:
+        _submitted(kept, 3).result(30)
+    assert not isinstance(raised.value, BrokeOffError)
+    kept.end()
+    kept.start()
+    kept.flush()
+    assert kept.ids() == [1, 2]
+    kept.end()
+
+
+def test_of_inserts_that_wait_for_the_log_those_are_refused_that_it_was_not_given(
+    kept: Kept,
+) -> None:
+    kept.insert(1)
+    Troubled.is_clear.clear()
+    try:
+        given = _submitted(kept, 2)
+        wait_until(lambda: kept.group.owner._appending.is_unclear)
+        behind = _submitted(kept, 3)
+        wait_until(lambda: _later(kept) and given.done() and behind.done())
+        with pytest.raises(BrokeOffError, match="not known whether the rows were taken"):
+            given.result()
+        with pytest.raises(StoreUnavailableError, match="not taken, since the log does not work"):
+            behind.result()
+        Troubled.is_clear.set()
+        wait_until(lambda: _later(kept) and not kept.group.owner._appending.is_unclear)
+        kept.flush()
+        assert kept.ids() == [1, 2]
+    finally:
+        Troubled.is_clear.set()
+        kept.end()
+
+
+def test_an_insert_that_waits_to_be_visible_is_not_refused_by_a_deposed_coordinator(
+    kept: Kept,
+) -> None:
+    kept.insert(1)
+    table_info = kept.group.known_tables.load("default", "t")
+    hold = kept.group.holds.take(table_info)
+    assert hold.granted.result(30) is not None
+    waiting = _submitted(kept, 2, Mode.SYNC)
+    wait_until(lambda: kept.group.tables[table_info.identity].queue.acknowledged == 2)
+    flush = kept.group.flush(table_info.identity)
+    kept.group.depose(DeposedError("Another one owns it.", address="http://there"))
+    with pytest.raises(BrokeOffError, match=r"not known whether .* Another one owns it") as raised:
+        waiting.result(30)
+    assert (raised.value.address, raised.value.may_repeat) == ("http://there", False)
+    with pytest.raises(DeposedError):
+        flush.result(30)
+    with pytest.raises(DeposedError):
+        _submitted(kept, 3).result(30)
+    kept.end()
+
+
+def test_an_insert_that_waits_to_be_visible_is_not_refused_at_the_end(kept: Kept) -> None:
+    table_info = kept.group.known_tables.load("default", "t")
+    hold = kept.group.holds.take(table_info)
+    assert hold.granted.result(30) is not None
+    waiting = _submitted(kept, 1, Mode.SYNC)
+    wait_until(lambda: kept.group.tables[table_info.identity].queue.acknowledged == 1)
+    kept.end()
+    with pytest.raises(BrokeOffError, match="not known whether the rows were taken"):
+        waiting.result(30)

@@ -3,7 +3,8 @@ then they are answered.
 
 While it is unclear whether the log has a turn's records, the queues stand still, since the turn's
 decisions rest on them: the turn is appended again until that is clear, and all other items wait
-behind it. Callers whose inserts have waited too long are told that it is not known.
+behind it. Callers whose inserts have waited too long are told that it is not known; those whose
+inserts wait behind, which nobody has given the log, that they were not taken.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
-from paimon_magics.coordinator.inserts.admission.futures import Answered, fail
-from paimon_magics.coordinator.inserts.admission.items import Insert, Item, answers_of
+from paimon_magics.coordinator.inserts.admission.futures import fail
+from paimon_magics.coordinator.inserts.admission.items import Insert, Item, fail_items
 from paimon_magics.coordinator.inserts.admission.table_info import TableInfo
 from paimon_magics.coordinator.inserts.engine.batching import Turn
 from paimon_magics.coordinator.inserts.engine.replies import Replies, shown
@@ -86,12 +87,10 @@ class Appending:
         return "" if is_old else why
 
     @property
-    def waiting(self) -> list[Answered]:
-        """The callers whose inserts are not decided, or not certainly appended."""
-        waiting = answers_of(self._behind)
-        if self._unclear is not None:
-            waiting += [insert.answer for insert in self._unclear[0].waiting.values()]
-        return waiting
+    def waiting(self) -> list[Item]:
+        """The items that are not decided, or not certainly appended."""
+        unclear = () if self._unclear is None else self._unclear[0].waiting.values()
+        return [*self._behind, *unclear]
 
     @property
     def is_unclear(self) -> bool:
@@ -129,6 +128,7 @@ class Appending:
 
     def _append(self, turn: Turn) -> None:
         """Append the decided records to the log, and carry the turn out."""
+        turn.hand_over()
         if turn.groups:
             reach("log.sealed")
             clock = self._runtime.clock
@@ -141,7 +141,8 @@ class Appending:
                     self._append_each(turn, error)
                     return
                 case StoreUnavailableError(unclear=False):
-                    fail([insert.answer for insert in turn.waiting.values()], error)
+                    turn.take_back()
+                    fail_items(turn.waiting.values(), error)
                     return
                 case _:  # nothing is known after an exception that nobody expects
                     _log.error("The log does not answer: %s", error)
@@ -169,6 +170,7 @@ class Appending:
     def _append_each(self, turn: Turn, error: UnstorableError) -> None:
         """After a turn that can't be stored take its inserts again one by one, so that the one that
         is the reason fails alone."""
+        turn.take_back()
         inserts = list(turn.waiting.values())
         if len(inserts) == 1:
             fail([inserts[0].answer], error)
@@ -194,7 +196,8 @@ class Appending:
             case _:
                 if self._runtime.clock.steady_ms() - since_ms > _UNCLEAR_MS:
                     inserts = [item for item in self._behind if isinstance(item, Insert)]
-                    fail(answers_of([*turn.waiting.values(), *inserts]), shown(error))
+                    fail_items(turn.waiting.values(), shown(error))
+                    fail_items(inserts, _not_taken(error))
                     self._behind = deque(i for i in self._behind if not isinstance(i, Insert))
                 return
         behind = list(self._behind)
@@ -204,8 +207,15 @@ class Appending:
     def _carry_out(self, turn: Turn) -> None:
         """Adopt the new states, which are durable now, and carry out their effects."""
         for ask, insert in turn.waiting.items():
-            self._replies.expect(ask, insert.answer)
+            self._replies.expect(ask, insert)
         self._replies.counts.update(turn.counts)
         for table, queue, chain in turn.states:
             table.queue, table.chain = queue, chain
         self._do(turn.effects)
+
+
+def _not_taken(error: Exception) -> StoreUnavailableError:
+    return StoreUnavailableError(
+        f"The insert was not taken, since the log does not work: {error}",
+        hint="Send the insert again.",
+    )

@@ -17,9 +17,9 @@ from paimon_magics.coordinator.inserts.engine.table_queue import TableQueue
 from paimon_magics.coordinator.inserts.log.interface import Appended, Keyed, Log, Remembered
 from paimon_magics.coordinator.inserts.log.names import stored_name
 from paimon_magics.coordinator.inserts.log.records import Record, seal
-from paimon_magics.coordinator.inserts.queue.events import Append, Arrived, Effect
+from paimon_magics.coordinator.inserts.queue.events import Append, Arrived, Effect, Reply
 from paimon_magics.coordinator.inserts.queue.step import step
-from paimon_magics.coordinator.inserts.queue.values import Arrival, Known, Queue
+from paimon_magics.coordinator.inserts.queue.values import Arrival, Known, Queue, Refused
 
 __all__ = ["Turn"]
 
@@ -63,6 +63,18 @@ class Turn:
         self.groups += groups
         self.effects += [(table, one) for one in effects if not isinstance(one, Append)]
         self.states.append((table, queue, chain))
+
+    def hand_over(self) -> None:
+        """Note that the log is given the records now, so that its inserts may be taken."""
+        replies = [effect for _, effect in self.effects if isinstance(effect, Reply)]
+        refused = {reply.ask for reply in replies if isinstance(reply.answer, Refused)}
+        for ask, insert in self.waiting.items():
+            insert.may_be_taken = ask not in refused
+
+    def take_back(self) -> None:
+        """Note that the log certainly has none of the records, and will not have them."""
+        for insert in self.waiting.values():
+            insert.may_be_taken = False
 
 
 def _arrival(ask: int, insert: Insert, remembered: Mapping[str, Remembered]) -> Arrival:

@@ -15,7 +15,7 @@ from functools import partial
 
 from paimon_magics.coordinator.core import PENDING
 from paimon_magics.coordinator.inserts.admission.futures import fail
-from paimon_magics.coordinator.inserts.admission.items import Insert
+from paimon_magics.coordinator.inserts.admission.items import Insert, fail_items, not_known
 from paimon_magics.coordinator.inserts.admission.table_info import KnownTables, TableInfo
 from paimon_magics.coordinator.inserts.engine.appending import FATAL
 from paimon_magics.coordinator.inserts.engine.backlog import Backlog
@@ -209,10 +209,14 @@ class GroupCommit:
 
     def submit(self, insert: Insert) -> None:
         """Hand over an insert; the answer comes in its future."""
-        if not self._refusing:
-            self.owner.put(insert)
-        if self.owner.failure is not None or self._refusing:
+        if self._refusing:
             fail([insert.answer], self.owner.gone())
+            return
+        self.owner.put(insert)
+        if self._refusing:  # since then: the owner may have it, or has ended before
+            fail([insert.answer], not_known(insert, self.owner.gone()))
+        elif self.owner.failure is not None:
+            fail_items([insert], self.owner.gone())
 
     def queue_of(self, table_info: TableInfo) -> TableQueue | None:
         """The table's queue; None if nothing was ever inserted. May wait until the owner has read

@@ -18,7 +18,7 @@ from functools import partial
 from typing import Protocol
 
 from paimon_magics.coordinator.inserts.admission.futures import Answered, fail
-from paimon_magics.coordinator.inserts.admission.items import Asked, Done, Insert, Item, answers_of
+from paimon_magics.coordinator.inserts.admission.items import Asked, Done, Insert, Item, fail_items
 from paimon_magics.coordinator.inserts.admission.table_info import TableInfo
 from paimon_magics.coordinator.inserts.engine.appending import FATAL, Appending
 from paimon_magics.coordinator.inserts.engine.replies import Replies, dropped, shown
@@ -183,7 +183,7 @@ class QueueOwner:
         return None if self.failure is None else f"Group commit has stopped: {self.failure}"
 
     def gone(self) -> SetupError:
-        """The error for callers after the owner has stopped."""
+        """The error for callers after the owner has stopped, about what nobody has taken."""
         if isinstance(self.failure, DeposedError):
             return self.failure
         return SetupError(
@@ -215,7 +215,7 @@ class QueueOwner:
 
     def not_opened(self, table: TableQueue, error: Exception) -> None:
         """Fail what waited for a table to be opened; the next insert or hold tries it again."""
-        fail(answers_of(table.take_parked()), shown(error))
+        fail_items(table.take_parked(), shown(error))
 
     def reopened(self, table: TableQueue, queue: Queue, chain: int) -> None:
         """Adopt a closed table's queue as it was read again."""
@@ -231,7 +231,7 @@ class QueueOwner:
             del self._gone[next(iter(self._gone))]
         table = self.tables.pop(table_id, None)
         if table is not None:
-            fail(answers_of(table.take_parked()), dropped(table.name))
+            fail_items(table.take_parked(), dropped(table.name))
             table.queue, effects = step(table.queue, Closed("It was dropped", self._now_ms()))
             self._do([(table, effect) for effect in effects])
 
@@ -256,7 +256,7 @@ class QueueOwner:
             self._take_each(items)
         except FATAL as error:
             self.failure = self.deposed or error
-            fail(answers_of(items), self.gone())
+            fail_items(items, self.gone())
             raise
 
     def _take_each(self, items: Sequence[Item]) -> None:
@@ -281,7 +281,7 @@ class QueueOwner:
             self._appending.take(together)
 
     def _crashed(self, items: Sequence[Item], error: Exception) -> None:
-        fail(answers_of(items), shown(error) if self.failure is None else self.gone())
+        fail_items(items, shown(error) if self.failure is None else self.gone())
 
     def _ended(self, error: BaseException) -> None:
         # The log's contents are unknown now: nobody may be answered from here on.
@@ -295,7 +295,7 @@ class QueueOwner:
     def _fail_all(self, error: SetupError) -> None:
         self._replies.fail_all(error)
         parked = [item for table in self.tables.values() for item in table.take_parked()]
-        fail([*self._appending.waiting, *answers_of(parked)], error)
+        fail_items([*self._appending.waiting, *parked], error)
 
     def _fail_one(self, answer: Answered | None, take: Callable[[], object]) -> None:
         error = self._runtime.attempt("a request", take, fatal=FATAL)
@@ -316,7 +316,7 @@ class QueueOwner:
         ask = next(self._replies.numbers)
         event = item.make(ask)
         if item.answer is not None:
-            self._replies.expect(ask, item.answer)
+            self._replies.expect(ask, item)
         self.happen(table, event)
 
     def _do(self, effects: Iterable[tuple[TableQueue, Effect]]) -> None:

@@ -7,7 +7,8 @@ import logging
 from collections import Counter
 from collections.abc import Callable
 
-from paimon_magics.coordinator.inserts.admission.futures import Answered, deliver, fail
+from paimon_magics.coordinator.inserts.admission.futures import deliver
+from paimon_magics.coordinator.inserts.admission.items import Asked, Insert, fail_items
 from paimon_magics.coordinator.inserts.queue.events import Reply
 from paimon_magics.coordinator.inserts.queue.values import Accepted, Answer, Refused
 from paimon_magics.errors import PaimonMagicsError, SetupError, UnknownNameError
@@ -30,17 +31,17 @@ class Replies:
         self._may_answer = may_answer
         self.numbers = itertools.count(1)
         self.counts: Counter[str] = Counter()
-        self._pending: dict[int, Answered] = {}
-        self._withheld: list[tuple[Answered, Answer]] = []
+        self._pending: dict[int, Insert | Asked] = {}
+        self._withheld: list[tuple[Insert | Asked, Answer]] = []
 
     @property
     def are_withheld(self) -> bool:
         """Whether answers wait until they may be given."""
         return bool(self._withheld)
 
-    def expect(self, ask: int, future: Answered) -> None:
-        """Have the question with a number answered in a future."""
-        self._pending[ask] = future
+    def expect(self, ask: int, item: Insert | Asked) -> None:
+        """Have the question with a number answered to who waits for an item."""
+        self._pending[ask] = item
 
     def give(self, replies: list[Reply]) -> None:
         """Answer, unless this coordinator's lease has run out: then answers wait until it is taken
@@ -48,9 +49,9 @@ class Replies:
         answers = self._withheld
         for reply in replies:
             self._count(reply.answer)
-            future = self._pending.pop(reply.ask, None)
-            if future is not None:
-                answers.append((future, reply.answer))
+            item = self._pending.pop(reply.ask, None)
+            if item is not None:
+                answers.append((item, reply.answer))
         if not answers:
             return
         try:
@@ -61,14 +62,14 @@ class Replies:
             _log.error("What is stored can't be acknowledged yet: %s", error)
         else:
             self._withheld = []
-            deliver(answers)
+            deliver([(i.answer, given) for i, given in answers if i.answer is not None])
 
     def fail_all(self, error: SetupError) -> None:
-        """Answer all questions with an error."""
-        waiting = [*self._pending.values(), *(future for future, _ in self._withheld)]
+        """Answer all questions with an error; see `fail_items`."""
+        waiting = [*self._pending.values(), *(item for item, _ in self._withheld)]
         self._pending.clear()
         self._withheld = []
-        fail(waiting, error)
+        fail_items(waiting, error)
 
     def _count(self, answer: Answer) -> None:
         match answer:
@@ -91,5 +92,5 @@ def shown(error: Exception) -> PaimonMagicsError:
         return error
     return SetupError(
         f"The coordinator failed unexpectedly: {error!r}",
-        hint="Whether the request was carried out is not known. Send it again with its label.",
+        hint="Send the request again. The coordinator's log says more.",
     )

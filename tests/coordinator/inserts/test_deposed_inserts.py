@@ -1,0 +1,156 @@
+"""An owner whose log has rows that it can't acknowledge any more, since another one took over."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from websockets.sync.client import connect
+
+from tests.backends.s3 import Reply, S3Server
+from tests.coordinator.inserts.serving import SLOW, TABLE, table_sql
+from tests.coordinator.process import Process, create_table, read, wait_until
+from tests.coordinator.team import TOKEN, asked
+
+HEADERS = {"authorization": f"Bearer {TOKEN}"}
+UNKNOWN = "It is not known whether the rows were taken"
+
+
+def post(process: Process, path: str, body: Any, **headers: str) -> httpx.Response:
+    return httpx.post(
+        f"{process.address}/v1/inserts/default/t{path}",
+        content=json.dumps(body),
+        headers={**HEADERS, **headers},
+        trust_env=False,
+        timeout=90,
+    )
+
+
+def streamed(process: Process, id: int) -> Any:
+    """The answer to a message of a stream without a channel."""
+    url = process.address.replace("http", "ws", 1)
+    with connect(
+        f"{url}/v1/inserts/default/t/stream", additional_headers=HEADERS, proxy=None
+    ) as socket:
+        socket.send(json.dumps({"rows": [[id, "a"]]}))
+        (answer,) = json.loads(socket.recv(60))
+        return answer
+
+
+class Pair:
+    """An owner and another one that stands by, whose log lies in the warehouse. From `cut_off` on
+    the owner's requests to the store are answered at `go_on` only; what it writes to the log is
+    written at once."""
+
+    def __init__(self, folder: Path, s3: S3Server) -> None:
+        bucket = s3.bucket()
+        self._s3 = s3
+        self._key = ""
+        self._answers = threading.Event()
+        self.written = threading.Event()
+        self.catalog = create_table(bucket.options, table_sql(options=SLOW))
+        self._members = []
+        for number in range(2):
+            state = folder / f"state-{number}"
+            state.mkdir(mode=0o700)
+            (state / "token").touch(0o600)
+            (state / "token").write_text(TOKEN)
+            options = {**bucket.options, "s3.access-key": f"member-{number}"}
+            member = Process(
+                options["warehouse"],
+                state,
+                "--standby",
+                "--log=warehouse",
+                "--ownership-lease-ms=4000",
+                catalog=options,
+            )
+            self._members.append(member)
+            member.start()
+        wait_until(lambda: any(asked(one, "/health/owner") == 200 for one in self._members), 60)
+        self.owner, self.next = sorted(
+            self._members, key=lambda one: asked(one, "/health/owner") != 200
+        )
+        s3.between = self._between
+
+    def _between(self, environment: dict[str, Any], hand_on: Callable[[], Reply]) -> Reply:
+        named = re.search(r"Credential=([^/]+)/", environment.get("HTTP_AUTHORIZATION", ""))
+        if named is None or named[1] != self._key:
+            return hand_on()
+        if environment["REQUEST_METHOD"] == "PUT" and "/log/" in environment["PATH_INFO"]:
+            reply = hand_on()
+            self.written.set()
+            self._answers.wait(60)
+            return reply
+        self._answers.wait(60)
+        return hand_on()
+
+    def cut_off(self) -> None:
+        self._key = f"member-{self._members.index(self.owner)}"
+
+    def go_on(self) -> None:
+        """Answer the owner, once the other one has taken over."""
+        wait_until(lambda: asked(self.next, "/health/owner") == 200, 60)
+        self._key = ""
+        self._answers.set()
+
+    def close(self) -> None:
+        self._key = ""
+        self._answers.set()
+        self._s3.between = lambda _, hand_on: hand_on()
+        for member in self._members:
+            member.close()
+
+
+@pytest.fixture
+def pair(tmp_path: Path, s3: S3Server) -> Iterator[Pair]:
+    made = Pair(tmp_path, s3)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.mark.parametrize("label", [None, "two"])
+def test_an_insert_that_is_in_the_log_of_a_deposed_owner_is_not_refused(
+    pair: Pair, label: str | None
+) -> None:
+    named = {} if label is None else {"idempotency-key": label}
+    assert post(pair.owner, "", {"rows": [[1, "a"]]}).status_code == 200
+    with ThreadPoolExecutor(1) as pool:
+        pair.cut_off()
+        given = pool.submit(post, pair.owner, "", {"rows": [[2, "a"]]}, **named)
+        assert pair.written.wait(30)
+        pair.go_on()
+        answer = given.result(90)
+    error = answer.json()["error"]
+    # Clients repeat by themselves what is answered 503.
+    assert (answer.status_code, error["type"]) == (503 if label else 502, "BrokeOffError")
+    assert error["message"].startswith(UNKNOWN)
+    assert "Idempotency-Key" in error["hint"]
+    if label is not None:
+        again = post(pair.next, "", {"rows": [[2, "a"]]}, **named)
+        assert (again.status_code, again.json()["lsn"], again.json()["duplicate"]) == (200, 2, True)
+    assert post(pair.next, "", {"rows": [[3, "a"]]}).status_code == 200
+    assert post(pair.next, "/flush", {}).json()["lsn"] == 3
+    assert [row["id"] for row in read(pair.catalog, TABLE)] == [1, 2, 3]
+
+
+def test_a_stream_s_insert_that_is_in_the_log_of_a_deposed_owner_is_not_refused(pair: Pair) -> None:
+    assert post(pair.owner, "", {"rows": [[1, "a"]]}).status_code == 200
+    with ThreadPoolExecutor(1) as pool:
+        pair.cut_off()
+        given: Future[Any] = pool.submit(streamed, pair.owner, 2)
+        assert pair.written.wait(30)
+        pair.go_on()
+        error = given.result(90)["error"]
+    assert error["type"] == "BrokeOffError"
+    assert error["message"].startswith(UNKNOWN)
+    assert post(pair.next, "/flush", {}).json()["lsn"] == 2
+    assert [row["id"] for row in read(pair.catalog, TABLE)] == [1, 2]
