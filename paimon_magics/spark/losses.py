@@ -268,10 +268,12 @@ def _of_decimal(
     match target:
         case AtomicType(name=name) if name in (*_INTEGERS, "TIME"):
             return value % F.lit(1) != F.lit(0) if source.scale > 0 else None
-        case AtomicType(name="DECIMAL", parameters=(_, scale)):
+        case AtomicType(name="DECIMAL", parameters=(precision, scale)):
             if source.scale <= scale:
                 return None
             kept = value.try_cast(spark_type(target))  # NULL for what the cast refuses
+            if max(whole_digits, precision - scale) + source.scale <= _DECIMAL_DIGITS_MAX:
+                return kept != value  # in the type that holds both
             back = F.coalesce(kept.try_cast(source) != value, F.lit(True))
             return kept.isNotNull() & back
         case AtomicType(name="DOUBLE") if whole_digits > _DOUBLE_DIGITS:
@@ -292,10 +294,12 @@ def _of_floating(
     match target:
         case AtomicType(name=name) if name in (*_INTEGERS, "TIME"):
             return F.rint(wide) != wide  # equal for NaN and infinities, which the cast refuses
-        case AtomicType(name="DECIMAL"):
-            kept = value.try_cast(spark_type(target)).cast("double")
+        case AtomicType(name="DECIMAL", parameters=(precision, scale)):
+            # Without a DECIMAL, which Spark makes of the number's text.
             share = F.lit(_FLOAT_SHARE if is_float else _DOUBLE_SHARE)
-            return F.coalesce(F.abs(kept - wide) > F.abs(wide) * share, F.lit(False))
+            units = wide * F.lit(float(10**scale))
+            fits = F.abs(wide) < F.lit(float(10 ** (precision - scale)))  # not true for NaN
+            return fits & (F.abs(F.rint(units) - units) > F.abs(units) * share)
         case AtomicType(name="FLOAT") if not is_float:
             endless = F.abs(value.cast("float")) == F.lit(float("inf")).cast("float")
             return endless & (F.abs(wide) != F.lit(float("inf")))
