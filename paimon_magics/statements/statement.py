@@ -136,13 +136,11 @@ class TableReference:
     are the ranges where the table's name qualifies a column (`shop.orders` in `shop.orders.id`)
     and must become `alias`. `alias_position` is where an alias can be inserted, after `range` and
     a TABLESAMPLE clause; -1 if Spark allows none (`TABLE orders`).
-
     `options` are those of a `WITH ('k' = 'v')` clause. `filters` are the query's conditions on this
     relation alone, `other_conditions` the texts of others that may concern it. `unordered` says
     that the result does not depend on the order in which rows are read. `only_filters` says that
     its SELECT reads nothing else, and has no other conditions. `rows_wanted` is how many rows that
-    meet the filters are enough, whichever; None for all. `bounds` are the texts of the expressions
-    whose values, with commas between them, are the value of the one option.
+    meet the filters are enough; None for all. `bounds` are texts whose values make the one option.
     """
 
     name: TableName
