@@ -120,12 +120,7 @@ def prepare_insert(
     # Taken before the source is planned: a later commit then counts as newer than the plan.
     state = latest_state(table)
     schema = table.schema
-    try:
-        check_writable(table.name, schema)
-        if not insert.overwrite:
-            check_cross_partition_size(table, connection.settings.cross_partition_rows_max)
-    except PaimonMagicsError as error:
-        raise located(error, insert.text, insert.target_position) from None
+    _check_target(connection, insert, table)
     static = static_partition_columns(insert, schema)
     given = frame
     if frame is None:
@@ -168,6 +163,15 @@ def prepare_insert(
         if given is not None
         else own_read_set(connection, insert, table, state, bound),
     )
+
+
+def _check_target(connection: Connection, insert: Insert, table: Table) -> None:
+    try:
+        check_writable(table.name, table.schema)
+        if not insert.overwrite:
+            check_cross_partition_size(table, connection.settings.cross_partition_rows_max)
+    except PaimonMagicsError as error:
+        raise located(error, insert.text, insert.target_position) from None
 
 
 def _prepare_again(

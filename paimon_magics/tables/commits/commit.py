@@ -47,11 +47,7 @@ from paimon_magics.tables.commits.decoded_request import (
 )
 from paimon_magics.tables.commits.file_conflicts import FileConflicts
 from paimon_magics.tables.commits.log_positions import log_check
-from paimon_magics.tables.commits.message_checks import (
-    check_creation,
-    check_owners,
-    check_schemas,
-)
+from paimon_magics.tables.commits.message_checks import check_creation, check_messages
 from paimon_magics.tables.commits.overwrite_checks import overwrite_check
 from paimon_magics.tables.commits.overwrite_upgrades import upgrade_overwritten
 from paimon_magics.tables.commits.prepare import Prepared, SnapshotPreparation
@@ -122,8 +118,7 @@ def commit(
             return found
     table = asked.table
     check_creation(table, asked.request.transaction)
-    check_owners(asked.messages, table)
-    check_schemas(asked.messages, table)
+    check_messages(asked.messages, table)
     if isinstance(asked.request.change, Compact):
         compacted_bucket_counts(table, asked.messages)
     else:

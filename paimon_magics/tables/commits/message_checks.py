@@ -22,9 +22,8 @@ from paimon_magics.tables.table import Table
 __all__ = [
     "check_compaction",
     "check_creation",
-    "check_owners",
+    "check_messages",
     "check_rows",
-    "check_schemas",
     "has_other_creation",
 ]
 
@@ -49,7 +48,14 @@ def check_creation(table: Table, transaction: Transaction) -> None:
         )
 
 
-def check_owners(messages: Sequence[CommitMessage], table: Table) -> None:
+def check_messages(messages: Sequence[CommitMessage], table: Table) -> None:
+    """Raise TableDamagedError if two tasks wrote one bucket, CommitConflictError for files of a
+    schema that was rolled back meanwhile."""
+    _check_owners(messages, table)
+    _check_schemas(messages, table)
+
+
+def _check_owners(messages: Sequence[CommitMessage], table: Table) -> None:
     """Raise TableDamagedError if two tasks wrote one bucket of a primary-key table. They would give
     its keys equal sequence numbers, so that either of two rows could win."""
     if not table.schema.is_primary_key_table:
@@ -68,7 +74,7 @@ def check_owners(messages: Sequence[CommitMessage], table: Table) -> None:
         seen.add(owner)
 
 
-def check_schemas(messages: Sequence[CommitMessage], table: Table) -> None:
+def _check_schemas(messages: Sequence[CommitMessage], table: Table) -> None:
     """Raise CommitConflictError for files of a schema that was rolled back meanwhile. Its number
     may come again, for other columns."""
     newest = table.paimon.table_schema.id
