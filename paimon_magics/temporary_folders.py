@@ -16,6 +16,8 @@ import time
 import weakref
 from pathlib import Path
 
+from paimon_magics.forks import renew_after_fork
+
 __all__ = ["OwnedFolder", "remove_left"]
 
 _PREFIX = "paimon-magics-"
@@ -26,7 +28,7 @@ _NEW_SECONDS = 60
 
 class OwnedFolder:
     """A new temporary folder at `path`, for this user alone. It is removed when nothing refers to
-    this object any more, when Python ends, or before."""
+    this object any more, when Python ends, or before. A forked child leaves it to its parent."""
 
     def __init__(self, purpose: str) -> None:
         self.path = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{purpose}-"))
@@ -34,6 +36,13 @@ class OwnedFolder:
         with contextlib.suppress(OSError):  # some file systems have no locks
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self._finalizer = weakref.finalize(self, _remove, self.path, lock)
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        """See `Renewed`: the folder, and its lock, stay the parent's."""
+        detached = self._finalizer.detach()
+        if detached is not None:
+            os.close(detached[2][1])
 
     def remove(self) -> None:
         """Remove the folder."""

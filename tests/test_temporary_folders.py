@@ -60,3 +60,25 @@ def test_a_new_folder_and_those_of_others_stay(temporary: Path) -> None:
 def test_a_folder_goes_with_what_refers_to_it(temporary: Path) -> None:
     OwnedFolder("rows")
     assert list(temporary.iterdir()) == []
+
+
+FORKING = """
+import os, sys
+from paimon_magics.temporary_folders import OwnedFolder, remove_left
+folder = OwnedFolder("rows")
+child = os.fork()
+if child == 0:
+    folder.remove()
+    sys.exit()  # Python ends as usual, with its finalizers
+os.waitpid(child, 0)
+os.utime(folder.path / ".owner", (0, 0))
+print(folder.path.exists(), remove_left(), folder.path.exists())
+"""
+
+
+def test_a_forked_child_leaves_its_parents_folder(temporary: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FORKING], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["True", "0", "True"]
+    assert list(temporary.iterdir()) == [], "it goes with its own process"

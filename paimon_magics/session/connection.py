@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Mapping
@@ -92,9 +93,16 @@ class Connection:
     """The arguments of `connect` that this connection was made by."""
     running: list[Stoppable] = field(default_factory=list)
     """Streams that write by this connection; they end with it."""
+    process: int = field(default_factory=os.getpid)
+    """The process that has opened it, whose forked children can't use it."""
 
     def __post_init__(self) -> None:
         self.opened = OpenedStores(self.spark)
+
+    @property
+    def is_inherited(self) -> bool:
+        """Whether this is a forked child of the process that has opened it."""
+        return self.process != os.getpid()
 
     @contextmanager
     def naming(self, frames: Mapping[str, object] | None) -> Iterator[list[str]]:

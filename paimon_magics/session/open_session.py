@@ -14,7 +14,7 @@ from paimon_magics.errors import (
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.name_cache import KnownNames
 from paimon_magics.settings import Settings
-from paimon_magics.spark.sessions import is_alive, stop
+from paimon_magics.spark.sessions import check_process, is_alive, stop
 from paimon_magics.tables.catalog.catalog import Catalog
 
 if TYPE_CHECKING:
@@ -38,9 +38,17 @@ class OpenSession:
         return self._connection.closed
 
     @property
+    def is_inherited(self) -> bool:
+        """Whether this is a forked child of the process that has opened the session, which can't
+        use it."""
+        return self._connection.is_inherited
+
+    @property
     def spark(self) -> SparkSession:
         """The Spark session that jobs run in. While this session is open, PySpark's own calls on it
-        read Paimon's tables and refuse to change them: see docs/coming-from-pyspark.md."""
+        read Paimon's tables and refuse to change them: see docs/coming-from-pyspark.md. Raises
+        SetupError in a forked child."""
+        check_process(self.is_inherited)
         return self._connection.spark
 
     @property
@@ -87,8 +95,11 @@ class OpenSession:
 
     def close(self, *, stop_spark: bool = False) -> None:
         """End the session. Spark keeps running for frames that still need it, unless
-        `stop_spark`."""
+        `stop_spark`. In a forked child this ends nothing of the parent's."""
         self._connection.closed = True
+        if self.is_inherited:
+            self._connection.committer.close()
+            return
         for running in tuple(self._connection.running):
             running.stop()
         self._connection.views.close()
@@ -110,6 +121,7 @@ class OpenSession:
         return f"Session({self.warehouse}, {state})"
 
     def _check_open(self) -> None:
+        check_process(self.is_inherited)
         if self.closed:
             raise SetupError(
                 "This session is closed.",

@@ -21,7 +21,7 @@ from paimon_magics.boundary import short_errors, show_full_tracebacks
 from paimon_magics.errors import PaimonMagicsError, SetupError
 from paimon_magics.session.place_words import PlaceWords
 from paimon_magics.settings import DEFAULT_WAREHOUSE, Settings
-from paimon_magics.spark.sessions import adopt, is_alive, is_started, slots, start
+from paimon_magics.spark.sessions import adopt, check_process, is_alive, is_started, slots, start
 
 if TYPE_CHECKING:
     from paimon_magics.session.connection import Connection
@@ -50,6 +50,15 @@ _lock = threading.Lock()
 _active: Session | None = None
 _active_words: PlaceWords | None = None
 _failed: FailedConnect | None = None
+
+
+def _renew_lock() -> None:
+    global _lock
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):  # another thread of the parent may have had it
+    os.register_at_fork(after_in_child=_renew_lock)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +194,7 @@ def _connected(
 ) -> Session:
     """Return the requested session: the open one, or a new one."""
     global _active, _active_words, _failed
+    check_process(is_inherited=_active is not None and _active.is_inherited)
     wanted = Settings().with_changes(settings)
     if "full_tracebacks" in settings:
         show_full_tracebacks(wanted.full_tracebacks)

@@ -36,6 +36,7 @@ from paimon_magics.temporary_folders import OwnedFolder, remove_left
 __all__ = [
     "UNIX_SOCKETS",
     "adopt",
+    "check_process",
     "is_alive",
     "is_one_process",
     "is_started",
@@ -48,6 +49,8 @@ __all__ = [
 
 UNIX_SOCKETS = "spark.python.unix.domain.socket.enabled"
 """Spark's setting by which its JVM and its Python processes talk by sockets of the file system."""
+
+_is_inherited = False  # whether the parent of this process had Spark when it forked
 
 _SOCKET_FOLDER = "spark.python.unix.domain.socket.dir"
 _log_file: Path | None = None
@@ -139,6 +142,27 @@ def log_file() -> Path | None:
     """The file with the error streams of the Spark that `start` started and of its tasks; None
     where it started none."""
     return _log_file
+
+
+def _note_fork() -> None:
+    global _is_inherited
+    _is_inherited = _is_inherited or SparkContext._gateway is not None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_note_fork)
+
+
+def check_process(is_inherited: bool = False) -> None:
+    """Raise SetupError in a process that was forked from one with Spark, or where what the caller
+    has `is_inherited`. PySpark's connections to the JVM are shared then: each process could read
+    the answers to the other's calls."""
+    if _is_inherited or is_inherited:
+        raise SetupError(
+            "This process was forked from one that has a session or Spark, and can't use either: "
+            "both processes would read the same answers of the JVM.",
+            hint='Start it by multiprocessing.get_context("spawn"), and connect there.',
+        )
 
 
 def is_started() -> bool:

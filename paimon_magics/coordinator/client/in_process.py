@@ -33,6 +33,7 @@ from paimon_magics.errors import (
     SetupError,
     UnknownOutcomeError,
 )
+from paimon_magics.forks import renew_after_fork
 from paimon_magics.planning.commits.requests import (
     CommitReceipt,
     CommitRequest,
@@ -73,6 +74,12 @@ class InProcessCommitter:
         self._tickets: dict[str, str] = {}  # of open transactions, by commit user
         self._claims: dict[CompactedBucket, str] = {}
         self._claiming = threading.Lock()
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        """See `Renewed`. The parent may have committed since what was certainly uncommitted."""
+        self._turn, self._claiming = threading.Lock(), threading.Lock()
+        self._uncommitted, self._tickets, self._claims = set(), {}, {}
 
     def begin(
         self,

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 
+from paimon_magics.forks import renew_after_fork
 from paimon_magics.planning.commits.requests import Waiting
 from paimon_magics.planning.formatting import count_text
 
@@ -28,6 +29,12 @@ class Lines:
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._lines: dict[str, list[str]] = {}
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        """See `Renewed`: the parent's transactions never leave the lines of this process."""
+        self._changed = threading.Condition()
+        self._lines = {}
 
     def wait(
         self, location: str, id: str, wait_ms_max: int, waits: Callable[[Waiting], None]

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from paimon_magics.errors import UnknownNameError
+from paimon_magics.forks import renew_after_fork
 from paimon_magics.planning.commits.requests import Transaction
 
 __all__ = ["ENDED_MAX", "OpenTransactions"]
@@ -42,6 +43,14 @@ class OpenTransactions:
         self._turn = threading.Lock()
         self._open: dict[str, _Open] = {}
         self._ended: dict[str, str] = {}
+        self._of_parent: set[str] = set()
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        """See `Renewed`: the parent's transactions are the parent's alone."""
+        self._turn = threading.Lock()
+        self._of_parent |= self._open.keys() | self._ended.keys()
+        self._open, self._ended = {}, {}
 
     def __len__(self) -> int:
         """The number of known transactions, open and ended."""
@@ -80,6 +89,12 @@ class OpenTransactions:
         with self._turn:
             known = self._open.get(user)
             id = self._ended.get(user) if known is None else known.id
+        if id is None and user in self._of_parent:
+            raise UnknownNameError(
+                f"The transaction of the commit user {user} on `{transaction.table}` belongs to "
+                "the process that this one was forked from.",
+                hint="Commit or abort it there, or begin another one here.",
+            )
         if id is None:
             raise UnknownNameError(
                 f"This session has no transaction of the commit user {user}, or it ended long ago.",

@@ -19,6 +19,7 @@ from typing import Any
 from paimon_magics.coordinator.protocol.clock import lease_ms_of
 from paimon_magics.coordinator.protocol.documents import table_document, table_of
 from paimon_magics.errors import SetupError
+from paimon_magics.forks import renew_after_fork
 from paimon_magics.statements.statement import TableName
 
 __all__ = ["ReadLeases"]
@@ -49,6 +50,16 @@ class ReadLeases:
         self._thread: threading.Thread | None = None
         self._pause_seconds = 1.0
         self._closed = False
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        """See `Renewed`: another holder, without leases. The counts stay, since copies of the
+        parent's readers may give up theirs here: a lease of this process never ends by that."""
+        self._holder = uuid.uuid4().hex
+        self._taken = {}
+        self._guard, self._sending = threading.Lock(), threading.Lock()
+        self._wake = threading.Event()
+        self._thread = None
 
     def take(self, table: TableName, snapshot_id: int) -> bool:
         """Lease a snapshot. Return False if it has expired."""

@@ -11,9 +11,10 @@ import contextlib
 import ssl
 import threading
 import time
+import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
 
@@ -31,6 +32,10 @@ from paimon_magics.coordinator.client.outcomes import (
     unanswered,
 )
 from paimon_magics.errors import SetupError
+from paimon_magics.forks import renew_after_fork
+
+if TYPE_CHECKING:
+    import socket
 
 __all__ = ["BinaryBody", "Requests"]
 
@@ -41,6 +46,7 @@ _PAUSE_SECONDS_MAX = 2.0
 _PLACES_MAX = 3
 _WAITS_MAX = 5  # while owners die one after the other
 _UNAUTHORISED = 401
+_CONNECTED = ("connection.connect_tcp.complete", "connection.start_tls.complete")
 _SETTLED = (409, 410, 416, 422)  # answers about the thing itself
 
 
@@ -67,10 +73,26 @@ class Requests:
         self.delay = ""
         self._endpoint: Endpoint | None = None
         self._moving = threading.Lock()
-        self._http = httpx.Client(
+        self._tls = tls_context(None) if tls is None else tls
+        self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
+        self._http = self._new_http()
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        """See `Renewed`: other connections, to the same coordinator."""
+        self._moving = threading.Lock()
+        self.delay = ""
+        for one in tuple(self._sockets):  # only this process's descriptors: nothing is sent
+            one.close()
+        self._sockets = weakref.WeakSet()
+        if not self._http.is_closed:
+            self._http = self._new_http()
+
+    def _new_http(self) -> httpx.Client:
+        return httpx.Client(
             timeout=httpx.Timeout(_ANSWER_SECONDS, connect=_CONNECT_SECONDS),
             trust_env=False,
-            verify=tls_context(None) if tls is None else tls,
+            verify=self._tls,
         )
 
     def post_leases(self, document: Any) -> Any:
@@ -236,8 +258,20 @@ class Requests:
                 endpoint.address + path,
                 content=document.content,
                 headers={name.encode(): value.encode() for name, value in headers.items()},
+                extensions={"trace": self._note_socket},
             )
-        return self._http.request(method, endpoint.address + path, json=document, headers=headers)
+        return self._http.request(
+            method,
+            endpoint.address + path,
+            json=document,
+            headers=headers,
+            extensions={"trace": self._note_socket},
+        )
+
+    def _note_socket(self, event: str, info: Mapping[str, Any]) -> None:
+        """Keep the socket of a new connection in mind, when the HTTP client tells of one."""
+        if event in _CONNECTED:
+            self._sockets.add(info["return_value"].get_extra_info("socket"))
 
     def _where(self) -> Endpoint:
         with self._moving:

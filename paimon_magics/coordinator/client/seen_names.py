@@ -15,6 +15,7 @@ from dataclasses import replace
 from paimon_magics.coordinator.client.administration import Ask
 from paimon_magics.coordinator.protocol.principals import Principal, principal_of_document
 from paimon_magics.errors import SetupError
+from paimon_magics.forks import renew_after_fork
 
 __all__ = ["SeenNames"]
 
@@ -29,6 +30,11 @@ class SeenNames:
         self._lock = threading.Lock()
         self._principal: Principal | None = None
         self._asked_at = float("-inf")
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        """See `Renewed`."""
+        self._lock = threading.Lock()
 
     def sees_database(self, database: str) -> bool:
         """See `Visibility.sees_database`."""

@@ -24,7 +24,8 @@ from urllib.parse import quote
 
 from paimon_magics.coordinator.protocol.change_documents import change_document
 from paimon_magics.coordinator.protocol.labels import LABEL_CHARACTERS_MAX
-from paimon_magics.errors import InvalidValueError, SetupError
+from paimon_magics.errors import InvalidValueError, SetupError, UnknownOutcomeError
+from paimon_magics.forks import renew_after_fork
 from paimon_magics.origin import user_name
 from paimon_magics.planning.row_changes.logged_changes import LoggedChange
 from paimon_magics.statements.statement import TableName
@@ -113,7 +114,25 @@ class SmallInserts:
         self._inbox: queue.SimpleQueue[_Waiting | None] = queue.SimpleQueue()
         self._turn = threading.Lock()
         self._thread: threading.Thread | None = None
+        self._unanswered: set[Future[InsertReceipt]] = set()
         self._closed = False
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        """See `Renewed`: the parent sends what it was given, and gets the answers."""
+        self._inbox = queue.SimpleQueue()
+        self._turn = threading.Lock()
+        self._thread = None
+        inherited, self._unanswered = self._unanswered, set()
+        for answer in inherited:
+            Future.__init__(answer)  # with a lock that no other thread has
+            answer.set_exception(
+                UnknownOutcomeError(
+                    "The process that this one was forked from sends this insert, and gets its "
+                    "answer.",
+                    hint="Wait for the answer there; don't insert the rows here again.",
+                )
+            )
 
     def insert(
         self,
@@ -138,7 +157,9 @@ class SmallInserts:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="inserts", daemon=True)
                 self._thread.start()
+            self._unanswered.add(waiting.answer)
             self._inbox.put(waiting)
+        waiting.answer.add_done_callback(self._unanswered.discard)
         return waiting.answer
 
     def close(self) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from paimon_magics.errors import SetupError
+from paimon_magics.forks import renew_after_fork
 from paimon_magics.redaction import conceal
 
 __all__ = ["GivenToken", "Token", "token_of_user"]
@@ -34,6 +35,11 @@ class Token:
         self._turn = threading.Lock()
         self._text = text if read is None else _checked(read())
         conceal(self._text)
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        """See `Renewed`."""
+        self._turn = threading.Lock()
 
     @property
     def text(self) -> str:

@@ -158,6 +158,7 @@ class StateFolder:
     def let_go(self) -> None:
         """Let another process have the folder."""
         if self._lock is not None:
+            _unlock(self._lock)
             self._lock.close()
 
     def is_held(self) -> bool:
@@ -165,6 +166,7 @@ class StateFolder:
         lock = self._locked("lock", _SHARED)
         if lock is None:
             return True
+        _unlock(lock)
         lock.close()
         return False
 
@@ -174,7 +176,10 @@ class StateFolder:
         lock = self._locked(name, _EXCLUSIVE, wait=True)
         assert lock is not None
         with lock:
-            yield
+            try:
+                yield
+            finally:
+                _unlock(lock)
 
     def _locked(self, name: str, kind: int, *, wait: bool = False) -> IO[bytes] | None:
         """Return a lock, which lasts until its file is closed or the process ends. Return None
@@ -234,6 +239,13 @@ class StateFolder:
                 f"The file {path} can't be read: it is not text.",
                 hint="Restore it from a backup. Or remove it: the next start makes another one.",
             ) from error
+
+
+def _unlock(lock: IO[bytes]) -> None:
+    """End a lock, which would outlive its file in a process that was forked meanwhile."""
+    if fcntl is not None and not lock.closed:
+        with contextlib.suppress(OSError):
+            fcntl.flock(lock, fcntl.LOCK_UN)
 
 
 def binding_of(folder: Path) -> Binding | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import os
 import re
 import shutil
 import threading
@@ -162,6 +163,10 @@ def _loop() -> asyncio.AbstractEventLoop:
     made = asyncio.new_event_loop()
     threading.Thread(target=made.run_forever, name="paimon-magics-listings", daemon=True).start()
     return made
+
+
+if hasattr(os, "register_at_fork"):  # a child of this process has none of its threads
+    os.register_at_fork(after_in_child=_loop.cache_clear)
 
 
 def _waited(work: Coroutine[Any, Any, _T]) -> _T:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
 
 from paimon_magics.errors import SetupError, UnsupportedStatementError
+from paimon_magics.forks import renew_after_fork
 from paimon_magics.tables.stores.local_store import LocalStore
 from paimon_magics.tables.stores.paths import local_path
 
@@ -292,6 +293,11 @@ class Stores:
     def __init__(self, options: Mapping[str, str]) -> None:
         self._options = dict(options)
         self._opened: dict[tuple[str, str], Store] = {}
+        self._guard = threading.Lock()
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        """See `Renewed`."""
         self._guard = threading.Lock()
 
     def of(self, location: str) -> Store:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gc
+import json
+import subprocess
+import sys
 import threading
 import time
 import weakref
@@ -73,3 +76,40 @@ def test_leases_are_renewed_in_time_by_a_client_whose_clock_is_five_minutes_behi
     leases.take(TABLE, 1)
     assert renewed.wait(10)
     leases.close()
+
+
+FORKING = """
+import json, os, time
+from paimon_magics.coordinator.client.read_leases import ReadLeases
+from paimon_magics.statements.statement import TableName
+
+TABLE = TableName("t", "default")
+sent = []
+
+def post(document):
+    sent.append((document["holder"], [one["snapshot_id"] for one in document["leases"]]))
+    return {"expires_at_ms": int(time.time() * 1000) + 60_000, "gone": []}
+
+leases = ReadLeases(post, 3_600_000)
+leases.take(TABLE, 1)
+child = os.fork()
+if child == 0:
+    leases.take(TABLE, 2)
+    leases.take(TABLE, 1)
+    leases.give_up(TABLE, 1)  # as the copy of the parent's reader does
+    leases.take(TABLE, 3)
+    leases.close()
+    print(json.dumps(sent), flush=True)
+    os._exit(0)
+os.waitpid(child, 0)
+"""
+
+
+def test_a_forked_child_has_leases_of_its_own() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FORKING], stdout=subprocess.PIPE, text=True, check=True, timeout=60
+    )
+    (of_parent, first), *others = json.loads(done.stdout)
+    assert first == [1]
+    assert of_parent not in {holder for holder, _ in others}
+    assert [leased for _, leased in others] == [[2], [2, 1], [2, 1, 3], []]

@@ -1,0 +1,41 @@
+"""What a forked process must not share with its parent.
+
+`os.fork`, and by it `multiprocessing` on Linux before Python 3.14, copies all objects and none of
+the threads. So locks that other threads had stay locked in the child, work that they should do is
+never done, and both processes would read the answers that come on one connection. An object with
+locks, threads or connections has itself renewed here: the child makes it anew before anything else
+runs there. The parent keeps its own, and the child neither uses nor ends them.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from typing import Protocol
+
+__all__ = ["Renewed", "renew_after_fork"]
+
+
+class Renewed(Protocol):
+    """An object with locks, threads or connections of its process."""
+
+    def after_fork(self) -> None:
+        """Make them anew, in the child. Takes no lock that existed before, waits for nothing and
+        sends nothing."""
+
+
+_renewed: weakref.WeakSet[Renewed] = weakref.WeakSet()
+
+
+def renew_after_fork(one: Renewed) -> None:
+    """Have `after_fork` of an object called in each forked child, as long as the object lives."""
+    _renewed.add(one)
+
+
+def _renew() -> None:
+    for one in tuple(_renewed):
+        one.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew)
