@@ -9,11 +9,14 @@ runs there. The parent keeps its own, and the child neither uses nor ends them.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import threading
 import weakref
+from collections.abc import Iterator
 from typing import Protocol
 
-__all__ = ["Renewed", "renew_after_fork"]
+__all__ = ["Renewed", "renew_after_fork", "without_forks"]
 
 
 class Renewed(Protocol):
@@ -37,5 +40,20 @@ def _renew() -> None:
         one.after_fork()
 
 
-if hasattr(os, "register_at_fork"):
+@contextlib.contextmanager
+def without_forks() -> Iterator[None]:
+    """Let no other thread fork in the body, which starts a program by `subprocess`. That waits for
+    the end of a pipe that the program closes, and a child that was forked meanwhile keeps open."""
+    with _starting:
+        yield
+
+
+_starting = threading.Lock()
+
+if hasattr(os, "register_at_fork"):  # subprocess itself does not call these
+    os.register_at_fork(
+        before=_starting.acquire,
+        after_in_parent=_starting.release,
+        after_in_child=_starting.release,
+    )
     os.register_at_fork(after_in_child=_renew)

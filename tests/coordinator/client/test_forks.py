@@ -42,7 +42,7 @@ def begin_insert(key, table=INSERTED):
 
 def insert(key, table=INSERTED):
     try:
-        begin_insert(key, table).result(30)
+        begin_insert(key, table).result(120)
         return "taken"
     except (PaimonMagicsError, TimeoutError) as error:
         return f"{type(error).__name__}: {error}"
@@ -157,13 +157,13 @@ os.kill(coordinator(), signal.SIGSTOP)
 waiting = [begin_insert(key) for key in range(1, 4)]
 def look():
     try:
-        return [one.result(30).lsn for one in waiting]
+        return [one.result(120).lsn for one in waiting]
     except (PaimonMagicsError, TimeoutError) as error:
         return f"{type(error).__name__}: {error}"
 child = in_child(look)
 seen = child()
 os.kill(coordinator(), signal.SIGCONT)
-print(json.dumps([seen, [one.result(30).duplicate for one in waiting], insert(4)]))
+print(json.dumps([seen, [one.result(120).duplicate for one in waiting], insert(4)]))
 """
     seen, duplicates, last = answer_of(catalog, script)
     assert seen.startswith("UnknownOutcomeError") and "forked" in seen
