@@ -9,14 +9,16 @@ runs there. The parent keeps its own, and the child neither uses nor ends them.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import threading
 import weakref
-from collections.abc import Iterator
 from typing import Protocol
 
-__all__ = ["Renewed", "renew_after_fork", "without_forks"]
+__all__ = ["FORKS_WAIT", "Renewed", "renew_after_fork"]
+
+FORKS_WAIT = threading.Lock()
+"""Forks wait while a thread has it. `subprocess` waits for the end of a pipe until the new program
+runs; a child that is forked meanwhile would keep that open for as long as it lives."""
 
 
 class Renewed(Protocol):
@@ -40,20 +42,10 @@ def _renew() -> None:
         one.after_fork()
 
 
-@contextlib.contextmanager
-def without_forks() -> Iterator[None]:
-    """Let no other thread fork in the body, which starts a program by `subprocess`. That waits for
-    the end of a pipe that the program closes, and a child that was forked meanwhile keeps open."""
-    with _starting:
-        yield
-
-
-_starting = threading.Lock()
-
-if hasattr(os, "register_at_fork"):  # subprocess itself does not call these
-    os.register_at_fork(
-        before=_starting.acquire,
-        after_in_parent=_starting.release,
-        after_in_child=_starting.release,
-    )
+if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_renew)
+    os.register_at_fork(
+        before=FORKS_WAIT.acquire,
+        after_in_parent=FORKS_WAIT.release,
+        after_in_child=FORKS_WAIT.release,
+    )

@@ -43,10 +43,10 @@ def _drawn(root: Path) -> int:
                 f"{_VARIABLE} is {named!r}. Set it to a number from 0 to {LOTS - 1}."
             )
         return int(named)
-    asked = subprocess.run(
+    head = subprocess.run(
         ["git", "rev-parse", "HEAD"], cwd=root, capture_output=True, text=True, check=False
     )
-    return int(asked.stdout, 16) % LOTS if asked.returncode == 0 else 0
+    return int(head.stdout, 16) % LOTS if head.returncode == 0 else 0
 
 
 class Lot:

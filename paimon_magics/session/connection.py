@@ -6,9 +6,9 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from paimon_magics.coordinator.client.definitions import Definitions
 from paimon_magics.coordinator.client.interface import CoordinatorClient
@@ -108,26 +108,18 @@ class Connection:
     def naming(self, frames: Mapping[str, object] | None) -> Iterator[list[str]]:
         """Run the body as one statement of this thread: it may name `frames`, and loads each of its
         tables once. Gives the list of notes on what its names came to mean."""
-        at_hand = self._at_hand
-        before = at_hand.frames, at_hand.told, at_hand.tables, at_hand.zone, at_hand.spark_settings
-        at_hand.frames, at_hand.told, at_hand.tables = frames, [], OpenTables(self.catalog)
-        at_hand.zone = at_hand.spark_settings = None
-        try:
-            with self.telling():
-                yield self.told
-        finally:
-            at_hand.frames, at_hand.told, at_hand.tables, at_hand.zone, at_hand.spark_settings = (
-                before
-            )
+        tables = OpenTables(self.catalog)
+        with (
+            self._at_hand.with_values(
+                frames=frames, told=[], tables=tables, zone=None, spark_settings=None
+            ),
+            self.telling(),
+        ):
+            yield self.told
 
-    @contextmanager
-    def writing_epoch(self, epoch: Epoch) -> Iterator[None]:
+    def writing_epoch(self, epoch: Epoch) -> AbstractContextManager[None]:
         """What this thread writes in the body belongs to a stream's `epoch`."""
-        before, self._at_hand.epoch = self._at_hand.epoch, epoch
-        try:
-            yield
-        finally:
-            self._at_hand.epoch = before
+        return self._at_hand.with_values(epoch=epoch)
 
     @property
     def epoch(self) -> Epoch | None:
@@ -155,14 +147,9 @@ class Connection:
         """Notes for the user on what the names in this thread's statement came to mean."""
         return self._at_hand.told
 
-    @contextmanager
-    def filling(self) -> Iterator[None]:
+    def filling(self) -> AbstractContextManager[None]:
         """What this thread reads in the body becomes rows of a table."""
-        before, self._at_hand.fills_table = self._at_hand.fills_table, True
-        try:
-            yield
-        finally:
-            self._at_hand.fills_table = before
+        return self._at_hand.with_values(fills_table=True)
 
     @property
     def fills_table(self) -> bool:
@@ -250,6 +237,16 @@ class _AtHand(threading.local):
         self.spark_settings: Mapping[str, str] | None = None
         self.epoch: Epoch | None = None
         self.fills_table = False
+
+    @contextmanager
+    def with_values(self, **values: Any) -> Iterator[None]:
+        """Set attributes for the body, then back to what they were."""
+        before = {name: getattr(self, name) for name in values}
+        vars(self).update(values)
+        try:
+            yield
+        finally:
+            vars(self).update(before)
 
 
 def located(error: PaimonMagicsError, statement: str, position: int) -> PaimonMagicsError:

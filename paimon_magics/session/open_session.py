@@ -38,17 +38,11 @@ class OpenSession:
         return self._connection.closed
 
     @property
-    def _is_inherited(self) -> bool:
-        """Whether this is a forked child of the process that has opened the session, which can't
-        use it."""
-        return self._connection.is_inherited
-
-    @property
     def spark(self) -> SparkSession:
         """The Spark session that jobs run in. While this session is open, PySpark's own calls on it
         read Paimon's tables and refuse to change them: see docs/coming-from-pyspark.md. Raises
         SetupError in a forked child."""
-        check_process(self._is_inherited)
+        check_process(self._connection.is_inherited)
         return self._connection.spark
 
     @property
@@ -97,7 +91,7 @@ class OpenSession:
         """End the session. Spark keeps running for frames that still need it, unless
         `stop_spark`. In a forked child this ends nothing of the parent's."""
         self._connection.closed = True
-        if self._is_inherited:
+        if self._connection.is_inherited:
             self._connection.committer.close()
             return
         for running in tuple(self._connection.running):
@@ -121,7 +115,7 @@ class OpenSession:
         return f"Session({self.warehouse}, {state})"
 
     def _check_open(self) -> None:
-        check_process(self._is_inherited)
+        check_process(self._connection.is_inherited)
         if self.closed:
             raise SetupError(
                 "This session is closed.",

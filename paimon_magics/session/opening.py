@@ -194,7 +194,7 @@ def _connected(
 ) -> Session:
     """Return the requested session: the open one, or a new one."""
     global _active, _active_words, _failed
-    check_process(is_inherited=_active is not None and _active._is_inherited)
+    check_process(is_inherited=_active is not None and _active._connection.is_inherited)
     wanted = Settings().with_changes(settings)
     if "full_tracebacks" in settings:
         show_full_tracebacks(wanted.full_tracebacks)

@@ -36,7 +36,7 @@ from paimon_magics.coordinator.ownership.state_folder import (
 )
 from paimon_magics.coordinator.protocol.paths import OPTIONS_PATH
 from paimon_magics.errors import PaimonMagicsError, SetupError
-from paimon_magics.forks import without_forks
+from paimon_magics.forks import FORKS_WAIT
 from paimon_magics.redaction import redacted
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.catalog.warehouse_mark import read_warehouse_id
@@ -258,7 +258,7 @@ def _begin(folder: StateFolder, options: Mapping[str, str], idle_ms: int) -> Non
     said_before = _cut(folder.log_file)
     root = str(Path(__file__).resolve().parents[3])
     paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
-    with folder.log_file.open("ab") as log, without_forks():
+    with folder.log_file.open("ab") as log, FORKS_WAIT:
         process = subprocess.Popen(
             [
                 sys.executable,

@@ -98,12 +98,12 @@ def history_sql(snapshots: str, zone: str) -> str:
 def changed_files_sql(files: str, partitions: PartitionNames, before: str, after: str) -> str:
     """The query for the sums of the files that were `added` and `removed` in each partition between
     two versions, both given as VERSION AS OF takes them; 0 is the empty state."""
-    kept = after if before == "0" else before
+    stored = after if before == "0" else before
     old, new = (
-        files_sql(f"(SELECT * FROM {files} VERSION AS OF {kept} WHERE false)", partitions)
-        if one == "0"
-        else files_sql(f"{files} VERSION AS OF {one}", partitions)
-        for one in (before, after)
+        files_sql(f"(SELECT * FROM {files} VERSION AS OF {stored} WHERE false)", partitions)
+        if version == "0"
+        else files_sql(f"{files} VERSION AS OF {version}", partitions)
+        for version in (before, after)
     )
     alone = "SELECT '{}' AS files, mine.* FROM ({}) AS mine LEFT ANTI JOIN ({}) AS other ON {}"
     same = "mine.file_name = other.file_name"

@@ -47,17 +47,17 @@ class ColumnLoss:
 
 def added_losses(losses: Iterable[ColumnLoss]) -> tuple[ColumnLoss, ...]:
     """The losses of several writers, one for each column."""
-    found: dict[str, ColumnLoss] = {}
-    for one in losses:
-        known = found.get(one.column, ColumnLoss(one.column, 0, one.example))
-        found[one.column] = ColumnLoss(one.column, known.rows + one.rows, known.example)
-    return tuple(found.values())
+    by_column: dict[str, ColumnLoss] = {}
+    for loss in losses:
+        known = by_column.get(loss.column, ColumnLoss(loss.column, 0, loss.example))
+        by_column[loss.column] = ColumnLoss(loss.column, known.rows + loss.rows, known.example)
+    return tuple(by_column.values())
 
 
 def in_order(columns: Sequence[Column], losses: Iterable[ColumnLoss]) -> tuple[ColumnLoss, ...]:
     """The losses in the order of the table's columns."""
-    found = {one.column: one for one in losses}
-    return tuple(found[one.name] for one in columns if one.name in found)
+    by_column = {loss.column: loss for loss in losses}
+    return tuple(by_column[column.name] for column in columns if column.name in by_column)
 
 
 def loss_texts(
@@ -67,12 +67,12 @@ def loss_texts(
     nothing has been committed."""
     texts = []
     by_name = {column.name: column for column in columns}
-    for one in in_order(columns, losses):
-        column = by_name[one.column]
-        verb = "was" if one.rows == 1 and be == "were" else be
+    for loss in in_order(columns, losses):
+        column = by_name[loss.column]
+        verb = "was" if loss.rows == 1 and be == "were" else be
         texts.append(
-            f"{count_text(one.rows, 'value')} of `{column.name}` {verb} {_how(column.type)} "
-            f"{column_type(column)}, such as {shortened(one.example, _SHOWN_MAX)}."
+            f"{count_text(loss.rows, 'value')} of `{column.name}` {verb} {_how(column.type)} "
+            f"{column_type(column)}, such as {shortened(loss.example, _SHOWN_MAX)}."
         )
     return tuple(texts)
 

@@ -65,55 +65,55 @@ def check_lines(
         return  # Spark has read all lines already, to find their columns
     if frame.columns == [CORRUPT]:
         return  # the rows say it themselves
-    found = bad_lines(connection.spark, kind, path, options, frame.schema)
+    lines = bad_lines(connection.spark, kind, path, options, frame.schema)
     if not mode and connection.fills_table:
         mode = "FAILFAST"
-    told = _told(found, kind, shown, len(frame.columns), mode)
-    if mode == "FAILFAST" and told:
+    notes = _notes(lines, kind, shown, len(frame.columns), mode)
+    if mode == "FAILFAST" and notes:
         raise InvalidValueError(
-            " ".join(told),
+            " ".join(notes),
             hint="Nothing was written. Correct the file, or name its 'encoding' or 'sep' behind "
             "it. WITH ('mode' = 'DROPMALFORMED') leaves lines out that don't fit, 'PERMISSIVE' "
             "stores them as Spark reads them.",
         )
-    for note in told:
+    for note in notes:
         connection.tell(note)
 
 
 def _mode(options: Mapping[str, str]) -> str:
-    found = {key.lower(): value for key, value in options.items()}
-    return str(found.get("mode", "")).upper()
+    by_name = {key.lower(): value for key, value in options.items()}
+    return str(by_name.get("mode", "")).upper()
 
 
-def _told(found: BadLines, kind: str, shown: str, columns: int, mode: str) -> list[str]:
-    told = []
-    if found.unfit:
-        lines = count_text(found.unfit, "line" if kind == "csv" else "object")
-        verb = "does" if found.unfit == 1 else "do"
+def _notes(bad: BadLines, kind: str, shown: str, columns: int, mode: str) -> list[str]:
+    notes = []
+    if bad.unfit:
+        lines = count_text(bad.unfit, "line" if kind == "csv" else "object")
+        verb = "does" if bad.unfit == 1 else "do"
         fits = f"{columns} columns" if kind == "csv" else "columns"
         became = {
-            "DROPMALFORMED": " and " + ("was" if found.unfit == 1 else "were") + " left out",
+            "DROPMALFORMED": " and " + ("was" if bad.unfit == 1 else "were") + " left out",
             "FAILFAST": "",
         }.get(mode, "; missing values are NULL, those beyond the last column are cut")
         if kind == "json" and not mode:
             became = "; their values are NULL"
-        told.append(
-            f"{lines} of `{shown}` {verb} not fit its {fits}{became}: {_place(found.unfit_at)}."
+        notes.append(
+            f"{lines} of `{shown}` {verb} not fit its {fits}{became}: {_place(bad.unfit_at)}."
         )
         if not mode:
-            told[-1] += (
+            notes[-1] += (
                 " WITH ('mode' = 'FAILFAST') behind it refuses them, 'DROPMALFORMED' leaves "
                 "them out."
             )
-    if found.undecoded:
-        rows = count_text(found.undecoded, "row")
-        has = "has" if found.undecoded == 1 else "have"
-        told.append(
+    if bad.undecoded:
+        rows = count_text(bad.undecoded, "row")
+        has = "has" if bad.undecoded == 1 else "have"
+        notes.append(
             f"{rows} of `{shown}` {has} bytes that are no characters of its encoding, as in "
-            f"{_file(found.undecoded_at[0])}: {shortened(found.undecoded_at[1], _SHOWN_MAX)!r}. "
+            f"{_file(bad.undecoded_at[0])}: {shortened(bad.undecoded_at[1], _SHOWN_MAX)!r}. "
             "WITH ('encoding' = 'ISO-8859-1') is for files that are not UTF-8."
         )
-    return told
+    return notes
 
 
 def _place(at: tuple[str, str]) -> str:
@@ -136,8 +136,8 @@ def _line_number(path: str, line: str) -> int | None:
     wanted = line.rstrip("\r\n").encode()
     try:
         with gzip.open(name) if name.endswith(".gz") else open(name, "rb") as file:
-            for number, found in enumerate(islice(file, _LOOKED_AT_MAX), 1):
-                if found.rstrip(b"\r\n") == wanted:
+            for number, content in enumerate(islice(file, _LOOKED_AT_MAX), 1):
+                if content.rstrip(b"\r\n") == wanted:
                     return number
     except OSError:
         return None

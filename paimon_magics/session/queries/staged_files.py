@@ -4,7 +4,8 @@ the catalog's keys. A copy lives in a temporary folder as long as the connection
 
 from __future__ import annotations
 
-import os
+import contextlib
+import io
 import re
 import shutil
 from pathlib import Path, PurePosixPath
@@ -14,10 +15,11 @@ from paimon_magics.errors import InvalidValueError, SetupError, UnknownNameError
 from paimon_magics.planning.formatting import count_text, size_text
 from paimon_magics.session.connection import Connection
 from paimon_magics.spark.sessions import runs_here
-from paimon_magics.tables.stores.store import OBJECT_SCHEMES
+from paimon_magics.tables.stores.store import OBJECT_SCHEMES, store_errors
 from paimon_magics.temporary_folders import OwnedFolder
 
 if TYPE_CHECKING:
+    from paimon_magics.tables.stores.object_reader import ObjectReader
     from paimon_magics.tables.stores.object_store import ObjectStore
 
 __all__ = ["staged"]
@@ -45,24 +47,34 @@ def staged(connection: Connection, path: str) -> str:
             hint=f"Name one file or a folder, which is copied; or {_JARS[0].lower()}{_JARS[1:]}.",
         )
     store = cast("ObjectStore", connection.catalog.stores.of(path))
-    whole = path.rstrip("/")
-    is_file = not path.endswith("/") and store.status(whole) is not None
-    files = [whole] if is_file else _shown(whole, store.files_below(whole))
-    if not files:
-        raise UnknownNameError(f"There is no file or folder `{path}`.", hint="Check the path.")
-    sizes = [status[0] for file in files if (status := store.status(file)) is not None]
-    owned = OwnedFolder("files")
-    _check_disk(path, sum(sizes), owned.path)
-    root = owned.path / PurePosixPath(whole).name
-    for file in files:
-        below = PurePosixPath(file).relative_to(whole)
-        _copy(store, file, root if is_file else root / below)
+    with store_errors(f"Copying `{path}` to this machine"):
+        objects = _objects(store, path)
+        if not objects:
+            raise UnknownNameError(f"There is no file or folder `{path}`.", hint="Check the path.")
+        size_bytes = sum(reader.seek(0, io.SEEK_END) for reader in objects.values())
+        owned = OwnedFolder("files")
+        _check_disk(path, size_bytes, owned.path)
+        root = owned.path / PurePosixPath(path).name
+        count = len(objects)
+        while objects:  # a reader keeps some of what it has read
+            below, reader = objects.popitem()
+            _copy(reader, root / below)
     connection.streams.append(owned)
     connection.tell(
-        f"Spark has no jar for the store of `{path}`, so {count_text(len(files), 'file')} "
-        f"({size_text(sum(sizes))}) were copied to this machine."
+        f"Spark has no jar for the store of `{path}`, so {count_text(count, 'file')} "
+        f"({size_text(size_bytes)}) were copied to this machine."
     )
     return f"file://{root}"  # not escaped: Spark takes it as it is
+
+
+def _objects(store: ObjectStore, path: str) -> dict[str, ObjectReader]:
+    """Readers of the object at `path`, by "", or of all objects below it, by their paths there."""
+    whole = path.rstrip("/")
+    if not path.endswith("/"):
+        with contextlib.suppress(FileNotFoundError):
+            return {"": store.open(whole)}
+    files = _shown(whole, store.files_below(whole))
+    return {str(PurePosixPath(file).relative_to(whole)): store.open(file) for file in files}
 
 
 def _shown(folder: str, files: list[str]) -> list[str]:
@@ -88,9 +100,9 @@ def _check_disk(path: str, size_bytes: int, folder: Path) -> None:
         )
 
 
-def _copy(store: ObjectStore, source: str, target: Path) -> None:
+def _copy(reader: ObjectReader, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
-    with store.open(source) as reader, open(target, "wb") as file:
+    reader.seek(0)
+    with open(target, "wb") as file:
         while part := reader.read(_PART_BYTES):
             file.write(part)
-        os.fchmod(file.fileno(), 0o600)

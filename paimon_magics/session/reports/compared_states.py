@@ -69,17 +69,17 @@ def sides_of(connection: Connection, table: Table, before: str, after: str) -> t
     """The two states that a caller names; 0 is the empty one, and so is a time before the table's
     first snapshot. Raises UnknownNameError for a state that does not exist, InvalidValueError for
     two empty ones."""
-    known = [_side(connection, table, one.strip()) for one in (before, after)]
-    found = next((one for one in known if one is not None), None)
-    if found is None:
+    sides = [_side(connection, table, text.strip()) for text in (before, after)]
+    stored = next((side for side in sides if side is not None), None)
+    if stored is None:
         raise InvalidValueError(
             f"Both states of `{table.name}` are the empty one before its first snapshot.",
             hint=f"Name a snapshot, a tag or a time: %paimon diff {table.name} 0..1.",
         )
-    files = replace(found.named, files=found.files.slice(0, 0), twice=())
-    empty = replace(found, text=_EMPTY, snapshot=None, version=_EMPTY, named=files)
-    one, other = (side or empty for side in known)
-    return one, other
+    files = replace(stored.named, files=stored.files.slice(0, 0), twice=())
+    empty = replace(stored, text=_EMPTY, snapshot=None, version=_EMPTY, named=files)
+    first, second = (side or empty for side in sides)
+    return first, second
 
 
 def _side(connection: Connection, table: Table, text: str) -> Side | None:

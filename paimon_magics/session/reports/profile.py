@@ -69,8 +69,8 @@ def profile_of(
     _, read = read_plan(connection, Relation(name))
     columns, key = read.schema.columns, read.schema.primary_keys
     needs_merge = bool(read.planned.splits)
-    stored = _of_manifests(connection, name, read, needs_merge=needs_merge)
-    known, partitions, rows = stored.bounds, stored.partitions, stored.rows
+    manifests = _of_manifests(connection, name, read, needs_merge=needs_merge)
+    known, partitions, rows = manifests.bounds, manifests.partitions, manifests.rows
     lacking = [
         one for one in columns if rows != 0 and not _is_known(one, known.get(one.name, Bounds()))
     ]
@@ -79,7 +79,10 @@ def profile_of(
         asked = [one for one in columns if one in lacking or one.name not in partitions]
     else:
         asked = lacking if wants_job else []
-    is_exact = stored.stored is not None and stored.stored * len(asked) <= _EXACT_VALUES_MAX
+    is_exact = (
+        manifests.stored_rows is not None
+        and manifests.stored_rows * len(asked) <= _EXACT_VALUES_MAX
+    )
     title = _EXACT if is_exact else _ESTIMATED
     counts = {one.name: _COUNTS[title] for one in asked} | dict.fromkeys(
         partitions, _COUNTS[_EXACT]
@@ -88,10 +91,10 @@ def profile_of(
     if wants_job:
         rows, counted = _counted(connection, name, _query(asked, counts, title))
     drawn = []
-    for one in columns:
-        row = _row(one, known.get(one.name, Bounds()), counted, rows, connection.zone)
-        distinct = row.get(title) if one.name not in partitions else partitions[one.name]
-        is_unique = True if key == (one.name,) else _is_unique(distinct, rows, title)
+    for column in columns:
+        row = _row(column, known.get(column.name, Bounds()), counted, rows, connection.zone)
+        distinct = partitions.get(column.name, row.get(title))
+        is_unique = True if key == (column.name,) else _is_unique(distinct, rows, title)
         drawn.append({**row, title: distinct, "unique": is_unique})
     found = pa.Table.from_pylist(drawn, schema=_schema(title))
     how = f"one Spark job for {count_text(len(asked), 'column')}" if wants_job else "no Spark job"
@@ -131,7 +134,7 @@ class _Manifests:
     if files hide rows of each other; then also the bounds of columns, and how many values each
     partition column has."""
 
-    stored: int | None = None
+    stored_rows: int | None = None
     rows: int | None = None
     bounds: Mapping[str, Bounds] = field(default_factory=dict)
     partitions: Mapping[str, int] = field(default_factory=dict)

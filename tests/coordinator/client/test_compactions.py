@@ -18,23 +18,18 @@ from paimon_magics.planning.commits.requests import (
     Waiting,
 )
 from paimon_magics.tables.catalog.catalog import Catalog
+from tests.coordinator.clients import CLIENTS, opened_client
 from tests.coordinator.process import TABLE, Process, create_table, wait_until, write
-from tests.faults.appending import committer_of
 from tests.tables.commits.compacting import bodies, live_names, upgrade
 
 SQL = "CREATE TABLE t (k INT NOT NULL, v STRING) TBLPROPERTIES ('primary-key' = 'k')"
 
 
-@pytest.fixture(params=["in process", "remote"])
+@pytest.fixture(params=CLIENTS)
 def client(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[CoordinatorClient]:
     catalog = create_table(tmp_path / "warehouse", SQL)
-    if request.param == "in process":
-        yield committer_of(catalog)
-        return
-    process = Process(tmp_path / "warehouse", tmp_path / "state")
-    process.start()
-    yield process.client()
-    process.close()
+    with opened_client(request.param, catalog, tmp_path) as opened:
+        yield opened
 
 
 def told(waiting: Waiting) -> None:

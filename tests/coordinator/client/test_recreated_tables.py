@@ -19,8 +19,9 @@ from paimon_magics.statements.grammar.parsing import parse_statement
 from paimon_magics.statements.statement import CreateTable, TableName
 from paimon_magics.statements.table_changes import AlterTable
 from paimon_magics.tables.catalog.catalog import Catalog
-from tests.coordinator.process import TABLE, Process, create_table, read
-from tests.faults.appending import append, committer_of, written
+from tests.coordinator.clients import CLIENTS, opened_client
+from tests.coordinator.process import TABLE, create_table, read
+from tests.faults.appending import append, written
 
 SQL = "CREATE TABLE t (k INT, v INT)"
 OLD = TableName("old", "default")
@@ -31,17 +32,12 @@ def catalog(tmp_path: Path) -> Catalog:
     return create_table(tmp_path / "warehouse", SQL)
 
 
-@pytest.fixture(params=["in-process", "service"])
+@pytest.fixture(params=CLIENTS)
 def client(
     request: pytest.FixtureRequest, catalog: Catalog, tmp_path: Path
 ) -> Iterator[CoordinatorClient]:
-    if request.param == "in-process":
-        yield committer_of(catalog)
-        return
-    process = Process(tmp_path / "warehouse", tmp_path / "state")
-    process.start()
-    yield process.client()
-    process.close()
+    with opened_client(request.param, catalog, tmp_path) as opened:
+        yield opened
 
 
 def overwrite(transaction: Transaction) -> CommitRequest:
