@@ -41,8 +41,9 @@ def test_an_owner_that_stood_still_acknowledges_nothing_more(tmp_path: Path) -> 
         try:
             served.process.go_on()
             asking.join()
-            assert told[0].status_code == 503
-            assert "taken over" in told[0].json()["error"]["message"]
+            # Its row is in a log that may come back: nobody can say that it was not inserted.
+            assert told[0].status_code == 502
+            assert "taken over" in told[0].json()["error"]["message"], told[0].json()
             assert served.process.running is not None
             served.process.running.communicate(timeout=30)
             assert served.process.running.returncode == 3
@@ -143,7 +144,7 @@ def test_who_takes_over_the_log_in_the_warehouse_goes_on_where_it_ends(
             assert heir.ids() == expected
             served.process.go_on()
             asking.join()
-            assert not is_insert or told[0].status_code == 503
+            assert not is_insert or told[0].status_code == 502
             assert served.process.running is not None
             served.process.running.communicate(timeout=30)
             assert served.process.running.returncode in (3, 4)

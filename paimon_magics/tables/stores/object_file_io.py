@@ -184,8 +184,9 @@ class S3FileIO(ObjectFileIO):
         return config
 
     def to_filesystem_path(self, path: str) -> str:
-        """See pypaimon's."""
-        return str(PyArrowFileIO.to_filesystem_path(self, path))
+        """See pypaimon's, which takes `?` and `#` for the ends of a URL's path."""
+        known = re.split("[?#]", str(path), maxsplit=1)[0]
+        return str(PyArrowFileIO.to_filesystem_path(self, known)) + str(path)[len(known) :]
 
     def mkdirs(self, path: str) -> bool:
         """See pypaimon's."""

@@ -69,8 +69,8 @@ class ObjectStore:
         conceal_options(options)
         parts = urlsplit(location)
         self._name = f"{parts.scheme}://{parts.netloc}"
-        self._folder = parts.path.strip("/")
         self._place = parts.netloc
+        self._folder = self.key(location)
         self._access = self.access_of(location, options)
         self._location = location
         self._is_impatient = is_impatient

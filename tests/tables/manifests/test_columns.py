@@ -40,5 +40,5 @@ def test_an_unknown_field_changes_nothing() -> None:
 
 
 def test_an_unknown_version_is_refused() -> None:
-    with pytest.raises(UnsupportedStatementError, match="has entries of version 3"):
+    with pytest.raises(UnsupportedStatementError, match="has version 3 of its format"):
         read(ENTRY | {"_VERSION": 3})
