@@ -1,8 +1,8 @@
-"""Which cases of dear files a run of `make test` has: one lot in five, another with each commit.
+"""Which cases of dear files a run of `make test` has: one lot in eight, another with each commit.
 
 All tests take an hour on two cores, and three quarters of it are a tenth of the cases: those that
 start Spark, coordinators and kernels. A file that took more than some seconds when it was last
-recorded runs a fifth of its cases, and those that are marked `always`. Other files run whole, and
+recorded runs an eighth of its cases, and those that are marked `always`. Other files run whole, and
 so do checks of the repository's texts. A notebook is drawn as a whole, since its cells build on
 each other. `make test-all` runs everything.
 """
@@ -21,7 +21,7 @@ from tests.order import file_of
 
 __all__ = ["LOTS", "Lot", "lot_of"]
 
-LOTS = 5
+LOTS = 8
 _SECONDS_MAX = 10
 """What a file may take and still run whole. There are hundreds of these files."""
 
