@@ -68,6 +68,9 @@ _DOUBLE_SHARE, _FLOAT_SHARE = 5e-15, 5e-6
 # Whole numbers of at most so many digits are exact in a DOUBLE, in a FLOAT.
 _DOUBLE_DIGITS, _FLOAT_DIGITS = 15, 7
 _DECIMAL_DIGITS_MAX = 38
+# A DECIMAL of so many digits differs from one of fewer digits by more than a share of its value
+# that a DOUBLE's rounding, twice, does not reach.
+_EXACT_DIGITS, _EXACT_SHARE = 14, 1e-15
 _MICROS = 6
 _EXAMPLE_CHARACTERS = 100
 
@@ -267,10 +270,15 @@ def _of_decimal(
     whole_digits = source.precision - source.scale
     match target:
         case AtomicType(name=name) if name in (*_INTEGERS, "TIME"):
-            return value % F.lit(1) != F.lit(0) if source.scale > 0 else None
+            if source.scale == 0:
+                return None
+            is_short = source.precision <= _EXACT_DIGITS
+            return _has_fraction(value, 0) if is_short else value % F.lit(1) != F.lit(0)
         case AtomicType(name="DECIMAL", parameters=(precision, scale)):
             if source.scale <= scale:
                 return None
+            if source.precision <= _EXACT_DIGITS and whole_digits <= precision - scale:
+                return _has_fraction(value, scale)
             kept = value.try_cast(spark_type(target))  # NULL for what the cast refuses
             if max(whole_digits, precision - scale) + source.scale <= _DECIMAL_DIGITS_MAX:
                 return kept != value  # in the type that holds both
@@ -284,6 +292,14 @@ def _of_decimal(
             return ~value.isin(0, 1)
         case _:
             return None
+
+
+def _has_fraction(value: SparkColumn, scale: int) -> SparkColumn:
+    """The condition that a DECIMAL of at most `_EXACT_DIGITS` digits has digits beyond `scale`.
+    Spark computes with DOUBLEs in a fifth of the time that DECIMALs take."""
+    units = value.cast("double") * F.lit(float(10**scale))
+    # Such a DECIMAL is a DOUBLE's nearest value, and its last digit is more than the share.
+    return F.abs(F.rint(units) - units) > F.abs(units) * F.lit(_EXACT_SHARE)
 
 
 def _of_floating(
@@ -332,9 +348,9 @@ def _of_timestamp(
         case AtomicType(name="DATE"):
             return value != value.cast("date").cast(source)
         case AtomicType(name="TIMESTAMP" | "TIMESTAMP_LTZ", parameters=(digits,)):
-            return _has_more_digits(value, digits)
+            return _has_more_digits(value, source, digits)
         case AtomicType(name=name) if name in _INTEGERS:
-            return _has_more_digits(value, 0)
+            return _has_more_digits(value, source, 0)
         case _:
             return None
 
@@ -354,7 +370,8 @@ def _of_text(value: SparkColumn, target: AtomicType) -> SparkColumn | None:
             )
         case AtomicType(name="TIMESTAMP" | "TIMESTAMP_LTZ", parameters=(digits,)):
             # The zone that a text names does not matter here.
-            lost = _has_more_digits(value.try_cast("timestamp"), digits)
+            instant = value.try_cast("timestamp")
+            lost = _has_more_digits(instant, spark_types.TimestampType(), digits)
         case _:
             return None
     return None if lost is None else F.coalesce(lost, F.lit(False))
@@ -369,14 +386,17 @@ def _changes_whole_part(value: SparkColumn, kept_as: str) -> SparkColumn:
     return is_large & F.coalesce(kept != whole, F.lit(False))
 
 
-def _has_more_digits(value: SparkColumn, digits: int) -> SparkColumn | None:
+def _has_more_digits(
+    value: SparkColumn, source: spark_types.DataType, digits: int
+) -> SparkColumn | None:
     """The condition that a timestamp has more than `digits` digits of a second; None where none
     can."""
     if digits >= _MICROS:
         return None
-    # The offset of a zone, which a cast of TIMESTAMP_NTZ adds, has no fraction of a second.
-    micros = F.unix_micros(value.cast("timestamp"))
-    return micros % F.lit(10 ** (_MICROS - digits)) != F.lit(0)
+    if isinstance(source, spark_types.TimestampNTZType):
+        # A cast to the other type takes twice as long.
+        return _has_fraction(F.date_part(F.lit("second"), value), digits)
+    return F.unix_micros(value) % F.lit(10 ** (_MICROS - digits)) != F.lit(0)
 
 
 def reason(target: DataType) -> str:

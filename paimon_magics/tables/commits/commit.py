@@ -230,6 +230,7 @@ class _Run:
                 if found is not None:
                     return found
             self._searched_to = 0 if latest is None else latest.id
+            self._check_base()
             changes = self._changes_on(latest)
             if not (changes.makes_snapshot and self._preparation.changes_something(latest)):
                 return None
@@ -246,6 +247,20 @@ class _Run:
                 raise self._given_up(attempt + 1)
             _wait(options, attempt)
             attempt += 1
+
+    def _check_base(self) -> None:
+        """Raise CommitConflictError where the table was rolled back to before the transaction's
+        base: its snapshot is searched for after the base, and would never be found there."""
+        base_id = self._transaction.base_snapshot_id
+        if self._searched_to < base_id:
+            raise self._refused()(
+                f"`{self._table.name}` was rolled back to before snapshot {base_id}, on which this "
+                "statement began.",
+                hint="Nothing was written. Run the statement again.",
+            )
+
+    def _refused(self) -> type[CommitConflictError]:
+        return OutdatedPlanError if self._may_run_again else CommitConflictError
 
     def _found(self, latest: Any) -> Any:
         """The snapshot of an attempt without a clear answer, None if there is none."""
@@ -271,8 +286,7 @@ class _Run:
             return False
         if isinstance(conflict, PaimonMagicsError):
             raise conflict
-        refused = OutdatedPlanError if self._may_run_again else CommitConflictError
-        raise refused(
+        raise self._refused()(
             f"The commit to `{self._table.name}` was refused: {conflict}",
             hint="Nothing was written. Run the statement again: it plans on the current snapshot.",
         ) from conflict

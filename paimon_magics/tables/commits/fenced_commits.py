@@ -84,7 +84,9 @@ def _check(
 
     def check(snapshot_id: int) -> None:
         nonlocal searched_to
-        looked_to = max(searched_to, fence.looked_to.get(table.location, 0))
+        known_to = fence.looked_to.get(table.location, 0)
+        # After a rollback, snapshots that nobody looked at have the ids of others.
+        looked_to = max(searched_to, known_to if known_to < snapshot_id else 0)
         for newer in range((looked_to if only_here else searched_to) + 1, snapshot_id):
             snapshot = read_snapshot(table.paimon, newer)
             if snapshot is None and only_here:

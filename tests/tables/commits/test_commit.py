@@ -39,6 +39,7 @@ from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.commits.commit import check_can_publish, commit, remove_run
 from paimon_magics.tables.commits.decoded_request import decoded
 from paimon_magics.tables.schema.types import arrow_schema
+from paimon_magics.tables.snapshots.chain import roll_back
 from paimon_magics.tables.stores.local import publish_local_file
 from paimon_magics.tables.table import Table
 from tests.tables.manifest_files import TABLE, create, stored
@@ -423,6 +424,23 @@ def test_a_refused_commit_leaves_nothing(table: Table) -> None:
         commit(decoded(table, asked), publish_local_file, check_before=refuse)
     assert keys(table) == [0, 1]
     assert stored(table) == referenced(table)
+
+
+def test_refuses_a_commit_of_a_statement_that_began_before_a_rollback(table: Table) -> None:
+    """Its snapshot would have an id at which nobody looks for it: its files would be removed as
+    those of a run that died, and its repetition would double its rows."""
+    asked = request(table, Append(), written(table, rows_of(table, 5)))
+    assert asked.transaction.base_snapshot_id == 2
+    roll_back(table, publish_local_file, snapshot_id=1)
+    with pytest.raises(CommitConflictError, match="was rolled back to before snapshot 2"):
+        commit(decoded(table, asked), publish_local_file)
+    assert keys(table) == [0]
+    again = request(table, Append(), written(table, rows_of(table, 5)))
+    receipt = commit(decoded(table, again), publish_local_file, token="second")
+    assert receipt.snapshot_id == 2
+    assert remove_run(table, again.transaction, "second") == 0
+    assert commit(decoded(table, again), publish_local_file, token="third") == receipt
+    assert keys(table) == [0, 5]
 
 
 def test_a_commit_whose_files_are_gone_is_refused(table: Table) -> None:
