@@ -39,8 +39,16 @@ STREAM = (
     "changes = session.stream('orders')\n"
     "session.write_stream(changes, 'other.kept', checkpoint='checkpoints/kept')"
 )
+SLOW = """import os, time
+mark = os.path.abspath("slow")
+def rows(frames):
+    for frame in frames:
+        time.sleep(120 if os.path.exists(mark) else 0)
+        yield frame
+session.spark.range(0, 100, 1, 2).mapInPandas(rows, "id BIGINT").createOrReplaceTempView("slow")"""
 CELLS = (
     *(TABLE, "%paimon layout orders", GRID, "%paimon snapshots orders", LIVE, STREAM),
+    *(SLOW, "%%paimon\nSELECT * FROM slow", "open(mark, 'w').close()"),
     *("session.run('CREATE TABLE bare (k INT)')", "%paimon health default.*"),
 )
 
@@ -166,6 +174,19 @@ def test_rows_are_paged_sorted_filtered_and_copied(views: Views) -> None:
     assert first.inner_text() == "7"
     view.get_by_role("button", name="Clear", exact=True).click()
     view.get_by_text("rows 1–20").wait_for(timeout=30_000)
+
+
+def test_a_page_that_takes_long_shows_progress_and_is_stopped_by_a_button(views: Views) -> None:
+    view = views.page.locator(".paimon-report").nth(4)
+    progress = view.locator("progress")
+    assert progress.is_hidden()
+    view.get_by_role("button", name="Next ›", exact=True).click()
+    view.get_by_text("of 2 tasks").wait_for(timeout=60_000)
+    assert progress.is_visible()
+    view.get_by_role("button", name="Stop", exact=True).click()
+    said(view, "Stopped: these are the rows from before.")
+    assert progress.is_hidden()
+    assert "rows 1–20" in view.inner_text()
 
 
 def test_two_snapshots_that_are_picked_are_compared(views: Views) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from contextvars import copy_context
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -20,18 +19,15 @@ import pyarrow.compute as pc
 import traitlets
 
 from paimon_magics.columnar.layouts import partition_sizes
-from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.reports.health import Finding, worst
 from paimon_magics.session.reports.health import rules_text, sizes_chart, sizes_of, sizes_sql
-from paimon_magics.spark.listening import listen, listener
-from paimon_magics.spark.stopping import Stop, stoppable
 from paimon_widgets.assets import script, style, with_widget
 from paimon_widgets.charts import chart_svg
 from paimon_widgets.health_page import MARKS, health_html
+from paimon_widgets.running import Running, in_background
 
 if TYPE_CHECKING:
-    from paimon_magics.planning.jobs.progress import Progress
     from paimon_magics.session.reports.health import Health
     from paimon_magics.session.reports.layout import Layout
 
@@ -56,7 +52,7 @@ class HealthView(anywidget.AnyWidget):
 
     def __init__(self, health: Health) -> None:
         self._turn = 0
-        self._stop: Stop | None = None  # of the statement that runs
+        self._running = Running(lambda message: self.send(message))
         self._starting = threading.Lock()
         self._show(health)
         self._place = self._order[0]
@@ -115,8 +111,8 @@ class HealthView(anywidget.AnyWidget):
                 return self._partition(question.get("partition"))
             case "run":
                 return self._run(question.get("statement"), question.get("turn"))
-            case "stop" if self._stop is not None:
-                self._stop.ask()
+            case "stop":
+                self._running.stop()
         return None
 
     def _run(self, statement: Any, turn: Any) -> dict[str, Any] | None:
@@ -129,24 +125,14 @@ class HealthView(anywidget.AnyWidget):
             if helper is None or turn != self._turn or statement not in offered:
                 return None
             self._turn += 1
-            place, stop = self._place, Stop()
-            self._stop = stop
-        answer: dict[str, Any] = {"of": "ran"}
-        before = listener()
-        listen(self._told)
-        try:
-            with stoppable(stop):
-                answer["outcome"] = str(helper.run(statement))
+            place = self._place
+
+        def work() -> dict[str, Any]:
+            outcome = str(helper.run(statement))
             self._replace(place, helper.look(name))
-        except KeyboardInterrupt:
-            answer["problem"] = _STOPPED
-        except PaimonMagicsError as error:
-            answer["problem"] = error.text()
-        except Exception as error:  # the page waits for an answer, whatever it is
-            answer["problem"] = f"{type(error).__name__}: {error}"
-        finally:
-            listen(before)
-            self._stop = None
+            return {"outcome": outcome}
+
+        answer = {"of": "ran", **self._running.run(work, {}, _STOPPED)}
         # What is chosen now, which may be another table than that of the statement.
         _, partition = self.selected
         self.first = self._state()
@@ -156,12 +142,6 @@ class HealthView(anywidget.AnyWidget):
         layouts = list(self.health_shown.layouts)
         layouts[place] = layout
         self._show(replace(self.health_shown, layouts=tuple(layouts)))
-
-    def _told(self, progress: Progress | None) -> None:
-        if progress is not None:
-            share = progress.share
-            self.send({"of": "progress", "text": progress.text(),
-                       "share": -1 if share is None else share})  # fmt: skip
 
     def _findings(self, partition: str) -> tuple[Finding, ...]:
         layout = self._chosen()
@@ -217,11 +197,8 @@ class HealthView(anywidget.AnyWidget):
         }
 
     def _asked(self, _: Any, question: Any, __: Any) -> None:
-        """Answer. A statement runs in a thread of its own, so that the view can be asked for other
-        things meanwhile, and to stop it."""
         if isinstance(question, dict) and question.get("ask") == "run":
-            run = copy_context().run
-            threading.Thread(target=run, args=(self._send_answer, question), daemon=True).start()
+            in_background(lambda: self._send_answer(question))
         else:
             self._send_answer(question)
 

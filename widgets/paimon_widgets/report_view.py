@@ -18,11 +18,12 @@ from paimon_magics.columnar.time_zones import zones_of
 from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.planning.reads.row_filters import Condition, Kind, Order, RowFilter
 from paimon_magics.session.rendering import shown_value, shown_values, type_text
-from paimon_magics.session.reports.paging import ArrowRows, Page, Rows, rows_of
+from paimon_magics.session.reports.paging import ArrowRows, Page, QueryRows, Rows, rows_of
 from paimon_magics.session.reports.report import Action, Report, Section
 from paimon_widgets.assets import script, style, with_widget
 from paimon_widgets.charts import chart_svg
 from paimon_widgets.report_page import report_html
+from paimon_widgets.running import Running, in_background
 
 if TYPE_CHECKING:
     from paimon_magics.session.outcome import Outcome
@@ -35,6 +36,7 @@ _PAGE_ROWS_MAX = 100
 _CELL_MAX = 200
 _WHOLE_MAX = 100_000
 _CHANGED = "\0changed"
+_STOPPED = "Stopped: these are the rows from before."
 
 
 @dataclass
@@ -62,6 +64,7 @@ class ReportView(anywidget.AnyWidget):
     def __init__(self, told: Report | Outcome) -> None:
         self._sheets: list[_Sheet] = []
         self._refresh: Callable[[], Report | None] | None = None
+        self._running = Running(lambda message: self.send(message))
         seconds = 0.0
         if isinstance(told, Report):
             self._refresh = told.refresh
@@ -83,21 +86,21 @@ class ReportView(anywidget.AnyWidget):
         return self._sheets[0].rows.sql(self._sheets[0].row_filter) if self._sheets else ""
 
     def answer(self, question: Any) -> dict[str, Any] | None:
-        """Answer a browser's question: {"ask": "page" | "cell" | "act" | "refresh", …}. None for an
-        invalid question. Errors are answers too: {"problem": …}."""
+        """Answer a browser's question: {"ask": "page" | "cell" | "act" | "refresh" | "stop", …}.
+        None for an invalid question, and for one that has no answer of its own. Errors are answers
+        too: {"problem": …}."""
         try:
+            if question["ask"] == "stop":
+                self._running.stop()
+                return None
             found = self._understood(question)
         except (KeyError, TypeError, ValueError, IndexError):
             return None  # our own page asks no such question
         if found is None:
             return None
-        answer = {"of": question["ask"], "sheet": question.get("sheet", -1)}
-        try:
-            return {**answer, **found()}
-        except PaimonMagicsError as error:
-            return {**answer, "problem": f"{error.message} {error.hint}".strip()}
-        except Exception as error:  # the page waits for an answer, whatever it is
-            return {**answer, "problem": f"{type(error).__name__}: {error}"}
+        sheet = question.get("sheet", -1)
+        answer = self._running.run(found, {"sheet": sheet}, _STOPPED, _in_a_line)
+        return {"of": question["ask"], "sheet": sheet, **answer}
 
     def _understood(self, question: Any) -> Callable[[], dict[str, Any]] | None:
         """Return the function that finds the answer, None if there is nothing to answer. Raises
@@ -129,6 +132,19 @@ class ReportView(anywidget.AnyWidget):
         return {"report": self._report(told)}
 
     def _asked(self, _: Any, question: Any, __: Any) -> None:
+        if self._may_run_jobs(question):
+            in_background(lambda: self._send_answer(question))
+        else:
+            self._send_answer(question)
+
+    def _may_run_jobs(self, question: Any) -> bool:
+        if not isinstance(question, dict) or question.get("ask") not in ("page", "act"):
+            return False
+        sheets = dict(enumerate(self._sheets))
+        sheet = sheets.get(question.get("sheet", -1))
+        return question["ask"] == "act" or sheet is not None and isinstance(sheet.rows, QueryRows)
+
+    def _send_answer(self, question: Any) -> None:
         answer = self.answer(question)
         if answer is not None:
             self.send(answer)
@@ -216,6 +232,10 @@ def outcome_bundle(outcome: Outcome, *, live: bool = True) -> dict[str, Any]:
 def stream_bundle(stream: Stream, *, live: bool = True) -> dict[str, Any]:
     """The same for a stream: its report, and as text the one line that it is without a notebook."""
     return report_bundle(stream.report(), live=live) | {"text/plain": repr(stream)}
+
+
+def _in_a_line(error: PaimonMagicsError) -> str:
+    return f"{error.message} {error.hint}".strip()
 
 
 def _shown(sheet: _Sheet) -> pa.Table:

@@ -1,4 +1,4 @@
-// What the views share: making elements, and copying text.
+// What the views share: making elements, copying text, and how far the kernel's work is.
 
 function element(name, text = "", attributes = {}) {
   const made = document.createElement(name);
@@ -44,4 +44,44 @@ async function copyText(text) {
     area.remove();
     before?.focus();
   }
+}
+
+// How far the kernel is with what was asked of it, and a button to stop that.
+function runningBar(title, stopped) {
+  const bar = element("progress", "", { max: "1" });
+  const line = element("span");
+  const stop = element("button", "Stop", { type: "button", title });
+  const box = element("div", "", { class: "running" });
+  box.append(bar, line, stop);
+  box.hidden = true;
+  let isRunning = false;
+
+  stop.addEventListener("click", () => {
+    if (stop.getAttribute("aria-disabled") === "true") return;
+    stop.setAttribute("aria-disabled", "true");
+    stopped();
+  });
+
+  function show(text, share) {
+    if (!isRunning) return;
+    if (share < 0) bar.removeAttribute("value");
+    else bar.setAttribute("value", share.toFixed(3));
+    bar.setAttribute("aria-label", text);
+    line.textContent = text;
+    box.hidden = false;
+  }
+
+  return {
+    box,
+    show,
+    begin: () => {
+      isRunning = true;
+      stop.setAttribute("aria-disabled", "false");
+      show("waits for the kernel", -1);
+    },
+    end: () => {
+      isRunning = false;
+      box.hidden = true;
+    },
+  };
 }

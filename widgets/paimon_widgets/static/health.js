@@ -135,43 +135,24 @@ function sizeStrip(sizes, small) {
 // One statement at a time: its progress while it runs, then its outcome or what went wrong. The
 // buttons keep the focus while they do nothing.
 function statementRunner(model) {
-  const bar = element("progress", "", { max: "1" });
-  const line = element("span");
-  const running = element("div", "", { class: "running" });
-  const stop = element("button", "Stop", { type: "button", title: "stop the statement" });
-  stop.addEventListener("click", () => {
-    if (stop.getAttribute("aria-disabled") === "true") return;
-    stop.setAttribute("aria-disabled", "true");
-    model.send({ ask: "stop" });
-  });
-  running.append(bar, line, stop);
-  running.hidden = true;
+  const running = runningBar("stop the statement", () => model.send({ ask: "stop" }));
   const ended = element("div", "", { role: "status", "aria-live": "polite", tabindex: "-1" });
   const box = element("div");
-  box.append(running, ended);
+  box.append(running.box, ended);
   let isRunning = false;
   let turn = 0;
-  const runner = { box, buttons: [], start, mark, progress, end };
+  const runner = { box, buttons: [], start, mark, progress: running.show, end };
 
   function mark() {
     for (const button of runner.buttons) button.setAttribute("aria-disabled", String(isRunning));
-  }
-
-  function progress(text, share) {
-    if (share < 0) bar.removeAttribute("value");
-    else bar.setAttribute("value", share.toFixed(3));
-    bar.setAttribute("aria-label", text);
-    line.textContent = text;
-    running.hidden = false;
   }
 
   function start(statement) {
     if (isRunning) return;
     isRunning = true;
     mark();
-    stop.setAttribute("aria-disabled", "false");
     ended.replaceChildren();
-    progress("waits for the kernel", -1);
+    running.begin();
     model.send({ ask: "run", statement, turn });
   }
 
@@ -179,7 +160,7 @@ function statementRunner(model) {
     const isOurs = isRunning;
     turn = answer.turn;
     isRunning = false;
-    running.hidden = true;
+    running.end();
     mark();
     ended.replaceChildren();
     if (answer.outcome) ended.append(element("pre", answer.outcome));

@@ -4,9 +4,11 @@
 
 const KINDS = { "+I": "insert", "-U": "before", "+U": "after", "-D": "delete" };
 
+const SLOW_MS = 300;
+
 function sheetView(sheet, ask) {
   const box = element("section");
-  const look = { orders: [], conditions: [] };
+  let look = { orders: [], conditions: [] };
   let page = sheet.page;
   let at = [0, 0]; // the cell that has the cursor, and where a range of cells began
   let anchor = [0, 0];
@@ -44,18 +46,18 @@ function sheetView(sheet, ask) {
   for (const [index, action] of sheet.actions.entries()) {
     const button = element("button", action.label, { type: "button", "data-action": index });
     button.addEventListener("click", () => {
-      told.textContent = "…";
-      ask({ ask: "act", sheet: sheet.id, action: index, rows: [...picked].sort((a, b) => a - b) });
+      work({ ask: "act", action: index, rows: [...picked].sort((a, b) => a - b) });
     });
     pager.append(button);
   }
+  const running = runningBar("stop what is computed", () => ask({ ask: "stop" }));
   const more = element("div");
   const isLong = sheet.page.follow || sheet.page.rows.length > 1;
   if (columns.length && isLong) box.append(filters);
   if (columns.length) box.append(sql.box);
   if (columns.length) box.append(rows, pager);
   if (sheet.note) box.append(element("p", sheet.note, { class: "note" }));
-  box.append(told, more);
+  box.append(running.box, told, more);
 
   function operators() {
     operator.replaceChildren();
@@ -65,9 +67,21 @@ function sheetView(sheet, ask) {
     value.disabled = operator.value.startsWith("is ");
   }
 
-  function go(offset) {
-    told.textContent = "…";
-    ask({ ask: "page", sheet: sheet.id, offset, ...look });
+  // Most answers come at once; others may take a Spark job. One is waited for at a time.
+  let waits = null;
+  let wanted = look; // of the page that is waited for
+
+  function work(question) {
+    if (waits !== null) return;
+    told.textContent = "";
+    waits = setTimeout(running.begin, SLOW_MS);
+    ask({ ...question, sheet: sheet.id });
+  }
+
+  function go(offset, next = look) {
+    if (waits !== null) return;
+    wanted = next;
+    work({ ask: "page", offset, ...next });
   }
 
   function sortedBy(name) {
@@ -91,8 +105,8 @@ function sheetView(sheet, ask) {
       button.append(element("small", one.type));
       button.addEventListener("click", () => {
         const turn = { none: false, ascending: true }[state];
-        look.orders = turn === undefined ? [] : [{ column: one.name, descending: turn }];
-        go(0);
+        const orders = turn === undefined ? [] : [{ column: one.name, descending: turn }];
+        go(0, { ...look, orders });
       });
       cell.append(button);
       line.append(cell);
@@ -257,19 +271,14 @@ function sheetView(sheet, ask) {
     const name = columns[Number(column.value)].name;
     const text = value.disabled ? "" : value.value;
     const one = { column: name, operator: operator.value, text };
-    look.conditions = [...look.conditions, one];
-    go(0);
+    go(0, { ...look, conditions: [...look.conditions, one] });
   }
   add.addEventListener("click", filtered);
   value.addEventListener("keydown", (event) => {
     if (event.key === "Enter") filtered();
     event.stopPropagation();
   });
-  clear.addEventListener("click", () => {
-    look.orders = [];
-    look.conditions = [];
-    go(0);
-  });
+  clear.addEventListener("click", () => go(0, { orders: [], conditions: [] }));
   first.addEventListener("click", () => go(0));
   back.addEventListener("click", () => go(Math.max(0, page.offset - sheet.size)));
   next.addEventListener("click", () => go(page.offset + sheet.size));
@@ -280,15 +289,24 @@ function sheetView(sheet, ask) {
   });
 
   function answered(answer) {
+    if (answer.of === "progress") {
+      running.show(answer.text, answer.share);
+      return;
+    }
+    if (answer.of !== "cell") {
+      clearTimeout(waits);
+      waits = null;
+      running.end();
+    }
     told.className = "told";
     told.textContent = "";
     if (answer.problem) {
       told.classList.add("problem");
       told.textContent = answer.problem;
-      if (answer.of === "page") look.conditions = look.conditions.slice(0, -1);
     } else if (answer.of === "page") {
       const hadFocus = rows.contains(document.activeElement);
       page = answer.page;
+      look = wanted;
       sql.say(answer.sql);
       draw();
       if (hadFocus) move(0, 0, false);
