@@ -126,7 +126,7 @@ $(CLASSES): $(STAMP) tests/backends/jvm.py
 	@$(BIN)/python -m tests.backends.jvm
 
 .PHONY: test
-test: $(STAMP)  ## check, and the tests and notebooks: of files that take long, one lot in five
+test: $(STAMP)  ## check, and the tests and notebooks: of files that take long, one lot in eight
 	@$(MAKE) --no-print-directory --jobs=2 check tests LOT=--lot
 
 .PHONY: test-all
