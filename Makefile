@@ -221,6 +221,16 @@ build/conformance/paimon:
 conformance: $(STAMP) | $(PAIMON_SOURCE)  ## Paimon's own tests of a REST catalog, against ours; needs a JDK and git
 	@$(BIN)/python -m tests.conformance --source $(PAIMON_SOURCE) --build build/conformance $(CONFORMANCE_ARGS)
 
+# Where `make peer-tests` clones Paimon's source from.
+PAIMON_REPOSITORY ?= https://github.com/apache/paimon
+PEER_ARGS ?=
+
+.PHONY: peer-tests
+peer-tests: $(STAMP)  ## the SQL of the connector's own tests, on the connector and on us; CONNECTOR=jar
+	@test -n "$(CONNECTOR)" || { echo "Name the connector: make $@ CONNECTOR=…/paimon-spark-….jar CONNECTOR_PYTHON=…" >&2; exit 1; }
+	@$(BIN)/python -m tests.peer --repository "$(PAIMON_REPOSITORY)" --build build/peer \
+	  --connector "$(CONNECTOR)" --connector-python "$(CONNECTOR_PYTHON)" $(PEER_ARGS)
+
 .PHONY: bench
 bench: $(STAMP)  ## measure every speed that the documentation claims
 	@set -e; for benchmark in $(sort $(wildcard benchmarks/bench_*.py)); do \

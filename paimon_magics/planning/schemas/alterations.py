@@ -21,7 +21,7 @@ from paimon_magics.planning.schemas.column_paths import (
     with_siblings,
     with_type,
 )
-from paimon_magics.planning.schemas.defaults import stored_default
+from paimon_magics.planning.schemas.defaults import kept_default, stored_default
 from paimon_magics.planning.schemas.feature_rules import is_blob_column
 from paimon_magics.planning.schemas.option_changes import (
     renamed_in_options,
@@ -277,9 +277,11 @@ def _retype(schema: TableSchema, change: RetypeColumn, has_snapshots: bool) -> T
             else "With 'disable-explicit-type-casting' = 'true' only casts without loss are "
             "allowed.",
         )
-    if len(path) == 1:
-        stored_default(shown, target, schema.column(path[0]).default)
-    return with_type(schema, path, lambda _: target)
+    retyped = with_type(schema, path, lambda _: target)
+    if len(path) > 1:
+        return retyped
+    default = kept_default(shown, target, schema.column(path[0]).default)
+    return _with_default(retyped, path[0], default)
 
 
 def _set_nullability(schema: TableSchema, change: SetColumnNullability) -> TableSchema:
@@ -308,10 +310,12 @@ def _set_default(schema: TableSchema, change: SetColumnDefault) -> tuple[TableCh
         )
     column = schema.column(change.path[0])
     default = stored_default(column.name, column.type, change.default)
-    columns = tuple(
-        replace(c, default=default) if c.name == column.name else c for c in schema.columns
-    )
-    return replace(change, default=default), replace(schema, columns=columns)
+    return replace(change, default=default), _with_default(schema, column.name, default)
+
+
+def _with_default(schema: TableSchema, column: str, default: str | None) -> TableSchema:
+    columns = (replace(c, default=default) if c.name == column else c for c in schema.columns)
+    return replace(schema, columns=tuple(columns))
 
 
 def _reorder(schema: TableSchema, change: ReorderColumn) -> tuple[TableChange, TableSchema]:

@@ -13,10 +13,12 @@ import re
 from paimon_magics.errors import InvalidTableError
 from paimon_magics.statements.data_types import AtomicType, DataType
 
-__all__ = ["default_text", "stored_default"]
+__all__ = ["default_text", "kept_default", "stored_default"]
 
 _INTEGER_BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
+# Numbers and booleans whose text is the same to Paimon and as Spark's CAST to STRING writes it.
+_PLAIN = re.compile(r"(-?(0|[1-9]\d*)(\.\d+)?|true|false)")
 _LITERAL = re.compile(r"""(?:(?:DATE|TIMESTAMP|TIMESTAMP_NTZ|TIMESTAMP_LTZ)\s*)?(['"])(.*)\1""",
                       re.DOTALL | re.IGNORECASE)  # fmt: skip
 _TIMESTAMP = re.compile(r"(\d{4,}-\d{1,2}-\d{1,2})(?:[ T](\d{2}:\d{2}(?::\d{2})?)(\.\d{1,9})?)?")
@@ -44,6 +46,18 @@ def stored_default(column: str, data_type: DataType, text: str | None) -> str | 
     elif not _fits(data_type, value):
         raise _refused(column, text, f"Write a literal that fits {data_type.name}.")
     return f"'{value}'" if quoted else text
+
+
+def kept_default(column: str, data_type: DataType, stored: str | None) -> str | None:
+    """The default of a column that gets another type: Paimon keeps the text (`SchemaManager`).
+
+    A number or a boolean becomes a text in quotes where the type is one of texts. Raises
+    InvalidTableError where the default doesn't fit the type.
+    """
+    is_text = isinstance(data_type, AtomicType) and data_type.name in ("STRING", "CHAR", "VARCHAR")
+    if is_text and stored and _PLAIN.fullmatch(stored):
+        stored = f"'{stored}'"
+    return stored_default(column, data_type, stored)
 
 
 def default_text(stored: str) -> str:

@@ -52,6 +52,19 @@ def test_columns_come_go_and_move(change: str, names: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("change", "default"),
+    [
+        ("TYPE INT", "7"),
+        ("TYPE STRING", "'7'"),
+        ("TYPE VARCHAR(1)", "'7'"),
+        ("TYPE DOUBLE", "7"),
+    ],
+)
+def test_a_column_of_another_type_keeps_its_default(change: str, default: str) -> None:
+    assert altered(f"ALTER COLUMN n {change}").schema.column("n").default == default
+
+
+@pytest.mark.parametrize(
     ("change", "column", "data_type"),
     [
         ("ALTER COLUMN n TYPE DOUBLE", "n", "DOUBLE"),
