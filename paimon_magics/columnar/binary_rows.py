@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_magics.columnar.bucket_hash import is_bytes
+from paimon_magics.errors import TableDamagedError
 
 __all__ = ["decode_bounds", "decode_rows"]
 
@@ -36,7 +37,7 @@ def decode_rows(rows: pa.Array, types: Sequence[pa.DataType]) -> list[pa.Array]:
 
     `rows` is a binary or large binary array without NULLs; the fields of every row have the types
     `types`. Fields other than booleans, numbers, texts, bytes, dates and times become NULLs. Raises
-    ValueError where a row is NULL, or does not hold a value that it should.
+    ValueError where a row is NULL, TableDamagedError where it does not hold a value that it should.
     """
     if rows.null_count:
         raise ValueError("a serialised row can't be NULL")
@@ -47,7 +48,7 @@ def decode_rows(rows: pa.Array, types: Sequence[pa.DataType]) -> list[pa.Array]:
 def decode_bounds(rows: pa.Array, types: Sequence[pa.DataType]) -> list[pa.Array]:
     """As `decode_rows`, for statistics: what can't be decoded is unknown, which is NULL.
 
-    pypaimon up to 1.3 wrote every timestamp and DECIMAL into its slot of eight bytes, where a
+    pypaimon up to 1.4 wrote every timestamp and DECIMAL into its slot of eight bytes, where a
     reader expects the place of the value for some of them.
     """
     arity = len(types).to_bytes(_ARITY_BYTES, "big")
@@ -103,7 +104,13 @@ class _Layout:
         lost = (places < self._fixed) | (self.base + places + lengths > self._ends)
         lost &= ~nulls
         if self._is_strict and lost.any():
-            raise ValueError("a serialised row ends before a value that it should have")
+            raise TableDamagedError(
+                "A partition or key that the table's manifests record can't be read: it ends "
+                "before a value that it should have.",
+                hint="pypaimon before 2.0 records TIMESTAMP(4) to (9), and DECIMAL of more than 18 "
+                "digits, so in columns of partitions and keys. Read the table with the release "
+                "that wrote it, and write its rows into a new table.",
+            )
         return nulls | lost
 
     def words(self, starts: _Ints) -> _Ints:

@@ -12,6 +12,7 @@ from pypaimon.schema.data_types import AtomicType, DataField, PyarrowFieldParser
 from pypaimon.table.row.generic_row import GenericRow, GenericRowSerializer
 
 from paimon_magics.columnar.binary_rows import decode_bounds, decode_rows
+from paimon_magics.errors import TableDamagedError
 
 D, T = datetime.date, datetime.datetime
 CASES: dict[str, list[Any]] = {
@@ -89,7 +90,7 @@ def test_bounds_that_the_row_does_not_hold_are_unknown() -> None:
         expected = [value if one == 0 else stored for one in unknown]
         expected[-2:] = [None, None]
         assert column.to_pylist() == expected
-    with pytest.raises(ValueError, match="ends before a value"):
+    with pytest.raises(TableDamagedError, match="ends before a value"):
         decode_rows(pa.array([row], pa.large_binary()), TIMES)
 
 
