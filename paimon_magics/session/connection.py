@@ -12,10 +12,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from paimon_magics.coordinator.client.definitions import Definitions
 from paimon_magics.coordinator.client.interface import CoordinatorClient
-from paimon_magics.errors import PaimonMagicsError, UnknownNameError
+from paimon_magics.errors import (
+    InvalidTableError,
+    PaimonMagicsError,
+    UnknownNameError,
+    UnsupportedStatementError,
+)
 from paimon_magics.planning.commits.requests import Transaction
 from paimon_magics.planning.reads.spark_settings import PAIMON_PREFIX, REFUSED
-from paimon_magics.session.open_tables import OpenTables
 from paimon_magics.session.place_words import PlaceWords
 from paimon_magics.session.told_times import tell_moments
 from paimon_magics.settings import Settings
@@ -33,7 +37,9 @@ if TYPE_CHECKING:
     from paimon_magics.tables.manifests.live_files import ManifestCache
     from paimon_magics.tables.reading.data_read import DataRead
 
+
 __all__ = ["Connection", "Epoch"]
+
 
 _FOLDERS_MAX = 8
 _READS_MAX = 8  # each may list a hundred thousand files
@@ -254,3 +260,44 @@ def located(error: PaimonMagicsError, statement: str, position: int) -> PaimonMa
     if error.position is None:
         error.statement, error.position = statement, position
     return error
+
+
+# The tables that a statement names: each is loaded from the catalog once.
+#
+# So all steps of a statement see one schema. `renew` loads the newest, for planning again.
+
+
+class OpenTables:
+    """The tables of one statement, by full name. For the statement's thread only."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._tables: dict[TableName, Table] = {}
+
+    def load(self, name: TableName) -> Table:
+        """Return the table. Raises what `Catalog.load` raises.
+
+        A missing table is looked up again the next time: the statement may create it.
+        """
+        table = self._tables.get(name)
+        if table is None:
+            table = self._tables[name] = self._catalog.load(name)
+        return table
+
+    def exists(self, name: TableName) -> bool:
+        """Whether the catalog has the table, including one that can't be read here."""
+        if name in self._tables:
+            return True
+        if name.database is None or not self._catalog.database_exists(name.database):
+            return False
+        try:
+            table = self._catalog.find(name)
+        except (InvalidTableError, UnsupportedStatementError):
+            return True  # `load` says what is wrong with it
+        if table is not None:
+            self._tables[name] = table
+        return table is not None
+
+    def renew(self) -> None:
+        """Load each table again on its next use."""
+        self._tables.clear()

@@ -12,12 +12,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from paimon_magics.boundary import knows_other_words, short_errors
 from paimon_magics.columnar.python_values import python_values
 from paimon_magics.columnar.time_zones import UTC, in_zone
-from paimon_magics.errors import InvalidValueError, StatementError
+from paimon_magics.errors import InvalidValueError, StatementError, nearest
 from paimon_magics.session.arrow_batches import ArrowBatches
-from paimon_magics.session.pandas_frames import pandas_frame
 from paimon_magics.session.planned_work import reads_of, work_of
 from paimon_magics.session.rendering import render_html, render_text
 from paimon_magics.spark.failures import translate
@@ -36,7 +37,9 @@ if TYPE_CHECKING:
 
     from paimon_magics.spark.handles import DataFrame, SparkSession
 
+
 __all__ = ["Outcome"]
+
 
 _FEW_ROWS = 1000
 """Rows up to which Python's values take less time than a Spark job that makes Arrow of them."""
@@ -57,6 +60,9 @@ _OTHER_WORDS = {
         "dataframe, a frame of Spark's",
     ),
 }
+
+
+_WORDS = {"decimals": ("exact", "float"), "dates": ("exact", "datetime64")}
 
 
 @short_errors
@@ -294,3 +300,65 @@ class Outcome:
         if self.dataframe is None:
             raise StatementError(f"This {self.kind} has no rows.", hint="Run a SELECT to get rows.")
         return self.dataframe
+
+
+# Rows as a pandas DataFrame: the dtype follows from a column's type, never from its values.
+#
+# | SQL | pandas |
+# | --- | --- |
+# | TINYINT, SMALLINT, INT, BIGINT | `Int8`, `Int16`, `Int32`, `Int64` |
+# | BOOLEAN | `boolean` |
+# | FLOAT, DOUBLE | `Float32`, `Float64`: NaN is a number there, and NULL is `<NA>` |
+# | STRING | `string` |
+# | TIMESTAMP | `datetime64[us, ZONE]` in the session's zone |
+# | TIMESTAMP_NTZ | `datetime64[us]` |
+# | DATE, DECIMAL, BINARY | `object`: `datetime.date`, `decimal.Decimal`, `bytes` |
+# | ARRAY, MAP, STRUCT | `object`: list, dict, dict |
+
+
+def pandas_frame(
+    rows: pa.Table, *, decimals: str = "exact", dates: str = "exact"
+) -> pandas.DataFrame:
+    """Return the rows; a column has the same dtype with and without NULLs.
+
+    No value changes, but for what charts and numpy need: with `decimals="float"` a DECIMAL becomes
+    the nearest `Float64`, with `dates="datetime64"` a DATE its midnight as `datetime64[us]`. Raises
+    InvalidValueError for another word.
+    """
+    import pandas as pd
+
+    for name, word in (("decimals", decimals), ("dates", dates)):
+        if word not in _WORDS[name]:
+            raise InvalidValueError(
+                f"`{name}` can't be {word!r}.", hint=nearest(str(word), _WORDS[name], what="values")
+            )
+
+    def charted(column: pa.ChunkedArray) -> pa.ChunkedArray:
+        if decimals == "float" and pa.types.is_decimal(column.type):
+            return column.cast(pa.float64())
+        if dates == "datetime64" and pa.types.is_date(column.type):
+            return column.cast(pa.timestamp("us"))
+        return column
+
+    strings = pd.StringDtype("pyarrow")
+    dtypes = {
+        pa.int8(): pd.Int8Dtype(),
+        pa.int16(): pd.Int16Dtype(),
+        pa.int32(): pd.Int32Dtype(),
+        pa.int64(): pd.Int64Dtype(),
+        pa.bool_(): pd.BooleanDtype(),
+        pa.float32(): pd.Float32Dtype(),
+        pa.float64(): pd.Float64Dtype(),
+        pa.string(): strings,
+        pa.large_string(): strings,
+    }
+    columns = {
+        place: pd.Series(python_values(column), dtype=object)
+        if pa.types.is_nested(column.type)
+        else column.to_pandas(types_mapper=dtypes.get)
+        for place, column in enumerate(map(charted, rows.columns))
+    }
+    # By position: the column names of a query need not be unique.
+    frame = pd.DataFrame(columns, index=pd.RangeIndex(rows.num_rows))
+    frame.columns = pd.Index(rows.column_names, dtype=object)
+    return frame

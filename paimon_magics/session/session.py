@@ -6,6 +6,7 @@ This is the whole path from `parse_cell` to the commit; notebooks only add their
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -22,7 +23,7 @@ from paimon_magics.session.reports.administration import Administration
 from paimon_magics.session.reports.health import Health, Helper, tables_of
 from paimon_magics.session.reports.layout import Layout, layout_of
 from paimon_magics.session.reports.surface import Reporting
-from paimon_magics.session.row_streaming import RowStreaming
+from paimon_magics.session.row_changing import RowChanging
 from paimon_magics.session.spark_settings import parsed
 from paimon_magics.session.statements.cells import (
     check_after_others,
@@ -34,7 +35,8 @@ from paimon_magics.session.statements.cells import (
     preview_of,
 )
 from paimon_magics.session.statements.show import history_of
-from paimon_magics.session.streaming import register_source
+from paimon_magics.session.streaming import register_source, start_stream, stream_frame
+from paimon_magics.session.streams import Stream
 from paimon_magics.session.writes.frames import WriteMode, write_frame_to
 from paimon_magics.session.writes.new_tables import WantedTable, option_text, write_to_new
 from paimon_magics.session.writes.small_inserts import (
@@ -52,7 +54,9 @@ if TYPE_CHECKING:
     from paimon_magics.session.doctor import Diagnosis
     from paimon_magics.spark.handles import DataFrame
 
+
 __all__ = ["Session"]
+
 
 # Method names of other libraries, with ours.
 _OTHER_WORDS = {
@@ -65,6 +69,65 @@ _OTHER_WORDS = {
     **dict.fromkeys(("stop", "disconnect", "shutdown"), "close()"),
     "commit": "run(text), whose statements are committed by themselves",
 }
+
+
+# The part of a session by which Python reads and writes tables as streams.
+
+
+@short_errors
+class RowStreaming(RowChanging):
+    """A session's methods for streams."""
+
+    def stream(self, name: str, **options: object) -> DataFrame:
+        """Return a table, its `$audit_log` or its `$binlog` as a streaming DataFrame:
+
+            session.stream("shop.orders$audit_log", **{"scan.mode": "latest"})
+
+        By default it begins with all rows that there are, and goes on with what changes. `options`
+        are Paimon's for streams (`scan.mode`, `scan.snapshot-id`, `scan.timestamp`, `consumer-id`),
+        and those of its connector for Spark (`read.stream.maxRowsPerTrigger`): docs/streams.md.
+
+        Raises UnknownNameError for an unknown name or option, UnsupportedStatementError for a table
+        that has no changes to read, InvalidValueError for options that contradict each other.
+        """
+        self._check_open()
+        connection = self._connection
+        given = {key: option_text(value) for key, value in options.items()}
+        with connection.naming(None):
+            return stream_frame(connection, connection.full_name(named(name)), given)
+
+    def write_stream(
+        self,
+        frame: DataFrame,
+        name: str,
+        *,
+        checkpoint: str | os.PathLike[str],
+        mode: str = "append",
+        trigger: str | None = None,
+    ) -> Stream:
+        """Start to write a streaming DataFrame to a table, each micro-batch in one commit, once:
+
+            stream = session.write_stream(session.stream("a"), "b", checkpoint="checkpoints/a-to-b")
+            stream.stop()
+
+        `checkpoint` is a folder of this stream alone; the same call with it goes on where the
+        stream was, whatever died. `mode` is `append`, `upsert` (rows of an aggregation replace
+        those of their keys) or `complete` (each micro-batch replaces the whole table). Rows of a
+        table with keys replace those of their keys in any mode, and the column `rowkind` of an
+        `$audit_log` says which rows are deleted. `trigger` is how often a micro-batch begins
+        ("10 seconds"), or "available-now" to end with what is there; by default, at once.
+
+        Raises what `write` raises for columns that don't fit, and InvalidValueError for a frame
+        that is no stream, before anything is written.
+        """
+        self._check_open()
+        connection = self._connection
+        with connection.naming(None):
+            full = connection.full_name(named(name))
+            return start_stream(
+                connection, frame, full, checkpoint=os.fspath(checkpoint or ""), mode=mode,
+                trigger=trigger,
+            )  # fmt: skip
 
 
 @short_errors

@@ -5,10 +5,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
-from paimon_magics.errors import InvalidValueError, UnsupportedStatementError, nearest
+from paimon_magics.errors import (
+    InvalidValueError,
+    PaimonMagicsError,
+    UnsupportedStatementError,
+    nearest,
+)
 from paimon_magics.planning.reads.read_points import READ_OPTIONS
 from paimon_magics.planning.reads.stream_points import (
     STREAM_OPTIONS,
@@ -17,7 +25,6 @@ from paimon_magics.planning.reads.stream_points import (
     stream_request,
 )
 from paimon_magics.planning.reads.views import view_named
-from paimon_magics.session.checkpoints import clear_half_begun
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.spark_settings import check_written, with_settings
 from paimon_magics.session.stream_sinks import StreamSink, sink_of
@@ -25,15 +32,21 @@ from paimon_magics.session.streams import Stream
 from paimon_magics.session.writes.epochs import ROW_KINDS, check_stream_mode, takes_changes
 from paimon_magics.session.writes.prepare import prepare_insert
 from paimon_magics.spark.data_source import Place, register
+from paimon_magics.spark.progress import is_connect
 from paimon_magics.spark.row_changes import with_changes
+from paimon_magics.spark.server_tasks import run_on_server
 from paimon_magics.spark.streaming_queries import AVAILABLE_NOW, start_query, streaming_frame
 from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.statements.grammar.parsing import parse_statement
 from paimon_magics.statements.statement import Insert, TableName
 from paimon_magics.tables.snapshots.time_travel import moment_ms
+from paimon_magics.tables.stores.checkpoints import clear_unbegun
+from paimon_magics.tables.stores.paths import local_path
+from paimon_magics.tables.stores.store import S3_SCHEMES, LocalStore
 
 if TYPE_CHECKING:
     from paimon_magics.spark.handles import DataFrame
+
 
 __all__ = [
     "checked_sink",
@@ -44,6 +57,7 @@ __all__ = [
     "stream_frame",
     "stream_options",
 ]
+
 
 _UNITS = "microsecond|millisecond|second|minute|hour|day|week"
 _INTERVAL = re.compile(rf"(interval\s+)?(\d+\s+({_UNITS})s?\s*)+", re.IGNORECASE)
@@ -179,3 +193,29 @@ def refuse_options(options: Mapping[str, str], known: tuple[str, ...]) -> None:
                 f"A stream into a table has no option '{key}'.",
                 hint=f"It has {', '.join(known)}. Options of a table are set by ALTER TABLE.",
             )
+
+
+# Makes the checkpoint of a query ready before Spark opens it (`tables.stores.checkpoints`).
+
+
+def clear_half_begun(connection: Connection, checkpoint: str) -> None:
+    """Delete what a kill in the first moment of a query left in its checkpoint, since Spark would
+    refuse it. A batch that has begun is never touched.
+
+    The checkpoint is looked at where Spark writes it: a local folder of a Spark Connect server by a
+    task there, others from here. One in a store that the warehouse's options do not open is left
+    to Spark.
+    """
+    with suppress(OSError, PaimonMagicsError):  # Spark says itself what is wrong with a checkpoint
+        if local_path(checkpoint) is None:
+            if _kind(checkpoint) == _kind(connection.catalog.warehouse):
+                clear_unbegun(connection.catalog.stores.of(checkpoint), checkpoint)
+        elif is_connect(connection.spark):
+            run_on_server(connection.spark, partial(clear_unbegun, LocalStore(), checkpoint))
+        else:
+            clear_unbegun(LocalStore(), checkpoint)
+
+
+def _kind(location: str) -> str:
+    scheme = urlsplit(location).scheme
+    return "s3" if scheme in S3_SCHEMES else scheme

@@ -21,7 +21,6 @@ from paimon_magics.errors import (
     likely_meant,
 )
 from paimon_magics.spark.casting import CHECK_FAILED
-from paimon_magics.spark.error_places import position_of, without_place
 from paimon_magics.statements.dialects.foreign_functions import foreign_function_hint
 from paimon_magics.statements.dialects.foreign_types import foreign_type_hint
 from paimon_magics.statements.dialects.misreadings import misread
@@ -29,6 +28,7 @@ from paimon_magics.statements.lexing.tokens import tokenize
 from paimon_magics.tables.stores.corruption import unread_by_java
 
 __all__ = ["translate"]
+
 
 # The SQLSTATE class for values that don't fit.
 _DATA_EXCEPTION = "22"
@@ -94,6 +94,9 @@ _MISSING_PACKAGE = re.compile(
     r"ModuleNotFoundError: No module named '((?:paimon_magics|pypaimon|pyarrow)[\w.]*)'"
 )
 _PYTHON_ERROR = re.compile(r"^(?:[\w.]+(?:Error|Exception)|Exception): .*", re.MULTILINE)
+
+
+_PLACE = re.compile(r"\(line (\d+), pos (\d+)\)")
 
 
 def translate(
@@ -394,3 +397,49 @@ def _proposal(wanted: str, proposal: str) -> str:
     if not names:
         return texts or "Check the name."
     return f"The nearest are {', '.join(names)}. {texts}".rstrip()
+
+
+# Where in a statement Spark has found an error.
+
+
+def without_place(message: str) -> str:
+    """A message without the line and column that Spark has put into it."""
+    return _PLACE.sub("", message)
+
+
+def position_of(
+    error: BaseException,
+    spark_text: str | None,
+    original_position: Callable[[int], int] | None,
+) -> int | None:
+    """Where the user's text is wrong, as an offset; None where Spark does not say it. See
+    `failures.translate` for the arguments."""
+    if original_position is None or spark_text is None:
+        return None
+    offset = _context_offset(error, spark_text)
+    if offset is None:
+        place = _PLACE.search(str(error))
+        if place is None:
+            return None
+        offset = _offset_of(spark_text, int(place[1]), int(place[2]))
+    return original_position(min(max(offset, 0), len(spark_text)))
+
+
+def _context_offset(error: BaseException, spark_text: str) -> int | None:
+    if not isinstance(error, PySparkException):
+        return None
+    try:
+        contexts = error.getQueryContext()
+        for context in contexts:
+            start = context.startIndex()
+            # A context in the text of a view has offsets in that text, not in ours.
+            if not context.objectName() and 0 <= start < len(spark_text):
+                return int(start)
+    except Exception:
+        return None
+    return None
+
+
+def _offset_of(text: str, line: int, column: int) -> int:
+    lines = text.split("\n")
+    return sum(len(before) + 1 for before in lines[: line - 1]) + column

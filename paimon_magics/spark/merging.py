@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pyspark.errors import AnalysisException
@@ -41,8 +41,9 @@ from paimon_magics.planning.row_changes.merges import (
 from paimon_magics.planning.row_changes.unseen_counts import ALL_SEEN, UnseenCounts
 from paimon_magics.planning.schemas.column_paths import type_at
 from paimon_magics.planning.schemas.table_schema import Column
+from paimon_magics.planning.writes.losses import LOSSES
 from paimon_magics.spark.casting import ansi_casts, check_stored_types, stored
-from paimon_magics.spark.merge_losses import merge_losses
+from paimon_magics.spark.losses import Entry, loss_entry, losses_column
 from paimon_magics.spark.row_changes import before_columns, with_merged_kinds
 from paimon_magics.spark.selecting import selected_columns
 from paimon_magics.spark.struct_names import (
@@ -63,6 +64,7 @@ __all__ = [
     "marked",
     "match_counts",
 ]
+
 
 KIND_NUMBERS: dict[Effect, int] = {
     "insert": INSERT,
@@ -290,3 +292,50 @@ def _case(values: dict[int, _Value], otherwise: _Value, name: str) -> _Value:
         chosen = F.when(is_this, made) if chosen is None else chosen.when(is_this, made)
     last = F.expr(otherwise) if isinstance(otherwise, str) else otherwise
     return (last if chosen is None else chosen.otherwise(last)).alias(name)
+
+
+# The values of a MERGE that the columns of its table would round or cut.
+
+
+def merge_losses(
+    joined: DataFrame, plan: MergePlan, columns: Sequence[Column]
+) -> list[SparkColumn]:
+    """The column LOSSES over the joined rows, whose values the clauses give to `columns`; [] where
+    none can be changed. A source that has such a column, of values that were cast before, keeps
+    it."""
+    types = {field.name: field.dataType for field in joined.schema.fields}
+    clause = F.col(quoted(CLAUSE_COLUMN))
+    entries: list[Entry] = []
+    writing = []
+    for number, one in enumerate(plan.clauses):
+        if one.effect == "delete":
+            continue
+        writing.append(number)
+        for name, target, column in _given(plan, number, columns):
+            found = loss_entry(F.col(quoted(name)), types[name], target, column)
+            if found is not None:
+                lost, entry = found
+                entries.append(((clause == number) & lost, entry))
+    if LOSSES in plan.source_columns:
+        cast = F.col(quoted(source_name(plan.source_columns.index(LOSSES))))
+        entries.append((clause.isin(writing) & cast.isNotNull(), cast))
+    return losses_column(entries)
+
+
+def _given(
+    plan: MergePlan, number: int, columns: Sequence[Column]
+) -> Iterator[tuple[str, DataType, str]]:
+    """The joined rows' columns whose values a clause stores: the type and the column that get
+    each."""
+    for at, value in enumerate(plan.clauses[number].values):
+        column = columns[at]
+        match value:
+            case FromSource(position=position):
+                yield source_name(position), column.type, column.name
+            case FromText():
+                yield value_name(number, at), column.type, column.name
+            case ByField(fields=fields):
+                for position, (path, one) in enumerate(fields):
+                    if isinstance(one, FromText):
+                        target = type_at(columns, (column.name, *path))
+                        yield value_name(number, at, position), target, column.name

@@ -23,7 +23,7 @@ from paimon_magics.coordinator.service.served import Context
 from paimon_magics.coordinator.store.state_store import StateStore
 from paimon_magics.coordinator.turns import Turns
 from paimon_magics.tables.catalog.catalog import Catalog
-from paimon_magics.tables.stores.local import publish_local_file
+from paimon_magics.tables.stores.local_store import publish_local_file
 from paimon_magics.tables.stores.store import Publish
 
 TOKEN = "a-token-of-the-test's"

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import sys
 
-from paimon_magics.tables.stores.local import publish_local_file
+from paimon_magics.tables.stores.local_store import publish_local_file
 
 
 def main(folder: str, me: str, names: str) -> None:

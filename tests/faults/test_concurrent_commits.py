@@ -10,7 +10,7 @@ from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.statements.data_types import AtomicType
 from paimon_magics.tables.commits.commit import commit
 from paimon_magics.tables.commits.decoded_request import decoded
-from paimon_magics.tables.stores.local import publish_local_file
+from paimon_magics.tables.stores.local_store import publish_local_file
 from tests.coordinator.forking import Forked
 from tests.faults.appending import TABLE, append, committer_of, open_catalog, written
 

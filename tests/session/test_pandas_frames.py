@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from paimon_magics.errors import InvalidValueError
-from paimon_magics.session.pandas_frames import pandas_frame
+from paimon_magics.session.outcome import pandas_frame
 
 MOST = 9_223_372_036_854_775_807
 DAY, DIGITS = datetime.date(9999, 12, 31), decimal.Decimal("12345678901234567890.12")

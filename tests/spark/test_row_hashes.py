@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from paimon_magics.columnar.bucket_hash import binary_row_hash
-from paimon_magics.spark.row_hashes import row_hash
+from paimon_magics.spark.writing import row_hash
 
 pytestmark = pytest.mark.spark
 

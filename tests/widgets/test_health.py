@@ -13,8 +13,7 @@ from paimon_magics.session.reports.health import Health, sizes_of, worst_partiti
 from paimon_magics.session.reports.layout import Layout
 from paimon_magics.statements.statement import TableName
 from paimon_widgets.assets import WIDGET
-from paimon_widgets.health_page import health_html
-from paimon_widgets.health_view import HealthView, health_bundle
+from paimon_widgets.health_view import HealthView, health_bundle, health_html
 from tests.widgets.pages import Reader
 
 COMPACT = "CALL sys.compact(table => 'default.t')"

@@ -8,6 +8,7 @@ it reads the layout of its table anew.
 
 from __future__ import annotations
 
+import html
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,24 +21,35 @@ import traitlets
 
 from paimon_magics.columnar.layouts import partition_sizes
 from paimon_magics.planning.formatting import count_text
-from paimon_magics.planning.reports.health import Finding, worst
-from paimon_magics.session.reports.health import rules_text, sizes_chart, sizes_of, sizes_sql
+from paimon_magics.planning.reports.health import Finding, Severity, worst
+from paimon_magics.session.reports.health import (
+    rules_text,
+    sizes_chart,
+    sizes_of,
+    sizes_sql,
+    worst_partitions,
+)
 from paimon_widgets.assets import script, style, with_widget
 from paimon_widgets.charts import chart_svg
-from paimon_widgets.health_page import MARKS, health_html
 from paimon_widgets.running import Running, in_background
+from paimon_widgets.static_pages import amount, code, paragraph, table
 
 if TYPE_CHECKING:
     from paimon_magics.session.reports.health import Health
     from paimon_magics.session.reports.layout import Layout
 
+
 __all__ = ["HealthView", "health_bundle"]
+
 
 _LISTED_MAX = 100
 _STOPPED = (
     "Stopped. The statement left nothing behind unless it was committed already; "
     "%paimon history TABLE shows what was."
 )
+
+
+MARKS = {Severity.GOOD: "✓", Severity.NOTICE: "!", Severity.SERIOUS: "‼"}
 
 
 class HealthView(anywidget.AnyWidget):
@@ -261,3 +273,43 @@ def _about(layout: Layout, row: dict[str, Any]) -> str:
     if layout.rules.is_primary_key_table:
         return f"{said}, up to {count_text(row['sorted_run_count'], 'sorted run')} in a bucket"
     return said
+
+
+# The health of tables as a static page: findings in words, the statement that would help, and the
+# distribution of file sizes.
+
+
+def health_html(health: Health) -> str:
+    """Return the page, with a part for each table."""
+    if not health.layouts:
+        return paragraph("There are no tables.")
+    parts = []
+    for layout, found in zip(health.layouts, health.findings.values(), strict=True):
+        rules = paragraph(rules_text(layout)) if layout.figures.files else ""
+        parts.append(
+            f"{paragraph(layout.summary())}{_list(found)}{rules}"
+            f"{chart_svg(sizes_chart(layout))}{_worst_partitions(layout)}"
+        )
+    return f'<div class="paimon-health">{"".join(parts)}</div>'
+
+
+def _list(found: Sequence[Finding]) -> str:
+    lines = [
+        f"<li>{MARKS[one.severity]} <b>{one.severity.word}</b>: {html.escape(one.text)}"
+        + (code(one.statement) if one.statement else "")
+        + "</li>"
+        for one in found
+    ]
+    return f"<ul>{''.join(lines)}</ul>"
+
+
+def _worst_partitions(layout: Layout) -> str:
+    """The partitions that need most attention, with the number of their files of each size."""
+    found = worst_partitions(layout)
+    if not found.num_rows:
+        return ""
+    rows = [
+        [amount(value) if name == "share" else value for name, value in row.items()]
+        for row in found.to_pylist()
+    ]
+    return table(found.column_names, rows, "Partitions with small files, and sizes of their files")

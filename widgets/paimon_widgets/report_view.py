@@ -6,6 +6,7 @@ from the rows that it has, or by one Spark job for the rows of a query.
 
 from __future__ import annotations
 
+import html
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -17,19 +18,28 @@ import traitlets
 from paimon_magics.columnar.time_zones import zones_of
 from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.planning.reads.row_filters import Condition, Kind, Order, RowFilter
-from paimon_magics.session.rendering import shown_value, shown_values, type_text
+from paimon_magics.session.rendering import (
+    cut_text,
+    is_number,
+    shown_value,
+    shown_values,
+    type_text,
+    zones_text,
+)
 from paimon_magics.session.reports.paging import ArrowRows, Page, QueryRows, Rows, rows_of
 from paimon_magics.session.reports.report import Action, Report, Section
 from paimon_widgets.assets import script, style, with_widget
 from paimon_widgets.charts import chart_svg
-from paimon_widgets.report_page import report_html
 from paimon_widgets.running import Running, in_background
+from paimon_widgets.static_pages import Cell, code, paragraph, table
 
 if TYPE_CHECKING:
     from paimon_magics.session.outcome import Outcome
     from paimon_magics.session.streams import Stream
 
+
 __all__ = ["ReportView", "outcome_bundle", "report_bundle", "stream_bundle"]
+
 
 _PAGE_ROWS = 20
 _PAGE_ROWS_MAX = 100
@@ -37,6 +47,9 @@ _CELL_MAX = 200
 _WHOLE_MAX = 100_000
 _CHANGED = "\0changed"
 _STOPPED = "Stopped: these are the rows from before."
+
+
+_ROWS_MAX = 20
 
 
 @dataclass
@@ -142,7 +155,7 @@ class ReportView(anywidget.AnyWidget):
             return False
         sheets = dict(enumerate(self._sheets))
         sheet = sheets.get(question.get("sheet", -1))
-        return question["ask"] == "act" or sheet is not None and isinstance(sheet.rows, QueryRows)
+        return question["ask"] == "act" or (sheet is not None and isinstance(sheet.rows, QueryRows))
 
     def _send_answer(self, question: Any) -> None:
         answer = self.answer(question)
@@ -313,3 +326,51 @@ def _type_line(field: pa.Field) -> str:
 
 def _cut(text: str) -> str:
     return text if len(text) <= _CELL_MAX else text[: _CELL_MAX - 1] + "…"
+
+
+# A report as a static page: what nbconvert, GitHub and a notebook without a kernel show.
+
+
+def report_html(report: Report) -> str:
+    """Return the page."""
+    kept = [section for section in report.sections if not section.only_live]
+    parts = [paragraph(report.summary), *map(_section, kept), *map(_note, report.notes)]
+    return f'<div class="paimon-report">{"".join(parts)}</div>'
+
+
+def _note(note: str) -> str:
+    """A sentence, with the statement that would help below it."""
+    said, _, statement = note.partition("\n")
+    return paragraph(said) + (code(statement.strip()) if statement else "")
+
+
+def _section(section: Section) -> str:
+    rows = section.text_rows()
+    parts = [f"<p><strong>{html.escape(section.heading)}</strong></p>"] if section.heading else []
+    parts += [chart_svg(chart) for chart in section.charts]
+    if rows.num_columns and not rows.num_rows:
+        parts.append(paragraph("no rows"))
+    elif rows.num_columns:
+        shown = rows.slice(0, _ROWS_MAX)
+        columns = [
+            [(cut_text(shown_value(value)), right) for value in shown_values(column)]
+            for column in shown.columns
+            for right in (is_number(column.type),)
+        ]
+        marks = [set(names) for names in section.changed] or [set()] * shown.num_rows
+        lines = [
+            [
+                Cell(text, right, name in changed)
+                for name, (text, right) in zip(rows.column_names, line, strict=True)
+            ]
+            for line, changed in zip(zip(*columns, strict=True), marks, strict=False)
+        ]
+        parts.append(table(rows.column_names, lines))
+        left_out = rows.num_rows - shown.num_rows
+        said = [f"{left_out:,} more rows"] if left_out > 0 else []
+        said += zones_text(shown.schema)
+        if said:
+            parts.append(paragraph("; ".join(said)))
+    if section.note:
+        parts.append(paragraph(section.note))
+    return "".join(parts)

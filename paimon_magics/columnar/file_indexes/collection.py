@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import math
+import struct
 from collections.abc import Sequence
 from typing import Protocol
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_magics.columnar.file_indexes.bit_slices import BitSliceIndex
-from paimon_magics.columnar.file_indexes.bitmaps import BitmapIndex
-from paimon_magics.columnar.file_indexes.bloom_filters import BloomFilterIndex
 from paimon_magics.columnar.file_indexes.container import file_index_container
+from paimon_magics.columnar.file_indexes.hashes import fast_hashes
+from paimon_magics.columnar.file_indexes.packing import Pieces, big_endian, written_side_by_side
 from paimon_magics.columnar.file_indexes.range_bitmaps import RangeBitmapIndex
+from paimon_magics.columnar.file_indexes.values import (
+    DistinctValues,
+    index_values,
+    stored_pieces,
+)
+from paimon_magics.columnar.roaring import roaring_bitmap, roaring_bitmaps
 from paimon_magics.planning.writes.index_rules import (
     Bitmap,
     BloomFilter,
@@ -21,6 +30,20 @@ from paimon_magics.planning.writes.index_rules import (
 )
 
 __all__ = ["IndexCollection"]
+
+
+_MARKS_PER_PASS = 2**18
+
+
+_VERSION = 1
+_LEAST = -(2**63)
+
+_Longs = npt.NDArray[np.int64]
+
+
+_VERSION_1 = 1
+_BLOCK_HEAD_BYTES = 4
+_NO_LENGTH = -1
 
 
 class _Index(Protocol):
@@ -66,3 +89,172 @@ def _begun(index: FileIndex) -> _Index:
     if isinstance(rules, RangeBitmap):
         return RangeBitmapIndex(chunk_bytes=rules.chunk_bytes)
     return BitSliceIndex()
+
+
+# Index `bloom-filter`: a set of hashes, which tells values that are surely absent.
+#
+# Source: `BloomFilterFileIndex` and `BloomFilter64`.
+
+
+class BloomFilterIndex:
+    """Collects a column's values and writes their filter, which is made for so many `items` and
+    takes one in 1 / `false_positives` absent values for present."""
+
+    def __init__(self, *, items: int, false_positives: float) -> None:
+        self._bits = bloom_filter_bits(items, false_positives)
+        # Java's Math.round: halves upwards.
+        self._hashes = max(1, math.floor(self._bits / items * math.log(2) + 0.5))
+        self._filter = np.zeros(self._bits // 8, dtype=np.uint8)
+
+    def add(self, column: pa.Array) -> None:
+        """Take the values of further rows."""
+        hashes = fast_hashes(column)
+        size = max(1, _MARKS_PER_PASS // self._hashes)
+        for start in range(0, len(hashes), size):
+            part = hashes[start : start + size]
+            low = part.astype(np.uint32).view(np.int32)
+            high = (part >> np.uint64(32)).astype(np.uint32).view(np.int32)
+            times = np.arange(1, self._hashes + 1, dtype=np.int32)
+            mixed = (low[:, None] + times * high[:, None]).reshape(-1)
+            places = np.where(mixed < 0, ~mixed, mixed) % np.int32(self._bits)
+            marks = np.left_shift(1, places & 7, dtype=np.uint8, casting="unsafe")
+            np.bitwise_or.at(self._filter, places >> 3, marks)
+
+    def finish(self) -> bytes:
+        """The filter of all rows."""
+        return self._hashes.to_bytes(4, "big") + self._filter.tobytes()
+
+
+def bloom_filter_bits(items: int, false_positives: float) -> int:
+    """How many bits a filter has (`BloomFilter64`)."""
+    bits = int(-items * math.log(false_positives) / (math.log(2) * math.log(2)))
+    return bits + 8 - bits % 8
+
+
+# Index `bsi`: for each bit of a column's numbers the rows in which it is set.
+#
+# Source: `BitSliceIndexBitmapFileIndex` and `BitSliceIndexRoaringBitmap`.
+
+
+class BitSliceIndex:
+    """Collects a column's numbers and writes their index. Raises ValueError for numbers that it
+    can't hold: the least of 64 bits, and decimals of more than 64 bits."""
+
+    def __init__(self) -> None:
+        self._numbers: list[_Longs] = []
+        self._nulls: list[npt.NDArray[np.bool_]] = []
+
+    def add(self, column: pa.Array) -> None:
+        """Take the values of further rows."""
+        values = index_values(column)
+        numbers = pc.fill_null(values, 0).to_numpy().astype(np.int64)
+        if len(numbers) and numbers.min() == _LEAST:
+            raise ValueError(f"a bsi index can't hold the number {_LEAST}")
+        self._numbers.append(numbers)
+        self._nulls.append(np.asarray(values.is_null()))
+
+    def finish(self) -> bytes:
+        """The index of all rows."""
+        numbers = np.concatenate([np.zeros(0, dtype=np.int64), *self._numbers])
+        nulls = np.concatenate([np.zeros(0, dtype=bool), *self._nulls])
+        positive = np.flatnonzero(~nulls & (numbers >= 0))
+        negative = np.flatnonzero(numbers < 0)
+        return b"".join(
+            [
+                struct.pack(">bi", _VERSION, len(numbers)),
+                _slices(positive, numbers[positive]),
+                _slices(negative, -numbers[negative]),
+            ]
+        )
+
+
+def _slices(rows: _Longs, numbers: _Longs) -> bytes:
+    """Whether there are rows, and if so, their bitmaps. The least number is always told as 0."""
+    if not len(rows):
+        return b"\0"
+    greatest = int(numbers.max())
+    count = greatest.bit_length()
+    return b"".join(
+        [
+            struct.pack(">?bqq", True, _VERSION, 0, greatest),
+            roaring_bitmap(rows),
+            struct.pack(">i", count),
+            *(roaring_bitmap(rows[numbers >> bit & 1 == 1]) for bit in range(count)),
+        ]
+    )
+
+
+# Index `bitmap`: for each value of a column the rows that have it (`BitmapFileIndex`).
+
+
+class BitmapIndex:
+    """Collects a column's values and writes its index.
+
+    Values are written in ascending order; Java's writer orders bitmaps as a hash table does.
+    Version 2 keeps the values in blocks of `block_bytes`.
+    """
+
+    def __init__(self, *, version: int, block_bytes: int) -> None:
+        self._version = version
+        self._block_bytes = block_bytes
+        self._values = DistinctValues()
+
+    def add(self, column: pa.Array) -> None:
+        """Take the values of further rows."""
+        self._values.add(index_values(column))
+
+    def finish(self) -> bytes:
+        """The index of all rows."""
+        values, places = self._values.sorted_values()
+        nulls = np.flatnonzero(places < 0)
+        null_bitmap = roaring_bitmap(nulls)
+        rows = np.argsort(places, kind="stable")[len(nulls) :]
+        counts = np.bincount(places[rows], minlength=len(values))
+        several = counts > 1
+        bodies, sizes = _bitmaps(rows[np.repeat(several, counts)], counts[several])
+        if len(nulls) > 1:
+            bodies = null_bitmap + bodies
+        offsets = np.empty(len(values), dtype=np.int32)
+        offsets[~several] = -1 - rows[np.repeat(~several, counts)]  # the row itself
+        offsets[several] = np.cumsum(sizes) - sizes + (len(null_bitmap) if len(nulls) > 1 else 0)
+        lengths = np.full(len(values), _NO_LENGTH, dtype=np.int32)
+        lengths[several] = sizes
+        head = struct.pack(">bii?", self._version, len(places), len(values), bool(len(nulls)))
+        null_offset = -1 - int(nulls[0]) if len(nulls) == 1 else 0
+        keys = stored_pieces(values)
+        if self._version == _VERSION_1:
+            if len(nulls):
+                head += struct.pack(">i", null_offset)
+            entries = written_side_by_side(keys, big_endian(offsets)).data.tobytes()
+        else:
+            if len(nulls):
+                head += struct.pack(">ii", null_offset, len(null_bitmap))
+            entries = self._blocks(keys, offsets, lengths)
+        return head + entries + bodies
+
+    def _blocks(
+        self, keys: Pieces, offsets: npt.NDArray[np.int32], lengths: npt.NDArray[np.int32]
+    ) -> bytes:
+        """The table of blocks and the blocks (`BitmapFileIndexMetaV2.serialize`). A block may be
+        larger than allowed for the sake of a single value, where Java's writer fails."""
+        entries = written_side_by_side(keys, big_endian(offsets), big_endian(lengths))
+        ends = entries.ends
+        table, blocks, place, first = [], [], 0, 0
+        while first < len(ends):
+            before = int(ends[first - 1]) if first else 0
+            limit = before + self._block_bytes - _BLOCK_HEAD_BYTES
+            end = max(int(np.searchsorted(ends, limit, side="right")), first + 1)
+            block = struct.pack(">i", end - first) + entries.between(first, end)
+            table.append(keys.between(first, first + 1) + struct.pack(">i", place))
+            blocks.append(block)
+            place, first = place + len(block), end
+        return b"".join([struct.pack(">i", len(table)), *table, struct.pack(">i", place), *blocks])
+
+
+def _bitmaps(
+    rows: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]
+) -> tuple[bytes, npt.NDArray[np.int64]]:
+    """The bitmaps of groups of rows, of which each has so many, and the bitmaps' bytes."""
+    if not len(rows):
+        return b"", np.zeros(0, dtype=np.int64)
+    return roaring_bitmaps(rows, np.cumsum(counts) - counts)

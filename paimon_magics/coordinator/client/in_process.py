@@ -12,11 +12,11 @@ files stay behind, unreferenced; if it dies after, the commit happened.
 from __future__ import annotations
 
 import threading
+import time
 import uuid
 from collections.abc import Callable, Sequence
 
 from paimon_magics.coordinator.client.administration import Administration
-from paimon_magics.coordinator.client.lines import Lines
 from paimon_magics.coordinator.core.compactions import (
     CompactedBucket,
     claimed,
@@ -40,6 +40,7 @@ from paimon_magics.planning.commits.requests import (
     Transaction,
     Waiting,
 )
+from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.writes.inserts import takes_one_at_a_time
 from paimon_magics.settings import Settings
 from paimon_magics.statements.statement import TableName
@@ -55,6 +56,9 @@ from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.cleanup import remove_uncommitted
 
 __all__ = ["InProcessCommitter"]
+
+
+_TOLD_SECONDS = 0.2
 
 
 class InProcessCommitter:
@@ -237,3 +241,70 @@ class InProcessCommitter:
     def _remove(self, table: Table, transaction: Transaction, keep: frozenset[str]) -> int:
         wait_ms_max = self._settings.attempt_wait_ms_max
         return remove_uncommitted(table, transaction, keep, wait_ms_max)
+
+
+# Lines of waiting transactions in this process, for tables that take one transaction at a time.
+#
+# Lines order the transactions of this process only. Conflicts with other processes are found by the
+# commits.
+
+
+class Lines:
+    """Lines of transactions by their table's location; the first in each line has its turn.
+
+    Safe for several threads. A transaction that never leaves keeps those behind it waiting until
+    their wait is over.
+    """
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._lines: dict[str, list[str]] = {}
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        """See `Renewed`: the parent's transactions never leave the lines of this process."""
+        self._changed = threading.Condition()
+        self._lines = {}
+
+    def wait(
+        self, location: str, id: str, wait_ms_max: int, waits: Callable[[Waiting], None]
+    ) -> None:
+        """Join the line, and return when it is this transaction's turn, or after `wait_ms_max`:
+        others may then write at the same time, and the commits find conflicts. `waits` is called
+        again and again with what is in front. An interrupted transaction leaves the line."""
+        deadline = time.monotonic() + wait_ms_max / 1000
+        with self._changed:
+            line = self._lines.setdefault(location, [])
+            line.append(id)
+        try:
+            while (in_front := self._in_front(location, id)) and time.monotonic() < deadline:
+                waits(_waiting(in_front))
+                with self._changed:
+                    self._changed.wait_for(
+                        lambda: self._in_front(location, id) != in_front, _TOLD_SECONDS
+                    )
+        except BaseException:
+            self.leave(id)
+            raise
+
+    def leave(self, id: str) -> None:
+        """Remove a transaction from its line, if it is in one."""
+        with self._changed:
+            for location, line in list(self._lines.items()):
+                if id in line:
+                    line.remove(id)
+                    if not line:
+                        del self._lines[location]
+            self._changed.notify_all()
+
+    def _in_front(self, location: str, id: str) -> int:
+        with self._changed:
+            return self._lines[location].index(id)
+
+
+def _waiting(in_front: int) -> Waiting:
+    return Waiting(
+        "The table has dynamic buckets, so that one statement at a time may write it, and "
+        f"{count_text(in_front, 'statement')} of this process came before this one.",
+        in_front,
+    )

@@ -9,19 +9,19 @@ since the new owner has not opened it. While a transaction is open, a thread ren
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote
 
-from paimon_magics.coordinator.client.administration import Administration
+from paimon_magics.coordinator.client.administration import Administration, Ask
 from paimon_magics.coordinator.client.finding import Finder
-from paimon_magics.coordinator.client.open_transactions import OpenTransactions
 from paimon_magics.coordinator.client.outcomes import broke_off
 from paimon_magics.coordinator.client.read_leases import ReadLeases
 from paimon_magics.coordinator.client.requests import BinaryBody, Requests
-from paimon_magics.coordinator.client.seen_names import SeenNames
 from paimon_magics.coordinator.client.small_inserts import SmallInserts
 from paimon_magics.coordinator.core import Origin
 from paimon_magics.coordinator.protocol.clock import lease_ms_of
@@ -40,6 +40,7 @@ from paimon_magics.coordinator.protocol.documents import (
 )
 from paimon_magics.coordinator.protocol.errors import TableHeldError
 from paimon_magics.coordinator.protocol.members import member
+from paimon_magics.coordinator.protocol.principals import Principal, principal_of_document
 from paimon_magics.coordinator.protocol.version_documents import change_document, version_receipt_of
 from paimon_magics.errors import (
     CommitConflictError,
@@ -47,6 +48,7 @@ from paimon_magics.errors import (
     UnknownNameError,
     UnknownOutcomeError,
 )
+from paimon_magics.forks import renew_after_fork
 from paimon_magics.origin import host_name, notebook_name, user_name
 from paimon_magics.planning.commits.requests import (
     CommitReceipt,
@@ -61,10 +63,21 @@ from paimon_magics.tables.snapshots.tags_and_branches import VersionReceipt
 
 __all__ = ["RemoteCoordinator"]
 
+
 _TURN_PAUSE_SECONDS = 0.1
 _ENDED = 410
 _END_SECONDS = 1.0  # the caller asks again
 _ABORT_SECONDS = 5.0  # a transaction that nobody aborts ends by its lease
+
+
+_AGAIN_SECONDS = 10.0
+
+
+ENDED_MAX = 1_000
+"""How many ended transactions are kept: far more than end at the same time. The requests that
+follow the end of a transaction come at once."""
+
+_HEARTBEATS_PER_LEASE = 4
 
 
 class RemoteCoordinator:
@@ -311,3 +324,139 @@ def _sender(engine: str) -> dict[str, Any]:
     """The members that tell who sends a request, as far as this process knows."""
     origin = Origin(notebook_name(), host_name(), engine)
     return {"owner": user_name(), "origin": origin_document(origin)}
+
+
+# Which databases and tables a user may see, as the coordinator says.
+#
+# It is asked when a name is first looked at, and again after some seconds, so that a right that is
+# taken away or given holds soon. While it does not answer the last answer counts; without one names
+# can't be looked at.
+
+
+class SeenNames:
+    """A `Visibility`. `ask` sends one request to the coordinator. For any thread."""
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+        self._lock = threading.Lock()
+        self._principal: Principal | None = None
+        self._asked_at = float("-inf")
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        """See `Renewed`."""
+        self._lock = threading.Lock()
+
+    def sees_database(self, database: str) -> bool:
+        """See `Visibility.sees_database`."""
+        return self._known().sees_database(database)
+
+    def sees_table(self, database: str, table: str) -> bool:
+        """See `Visibility.sees_table`."""
+        return self._known().sees_table(database, table)
+
+    def __reduce__(self) -> tuple[Callable[[Principal], Principal], tuple[Principal]]:
+        """For another process, what the user may see now."""
+        return replace, (self._known(),)
+
+    def _known(self) -> Principal:
+        with self._lock:
+            if time.monotonic() - self._asked_at > _AGAIN_SECONDS or self._principal is None:
+                try:
+                    self._principal = principal_of_document(self._ask("GET", "/v1/principal")[1])
+                except SetupError:
+                    if self._principal is None:
+                        raise
+                self._asked_at = time.monotonic()
+            return self._principal
+
+
+# The transactions that a client has opened: their ids at the coordinator, and their leases.
+#
+# A thread renews the lease of each open transaction, until it ends here or the coordinator says
+# that it has ended. The ids of the last ended ones are kept, since a commit may be repeated, its
+# left-out files swept, or a refused transaction aborted.
+
+
+@dataclass(frozen=True, slots=True)
+class _Open:
+    id: str
+    ended: threading.Event
+
+
+class OpenTransactions:
+    """A client's transactions, by commit user. Safe for several threads.
+
+    `renew` renews the lease of the transaction with an id, and returns whether it is still open.
+    When `renew` raises, it is called again later.
+    """
+
+    def __init__(self, renew: Callable[[str], bool]) -> None:
+        self._renew = renew
+        self._turn = threading.Lock()
+        self._open: dict[str, _Open] = {}
+        self._ended: dict[str, str] = {}
+        self._of_parent: set[str] = set()
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        """See `Renewed`: the parent's transactions are the parent's alone."""
+        self._turn = threading.Lock()
+        self._of_parent |= self._open.keys() | self._ended.keys()
+        self._open, self._ended = {}, {}
+
+    def __len__(self) -> int:
+        """The number of known transactions, open and ended."""
+        with self._turn:
+            return len(self._open) + len(self._ended)
+
+    def opened(self, commit_user: str, id: str, lease_seconds: float) -> None:
+        """Renew the lease of a transaction until it ends."""
+        transaction = _Open(id, threading.Event())
+        with self._turn:
+            self._open[commit_user] = transaction
+
+        def renew() -> None:
+            while not transaction.ended.wait(lease_seconds / _HEARTBEATS_PER_LEASE):
+                with contextlib.suppress(Exception):
+                    if not self._renew(id):
+                        self.ended(commit_user, id)
+
+        threading.Thread(target=renew, name=f"lease-{id[:8]}", daemon=True).start()
+
+    def ended(self, commit_user: str, id: str) -> None:
+        """Stop renewing a transaction's lease, and keep its id among the ended ones."""
+        with self._turn:
+            transaction = self._open.pop(commit_user, None)
+            if transaction is not None:
+                transaction.ended.set()
+            self._ended.pop(commit_user, None)
+            self._ended[commit_user] = id
+            while len(self._ended) > ENDED_MAX:
+                del self._ended[next(iter(self._ended))]
+
+    def id_of(self, transaction: Transaction) -> str:
+        """The coordinator's id of a transaction. Raises UnknownNameError for one that this client
+        has not opened, or that ended long ago."""
+        user = transaction.commit_user
+        with self._turn:
+            known = self._open.get(user)
+            id = self._ended.get(user) if known is None else known.id
+        if id is None and user in self._of_parent:
+            raise UnknownNameError(
+                f"The transaction of the commit user {user} on `{transaction.table}` belongs to "
+                "the process that this one was forked from.",
+                hint="Commit or abort it there, or begin another one here.",
+            )
+        if id is None:
+            raise UnknownNameError(
+                f"This session has no transaction of the commit user {user}, or it ended long ago.",
+                hint=f"Look at `{transaction.table}$snapshots` for its snapshot.",
+            )
+        return id
+
+    def close(self) -> None:
+        """Stop renewing all leases."""
+        with self._turn:
+            for transaction in self._open.values():
+                transaction.ended.set()

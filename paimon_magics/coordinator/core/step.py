@@ -46,15 +46,16 @@ from paimon_magics.coordinator.core.events import (
     UnpauseAsked,
 )
 from paimon_magics.coordinator.core.lines import in_turn, leave, waits
-from paimon_magics.coordinator.core.restoring import restored
-from paimon_magics.coordinator.core.slots import slot_step
 from paimon_magics.coordinator.core.state import (
     State,
     aborting,
     answered,
+    give_slot,
     next_job,
+    slot_name,
     waiting,
     with_held,
+    without,
     without_held,
 )
 from paimon_magics.coordinator.core.ticks import ticked
@@ -79,6 +80,7 @@ from paimon_magics.coordinator.core.values import (
 )
 
 __all__ = ["step"]
+
 
 _BY_OWNER = "its owner ended it"
 
@@ -370,3 +372,71 @@ def _answer_about(held: TransactionState) -> Answer:
             return Gone(held.reason)
         case Phase.UNDETERMINED:
             return Undetermined(held.reason)
+
+
+# The slots of tables: a statement that drops or renames a table has it for itself.
+#
+# It gets the table once no commit is under way there, nor unclear; commits wait until it has ended.
+
+
+def slot_step(state: State, event: SlotAsked | SlotEnded) -> tuple[State, tuple[Effect, ...]]:
+    """Return the next state and the effects of a statement that asks for a table, or has ended."""
+    match event:
+        case SlotAsked():
+            return _ask_slot(state, event)
+        case SlotEnded():
+            return _end_slot(state, event)
+
+
+def _ask_slot(state: State, event: SlotAsked) -> tuple[State, tuple[Effect, ...]]:
+    asks = (*state.slot_asks.get(event.location, ()), event.ask)
+    if event.location not in state.running:
+        return give_slot(state, event.location, asks)
+    return replace(state, slot_asks={**state.slot_asks, event.location: asks}), ()
+
+
+def _end_slot(state: State, event: SlotEnded) -> tuple[State, tuple[Effect, ...]]:
+    """Go on with what waits for the table; or with others, where the statement waited itself."""
+    location = event.location
+    if state.running.get(location) == slot_name(event.slot):
+        return next_job(state, location)
+    asks = tuple(ask for ask in state.slot_asks.get(location, ()) if ask != event.slot)
+    others = without(state.slot_asks, location)
+    return replace(state, slot_asks={**others, location: asks} if asks else others), ()
+
+
+# The state of a coordinator that starts again, made from the store.
+
+
+def restored(state: State, event: Restored) -> tuple[State, tuple[Effect, ...]]:
+    """Continue what was under way: look commits up, and give open transactions a full lease."""
+    effects: list[Effect] = []
+    state = replace(
+        state, stopped=dict(event.stopped), pause=event.pause, ticked_at_ms=event.now_ms
+    )
+    for p in event.watched:
+        watched = (*state.watched.get(p.location, ()), p)
+        state = replace(state, watched={**state.watched, p.location: watched})
+    for held in event.held:
+        match held.phase:
+            case Phase.ACTIVE:
+                # Its owner could not renew it while the coordinator was down.
+                lease = replace(held, expires_at_ms=event.now_ms + state.limits.lease_ms)
+                state = with_held(state, lease)
+            case Phase.COMMITTING | Phase.UNCLEAR:
+                unclear = replace(held, phase=Phase.UNCLEAR)
+                state = with_held(state, unclear)
+                if held.location in state.running:
+                    queue = (*state.queues.get(held.location, ()), held.id)
+                    state = replace(state, queues={**state.queues, held.location: queue})
+                else:
+                    state = replace(state, running={**state.running, held.location: held.id})
+                    effects.append(LookUpCommit(held.id))
+            case Phase.ABORTING:
+                # Its time is by the clock of before, which may have been ahead.
+                due_ms = event.now_ms + state.limits.cleanup_grace_ms
+                due = replace(held, expires_at_ms=min(held.expires_at_ms, due_ms))
+                state = with_held(state, due)
+            case Phase.COMMITTED | Phase.LOST | Phase.ABORTED | Phase.UNDETERMINED:
+                raise ValueError(f"transaction {held.id} is finished: nothing is to be restored")
+    return state, tuple(effects)

@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from anyio import CapacityLimiter
 from starlette.requests import HTTPConnection, Request
@@ -25,9 +28,7 @@ from paimon_magics.coordinator.http.authorisation import (
     Authoriser,
     bearer_token,
 )
-from paimon_magics.coordinator.http.guesses import Guesses
 from paimon_magics.coordinator.http.limits import ClientLimits, Turnstile
-from paimon_magics.coordinator.http.stream_sender import UNAUTHORISED, StreamSender
 from paimon_magics.coordinator.http.threads import Capacity, Threads, run_in_threadpool, using
 from paimon_magics.coordinator.protocol.principals import (
     PRINCIPAL,
@@ -43,6 +44,7 @@ from paimon_magics.statements.statement import NAME_BYTES_MAX, TableName
 
 __all__ = ["Guard", "TooLargeError", "guarded", "on_too_large", "principal_in", "principal_of"]
 
+
 _WEBSOCKET = "WEBSOCKET"
 _FORBIDDEN = 4403  # codes of refused WebSockets
 _BUSY = 4429
@@ -54,6 +56,17 @@ _READY_SECONDS = 0.5  # while a store stands still it is not clear whose a token
 _OWN_TABLES = ("/v1/inserts", "/v1/databases")
 
 _log = logging.getLogger(__name__)
+
+
+UNAUTHORISED = 4401
+"""The code that a stream is closed with whose sender is not known, or not any more."""
+
+_AGAIN_SECONDS = 5.0  # how long what a stream's token allows is taken as said
+
+
+_WRONG_MAX = 20
+_FORGIVEN_SECONDS = 60.0
+_KEPT_MAX = 10_000
 
 
 def guarded(
@@ -386,3 +399,87 @@ def _too_large(bytes_max: int) -> Response:
         f"The request has more than {bytes_max:,} bytes.",
         "Send less at once, or raise the coordinator's limit: --request-bytes-max.",
     )
+
+
+# Who sends the messages of a stream, asked again while it goes on.
+
+
+@dataclass(slots=True)
+class StreamSender:
+    """The sender of a WebSocket's messages. A stream may outlive its token: who it is, and what
+    they may, is asked again every few seconds. When that has changed, no message is taken any more;
+    those that were are answered."""
+
+    ask: Callable[[HTTPConnection], Awaitable[Principal | None]]
+    connection: HTTPConnection
+    principal: Principal
+    arriving: Receive
+    has_ended: bool = False
+    asked_at: float = field(default_factory=time.monotonic)
+
+    async def receive(self) -> Message:
+        """The next message; the end of the connection where its sender may send no more."""
+        message = await self.arriving()
+        if message["type"] == "websocket.receive" and (
+            self.has_ended or time.monotonic() - self.asked_at > _AGAIN_SECONDS
+        ):
+            self.has_ended = self.has_ended or not await self._is_the_same()
+            self.asked_at = time.monotonic()
+        if self.has_ended:
+            return {"type": "websocket.disconnect", "code": UNAUTHORISED}
+        return message
+
+    async def _is_the_same(self) -> bool:
+        try:
+            return await self.ask(self.connection) == self.principal
+        except Exception:  # it can't be found out now
+            return False
+
+
+# A limit on guessing tokens: an address whose tokens were wrong too often is not looked at.
+#
+# Tokens that were right before from there are still looked at: one guest of a network address must
+# not lock out the others.
+
+
+class Guesses:
+    """Counts wrong tokens by address. For one thread, the server's. `wrong_max` are taken in a
+    minute. `clock` is in seconds."""
+
+    def __init__(
+        self, wrong_max: int = _WRONG_MAX, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._wrong_max = wrong_max
+        self._clock = clock
+        self._wrong: OrderedDict[str, tuple[int, float]] = OrderedDict()
+        self._right: OrderedDict[tuple[str, str], None] = OrderedDict()
+
+    def wait_seconds(self, address: str, token: str) -> float:
+        """How long no token from an address is looked at; 0 if this one is."""
+        wrong = self._wrong.get(address)
+        if wrong is None or wrong[0] < self._wrong_max or (address, token) in self._right:
+            return 0.0
+        left = wrong[1] + _FORGIVEN_SECONDS - self._clock()
+        if left <= 0:
+            del self._wrong[address]
+        return max(left, 0.0)
+
+    def was_wrong(self, address: str, token: str) -> None:
+        """Note a wrong token."""
+        self._right.pop((address, token), None)  # it has ended
+        count, since = self._wrong.pop(address, (0, self._clock()))
+        if self._clock() - since > _FORGIVEN_SECONDS:
+            count, since = 0, self._clock()
+        self._wrong[address] = count + 1, since if count + 1 < self._wrong_max else self._clock()
+        _cut(self._wrong)
+
+    def was_right(self, address: str, token: str) -> None:
+        """Note a token that was right."""
+        if (address, token) not in self._right:
+            self._right[address, token] = None
+            _cut(self._right)
+
+
+def _cut(kept: OrderedDict[Any, Any]) -> None:
+    while len(kept) > _KEPT_MAX:
+        kept.popitem(last=False)

@@ -17,12 +17,24 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from urllib.parse import urlsplit
 
 from starlette.routing import BaseRoute, WebSocketRoute
 from starlette.types import ASGIApp
 
+from paimon_magics.coordinator.audit.audit_table import AuditTable
+from paimon_magics.coordinator.audit.trail import Trail
+from paimon_magics.coordinator.client.addresses import Addresses, tls_context
 from paimon_magics.coordinator.core import Limits
+from paimon_magics.coordinator.http.authorisation import (
+    Authoriser,
+    NamedTokens,
+    OwnProcesses,
+    TokenFile,
+)
+from paimon_magics.coordinator.http.hub import HubService
 from paimon_magics.coordinator.http.limits import ClientLimits
+from paimon_magics.coordinator.http.oidc import IssuedTokens, Issuer, IssuerKeys, granting
 from paimon_magics.coordinator.http.tokens import Tokens
 from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit, GroupCommitSettings
 from paimon_magics.coordinator.inserts.log.database import DatabaseLog
@@ -34,9 +46,7 @@ from paimon_magics.coordinator.inserts.log.registry import LogRegistry, Register
 from paimon_magics.coordinator.inserts.queue.values import Thresholds
 from paimon_magics.coordinator.ownership.lease import Owner
 from paimon_magics.coordinator.ownership.ownership import Ownership
-from paimon_magics.coordinator.process.auditing import trail_of
-from paimon_magics.coordinator.process.authorisers import authoriser_of
-from paimon_magics.coordinator.process.network import Network
+from paimon_magics.coordinator.process.network import Network, is_loopback_host
 from paimon_magics.coordinator.process.place import Place
 from paimon_magics.coordinator.process.server import Shutdown
 from paimon_magics.coordinator.routes.app import Parts, application
@@ -66,11 +76,16 @@ from paimon_magics.coordinator.service.name_locks import NameLocks
 from paimon_magics.coordinator.service.served import Context
 from paimon_magics.coordinator.store.sqlite import SqliteDatabase
 from paimon_magics.coordinator.store.state_store import StateStore, open_store
+from paimon_magics.errors import SetupError
+from paimon_magics.planning.commits.publications import Publication
 from paimon_magics.settings import Settings
+from paimon_magics.statements.statement import TableName
+from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.schema.identity import created_at_ms
 from paimon_magics.temporary_folders import remove_left
 
 __all__ = ["OwnerParts", "ownership_of", "start_owner"]
+
 
 _COMPACTION_WORKER = "paimon_magics.coordinator.process.compaction_worker"
 _PROBE_MS, _PROBE_FILE_MS, _LETTERS_MS = 5_000.0, 30_000.0, 5_000.0
@@ -382,3 +397,91 @@ def _spare_garbage_collection() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(_OBJECTS_BEFORE_COLLECTION, 20, 20)
+
+
+# The audit log, as the command line wants it.
+
+
+def trail_of(
+    runtime: Runtime,
+    options: argparse.Namespace,
+    catalog: Catalog,
+    store: StateStore,
+    coordinator: Coordinator,
+) -> Trail | None:
+    """The audit log, None where none is asked for. Raises SetupError for a name that is none, and
+    for a coordinator that can't keep one."""
+    text: str | None = options.audit_table
+    if text is None:
+        return None
+    if options.embedded:
+        raise SetupError(
+            "A coordinator with --embedded keeps no audit log: it has one user.",
+            hint="Leave out --audit-table or --embedded.",
+        )
+    database, dot, table = text.partition(".")
+    if not (database and dot and table) or set(text) & set("/\\$` ") or "." in table:
+        raise SetupError(
+            f"`{text}` names no table for the audit log.",
+            hint="Give its database and its own name, as --audit-table ops.audit.",
+        )
+
+    def properties_of(publication: Publication) -> tuple[tuple[str, str], ...]:
+        request = coordinator.stored.request(publication.id)
+        return () if request is None else request.properties
+
+    name = TableName(table, database)
+    to = AuditTable(catalog, coordinator.transactions, Settings(), name)
+    trail = Trail(runtime, store.audit, to, properties_of, options.audit_every_ms)
+    coordinator.when_published(trail.published)
+    return trail
+
+
+# Who says whose a token is, as the command line wants it.
+
+
+def authoriser_of(
+    options: argparse.Namespace, secret: str, token: str, tokens: Tokens, hub: HubService | None
+) -> Authoriser:
+    """The authoriser. `secret` is the token of the coordinator's own processes, `token` that of the
+    state folder, which counts without a hub. Raises SetupError for words that contradict each
+    other."""
+    users: Authoriser = TokenFile(token) if hub is None else hub.authoriser
+    issuer = _issuer(options)
+    if issuer is not None:
+        tls = tls_context(Addresses.of(issuer.url), options.oidc_ca or "")
+        users = IssuedTokens(issuer, IssuerKeys(issuer.url, tls), users)
+    return OwnProcesses(secret, NamedTokens(tokens, users))
+
+
+def _issuer(options: argparse.Namespace) -> Issuer | None:
+    url: str | None = options.oidc_issuer
+    if url is None:
+        if options.oidc_audience is not None or options.oidc_grants is not None:
+            raise SetupError(
+                "--oidc-audience and --oidc-grants are about an issuer, and none is named.",
+                hint="Name it with --oidc-issuer.",
+            )
+        return None
+    if not options.oidc_audience:
+        raise SetupError(
+            "Which of the issuer's tokens are for this coordinator is not said.",
+            hint="Give --oidc-audience: else a token for any other service would be taken here.",
+        )
+    if options.hub or options.embedded:
+        word = "--hub" if options.hub else "--embedded"
+        raise SetupError(
+            f"A coordinator with {word} takes no tokens of another issuer.",
+            hint=f"Leave out {word} or --oidc-issuer.",
+        )
+    Addresses.of(url)  # raises
+    parts = urlsplit(url)
+    if parts.scheme != "https" and not is_loopback_host(parts.hostname or ""):
+        raise SetupError(
+            f"The keys of {url} would come in the clear, where others can put in their own.",
+            hint="Name the issuer by its https:// address.",
+        )
+    grants = None if options.oidc_grants is None else granting(options.oidc_grants)
+    return Issuer(
+        url, options.oidc_audience, options.oidc_user_claim, options.oidc_scope_claim, grants
+    )

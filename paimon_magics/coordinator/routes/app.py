@@ -6,7 +6,7 @@ their own proof. The size of bodies is limited. See `http.answers` for the form 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,9 +26,11 @@ from paimon_magics.coordinator.http.answers import (
     on_no_route,
     on_unexpected,
 )
+from paimon_magics.coordinator.http.audited import tell
 from paimon_magics.coordinator.http.authorisation import (
     Authoriser,
 )
+from paimon_magics.coordinator.http.bodies import json_body
 from paimon_magics.coordinator.http.guard import (
     Guard,
     TooLargeError,
@@ -40,11 +42,15 @@ from paimon_magics.coordinator.http.in_place import WhileInPlace
 from paimon_magics.coordinator.http.limits import ClientLimits
 from paimon_magics.coordinator.http.pages import HEADERS
 from paimon_magics.coordinator.http.threads import Threads, run_in_threadpool
+from paimon_magics.coordinator.protocol.clock import lease_members
+from paimon_magics.coordinator.protocol.documents import table_document, table_of
+from paimon_magics.coordinator.protocol.members import member
 from paimon_magics.coordinator.protocol.principals import (
     PRINCIPAL,
     Principal,
     Scope,
 )
+from paimon_magics.coordinator.protocol.visibility import check_table
 from paimon_magics.coordinator.routes.administration import (
     administration_routes,
     pause_document,
@@ -53,7 +59,6 @@ from paimon_magics.coordinator.routes.administration import (
 from paimon_magics.coordinator.routes.compactions import compaction_routes, compaction_rows
 from paimon_magics.coordinator.routes.dead_letter_forms import DeadLetterForms
 from paimon_magics.coordinator.routes.inserts import InsertRoutes
-from paimon_magics.coordinator.routes.leases import lease_routes
 from paimon_magics.coordinator.routes.metrics import (
     AuditMetrics,
     CompactionMetrics,
@@ -68,7 +73,7 @@ from paimon_magics.coordinator.routes.transactions import transaction_routes
 from paimon_magics.coordinator.service.compaction_scheduler import CompactionScheduler
 from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.coordinator.service.health import HealthMonitor
-from paimon_magics.errors import PaimonMagicsError
+from paimon_magics.errors import InvalidValueError, PaimonMagicsError
 
 __all__ = ["Parts", "application"]
 
@@ -80,6 +85,9 @@ _ON_ERRORS: dict[Any, Any] = {
     ClientDisconnect: on_gone,
     Exception: on_unexpected,
 }
+
+
+_HOLDER_CHARACTERS_MAX = 100
 
 
 @dataclass(frozen=True)
@@ -211,3 +219,43 @@ class _Handlers:
         return status_page(
             self._coordinator, parts.warehouse, health, self._group, letters, compacted
         )
+
+
+# Read leases over HTTP: taken and renewed.
+#
+# `POST /v1/leases` with `{holder, leases: [{table, snapshot_id}]}` lists all snapshots that a
+# holder reads, and replaces its earlier list; an empty list gives everything up. A holder of
+# another principal is another one, also by the same name. The answer is `{expires_at_ms, lease_ms,
+# gone}`: the snapshots in `gone` have expired, and are not leased.
+
+
+def lease_routes(coordinator: Coordinator) -> list[Route]:
+    """The route that takes and renews read leases."""
+
+    async def renew(request: Request) -> Response:
+        body = await json_body(request)
+        holder = member(body, "holder", str)
+        if not 0 < len(holder) <= _HOLDER_CHARACTERS_MAX:
+            raise InvalidValueError("The member `holder` must be a text of 1 to 100 characters.")
+        wanted = [
+            (table_of(member(one, "table", Mapping)), member(one, "snapshot_id", int))
+            for one in member(body, "leases", Sequence)
+        ]
+        for name, _ in wanted:
+            tell(request.scope, database=name.database, table=name.object_name)
+            await run_in_threadpool(
+                check_table, principal_of(request), Scope.READ, name, coordinator.load
+            )
+        principal = principal_of(request).name or ""
+        expires_at_ms, gone = await run_in_threadpool(coordinator.lease, holder, wanted, principal)
+        return JSONResponse(
+            {
+                **lease_members(expires_at_ms),
+                "gone": [
+                    {"table": table_document(name), "snapshot_id": snapshot_id}
+                    for name, snapshot_id in gone
+                ],
+            }
+        )
+
+    return [Route("/v1/leases", renew, methods=["POST"])]

@@ -2,14 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from paimon_magics.coordinator.http.audited import tell
+from paimon_magics.coordinator.http.bodies import json_body
+from paimon_magics.coordinator.http.guard import principal_of
+from paimon_magics.coordinator.http.threads import run_in_threadpool, run_steps
+from paimon_magics.coordinator.protocol.definition_changes import (
+    DefinitionChange,
+    TableRename,
+    definition_change_of,
+)
+from paimon_magics.coordinator.protocol.documents import table_of
+from paimon_magics.coordinator.protocol.members import member
+from paimon_magics.coordinator.protocol.principals import Scope, principal_document
+from paimon_magics.coordinator.protocol.version_documents import change_of, version_receipt_document
+from paimon_magics.coordinator.protocol.visibility import check_table
 from paimon_magics.coordinator.rest.catalog import rest_catalog_routes
-from paimon_magics.coordinator.routes.definitions import definition_routes
-from paimon_magics.coordinator.routes.tags_and_branches import version_route
+from paimon_magics.coordinator.service.definition_changes import DefinitionChanges, RecentChanges
 from paimon_magics.coordinator.service.served import Context
+from paimon_magics.coordinator.service.tags_and_branches import change_versions
+from paimon_magics.errors import InvalidValueError
+from paimon_magics.statements.statement import TableName
 
 __all__ = ["catalog_routes"]
+
+
+_ID_CHARACTERS_MAX = 100
 
 
 def catalog_routes(context: Context, warehouse: str | None = None) -> list[Route]:
@@ -19,3 +42,85 @@ def catalog_routes(context: Context, warehouse: str | None = None) -> list[Route
         version_route(context),
         *definition_routes(context),
     ]
+
+
+# Changes of tags and branches, and rollbacks, for sessions.
+#
+# `POST /v1/tables/versions` with `{table, change, repeated}` makes a change; the answer is its
+# receipt. A client whose first request got no answer sends it again with `repeated`.
+
+
+def version_route(context: Context) -> Route:
+    """The route that makes these changes."""
+
+    async def change(request: Request) -> Response:
+        body = await json_body(request)
+        name = table_of(member(body, "table", Mapping))
+        asked = change_of(member(body, "change", Mapping))
+        repeated = member(body, "repeated", bool)
+        await run_in_threadpool(
+            check_table, principal_of(request), Scope.WRITE, name, context.catalog.load
+        )
+        about = f"{type(asked).__name__} {asked}"
+        tell(request.scope, database=name.database, table=name.object_name, detail=about)
+        receipt = await run_steps(change_versions(context, name, asked, repeated=repeated))
+        return JSONResponse({"receipt": version_receipt_document(receipt)})
+
+    return Route("/v1/tables/versions", change, methods=["POST"])
+
+
+# Changes of definitions, for sessions, and what a sender may see.
+#
+# `POST /v1/changes` with `{id, change, repeated}` makes a change (`protocol.definition_changes`),
+# and answers whether anything was created, dropped or changed. A client that got no answer sends it
+# again with its `id` and `repeated`. `GET /v1/databases/NAME` answers the properties of a database.
+# `GET /v1/principal` answers the sender's rights.
+
+
+def definition_routes(context: Context) -> list[Route]:
+    """The routes."""
+    recent = RecentChanges()
+
+    async def change(request: Request) -> Response:
+        body = await json_body(request)
+        asked = definition_change_of(member(body, "change", Mapping))
+        id, repeated = member(body, "id", str), member(body, "repeated", bool)
+        if not 0 < len(id) <= _ID_CHARACTERS_MAX:
+            raise InvalidValueError(f"`id` must have 1 to {_ID_CHARACTERS_MAX} characters.")
+        _tell(request, asked)
+        changes = DefinitionChanges(context, principal_of(request), repeated=repeated)
+        done = await run_steps(recent.once(changes.principal, id, asked, changes.make(asked)))
+        return JSONResponse({"done": done})
+
+    async def describe_database(request: Request) -> Response:
+        name = request.path_params["database"]
+        properties = await run_in_threadpool(lambda: context.databases.properties(name))
+        return JSONResponse({"properties": properties})
+
+    async def rights(request: Request) -> Response:
+        return JSONResponse(principal_document(principal_of(request)))
+
+    return [
+        Route("/v1/changes", change, methods=["POST"]),
+        Route("/v1/databases/{database}", describe_database, methods=["GET"]),
+        Route("/v1/principal", rights, methods=["GET"]),
+    ]
+
+
+def _tell(request: Request, asked: DefinitionChange) -> None:
+    """Say in the audit log what is to be done with what."""
+    name = asked.name if isinstance(asked.name, TableName) else TableName("", asked.name)
+    facts = {"detail": f"to {asked.new_name}"} if isinstance(asked, TableRename) else {}
+    action = _ACTIONS[type(asked).__name__]
+    table = name.object_name or None
+    tell(request.scope, action=action, database=name.database, table=table, **facts)
+
+
+_ACTIONS = {
+    "TableCreation": "create table",
+    "TableDrop": "drop table",
+    "TableRename": "rename table",
+    "TableAlteration": "alter table",
+    "DatabaseCreation": "create database",
+    "DatabaseDrop": "drop database",
+}

@@ -12,8 +12,11 @@ table.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import replace
+import logging
+import threading
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from paimon_magics.coordinator.core import (
     PENDING,
@@ -36,25 +39,29 @@ from paimon_magics.coordinator.core import (
     TransactionState,
     UnpauseAsked,
 )
+from paimon_magics.coordinator.core.compactions import (
+    CompactedBucket,
+    claimed,
+    still_claimed,
+)
 from paimon_magics.coordinator.ownership.ownership import Ownership
 from paimon_magics.coordinator.protocol.documents import transaction_of
 from paimon_magics.coordinator.runtime import Future, Runtime, ThreadRuntime
 from paimon_magics.coordinator.service.commit_pool import CommitPool
 from paimon_magics.coordinator.service.commit_worker import Worker
-from paimon_magics.coordinator.service.compaction_claims import CompactionClaims
 from paimon_magics.coordinator.service.expiry import ExpiryGate, Upkeep
 from paimon_magics.coordinator.service.overwritten_cleanup import Overwritten
 from paimon_magics.coordinator.service.owning import Owning
 from paimon_magics.coordinator.service.publication_watch import Watching
-from paimon_magics.coordinator.service.recent_errors import RecentErrors
 from paimon_magics.coordinator.service.snapshot_leases import Leases
 from paimon_magics.coordinator.service.state_thread import Asked, StateThread
 from paimon_magics.coordinator.service.stored_transactions import StoredTransactions
 from paimon_magics.coordinator.service.transactions import Transactions
 from paimon_magics.coordinator.store.state_store import StateStore
 from paimon_magics.coordinator.turns import Turns
-from paimon_magics.errors import SetupError
+from paimon_magics.errors import InvalidValueError, SetupError
 from paimon_magics.planning.commits.publications import Publication, PublicationFinding, Verdict
+from paimon_magics.redaction import redacted
 from paimon_magics.settings import Settings
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
@@ -63,6 +70,15 @@ from paimon_magics.tables.commits.fencing import DeposedError
 from paimon_magics.tables.stores.probes import store_facts
 
 __all__ = ["Coordinator"]
+
+
+_BUCKETS_MAX = 100_000  # of one transaction: some 20 MB of memory
+_OPEN = (Phase.ACTIVE, Phase.COMMITTING, Phase.UNCLEAR)
+
+
+_KEPT = 50
+_CHARACTERS_MAX = 2_000
+_LOGGER = "paimon_magics"
 
 
 class Coordinator:
@@ -341,3 +357,93 @@ class Coordinator:
         return Upkeep(
             self.runtime, self._catalog, self.turns, self.leases, overwritten, gate, every_ms
         )
+
+
+# The buckets that open transactions compact. A claim lasts as long as its transaction is open: it
+# is renewed by the transaction's heartbeats, and given back when the transaction ends.
+
+
+class CompactionClaims:
+    """The claims of one coordinator's transactions, in memory only. For any thread."""
+
+    def __init__(self, state: Callable[[], State]) -> None:
+        self._state = state
+        self._claims: dict[CompactedBucket, str] = {}
+        self._guard = threading.Lock()
+
+    def claim(self, id: str, wanted: Sequence[CompactedBucket]) -> tuple[int, ...]:
+        """Let an open transaction compact the buckets that no other one compacts. Return their
+        positions in `wanted`; () for a transaction that has ended. Raises InvalidValueError for too
+        many buckets."""
+        if len(wanted) > _BUCKETS_MAX:
+            raise InvalidValueError(
+                f"{len(wanted):,} buckets are too many for one compaction.",
+                hint=f"Compact at most {_BUCKETS_MAX:,} buckets at once, by partition.",
+            )
+        with self._guard:
+            open_ids = self._open_ids()
+            if id not in open_ids:
+                return ()
+            kept = still_claimed(self._claims, open_ids)
+            self._claims, granted = claimed(kept, wanted, id)
+        return granted
+
+    def counts(self) -> Counter[str]:
+        """The number of buckets that each open transaction compacts."""
+        with self._guard:
+            return Counter(still_claimed(self._claims, self._open_ids()).values())
+
+    def _open_ids(self) -> frozenset[str]:
+        held = self._state().held
+        return frozenset(id for id, one in held.items() if one.phase in _OPEN)
+
+
+# The last errors of this process, for its status page.
+#
+# Warnings and errors that the package logs are kept in memory, each message once; they go to the
+# process's log as well. After a restart there are none.
+
+
+@dataclass(frozen=True, slots=True)
+class RecentError:
+    """A message, how often it was logged, and when last, in milliseconds of the epoch."""
+
+    message: str
+    count: int
+    at_ms: int
+
+
+class RecentErrors(logging.Handler):
+    """Keeps the last messages between `begin` and `end`. For any thread."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self._kept: OrderedDict[str, RecentError] = OrderedDict()
+        self.total = 0
+        """How many messages were logged since `begin`, repeated ones included."""
+
+    def begin(self) -> None:
+        """Keep messages from now on."""
+        logging.getLogger(_LOGGER).addHandler(self)
+
+    def end(self) -> None:
+        """Keep no more messages."""
+        logging.getLogger(_LOGGER).removeHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep a record's message; logging calls this under the handler's lock."""
+        message = redacted(record.getMessage())[:_CHARACTERS_MAX]
+        before = self._kept.pop(message, None)
+        count = 1 if before is None else before.count + 1
+        self._kept[message] = RecentError(message, count, int(record.created * 1000))
+        self.total += 1
+        if len(self._kept) > _KEPT:
+            self._kept.popitem(last=False)
+
+    def list(self) -> list[RecentError]:
+        """Return the kept messages, the newest first."""
+        self.acquire()
+        try:
+            return list(reversed(self._kept.values()))
+        finally:
+            self.release()

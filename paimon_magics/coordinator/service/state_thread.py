@@ -25,15 +25,25 @@ from paimon_magics.coordinator.core import (
     BeginAsked,
     CommitAsked,
     CommitPublished,
+    CutPublications,
+    DropPublication,
     Effect,
     Event,
+    ForgetFinished,
+    ForgetPublications,
     HeartbeatAsked,
+    LookUpCommit,
     Noted,
     NotPublished,
     Phase,
     Reply,
+    Republish,
     Republished,
+    RunCommit,
     Save,
+    SavePause,
+    SavePublication,
+    SaveStopped,
     State,
     TableDropped,
     TableMoved,
@@ -45,7 +55,6 @@ from paimon_magics.coordinator.protocol.documents import transaction_document
 from paimon_magics.coordinator.protocol.errors import StoppedError
 from paimon_magics.coordinator.runtime import Future, Runtime
 from paimon_magics.coordinator.service.pending_answers import PendingAnswers
-from paimon_magics.coordinator.service.stored_effects import store_effect
 from paimon_magics.coordinator.store.database import (
     StoreLostError,
     StoreUnavailableError,
@@ -58,6 +67,7 @@ from paimon_magics.planning.commits.requests import CommitRequest, Transaction
 from paimon_magics.tables.commits.fencing import DeposedError
 
 __all__ = ["Asked", "StateThread"]
+
 
 _TICK_MS = 1_000
 _AGAIN_MS = 10_000  # before an event that the core could not take is tried again
@@ -384,5 +394,34 @@ def _reach_after(event: Event) -> None:
             reach("republish.stored")
         case AbortAsked():
             reach("abort.stored")
+        case _:
+            pass
+
+
+# Writes the core's effects to the store.
+
+
+def store_effect(store: StateStore, effect: Effect, now_ms: int) -> None:
+    """Write an effect to the store, if it changes the store. `Save` is not written here: it needs
+    the event."""
+    match effect:
+        case RunCommit(id=id) | LookUpCommit(id=id):
+            store.transactions.begin_run(id)
+        case ForgetFinished(until_ms=until_ms):
+            store.forget_finished(until_ms)
+        case SavePublication(publication=publication, watched=watched):
+            store.publications.save(publication, watched)
+        case DropPublication(id=id):
+            store.publications.drop(id)
+        case ForgetPublications(location=location):
+            store.publications.drop_all(location)
+        case CutPublications(location=location, branch=branch, above=above):
+            store.publications.drop_above(location, branch, above)
+        case Republish(publication=publication):
+            store.publications.begin_repetition(publication, now_ms)
+        case SaveStopped(location=location, stopped=stopped):
+            store.halts.save_stopped(location, stopped)
+        case SavePause(pause=pause):
+            store.halts.save_pause(pause)
         case _:
             pass

@@ -8,25 +8,27 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from paimon_magics.coordinator.core import FINISHED, Origin, Phase, TransactionState
 from paimon_magics.coordinator.store.audit import AuditLog
 from paimon_magics.coordinator.store.database import Change, Database, check_warehouse
-from paimon_magics.coordinator.store.database_properties import DatabasePropertyTable
-from paimon_magics.coordinator.store.definitions import DefinitionTable
 from paimon_magics.coordinator.store.halts import HaltTable
 from paimon_magics.coordinator.store.publications import PublicationTable
 from paimon_magics.coordinator.store.sql import Sql
 from paimon_magics.coordinator.store.sqlite import SqliteDatabase
 from paimon_magics.coordinator.store.tokens import TokenTable
-from paimon_magics.coordinator.store.transactions import TransactionTable
 from paimon_magics.errors import SetupError
+from paimon_magics.planning.commits.requests import CommitReceipt
 from paimon_magics.tables.stores.paths import plain_location
 
 __all__ = ["StateStore", "open_store", "store_address", "store_trouble"]
+
 
 _FORMAT = 6
 _FORMATS_READ = (4, 5, 6)  # 4 has other names in the bodies of transactions, 5 has no warehouse
@@ -79,6 +81,9 @@ _DOCUMENTS = (
     ("publications", "body"),
     ("repetitions", "body"),
 )
+
+
+_KEY = "database_id = ? AND kind = ? AND name = ?"
 
 
 def open_store(
@@ -262,3 +267,167 @@ class StateStore:
                         f"UPDATE {table} SET {column} = ? WHERE {column} = ?",
                         *(json.dumps({**document, **changed}), text),
                     )
+
+
+# The table of properties of databases, for warehouses in a file system, which can't keep them.
+
+
+class DatabasePropertyTable:
+    """The properties of databases by their ids; see `service.databases`."""
+
+    def __init__(self, sql: Sql) -> None:
+        self._sql = sql
+
+    def of(self, id: str) -> dict[str, str]:
+        """The properties of a database, empty for an unknown id. See `Databases`."""
+        rows = self._sql.read("SELECT body FROM databases WHERE id = ?", id)
+        properties: dict[str, str] = json.loads(rows[0][0]) if rows else {}
+        return properties
+
+    def save(self, id: str, properties: Mapping[str, str]) -> None:
+        """Store the properties of a database; empty ones delete it."""
+        if properties:
+            self._sql.write(
+                "INSERT INTO databases (id, body) VALUES (?, ?) "
+                "ON CONFLICT (id) DO UPDATE SET body = excluded.body",
+                *(id, json.dumps(dict(properties))),
+            )
+        else:
+            self._sql.write("DELETE FROM databases WHERE id = ?", id)
+
+
+# The table of the views and functions of databases, which engines define.
+
+
+class DefinitionTable:
+    """Views and functions by the ids of their databases; see `service.definitions`."""
+
+    def __init__(self, sql: Sql) -> None:
+        self._sql = sql
+
+    def names(self, database_id: str, kind: str) -> list[str]:
+        """The names of a database's views or functions, in no order."""
+        statement = "SELECT name FROM definitions WHERE database_id = ? AND kind = ?"
+        return [name for (name,) in self._sql.read(statement, database_id, kind)]
+
+    def of(self, database_id: str, kind: str, name: str) -> dict[str, Any] | None:
+        """The document of a view or a function; None if there is none of that name."""
+        rows = self._sql.read(f"SELECT body FROM definitions WHERE {_KEY}", database_id, kind, name)
+        document: dict[str, Any] | None = json.loads(rows[0][0]) if rows else None
+        return document
+
+    def save(self, database_id: str, kind: str, name: str, document: dict[str, Any]) -> None:
+        """Store a view or a function, in place of what has its name."""
+        self._sql.write(
+            "INSERT INTO definitions (database_id, kind, name, body) VALUES (?, ?, ?, ?) "
+            "ON CONFLICT (database_id, kind, name) DO UPDATE SET body = excluded.body",
+            *(database_id, kind, name, json.dumps(document)),
+        )
+
+    def move(self, kind: str, source: tuple[str, str], target: tuple[str, str]) -> None:
+        """Give a view or a function another name. Both are ids of databases with names in them."""
+        self._sql.write(
+            f"UPDATE definitions SET database_id = ?, name = ? WHERE {_KEY}",
+            *(*target, source[0], kind, source[1]),
+        )
+
+    def delete(self, database_id: str, kind: str, name: str) -> None:
+        """Delete a view or a function."""
+        self._sql.write(f"DELETE FROM definitions WHERE {_KEY}", database_id, kind, name)
+
+    def delete_all(self, database_id: str) -> None:
+        """Delete all views and functions of a database."""
+        self._sql.write("DELETE FROM definitions WHERE database_id = ?", database_id)
+
+
+# The table of transactions and their commit requests.
+
+
+class TransactionTable:
+    """The stored transactions, finished and unfinished."""
+
+    def __init__(self, sql: Sql) -> None:
+        self._sql = sql
+
+    def unfinished(self) -> list[tuple[TransactionState, dict[str, object]]]:
+        """All unfinished transactions, each with its document from when it was opened."""
+        rows = self._sql.read(
+            "SELECT body, opened FROM transactions WHERE finished = 0 ORDER BY id"
+        )
+        return [(_held(body), json.loads(opened)) for body, opened in rows]
+
+    def finished(self, id: str) -> TransactionState | None:
+        """A finished transaction; None when it is unknown, no longer kept, or unfinished."""
+        rows = self._sql.read("SELECT body FROM transactions WHERE id = ? AND finished = 1", id)
+        return _held(rows[0][0]) if rows else None
+
+    def recently_finished(self, count: int) -> list[TransactionState]:
+        """The last finished transactions, the newest first."""
+        rows = self._sql.read(
+            "SELECT body FROM transactions WHERE finished = 1 ORDER BY expires_at_ms DESC LIMIT ?",
+            count,
+        )
+        return [_held(body) for (body,) in rows]
+
+    def opened(self, id: str) -> dict[str, object] | None:
+        """A transaction's document from when it was opened; None for an unknown one."""
+        rows = self._sql.read("SELECT opened FROM transactions WHERE id = ?", id)
+        return json.loads(rows[0][0]) if rows else None
+
+    def request(self, id: str) -> bytes | None:
+        """A transaction's commit request; None for an unknown one, or one without a request."""
+        rows = self._sql.read("SELECT request FROM transactions WHERE id = ?", id)
+        return rows[0][0] if rows else None
+
+    def runs(self, id: str) -> int:
+        """The number of runs of the transaction's commit that were begun."""
+        rows = self._sql.read("SELECT runs FROM transactions WHERE id = ?", id)
+        return int(rows[0][0]) if rows else 0
+
+    def open(self, held: TransactionState, opened: dict[str, object]) -> None:
+        """Store a new transaction."""
+        self._sql.write(
+            "INSERT INTO transactions (id, finished, expires_at_ms, body, opened) "
+            "VALUES (?, 0, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET finished = 0, "
+            "expires_at_ms = excluded.expires_at_ms, body = excluded.body, "
+            "opened = excluded.opened",
+            *(held.id, held.expires_at_ms, _body(held), json.dumps(opened)),
+        )
+
+    def save(self, held: TransactionState, request: bytes | None = None) -> None:
+        """Store a transaction's new state, and its commit request if that is given."""
+        self._sql.write(
+            "UPDATE transactions SET finished = ?, expires_at_ms = ?, body = ?, "
+            "request = coalesce(?, request) WHERE id = ?",
+            *(int(held.phase in FINISHED), held.expires_at_ms, _body(held), request, held.id),
+        )
+
+    def begin_run(self, id: str) -> None:
+        """Store that another run of the transaction's commit begins."""
+        # Repeated, it skips a number, which does no harm.
+        self._sql.write("UPDATE transactions SET runs = runs + 1 WHERE id = ?", id)
+
+    def forget_finished(self, until_ms: int) -> None:
+        """Delete the finished transactions whose retention ended at `until_ms` or before."""
+        self._sql.write(
+            "DELETE FROM transactions WHERE finished = 1 AND expires_at_ms <= ?", until_ms
+        )
+
+
+def _body(held: TransactionState) -> str:
+    return json.dumps(asdict(held))
+
+
+def _held(text: str) -> TransactionState:
+    body: dict[str, object] = json.loads(text)
+    receipt = body.pop("receipt")
+    origin = body.pop("origin", None)  # older versions did not store it
+    if isinstance(body.get("placed"), bool):  # a version that did not store the table's id
+        body["placed"] = ""
+    if "location" not in body:  # format 4
+        body["location"], body["table"] = body.pop("table"), body.pop("name", "")
+    return TransactionState(
+        **{**body, "phase": Phase(str(body["phase"]))},  # type: ignore[arg-type]
+        receipt=CommitReceipt(**receipt) if isinstance(receipt, dict) else None,
+        origin=Origin(**origin) if isinstance(origin, dict) else Origin(),
+    )

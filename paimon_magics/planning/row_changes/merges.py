@@ -23,11 +23,12 @@ from paimon_magics.planning.row_changes.column_paths import (
     check_apart,
     dotted_name,
 )
-from paimon_magics.planning.row_changes.equated_columns import ColumnPair, equated_columns
 from paimon_magics.planning.row_changes.merge_joins import Join, join_of
+from paimon_magics.planning.row_changes.on_terms import on_terms, side_and_column
 from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.statements.assignments import Assignment
 from paimon_magics.statements.data_types import RowType, parts_of
+from paimon_magics.statements.lexing.tokens import Token
 from paimon_magics.statements.merge_into import (
     DeleteAction,
     InsertAction,
@@ -53,6 +54,7 @@ __all__ = [
     "merged_table",
     "plan_merge",
 ]
+
 
 Effect = Literal["update", "delete", "insert"]
 
@@ -358,3 +360,36 @@ class _Columns:
 
 def _listed(names: Sequence[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
+
+
+# Which columns of target and source the ON of a MERGE makes equal.
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnPair:
+    """A target's and a source's column, in lower case."""
+
+    target: str
+    source: str
+
+
+def equated_columns(merge: MergeInto) -> frozenset[ColumnPair]:
+    """Return the pairs that are equal wherever ON is true: its terms `t.a = s.b` and `t.a <=> s.b`,
+    if nothing but AND connects them with the rest.
+
+    Both names have to be qualified with the aliases: which side has a bare name is Spark's to say.
+    """
+    found = (_pair(merge, term) for term in on_terms(merge))
+    return frozenset(pair for pair in found if pair is not None)
+
+
+def _pair(merge: MergeInto, term: tuple[Token, ...]) -> ColumnPair | None:
+    for at, token in enumerate(term):
+        if token.text in ("=", "==", "<=>"):
+            left = side_and_column(merge, term[:at])
+            right = side_and_column(merge, term[at + 1 :])
+            if left is None or right is None or left[0] == right[0]:
+                return None
+            by_side = dict((left, right))
+            return ColumnPair(by_side["target"], by_side["source"])
+    return None

@@ -2,24 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
 
 from paimon_magics.boundary import short_errors
+from paimon_magics.columnar.time_zones import process_zone
+from paimon_magics.coordinator.client.administration import Status
 from paimon_magics.errors import UnsupportedStatementError
+from paimon_magics.planning.commits.expiry import retention_note
+from paimon_magics.planning.formatting import count_text, size_text
+from paimon_magics.planning.reports.view_queries import snapshots_sql
+from paimon_magics.session.bound_values import bindings_text, with_values
 from paimon_magics.session.connection import Connection
+from paimon_magics.session.parameters import bind
 from paimon_magics.session.reports.administration import Administration
 from paimon_magics.session.reports.changes import changes_of, latest_range
 from paimon_magics.session.reports.difference import difference_of
 from paimon_magics.session.reports.files import files_of, partitions_of
 from paimon_magics.session.reports.profile import Effort, profile_of
-from paimon_magics.session.reports.pruning import pruning_of
-from paimon_magics.session.reports.queue import queue_of
-from paimon_magics.session.reports.report import Report, told_in_zone
-from paimon_magics.session.reports.snapshots import timeline_of
+from paimon_magics.session.reports.report import (
+    Action,
+    Bar,
+    Chart,
+    Report,
+    Section,
+    Shape,
+    told_in_zone,
+)
+from paimon_magics.session.statements.read_plans import TableRead, table_reads
 from paimon_magics.statements.clauses.given_names import named
-from paimon_magics.statements.statement import TableName
+from paimon_magics.statements.clauses.names import table_text
+from paimon_magics.statements.grammar.parsing import parse_cell
+from paimon_magics.statements.kinds import Explain
+from paimon_magics.statements.statement import Insert, Query, TableName
+from paimon_magics.tables.splits.file_pruning import PruningStep
+from paimon_magics.tables.system_tables.registry import table_view
+from paimon_magics.tables.system_tables.timeline import TIMELINE, timeline
+
+if TYPE_CHECKING:
+    from paimon_magics.session.reports.administration import Administration
+
 
 __all__ = ["Reporting"]
+
+
+_UNSHOWN = ("commit_time", "user", "notebook", "commit_user")  # these differ between runs
+_SHOWN = tuple(name for name in TIMELINE.names if name not in _UNSHOWN)
+_BESIDE = ("files_added", "files_removed", "tags", "user", "notebook")  # in no system table
+_IN_SQL = tuple(name for name in TIMELINE.names if name not in _BESIDE)
+_LETTERS = {"APPEND": "A", "COMPACT": "C", "OVERWRITE": "O", "ANALYZE": "S"}
+_DRAWN = 40
+
+
+# Columns that stay the same between runs; times and ids are only in the data.
+_TRANSACTIONS_SHOWN = ("table", "state")
+_QUEUES_SHOWN = ("table", "state", "mode", "visible", "waiting_rows", "dead_letters", "last_error")
+
+
+_SCHEMA = pa.schema(
+    [
+        ("step", pa.string()),
+        ("files", pa.int64()),
+        ("buckets", pa.int64()),
+        ("partitions", pa.int64()),
+        ("bytes", pa.int64()),
+    ]
+)
 
 
 @short_errors
@@ -88,3 +139,174 @@ class Reporting:
                 f"`{full}` has no files of its own.", hint="Name the table without `$…`."
             )
         return full
+
+
+# A report on a table's snapshots in time; two of them can be picked and compared.
+
+
+def timeline_of(connection: Connection, name: TableName, shown: str) -> Report:
+    """Report the snapshots of a table that have not expired, the newest first. `shown` is the
+    table's name in the report. Raises UnknownNameError."""
+    found = timeline(table_view(connection.catalog, name))
+    kinds = Counter(found.column("commit_kind").to_pylist())
+    said = ", ".join(f"{count:,} {kind}" for kind, count in sorted(kinds.items()))
+    summary = f"{shown}: {count_text(found.num_rows, 'snapshot')}" + (f" ({said})" if said else "")
+    newest = found.slice(0, _DRAWN).to_pylist()
+    bars = tuple(
+        Bar(
+            str(one["snapshot_id"]),
+            one["rows"] or 0,
+            f"{one['commit_kind']}, {count_text(one['rows'] or 0, 'row')}",
+            _LETTERS.get(one["commit_kind"], "?"),
+        )
+        for one in reversed(newest)
+    )
+    legend = ", ".join(f"{_LETTERS.get(kind, '?')} {kind}" for kind in sorted(kinds))
+    chart = Chart(f"Rows added or removed by each commit ({legend})", bars, Shape.COLUMNS)
+    actions = (
+        Action("Compare the two", 2, lambda rows: difference_of(connection, name, *_ends(rows))),
+        Action("Changes between", 2, lambda rows: changes_of(connection, name, *_ends(rows))),
+    )
+    query = snapshots_sql(table_text(name, "snapshots"), process_zone())
+    section = Section(
+        "", found, query, _SHOWN, in_query=_IN_SQL,
+        actions=actions if found.num_rows > 1 else (), charts=(chart,) if bars else (),
+    )  # fmt: skip
+    note = retention_note(connection.catalog.load(name).schema)
+    return Report("TIMELINE", summary, (section,), (note,) if note else ())
+
+
+def _ends(rows: object) -> tuple[str, str]:
+    """The ids of the earlier and the later snapshot of two picked rows."""
+    ids = sorted(int(row["snapshot_id"]) for row in rows)  # type: ignore[attr-defined]
+    return str(ids[0]), str(ids[1])
+
+
+# A report on the coordinator: its open transactions, its queues of small inserts, and what it
+# compacts.
+#
+# It is read again on each request; nothing here runs by itself.
+
+
+def queue_of(administration: Administration) -> Report:
+    """Report coordinator, transactions, queues and compactions.
+
+    Raises SetupError without a coordinator.
+    """
+    status = administration.status_now()
+    transactions = administration.transaction_rows()
+    queues = administration.queue_rows()
+    waiting = sum(queues.column("waiting_rows").to_pylist())
+    summary = (
+        f"{_state(status)}; {count_text(transactions.num_rows, 'transaction')} open; "
+        f"{count_text(waiting, 'row')} of small inserts {'waits' if waiting == 1 else 'wait'}"
+    )
+    bars = tuple(
+        Bar(one["table"], one["waiting_rows"], count_text(one["waiting_rows"], "row"))
+        for one in queues.to_pylist()
+    )
+    charts = (Chart("Rows that wait to be loaded", bars),) if waiting else ()
+    sections = (
+        Section("Open transactions", transactions, "", _TRANSACTIONS_SHOWN),
+        Section("Small inserts", queues, "", _QUEUES_SHOWN, charts=charts),
+        Section("Compactions", administration.compaction_rows(), "", only_live=True),
+        Section("Coordinator", _coordinator(status, administration.in_zone), "", only_live=True),
+    )
+
+    def refresh() -> Report | None:
+        return None if administration.is_closed else queue_of(administration)
+
+    return Report("QUEUE", summary, sections, refresh=refresh)
+
+
+def _state(status: Status) -> str:
+    if status.problem is not None:
+        return f"The coordinator takes nothing: {status.problem}"
+    if status.pause is not None:
+        return f"The coordinator is paused by {status.pause.by or 'somebody'}"
+    return "The coordinator takes new transactions"
+
+
+def _coordinator(status: Status, in_zone: Callable[[str], str]) -> pa.Table:
+    rows = [
+        ("state", _state(status)),
+        ("warehouse", status.warehouse),
+        ("address", status.address),
+        ("started by", f"{status.user} on {status.host} (process {status.process})"),
+        ("version", status.version),
+        *(("being published", commit) for commit in status.pending_commits),
+        *(("stopped", f"{one.location}: {one.reason}") for one in status.stopped_tables),
+    ]
+    names, values = zip(*rows, strict=True)
+    return pa.table({"what": pa.array(names), "value": pa.array(list(map(in_zone, values)))})
+
+
+# A report on how a query prunes files, table by table.
+
+
+def pruning_of(connection: Connection, text: str, parameters: Mapping[str, object]) -> Report:
+    """Report what a query, or the query of an INSERT, reads: a section for each table. Runs
+    nothing.
+
+    Raises UnsupportedStatementError for other statements, and what the query itself would raise.
+    """
+    statements = parse_cell(text)
+    if len(statements) != 1:
+        raise UnsupportedStatementError(
+            f"%paimon explain takes one query, not {len(statements)} statements.",
+            hint="%paimon explain SELECT …; several statements: a cell with %%paimon --explain.",
+        )
+    statement = statements[0]
+    if isinstance(statement, Explain):
+        statement = statement.inner
+    match statement:
+        case Query():
+            query = statement.query
+        case Insert():
+            query = statement.source
+        case _:
+            raise UnsupportedStatementError(
+                f"%paimon explain takes a query or an INSERT, not "
+                f"`{statement.text.split()[0].upper()}`.",
+                hint="Other statements are explained by a cell with %%paimon --explain.",
+            )
+    bound = bind(query.parameters, parameters, statement.text, connection.zone)
+    reads = table_reads(connection, statement.text, query, bound)
+    text = with_values(statement.text, bound)
+    opened = [read for read in reads if read.pruning_steps and read.opens_files]
+    left = sum(read.pruning_steps[-1].files for read in opened)
+    everything = sum(read.pruning_steps[0].files for read in reads if read.pruning_steps)
+    summary = (
+        f"{count_text(len(reads), 'table')}; {left:,} of {count_text(everything, 'file')} would be "
+        "read"
+        if reads
+        else "The query reads no table."
+    )
+    notes = []
+    if bound:
+        notes.append(f"With {bindings_text(bound)}, the query is:\n    {text}")
+    notes.append("Spark's own plan: %%paimon --explain")
+    return Report("PRUNING", summary, tuple(map(_section, reads)), tuple(notes))
+
+
+def _section(read: TableRead) -> Section:
+    rows = [
+        {
+            "step": one.step,
+            "files": one.files,
+            "buckets": one.buckets,
+            "partitions": one.partitions,
+            "bytes": one.size_bytes,
+        }
+        for one in read.pruning_steps
+    ]
+    bars = tuple(Bar(one.step, one.files, _amount(one)) for one in read.pruning_steps)
+    charts = (Chart("Files left after each step", bars),) if bars else ()
+    note = " ".join(f"{said[0].upper()}{said[1:]}." for said in (read.how, *read.conditions))
+    found = pa.Table.from_pylist(rows, schema=_SCHEMA) if rows else pa.table({})
+    return Section(read.name, found, "", charts=charts, note=note)
+
+
+def _amount(one: PruningStep) -> str:
+    files = count_text(one.files, "file")
+    return files if one.size_bytes is None else f"{files}, {size_text(one.size_bytes)}"

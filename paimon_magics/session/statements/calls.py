@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
-from paimon_magics.errors import PaimonMagicsError, UnconfirmedError
+import pyarrow as pa
+
+from paimon_magics.coordinator.client.attempts import Attempts
+from paimon_magics.errors import InvalidValueError, PaimonMagicsError, UnconfirmedError, nearest
 from paimon_magics.planning.commits.procedures import PlannedCall, plan_call
+from paimon_magics.planning.commits.requests import CommitRequest, CompactManifests
+from paimon_magics.planning.formatting import count_text, size_text
+from paimon_magics.planning.options.values import memory_size_bytes
 from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.parameters import bind
+from paimon_magics.session.provenance import Operation, provenance
 from paimon_magics.session.statements.compaction import compaction_lines, run_compaction
-from paimon_magics.session.statements.database_compaction import (
-    database_lines,
-    run_database_compaction,
-)
 from paimon_magics.session.statements.file_indexes import (
     file_index_lines,
     run_file_index_rewriting,
 )
 from paimon_magics.session.statements.handler import Handler
 from paimon_magics.session.statements.losses import loss_of_change
-from paimon_magics.session.statements.manifest_compaction import (
-    manifest_lines,
-    run_manifest_compaction,
-)
 from paimon_magics.session.statements.rescaling import rescale_lines, run_rescale
 from paimon_magics.session.statements.tags_and_branches import run_version_change
+from paimon_magics.session.writes.transactions import begun, committed
 from paimon_magics.statements.clauses.given_names import named
 from paimon_magics.statements.maintenance import (
     CompactDatabase,
@@ -36,8 +37,18 @@ from paimon_magics.statements.maintenance import (
 )
 from paimon_magics.statements.statement import TableName
 from paimon_magics.statements.version_changes import Call, Parameter
+from paimon_magics.tables.manifests.merging import ManifestCounts, counted_manifests
+from paimon_magics.tables.table import Table
 
 __all__ = ["call_handler"]
+
+
+_NOTES_MAX = 20
+
+
+_TARGET = "manifest.target-file-size"
+# All manifests are merged, so that these have no say; Paimon sets them, too.
+_WITHOUT_EFFECT = ("manifest.merge-min-count", "manifest.full-compaction-threshold-size")
 
 
 def call_handler(
@@ -117,3 +128,156 @@ def _lines(connection: Connection, statement: Call, call: PlannedCall) -> list[s
         case _:
             connection.load(name, statement.text, call.position)
             return [f"Would call sys.{call.procedure} for `{name}`."]
+
+
+# CALL sys.compact_database: compacts the tables whose names match, one after the other.
+#
+# A table that can't be compacted stops nobody: the others are, and the notes say what became of it.
+
+
+def run_database_compaction(
+    connection: Connection, statement: Call, asked: CompactDatabase
+) -> Outcome:
+    """Run CALL sys.compact_database. It returns how many tables were compacted and how many could
+    not be, in the words of Paimon's `CompactDatabaseProcedure`."""
+    tables = _tables(connection, statement, asked)
+    position = statement.procedure_position
+    wanted = CompactTable(options=asked.options)
+    failed: list[str] = []
+    for name in tables:
+        try:
+            run_compaction(connection, statement, name, wanted, position)
+        except PaimonMagicsError as error:
+            failed.append(f"`{name}`: {error.message}")
+    done = len(tables) - len(failed)
+    text = f"Compact database finished. Success: {done}, Failed: {len(failed)}"
+    rows = pa.table({"result": pa.array([text])})
+    outcome = Outcome.of_rows(connection.spark, statement.text, "CALL", rows)
+    outcome.message = f"{count_text(done, 'table')} compacted, {len(failed)} failed."
+    left = len(failed) - _NOTES_MAX
+    more = (f"{left:,} more failed.",) if left > 0 else ()
+    outcome.notes = (*failed[:_NOTES_MAX], *more)
+    return outcome
+
+
+def database_lines(connection: Connection, statement: Call, asked: CompactDatabase) -> list[str]:
+    """What CALL sys.compact_database would compact."""
+    tables = _tables(connection, statement, asked)
+    if not tables:
+        return ["No table matches: nothing to compact."]
+    shown = ", ".join(f"`{name}`" for name in tables[:_NOTES_MAX])
+    left = len(tables) - _NOTES_MAX
+    return [
+        f"{count_text(len(tables), 'table')} compacted as CALL sys.compact does: {shown}"
+        + (f" and {left:,} more." if left > 0 else ".")
+    ]
+
+
+def _tables(connection: Connection, statement: Call, asked: CompactDatabase) -> list[TableName]:
+    """The tables that match: `CompactDatabaseProcedure.shouldCompactTable`."""
+    databases = _pattern(statement, "including_databases", asked.including_databases or ".*")
+    included = _pattern(statement, "including_tables", asked.including_tables or ".*")
+    excluded = None
+    if asked.excluding_tables is not None and asked.excluding_tables.strip():
+        excluded = _pattern(statement, "excluding_tables", asked.excluding_tables)
+    catalog = connection.catalog
+    return [
+        TableName(table, database=database)
+        for database in sorted(catalog.list_databases())
+        if databases.fullmatch(database)
+        for table in sorted(catalog.list_tables(database))
+        if included.fullmatch(f"{database}.{table}")
+        and not (excluded is not None and excluded.fullmatch(f"{database}.{table}"))
+    ]
+
+
+def _pattern(statement: Call, parameter: str, text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise InvalidValueError(
+            f"`{parameter}` is no regular expression: {error}.",
+            hint=r"For example `shop\..*`, which matches all tables of the database shop.",
+            statement=statement.text,
+            position=statement.procedure_position,
+        ) from None
+
+
+# CALL sys.compact_manifest: a snapshot with the same files, whose manifests are merged.
+
+
+def run_manifest_compaction(
+    connection: Connection, statement: Call, name: TableName, asked: CompactManifest, position: int
+) -> Outcome:
+    """Run CALL sys.compact_manifest. It returns true, also where there was nothing to do."""
+    table, target_bytes = _checked(connection, statement, name, asked, position)
+    rows = pa.table({"result": pa.array([True])})
+    outcome = Outcome.of_rows(connection.spark, statement.text, "CALL", rows)
+    outcome.table = str(table.name)
+    if asked.dry_run:
+        outcome.message = _described(table, counted_manifests(table, target_bytes))
+        return outcome
+    before = counted_manifests(table, target_bytes)
+    attempts = Attempts(reruns_max=0)
+    transaction = begun(connection, table.name, None, attempts, compacts=True)
+    properties = provenance(connection, statement.text, Operation("COMPACT"))
+    request = CommitRequest(transaction, CompactManifests(target_bytes), properties=properties)
+    receipt = committed(connection, request)
+    outcome.notes = attempts.notes()
+    outcome.snapshot_id, outcome.commit_kind = receipt.snapshot_id, receipt.commit_kind
+    if receipt.snapshot_id is None:
+        outcome.message = f"`{table.name}`: no manifests to merge."
+        return outcome
+    after = counted_manifests(table, target_bytes)
+    outcome.message = (
+        f"`{table.name}`: {count_text(before.files, 'manifest')} became {after.files:,} "
+        f"(snapshot {receipt.snapshot_id})."
+    )
+    return outcome
+
+
+def manifest_lines(
+    connection: Connection, statement: Call, name: TableName, asked: CompactManifest, position: int
+) -> list[str]:
+    """The manifests that CALL sys.compact_manifest would be about."""
+    table, target_bytes = _checked(connection, statement, name, asked, position)
+    return [_described(table, counted_manifests(table, target_bytes))]
+
+
+def _described(table: Table, counts: ManifestCounts) -> str:
+    """In the words of Paimon's `ManifestCompactDryRun`."""
+    return (
+        f"`{table.name}`: {count_text(counts.files, 'manifest')} ({size_text(counts.size_bytes)}); "
+        f"{count_text(counts.deletions, 'deletion')} in {counts.with_deletions:,} of them, "
+        f"{counts.small:,} smaller than {size_text(counts.target_bytes)}."
+    )
+
+
+def _checked(
+    connection: Connection, statement: Call, name: TableName, asked: CompactManifest, position: int
+) -> tuple[Table, int | None]:
+    """The table, and the target size that `options` give."""
+    table = connection.load(name, statement.text, position)
+    try:
+        return table, _target_bytes(asked.options)
+    except PaimonMagicsError as error:
+        raise located(error, statement.text, statement.procedure_position) from None
+
+
+def _target_bytes(options: str | None) -> int | None:
+    target = None
+    for pair in filter(None, (part.strip() for part in (options or "").split(","))):
+        key, equals, value = (part.strip() for part in pair.partition("="))
+        if not equals:
+            raise InvalidValueError(
+                f"`options` has '{pair}', which is no pair of an option and its value.",
+                hint=f"Write options => '{_TARGET}=16 mb'.",
+            )
+        if key not in (_TARGET, *_WITHOUT_EFFECT):
+            raise InvalidValueError(
+                f"The option '{key}' says nothing about merging manifests.",
+                hint=nearest(key, (_TARGET, *_WITHOUT_EFFECT), what="options"),
+            )
+        if key == _TARGET:
+            target = memory_size_bytes(key, value)
+    return target

@@ -8,16 +8,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Never, assert_never
 
+from paimon_magics.errors import (
+    UnconfirmedError,
+    UnknownNameError,
+    nearest,
+)
+from paimon_magics.planning.reads.predicate_texts import condition_text
+from paimon_magics.planning.row_changes.merges import PlannedClause
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.queries.spark_passthrough import is_for_spark, pass_to_spark
 from paimon_magics.session.refusals import refused
 from paimon_magics.session.spark_settings import check_statement
+from paimon_magics.session.statements.answers import said
 from paimon_magics.session.statements.calls import call_handler
-from paimon_magics.session.statements.databases import (
-    create_database_handler,
-    drop_database_handler,
-    use_handler,
+from paimon_magics.session.statements.confirmation import (
+    unconfirmed,
 )
 from paimon_magics.session.statements.ddl import (
     alter_table_handler,
@@ -26,8 +32,8 @@ from paimon_magics.session.statements.ddl import (
 )
 from paimon_magics.session.statements.explain import explained, explanation
 from paimon_magics.session.statements.handler import Handler
-from paimon_magics.session.statements.merging import merge_handler
 from paimon_magics.session.statements.queries import query_handler, view_handler
+from paimon_magics.session.statements.read_plans import steps_text
 from paimon_magics.session.statements.row_changes import row_change_handler
 from paimon_magics.session.statements.rows import insert_handler, truncate_handler
 from paimon_magics.session.statements.show import Shown, show_handler
@@ -35,9 +41,13 @@ from paimon_magics.session.statements.tags_and_branches import (
     alter_tags_handler,
     show_tags_handler,
 )
+from paimon_magics.session.writes.merge_previews import preview_merge
+from paimon_magics.session.writes.merging import PreparedMerge, prepare_merge, run_merge
 from paimon_magics.session.writes.ordering import in_order
+from paimon_magics.session.writes.prepare import distribution
+from paimon_magics.session.writes.replaced import rows_taken
 from paimon_magics.statements.kinds import Explain, Statement
-from paimon_magics.statements.merge_into import MergeInto
+from paimon_magics.statements.merge_into import DeleteAction, MergeInto
 from paimon_magics.statements.row_changes import Delete, Update
 from paimon_magics.statements.statement import (
     CreateDatabase,
@@ -52,10 +62,25 @@ from paimon_magics.statements.statement import (
     TruncateTable,
     UseDatabase,
 )
+from paimon_magics.statements.subjects import subject_of
 from paimon_magics.statements.table_changes import AlterTable
 from paimon_magics.statements.version_changes import AlterTags, Call, ShowTags
+from paimon_magics.tables.commits.replaced_partitions import sizes_of_replaced
 
 __all__ = ["handler_of", "run_statement"]
+
+
+_JOINS = {
+    "INNER": "the pairs of target and source rows that match",
+    "LEFT OUTER": "all target rows, with the source rows that match",
+    "RIGHT OUTER": "all source rows, with the target rows that match",
+    "FULL OUTER": "all rows of both sides",
+    "LEFT ANTI": "the target rows that no source row matches",
+    "RIGHT ANTI": "the source rows that match no target row",
+}
+
+
+_TABLES_SHOWN = 5
 
 
 def run_statement(
@@ -160,3 +185,184 @@ def _spark_handler(
         preview=None,
         unconfirmed=None,
     )
+
+
+# The handler of MERGE INTO.
+
+
+def merge_handler(
+    connection: Connection, merge: MergeInto, parameters: Mapping[str, object]
+) -> Handler:
+    """MERGE INTO."""
+
+    def lines() -> list[str]:
+        prepared = prepare_merge(connection, merge, parameters)
+        insert = prepared.insert
+        return [
+            f"{insert.table.name}: rows of snapshot {insert.base_snapshot_id} are joined once with "
+            f"the source: {_JOINS[prepared.plan.join]}.",
+            *_read(merge, prepared),
+            *(_clause(merge, one) for one in prepared.plan.clauses),
+            _written(prepared),
+            f"Distribution: {distribution(connection, insert)}.",
+        ]
+
+    return Handler(
+        run=lambda: run_merge(connection, merge, parameters),
+        dry_run=lambda: "Would run. " + " ".join(lines()),
+        explain=lambda mode: lines(),
+        preview=lambda: preview_merge(connection, merge, parameters),
+        unconfirmed=lambda mode: _unconfirmed(connection, merge),
+        changed=lambda: (merge.target,),
+        needs=(
+            merge.target,
+            *subject_of(merge).sources,
+            *(reference.name for reference in merge.within.references),
+        ),
+    )
+
+
+def _unconfirmed(connection: Connection, merge: MergeInto) -> UnconfirmedError | None:
+    """The question before all rows go that the source does not have: an empty source takes all."""
+    clauses = merge.of_kind("NOT MATCHED BY SOURCE")
+    if not any(isinstance(one.action, DeleteAction) and one.condition is None for one in clauses):
+        return None
+    table = connection.load(merge.target, merge.text, merge.target_position)
+    sizes = sizes_of_replaced(table, specs=())
+    if not sizes:
+        return None
+    return UnconfirmedError(
+        "MERGE with WHEN NOT MATCHED BY SOURCE THEN DELETE takes away each row of "
+        f"`{table.name}` that the source does not have; the table has {rows_taken(sizes)}.",
+        hint="To run it, begin the cell with %%paimon --yes. %%paimon --preview counts the rows. "
+        "WHEN NOT MATCHED BY SOURCE AND a condition THEN DELETE does not ask.",
+        statement=merge.text,
+        position=0,
+    )
+
+
+def _read(merge: MergeInto, prepared: PreparedMerge) -> list[str]:
+    """Which files of the target are read."""
+    target, keys = prepared.target, prepared.keys
+    lines = [f"Files read: {steps_text(target.pruning_steps)}."] if target.pruning_steps else []
+    if target.predicates:
+        lines.append(f"Chosen by {' AND '.join(condition_text(one) for one in target.predicates)}.")
+    if keys:
+        values = " and ".join(merge.text[one.value.start : one.value.end] for one in keys)
+        lines.append(
+            f"A job finds the least and the greatest {values} of the source first; then files that "
+            "can't match are left out, too."
+        )
+    return lines
+
+
+def _written(prepared: PreparedMerge) -> str:
+    if prepared.plan.only_inserts:
+        return "The rows are added; no file changes."
+    if prepared.places is None:
+        return "The changed rows are written with their kinds, and merged by key."
+    return f"Rows are changed by {prepared.method.value}; inserted ones are added."
+
+
+def _clause(merge: MergeInto, clause: PlannedClause) -> str:
+    condition = ""
+    if clause.condition is not None:
+        condition = f" AND {merge.text[clause.condition.start : clause.condition.end]}"
+    return f"{clause.kind}{condition}: {clause.effect}."
+
+
+# CREATE DATABASE, DROP DATABASE and USE.
+
+
+def create_database_handler(connection: Connection, statement: CreateDatabase) -> Handler:
+    """CREATE DATABASE."""
+    return Handler(
+        run=lambda: _create_database(connection, statement),
+        dry_run=None,
+        explain=None,
+        preview=None,
+        unconfirmed=None,
+    )
+
+
+def drop_database_handler(connection: Connection, statement: DropDatabase) -> Handler:
+    """DROP DATABASE; with CASCADE it also drops the tables."""
+    return Handler(
+        run=lambda: _drop_database(connection, statement),
+        dry_run=None,
+        explain=None,
+        preview=None,
+        unconfirmed=lambda mode: _unconfirmed_drop(connection, statement),
+    )
+
+
+def use_handler(connection: Connection, statement: UseDatabase) -> Handler:
+    """USE."""
+    return Handler(
+        run=lambda: _use(connection, statement),
+        dry_run=None,
+        explain=None,
+        preview=None,
+        unconfirmed=None,
+    )
+
+
+def _unconfirmed_drop(connection: Connection, statement: DropDatabase) -> UnconfirmedError | None:
+    tables = connection.catalog.list_tables(statement.name) if statement.cascade else []
+    if not tables:
+        return None
+    shown = ", ".join(f"`{table}`" for table in tables[:_TABLES_SHOWN])
+    shown += ", …" if len(tables) > _TABLES_SHOWN else ""
+    loss = f"{len(tables):,} tables ({shown})" if len(tables) > 1 else f"the table {shown}"
+    what = f"DROP DATABASE `{statement.name}` CASCADE"
+    return unconfirmed(statement, what, loss, "DROP TABLE drops them one by one.")
+
+
+def _create_database(connection: Connection, statement: CreateDatabase) -> Outcome:
+    properties = dict(statement.properties)
+    if statement.comment is not None:
+        properties["comment"] = statement.comment
+    if statement.location is not None:
+        properties["location"] = statement.location
+    created = connection.definitions.create_database(
+        statement.name, properties, if_not_exists=statement.if_not_exists
+    )
+    word = "created" if created else "exists already"
+    return said(statement, "CREATE DATABASE", f"Database `{statement.name}` {word}.")
+
+
+def _drop_database(connection: Connection, statement: DropDatabase) -> Outcome:
+    dropped = connection.definitions.drop_database(
+        statement.name, if_exists=statement.if_exists, cascade=statement.cascade
+    )
+    connection.inserted.clear()
+    if connection.database == statement.name:
+        connection.database = connection.settings.database
+    message = (
+        f"Database `{statement.name}` dropped."
+        if dropped
+        else f"There is no database `{statement.name}`."
+    )
+    return said(statement, "DROP DATABASE", message)
+
+
+def _use(connection: Connection, statement: UseDatabase) -> Outcome:
+    ours = connection.settings.catalog_name
+    database = statement.database
+    if statement.catalog is not None and statement.catalog != ours:
+        raise UnknownNameError(
+            f"`{statement.catalog}` is not Paimon's catalog.",
+            hint=f"Paimon's catalog is called `{ours}` here.",
+        )
+    exists = connection.catalog.database_exists(database)
+    if statement.catalog is None and database == ours and not exists:
+        database = connection.settings.database
+    if not connection.catalog.database_exists(database):
+        raise UnknownNameError(
+            f"There is no database `{database}`.",
+            hint=nearest(database, connection.catalog.list_databases, what="databases"),
+            statement=statement.text,
+            position=max(statement.text.find(statement.database), 0),
+        )
+    connection.database = database
+    return said(statement, "USE", f"The current database is `{database}`.")

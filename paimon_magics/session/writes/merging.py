@@ -8,37 +8,46 @@ disks, while they are counted and written. What happens when this process dies i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from paimon_magics.coordinator.client.attempts import Attempts
-from paimon_magics.errors import PaimonMagicsError
+from paimon_magics.errors import PaimonMagicsError, UnsupportedStatementError
 from paimon_magics.planning.commits.read_sets import Found, ReadSet, read_files, read_keys
 from paimon_magics.planning.commits.requests import Append, CommitReceipt
 from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.reads.predicates import ColumnPredicate
 from paimon_magics.planning.reads.row_kinds import PARTLY
-from paimon_magics.planning.row_changes.engine_rules import ChangeMethod
-from paimon_magics.planning.row_changes.merges import MergePlan, inserts_keys_of_on, plan_merge
+from paimon_magics.planning.row_changes.engine_rules import (
+    ChangeMethod,
+    check_moves,
+    method_of_delete,
+    method_of_update,
+)
+from paimon_magics.planning.row_changes.merged_updates import MergedUpdate, merged_update
+from paimon_magics.planning.row_changes.merges import (
+    FromText,
+    MergePlan,
+    ToDefault,
+    Value,
+    assigned_columns,
+    inserts_keys_of_on,
+    plan_merge,
+)
 from paimon_magics.planning.row_changes.source_keys import SourceKey
 from paimon_magics.planning.row_changes.unseen_counts import unseen_notes
 from paimon_magics.planning.schemas.table_schema import TableSchema
-from paimon_magics.session.connection import Connection
+from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.planned_work import made_of, planned_bytes, reads_of
 from paimon_magics.session.provenance import Operation
 from paimon_magics.session.queries.frames import frame_of_query
 from paimon_magics.session.queries.selections import Selection
 from paimon_magics.session.writes.insert import run_job, write_planned
-from paimon_magics.session.writes.keyed_rows import keyed_rows
-from paimon_magics.session.writes.merge_checks import (
-    check_target,
-    merged_update_of_merge,
-    method_of_merge,
-)
+from paimon_magics.session.writes.keyed_rows import check_seen, keyed_rows
 from paimon_magics.session.writes.merge_places import (
     MergePlaces,
     changed_twice,
@@ -63,6 +72,7 @@ from paimon_magics.session.writes.outcomes import (
 )
 from paimon_magics.session.writes.own_reads import reads_now
 from paimon_magics.session.writes.prepare import PreparedInsert
+from paimon_magics.session.writes.row_selection import check_no_file_calls
 from paimon_magics.session.writes.transactions import run_again
 from paimon_magics.spark.losses import kept_losses, without_losses
 from paimon_magics.spark.merging import COUNTED, KIND_NUMBERS, MatchCounts
@@ -70,16 +80,17 @@ from paimon_magics.spark.shuffle_tasks import few_shuffle_tasks
 from paimon_magics.spark.sizes import COMPRESSED_AT_MOST, estimate
 from paimon_magics.spark.writing import JobWritten
 from paimon_magics.statements.clauses.names import quoted
-from paimon_magics.statements.merge_into import MergeInto
+from paimon_magics.statements.merge_into import DeleteAction, MergeInto
 from paimon_magics.statements.queries.determinism import random_part
 from paimon_magics.statements.queries.row_ids import names_row_ids
 from paimon_magics.tables.snapshots.latest import latest_snapshot_id, latest_state
 from paimon_magics.tables.table import Table
+from paimon_magics.tables.writing.table_write import CompletedWrite
 from paimon_magics.tables.writing.write_spec import WriteSpec
 
 if TYPE_CHECKING:
     from paimon_magics.spark.handles import DataFrame
-from paimon_magics.tables.writing.table_write import CompletedWrite
+
 
 __all__ = ["PreparedMerge", "prepare_merge", "run_merge"]
 
@@ -360,3 +371,80 @@ def _outcome(
     outcome.rows_inserted, outcome.rows_unchanged = counts.inserted, counts.unseen.unwritten
     outcome.notes = unseen_notes(table.schema, counts.unseen)
     return outcome
+
+
+# Which tables a MERGE may change, by its clauses.
+
+
+def method_of_merge(table: Table, merge: MergeInto) -> ChangeMethod:
+    """How rows are changed. Raises UnsupportedStatementError where a clause can't be done."""
+    check_no_file_calls(merge.text, merge.within.range.start, "MERGE")
+    try:
+        method = method_of_update(table.name, table.schema)
+        if any(isinstance(clause.action, DeleteAction) for clause in merge.clauses):
+            deletes = method_of_delete(table.name, table.schema)
+            if table.schema.is_primary_key_table and deletes is not ChangeMethod.KINDS:
+                raise UnsupportedStatementError(
+                    f"A MERGE can't delete rows of `{table.name}`: its merge engine "
+                    f"{table.schema.merge_engine} takes no deletes.",
+                    hint="Leave out the DELETE clause, and delete these rows by a DELETE of its "
+                    "own, which takes them from their files.",
+                )
+    except PaimonMagicsError as error:
+        raise located(error, merge.text, merge.target_position) from None
+    return method
+
+
+def merged_update_of_merge(table: Table, merge: MergeInto, plan: MergePlan) -> MergedUpdate | None:
+    """What the merge engine makes of the rows that a MERGE updates; None where it updates none, or
+    the table has no keys.
+
+    Raises UnsupportedStatementError for assignments that the engine does not carry out.
+    """
+    assigned = assigned_columns(merge, plan, table.schema)
+    if assigned is None or not table.schema.is_primary_key_table:
+        return None
+    nulls = {
+        column.name
+        for clause in plan.clauses
+        if clause.effect == "update"
+        for column, value in zip(table.schema.columns, clause.values, strict=True)
+        if column.default is None and _is_null(merge, value)
+    }
+    try:
+        return merged_update(table.name, table.schema, assigned, nulls)
+    except PaimonMagicsError as error:
+        raise located(error, merge.text, merge.target_position) from None
+
+
+def _is_null(merge: MergeInto, value: Value) -> bool:
+    """Whether a value is NULL, as far as the statement's text says."""
+    if isinstance(value, FromText):
+        return merge.text[value.range.start : value.range.end].strip().upper() == "NULL"
+    return isinstance(value, ToDefault)
+
+
+def check_target(
+    connection: Connection,
+    merge: MergeInto,
+    plan: MergePlan,
+    table: Table,
+    base: int,
+    predicates: Sequence[ColumnPredicate],
+) -> None:
+    """Raise UnsupportedStatementError for what can't be done to rows of a table with keys. The rows
+    that matter meet `predicates`."""
+    schema = table.schema
+    if not schema.is_primary_key_table:
+        return
+    try:
+        check_moves(table.name, schema, assigned_columns(merge, plan, schema))
+        if schema.bucket_mode == "KEY_DYNAMIC" and "delete" in plan.effects:
+            raise UnsupportedStatementError(
+                f"The keys of table `{table.name}` can move between partitions; one MERGE can't "
+                "delete rows of it and write others.",
+                hint="DELETE those rows by a statement of its own, before or after the MERGE.",
+            )
+    except PaimonMagicsError as error:
+        raise located(error, merge.text, merge.target_position) from None
+    check_seen(connection, table, base, predicates, (merge.text, merge.target_position))

@@ -9,34 +9,45 @@ StatementSyntaxError is raised only for text that can't be Spark SQL.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 
 from paimon_magics.errors import InvalidTableError, StatementSyntaxError, likely_meant
-from paimon_magics.statements.clauses.names import try_table_name
+from paimon_magics.statements.clauses.names import table_name, try_table_name
+from paimon_magics.statements.clauses.properties import read_partition
 from paimon_magics.statements.dialects.misreadings import misread
 from paimon_magics.statements.grammar import databases as databases
 from paimon_magics.statements.grammar import tables as tables
 from paimon_magics.statements.grammar.alter_table import read_alter_table
 from paimon_magics.statements.grammar.calls import read_call, read_show_tags
-from paimon_magics.statements.grammar.inserts import read_insert
 from paimon_magics.statements.grammar.merges import read_merge
 from paimon_magics.statements.grammar.row_changes import read_delete, read_update
 from paimon_magics.statements.grammar.spark_passthrough import pass_through
 from paimon_magics.statements.kinds import Explain, Statement
 from paimon_magics.statements.lexing.cursor import Cursor, RefusedHere
-from paimon_magics.statements.lexing.keywords import CLAUSE_WORDS, STATEMENT_WORDS, word_set
+from paimon_magics.statements.lexing.keywords import (
+    CLAUSE_WORDS,
+    QUERY_WORDS,
+    STATEMENT_WORDS,
+    word_set,
+)
 from paimon_magics.statements.lexing.splitting import split_tokens
 from paimon_magics.statements.lexing.tokens import IDENTIFIER_KINDS, Token, tokenize
-from paimon_magics.statements.queries.query_text import at_query, read_query
+from paimon_magics.statements.queries.query_text import at_query, bind_parameters, read_query
 from paimon_magics.statements.statement import (
     CreateTemporaryView,
+    Insert,
+    PartitionItem,
     PassThrough,
     Query,
+    QueryText,
     Refused,
     TableName,
+    TextRange,
 )
 
 __all__ = ["parse_cell", "parse_statement"]
+
 
 _CELLS_KEPT = 8  # a cell is parsed by its guard rails, and again when it runs
 _ALIKE_MIN = 0.7  # `orders` is not REFRESH
@@ -370,3 +381,111 @@ _READERS: tuple[tuple[tuple[str, ...], Reader], ...] = (
     (("EXPLAIN",), _explain),
     (("CALL",), read_call),
 )
+
+
+# Reads INSERT: its target, columns, partition and source.
+#
+# The syntax is Spark's (`insertInto` in `SqlBaseParser.g4`). The column list may be before or after
+# the PARTITION clause, and WITH before INSERT or in the source.
+
+
+def read_insert(cursor: Cursor, offset: int, *, with_index: int | None = None) -> Insert:
+    """Read what follows INSERT. `with_index` is the index of a WITH token before INSERT."""
+    insert_index = cursor.index - 1
+    overwrite = cursor.accept_any("INTO", "OVERWRITE")
+    if not overwrite:
+        cursor.fail("INTO or OVERWRITE")
+    if cursor.at("DIRECTORY") or cursor.at("LOCAL", "DIRECTORY"):
+        raise RefusedHere("INSERT OVERWRITE DIRECTORY")
+    if cursor.at("TABLE") and cursor.peek(1).text != "(":
+        cursor.next()
+    target, position = table_name(cursor)
+    if cursor.at("WITH", "("):
+        raise RefusedHere("INSERT … WITH options")
+    columns: tuple[str, ...] | None = None
+    partition: tuple[PartitionItem, ...] | None = None
+    by_name = False
+    parameters: tuple[str, ...] = ()
+    while True:
+        if cursor.at("REPLACE"):
+            raise RefusedHere("INSERT … REPLACE WHERE")
+        if partition is None and cursor.accept("PARTITION"):
+            clause = Cursor(
+                cursor.text, cursor.tokens, cursor.brackets, cursor.index, _closing(cursor)
+            )
+            parameters = bind_parameters(clause)
+            partition = read_partition(cursor)
+            if cursor.at("IF", "NOT", "EXISTS"):
+                raise RefusedHere("INSERT … IF NOT EXISTS")
+        elif columns is None and not by_name and _at_columns(cursor):
+            columns = _columns(cursor)
+        elif columns is None and not by_name and cursor.accept("BY", "NAME"):
+            by_name = True
+        else:
+            break
+    if not at_query(cursor):
+        cursor.fail("VALUES, SELECT, TABLE or another query")
+    source = _source(cursor, insert_index, with_index, parameters)
+    return Insert(
+        cursor.text,
+        offset,
+        target,
+        position,
+        overwrite == "OVERWRITE",
+        source,
+        columns,
+        by_name,
+        partition,
+    )
+
+
+def _source(
+    cursor: Cursor, insert_index: int, with_index: int | None, parameters: tuple[str, ...]
+) -> QueryText:
+    cuts: tuple[TextRange, ...] = ()
+    if with_index is not None:
+        start = cursor.tokens[insert_index].start
+        cuts = (TextRange(start, cursor.position),)
+        cursor.index = with_index
+    first = cursor.index
+    query = read_query(cursor, cuts=cuts)
+    names = tuple(dict.fromkeys((*parameters, *query.parameters)))
+    defaults = _defaults(cursor, first) if query.is_values else ()
+    return replace(query, parameters=names, defaults=defaults)
+
+
+def _defaults(cursor: Cursor, first: int) -> tuple[TextRange, ...]:
+    """The ranges of DEFAULT where it is a whole value, from token `first` on."""
+    tokens = cursor.tokens[first : cursor.index]
+    return tuple(
+        TextRange(token.start, token.end)
+        for before, token, after in zip(tokens, tokens[1:], tokens[2:], strict=False)
+        if token.upper == "DEFAULT" and before.text in ("(", ",") and after.text in (")", ",")
+    )
+
+
+def _closing(cursor: Cursor) -> int:
+    if not cursor.at("("):
+        cursor.fail("`(`")
+    return cursor.closing()
+
+
+def _at_columns(cursor: Cursor) -> bool:
+    """Whether a column list comes next, rather than a query in brackets."""
+    if not cursor.at("("):
+        return False
+    first, second = cursor.peek(1), cursor.peek(2)
+    return first.text != "(" and (first.upper not in QUERY_WORDS or second.text in (",", ")"))
+
+
+def _columns(cursor: Cursor) -> tuple[str, ...]:
+    columns: list[str] = []
+    cursor.expect("(")
+    while True:
+        columns.append(cursor.identifier("a column's name"))
+        if cursor.at("."):
+            raise RefusedHere("INSERT into a field of a STRUCT")
+        if not cursor.accept(","):
+            break
+    cursor.expect(")")
+    return tuple(columns)

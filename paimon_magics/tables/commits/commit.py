@@ -15,12 +15,17 @@ import contextlib
 import random
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
+import pyarrow as pa
+from pypaimon.common.json_util import JSON
 from pypaimon.manifest import avro_codec
 from pypaimon.manifest.manifest_list_manager import ManifestListManager
+from pypaimon.table.row.generic_row import GenericRowSerializer
+from pypaimon.write.commit_message import CommitMessage
 
 from paimon_magics.errors import (
     CommitConflictError,
@@ -30,6 +35,7 @@ from paimon_magics.errors import (
     UnknownOutcomeError,
     UnsupportedStatementError,
 )
+from paimon_magics.faults import reach
 from paimon_magics.planning.commits.requests import (
     CommitReceipt,
     Compact,
@@ -37,9 +43,15 @@ from paimon_magics.planning.commits.requests import (
     OverwriteTouched,
     Transaction,
 )
+from paimon_magics.planning.compaction.inline import compacts_inline, is_full
+from paimon_magics.planning.compaction.picks import PickOptions
+from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.tables.commits.bucket_checks import bucket_check
 from paimon_magics.tables.commits.changes import Changes, plan_changes
-from paimon_magics.tables.commits.compaction_conflicts import CompactionConflicts
+from paimon_magics.tables.commits.compaction_conflicts import (
+    CompactionConflicts,
+    overlapping_places,
+)
 from paimon_magics.tables.commits.decoded_request import (
     DecodedRequest,
     file_is_gone,
@@ -49,20 +61,21 @@ from paimon_magics.tables.commits.file_conflicts import FileConflicts
 from paimon_magics.tables.commits.log_positions import log_check
 from paimon_magics.tables.commits.message_checks import check_creation, check_messages
 from paimon_magics.tables.commits.overwrite_checks import overwrite_check
-from paimon_magics.tables.commits.overwrite_upgrades import upgrade_overwritten
 from paimon_magics.tables.commits.prepare import Prepared, SnapshotPreparation
-from paimon_magics.tables.commits.publishers import publisher_for
 from paimon_magics.tables.commits.read_checks import read_check, read_properties
 from paimon_magics.tables.commits.receipts import find_commit, find_snapshot, receipt_of
 from paimon_magics.tables.commits.streamed_keys import streamed_keys_check
 from paimon_magics.tables.manifests.names import MetadataNames, manifest_folder, remove_metadata
-from paimon_magics.tables.snapshots.latest import latest_snapshot
+from paimon_magics.tables.manifests.partition_statistics import partition_statistics
+from paimon_magics.tables.snapshots.latest import latest_snapshot, write_hint
+from paimon_magics.tables.stores.paths import local_path
 from paimon_magics.tables.stores.store import Publish, failure, store_errors
 from paimon_magics.tables.stores.syncing import begin_sync, sync_files
 from paimon_magics.tables.table import Table, publishes_itself
 from paimon_magics.tables.writing.bucket_counts import compacted_bucket_counts, own_bucket_counts
 
 __all__ = ["check_can_publish", "commit", "remove_run"]
+
 
 _RETRIES_MAX = 100
 # What pypaimon and pyarrow raise for bad content; stores raise other errors.
@@ -408,3 +421,116 @@ def _unexpected(table: Table, error: BaseException) -> SetupError:
         f"The commit to `{table.name}` failed unexpectedly: {error!r}",
         hint="Nothing was committed. Report this with the table's definition.",
     )
+
+
+# Puts the files of an overwrite on the highest level, where nothing is below them any more.
+#
+# As Paimon's `FileStoreCommitImpl.tryUpgrade` (the option `overwrite-upgrade`). Files of tables
+# whose compactions look rows up, or are full after every write, stay on level 0: the compaction
+# after the statement moves them. So do files with deletes, which those tables would show as rows.
+
+
+def upgrade_overwritten(table: Table, messages: Sequence[CommitMessage]) -> None:
+    """Set the level of the new files of an overwrite, which replace what their buckets had."""
+    schema = table.schema
+    if not schema.is_primary_key_table or not schema.flag("overwrite-upgrade"):
+        return
+    if schema.flag("pk-clustering-override"):
+        return
+    files = [file for message in messages for file in message.new_files]
+    if any(file.level > 0 for file in files) or any(m.bucket < 0 for m in messages if m.new_files):
+        return
+    options = PickOptions.of(schema)
+    buckets: dict[tuple[Any, ...], list[Any]] = defaultdict(list)
+    for message in messages:
+        buckets[tuple(message.partition), message.bucket] += message.new_files
+    candidates = [of for of in buckets.values() if not _is_compacted(schema, options, len(of))]
+    candidates = [of for of in candidates if all(file.delete_row_count == 0 for file in of)]
+    overlapping = _overlapping(schema, candidates)
+    for place, members in enumerate(candidates):
+        if place not in overlapping:
+            for file in members:
+                file.level = options.level_count - 1
+
+
+def _is_compacted(schema: TableSchema, options: PickOptions, files: int) -> bool:
+    """Whether a writer compacts a bucket of so many new files after the statement."""
+    if not compacts_inline(schema):
+        return False
+    return options.forces_level_0_up or is_full(schema) or files >= options.compaction_trigger
+
+
+def _overlapping(schema: TableSchema, buckets: Sequence[Sequence[Any]]) -> set[int]:
+    """The places of buckets in which the keys of two files overlap."""
+    places = [place for place, files in enumerate(buckets) if len(files) > 1 for _ in files]
+    several = [file for files in buckets if len(files) > 1 for file in files]
+    if not several:
+        return set()
+    columns = {
+        "place": pa.array(places, pa.int64()),
+        "level": pa.array([0] * len(several), pa.int64()),
+        "file_name": pa.array([file.file_name for file in several]),
+        "min_key": _keys(file.min_key for file in several),
+        "max_key": _keys(file.max_key for file in several),
+    }
+    return set(overlapping_places(pa.table(columns), schema))
+
+
+def _keys(rows: Any) -> pa.Array:
+    return pa.array([GenericRowSerializer.to_bytes(row) for row in rows], pa.large_binary())
+
+
+# Publishes a prepared snapshot: creates its file if that is absent, or asks a REST catalog.
+#
+# The caller has synced all files that the snapshot names to disk before (`stores.syncing`).
+
+
+class Publisher(Protocol):
+    """Publishes prepared snapshots of one table."""
+
+    def publish(self, prepared: Prepared) -> bool:
+        """Publish the snapshot; return False if it certainly was not published because another
+        commit has its id.
+
+        Raises one of our errors if it certainly was not published. After any other exception it is
+        unknown whether it was.
+        """
+
+
+class _FilePublisher:
+    def __init__(self, table: Table, publish: Publish) -> None:
+        self._table = table.paimon
+        self._store = table.store
+        self._create = publish
+
+    def publish(self, prepared: Prepared) -> bool:
+        """See `Publisher`."""
+        manager = self._table.snapshot_manager()
+        snapshot = prepared.snapshot
+        path = manager.get_snapshot_path(snapshot.id)
+        reach("commit.prepared")
+        content = JSON.to_json(snapshot, indent=2).encode()
+        created = self._create(local_path(path) or path, content)
+        if created:
+            reach("publish.linked")
+            write_hint(self._store, manager.latest_file, snapshot.id)
+        return created
+
+
+class _CatalogPublisher:
+    def __init__(self, table: Table) -> None:
+        self._table = table.paimon
+        self._inner = table.paimon.catalog_environment.snapshot_commit(
+            table.paimon.snapshot_manager()
+        )
+
+    def publish(self, prepared: Prepared) -> bool:
+        """See `Publisher`."""
+        statistics = partition_statistics(self._table, prepared.entries)
+        return bool(self._inner.commit(prepared.base_uuid, prepared.snapshot, statistics))
+
+
+def publisher_for(table: Table, publish: Publish) -> Publisher:
+    """The publisher of the table's snapshots. `publish` creates their files unless the catalog
+    publishes itself."""
+    return _CatalogPublisher(table) if publishes_itself(table) else _FilePublisher(table, publish)

@@ -10,7 +10,7 @@ the others of the compaction can be committed without it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from pypaimon.index.index_file_meta import IndexFileMeta
+from pypaimon.manifest.index_manifest_file import IndexManifestFile
 from pypaimon.manifest.manifest_list_manager import ManifestListManager
 from pypaimon.table.row.generic_row import GenericRowSerializer
 from pypaimon.write.commit_message import CommitMessage
@@ -25,8 +27,6 @@ from pypaimon.write.commit_message import CommitMessage
 from paimon_magics.errors import CompactionConflictError
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.tables.commits.changes import Changes, partition_filter
-from paimon_magics.tables.commits.compacted_indexes import Bucket, index_problems
-from paimon_magics.tables.commits.row_ranges import row_range_problems
 from paimon_magics.tables.manifests.live_files import ManifestCache, undeleted
 from paimon_magics.tables.manifests.partition_values import partition_values
 from paimon_magics.tables.splits.bucket_splits import KeyRanks
@@ -34,11 +34,16 @@ from paimon_magics.tables.table import Table
 
 __all__ = ["CompactionConflicts", "overlapping_places"]
 
+
 _Ints = npt.NDArray[np.int64]
 
 # With more partitions it is cheaper to read all manifests than to test each of them.
 _PRUNED_PARTITIONS_MAX = 100
 _PLACE = "place"
+
+
+Bucket = tuple[tuple[Any, ...], int]
+"""Partition values and bucket."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,3 +295,121 @@ def overlapping_places(files: pa.Table, schema: TableSchema) -> dict[int, str]:
         f"would overlap at level {level[at]}"
         for at in bad.tolist()[::-1]
     }
+
+
+# Checks that files of a data-evolution table which share rows have all of them in common.
+#
+# Somebody may have written new columns for rows of a file that a compaction takes into a larger
+# one: then neither file would tell where its rows begin. Source: `ConflictDetection.
+# checkRowIdRangeConflicts`.
+
+
+def row_range_problems(
+    live: pa.Table, places: Sequence[int], messages: Sequence[CommitMessage]
+) -> dict[int, str]:
+    """What is wrong after a compaction, by the place of the bucket. `live` are the manifest entries
+    of the buckets' files in the latest snapshot with the column `place`; `places` are those of the
+    messages' buckets."""
+    gone = {
+        (place, file.file_name)
+        for place, message in zip(places, messages, strict=True)
+        for file in message.compact_before
+    }
+    added = [
+        (place, file.file_name, file.first_row_id, file.row_count)
+        for place, message in zip(places, messages, strict=True)
+        for file in message.compact_after
+    ]
+    names = ["place", "file_name", "first_row_id", "row_count"]
+    touched = pc.is_in(live["place"], value_set=pa.array(sorted(set(places)), pa.int64()))
+    columns = [live.filter(touched)[name].to_pylist() for name in names]
+    files = [row for row in zip(*columns, strict=True) if (row[0], row[1]) not in gone] + added
+    files = [row for row in files if row[2] is not None and not _is_dedicated(row[1])]
+    if not files:
+        return {}
+    place, first, rows = (np.array([row[at] for row in files], np.int64) for at in (0, 2, 3))
+    order = np.lexsort((rows, first, place))
+    place, first, rows = place[order], first[order], rows[order]
+    # In this order files of other rows than their neighbour's overlap with a neighbour.
+    bad = (place[1:] == place[:-1]) & (first[1:] < first[:-1] + rows[:-1])
+    bad &= (first[1:] != first[:-1]) | (rows[1:] != rows[:-1])
+    found: dict[int, str] = {}
+    for at in np.flatnonzero(bad).tolist():
+        one, other = (files[order[at + step]][1] for step in (0, 1))
+        found.setdefault(
+            int(place[at]), f"the files {one} and {other} would share some of their rows"
+        )
+    return found
+
+
+def _is_dedicated(name: str) -> bool:
+    return name.endswith(".blob") or ".vector." in name
+
+
+# Checks that the index files which a compaction replaces, and the deletion vectors that it read,
+# are still those of the latest snapshot.
+#
+# A row that was deleted after the compaction read its file would otherwise come back: Paimon's
+# `ConflictDetection.buildDeltaEntriesWithDV`.
+
+
+def index_problems(
+    table: Table,
+    latest: Any,
+    messages: Sequence[CommitMessage],
+    live_names: Callable[[], Mapping[Bucket, Collection[str]]],
+) -> dict[int, str]:
+    """What is wrong with the indexes of messages at the latest snapshot (None for none), by the
+    place of the message. `live_names` gives the names of all data files in each bucket."""
+    manifest = None if latest is None else latest.index_manifest
+    if manifest is None and not any(_changes_index(message) for message in messages):
+        return {}
+    current = [] if manifest is None else IndexManifestFile(table.paimon).read(manifest)
+    names = {entry.index_file.file_name for entry in current}
+    vectors = {
+        (tuple(entry.partition.values), entry.bucket, data_file): entry.index_file.file_name
+        for entry in current
+        for data_file in _data_files(entry.index_file)
+    }
+    problems = {}
+    for at, message in enumerate(messages):
+        problem = _problem(message, names, vectors, live_names)
+        if problem is not None:
+            problems[at] = problem
+    return problems
+
+
+def _problem(
+    message: CommitMessage,
+    current: Collection[str],
+    vectors: Mapping[tuple[tuple[Any, ...], int, str], str],
+    live_names: Callable[[], Mapping[Bucket, Collection[str]]],
+) -> str | None:
+    bucket = (tuple(message.partition), message.bucket)
+    replaced = {entry.index_file.file_name for entry in message.compact_index_deletes}
+    for name in sorted(replaced):
+        if name not in current:
+            return f"the index file {name} is no longer there"
+    after = {file.file_name for file in message.compact_after}
+    removed = {file.file_name for file in message.compact_before} - after
+    added = {name for entry in message.compact_index_adds for name in _data_files(entry.index_file)}
+    for name in sorted(removed | added):
+        vector = vectors.get((*bucket, name))
+        if vector is not None and vector not in replaced:
+            return f"rows of the file {name} were deleted since: {vector} has its deletion vector"
+    if added:
+        lost = added - after - (set(live_names()[bucket]) - removed)
+        if lost:
+            return f"the file {min(lost)}, which gets a deletion vector, is not there"
+    return None
+
+
+def _changes_index(message: CommitMessage) -> bool:
+    return bool(message.compact_index_adds or message.compact_index_deletes)
+
+
+def _data_files(index_file: IndexFileMeta) -> Collection[str]:
+    """The data files with a deletion vector in an index file."""
+    if index_file.index_type != IndexManifestFile.DELETION_VECTORS_INDEX:
+        return ()
+    return [vector.data_file_name for vector in (index_file.dv_ranges or {}).values()]

@@ -10,24 +10,26 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pypaimon.build_info import full_version
 from pypaimon.manifest.index_manifest_entry import IndexManifestEntry
 from pypaimon.manifest.manifest_list_manager import ManifestListManager
+from pypaimon.manifest.schema.data_file_meta import DataFileMeta
 from pypaimon.manifest.schema.manifest_entry import ManifestEntry
 from pypaimon.manifest.schema.manifest_file_meta import ManifestFileMeta
 from pypaimon.snapshot.snapshot import Snapshot
+from pypaimon.table.special_fields import SpecialFields
 
+from paimon_magics.errors import TableDamagedError
 from paimon_magics.faults import reach
 from paimon_magics.planning.commits.requests import CommitRequest, CompactManifests
 from paimon_magics.tables.commits.changes import Changes
 from paimon_magics.tables.commits.index_union import after_adding, hash_entries, united_entries
 from paimon_magics.tables.commits.moved_keys import carried_properties
-from paimon_magics.tables.commits.row_tracking import stamp_sequence, track_rows
-from paimon_magics.tables.manifests.file_kinds import ADD
+from paimon_magics.tables.manifests.file_kinds import ADD, APPENDED
 from paimon_magics.tables.manifests.hash_indexes import HashIndexes
 from paimon_magics.tables.manifests.index_manifests import NamedIndexManifests
 from paimon_magics.tables.manifests.merging import MergeRules, merge_manifests
@@ -262,3 +264,80 @@ def _rows(entry: ManifestEntry) -> int:
 
 def _total_rows(latest: Any) -> int:
     return int(latest.total_record_count or 0) if latest is not None else 0
+
+
+# Assigns the row ids and sequence numbers that depend on the snapshot to a commit's files.
+#
+# Sources: Paimon's `RowTrackingCommitUtils`, `FileStoreCommitImpl.stampSequenceWithSnapshotId`.
+
+
+def stamp_sequence(entries: Iterable[ManifestEntry], snapshot_id: int) -> list[ManifestEntry]:
+    """For `sequence.snapshot-ordering`: give added files the snapshot's id as sequence number."""
+    return [
+        entry.assign_sequence_number(snapshot_id, snapshot_id) if entry.kind == ADD else entry
+        for entry in entries
+    ]
+
+
+def track_rows(
+    entries: Sequence[ManifestEntry], snapshot_id: int, first_row_id: int, *, by_partition: bool
+) -> tuple[list[ManifestEntry], int]:
+    """For `row-tracking.enabled`: give files the sequence numbers and row ids that they lack.
+
+    Return the entries, and the id of the table's next row. `by_partition` gives the rows of a
+    partition consecutive ids (`row-tracking.partition-group-on-commit`).
+    """
+    numbered = [_numbered(entry, snapshot_id) for entry in entries]
+    if by_partition:
+        groups: dict[tuple[Any, ...], list[ManifestEntry]] = {}
+        for entry in numbered:
+            groups.setdefault(tuple(entry.partition.values), []).append(entry)
+        numbered = [entry for group in groups.values() for entry in group]
+    return _identified(numbered, first_row_id)
+
+
+def _numbered(entry: ManifestEntry, snapshot_id: int) -> ManifestEntry:
+    least, greatest = entry.file.min_sequence_number, entry.file.max_sequence_number
+    if least == 0:
+        return entry.assign_sequence_number(snapshot_id, snapshot_id)
+    return entry.assign_sequence_number(least, snapshot_id) if greatest == 0 else entry
+
+
+def _identified(entries: Sequence[ManifestEntry], start: int) -> tuple[list[ManifestEntry], int]:
+    """Assign row ids from `start`. Blob and vector files hold columns of the rows of the data file
+    before them, and get the same ids."""
+    result = []
+    rows_from = start  # of the last data file
+    blobs: dict[str, int] = {}
+    vectors = start
+    for entry in entries:
+        file = entry.file
+        if (
+            file.file_source != APPENDED
+            or file.first_row_id is not None
+            or SpecialFields.ROW_ID.name in (file.write_cols or ())
+        ):
+            result.append(entry)
+        elif DataFileMeta.is_blob_file(file.file_name):
+            column = file.write_cols[0]
+            blob = blobs.get(column, rows_from)
+            result.append(entry.assign_first_row_id(_checked(blob, start, file)))
+            blobs[column] = blob + file.row_count
+        elif DataFileMeta.is_vector_file(file.file_name):
+            result.append(entry.assign_first_row_id(_checked(vectors, start, file)))
+            vectors += file.row_count
+        else:
+            result.append(entry.assign_first_row_id(start))
+            rows_from, blobs = start, {}
+            start += file.row_count
+    return result, start
+
+
+def _checked(first_row_id: int, start: int, file: DataFileMeta) -> int:
+    if first_row_id < start:
+        return first_row_id
+    raise TableDamagedError(
+        f"The file {file.file_name} holds columns of rows that no data file before it has; nothing "
+        "was committed.",
+        hint="Run the statement again, and report this with the table's definition.",
+    )

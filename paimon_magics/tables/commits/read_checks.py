@@ -8,7 +8,8 @@ they bring postponed rows into their buckets.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,23 +20,32 @@ from pypaimon.table.row.generic_row import GenericRowSerializer
 from pypaimon.utils.file_store_path_factory import canonical_data_file_path
 from pypaimon.write.commit_message import CommitMessage
 
+from paimon_magics.columnar.key_numbers import key_numbers
 from paimon_magics.errors import InvalidValueError, OutdatedPlanError
 from paimon_magics.planning.commits.read_sets import ReadSet
 from paimon_magics.planning.commits.requests import CommitRequest
+from paimon_magics.planning.reads.predicates import ColumnPredicate
 from paimon_magics.planning.reads.splits import StoredFile
 from paimon_magics.planning.writes.inserts import level_zero_hidden_by
-from paimon_magics.tables.commits.common_keys import have_common_key
-from paimon_magics.tables.commits.found_rows import may_be_found
 from paimon_magics.tables.manifests.file_kinds import ADD, DELETE
 from paimon_magics.tables.manifests.live_files import ManifestCache, live_files, undeleted
 from paimon_magics.tables.manifests.partition_values import partition_values
+from paimon_magics.tables.reading.table_files import whole_rows_reader
+from paimon_magics.tables.schema.history import TableSchemas
 from paimon_magics.tables.snapshots.latest import read_snapshot
 from paimon_magics.tables.snapshots.provenance import PREFIX, described
 from paimon_magics.tables.splits.bucket_splits import KeyRanks
+from paimon_magics.tables.splits.pruning import (
+    in_buckets,
+    in_key_ranges,
+    in_partitions,
+    in_value_ranges,
+)
 from paimon_magics.tables.splits.stored_files import stored_files, stores_elsewhere
 from paimon_magics.tables.table import Table
 
 __all__ = ["READ_SNAPSHOT", "read_check", "read_properties"]
+
 
 READ_SNAPSHOT = PREFIX + "read-snapshot"
 """The property of a snapshot whose rows were made of rows of its table: the id of the snapshot
@@ -44,6 +54,11 @@ that was read."""
 _Bools = npt.NDArray[np.bool_]
 _Place = tuple[tuple[Any, ...], int | None]
 _WITHOUT_ROWS = ("COMPACT", "ANALYZE")
+
+
+HELD_KEYS_MAX = 2_000_000
+"""Keys that are held in memory: some 200 MB of texts. More on both sides are not compared, and
+count as common."""
 
 
 def read_properties(request: CommitRequest) -> dict[str, str]:
@@ -317,3 +332,70 @@ class _ReadCheck:
             hint="Nothing was written. Run the statement again: it then reads the rows as they "
             "are now. The setting row_level_retries says how often it does so by itself.",
         )
+
+
+# Which of some files can hold rows that a statement looked for, by partitions, buckets, keys and
+# statistics.
+
+
+def may_be_found(table: Table, files: pa.Table, conditions: Sequence[ColumnPredicate]) -> pa.Table:
+    """The files (columns of MANIFEST_ENTRIES) that can hold rows which meet all conditions. A
+    condition on a column that the table no longer has says nothing."""
+    schema = table.schema
+    names = {column.name for column in schema.columns}
+    known = [one for one in conditions if one.column in names]
+    for judge in (in_partitions, in_buckets):
+        files = files.filter(pa.array(judge(files, schema, known)))
+    if schema.is_primary_key_table:
+        return files.filter(pa.array(in_key_ranges(files, schema, known)))
+    if schema.data_evolution_enabled:
+        return files  # a file has only some columns of its rows
+    columns = TableSchemas(table.paimon).columns
+    return files.filter(pa.array(in_value_ranges(files, columns, schema.columns, known)))
+
+
+# Whether two sets of files of a primary-key table have a key in common. Reads key columns only.
+#
+# The keys of the side with fewer rows are held in memory, those of the other come in batches.
+
+
+def have_common_key(
+    table: Table,
+    ours: Sequence[StoredFile],
+    theirs: Sequence[StoredFile],
+    elsewhere: frozenset[str] = frozenset(),
+) -> bool:
+    """Whether a row of `ours` has the key of a row of `theirs`; `elsewhere` are the stores of
+    files outside the table's folder. True also where both have more than HELD_KEYS_MAX rows.
+
+    Raises FileNotFoundError if one of the files is gone.
+    """
+    held, streamed = sorted((ours, theirs), key=_rows)
+    if not held:
+        return False
+    if _rows(held) > HELD_KEYS_MAX:
+        return True
+    known = pa.concat_tables(_keys(table, held, elsewhere)).combine_chunks()
+    return any(_meet(known, batch) for batch in _keys(table, streamed, elsewhere))
+
+
+def _rows(files: Sequence[StoredFile]) -> int:
+    return sum(file.rows for file in files)
+
+
+def _keys(
+    table: Table, files: Sequence[StoredFile], elsewhere: frozenset[str]
+) -> Iterator[pa.Table]:
+    keys = table.schema.trimmed_primary_keys
+    reader = whole_rows_reader(table, [file.schema_id for file in files], elsewhere)
+    reader = replace(reader, wanted=tuple(one for one in reader.wanted if one.name in keys))
+    for file in files:
+        for rows in reader.batches(file):
+            yield pa.table([rows.column(key) for key in keys], names=list(keys))
+
+
+def _meet(known: pa.Table, batch: pa.Table) -> bool:
+    """Whether a row of `known` equals a row of `batch`. Floating-point numbers are equal as in
+    Java."""
+    ours, theirs = key_numbers([known, batch])
+    return bool(np.isin(theirs, ours).any())

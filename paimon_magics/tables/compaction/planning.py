@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pypaimon.utils.file_store_path_factory import canonical_data_file_path
@@ -21,21 +22,22 @@ from paimon_magics.planning.compaction.lookups import LookupRules
 from paimon_magics.planning.compaction.picks import Moment, PickOptions
 from paimon_magics.planning.compaction.sort_orders import SortOrder
 from paimon_magics.planning.compaction.steps import Rewrite
-from paimon_magics.planning.options.values import double_value
+from paimon_magics.planning.options.values import double_value, duration_ms
 from paimon_magics.planning.reads.float_bounds import OWN_PREFIXES
 from paimon_magics.planning.reads.splits import Section
 from paimon_magics.planning.schemas.table_schema import TableSchema, column_list
 from paimon_magics.planning.writes.file_rules import data_file_format
 from paimon_magics.tables.compaction.key_ranges import ALL_KEYS, KeyBounds, section_cuts
-from paimon_magics.tables.compaction.record_expiry import expired_files, record_expiry
 from paimon_magics.tables.compaction.rewriting import RewriteSpec, RewriteTask
 from paimon_magics.tables.compaction.uncommitted import deletions_after, files_after
 from paimon_magics.tables.compaction.units import BucketUnit, UnitRules, bucket_units
+from paimon_magics.tables.manifests.column_statistics import column_bounds
 from paimon_magics.tables.manifests.file_paths import file_paths
 from paimon_magics.tables.manifests.live_files import ManifestCache, live_files
 from paimon_magics.tables.pypaimon_internals import store_options
 from paimon_magics.tables.reading.data_files import FileReader
 from paimon_magics.tables.reading.table_files import whole_rows_reader
+from paimon_magics.tables.schema.history import TableSchemas
 from paimon_magics.tables.schema.merge_options import merge_rule
 from paimon_magics.tables.schema.types import arrow_type
 from paimon_magics.tables.splits.stored_files import (
@@ -56,6 +58,7 @@ __all__ = [
     "partition_schema",
     "plan_compaction",
 ]
+
 
 _Part = tuple[tuple[Section, ...], KeyBounds, int]  # with the number of parts of a section
 
@@ -345,3 +348,40 @@ def folder_of(table: Table, file: pa.Table) -> str:
     )
     path = file_paths(inside, _partition_types(table.schema), _first_bucket_folder(table))[0]
     return str(path.as_py()).rpartition("/")[0]
+
+
+# The expiry of a table's rows (`record-level.expire-time`), and the files that may hold such rows.
+#
+# Rows expire by compactions only, as in Paimon. Source: `RecordLevelExpire`.
+
+
+def record_expiry(schema: TableSchema, moment: Moment) -> RecordExpiry | None:
+    """Which rows have expired at a moment; None for a table whose rows don't. Raises
+    InvalidTableError for an option's value that can't be read."""
+    age = schema.stored_option("record-level.expire-time")
+    field = schema.stored_option("record-level.time-field")
+    if age is None or field is None:
+        return None
+    seconds = int(duration_ms("record-level.expire-time", age)) // 1000
+    return RecordExpiry(field, moment.epoch_ms // 1000 - seconds)
+
+
+def expired_files(
+    table: Table, expiry: RecordExpiry | None
+) -> Callable[[pa.Table], npt.NDArray[np.bool_]] | None:
+    """Marks the files (columns of MANIFEST_ENTRIES) whose statistics allow expired rows. As in
+    Paimon, a file without statistics of the time is not marked."""
+    if expiry is None:
+        return None
+    column = table.schema.column(expiry.field)
+    data_type = arrow_type(column.type)
+    columns_of = TableSchemas(table.paimon).columns
+
+    def marked(files: pa.Table) -> npt.NDArray[np.bool_]:
+        least = [
+            column_bounds(files.slice(row, 1), columns_of, [column])[column.name].least
+            for row in range(files.num_rows)
+        ]
+        return expiry.too_old(pa.array(least, data_type))
+
+    return marked

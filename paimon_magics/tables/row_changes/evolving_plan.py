@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pypaimon.index.index_file_handler import IndexFileHandler
 from pypaimon.write.commit_message import CommitMessage
 
 from paimon_magics.columnar.roaring import numbers_at
@@ -26,14 +27,11 @@ from paimon_magics.planning.reads.views import RowView, ViewKind
 from paimon_magics.settings import Settings
 from paimon_magics.tables.compaction.append_units import AppendUnit
 from paimon_magics.tables.compaction.append_vectors import put_marks
+from paimon_magics.tables.manifests.file_kinds import DELETE
 from paimon_magics.tables.manifests.live_files import ManifestCache
 from paimon_magics.tables.reading.evolving_files import anchor_of
 from paimon_magics.tables.reading.table_files import updated_columns_reader
 from paimon_magics.tables.row_changes.column_changes import ColumnChanges
-from paimon_magics.tables.row_changes.indexed_columns import (
-    check_indexed_columns,
-    drop_outdated_indexes,
-)
 from paimon_magics.tables.row_changes.placed_files import PlacedFiles
 from paimon_magics.tables.row_changes.rewriting import ChangedFile
 from paimon_magics.tables.schema.history import TableSchemas
@@ -51,6 +49,9 @@ from paimon_magics.tables.writing.columns_files import (
 )
 
 __all__ = ["EvolvingChange", "plan_evolving_change"]
+
+
+_ACTION = "global-index.column-update-action"
 
 
 @dataclass(frozen=True)
@@ -187,3 +188,71 @@ def plan_evolving_change(
     units = tuple(AppendUnit(number, 0, one.files) for number, one in enumerate(ranges))
     steps = tuple(pruning.steps)
     return EvolvingChange(table, snapshot, ranges, units, tuple(predicates), steps)
+
+
+# Global indexes of columns that get new values.
+#
+# Paimon's engines build them over columns of data-evolution tables. Nobody keeps them up to date,
+# so that a changed column's index finds rows by their old values. What happens to it says the
+# option `global-index.column-update-action`, as in
+# `MergeIntoPaimonDataEvolutionTable.checkUpdateResult`.
+
+
+def check_indexed_columns(
+    table: Table, snapshot: Any, assigned: Collection[str], partitions: Collection[tuple[Any, ...]]
+) -> None:
+    """Raise UnsupportedStatementError if a column that is `assigned` has an index at a snapshot in
+    one of the partitions, whose option says that it must not change (the default)."""
+    if _action(table) != "THROW_ERROR":
+        return
+    columns = {
+        name
+        for entry in _indexes(table, snapshot, assigned, partitions)
+        for name in _names(table, entry) & set(assigned)
+    }
+    if columns:
+        name = min(columns)
+        raise UnsupportedStatementError(
+            f"`{name}` of `{table.name}` has a global index, which would go on finding rows by the "
+            "values that they have now.",
+            hint=f"Let the statement drop the index: ALTER TABLE {table.name} SET TBLPROPERTIES "
+            f"('{_ACTION}' = 'DROP_PARTITION_INDEX'), and build it again afterwards. With 'IGNORE' "
+            "it stays, and is wrong for the rows that change.",
+        )
+
+
+def drop_outdated_indexes(
+    table: Table, snapshot: Any, assigned: Collection[str], messages: list[CommitMessage]
+) -> None:
+    """Let messages remove the indexes of `assigned` columns in the partitions whose files they add
+    to, where the table's option says so."""
+    if _action(table) != "DROP_PARTITION_INDEX":
+        return
+    changed = {tuple(one.partition): one for one in messages if one.new_files}
+    for entry in _indexes(table, snapshot, assigned, changed):
+        message = changed[tuple(entry.partition.values)]
+        message.index_deletes.append(replace(entry, kind=DELETE))
+
+
+def _action(table: Table) -> str:
+    return (table.schema.option(_ACTION) or "THROW_ERROR").upper()
+
+
+def _indexes(
+    table: Table, snapshot: Any, columns: Collection[str], partitions: Collection[tuple[Any, ...]]
+) -> list[Any]:
+    """The index entries over some of the columns in some of the partitions."""
+    return [
+        entry
+        for entry in IndexFileHandler(table.paimon).scan(snapshot)
+        if entry.index_file.global_index_meta is not None
+        and tuple(entry.partition.values) in partitions
+        and not _names(table, entry).isdisjoint(columns)
+    ]
+
+
+def _names(table: Table, entry: Any) -> set[str]:
+    """The columns that an index entry is about, by their names of today."""
+    meta = entry.index_file.global_index_meta
+    ids = {meta.index_field_id, *(meta.extra_field_ids or ())}
+    return {one.name for one in table.schema.columns if one.id in ids}

@@ -31,7 +31,6 @@ from paimon_magics.planning.reads.read_points import (
     ToAutoTag,
 )
 from paimon_magics.statements.clauses.names import table_text
-from paimon_magics.tables.snapshots.auto_tags import auto_tag_pattern, auto_tag_time
 from paimon_magics.tables.snapshots.latest import (
     earliest_snapshot_id,
     latest_snapshot,
@@ -56,6 +55,14 @@ __all__ = [
 # Without quotes, 2026-01-31 is the number 1994, and 20260131 a number of seconds: times in 1970.
 _HARDLY_MEANT_MS = 365 * 86_400_000
 _NOTHING = SnapshotChanges((), ScanMode.DELTA)
+
+
+_PERIODS = {
+    "daily": ("%Y-%m-%d", "%Y%m%d", "%Y%m%d"),
+    "hourly": ("%Y-%m-%d %H", "%Y%m%d %H", "%Y%m%d%H"),
+    "two-hours": ("%Y-%m-%d %H", "%Y%m%d %H", "%Y%m%d%H"),
+}
+_FORMATTERS = ("with_dashes", "without_dashes", "without_dashes_and_spaces")
 
 
 def find_target(table: Table, point: ReadPoint, zone: str) -> Resolved:
@@ -345,3 +352,27 @@ class _Finder:
 
 def _is_number(text: str) -> bool:
     return re.fullmatch(r"-?\d+", text) is not None
+
+
+# Names of the tags that Paimon creates automatically: formatted times (`TagPeriodHandler`).
+
+
+def auto_tag_pattern(option: Callable[[str], str | None]) -> str | None:
+    """The `strftime` pattern for the names of a table's automatic tags; None if it has none.
+
+    `option` gives the value of a table option.
+    """
+    patterns = _PERIODS.get((option("tag.creation-period") or "").lower())
+    formatter = (option("tag.period-formatter") or "with_dashes").lower()
+    if patterns is None or formatter not in _FORMATTERS:
+        return None
+    return patterns[_FORMATTERS.index(formatter)]
+
+
+def auto_tag_time(name: str, pattern: str) -> datetime.datetime | None:
+    """The time in a tag's name; None for a name of another form."""
+    try:
+        found = datetime.datetime.strptime(name, pattern)
+    except ValueError:
+        return None
+    return found if found.strftime(pattern) == name else None

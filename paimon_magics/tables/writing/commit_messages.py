@@ -12,6 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from pypaimon.data.timestamp import Timestamp
+from pypaimon.globalindex.global_index_meta import GlobalIndexMeta
+from pypaimon.index.deletion_vector_meta import DeletionVectorMeta
+from pypaimon.index.index_file_meta import IndexFileMeta
 from pypaimon.manifest.index_manifest_entry import IndexManifestEntry
 from pypaimon.manifest.schema.data_file_meta import DataFileMeta
 from pypaimon.table.row.generic_row import (
@@ -21,7 +24,6 @@ from pypaimon.table.row.generic_row import (
 from pypaimon.write.commit_message import CommitMessage
 
 from paimon_magics.tables.manifests.file_kinds import ADD, DELETE
-from paimon_magics.tables.writing.index_metas import index_meta, packed_index
 from paimon_magics.tables.writing.row_layouts import (
     BYTES,
     INT,
@@ -29,9 +31,13 @@ from paimon_magics.tables.writing.row_layouts import (
     TEXT,
     TINY,
     RowLayout,
+    ints_of,
     longs_of,
+    packed_ints,
     packed_longs,
+    packed_rows,
     packed_texts,
+    rows_of,
     texts_of,
 )
 from paimon_magics.tables.writing.stored_rows import (
@@ -42,6 +48,7 @@ from paimon_magics.tables.writing.stored_rows import (
 )
 
 __all__ = ["bucket_of_message", "read_messages", "write_message"]
+
 
 _Value = TypeVar("_Value")
 
@@ -56,6 +63,12 @@ _INT = struct.Struct(">i")
 _LONG = struct.Struct(">q")
 _NOTHING = _INT.pack(0)  # as the length of a list
 _EMPTY_ROW = GenericRow([], [])
+
+
+# Type, name, size and rows; then what may be NULL: vectors, external path, and the global index.
+_INDEX = RowLayout((TEXT, TEXT, LONG, LONG, BYTES, TEXT, BYTES), required=4)
+_VECTOR = RowLayout((TEXT, INT, INT, LONG), required=3)
+_GLOBAL = RowLayout((LONG, LONG, INT, BYTES, BYTES, BYTES), required=3)
 
 
 def read_messages(paimon: Any, bodies: Iterable[bytes]) -> Iterator[CommitMessage]:
@@ -292,3 +305,57 @@ class _Stream:
         """Raise ValueError for bytes that were not read."""
         if self._at != len(self._body):
             raise ValueError(f"{len(self._body) - self._at} bytes follow it")
+
+
+# Index files in commit messages: Paimon's `IndexFileMetaSerializer`.
+
+
+def packed_index(meta: IndexFileMeta) -> bytes:
+    """The row of an index file."""
+    vectors = meta.dv_ranges
+    return _INDEX.packed(
+        (
+            meta.index_type,
+            meta.file_name,
+            meta.file_size,
+            meta.row_count,
+            None if vectors is None else packed_rows([_vector(one) for one in vectors.values()]),
+            meta.external_path,
+            None if meta.global_index_meta is None else _packed_global(meta.global_index_meta),
+        )
+    )
+
+
+def index_meta(row: bytes) -> IndexFileMeta:
+    """The index file of a row. Raises ValueError for bytes that are no such row."""
+    *found, vectors, external_path, whole = _INDEX.unpacked(row)
+    ranges = None
+    if vectors is not None:
+        metas = [DeletionVectorMeta(*_VECTOR.unpacked(one)) for one in rows_of(vectors)]
+        ranges = {meta.data_file_name: meta for meta in metas}
+    return IndexFileMeta(*found, ranges, external_path, None if whole is None else _global(whole))
+
+
+def _vector(meta: DeletionVectorMeta) -> bytes:
+    return _VECTOR.packed((meta.data_file_name, meta.offset, meta.length, meta.cardinality))
+
+
+def _packed_global(meta: GlobalIndexMeta) -> bytes:
+    fields = meta.extra_field_ids
+    return _GLOBAL.packed(
+        (
+            meta.row_range_start,
+            meta.row_range_end,
+            meta.index_field_id,
+            None if fields is None else packed_ints(fields),
+            meta.index_meta,
+            meta.source_meta,
+        )
+    )
+
+
+def _global(row: bytes) -> GlobalIndexMeta:
+    start, end, field_id, fields, *metas = _GLOBAL.unpacked(row)
+    return GlobalIndexMeta(
+        start, end, field_id, None if fields is None else ints_of(fields), *metas
+    )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from paimon_magics.coordinator.client.open_transactions import ENDED_MAX, OpenTransactions
+from paimon_magics.coordinator.client.remote import ENDED_MAX, OpenTransactions
 from paimon_magics.errors import CommitConflictError, UnknownNameError
 from paimon_magics.planning.commits.requests import Append, CommitRequest, Transaction
 from tests.coordinator.process import TABLE, Process, create_table, wait_until

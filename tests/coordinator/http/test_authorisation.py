@@ -25,8 +25,7 @@ from paimon_magics.coordinator.http.authorisation import (
     bearer_token,
     unauthorised,
 )
-from paimon_magics.coordinator.http.guard import Guard, guarded
-from paimon_magics.coordinator.http.guesses import Guesses
+from paimon_magics.coordinator.http.guard import Guard, Guesses, guarded
 from paimon_magics.coordinator.http.in_place import WhileInPlace
 from paimon_magics.coordinator.http.tokens import Tokens
 from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit, GroupCommitSettings

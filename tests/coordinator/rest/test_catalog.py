@@ -23,7 +23,7 @@ from pypaimon.table.instant import Instant
 
 from paimon_magics.coordinator.runtime import ThreadRuntime
 from paimon_magics.coordinator.service.name_locks import NameLocks
-from paimon_magics.tables.stores.local import publish_local_file
+from paimon_magics.tables.stores.local_store import publish_local_file
 from tests.coordinator.process import wait_until
 from tests.coordinator.rest_server import TOKEN, client_options, served
 

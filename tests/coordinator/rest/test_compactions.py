@@ -20,7 +20,7 @@ from paimon_magics.planning.commits.requests import (
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.commits.commit import commit
 from paimon_magics.tables.commits.decoded_request import decoded
-from paimon_magics.tables.stores.local import publish_local_file
+from paimon_magics.tables.stores.local_store import publish_local_file
 from paimon_magics.tables.table import Table, publishes_itself
 from tests.coordinator.rest_server import client_options, served
 from tests.faults.appending import committer_of

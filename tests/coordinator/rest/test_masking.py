@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paimon_magics.coordinator.rest.masking import unmasked
+from paimon_magics.coordinator.rest.errors import unmasked
 
 MARKERS = "password secret token credential accesskey accountkey encryptionkey authorization"
 MARKERS += " privatekey apikey signature sas"

@@ -16,9 +16,8 @@ from paimon_magics.coordinator.core import Origin, Stopped
 from paimon_magics.coordinator.http.pages import HEADERS
 from paimon_magics.coordinator.routes.metrics import Metrics
 from paimon_magics.coordinator.routes.status_page import status_page
-from paimon_magics.coordinator.service.coordinator import Coordinator
+from paimon_magics.coordinator.service.coordinator import Coordinator, RecentErrors
 from paimon_magics.coordinator.service.health import Health, standard_monitor
-from paimon_magics.coordinator.service.recent_errors import RecentErrors
 from paimon_magics.coordinator.store.state_store import open_store
 from paimon_magics.planning.commits.publications import Publication
 from paimon_magics.planning.commits.requests import Append, CommitRequest

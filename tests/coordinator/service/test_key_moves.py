@@ -35,7 +35,7 @@ from paimon_magics.tables.commits.commit import commit
 from paimon_magics.tables.commits.decoded_request import DecodedRequest, decoded
 from paimon_magics.tables.commits.log_positions import log_properties
 from paimon_magics.tables.commits.streamed_keys import StreamedKeysError
-from paimon_magics.tables.stores.local import publish_local_file
+from paimon_magics.tables.stores.local_store import publish_local_file
 from paimon_magics.tables.writing.dynamic_buckets import hash_index_in
 from tests.coordinator.rest_server import client_options, served
 from tests.coordinator.service.test_hash_index_commits import told

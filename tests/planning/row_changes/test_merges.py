@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from paimon_magics.errors import PaimonMagicsError
-from paimon_magics.planning.row_changes.equated_columns import equated_columns
 from paimon_magics.planning.row_changes.merge_query import merge_query, needed_columns
 from paimon_magics.planning.row_changes.merges import (
     ByField,
@@ -14,6 +13,7 @@ from paimon_magics.planning.row_changes.merges import (
     Kept,
     MergePlan,
     ToDefault,
+    equated_columns,
     inserts_keys_of_on,
     plan_merge,
 )

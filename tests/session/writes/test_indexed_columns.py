@@ -17,7 +17,7 @@ from paimon_magics.errors import UnsupportedStatementError
 from paimon_magics.planning.commits.requests import Append, CommitRequest, Transaction
 from paimon_magics.tables.commits.commit import commit
 from paimon_magics.tables.commits.decoded_request import decoded
-from paimon_magics.tables.stores.local import publish_local_file
+from paimon_magics.tables.stores.local_store import publish_local_file
 from tests.session.rows import rows
 from tests.tables.commits.compacting import bodies
 from tests.tables.compaction.append_compactions import Lake

@@ -40,7 +40,7 @@ from paimon_magics.tables.commits.commit import check_can_publish, commit, remov
 from paimon_magics.tables.commits.decoded_request import decoded
 from paimon_magics.tables.schema.types import arrow_schema
 from paimon_magics.tables.snapshots.chain import roll_back
-from paimon_magics.tables.stores.local import publish_local_file
+from paimon_magics.tables.stores.local_store import publish_local_file
 from paimon_magics.tables.table import Table
 from tests.tables.manifest_files import TABLE, create, stored
 

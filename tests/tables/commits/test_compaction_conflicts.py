@@ -33,7 +33,7 @@ from paimon_magics.statements.table_changes import AlterTable
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.commits.commit import commit
 from paimon_magics.tables.commits.decoded_request import decoded
-from paimon_magics.tables.stores.local import publish_local_file
+from paimon_magics.tables.stores.local_store import publish_local_file
 from paimon_magics.tables.table import Table
 from tests.tables.commits.compacting import (
     Bucket,

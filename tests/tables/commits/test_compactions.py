@@ -35,7 +35,7 @@ from paimon_magics.tables.commits.decoded_request import (
     file_paths,
 )
 from paimon_magics.tables.commits.publication_checks import unnamed_receipt
-from paimon_magics.tables.stores.local import publish_local_file
+from paimon_magics.tables.stores.local_store import publish_local_file
 from paimon_magics.tables.table import Table
 from tests.tables.commits.compacting import bodies, live_names, rewrite, upgrade
 from tests.tables.commits.test_commit import TABLES, described, ours, rows_of, written

@@ -20,7 +20,7 @@ from paimon_magics.planning.commits.requests import (
 )
 from paimon_magics.tables.commits.commit import commit
 from paimon_magics.tables.commits.decoded_request import decoded
-from paimon_magics.tables.stores.local import publish_local_file
+from paimon_magics.tables.stores.local_store import publish_local_file
 from paimon_magics.tables.table import Table
 from tests.oracle.java_reader import JavaPaimon
 from tests.oracle.test_manifests_in_java import BY_DAY, base, bounds, contents, row

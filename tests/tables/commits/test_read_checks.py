@@ -33,11 +33,11 @@ from paimon_magics.planning.commits.requests import (
 )
 from paimon_magics.planning.reads.predicates import ColumnPredicate
 from paimon_magics.tables.commits.commit import commit
-from paimon_magics.tables.commits.common_keys import have_common_key
 from paimon_magics.tables.commits.decoded_request import decoded
+from paimon_magics.tables.commits.read_checks import have_common_key
 from paimon_magics.tables.schema.types import arrow_schema
 from paimon_magics.tables.snapshots.latest import latest_snapshot_id, read_snapshot
-from paimon_magics.tables.stores.local import publish_local_file
+from paimon_magics.tables.stores.local_store import publish_local_file
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.native_writer import native_table
 from tests.tables.commits.compacting import bodies, live_entries, live_names, rewrite, upgrade

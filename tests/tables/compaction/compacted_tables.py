@@ -25,7 +25,7 @@ from paimon_magics.tables.compaction.second_picks import picked_again
 from paimon_magics.tables.reading.data_read import ReadRequest, plan_data_read
 from paimon_magics.tables.schema.types import arrow_schema
 from paimon_magics.tables.snapshots.latest import latest_snapshot
-from paimon_magics.tables.stores.local import publish_local_file
+from paimon_magics.tables.stores.local_store import publish_local_file
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.commit_messages import write_message
 

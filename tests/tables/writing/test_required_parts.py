@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from paimon_magics.tables.writing.required_parts import with_required_parts
+from paimon_magics.tables.writing.format_writers import with_required_parts
 
 PAIR = pa.struct(
     [

@@ -9,37 +9,35 @@ If the process dies: every answered insert is in the log, and the next start goe
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
 from paimon_magics.coordinator.core import PENDING
 from paimon_magics.coordinator.inserts.admission.futures import fail
-from paimon_magics.coordinator.inserts.admission.items import Insert, fail_items, not_known
+from paimon_magics.coordinator.inserts.admission.items import Done, Insert, fail_items, not_known
 from paimon_magics.coordinator.inserts.admission.table_info import KnownTables, TableInfo
 from paimon_magics.coordinator.inserts.engine.appending import FATAL
-from paimon_magics.coordinator.inserts.engine.backlog import Backlog
-from paimon_magics.coordinator.inserts.engine.dead_letters import DeadLetters
-from paimon_magics.coordinator.inserts.engine.holds import StatementHolds
+from paimon_magics.coordinator.inserts.engine.holds import CommitHold, Hold, StatementHolds
 from paimon_magics.coordinator.inserts.engine.loading import Loading
 from paimon_magics.coordinator.inserts.engine.openings import Openings
 from paimon_magics.coordinator.inserts.engine.queue_owner import QueueOwner
 from paimon_magics.coordinator.inserts.engine.recovery import recovered
-from paimon_magics.coordinator.inserts.engine.statement_order import StatementOrder
 from paimon_magics.coordinator.inserts.engine.table_queue import TableQueue
-from paimon_magics.coordinator.inserts.loading.dead_letter_table import DeadLetterTable
+from paimon_magics.coordinator.inserts.loading.dead_letter_table import DeadLetterTable, State, Told
 from paimon_magics.coordinator.inserts.loading.flush import Flushing
 from paimon_magics.coordinator.inserts.loading.flusher_process import Flusher
-from paimon_magics.coordinator.inserts.log.interface import LogTable
+from paimon_magics.coordinator.inserts.log.interface import DeadLetter, Log, LogTable
 from paimon_magics.coordinator.inserts.log.names import table_name
 from paimon_magics.coordinator.inserts.log.registry import RegisteredLog
 from paimon_magics.coordinator.inserts.queue.events import FlushAsked
-from paimon_magics.coordinator.inserts.queue.values import Answer, Queue, Thresholds
+from paimon_magics.coordinator.inserts.queue.values import Answer, Queue, Thresholds, backlog
 from paimon_magics.coordinator.ownership.ownership import Ownership
 from paimon_magics.coordinator.runtime import Future, Steps
 from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.coordinator.store.database import StoreUnavailableError
-from paimon_magics.errors import PaimonMagicsError
+from paimon_magics.errors import PaimonMagicsError, TableDamagedError
+from paimon_magics.faults import reach
 from paimon_magics.settings import Settings
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
@@ -47,6 +45,7 @@ from paimon_magics.tables.commits.fencing import DeposedError
 from paimon_magics.tables.snapshots.latest import latest_snapshot_id
 
 __all__ = ["Buffered", "GroupCommit", "GroupCommitSettings"]
+
 
 _STOP_SECONDS = 20.0
 _NOTE_EVERY_MS = 5_000
@@ -318,3 +317,201 @@ class GroupCommit:
 
 def _nothing() -> None:
     """Stands for the ownership checks where nobody contests the warehouse."""
+
+
+# What waits to be loaded, as the queues are now.
+
+
+class Backlog:
+    """Reads the queues that `tables` returns, from any thread."""
+
+    def __init__(self, tables: Callable[[], Mapping[str, TableQueue]]) -> None:
+        self._tables = tables
+
+    @property
+    def has_work(self) -> bool:
+        """Whether acknowledged rows wait that can be loaded. Tables that are closed, or whose last
+        load failed, don't count: their rows stay in the log, and the next start loads them."""
+        return any(
+            table.queue.batches and not table.queue.closed and not table.queue.last_error
+            for table in list(self._tables().values())
+        )
+
+    @property
+    def troubles(self) -> list[tuple[str, int, str]]:
+        """The tables whose rows wait and can't be loaded: name, number of rows, reason."""
+        return [
+            (str(table.name), backlog(table.queue)[0], table.queue.closed or table.queue.last_error)
+            for table in sorted(self._tables().values(), key=lambda table: str(table.name))
+            if table.queue.batches and (table.queue.closed or table.queue.last_error)
+        ]
+
+    def identity_of(self, name: TableName) -> str | None:
+        """The identity of the table with a queue that last had that name, without asking the
+        warehouse; None where there is none."""
+        identities = [t.id for t in list(self._tables().values()) if t.name == name]
+        return identities[-1] if identities else None
+
+    def name_of(self, identity: str) -> str | None:
+        """The last name of a table; None for one without a queue."""
+        table = self._tables().get(identity)
+        return None if table is None else str(table.name)
+
+    def why_not_loaded(self, identity: str) -> str:
+        """Why a table's rows are not loaded."""
+        table = self._tables().get(identity)
+        return (table.queue.last_error if table is not None else "") or "loading them takes long"
+
+
+# Dead letters: kept in the log, and written to a table of their own, which everybody can read.
+
+
+class DeadLetters:
+    """The dead letters of one log. Safe for several threads.
+
+    `name_of` returns the present name of the table with an identity, None where it is unknown.
+    """
+
+    def __init__(
+        self, log: Log, table: DeadLetterTable, name_of: Callable[[str], str | None]
+    ) -> None:
+        self._log = log
+        self._table = table
+        self._name_of = name_of
+
+    def list(self, identity: str | None = None) -> list[DeadLetter]:
+        """The records that could not be loaded, of one table or of all, oldest first."""
+        return self._log.dead_letters(identity)
+
+    def settle(self, table_info: TableInfo, lsn: int, state: State) -> None:
+        """Record that a dead letter was retried or discarded, and drop it from the log. The dead
+        letter table keeps it with its new state."""
+        identity = table_info.identity
+        letters = [one for one in self._log.dead_letters(identity) if one.lsn == lsn]
+        self._table.tell([Told(letter, str(table_info.name), state) for letter in letters])
+        self._log.drop_dead_letter(identity, lsn)
+
+    def buried(self, identity: str, lsns: Sequence[int]) -> None:
+        """Write the new dead letters with these lsns to the dead letter table."""
+        wanted = set(lsns)
+        letters = [one for one in self._log.dead_letters(identity) if one.lsn in wanted]
+        self._tell(letters)
+
+    def tell_all(self) -> None:
+        """Write all dead letters to the table: done at the start, since the process before may have
+        died before it wrote them."""
+        letters = self._log.dead_letters()
+        if letters:
+            self._tell(letters)
+
+    def tell_again(self) -> None:
+        """Write the dead letters whose earlier write failed."""
+        self._table.tell_again()
+
+    def _tell(self, letters: Sequence[DeadLetter]) -> None:
+        self._table.tell(
+            [Told(letter, self._name_of(letter.table_id) or letter.table_id) for letter in letters]
+        )
+
+
+# Order statements and engines' commits among the small inserts of the tables they change.
+
+
+@dataclass(slots=True)
+class ChangeHold:
+    """The hold of a statement that changes a table, for the `with` block of its steps; `hold` is
+    None for a table without small inserts. A block that ends without an error has dropped the table
+    if `drops`, or given it the name `renamed_to`."""
+
+    _order: StatementOrder
+    hold: Hold | None
+    drops: bool
+    renamed_to: TableName | None
+
+    def __enter__(self) -> ChangeHold:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if self.hold is not None:
+            self._order.end_change(self, self.hold, done=error is None)
+
+
+class StatementOrder:
+    """See `service.served.Order`. For any thread."""
+
+    def __init__(
+        self,
+        owner: QueueOwner,
+        holds: StatementHolds,
+        loading: Loading,
+        known_tables: KnownTables,
+    ) -> None:
+        self._owner = owner
+        self._holds = holds
+        self._loading = loading
+        self._known_tables = known_tables
+
+    def commit(self, name: TableName, who: str) -> Steps[CommitHold]:
+        """Wait for the hold of a commit without a transaction; see `StatementHolds.of_commit`."""
+        return self._holds.of_commit(name, who)
+
+    def change(
+        self,
+        name: TableName,
+        *,
+        drops: bool = False,
+        renamed_to: TableName | None = None,
+        alters: bool = False,
+    ) -> Steps[ChangeHold]:
+        """Wait for the hold of a statement that changes a table. One that drops or renames it has
+        inserts refused until it ends. One of these, or one that `alters` the definition alone, does
+        not wait for rows that can't be loaded: they are loaded after it, or go with the table.
+
+        Raises CommitConflictError when the hold is not granted in time.
+        """
+        refuses = drops or renamed_to is not None
+        try:
+            table = self._known_tables.find(name) or self._queue_of(name)
+        except TableDamagedError:  # what waits can't be loaded, and goes with it
+            queue = self._queue_of(name)
+            hold = None if queue is None else self._holds.take(queue, drains=False, refuses=refuses)
+        else:
+            passes = refuses or alters
+            hold = (
+                None if table is None else self._holds.take(table, refuses=refuses, passes=passes)
+            )
+        if hold is None:
+            return ChangeHold(self, None, drops, renamed_to)
+        yield hold.granted
+        if renamed_to is not None:
+            reach("rename.noted")
+        return ChangeHold(self, hold, drops, renamed_to)
+
+    def has_queue(self, name: TableName) -> bool:
+        """Whether the table of that name has taken inserts, though it takes none now."""
+        return self._queue_of(name) is not None
+
+    def _queue_of(self, name: TableName) -> TableQueue | None:
+        tables = [t for t in list(self._owner.tables.values()) if t.name == name]
+        return next((t for t in tables if t.queue.batches), tables[0] if tables else None)
+
+    def end_change(self, change: ChangeHold, hold: Hold, *, done: bool) -> None:
+        """End the hold of a statement that succeeded (`done`) or failed."""
+        self._known_tables.forget(hold.name)
+        table = self._owner.tables.get(hold.table_id)
+        if done and change.renamed_to is not None:
+            reach("rename.done")
+            self._known_tables.forget(change.renamed_to)
+            if table is not None:
+                name = change.renamed_to
+
+                def rename() -> None:
+                    table.name = name
+                    self._loading.renamed(table)
+
+                self._owner.put(Done(rename))
+        elif done and change.drops:
+            self._loading.forget(hold.table_id)
+        elif change.drops and table is not None:
+            table.may_be_dropped = True  # what waits for it is forgotten where it is gone
+        self._holds.end(hold)
