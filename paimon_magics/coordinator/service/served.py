@@ -240,11 +240,13 @@ class Context:
         return table.location, table
 
     def _order_of(self, name: TableName, table: StoredTable | None) -> Order | None:
-        """The order of a table's small inserts; None for one that has none."""
+        """The order of a table's small inserts; None for one that has none. A table that can't be
+        read just now may get its first insert while it is changed."""
         order = self.order
-        if order is None or (table is not None and self._takes_inserts(table)):
-            return order
-        return order if name.branch is None and order.has_queue(name) else None
+        if order is None or name.branch is not None:
+            return None
+        may_have = table is None or self._takes_inserts(table) or order.has_queue(name)
+        return order if may_have else None
 
     def _takes_inserts(self, table: StoredTable) -> bool:
         return (
