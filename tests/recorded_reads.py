@@ -114,7 +114,7 @@ def recorded_value(value: Any, data_type: pa.DataType) -> Any:
         case datetime.datetime():
             text = value.strftime("%Y-%m-%d %H:%M:%S")
             return f"{text}.{value.microsecond:06d}" if value.microsecond else text
-        case datetime.date() | Decimal():
+        case datetime.date() | datetime.time() | Decimal():
             return str(value)
         case bytes():
             return "0x" + value.hex()

@@ -23,6 +23,15 @@ pytestmark = pytest.mark.spark
 
 NEW = 100
 REFUSES_UPDATES = ("keyed_first_row", "keyed_aggregation", "keyed_partial_update")
+# Of the later releases, the tables that are stored otherwise than those of 0.9.
+LATER = (
+    "r1_2_0.append_vectors64",
+    "r1_2_0.append_index_embedded",
+    "r1_2_0.keyed_thin",
+    "r1_2_0.keyed_thin_parts",
+    "r1_2_0.keyed_file_mix",
+)
+CHANGED = [one for one in older_tables() if one.startswith(("r0_", "p1_3_2.")) or one in LATER]
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +43,7 @@ def as_texts(found: Sequence[tuple[Any, ...]]) -> list[str]:
     return sorted(map(repr, found))
 
 
-@pytest.mark.parametrize("name", sampled(older_tables(), one_in=5))
+@pytest.mark.parametrize("name", sampled(CHANGED, one_in=5))
 def test_a_table_is_changed_compacted_and_expired(module_session: Session, name: str) -> None:
     session = module_session
     columns = session.table(name).columns
