@@ -6,7 +6,10 @@ version. Functions import pypaimon when they are called: tasks on executors load
 
 from __future__ import annotations
 
+import datetime
+import functools
 from collections.abc import Callable, Iterator, Sequence
+from decimal import Decimal
 from typing import Any
 
 from paimon_magics.columnar.whole_arrays import whole_structs
@@ -27,7 +30,9 @@ __all__ = [
     "schema_path",
     "store_options",
     "sync_table_properties",
+    "wide_nulls",
     "with_commit_user",
+    "write_nulls_as_java",
     "write_whole_structs",
 ]
 
@@ -90,6 +95,64 @@ def read_statistics_of_row_ids() -> None:
         return [known[name] for name in names]
 
     ManifestFileManager._get_value_stats_fields = of_row_ids_too
+
+
+def write_nulls_as_java() -> None:
+    """Let pypaimon serialise NULLs as Java does, whose bytes of a partition are its identity. Java
+    keeps room for a TIMESTAMP(4) to (9) and a DECIMAL of more than 18 digits where it is NULL, and
+    pypaimon 2.1 does not. Repeated, it does nothing. Sources: `GenerateUtils`
+    (`binaryWriterWriteNull`), `AbstractBinaryWriter`."""
+    from pypaimon.table.row import generic_row
+
+    serializer = generic_row.GenericRowSerializer
+    as_written = serializer.to_bytes.__func__
+    if hasattr(as_written, "__wrapped__"):
+        return
+
+    @functools.wraps(as_written)
+    def with_room_for_nulls(cls: Any, row: Any) -> bytes:
+        wide = wide_nulls(row)
+        if not wide:
+            return bytes(as_written(cls, row))
+        values = [wide.get(place, value) for place, value in enumerate(row.values)]
+        filled = generic_row.GenericRow(values, row.fields, row.row_kind)
+        data = bytearray(as_written(cls, filled))
+        slots = len(_ARITY) + cls._calculate_bit_set_width_in_bytes(len(values))
+        for place in wide:
+            cls._set_null_bit(data, len(_ARITY), place)
+            data[slots + 8 * place : slots + 8 * place + 4] = bytes(4)  # the length, or nanoseconds
+        return bytes(data)
+
+    serializer.to_bytes = classmethod(with_room_for_nulls)
+
+
+_ARITY = bytes(4)  # the number of fields, before each row
+
+
+def wide_nulls(row: Any) -> dict[int, Any]:
+    """The places of the NULLs of a row of pypaimon's for which Java keeps room, each with the zero
+    of its type."""
+    from pypaimon.table.row import generic_row
+
+    if isinstance(row, generic_row.BinaryRow) or None not in row.values:
+        return {}
+    found: dict[int, Any] = {}
+    for place, (value, field) in enumerate(zip(row.values, row.fields, strict=True)):
+        name = str(getattr(field.type, "type", "")).upper()
+        if value is not None or not name.startswith(("TIMESTAMP", "DECIMAL", "NUMERIC")):
+            continue
+        precision, _ = generic_row._parse_type_precision_scale(field.type)
+        if not name.startswith("TIMESTAMP"):
+            if precision > _COMPACT_DECIMAL_PRECISION_MAX:
+                found[place] = Decimal(0)
+        elif precision > _COMPACT_TIMESTAMP_PRECISION_MAX:
+            zone = datetime.UTC if generic_row._is_ltz_type(name) else None
+            found[place] = datetime.datetime(1970, 1, 1, tzinfo=zone)
+    return found
+
+
+_COMPACT_DECIMAL_PRECISION_MAX = 18
+_COMPACT_TIMESTAMP_PRECISION_MAX = 3
 
 
 def read_manifests_of_older_releases() -> None:

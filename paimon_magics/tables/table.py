@@ -12,6 +12,7 @@ from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.pypaimon_internals import (
     read_manifests_of_older_releases,
     read_statistics_of_row_ids,
+    write_nulls_as_java,
 )
 from paimon_magics.tables.stores.allowed_paths import AllowedPaths
 from paimon_magics.tables.stores.store import Store
@@ -21,6 +22,7 @@ __all__ = ["StoredTable", "Table", "publishes_itself"]
 # Before any manifest is read.
 read_manifests_of_older_releases()
 read_statistics_of_row_ids()
+write_nulls_as_java()
 
 
 @dataclass(frozen=True, slots=True)

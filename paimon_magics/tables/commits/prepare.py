@@ -27,6 +27,7 @@ from paimon_magics.errors import TableDamagedError
 from paimon_magics.faults import reach
 from paimon_magics.planning.commits.requests import CommitRequest, CompactManifests
 from paimon_magics.tables.commits.changes import Changes
+from paimon_magics.tables.commits.deleted_partitions import deleted_as_stored
 from paimon_magics.tables.commits.index_union import after_adding, hash_entries, united_entries
 from paimon_magics.tables.commits.moved_keys import carried_properties
 from paimon_magics.tables.manifests.file_kinds import ADD, APPENDED
@@ -157,7 +158,7 @@ class SnapshotPreparation:
     def _entries(
         self, latest: Any, changes: Changes, snapshot_id: int
     ) -> tuple[Sequence[ManifestEntry], int | None]:
-        entries = changes.entries
+        entries = deleted_as_stored(self._table, latest, changes.entries)
         next_row_id = None
         schema = self._table.schema
         if schema.row_tracking_enabled:

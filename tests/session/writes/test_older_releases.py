@@ -30,6 +30,7 @@ LATER = (
     "r1_2_0.keyed_thin",
     "r1_2_0.keyed_thin_parts",
     "r1_2_0.keyed_file_mix",
+    "r1_2_0.parts_odd",
 )
 CHANGED = [one for one in older_tables() if one.startswith(("r0_", "p1_3_2.")) or one in LATER]
 
