@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import inspect
 from decimal import Decimal
 from typing import Any
 
@@ -40,9 +41,11 @@ def test_a_row_is_encoded_as_pypaimon_encodes_it(
     name: str, data_type: pa.DataType, values: list[Any]
 ) -> None:
     fields = [DataField(i, f"f{i}", AtomicType(name)) for i in range(2)]
+    # Partitions are serialised as Java does once a catalog is open; keys and bounds as pypaimon.
+    encode = inspect.unwrap(GenericRowSerializer.to_bytes.__func__)
     for value in values:
         for row in ([value, None], [None, value], [value, value]):
-            theirs = GenericRowSerializer.to_bytes(GenericRow(row, fields))
+            theirs = encode(GenericRowSerializer, GenericRow(row, fields))
             assert encode_values(row, [data_type] * 2) == theirs
 
 
