@@ -21,7 +21,7 @@ from paimon_magics.planning.schemas.column_paths import (
     with_siblings,
     with_type,
 )
-from paimon_magics.planning.schemas.defaults import kept_default, stored_default
+from paimon_magics.planning.schemas.defaults import retyped_default, stored_default
 from paimon_magics.planning.schemas.feature_rules import is_blob_column
 from paimon_magics.planning.schemas.option_changes import (
     renamed_in_options,
@@ -280,7 +280,7 @@ def _retype(schema: TableSchema, change: RetypeColumn, has_snapshots: bool) -> T
     retyped = with_type(schema, path, lambda _: target)
     if len(path) > 1:
         return retyped
-    default = kept_default(shown, target, schema.column(path[0]).default)
+    default = retyped_default(shown, target, schema.column(path[0]).default)
     return _with_default(retyped, path[0], default)
 
 

@@ -13,7 +13,7 @@ import re
 from paimon_magics.errors import InvalidTableError
 from paimon_magics.statements.data_types import AtomicType, DataType
 
-__all__ = ["default_text", "kept_default", "stored_default"]
+__all__ = ["default_text", "retyped_default", "stored_default"]
 
 _INTEGER_BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
@@ -48,7 +48,7 @@ def stored_default(column: str, data_type: DataType, text: str | None) -> str | 
     return f"'{value}'" if quoted else text
 
 
-def kept_default(column: str, data_type: DataType, stored: str | None) -> str | None:
+def retyped_default(column: str, data_type: DataType, stored: str | None) -> str | None:
     """The default of a column that gets another type: Paimon keeps the text (`SchemaManager`).
 
     A number or a boolean becomes a text in quotes where the type is one of texts. Raises

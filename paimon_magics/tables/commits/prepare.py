@@ -11,9 +11,12 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import compress
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pypaimon.build_info import full_version
 from pypaimon.manifest.index_manifest_entry import IndexManifestEntry
 from pypaimon.manifest.manifest_list_manager import ManifestListManager
@@ -27,19 +30,21 @@ from paimon_magics.errors import TableDamagedError
 from paimon_magics.faults import reach
 from paimon_magics.planning.commits.requests import CommitRequest, CompactManifests
 from paimon_magics.tables.commits.changes import Changes
-from paimon_magics.tables.commits.deleted_partitions import deleted_as_stored
 from paimon_magics.tables.commits.index_union import after_adding, hash_entries, united_entries
 from paimon_magics.tables.commits.moved_keys import carried_properties
-from paimon_magics.tables.manifests.file_kinds import ADD, APPENDED
+from paimon_magics.tables.manifests.file_kinds import ADD, APPENDED, DELETE
 from paimon_magics.tables.manifests.hash_indexes import HashIndexes
 from paimon_magics.tables.manifests.index_manifests import NamedIndexManifests
+from paimon_magics.tables.manifests.live_files import ManifestCache, live_files
 from paimon_magics.tables.manifests.merging import MergeRules, merge_manifests
 from paimon_magics.tables.manifests.names import MetadataNames
 from paimon_magics.tables.manifests.writing import ManifestWriter
+from paimon_magics.tables.pypaimon_internals import wide_nulls
 from paimon_magics.tables.snapshots.latest import read_snapshot
 from paimon_magics.tables.snapshots.provenance import PREFIX
 from paimon_magics.tables.stores.format_versions import SNAPSHOT_VERSION
 from paimon_magics.tables.table import Table
+from paimon_magics.tables.writing.stored_rows import StoredRow
 
 __all__ = ["Prepared", "SnapshotPreparation"]
 
@@ -342,3 +347,30 @@ def _checked(first_row_id: int, start: int, file: DataFileMeta) -> int:
         "was committed.",
         hint="Run the statement again, and report this with the table's definition.",
     )
+
+
+# Deletions name the partition of a file by the bytes that its addition has.
+#
+# A partition that is NULL in some column has several serialised forms, and a deletion whose
+# partition has another one deletes nothing: Paimon's `FileEntry.Identifier` compares bytes.
+
+
+def deleted_as_stored(
+    table: Table, latest: Any, entries: Sequence[ManifestEntry]
+) -> Sequence[ManifestEntry]:
+    """The entries, those that delete a file of `latest` with the partition's bytes in it. They are
+    looked up only for partitions of several forms."""
+    is_doubtful = [entry.kind == DELETE and bool(wide_nulls(entry.partition)) for entry in entries]
+    if latest is None or not any(is_doubtful):
+        return entries
+    names = pa.array(entry.file.file_name for entry in compress(entries, is_doubtful))
+    files = live_files(ManifestCache(table.paimon), latest, ("partition", "file_name"))
+    files = files.filter(pc.is_in(files["file_name"], names.cast(files["file_name"].type)))
+    stored = dict(zip(files["file_name"].to_pylist(), files["partition"].to_pylist(), strict=True))
+    fields = table.paimon.partition_keys_fields
+    return [
+        replace(entry, partition=StoredRow(stored[entry.file.file_name], fields))
+        if doubtful and entry.file.file_name in stored
+        else entry
+        for entry, doubtful in zip(entries, is_doubtful, strict=True)
+    ]
