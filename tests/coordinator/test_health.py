@@ -14,6 +14,7 @@ import httpx
 import pytest
 import trustme
 
+from paimon_magics.coordinator.core import Phase, TransactionState
 from paimon_magics.coordinator.process.certificates import Certificate
 from paimon_magics.coordinator.runtime import ThreadRuntime
 from paimon_magics.coordinator.service.coordinator import Coordinator
@@ -317,3 +318,31 @@ def test_what_is_noted_is_old_while_nobody_answers() -> None:
     wait_until(lambda: "foreign" in noted.problem and noted.value == 1, 5)
     wait_until(lambda: not noted.problem and noted.value == 3, 5)
     noted.stop()
+
+
+def test_a_transaction_whose_document_cannot_be_read_stops_its_table_alone(
+    tmp_path: Path,
+) -> None:
+    catalog = create_table(tmp_path / "warehouse", INSERTED)
+    store = open_store(tmp_path / "state")
+    held = TransactionState(
+        id="a", location="/w/default.db/t", phase=Phase.ACTIVE, owner="o", expires_at_ms=9
+    )
+    store.transactions.open(held, {"base_snapshot_id": 10**40})
+    store.close()
+    coordinator = Coordinator(catalog, open_store(tmp_path / "state"), Settings())
+    coordinator.start()
+    try:
+        wait_until(lambda: bool(coordinator.state.stopped), 5)
+        (stopped,) = coordinator.state.stopped.items()
+        assert stopped[0] == "/w/default.db/t" and "transaction a" in stopped[1].reason
+        problems = standard_monitor(coordinator, coordinator.runtime).now().problems
+        assert any("/w/default.db/t" in f"{p.subject} {p.problem}" for p in problems)
+    finally:
+        coordinator.stop()
+
+
+def test_a_coordinator_that_could_not_start_stops(tmp_path: Path) -> None:
+    catalog = create_table(tmp_path / "warehouse", INSERTED)
+    coordinator = Coordinator(catalog, open_store(tmp_path / "state"), Settings())
+    coordinator.stop()

@@ -63,6 +63,22 @@ def test_an_owner_that_dies_before_its_answer_is_told_of(
     assert "may have been carried out" in found.text
 
 
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Idempotency-Key": "a"}, 503),
+        ({"Paimon-Channel": "c", "Paimon-Offset": "1"}, 503),
+        ({"Paimon-Channel": "c"}, 502),
+    ],
+)
+def test_an_insert_that_is_known_again_may_be_sent_again(
+    headers: dict[str, str], status: int
+) -> None:
+    with passed_on(b"") as url:
+        answer = httpx.post(f"{url}/v1/inserts/default/t", headers=headers, trust_env=False)
+    assert answer.status_code == status
+
+
 def test_an_answer_that_breaks_off_is_never_taken_for_whole(
     caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -36,7 +36,9 @@ PASSED_ON = "paimon-coordinator-passed-on"
 """The header of requests that a coordinator has passed on."""
 
 _NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
-# Of one connection only, in HTTP; the names of headers in ASGI are in lower case.
+# The names of headers in ASGI are in lower case.
+_CHANNEL = {b"paimon-channel", b"paimon-offset"}
+# Of one connection only, in HTTP.
 _HOP_BY_HOP = frozenset(
     b"connection host keep-alive proxy-connection te trailer transfer-encoding upgrade".split()
 )
@@ -255,7 +257,8 @@ def _broke_off(scope: Scope, address: str, error: Exception) -> Response:
     """The answer to a request that may have been carried out. Engines send a request that is
     answered 503 again by themselves, so only those that may be sent twice are."""
     may_repeat = scope["method"] in ("GET", "HEAD") or scope["path"].endswith("/commit")
-    may_repeat = may_repeat or any(name == b"idempotency-key" for name, _ in scope["headers"])
+    names = {name for name, _ in scope["headers"]}
+    may_repeat = may_repeat or b"idempotency-key" in names or names >= _CHANNEL
     return error_answer(
         503 if may_repeat else 502,
         BrokeOffError.__name__,

@@ -87,8 +87,11 @@ def _object(members: list[tuple[str, Any]]) -> dict[str, Any]:
     """An object, none of whose members may be given twice: only one of them would count."""
     document = dict(members)
     if len(document) < len(members):
-        names = [name for name, _ in members]
-        twice = next(name for name in names if names.count(name) > 1)
+        seen: set[str] = set()
+        for twice, _ in members:
+            if twice in seen:
+                break
+            seen.add(twice)
         raise ValueError(f"an object has the member {twice[:60]!r} twice")
     return document
 

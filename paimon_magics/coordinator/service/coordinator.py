@@ -35,6 +35,7 @@ from paimon_magics.coordinator.core import (
     SlotAsked,
     SlotEnded,
     State,
+    Stopped,
     Suspended,
     TransactionState,
     UnpauseAsked,
@@ -71,6 +72,8 @@ from paimon_magics.tables.stores.probes import store_facts
 
 __all__ = ["Coordinator"]
 
+
+_logger = logging.getLogger(__name__)
 
 _BUCKETS_MAX = 100_000  # of one transaction: some 20 MB of memory
 _OPEN = (Phase.ACTIVE, Phase.COMMITTING, Phase.UNCLEAR)
@@ -162,25 +165,23 @@ class Coordinator:
 
         Raises SetupError when something is stored and another coordinator owns the warehouse.
         """
-        stored = self._store.transactions.unfinished()
-        for held, opened in stored:
-            self._state_thread.opened[held.id] = transaction_of(opened)
+        stored, unreadable = self._unfinished()
         if stored:
             self._owning.own()
         if self._ownership is not None and self._ownership.succeeded_another:
-            stored = [(held, opened) for held, opened in stored if not self._was_committed(held)]
+            stored = [held for held in stored if not self._was_committed(held)]
         self.placed = tuple(
             (held, self._state_thread.opened[held.id].table)
-            for held, _ in stored
+            for held in stored
             if held.placed and held.phase in PENDING
         )
         self._state_thread.put(
             Asked(
                 Restored(
-                    tuple(held for held, _ in stored),
+                    tuple(stored),
                     self._now_ms(),
                     tuple(self._store.publications.watched()),
-                    tuple(self._store.halts.stopped()),
+                    (*unreadable, *self._store.halts.stopped()),
                     self._store.halts.pause(),
                 )
             )
@@ -188,6 +189,23 @@ class Coordinator:
         self.recent_errors.begin()
         self._state_thread.start()
         self.upkeep.start()
+
+    def _unfinished(self) -> tuple[list[TransactionState], list[tuple[str, Stopped]]]:
+        """The unfinished transactions, and the tables with one whose document can't be read. Such
+        a table takes no commits: what its transaction has begun is not known."""
+        stored, unreadable = [], []
+        for held, opened in self._store.transactions.unfinished():
+            try:
+                self._state_thread.opened[held.id] = transaction_of(opened)
+                stored.append(held)
+            except InvalidValueError as error:
+                reason = (
+                    f"The stored document of its transaction {held.id} can't be read: "
+                    f"{error.message}"
+                )
+                _logger.error("The table at %s is stopped. %s", held.location, reason)
+                unreadable.append((held.location, Stopped(reason, self._now_ms())))
+        return stored, unreadable
 
     def stop(self) -> None:
         """Stop after the commits under way; open transactions stay stored."""

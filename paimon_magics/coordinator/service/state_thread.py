@@ -53,7 +53,7 @@ from paimon_magics.coordinator.core import (
 )
 from paimon_magics.coordinator.protocol.documents import transaction_document
 from paimon_magics.coordinator.protocol.errors import StoppedError
-from paimon_magics.coordinator.runtime import Future, Runtime
+from paimon_magics.coordinator.runtime import Future, Runtime, Timer
 from paimon_magics.coordinator.service.pending_answers import PendingAnswers
 from paimon_magics.coordinator.store.database import (
     StoreLostError,
@@ -132,6 +132,7 @@ class StateThread:
         self._unsaved: deque[Asked] = deque()
         self._tick_waits = False
         self._stopping = False
+        self._ticker: Timer | None = None
         self._owner = runtime.owner(
             "coordinator",
             self._take_all,
@@ -153,7 +154,8 @@ class StateThread:
     def stop(self) -> None:
         """Stop after the events that were put before."""
         self._stopping = True
-        self._ticker.stop()
+        if self._ticker is not None:  # else it was never started
+            self._ticker.stop()
         self._pool.end()
         self._owner.end()
 

@@ -5,11 +5,10 @@ A changelog file is the snapshot's file under another name.
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
-from pypaimon.common.json_util import JSON
-from pypaimon.snapshot.snapshot import Snapshot
-
+from paimon_magics.tables.snapshots.latest import snapshot_of
 from paimon_magics.tables.table import StoredTable, Table
 
 __all__ = ["changelog_folder", "kept_as_changelog", "kept_changelogs", "read_changelog"]
@@ -38,4 +37,4 @@ def changelog_folder(table: Table | StoredTable) -> str:
 def read_changelog(table: Table | StoredTable, changelog_id: int) -> Any:
     """A changelog as pypaimon's Snapshot; None if there is none."""
     content = table.store.read(f"{changelog_folder(table)}/changelog-{changelog_id}")
-    return None if content is None else JSON.from_json(content.decode(), Snapshot)
+    return None if content is None else snapshot_of(json.loads(content))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from dataclasses import fields
 from functools import lru_cache
 from typing import Any
 
@@ -28,12 +29,14 @@ __all__ = [
     "latest_snapshot",
     "latest_snapshot_id",
     "read_snapshot",
+    "snapshot_of",
     "usable_snapshots",
     "write_hint",
 ]
 
 _STEPS_MAX = 100
 _PARSED_MAX = 64  # some kilobytes each
+_NUMBERS = (int, int | None)  # as pypaimon declares them
 _OTHER = "Restore the file, or read another snapshot: VERSION AS OF."
 
 
@@ -111,9 +114,22 @@ def _read(paimon: Any, manager: Any, snapshot_id: int) -> Any:
 def _parsed(text: str) -> Any:
     """The snapshot in a file's text. A statement asks several times for one snapshot, and nobody
     changes what it gets."""
-    if not isinstance(json.loads(text), dict):
+    return snapshot_of(json.loads(text))
+
+
+def snapshot_of(document: Any) -> Any:
+    """The pypaimon Snapshot of a JSON document. Raises ValueError for one that no Snapshot can be
+    made of. Its numbers have 64 bits, as in Java's `Snapshot`: others could not be stored in a
+    coordinator's records or in the next snapshot."""
+    if not isinstance(document, dict):
         raise ValueError("it is not a JSON object")
-    return JSON.from_json(text, Snapshot)
+    snapshot = JSON.from_json(json.dumps(document), Snapshot)
+    for field in fields(Snapshot):
+        value = getattr(snapshot, field.name)
+        is_number = type(value) is int and -(2**63) <= value < 2**63
+        if field.type in _NUMBERS and not is_number and value is not None:
+            raise ValueError(f"its `{field.name}` is no whole number of 64 bits")
+    return snapshot
 
 
 def _served(manager: Any) -> Any:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from pypaimon.common.json_util import JSON
-from pypaimon.snapshot.snapshot import Snapshot
 from pypaimon.tag.tag_manager import TagManager
 
+from paimon_magics.tables.snapshots.latest import snapshot_of
 from paimon_magics.tables.stores.format_versions import SNAPSHOT_VERSION, check_version
 from paimon_magics.tables.table import Table
 
@@ -20,7 +19,7 @@ def snapshot_of_tag(content: bytes | str) -> Any:
     document = json.loads(content)
     check_version("The tag", document.get("version"), SNAPSHOT_VERSION)
     trimmed = {key: value for key, value in document.items() if not key.startswith("tag")}
-    return JSON.from_json(json.dumps(trimmed), Snapshot)
+    return snapshot_of(trimmed)
 
 
 def tag_snapshot(paimon: Any, name: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -37,6 +38,18 @@ PUBLICATION = Publication("id", TABLE, "", 1, "list", "user", 1, "APPEND", 0)
 TRANSACTION = Transaction(
     table=TABLE, commit_user="user", file_prefix="pm-", base_snapshot_id=0, commit_identifier=1
 )
+
+
+def _with(**members: object) -> bytes:
+    """A snapshot file that only `members` make wrong."""
+    whole = {
+        **{"version": 3, "id": 1, "schemaId": 0, "totalRecordCount": 0, "deltaRecordCount": 0},
+        **{"baseManifestList": "a", "deltaManifestList": "b", "commitUser": "u"},
+        **{"commitIdentifier": 1, "commitKind": "APPEND", "timeMillis": 1},
+    }
+    return json.dumps({**whole, **members}).encode()
+
+
 DAMAGES = {
     "empty": b"",
     "truncated": b'{\n  "version" : 3,\n  "id" : 1,\n  "schemaI',
@@ -44,6 +57,10 @@ DAMAGES = {
     "no object": b"[]",
     "no snapshot": b"{}",
     "null": b"null",
+    "id of 133 bits": _with(id=10**40),
+    "id as a fraction": _with(id=1.5),
+    "watermark of 65 bits": _with(watermark=2**64),
+    "version as a text": _with(version="3"),
 }
 
 

@@ -205,14 +205,18 @@ def given_columns(
     if names is None:
         columns = list(schema.columns)
     else:
-        columns = [_column(name, schema, one) for one in names]
-        twice = [c.name for n, c in enumerate(columns) if c in columns[:n]]
-        if twice:
-            raise InvalidValueError(
-                f"Column `{twice[0]}` of `{name}` is given twice.", hint="Name each column once."
-            )
+        given: dict[str, Column] = {}
+        for wanted in names:  # the first column that comes again ends it, however many follow
+            column = _column(name, schema, wanted)
+            if column.name in given:
+                raise InvalidValueError(
+                    f"Column `{column.name}` of `{name}` is given twice.",
+                    hint="Name each column once.",
+                )
+            given[column.name] = column
+        columns = list(given.values())
         for column in schema.columns:
-            if column not in columns:
+            if column.name not in given:
                 _check_left_out(name, column)
     if not in_json:
         return Given(tuple(columns), ())
