@@ -22,10 +22,10 @@ from pathlib import Path
 import pyarrow as pa
 from measure import cpu_ms, file_sync_ms, timed
 
-from paimon_magics.coordinator.client.finding import At
 from paimon_magics.coordinator.client.in_process import InProcessCommitter
 from paimon_magics.coordinator.client.interface import CoordinatorClient
 from paimon_magics.coordinator.client.remote import RemoteCoordinator
+from paimon_magics.coordinator.client.starting import At
 from paimon_magics.planning.commits.requests import Append, CommitRequest, Transaction
 from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.settings import Settings

@@ -20,8 +20,8 @@ import httpx
 from bench_commits import append, create, started
 from measure import cpu_ms, resident_mb
 
-from paimon_magics.coordinator.client.finding import At
 from paimon_magics.coordinator.client.remote import RemoteCoordinator
+from paimon_magics.coordinator.client.starting import At
 from paimon_magics.coordinator.protocol.documents import table_document
 from paimon_magics.errors import CommitConflictError
 from paimon_magics.statements.statement import TableName

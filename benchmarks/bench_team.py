@@ -31,8 +31,8 @@ from bench_small_inserts import create as create_insert_tables
 from bench_small_inserts import streamed
 from measure import family_cpu_ms, machine_cpu_ms, resident_mb
 
-from paimon_magics.coordinator.client.finding import At
 from paimon_magics.coordinator.client.remote import RemoteCoordinator
+from paimon_magics.coordinator.client.starting import At
 from paimon_magics.planning.commits.requests import Append, CommitRequest
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from paimon_magics.columnar.long_bitmaps import long_bitmap_union
+from paimon_magics.columnar.roaring import long_bitmap_union
 from paimon_magics.errors import JobError, SetupError, UnsupportedStatementError
 
 __all__ = ["Aggregator", "ColumnFunction", "aggregator", "single_values_stay"]

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from paimon_magics.planning.reads.row_kinds import UPDATE_BEFORE
+from paimon_magics.planning.reads.views import UPDATE_BEFORE
 
 __all__ = ["pack_updates", "side_by_side", "single_rows"]
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_magics.columnar.bucket_hash import is_bytes
-from paimon_magics.columnar.float_order import in_java_order
+from paimon_magics.columnar.key_numbers import in_java_order
 
 __all__ = ["hilbert_keys", "row_order", "z_order_keys"]
 

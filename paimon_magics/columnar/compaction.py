@@ -30,7 +30,7 @@ from paimon_magics.columnar.merging import (
     last_places,
 )
 from paimon_magics.errors import JobError
-from paimon_magics.planning.reads.row_kinds import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
+from paimon_magics.planning.reads.views import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 
 __all__ = ["Changelog", "Compacted", "CompactionRule", "compacted"]
 

@@ -10,9 +10,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["same_rows"]
+__all__ = ["changed_columns", "same_rows"]
+
 
 _Ints = npt.NDArray[np.int64]
+
+
+_KIND = "rowkind"
 
 
 def same_rows(columns: Sequence[pa.Array], first: _Ints, second: _Ints) -> npt.NDArray[np.bool_]:
@@ -50,3 +54,26 @@ def _alike(one: Any, other: Any) -> bool:
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(_alike(one[key], other[key]) for key in one)
     return bool(one == other)
+
+
+# Finds the values that an update changed, in its rows before and after.
+
+
+def changed_columns(rows: pa.Table) -> tuple[tuple[str, ...], ...]:
+    """The columns that an update changed, for each row: for a +U right after its -U the columns
+    whose values differ, for all other rows none. Row kinds are in the column `rowkind`."""
+    rows = rows.combine_chunks()
+    kinds = np.array(rows.column(_KIND).to_pylist(), dtype=object)
+    found: list[tuple[str, ...]] = [()] * rows.num_rows
+    after = np.flatnonzero((kinds[1:] == "+U") & (kinds[:-1] == "-U")) + 1
+    if not len(after):
+        return tuple(found)
+    names = [name for name in rows.column_names if name != _KIND]
+    others = {name: ~same_rows([_array(rows.column(name))], after - 1, after) for name in names}
+    for place, row in enumerate(after.tolist()):
+        found[row] = tuple(name for name in names if others[name][place])
+    return tuple(found)
+
+
+def _array(column: pa.ChunkedArray) -> pa.Array:
+    return pa.concat_arrays(column.chunks) if column.num_chunks != 1 else column.chunk(0)

@@ -27,7 +27,7 @@ from paimon_magics.columnar.merging import (
     last_rows,
 )
 from paimon_magics.errors import JobError
-from paimon_magics.planning.reads.row_kinds import DELETE, INSERT, UPDATE_BEFORE
+from paimon_magics.planning.reads.views import DELETE, INSERT, UPDATE_BEFORE
 
 __all__ = ["MergeRule", "SequenceGroup", "folds_rows", "merge_rows"]
 

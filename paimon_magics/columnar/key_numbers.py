@@ -1,4 +1,4 @@
-"""Numbers keys, so that rows of several tables can be compared by one number each."""
+"""Numbers that sort and compare as keys and floating-point numbers do."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from paimon_magics.columnar.float_order import in_java_order
+__all__ = ["from_java_order", "in_java_order", "key_numbers"]
 
-__all__ = ["key_numbers"]
 
 _Ints = npt.NDArray[np.int64]
 
@@ -28,3 +27,42 @@ def key_numbers(tables: Sequence[pa.Table]) -> list[_Ints]:
         _, codes = np.unique(codes * len(encoded.dictionary) + places, return_inverse=True)
     ends = np.cumsum([one.num_rows for one in tables])[:-1]
     return np.split(codes.reshape(-1), ends)
+
+
+# Converts floating-point numbers to integers that sort and compare as the numbers do in Java.
+#
+# In Arrow and NumPy, NaN is unequal to itself and sorts with the NULLs. In Java's `Double.compare`,
+# and so in Paimon, all NaN are equal and above all numbers, and -0.0 is below 0.0.
+
+
+def in_java_order(column: pa.Array) -> pa.Array:
+    """FLOAT and DOUBLE values as integers in Java's order. NULL stays NULL; columns of other types
+    are returned unchanged."""
+    if pa.types.is_float32(column.type):
+        integers: npt.DTypeLike = np.int32
+    elif pa.types.is_float64(column.type):
+        integers = np.int64
+    else:
+        return column
+    values = column.to_numpy(zero_copy_only=False)  # a NULL is NaN
+    values = np.where(np.isnan(values), np.float32(np.nan), values)  # one NaN, without a sign
+    bits = np.ascontiguousarray(values, dtype=column.type.to_pandas_dtype()).view(integers)
+    # A lesser negative number has greater bits.
+    ordered = np.where(bits < 0, bits ^ np.iinfo(bits.dtype).max, bits)
+    nulls = np.asarray(column.is_null()) if column.null_count else None
+    return pa.array(ordered, mask=nulls)
+
+
+def from_java_order(ordered: pa.Array, data_type: pa.DataType) -> pa.Array:
+    """The numbers of `in_java_order` as the values of `data_type` that they were. There is one
+    NaN."""
+    if not pa.types.is_floating(data_type):
+        return ordered
+    numbers = ordered.to_numpy(zero_copy_only=False) if not ordered.null_count else None
+    if numbers is None:
+        nulls = np.asarray(ordered.is_null())
+        numbers = ordered.fill_null(0).to_numpy()
+    else:
+        nulls = None
+    bits = np.where(numbers < 0, numbers ^ np.iinfo(numbers.dtype).max, numbers)
+    return pa.array(bits.view(data_type.to_pandas_dtype()), type=data_type, mask=nulls)

@@ -22,7 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_magics.columnar.float_order import in_java_order
+from paimon_magics.columnar.key_numbers import in_java_order
 from paimon_magics.planning.reads.views import SEQUENCE_NUMBER
 
 __all__ = [

@@ -5,18 +5,42 @@ Source: the `SimpleColStatsCollector`s of Paimon 2.0.0 and `ParquetSimpleStatsEx
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_magics.columnar.odd_floats import odd_float_columns
+from paimon_magics.planning.reads.predicates import ColumnPredicate
 
-__all__ = ["Bounds", "BoundsCollector", "has_bounds", "truncated_greatest", "truncated_least"]
+__all__ = [
+    "Bounds",
+    "BoundsCollector",
+    "can_have",
+    "has_bounds",
+    "matching",
+    "may_match",
+    "odd_float_columns",
+    "truncated_greatest",
+    "truncated_least",
+]
+
 
 _SURROGATES = range(0xD800, 0xE000)
 _CODE_POINT_MAX = 0x10FFFF
+
+
+_BITS: Mapping[pa.DataType, tuple[npt.DTypeLike, npt.DTypeLike, int]] = {
+    pa.float32(): (np.float32, np.int32, -(2**31)),
+    pa.float64(): (np.float64, np.int64, -(2**63)),
+}
+"""By Arrow type: the types of the values and of their bits, and the bits of -0.0 as a number."""
+
+
+_Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,3 +148,124 @@ def truncated_greatest(value: str | bytes, length: int) -> str | bytes | None:
 def _is_odd(values: pa.Array) -> bool:
     rows = pa.RecordBatch.from_arrays([values], ["values"])
     return any(True for _ in odd_float_columns(rows, ["values"]))
+
+
+# Finds columns with NaN or -0.0, for which the bounds of floating-point columns are wrong.
+#
+# The native writer (pypaimon-rust) leaves NaN out of its bounds, and SQL sorts NaN above all
+# numbers. Java compares -0.0 as less than 0.0, and in SQL they are equal.
+
+
+def odd_float_columns(rows: pa.RecordBatch, among: Iterable[str]) -> Iterator[str]:
+    """The columns of `among`, of any type, that have NaN or -0.0 at any level. May include a column
+    that has such a value only where a list or struct around it is NULL."""
+    for name in among:
+        if _has_odd_value(rows.column(name)):
+            yield name
+
+
+def _has_odd_value(values: pa.Array) -> bool:
+    kind = values.type
+    if kind in _BITS:
+        return _has_odd(values) and (not values.null_count or _has_odd(values.drop_null()))
+    if isinstance(values, pa.MapArray):
+        return _has_odd_value(values.keys) or _has_odd_value(values.items)
+    if pa.types.is_struct(kind):
+        return any(_has_odd_value(part) for part in values.flatten())
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return _has_odd_value(values.flatten())
+    return False
+
+
+def _has_odd(values: pa.Array) -> bool:
+    """Whether any place has NaN or -0.0, NULLs included, whose bytes are arbitrary."""
+    if not len(values):
+        return False
+    of_values, of_bits, negative_zero = _BITS[values.type]
+    _, data = values.buffers()
+    floats = np.frombuffer(data, of_values)[values.offset : values.offset + len(values)]
+    if np.isnan(floats.min()):  # the minimum with a NaN is NaN
+        return True
+    return bool((floats.view(of_bits) == negative_zero).any())
+
+
+# Decides whether values, or values between two bounds of a file or row group, meet a condition.
+#
+# Light to import, since Spark's tasks load it.
+
+
+def may_match(
+    one: ColumnPredicate,
+    least: pa.Array,
+    greatest: pa.Array,
+    nulls: _Bools,
+    all_null: _Bools,
+) -> _Bools:
+    """Marks the files (or row groups) that can meet the condition, by their bounds of its column.
+
+    Unknown bounds are NULL. `nulls` marks those with NULLs in the column, `all_null` those with
+    nothing else.
+    """
+    match one.operator:
+        case "is null":
+            return nulls
+        case "is not null":
+            return ~all_null
+        case "remainder":  # bounds tell nothing of it
+            return ~all_null
+        case "in":
+            found = np.zeros(len(least), dtype=bool)
+            for value in one.values:
+                found |= _compared("=", value, least, greatest)
+        case operator:
+            found = _compared(operator, one.values[0], least, greatest)
+    return found & ~all_null
+
+
+def can_have(one: ColumnPredicate, data_type: pa.DataType) -> bool:
+    """Whether a column of that type can have the values of the condition."""
+    try:
+        pa.array(one.values, data_type)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+        return False
+    return True
+
+
+def matching(one: ColumnPredicate, values: pa.Array) -> _Bools:
+    """Marks the values that meet the condition. Where the column's type can't have a value of the
+    condition all are marked: a caller that needs to know evaluates the condition itself."""
+    if not can_have(one, values.type):
+        return np.ones(len(values), dtype=bool)
+    if one.operator == "remainder":
+        return _with_remainder(values, one.values)
+    if one.operator == "in":
+        return np.asarray(pc.is_in(values, value_set=pa.array(one.values, values.type)))
+    nulls = np.asarray(values.is_null())
+    return may_match(one, values, values, nulls, nulls)
+
+
+def _with_remainder(values: pa.Array, wanted: Sequence[object]) -> _Bools:
+    """Marks the integers that leave the remainder `wanted[1]`, divided by `wanted[0]`."""
+    divisor, remainder = np.array(wanted, dtype=np.int64)
+    found: _Bools = np.array(values.is_valid())
+    integers = np.asarray(pc.fill_null(values, 0)).astype(np.int64, copy=False)
+    found &= np.fmod(integers, divisor) == remainder
+    return found
+
+
+def _compared(operator: str, value: object, least: pa.Array, greatest: pa.Array) -> _Bools:
+    try:
+        wanted = pa.scalar(value, least.type)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+        return np.ones(len(least), dtype=bool)  # the type can't have the value: prune nothing
+    conditions = {
+        "=": ((pc.less_equal, least), (pc.greater_equal, greatest)),
+        "<": ((pc.less, least),),
+        "<=": ((pc.less_equal, least),),
+        ">": ((pc.greater, greatest),),
+        ">=": ((pc.greater_equal, greatest),),
+    }[operator]
+    kept = np.ones(len(least), dtype=bool)
+    for compare, bounds in conditions:
+        kept &= np.asarray(pc.fill_null(compare(bounds, wanted), fill_value=True))
+    return kept

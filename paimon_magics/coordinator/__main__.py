@@ -18,7 +18,7 @@ import sys
 from contextlib import ExitStack
 
 from paimon_magics.coordinator.process.arguments import parser
-from paimon_magics.coordinator.process.beginning import begin
+from paimon_magics.coordinator.process.succession import begin
 from paimon_magics.coordinator.process.token_command import token_command
 from paimon_magics.errors import PaimonMagicsError
 

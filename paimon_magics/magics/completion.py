@@ -22,8 +22,7 @@ from paimon_magics.magics.name_offers import NameOffers, Offer, matching, open_s
 from paimon_magics.magics.namespace import Variables
 from paimon_magics.magics.options import CELL_OPTIONS, RESULT_TYPES
 from paimon_magics.planning.formatting import shortened
-from paimon_magics.planning.reads.stream_points import STREAM_MODES
-from paimon_magics.planning.reads.stream_purposes import STREAM_PURPOSES
+from paimon_magics.planning.reads.stream_points import STREAM_MODES, STREAM_PURPOSES
 
 if TYPE_CHECKING:
     from paimon_magics.magics.configuration import PaimonMagics
@@ -115,7 +114,7 @@ class Completer:
 
     def _of_verbs(self, line: str) -> tuple[str, list[Offer]]:
         from paimon_magics.magics.line import VERBS
-        from paimon_magics.magics.verb_completion import expected_by
+        from paimon_magics.magics.verb import expected_by
 
         name, blank, rest = line.partition(" ")
         if not blank:

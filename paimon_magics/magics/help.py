@@ -13,7 +13,7 @@ from paimon_magics.magics.options import CELL_OPTIONS
 from paimon_magics.planning.commits.procedures import PROCEDURES
 from paimon_magics.planning.options.purposes import OPTION_PURPOSES
 from paimon_magics.planning.options.table_options import CORE_OPTIONS, OWN_OPTIONS, OptionDefinition
-from paimon_magics.planning.reads.stream_purposes import STREAM_PURPOSES
+from paimon_magics.planning.reads.stream_points import STREAM_PURPOSES
 from paimon_magics.planning.schemas.alternatives import COMING
 
 __all__ = ["REFUSED", "STATEMENTS", "StatementHelp", "cell_help", "help_text", "topics"]

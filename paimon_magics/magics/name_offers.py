@@ -212,7 +212,7 @@ class NameOffers:
     def _clock(self, moment: datetime.datetime) -> tuple[str, str]:
         """A moment as text in the session's zone, and the zone."""
         from paimon_magics.columnar.time_zones import UTC, clock_text, rules_of
-        from paimon_magics.spark.time_zones import session_zone
+        from paimon_magics.spark.session_settings import session_zone
 
         zone = UTC if self._session is None else session_zone(self._session.spark)
         return clock_text(moment.astimezone(rules_of(zone))), zone

@@ -10,8 +10,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from paimon_magics.coordinator.client.definitions import Definitions
-from paimon_magics.coordinator.client.interface import CoordinatorClient
+from paimon_magics.coordinator.client.interface import CoordinatorClient, Definitions
 from paimon_magics.errors import (
     InvalidTableError,
     PaimonMagicsError,
@@ -21,11 +20,10 @@ from paimon_magics.errors import (
 from paimon_magics.planning.commits.requests import Transaction
 from paimon_magics.planning.reads.spark_settings import PAIMON_PREFIX, REFUSED
 from paimon_magics.session.place_words import PlaceWords
-from paimon_magics.session.told_times import tell_moments
+from paimon_magics.session.times import tell_moments
 from paimon_magics.settings import Settings
-from paimon_magics.spark.session_settings import settings_of
+from paimon_magics.spark.session_settings import session_zone, settings_of
 from paimon_magics.spark.stores import OpenedStores
-from paimon_magics.spark.time_zones import session_zone
 from paimon_magics.spark.views import Views
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog

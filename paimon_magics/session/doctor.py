@@ -26,8 +26,7 @@ from paimon_magics.coordinator.client.choosing import (
     is_address,
     running_coordinator,
 )
-from paimon_magics.coordinator.client.finding import check_answers, living_lease
-from paimon_magics.coordinator.client.starting import state_at
+from paimon_magics.coordinator.client.starting import check_answers, living_lease, state_at
 from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.redaction import MASK, is_secret_name, masked, redacted
 from paimon_magics.session.connect_target import ConnectTarget, found_target

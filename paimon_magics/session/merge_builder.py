@@ -17,21 +17,22 @@ from paimon_magics.errors import InvalidValueError, UnknownNameError, value_text
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.python_frames import has_rows, is_own, notes_on, spark_frame
 from paimon_magics.session.spark_settings import check_statement
-from paimon_magics.session.sql_texts import sql_text, values_by_column
-from paimon_magics.session.writes.merge_exactness import check_own_rows
-from paimon_magics.session.writes.merge_previews import preview_merge
+from paimon_magics.session.writes.exactness import check_own_rows
 from paimon_magics.session.writes.merging import run_merge
 from paimon_magics.session.writes.ordering import in_order
+from paimon_magics.session.writes.previews import preview_merge
 from paimon_magics.statements.clauses.names import quoted, table_text
 from paimon_magics.statements.grammar.parsing import parse_statement
-from paimon_magics.statements.merge_into import MergeInto
+from paimon_magics.statements.row_changes import MergeInto
 from paimon_magics.statements.statement import TableName
 
 if TYPE_CHECKING:
     from paimon_magics.session.connection import Connection
     from paimon_magics.spark.handles import DataFrame
 
-__all__ = ["MergeBuilder"]
+
+__all__ = ["MergeBuilder", "values_by_column"]
+
 
 _EXAMPLE = "s.amount"
 _OF_ANOTHER = re.compile(r"no column `(?!t`|s`)[^`]+`\.`", re.IGNORECASE)
@@ -188,3 +189,37 @@ def _insert(values: Mapping[str, str] | None) -> str:
     given = values_by_column(values, _EXAMPLE)
     columns = ", ".join(column for column, _ in given)
     return f"INSERT ({columns}) VALUES ({', '.join(value for _, value in given)})"
+
+
+# Texts of SQL that Python's callers give: values by column, which become parts of a statement.
+
+
+def values_by_column(values: object, example: str) -> list[tuple[str, str]]:
+    """The columns, or fields of structs, that get values, and the values in brackets. `example` is
+    a text that the error shows as a value. Raises InvalidValueError for what is no dictionary of
+    texts, and for one without any."""
+    if not isinstance(values, Mapping) or not values:
+        empty = isinstance(values, Mapping)
+        raise InvalidValueError(
+            "No values by column are given."
+            if empty
+            else f"Values by column are expected, not {value_text(values)}.",
+            hint=f"Give a dictionary: {{'amount': '{example}'}}.",
+        )
+    found = []
+    for column, value in values.items():
+        text = sql_text(value, f"The value of `{column}`", example)
+        path = ".".join(quoted(part.strip("`")) for part in str(column).split("."))
+        found.append((path, text if text.strip().upper() == "DEFAULT" else f"({text})"))
+    return found
+
+
+def sql_text(value: object, what: str, example: str) -> str:
+    """`value`, if it is a text of SQL; raises InvalidValueError about `what` otherwise."""
+    if not isinstance(value, str) or not value.strip():
+        raise InvalidValueError(
+            f"{what} is {value_text(value)}, not a text of SQL.",
+            hint=f'Write it as in a statement: "{example}", "\'red\'", "0"; or bind it, '
+            '":limit", with parameters={"limit": 3}.',
+        )
+    return value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import math
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -12,10 +13,14 @@ from typing import Any
 import numpy as np
 
 from paimon_magics.errors import InvalidValueError, UnknownNameError, likely_meant, value_text
-from paimon_magics.session.given_times import instant
+from paimon_magics.planning.formatting import shortened
+from paimon_magics.session.times import instant
 from paimon_magics.session.value_inputs import BIGINT, CutValueError, kind_of, plain, shown
+from paimon_magics.statements.clauses.names import text_literal
+from paimon_magics.statements.queries.query_text import parameter_ranges
 
-__all__ = ["bind"]
+__all__ = ["bind", "bindings_text", "literal", "with_values"]
+
 
 # Types that Spark makes literals of, besides its own columns and numpy's arrays.
 _BOUND_AS_THEY_ARE = (
@@ -29,6 +34,9 @@ _INT = range(-(2**31), 2**31)
 _AS_TEXT = "Pass a text, and cast it in the statement: CAST(:name AS TIMESTAMP)."
 _AS_DOUBLE = "Bind a float, or a text, and cast it in the statement: CAST(:name AS DOUBLE)."
 _HINT = "Bind numbers, texts, dates or lists; read a DataFrame through a temporary view."
+
+
+_SHOWN_MAX = 80
 
 
 def bind(
@@ -170,3 +178,57 @@ def _hint(name: str, visible: Sequence[str]) -> str:
 def _position(statement: str, name: str) -> int | None:
     found = re.search(rf"(?<![:\w]):{re.escape(name)}\b", statement)
     return found.start() if found else None
+
+
+# A statement with its bind values as literals: to show it, and to run it on its own.
+
+
+def with_values(text: str, values: Mapping[str, object]) -> str:
+    """Return the statement with literals in place of its `:name`s. A name whose value has no
+    literal (a Spark column, a numpy array) stays."""
+    parts, end = [], 0
+    for place, name in parameter_ranges(text):
+        found = literal(values.get(name, ...))
+        if found is not None:
+            parts += [text[end : place.start], found]
+            end = place.end
+    return "".join([*parts, text[end:]])
+
+
+def bindings_text(values: Mapping[str, object]) -> str:
+    """The values in one line: `:day = '2026-11-20', :n = 3`; "" without values."""
+    return ", ".join(
+        f":{name} = {shortened(literal(value) or repr(value), _SHOWN_MAX)}"
+        for name, value in values.items()
+    )
+
+
+def literal(value: object) -> str | None:
+    """Return the SQL literal that equals what Spark makes of a bound value; None if there is
+    none."""
+    match value:
+        case None:
+            return "NULL"
+        case bool():
+            return str(value).lower()
+        case int():
+            return f"({value})" if value < 0 else str(value)
+        case float():
+            return f"double('{value}')" if not math.isfinite(value) else f"({value!r}D)"
+        case decimal.Decimal() if value.is_finite():
+            return f"({value:f}BD)"
+        case str():
+            return text_literal(value)
+        case bytes() | bytearray():
+            return f"X'{value.hex()}'"
+        case datetime.datetime():
+            # Without a zone it is in this process's zone, which may differ from Spark's.
+            moment = value if value.tzinfo is not None else value.astimezone(datetime.UTC)
+            return f"TIMESTAMP'{moment.isoformat(sep=' ')}'"
+        case datetime.date():
+            return f"DATE'{value.isoformat()}'"
+        case list():
+            items = [literal(one) for one in value]
+            return None if None in items else f"array({', '.join(map(str, items))})"
+        case _:
+            return None

@@ -19,7 +19,7 @@ from paimon_magics.session.streaming import (
 from paimon_magics.session.writes.frames import write_frame_to
 from paimon_magics.session.writes.new_tables import WantedTable, write_to_new
 from paimon_magics.spark.data_source import TABLE_KEYS, asked_table
-from paimon_magics.statements.clauses.given_names import named
+from paimon_magics.statements.clauses.names import named
 from paimon_magics.statements.statement import TableName
 
 if TYPE_CHECKING:

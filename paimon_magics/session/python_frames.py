@@ -13,19 +13,18 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 from paimon_magics.errors import InvalidValueError, value_text
 from paimon_magics.planning.formatting import count_text
-from paimon_magics.session.given_streams import batches_of, opened_stream
-from paimon_magics.session.planned_work import Reads, made_of, note_reads
-from paimon_magics.session.row_inputs import columns_of
-from paimon_magics.session.value_inputs import inferred_array
+from paimon_magics.session.planned_work import Reads, made_of, note_reads, reads_of
+from paimon_magics.session.value_inputs import columns_of, inferred_array
 from paimon_magics.spark.narrowing import narrowed
 from paimon_magics.spark.rows import frame_of_rows
-from paimon_magics.spark.spooled_rows import frame_of_stream
+from paimon_magics.spark.spooled_rows import SpooledRows, frame_of_stream
 from paimon_magics.statements.data_types import RowField
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from paimon_magics.spark.handles import DataFrame, SparkSession
+
 
 __all__ = [
     "arrow_of",
@@ -37,8 +36,10 @@ __all__ = [
     "notes_on",
     "paimon_columns",
     "spark_frame",
+    "spooled_rows",
     "stream_of",
 ]
+
 
 _HINT = (
     "Give a DataFrame of Spark, pandas or polars, Arrow data (whatever has `__arrow_c_stream__`), "
@@ -386,4 +387,44 @@ def _is_atomic(pa: Any, kind: Any) -> bool:
         or of.is_floating(kind)
         or of.is_date(kind)
         or kind in (pa.string(), pa.binary())
+    )
+
+
+# Streams of Arrow data from other libraries: opened, read, and kept for frames of them.
+
+
+def opened_stream(producer: Any, kind: str) -> pa.RecordBatchReader:
+    """Return a reader of what has `__arrow_c_stream__`; `kind` names its library in errors.
+
+    Raises InvalidValueError if the producer fails, or has values without columns.
+    """
+    import pyarrow as pa
+
+    try:
+        return pa.RecordBatchReader.from_stream(producer)
+    except Exception as error:
+        raise _unreadable(kind, error) from error
+
+
+def batches_of(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of a reader. Raises InvalidValueError if its producer fails."""
+    while True:
+        try:
+            batch = reader.read_next_batch()
+        except StopIteration:
+            return
+        except Exception as error:
+            raise _unreadable("Arrow", error) from error
+        yield batch
+
+
+def spooled_rows(frame: DataFrame) -> list[object]:
+    """What keeps the temporary files that the frame of a stream reads, if there are any."""
+    return [one for one in reads_of(frame).leases if isinstance(one, SpooledRows)]
+
+
+def _unreadable(kind: str, error: Exception) -> InvalidValueError:
+    return InvalidValueError(
+        f"The rows of the {kind} stream can't be read: {error}.",
+        hint="Its own library says why. Nothing was written.",
     )

@@ -12,7 +12,7 @@ from paimon_magics.session.place_words import PlaceWords
 from paimon_magics.session.pyspark_answers import FormatAnswers
 from paimon_magics.session.streaming import register_source
 from paimon_magics.settings import Settings
-from paimon_magics.spark.named_tables import answer_by
+from paimon_magics.spark.pyspark_calls import answer_by
 
 if TYPE_CHECKING:
     from paimon_magics.spark.handles import SparkSession

@@ -7,20 +7,18 @@ from collections.abc import Mapping, Sequence
 
 from paimon_magics.boundary import short_errors
 from paimon_magics.errors import InvalidValueError, value_text
-from paimon_magics.session.merge_builder import MergeBuilder
+from paimon_magics.session.merge_builder import MergeBuilder, values_by_column
 from paimon_magics.session.open_session import OpenSession
 from paimon_magics.session.outcome import Outcome
-from paimon_magics.session.sql_texts import values_by_column
 from paimon_magics.session.statements.handlers import run_statement
 from paimon_magics.session.writes.small_inserts import check_wait
 from paimon_magics.settings import Wait
 from paimon_magics.spark.interrupts import between_locks
-from paimon_magics.statements.clauses.given_names import named
-from paimon_magics.statements.clauses.names import table_text
+from paimon_magics.statements.clauses.names import named, table_text
 from paimon_magics.statements.grammar.parsing import parse_statement
-from paimon_magics.statements.kinds import Statement
 from paimon_magics.statements.row_changes import Delete, Update
 from paimon_magics.statements.statement import Query
+from paimon_magics.statements.subjects import Statement
 
 __all__ = ["RowChanging"]
 

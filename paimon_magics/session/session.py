@@ -46,9 +46,8 @@ from paimon_magics.session.writes.small_inserts import (
 )
 from paimon_magics.settings import Wait
 from paimon_magics.spark.frame_methods import note_calls
-from paimon_magics.spark.named_tables import answer_by, answer_no_longer
-from paimon_magics.statements.clauses.given_names import named
-from paimon_magics.statements.clauses.names import table_text, text_literal
+from paimon_magics.spark.pyspark_calls import answer_by, answer_no_longer
+from paimon_magics.statements.clauses.names import named, table_text, text_literal
 
 if TYPE_CHECKING:
     from paimon_magics.session.doctor import Diagnosis

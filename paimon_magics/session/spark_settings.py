@@ -15,9 +15,7 @@ from paimon_magics.planning.reads.spark_settings import (
 from paimon_magics.session.connection import Connection
 from paimon_magics.statements.clauses.names import text_literal
 from paimon_magics.statements.grammar.parsing import parse_cell
-from paimon_magics.statements.kinds import Statement
-from paimon_magics.statements.merge_into import MergeInto
-from paimon_magics.statements.row_changes import Delete, Update
+from paimon_magics.statements.row_changes import Delete, MergeInto, Update
 from paimon_magics.statements.statement import (
     CreateDatabase,
     DropDatabase,
@@ -26,7 +24,7 @@ from paimon_magics.statements.statement import (
     Refused,
     TableName,
 )
-from paimon_magics.statements.subjects import subject_of
+from paimon_magics.statements.subjects import Statement, subject_of
 from paimon_magics.statements.version_changes import Call
 
 __all__ = [

@@ -27,8 +27,7 @@ from paimon_magics.planning.reads.stream_points import (
 from paimon_magics.planning.reads.views import view_named
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.spark_settings import check_written, with_settings
-from paimon_magics.session.stream_sinks import StreamSink, sink_of
-from paimon_magics.session.streams import Stream
+from paimon_magics.session.streams import Stream, StreamSink, sink_of
 from paimon_magics.session.writes.epochs import ROW_KINDS, check_stream_mode, takes_changes
 from paimon_magics.session.writes.prepare import prepare_insert
 from paimon_magics.spark.data_source import Place, register

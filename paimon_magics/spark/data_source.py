@@ -30,8 +30,7 @@ from paimon_magics.spark.progress import is_connect
 from paimon_magics.spark.pushed_filters import column_filters
 from paimon_magics.spark.source_rows import GivenRows, parts_of, rows_of_part
 from paimon_magics.spark.types import spark_schema
-from paimon_magics.statements.clauses.given_names import named
-from paimon_magics.statements.clauses.names import quoted
+from paimon_magics.statements.clauses.names import named, quoted
 from paimon_magics.statements.statement import ColumnFilter, TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.catalog.databases import Visibility

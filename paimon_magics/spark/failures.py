@@ -21,8 +21,7 @@ from paimon_magics.errors import (
     likely_meant,
 )
 from paimon_magics.spark.casting import CHECK_FAILED
-from paimon_magics.statements.dialects.foreign_functions import foreign_function_hint
-from paimon_magics.statements.dialects.foreign_types import foreign_type_hint
+from paimon_magics.statements.dialects.foreign_names import foreign_function_hint, foreign_type_hint
 from paimon_magics.statements.dialects.misreadings import misread
 from paimon_magics.statements.lexing.tokens import tokenize
 from paimon_magics.tables.stores.corruption import unread_by_java

@@ -4,16 +4,30 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+from pyspark.sql import Column, DataFrame, DataFrameReader, Row, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from paimon_magics.spark.queries import cancellable
+from paimon_magics.statements.clauses.names import quoted
 
-__all__ = ["file_frame", "lacks_file_system", "load_files"]
+__all__ = ["CORRUPT", "BadLines", "bad_lines", "file_frame", "lacks_file_system", "load_files"]
+
 
 _NO_FILE_SYSTEM = re.compile(r"No FileSystem for scheme|ClassNotFoundException: Class \S*\.fs\.")
 
 _PATTERN = re.compile(r"[\\{}\[\]*?]")  # what Hadoop takes a path with for a pattern
+
+
+CORRUPT = "_corrupt_record"
+"""The column that Spark adds to a JSON file's, where it can't read all its lines."""
+
+_LINE = "__paimon_magics_line"
+_PATH = "_metadata.file_path"
+_REPLACEMENT = "\ufffd"  # what Java's decoders put in place of bytes that are no characters
+_SHOWN_MAX = 1000
 
 
 def file_frame(spark: SparkSession, kind: str, path: str, options: Mapping[str, str]) -> DataFrame:
@@ -40,3 +54,68 @@ def load_files(reader: DataFrameReader, paths: Sequence[str]) -> DataFrame:
     if not any(map(_PATTERN.search, paths)):
         return reader.option("__globPaths__", "false").load(list(paths))
     return reader.load([_PATTERN.sub(r"\\\g<0>", path) for path in paths])
+
+
+# Counts the lines of text files that Spark reads only in part, without a word of its own.
+
+
+@dataclass(frozen=True, slots=True)
+class BadLines:
+    """How many lines do not have the values of the columns, and how many rows have bytes that are
+    no characters; of each the first by path and text: the file's path, and the line, or the text of
+    the value."""
+
+    unfit: int
+    unfit_at: tuple[str, str]
+    undecoded: int
+    undecoded_at: tuple[str, str]
+
+
+def bad_lines(
+    spark: SparkSession,
+    kind: str,
+    path: str,
+    options: Mapping[str, str],
+    schema: T.StructType,
+) -> BadLines:
+    """Count the lines at `path` that don't fit `schema`, by one job. Raises what Spark raises."""
+    fields = [field for field in schema.fields if field.name != CORRUPT]
+    wanted = T.StructType([*fields, T.StructField(_LINE, T.StringType())])
+    given = {key: value for key, value in options.items() if key.lower() not in _REPLACED}
+    reader = spark.read.format(kind).schema(wanted).options(**given)
+    # Spark counts the values of a line only where it reads all columns.
+    whole = reader.options(mode="PERMISSIVE", columnNameOfCorruptRecord=_LINE, columnPruning=False)
+    rows = whole.load(path)
+    texts = [
+        F.col(quoted(field.name)) for field in fields if isinstance(field.dataType, T.StringType)
+    ]
+    line, place = F.col(_LINE), F.col(_PATH)
+    undecoded: Column = F.lit(False)
+    value: Column = F.lit(None).cast("string")
+    for text in reversed(texts):
+        is_bad = F.coalesce(F.contains(text, F.lit(_REPLACEMENT)), F.lit(False))
+        undecoded, value = undecoded | is_bad, F.when(is_bad, text).otherwise(value)
+    first = F.col(quoted(fields[0].name))
+    with cancellable(spark):
+        (found,) = rows.agg(
+            F.count(line).alias("unfit"),
+            _least(line.isNotNull(), place, line).alias("line"),
+            F.count_if(undecoded).alias("undecoded"),
+            _least(undecoded, place, value).alias("value"),
+            F.count(first),  # Spark refuses to read the lines alone
+        ).collect()
+    return BadLines(
+        found["unfit"], _place(found["line"]), found["undecoded"], _place(found["value"])
+    )
+
+
+_REPLACED = ("mode", "columnnameofcorruptrecord", "inferschema")
+
+
+def _least(condition: Column, place: Column, text: Column) -> Column:
+    shown = F.substring(text, 1, _SHOWN_MAX).alias("text")
+    return F.min(F.when(condition, F.struct(place.alias("path"), shown)))
+
+
+def _place(row: Row | None) -> tuple[str, str]:
+    return ("", "") if row is None else (row["path"], row["text"])

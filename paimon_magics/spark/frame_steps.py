@@ -10,9 +10,9 @@ import datetime
 import functools
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any
+from typing import Any, Protocol
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
@@ -32,11 +32,13 @@ from paimon_magics.planning.reads.predicates import PredicateValue
 from paimon_magics.planning.schemas.table_schema import Column as TableColumn
 from paimon_magics.statements.clauses.names import quoted, text_literal
 from paimon_magics.statements.grammar.parsing import parse_statement
-from paimon_magics.statements.queries.null_lists import lists_null
+from paimon_magics.statements.queries.query_traits import lists_null
 from paimon_magics.statements.statement import ColumnFilter, FilterValue, Query, TableReference
 
 __all__ = [
     "PARTS",
+    "Narrowed",
+    "Source",
     "Step",
     "StepFilters",
     "conditions_in",
@@ -46,6 +48,7 @@ __all__ = [
     "rows_wanted",
     "used_columns",
 ]
+
 
 PARTS = "_paimon_magics_parts"
 """Attribute of a Column that `&` made: the two Columns."""
@@ -391,3 +394,45 @@ def _filter(guess: Guess, bound: dict[str, object]) -> ColumnFilter:
         bound[name] = value
         values.append(FilterValue("parameter", name))
     return ColumnFilter(guess.column, guess.operator, tuple(values))
+
+
+# What the frame of a table was read from, and what a frame that was made of it needs of that.
+
+
+@dataclass(frozen=True, slots=True)
+class Narrowed:
+    """What a frame needs of its table: the names of `columns` (None for all), and conditions on the
+    source's `columns` that all its rows meet, with the values `bound` in them. With `rows` so many
+    rows that meet the conditions are enough, whichever; None for all. `lists_null`: a condition may
+    compare a column with a list that has NULL in it."""
+
+    columns: frozenset[str] | None
+    filters: tuple[ColumnFilter, ...] = ()
+    bound: Mapping[str, object] = field(default_factory=dict)
+    rows: int | None = None
+    lists_null: bool = False
+
+
+class Source(Protocol):
+    """What a noted frame was read from."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The names of the frame's columns."""
+
+    @property
+    def columns(self) -> Sequence[TableColumn]:
+        """Those of its columns that show a column of the table, by the names that the frame has for
+        them, with the types by which the table's rows are compared."""
+
+    @property
+    def is_small(self) -> bool:
+        """Whether a new frame of all its rows takes less time than the first one."""
+
+    def row_count(self) -> int | None:
+        """How many rows it has, where that is known without reading them."""
+
+    def read(self, wanted: Narrowed) -> DataFrame | None:
+        """A new frame of the same rows, without what is not wanted; None where it would read as
+        much as the first one. A column that is wanted may not be left out, others may be there.
+        With `wanted.rows` it may have fewer rows, but not fewer than these."""

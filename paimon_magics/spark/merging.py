@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as spark_types
 
 from paimon_magics.columnar.merging import KIND
-from paimon_magics.planning.reads.row_kinds import (
+from paimon_magics.planning.reads.views import (
     DELETE,
     INSERT,
     OLDER,
@@ -27,7 +27,7 @@ from paimon_magics.planning.row_changes.merge_query import (
     target_name,
     value_name,
 )
-from paimon_magics.planning.row_changes.merged_updates import MergedUpdate
+from paimon_magics.planning.row_changes.merged_updates import ALL_SEEN, MergedUpdate, UnseenCounts
 from paimon_magics.planning.row_changes.merges import (
     ByField,
     Effect,
@@ -38,14 +38,12 @@ from paimon_magics.planning.row_changes.merges import (
     ToDefault,
     Value,
 )
-from paimon_magics.planning.row_changes.unseen_counts import ALL_SEEN, UnseenCounts
 from paimon_magics.planning.schemas.column_paths import type_at
 from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.planning.writes.losses import LOSSES
-from paimon_magics.spark.casting import ansi_casts, check_stored_types, stored
+from paimon_magics.spark.casting import ansi_casts, check_stored_types, selected_columns, stored
 from paimon_magics.spark.losses import Entry, loss_entry, losses_column
 from paimon_magics.spark.row_changes import before_columns, with_merged_kinds
-from paimon_magics.spark.selecting import selected_columns
 from paimon_magics.spark.struct_names import (
     has_all_fields,
     with_fields_by_name,

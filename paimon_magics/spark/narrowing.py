@@ -34,8 +34,9 @@ from pyspark.sql import functions as F
 
 from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.planning.reads.spark_settings import LEXING
-from paimon_magics.spark.frame_sources import Narrowed, Source
 from paimon_magics.spark.frame_steps import (
+    Narrowed,
+    Source,
     Step,
     filters_of_steps,
     list_null,

@@ -27,7 +27,7 @@ _LOADED = (
     "pyarrow.parquet",
     "pypaimon_rust",
     "pyspark.worker",
-    "paimon_magics.spark.combining",
+    "paimon_magics.spark.rows",
     "paimon_magics.spark.python_workers",
     "paimon_magics.spark.reading",
     "paimon_magics.spark.task_units",

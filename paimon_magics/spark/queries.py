@@ -21,8 +21,8 @@ from paimon_magics.errors import JobError
 from paimon_magics.spark.failures import translate
 from paimon_magics.spark.interrupts import at_interrupt
 from paimon_magics.spark.progress import WorkKnown, is_connect, watched
+from paimon_magics.spark.session_settings import session_zone
 from paimon_magics.spark.stopping import stop_of_thread
-from paimon_magics.spark.time_zones import session_zone
 from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.statements.queries.query_text import merging_places, parameter_ranges
 from paimon_magics.statements.queries.rewriting import (

@@ -14,16 +14,20 @@ from pyspark.sql import functions as F
 
 from paimon_magics.columnar.merging import KIND, SEQUENCE
 from paimon_magics.errors import sent_to_driver
-from paimon_magics.planning.reads.float_bounds import is_floating, judged_by_bounds
-from paimon_magics.planning.reads.row_kinds import KIND_NAMES
-from paimon_magics.planning.reads.scans import RawColumn, RawScan, ReadPlan
+from paimon_magics.planning.reads.scans import (
+    RawColumn,
+    RawScan,
+    ReadPlan,
+    is_floating,
+    judged_by_bounds,
+)
 from paimon_magics.planning.reads.splits import TaskSplit
-from paimon_magics.planning.reads.views import RowView, ViewKind, shown_columns
+from paimon_magics.planning.reads.views import KIND_NAMES, RowView, ViewKind, shown_columns
 from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.spark.char_columns import with_char_columns
 from paimon_magics.spark.failures import translate
 from paimon_magics.spark.files import load_files
-from paimon_magics.spark.statement_settings import statement_settings
+from paimon_magics.spark.session_settings import statement_settings
 from paimon_magics.spark.task_reports import Reporter, reports_folder
 from paimon_magics.spark.types import spark_schema, spark_type
 from paimon_magics.statements.clauses.names import quoted

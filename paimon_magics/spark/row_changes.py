@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from paimon_magics.columnar.merging import KIND
-from paimon_magics.planning.reads.row_kinds import (
+from paimon_magics.planning.reads.views import (
     DELETE,
     KIND_NAMES,
     OLDER,
@@ -19,13 +19,12 @@ from paimon_magics.planning.reads.row_kinds import (
     UPDATE_BEFORE,
 )
 from paimon_magics.planning.row_changes.assignments import AssignedPath
-from paimon_magics.planning.row_changes.merged_updates import MergedUpdate
-from paimon_magics.planning.row_changes.unseen_counts import UnseenCounts
+from paimon_magics.planning.row_changes.merged_updates import MergedUpdate, UnseenCounts
 from paimon_magics.planning.schemas.column_paths import type_at
 from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.planning.writes.distributions import BUCKET_COLUMN
+from paimon_magics.spark.casting import selected_columns
 from paimon_magics.spark.losses import kept_losses
-from paimon_magics.spark.selecting import selected_columns
 from paimon_magics.spark.struct_names import with_fields_by_name
 from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.statements.data_types import AtomicType, DataType, RowType

@@ -13,7 +13,7 @@ from pyspark.sql import types as T
 
 from paimon_magics.columnar.merging import PLACE
 from paimon_magics.errors import sent_to_driver
-from paimon_magics.planning.compaction.shares import balanced
+from paimon_magics.planning.compaction.steps import balanced
 from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.planning.writes.losses import LOSSES, added_losses
 from paimon_magics.spark.arrow_stages import map_in_arrow
@@ -27,16 +27,15 @@ from paimon_magics.statements.data_types import AtomicType, contains_type
 from paimon_magics.tables.compaction.append_units import AppendUnit
 from paimon_magics.tables.row_changes.column_changes import ColumnChanges
 from paimon_magics.tables.row_changes.looked_up_keys import LookedUpKeys
-from paimon_magics.tables.row_changes.placed_files import PlacedFiles
 from paimon_magics.tables.row_changes.rewriting import ChangedFile, FileChanges
 from paimon_magics.tables.row_changes.selected_rows import (
     FILE_COLUMN,
     PLACE_COLUMN,
+    PlacedFiles,
     RowsOutOfOrderError,
     in_order,
 )
-from paimon_magics.tables.writing.changed_rows import ChangedRows, ChangedTwiceError
-from paimon_magics.tables.writing.lossy_rows import LossyRows
+from paimon_magics.tables.writing.changed_rows import ChangedRows, ChangedTwiceError, LossyRows
 from paimon_magics.tables.writing.write_spec import WriteSpec, Written
 
 if TYPE_CHECKING:

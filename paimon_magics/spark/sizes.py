@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import re
+import sys
+import threading
+from contextlib import redirect_stdout
 from dataclasses import dataclass
+from typing import TextIO
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from paimon_magics.errors import InvalidTableError
 from paimon_magics.planning.options.values import memory_size_bytes
-from paimon_magics.planning.reads.bucket_tasks import ScanSizes
-from paimon_magics.spark.printed_plans import printed_plan
+from paimon_magics.planning.reads.scans import ScanSizes
 
 __all__ = [
     "COMPRESSED_AT_MOST",
@@ -20,8 +24,10 @@ __all__ = [
     "estimate",
     "estimated_bytes",
     "estimated_sources",
+    "printed_plan",
     "scan_sizes",
 ]
+
 
 COMPRESSED_AT_MOST = 16
 """How many times as large as a file its rows are taken to be where they have to fit somewhere."""
@@ -43,6 +49,11 @@ _SCAN_SETTINGS = {
     "spark.sql.files.minPartitionNum": "slots",
 }
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+
+
+# Streams write in threads of their own: two that replaced sys.stdout at once would each put back
+# what the other had put there.
+_TURN = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,3 +141,37 @@ def estimated_sources(frame: DataFrame) -> Sources:
         len(_SHUFFLE.findall(physical)),
         _FUNCTIONS.search(physical) is not None,
     )
+
+
+# The texts of Spark's plans, which its public interface prints and does not return.
+
+
+def printed_plan(frame: DataFrame, mode: str) -> str:
+    """The plan of `frame` as `explain` prints it; `mode` is one of Spark's: `simple`, `extended`,
+    `cost`, `codegen` or `formatted`. What other threads print meanwhile is printed.
+
+    EXPLAIN COST returns the text, but plans a statement of its own as well, which takes several
+    times as long.
+    """
+    with _TURN:
+        printed = _PrintedHere(sys.stdout)
+        with redirect_stdout(printed):
+            frame.explain(mode=mode)
+    return printed.text.getvalue()
+
+
+class _PrintedHere(io.TextIOBase):
+    """Keeps what this thread prints; what other threads print goes to `stream`."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.text = io.StringIO()
+        self._stream = stream
+        self._thread = threading.get_ident()
+
+    def write(self, text: str) -> int:
+        here = threading.get_ident() == self._thread
+        return (self.text if here else self._stream).write(text)
+
+    def flush(self) -> None:
+        if threading.get_ident() != self._thread:
+            self._stream.flush()

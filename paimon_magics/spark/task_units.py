@@ -16,7 +16,7 @@ from pyspark.sql import types as spark_types
 from paimon_magics.errors import sent_to_driver
 from paimon_magics.planning.writes.losses import ColumnLoss, added_losses
 from paimon_magics.spark.task_reports import Reporter, reports_folder
-from paimon_magics.tables.writing.lossy_rows import LossyRows
+from paimon_magics.tables.writing.changed_rows import LossyRows
 
 if TYPE_CHECKING:
     import pyarrow as pa

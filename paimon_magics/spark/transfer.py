@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import types as spark_types
 
-from paimon_magics.spark.statement_settings import Values, statement_settings
+from paimon_magics.spark.session_settings import Values, statement_settings
 
 __all__ = ["collected", "small_batches"]
 

@@ -19,8 +19,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as spark_types
 
 from paimon_magics.columnar.bucket_hash import SEED
-from paimon_magics.planning.reads.row_kinds import PARTLY
-from paimon_magics.planning.row_changes.unseen_counts import ALL_SEEN, UnseenCounts
+from paimon_magics.planning.reads.views import PARTLY
+from paimon_magics.planning.row_changes.merged_updates import ALL_SEEN, UnseenCounts
 from paimon_magics.planning.writes.distributions import (
     BUCKET_COLUMN,
     ByAssigner,
@@ -34,7 +34,7 @@ from paimon_magics.planning.writes.distributions import (
 )
 from paimon_magics.planning.writes.losses import added_losses
 from paimon_magics.spark.arrow_stages import map_in_arrow
-from paimon_magics.spark.decimal_columns import HashedDecimals, with_hashed_decimals
+from paimon_magics.spark.columns import HashedDecimals, with_hashed_decimals
 from paimon_magics.spark.losses import without_losses
 from paimon_magics.spark.progress import is_connect
 from paimon_magics.spark.sessions import is_one_process

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql import types as spark_types
 
 from paimon_magics.errors import sent_to_driver
-from paimon_magics.spark.decimal_columns import HashedDecimals
+from paimon_magics.spark.columns import HashedDecimals
 from paimon_magics.spark.task_reports import Reporter
 from paimon_magics.tables.writing.changed_rows import ChangedRows, ChangedTwiceError
 from paimon_magics.tables.writing.write_spec import WriteSpec, Written

@@ -12,6 +12,7 @@ from paimon_magics.statements.data_types import DataType
 
 __all__ = [
     "NAME_BYTES_MAX",
+    "Assignment",
     "ColumnDefinition",
     "CreateDatabase",
     "CreateTable",
@@ -398,3 +399,17 @@ class PassThrough(StatementText):
     """
 
     names: tuple[tuple[TableName, int], ...] = ()
+
+
+# An assigned column or field as a value, as UPDATE and MERGE write it.
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """`path = value`. `path` are the parts of the name as written, which may begin with the table's
+    name or alias, and lead to a field of a STRUCT. `value` is the value's range, None for the word
+    DEFAULT."""
+
+    path: tuple[str, ...]
+    position: int
+    value: TextRange | None

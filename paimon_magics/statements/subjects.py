@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import assert_never
 
-from paimon_magics.statements.kinds import Explain, Statement
-from paimon_magics.statements.merge_into import MergeInto
-from paimon_magics.statements.row_changes import Delete, Update
+from paimon_magics.statements.row_changes import Delete, MergeInto, Update
 from paimon_magics.statements.statement import (
     CreateDatabase,
     CreateTable,
@@ -31,6 +29,7 @@ from paimon_magics.statements.statement import (
     ShowProcedures,
     ShowTables,
     ShowViews,
+    StatementText,
     TableName,
     TruncateTable,
     UseDatabase,
@@ -38,7 +37,7 @@ from paimon_magics.statements.statement import (
 from paimon_magics.statements.table_changes import AlterTable
 from paimon_magics.statements.version_changes import AlterTags, Call, ShowTags
 
-__all__ = ["Subject", "subject_of"]
+__all__ = ["Explain", "Statement", "Subject", "subject_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,3 +105,52 @@ def subject_of(statement: Statement) -> Subject:
             return Subject()
         case _:
             assert_never(statement)
+
+
+# Every kind of statement, as one closed union.
+#
+# A `match` on a Statement ends with `assert_never`, so that a kind that is added here fails the
+# type check wherever it is not handled.
+
+
+@dataclass(frozen=True, slots=True)
+class Explain(StatementText):
+    """EXPLAIN [EXTENDED|FORMATTED|…] of a statement; `mode` is Spark's word, "" without one."""
+
+    mode: str
+    inner: Statement
+
+
+Statement = (
+    Query
+    | Explain
+    | CreateTemporaryView
+    | Insert
+    | Delete
+    | Update
+    | MergeInto
+    | TruncateTable
+    | CreateTable
+    | DropTable
+    | AlterTable
+    | AlterTags
+    | Call
+    | CreateDatabase
+    | DropDatabase
+    | UseDatabase
+    | ShowDatabases
+    | ShowTables
+    | ShowViews
+    | ShowProcedures
+    | ShowCurrent
+    | ShowPartitions
+    | ShowCreateTable
+    | ShowOptions
+    | ShowColumns
+    | ShowTags
+    | Describe
+    | DescribeDatabase
+    | DescribeHistory
+    | Refused
+    | PassThrough
+)

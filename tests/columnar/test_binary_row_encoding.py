@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from pypaimon.schema.data_types import AtomicType, DataField
 from pypaimon.table.row.generic_row import GenericRow, GenericRowSerializer
 
-from paimon_magics.columnar.binary_row_encoding import encode_row, encode_values
-from paimon_magics.columnar.binary_rows import decode_rows
+from paimon_magics.columnar.binary_rows import decode_rows, encode_row, encode_values
 
 _MOMENT = datetime.datetime(1969, 12, 31, 23, 59, 59, 123456)
 _CASES: list[tuple[str, pa.DataType, list[Any]]] = [

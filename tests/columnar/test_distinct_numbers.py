@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paimon_magics.columnar.distinct_numbers import distinct
+from paimon_magics.columnar.hash_index import distinct
 
 
 @given(st.lists(st.one_of(st.integers(-3, 3), st.integers(-(2**31), 2**31 - 1))))

@@ -5,7 +5,7 @@ import math
 import pyarrow as pa
 import pytest
 
-from paimon_magics.columnar.float_order import in_java_order
+from paimon_magics.columnar.key_numbers import in_java_order
 
 GROWING = [-math.inf, -1.5, -1e-40, -0.0, 0.0, 1e-40, 2.5, math.inf, math.nan]
 

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from paimon_magics.columnar.odd_floats import odd_float_columns
+from paimon_magics.columnar.value_bounds import odd_float_columns
 
 MAP = pa.map_(pa.string(), pa.float32())
 

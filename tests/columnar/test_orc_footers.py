@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import orc
 
-from paimon_magics.columnar.orc_footers import orc_times
+from paimon_magics.columnar.file_footers import orc_times
 
 
 @pytest.mark.parametrize("codec", ["uncompressed", "zlib", "snappy", "lz4", "zstd"])

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from paimon_magics.columnar.parquet_footers import without_float_bounds
+from paimon_magics.columnar.file_footers import without_float_bounds
 
 ROWS = pa.table(
     {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from paimon_magics.columnar.updates import changed_columns
+from paimon_magics.columnar.differences import changed_columns
 
 ROWS = pa.table(
     {

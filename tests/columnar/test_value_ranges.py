@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from paimon_magics.columnar.value_ranges import matching, may_match
+from paimon_magics.columnar.value_bounds import matching, may_match
 from paimon_magics.planning.reads.predicates import ColumnPredicate
 
 

@@ -28,7 +28,7 @@ FORKING = multiprocessing.get_context("forkserver")
 FORKING.set_forkserver_preload(
     [
         "__main__",
-        "paimon_magics.coordinator.process.beginning",
+        "paimon_magics.coordinator.process.succession",
         "paimon_magics.coordinator.http.hub",
         "paimon_magics.coordinator.rest.catalog",
         "paimon_magics.coordinator.client.remote",

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from paimon_magics.coordinator.client.finding import At
 from paimon_magics.coordinator.client.remote import RemoteCoordinator
+from paimon_magics.coordinator.client.starting import At
 from paimon_magics.planning.commits.requests import Transaction
 from paimon_magics.planning.schemas.table_schema import plan_create_table
 from paimon_magics.statements.grammar.parsing import parse_statement

@@ -18,8 +18,7 @@ from paimon_magics.coordinator.routes.catalog import catalog_routes
 from paimon_magics.coordinator.runtime import ThreadRuntime
 from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.coordinator.service.key_moves import KeyMover
-from paimon_magics.coordinator.service.name_locks import NameLocks
-from paimon_magics.coordinator.service.served import Context
+from paimon_magics.coordinator.service.served import Context, NameLocks
 from paimon_magics.coordinator.store.state_store import StateStore
 from paimon_magics.coordinator.turns import Turns
 from paimon_magics.tables.catalog.catalog import Catalog

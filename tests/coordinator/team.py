@@ -14,8 +14,8 @@ import pyarrow as pa
 from websockets.exceptions import WebSocketException
 from websockets.sync.client import ClientConnection, connect
 
-from paimon_magics.coordinator.client.finding import At
 from paimon_magics.coordinator.client.remote import RemoteCoordinator
+from paimon_magics.coordinator.client.starting import At
 from paimon_magics.errors import PaimonMagicsError, SetupError
 from paimon_magics.planning.commits.requests import Append, CommitRequest, Transaction
 from paimon_magics.statements.statement import TableName

@@ -15,7 +15,7 @@ import pytest
 import trustme
 
 from paimon_magics.coordinator.core import Phase, TransactionState
-from paimon_magics.coordinator.process.certificates import Certificate
+from paimon_magics.coordinator.process.network import Certificate
 from paimon_magics.coordinator.runtime import ThreadRuntime
 from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.coordinator.service.health import Fact, HealthMonitor, Noted, standard_monitor

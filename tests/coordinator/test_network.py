@@ -21,15 +21,24 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp
 
 from paimon_magics.coordinator.client.addresses import Addresses, tls_context
-from paimon_magics.coordinator.client.finding import At, check_answers
 from paimon_magics.coordinator.client.remote import RemoteCoordinator
+from paimon_magics.coordinator.client.starting import At, check_answers
 from paimon_magics.coordinator.http.forwarding import Forwarding, Peers
 from paimon_magics.coordinator.http.limits import ClientLimits, Turnstile
 from paimon_magics.coordinator.process.arguments import parser
-from paimon_magics.coordinator.process.certificates import Certificate
-from paimon_magics.coordinator.process.connections import Bounds, process_connections_max
-from paimon_magics.coordinator.process.network import LOOPBACK, Network, listen, network_of
-from paimon_magics.coordinator.process.server import Server, Shutdown
+from paimon_magics.coordinator.process.network import (
+    LOOPBACK,
+    Certificate,
+    Network,
+    listen,
+    network_of,
+)
+from paimon_magics.coordinator.process.server import (
+    Bounds,
+    Server,
+    Shutdown,
+    process_connections_max,
+)
 from paimon_magics.errors import SetupError
 from paimon_magics.planning.commits.requests import Append, CommitRequest
 from tests.coordinator.process import TABLE, Process, create_table, read, wait_until, write

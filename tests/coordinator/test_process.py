@@ -14,10 +14,10 @@ import httpx
 import pyarrow as pa
 import pytest
 
-from paimon_magics.coordinator.client.finding import At
+from paimon_magics.coordinator.client.addresses import token_of_user
 from paimon_magics.coordinator.client.remote import RemoteCoordinator
-from paimon_magics.coordinator.client.tokens import token_of_user
-from paimon_magics.coordinator.ownership.lease_watch import current_lease
+from paimon_magics.coordinator.client.starting import At
+from paimon_magics.coordinator.ownership.lease import current_lease
 from paimon_magics.coordinator.process.network import LOOPBACK, listen
 from paimon_magics.errors import (
     CommitConflictError,

@@ -14,8 +14,8 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
 from paimon_magics.coordinator.__main__ import main
-from paimon_magics.coordinator.client.finding import At
 from paimon_magics.coordinator.client.remote import RemoteCoordinator
+from paimon_magics.coordinator.client.starting import At
 from paimon_magics.coordinator.process.succession import PeerNames
 from paimon_magics.errors import SetupError
 from paimon_magics.planning.commits.requests import Append, CommitRequest

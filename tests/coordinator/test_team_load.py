@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from paimon_magics.coordinator.client.finding import At
+from paimon_magics.coordinator.client.starting import At
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from tests.coordinator.process import Process, create_table, read

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from paimon_magics.coordinator.client.finding import At
 from paimon_magics.coordinator.client.in_process import InProcessCommitter
 from paimon_magics.coordinator.client.interface import CoordinatorClient
 from paimon_magics.coordinator.client.remote import RemoteCoordinator
+from paimon_magics.coordinator.client.starting import At
 from paimon_magics.coordinator.ownership.catalog_options import ENVIRONMENT
 from paimon_magics.planning.commits.requests import (
     Append,

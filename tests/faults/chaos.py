@@ -26,9 +26,9 @@ from paimon_magics.coordinator.protocol.definition_changes import (
     TableCreation,
     TableDrop,
     TableRename,
+    change_document,
     definition_document,
 )
-from paimon_magics.coordinator.protocol.version_documents import change_document
 from paimon_magics.errors import PaimonMagicsError, SetupError, UnknownOutcomeError
 from paimon_magics.planning.commits.requests import CommitRequest, OverwritePartitions
 from paimon_magics.planning.schemas.table_schema import plan_create_table

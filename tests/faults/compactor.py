@@ -8,12 +8,16 @@ import sys
 import time
 from dataclasses import dataclass
 
-from paimon_magics.coordinator.client.attempts import Attempts
-from paimon_magics.coordinator.client.compacting import Compacted, Messages, compact_plan
-from paimon_magics.coordinator.client.compactions import CompactionReceipt, commit_compaction
-from paimon_magics.coordinator.client.finding import At
-from paimon_magics.coordinator.client.interface import CoordinatorClient
+from paimon_magics.coordinator.client.compacting import (
+    Compacted,
+    CompactionReceipt,
+    Messages,
+    commit_compaction,
+    compact_plan,
+)
+from paimon_magics.coordinator.client.interface import Attempts, CoordinatorClient
 from paimon_magics.coordinator.client.remote import RemoteCoordinator
+from paimon_magics.coordinator.client.starting import At
 from paimon_magics.errors import PaimonMagicsError, UnknownOutcomeError
 from paimon_magics.planning.commits.requests import CommitRequest, Transaction
 from paimon_magics.settings import Settings

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from py4j.protocol import Py4JJavaError
 
-from paimon_magics.coordinator.client.compactions import CompactionReceipt
+from paimon_magics.coordinator.client.compacting import CompactionReceipt
 from paimon_magics.planning.commits.requests import Append, CommitRequest
 from paimon_magics.tables.catalog.catalog import Catalog
 from tests.coordinator.process import TABLE, Process, create_table, read, write

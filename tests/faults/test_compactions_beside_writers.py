@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from paimon_magics.coordinator.client.compactions import commit_compaction
+from paimon_magics.coordinator.client.compacting import commit_compaction
 from paimon_magics.coordinator.client.interface import CoordinatorClient
 from paimon_magics.planning.commits.requests import (
     Append,

@@ -15,8 +15,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from paimon_magics.coordinator.client.finding import At
 from paimon_magics.coordinator.client.remote import RemoteCoordinator
+from paimon_magics.coordinator.client.starting import At
 from paimon_magics.coordinator.protocol.documents import request_document
 from paimon_magics.errors import CommitConflictError, SetupError
 from paimon_magics.planning.commits.requests import (

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import paimon_magics
-from paimon_magics.coordinator.client.finding import At
 from paimon_magics.coordinator.client.remote import RemoteCoordinator
+from paimon_magics.coordinator.client.starting import At
 from tests.backends.flink import Failure, FlinkJob, compiled_flink_job, flink_job
 from tests.coordinator.balancer import Balancer
 from tests.coordinator.process import Process, wait_until

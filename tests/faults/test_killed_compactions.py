@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 from pypaimon.write.commit_message import CommitMessage
 
-from paimon_magics.coordinator.client.compactions import commit_compaction
+from paimon_magics.coordinator.client.compacting import commit_compaction
 from paimon_magics.coordinator.client.interface import CoordinatorClient
 from paimon_magics.errors import CommitConflictError, CompactionConflictError, SetupError
 from paimon_magics.planning.commits.requests import Append, CommitRequest, Compact, Transaction

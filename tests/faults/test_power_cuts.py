@@ -9,10 +9,9 @@ from pathlib import Path
 import apsw
 import pytest
 
-from paimon_magics.coordinator.inserts.engine.recovery import recovered
+from paimon_magics.coordinator.inserts.engine.openings import recovered
 from paimon_magics.coordinator.inserts.log.database import DatabaseLog
-from paimon_magics.coordinator.inserts.log.interface import Appended, Keyed
-from paimon_magics.coordinator.inserts.log.names import stored_name
+from paimon_magics.coordinator.inserts.log.interface import Appended, Keyed, stored_name
 from paimon_magics.coordinator.inserts.log.records import Format, Record, read_segments, seal
 from paimon_magics.coordinator.inserts.queue.values import Thresholds
 from paimon_magics.coordinator.store.sqlite import SqliteDatabase

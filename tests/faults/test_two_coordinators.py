@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from paimon_magics.coordinator.client.finding import At
 from paimon_magics.coordinator.client.remote import RemoteCoordinator
+from paimon_magics.coordinator.client.starting import At
 from paimon_magics.errors import CommitConflictError
 from paimon_magics.planning.commits.requests import (
     Append,

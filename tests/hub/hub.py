@@ -25,7 +25,7 @@ _PASSWORD = "a password of the test's"
 _SECONDS_MAX = 60
 COMMIT_TEN = """
 import os
-from paimon_magics.coordinator.client.finding import At
+from paimon_magics.coordinator.client.starting import At
 from paimon_magics.coordinator.client.remote import RemoteCoordinator
 from paimon_magics.coordinator.ownership.catalog_options import environment_options
 from paimon_magics.planning.commits.requests import Append, CommitRequest

@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
-from paimon_magics.coordinator.client.finding import At
 from paimon_magics.coordinator.client.remote import RemoteCoordinator
+from paimon_magics.coordinator.client.starting import At
 from paimon_magics.errors import SetupError
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.system_tables.registry import table_view

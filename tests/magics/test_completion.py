@@ -15,8 +15,7 @@ from paimon_magics.magics.options import CELL_OPTIONS
 from paimon_magics.planning.options.purposes import OPTION_PURPOSES
 from paimon_magics.planning.options.table_options import CORE_OPTIONS, OWN_OPTIONS
 from paimon_magics.planning.reads.read_points import READ_OPTIONS
-from paimon_magics.planning.reads.stream_points import STREAM_OPTIONS
-from paimon_magics.planning.reads.stream_purposes import STREAM_PURPOSES
+from paimon_magics.planning.reads.stream_points import STREAM_OPTIONS, STREAM_PURPOSES
 from paimon_magics.session.opening import active_session
 from tests.magics.conftest import Run
 

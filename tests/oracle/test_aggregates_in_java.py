@@ -10,7 +10,7 @@ import pytest
 from pyroaring import BitMap
 
 from paimon_magics import Session
-from paimon_magics.columnar.long_bitmaps import long_bitmap, numbers_of
+from paimon_magics.columnar.roaring import long_bitmap, numbers_of
 from paimon_magics.errors import JobError
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from paimon_magics.columnar.binary_row_encoding import encode_values
+from paimon_magics.columnar.binary_rows import encode_values
 from paimon_magics.columnar.clustering import hilbert_keys, z_order_keys
 
 pytestmark = [pytest.mark.spark, pytest.mark.java]

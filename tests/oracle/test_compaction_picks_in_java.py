@@ -10,8 +10,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from paimon_magics.planning.compaction.levels import BucketFile, sorted_runs
-from paimon_magics.planning.compaction.picks import Moment, PickOptions, pick, pick_all
+from paimon_magics.planning.compaction.picks import (
+    BucketFile,
+    Moment,
+    PickOptions,
+    pick,
+    pick_all,
+    sorted_runs,
+)
 from paimon_magics.planning.compaction.steps import RewriteRules, Upgrade, drops_deletes, steps_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.java]

@@ -21,9 +21,8 @@ from paimon_magics.columnar.file_indexes.absent_values import (
     has_none_of,
     wanted_values,
 )
-from paimon_magics.columnar.file_indexes.collection import IndexCollection
-from paimon_magics.columnar.file_indexes.container import indexes_in, stored_name
-from paimon_magics.planning.schemas.index_rules import FILE_INDEXES
+from paimon_magics.columnar.file_indexes.collection import IndexCollection, indexes_in, stored_name
+from paimon_magics.planning.schemas.feature_rules import FILE_INDEXES
 from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.planning.writes.index_rules import file_indexes_of
 from paimon_magics.statements.data_types import AtomicType

@@ -27,7 +27,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from paimon_magics import Session
-from paimon_magics.planning.reads.float_bounds import has_true_bounds
+from paimon_magics.planning.reads.scans import has_true_bounds
 from tests.oracle.java_reader import JavaPaimon
 
 pytestmark = [pytest.mark.spark, pytest.mark.java]

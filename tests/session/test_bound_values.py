@@ -9,7 +9,7 @@ import numpy
 import pytest
 from pyspark.sql import SparkSession
 
-from paimon_magics.session.bound_values import bindings_text, literal, with_values
+from paimon_magics.session.parameters import bindings_text, literal, with_values
 
 AT, UTC = datetime.datetime, datetime.UTC
 VALUES = [

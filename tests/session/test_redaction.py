@@ -15,7 +15,7 @@ from paimon_magics.boundary import full_trace, short_errors
 from paimon_magics.errors import SetupError
 from paimon_magics.redaction import conceal, conceal_options, is_secret_name, masked, redacted
 from paimon_magics.tables.stores.object_client import ObstoreClient
-from paimon_magics.tables.stores.s3 import S3Store as OurS3Store
+from paimon_magics.tables.stores.s3_access import S3Store as OurS3Store
 
 SECRET = "9dK/8fh+known=to-nobody"
 

@@ -25,8 +25,7 @@ from paimon_magics.errors import (
     UnknownNameError,
     sent_to_driver,
 )
-from paimon_magics.session.arrow_batches import ArrowBatches
-from paimon_magics.session.outcome import Outcome
+from paimon_magics.session.outcome import ArrowBatches, Outcome
 from paimon_magics.session.reports.administration import Administration
 from paimon_magics.session.reports.health import Health
 from paimon_magics.session.reports.layout import Layout

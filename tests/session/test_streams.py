@@ -24,7 +24,7 @@ from paimon_magics.errors import (
 from paimon_magics.session.streaming import place_of, stream_options
 from paimon_magics.session.writes.epochs import write_epoch
 from paimon_magics.spark.data_source import source_at
-from paimon_magics.statements.clauses.given_names import named
+from paimon_magics.statements.clauses.names import named
 from paimon_magics.statements.statement import TableName
 from tests.session.half_checkpoints import leave_half_a_write
 from tests.session.rows import rows

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from paimon_magics.errors import CommitConflictError
-from paimon_magics.session.told_times import moments_in_zone, tell_moments
+from paimon_magics.session.times import moments_in_zone, tell_moments
 
 MADE = "Since then, snapshot 7 (APPEND by ada at {}) added rows."
 

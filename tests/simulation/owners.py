@@ -14,12 +14,11 @@ from paimon_magics.coordinator.inserts.log.registry import LogRegistry, Register
 from paimon_magics.coordinator.inserts.queue.values import Thresholds
 from paimon_magics.coordinator.ownership.lease import Home, Owner
 from paimon_magics.coordinator.ownership.ownership import Ownership
-from paimon_magics.coordinator.routes.insert_metrics import insert_facts
+from paimon_magics.coordinator.routes.metrics import insert_facts
 from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.coordinator.service.health import Noted, standard_monitor, store_fact
 from paimon_magics.coordinator.service.key_moves import KeyMover
-from paimon_magics.coordinator.service.name_locks import NameLocks
-from paimon_magics.coordinator.service.served import Context
+from paimon_magics.coordinator.service.served import Context, NameLocks
 from paimon_magics.coordinator.store.state_store import StateStore
 from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.settings import Settings

@@ -12,7 +12,7 @@ import pytest
 
 from paimon_magics.spark.task_units import run_units
 from paimon_magics.tables.compaction.append_rewriting import AppendUnits
-from paimon_magics.tables.compaction.local_units import run_here
+from paimon_magics.tables.compaction.plans import run_here
 from tests.tables.compaction.append_compactions import SETTINGS, Lake
 
 if TYPE_CHECKING:

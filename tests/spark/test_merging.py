@@ -7,7 +7,7 @@ from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.spark.merging import given_values
 from paimon_magics.statements.data_types import AtomicType, RowField, RowType
 from paimon_magics.statements.grammar.parsing import parse_statement
-from paimon_magics.statements.merge_into import MergeInto
+from paimon_magics.statements.row_changes import MergeInto
 
 INNER = RowType((RowField("shelf", AtomicType("TINYINT")),))
 PLACE = RowType((RowField("hall", AtomicType("INT")), RowField("inner", INNER)))

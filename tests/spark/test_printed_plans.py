@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from pyspark.sql import SparkSession
 
-from paimon_magics.spark.printed_plans import printed_plan
+from paimon_magics.spark.sizes import printed_plan
 
 pytestmark = pytest.mark.spark
 

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from paimon_magics import Session
-from paimon_magics.spark.shuffle_tasks import few_shuffle_tasks
+from paimon_magics.spark.session_settings import few_shuffle_tasks
 
 pytestmark = pytest.mark.spark
 

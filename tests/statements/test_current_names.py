@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from paimon_magics.statements.grammar.parsing import parse_statement
-from paimon_magics.statements.queries.current_names import current_names
-from paimon_magics.statements.queries.rewriting import rewrite
+from paimon_magics.statements.queries.rewriting import current_names, rewrite
 from paimon_magics.statements.statement import Query
 
 CASES = [

@@ -13,8 +13,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from paimon_magics.columnar.layouts import CELLS
 from paimon_magics.session.reports.health import Health
 from paimon_magics.session.reports.layout import Layout
-from paimon_widgets.heat_map import METRICS, colour, packed_cells
-from paimon_widgets.layout_page import layout_html
+from paimon_widgets.layout_page import METRICS, colour, layout_html, packed_cells
 from paimon_widgets.layout_view import LayoutView, layout_bundle
 from tests.widgets.pages import Reader
 

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import html
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from paimon_magics.planning.formatting import size_text
+from paimon_magics.planning.formatting import age_text, size_text
 from paimon_magics.session.reports.layout import histogram_chart
 from paimon_widgets.charts import chart_svg
-from paimon_widgets.heat_map import PackedCells, colour, packed_cells
 from paimon_widgets.static_pages import amount, paragraph, table
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from paimon_magics.session.reports.layout import Layout
 
-__all__ = ["layout_html"]
+
+__all__ = ["METRICS", "PackedCells", "colour", "layout_html", "packed_cells"]
+
 
 _Grid = npt.NDArray[np.uint8]
 
@@ -25,6 +29,16 @@ _DRAWN = (60, 160)  # the most rows and columns of a static picture
 _ROWS_MAX = 20
 _LABEL_MAX = 32
 _TITLES = ("partition", "bucket", "size", "rows", "files", "small", "level 0", "sorted runs")
+
+
+_SIDE_MAX = 2_000
+_EMPTY_MAX = 4
+_AREA_MAX = 1_000_000 // 8  # the grids of all metrics stay below 1 MB
+_SPAN_MIN = 8.0
+"""A scale spans at least this ratio, so that values that differ little look alike."""
+_LEAST = 32  # the least byte of a positive number, visibly different from zero's
+_ANCHORS = ((0, 32, 77), (64, 77, 107), (124, 123, 120), (188, 174, 108), (255, 234, 70))
+"""Colours from little to much, distinct also with colour vision deficiency and in grey."""
 
 
 def layout_html(layout: Layout) -> str:
@@ -114,4 +128,128 @@ def _shrunk(grid: _Grid, rows: int, columns: int) -> _Grid:
     down = np.linspace(0, grid.shape[0], rows + 1).astype(int)[:-1]
     across = np.linspace(0, grid.shape[1], columns + 1).astype(int)[:-1]
     found: _Grid = np.maximum.reduceat(np.maximum.reduceat(grid, down, axis=0), across, axis=1)
+    return found
+
+
+# A layout's cells, the buckets of its partitions, as a grid of bytes.
+#
+# The browser and the static page draw it. A grid has a row for each partition and a column for each
+# bucket. If that would be mostly empty or far too long, the cells are laid out in lines instead, in
+# the order of partition and bucket. A value is a byte on a logarithmic scale; 1 stands for zero, 0
+# for no cell.
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A metric by which cells are coloured: the layout's column, and its title."""
+
+    column: str
+    title: str
+
+    def told(self, number: int) -> str:
+        """A number of the metric in words."""
+        match self.column:
+            case "file_size_in_bytes":
+                return size_text(number)
+            case "age_seconds":
+                return age_text(number)
+            case _:
+                return f"{number:,}"
+
+
+METRICS = (
+    Metric("file_size_in_bytes", "bytes"),
+    Metric("record_count", "rows"),
+    Metric("file_count", "files"),
+    Metric("small_file_count", "small files"),
+    Metric("level_0_file_count", "level-0 files"),
+    Metric("sorted_run_count", "sorted runs"),
+    Metric("age_seconds", "age since the newest"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PackedCells:
+    """A grid of `height` rows and `width` columns.
+
+    `places` has the place of each cell of the layout, in the layout's order; places are counted
+    along rows. `values` has one grid for each of METRICS, `ends` the least and the largest number
+    of each: the ends of its colour scale.
+    """
+
+    width: int
+    height: int
+    is_matrix: bool
+    places: npt.NDArray[np.int64]
+    values: bytes
+    ends: tuple[tuple[int, int], ...]
+
+    @property
+    def sent_bytes(self) -> int:
+        """The number of bytes that are sent to a browser."""
+        return len(self.values)
+
+    def grid(self, metric: int) -> npt.NDArray[np.uint8]:
+        """The grid of one metric, by row and column."""
+        size = self.width * self.height
+        flat = np.frombuffer(self.values, dtype=np.uint8, count=size, offset=metric * size)
+        return flat.reshape(self.height, self.width)
+
+
+def packed_cells(layout: Layout) -> PackedCells:
+    """Return the grid of a layout."""
+    data = layout.data
+    if not data.num_rows:
+        return PackedCells(0, 0, True, np.empty(0, np.int64), b"", ((0, 0),) * len(METRICS))
+    codes = np.asarray(data.column("partition").combine_chunks().dictionary_encode().indices)
+    buckets, columns = np.unique(np.asarray(data.column("bucket")), return_inverse=True)
+    height, width = int(codes.max()) + 1, len(buckets)
+    area_max = min(_EMPTY_MAX * len(codes), max(_AREA_MAX, len(codes)))
+    is_matrix = height * width <= area_max and max(height, width) <= _SIDE_MAX
+    if is_matrix:
+        places = codes.astype(np.int64) * width + columns
+    else:
+        width = int(np.ceil(np.sqrt(len(codes))))
+        height = -(-len(codes) // width)
+        places = np.arange(len(codes))
+    parts, ends = [], []
+    for metric in METRICS:
+        numbers = _numbers(data, metric)
+        grid = np.zeros(width * height, dtype=np.uint8)
+        grid[places] = _scaled(numbers)
+        parts.append(grid.tobytes())
+        ends.append((int(numbers.min()), int(numbers.max())))
+    return PackedCells(width, height, is_matrix, places, b"".join(parts), tuple(ends))
+
+
+def _scaled(numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.uint8]:
+    """Scale numbers to bytes: 1 for zero, `_LEAST` to 255 by logarithm for positive numbers. The
+    largest is 255; the least is `_LEAST` if it is `_SPAN_MIN` times smaller, and more otherwise."""
+    found = np.ones(len(numbers), dtype=np.uint8)
+    is_more = numbers > 0
+    if is_more.any():
+        logarithms = np.log(numbers[is_more])
+        high = logarithms.max()
+        low = min(logarithms.min(), high - np.log(_SPAN_MIN))
+        share = (logarithms - low) / (high - low)
+        found[is_more] = _LEAST + np.round((255 - _LEAST) * share)
+    return found
+
+
+def colour(value: int) -> str:
+    """The colour of a byte of the grid, as `#rrggbb`."""
+    share = (value - 1) / 254 * (len(_ANCHORS) - 1)
+    low = min(int(share), len(_ANCHORS) - 2)
+    mixed = (
+        round(a + (b - a) * (share - low))
+        for a, b in zip(_ANCHORS[low], _ANCHORS[low + 1], strict=True)
+    )
+    return "#{:02x}{:02x}{:02x}".format(*mixed)
+
+
+def _numbers(data: pa.Table, metric: Metric) -> npt.NDArray[np.float64]:
+    if metric.column != "age_seconds":
+        return np.asarray(data.column(metric.column)).astype(np.float64)
+    times = np.asarray(data.column("last_update_time")).astype("datetime64[ms]").astype(np.int64)
+    found: npt.NDArray[np.float64] = (times.max() - times) / 1000
     return found

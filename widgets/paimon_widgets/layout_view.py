@@ -19,8 +19,7 @@ from paimon_magics.planning.formatting import count_text, size_text
 from paimon_magics.session.reports.layout import histogram_chart
 from paimon_widgets.assets import script, style, with_widget
 from paimon_widgets.charts import chart_svg
-from paimon_widgets.heat_map import METRICS, PackedCells, packed_cells
-from paimon_widgets.layout_page import layout_html
+from paimon_widgets.layout_page import METRICS, PackedCells, layout_html, packed_cells
 
 if TYPE_CHECKING:
     from paimon_magics.session.reports.layout import Layout

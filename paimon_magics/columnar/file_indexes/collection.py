@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -12,14 +12,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_magics.columnar.file_indexes.container import file_index_container
 from paimon_magics.columnar.file_indexes.hashes import fast_hashes
-from paimon_magics.columnar.file_indexes.packing import Pieces, big_endian, written_side_by_side
 from paimon_magics.columnar.file_indexes.range_bitmaps import RangeBitmapIndex
 from paimon_magics.columnar.file_indexes.values import (
     DistinctValues,
+    Pieces,
+    big_endian,
     index_values,
     stored_pieces,
+    written_side_by_side,
 )
 from paimon_magics.columnar.roaring import roaring_bitmap, roaring_bitmaps
 from paimon_magics.planning.writes.index_rules import (
@@ -29,7 +30,7 @@ from paimon_magics.planning.writes.index_rules import (
     RangeBitmap,
 )
 
-__all__ = ["IndexCollection"]
+__all__ = ["HEAD_START_BYTES", "IndexCollection", "head_bytes", "indexes_in", "stored_name"]
 
 
 _MARKS_PER_PASS = 2**18
@@ -44,6 +45,15 @@ _Longs = npt.NDArray[np.int64]
 _VERSION_1 = 1
 _BLOCK_HEAD_BYTES = 4
 _NO_LENGTH = -1
+
+
+_MAGIC = 1493475289347502
+
+_HEAD_BYTES = 8 + 4 + 4  # magic number, version, length of the head
+_NAME_BYTES_MAX = 0xFFFF
+
+HEAD_START_BYTES = _HEAD_BYTES
+"""How many bytes tell how long the head is."""
 
 
 class _Index(Protocol):
@@ -258,3 +268,85 @@ def _bitmaps(
     if not len(rows):
         return b"", np.zeros(0, dtype=np.int64)
     return roaring_bitmaps(rows, np.cumsum(counts) - counts)
+
+
+# The container of a file's indexes: their columns, kinds and bytes (`FileIndexFormat`).
+
+
+def file_index_container(indexes: Iterable[tuple[str, str, bytes]]) -> bytes:
+    """The bytes of a file index. Each of `indexes` has the column, or the MAP column with a key as
+    `column[key]`, the index's type, and its bytes."""
+    columns: dict[str, dict[str, bytes]] = {}
+    for column, kind, body in indexes:
+        columns.setdefault(column, {})[kind] = body
+    names = {name: _java_text(name) for name in columns}
+    kinds = {kind: _java_text(kind) for held in columns.values() for kind in held}
+    length = _HEAD_BYTES + 4 + 4
+    for name, held in columns.items():
+        length += len(names[name]) + 4 + sum(len(kinds[kind]) + 8 for kind in held)
+    parts = [struct.pack(">qiii", _MAGIC, _VERSION, length, len(columns))]
+    bodies: list[bytes] = []
+    place = length
+    for name, held in columns.items():
+        parts += [names[name], struct.pack(">i", len(held))]
+        for kind, body in held.items():
+            parts += [kinds[kind], struct.pack(">ii", place, len(body))]
+            bodies.append(body)
+            place += len(body)
+    return b"".join([*parts, struct.pack(">i", 0), *bodies])
+
+
+def head_bytes(start: bytes) -> int | None:
+    """How long the head of a file index is, from its first HEAD_START_BYTES; None for what is no
+    file index of a known version."""
+    if len(start) < _HEAD_BYTES:
+        return None
+    magic, version, length = struct.unpack_from(">qii", start)
+    return length if (magic, version) == (_MAGIC, _VERSION) and length > _HEAD_BYTES else None
+
+
+def indexes_in(head: bytes) -> dict[tuple[bytes, str], tuple[int, int]]:
+    """Where in the file index with that head each index lies: its place and its length, by the
+    column's name as `stored_name` spells it, and the kind. Raises ValueError for a damaged head."""
+    found = {}
+    place = _HEAD_BYTES
+    try:
+        (columns,) = struct.unpack_from(">i", head, place)
+        place += 4
+        for _ in range(columns):
+            name, place = _text_at(head, place)
+            (kinds,) = struct.unpack_from(">i", head, place)
+            place += 4
+            for _ in range(kinds):
+                kind, place = _text_at(head, place)
+                start, length = struct.unpack_from(">ii", head, place)
+                found[name, kind.decode("ascii", "replace")] = start, length
+                place += 8
+    except struct.error as error:
+        raise ValueError("the head of a file index is damaged") from error
+    return found
+
+
+def stored_name(column: str) -> bytes:
+    """How a file index spells the name of a column."""
+    return _java_text(column)[2:]
+
+
+def _text_at(head: bytes, place: int) -> tuple[bytes, int]:
+    (length,) = struct.unpack_from(">H", head, place)
+    end = place + 2 + length
+    return head[place + 2 : end], end
+
+
+def _java_text(text: str) -> bytes:
+    """A text as `DataOutput.writeUTF` writes it: NUL in two bytes, surrogates one by one."""
+    units = text.encode("utf-16-be", "surrogatepass")
+    stored = b"".join(
+        b"\xc0\x80"
+        if unit == b"\0\0"
+        else unit.decode("utf-16-be", "surrogatepass").encode("utf-8", "surrogatepass")
+        for unit in (units[place : place + 2] for place in range(0, len(units), 2))
+    )
+    if len(stored) > _NAME_BYTES_MAX:
+        raise ValueError(f"`{text[:40]}…` is too long for the name of an indexed column")
+    return struct.pack(">H", len(stored)) + stored

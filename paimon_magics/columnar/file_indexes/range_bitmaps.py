@@ -13,9 +13,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from paimon_magics.columnar.file_indexes.packing import Pieces, big_endian
 from paimon_magics.columnar.file_indexes.values import (
     DistinctValues,
+    Pieces,
+    big_endian,
     index_values,
     stored_pieces,
 )

@@ -13,12 +13,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_magics.columnar.bucket_hash import is_bytes
-from paimon_magics.columnar.file_indexes.packing import Pieces, big_endian, written_side_by_side
-from paimon_magics.columnar.float_order import from_java_order, in_java_order
+from paimon_magics.columnar.key_numbers import from_java_order, in_java_order
 
-__all__ = ["DistinctValues", "index_values", "stored_pieces"]
+__all__ = [
+    "DistinctValues",
+    "Pieces",
+    "big_endian",
+    "index_values",
+    "stored_pieces",
+    "written_side_by_side",
+]
+
 
 _LONG_DIGITS = 18
+
+
+Bytes = npt.NDArray[np.uint8]
+Lengths = npt.NDArray[np.int64]
 
 
 def index_values(column: pa.Array) -> pa.Array:
@@ -107,3 +118,41 @@ def _floor_divided(numbers: pa.Array, by: int) -> pa.Array:
     nulls = np.asarray(numbers.is_null())
     floored = np.floor_divide(pc.fill_null(numbers, 0).to_numpy(), by)
     return pa.array(floored, mask=nulls)
+
+
+# Pieces of bytes of different lengths, kept as one array, so that they are put together without a
+# loop over them.
+
+
+class Pieces:
+    """Pieces one after the other in `data`; `lengths` and `ends` of each of them."""
+
+    def __init__(self, data: Bytes, lengths: Lengths) -> None:
+        self.data = data
+        self.lengths = lengths
+        self.ends = np.cumsum(lengths)
+
+    def between(self, first: int, end: int) -> bytes:
+        """The bytes of the pieces from `first` up to `end`."""
+        start = int(self.ends[first - 1]) if first else 0
+        return self.data[start : int(self.ends[end - 1]) if end else 0].tobytes()
+
+
+def big_endian(numbers: npt.NDArray[np.generic]) -> Pieces:
+    """Each number as a piece, highest byte first."""
+    stored = np.ascontiguousarray(numbers.astype(numbers.dtype.newbyteorder(">")))
+    return Pieces(stored.view(np.uint8), np.full(len(stored), stored.dtype.itemsize))
+
+
+def written_side_by_side(*columns: Pieces) -> Pieces:
+    """For each row the pieces of all columns, one after the other."""
+    lengths: Lengths = np.zeros(len(columns[0].lengths), dtype=np.int64)
+    for column in columns:
+        lengths += column.lengths
+    data = np.zeros(int(lengths.sum()), dtype=np.uint8)
+    starts = np.cumsum(lengths) - lengths
+    for column in columns:
+        moved = starts - (column.ends - column.lengths)
+        data[np.repeat(moved, column.lengths) + np.arange(len(column.data))] = column.data
+        starts = starts + column.lengths
+    return Pieces(data, lengths)

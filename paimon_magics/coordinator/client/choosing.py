@@ -6,16 +6,16 @@ from collections.abc import Mapping
 
 from paimon_magics.coordinator.client.addresses import (
     Addresses,
+    GivenToken,
     ca_of,
     is_address,
     tls_context,
+    token_of_user,
 )
-from paimon_magics.coordinator.client.finding import At, Finder
 from paimon_magics.coordinator.client.in_process import InProcessCommitter
 from paimon_magics.coordinator.client.interface import CoordinatorClient
 from paimon_magics.coordinator.client.remote import RemoteCoordinator
-from paimon_magics.coordinator.client.starting import Embedded, can_start, state_at
-from paimon_magics.coordinator.client.tokens import GivenToken, token_of_user
+from paimon_magics.coordinator.client.starting import At, Embedded, Finder, can_start, state_at
 from paimon_magics.coordinator.ownership.catalog_options import environment_options
 from paimon_magics.coordinator.ownership.state_folder import StateFolder
 from paimon_magics.errors import SetupError, nearest

@@ -17,7 +17,7 @@ import uuid
 from collections.abc import Callable, Sequence
 
 from paimon_magics.coordinator.client.administration import Administration
-from paimon_magics.coordinator.core.compactions import (
+from paimon_magics.coordinator.core.state import (
     CompactedBucket,
     claimed,
     still_claimed,
@@ -47,9 +47,8 @@ from paimon_magics.statements.statement import TableName
 from paimon_magics.statements.version_changes import VersionChange
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.commits.commit import commit
-from paimon_magics.tables.commits.decoded_request import DecodedRequest, decoded
+from paimon_magics.tables.commits.decoded_request import DecodedRequest, decoded, settle
 from paimon_magics.tables.commits.receipts import find_commit
-from paimon_magics.tables.commits.settling import settle
 from paimon_magics.tables.snapshots.tags_and_branches import VersionReceipt
 from paimon_magics.tables.stores.store import store_errors
 from paimon_magics.tables.table import Table

@@ -2,24 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from paimon_magics.coordinator.client.administration import Administration
 from paimon_magics.coordinator.client.small_inserts import SmallInserts
-from paimon_magics.coordinator.protocol.definition_changes import DefinitionChange
+from paimon_magics.coordinator.protocol.definition_changes import (
+    DatabaseCreation,
+    DatabaseDrop,
+    DefinitionChange,
+    TableAlteration,
+    TableCreation,
+    TableDrop,
+    TableRename,
+)
+from paimon_magics.errors import OutdatedPlanError, TableDamagedError
 from paimon_magics.planning.commits.requests import (
     CommitReceipt,
     CommitRequest,
     Transaction,
     Waiting,
 )
+from paimon_magics.planning.formatting import count_text
+from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.statements.statement import TableName
+from paimon_magics.statements.table_changes import TableChange
 from paimon_magics.statements.version_changes import VersionChange
+from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.catalog.databases import Visibility
+from paimon_magics.tables.catalog.names import check_name, check_new_table
+from paimon_magics.tables.schema.history import created_at_ms
 from paimon_magics.tables.snapshots.tags_and_branches import VersionReceipt
 
-__all__ = ["CoordinatorClient"]
+__all__ = ["Attempts", "CoordinatorClient", "Definitions"]
+
+
+_PAUSE_SECONDS = 0.05
+_PAUSE_SECONDS_MAX = 2.0
 
 
 class CoordinatorClient(Protocol):
@@ -125,3 +146,128 @@ class CoordinatorClient(Protocol):
 
     def close(self) -> None:
         """Close the client's connections and threads; open transactions end by their leases."""
+
+
+# How often a statement ran, what it waited for, and the notes on that for the user.
+#
+# With a coordinator, two statements that write a table with dynamic buckets take turns. Other
+# writers (another engine, a session without a coordinator) may still commit in between.
+
+
+class Attempts:
+    """The runs of one statement: one run and up to `reruns_max` reruns."""
+
+    def __init__(self, reruns_max: int) -> None:
+        self._reruns_max = reruns_max
+        self._reruns = 0
+        self._last = ""
+        self._since: float | None = None
+        self._seconds = 0.0
+        self._first: Waiting | None = None
+        self._now: Waiting | None = None
+
+    def waits(self, waiting: Waiting) -> None:
+        """Note that the statement waits for its turn. Called whenever the wait changes."""
+        self._since = self._since or time.monotonic()
+        self._first = self._first or waiting
+        self._now = waiting
+
+    def doing(self, table: TableName) -> str:
+        """What the statement does before its transaction begins, as progress text."""
+        if self._now is None:
+            return "opening the transaction"
+        return f"waiting for `{table}` ({self._now.in_front:,} in front)"
+
+    def opened(self) -> None:
+        """Note that the statement's turn has come."""
+        if self._since is not None:
+            self._seconds += time.monotonic() - self._since
+            self._since = self._now = None
+
+    def next(self, error: OutdatedPlanError, *, may_run_again: bool) -> None:
+        """Sleep before the next run; raise `error` if the statement may not run again.
+
+        The pause is random and grows, so that some of many competing statements succeed.
+        """
+        if not may_run_again or self._reruns >= self._reruns_max:
+            raise error
+        pause = min(_PAUSE_SECONDS * 2**self._reruns, _PAUSE_SECONDS_MAX)
+        self._reruns += 1
+        # A coordinator's refusal has the next step in its message, which is done by then.
+        self._last = error.message.partition(" Nothing was written.")[0]
+        time.sleep(random.uniform(0, pause))
+
+    def notes(self) -> tuple[str, ...]:
+        """Notes for the Outcome on waiting and reruns; none if the statement ran at once."""
+        notes = []
+        if self._first is not None:
+            seconds, in_front = f"{self._seconds:.1f} s", f"{self._first.in_front:,} in front"
+            notes.append(f"Waited {seconds} for its turn ({in_front}): {self._first.message}")
+        if self._reruns:
+            times = count_text(self._reruns, "time")
+            notes.append(
+                f"Planned and run again {times}, before anything was written: {self._last}"
+            )
+        return tuple(notes)
+
+
+# The interface through which a session changes definitions: tables and databases.
+#
+# A session with a coordinator sends each change to it, which checks rights and ownership and
+# carries it out; without one it is carried out in this process, by the same service on the same
+# catalog.
+
+
+class Definitions:
+    """Changes definitions of the warehouse that `catalog` reads, by `change`, which returns whether
+    anything was created or dropped. All names have their databases."""
+
+    def __init__(self, catalog: Catalog, change: Callable[[DefinitionChange], bool]) -> None:
+        self._catalog = catalog
+        self._change = change
+
+    def create_table(
+        self, name: TableName, schema: TableSchema, *, if_not_exists: bool = False
+    ) -> bool:
+        """Create a table; return whether it was created. Raises what `Catalog.create_table` and
+        `check_schema` raise."""
+        check_new_table(name)
+        return self._change(TableCreation(name, schema, if_not_exists))
+
+    def drop_table(
+        self, name: TableName, *, if_exists: bool = False, only_empty: bool = False
+    ) -> bool:
+        """Drop a table; return whether it was dropped. With `only_empty` a table that has snapshots
+        stays. Raises what `Catalog.drop_table` raises."""
+        if if_exists and name.system_table is None and not self._catalog.table_exists(name):
+            return False
+        return self._change(TableDrop(name, if_exists, only_empty, self._created_at_ms(name)))
+
+    def rename_table(self, name: TableName, new_name: TableName) -> None:
+        """Rename a table. Raises what `Catalog.rename_table` raises."""
+        check_new_table(new_name)
+        self._change(TableRename(name, new_name, self._created_at_ms(name)))
+
+    def alter_table(self, name: TableName, changes: Sequence[TableChange], base: int) -> None:
+        """Change a table's columns and options, as planned on the schema `base`. Raises what
+        `Catalog.alter_table` raises."""
+        self._change(TableAlteration(name, tuple(changes), base))
+
+    def create_database(
+        self, name: str, properties: Mapping[str, str], *, if_not_exists: bool = False
+    ) -> bool:
+        """Create a database; return whether it was created. Raises StatementError where it exists,
+        UnsupportedStatementError where properties can't be kept."""
+        check_name(name, "database")
+        return self._change(DatabaseCreation(name, tuple(properties.items()), if_not_exists))
+
+    def drop_database(self, name: str, *, if_exists: bool = False, cascade: bool = False) -> bool:
+        """Drop a database, with `cascade` its tables too; return whether it was dropped. Raises
+        what `Catalog.drop_database` raises."""
+        return self._change(DatabaseDrop(name, if_exists, cascade))
+
+    def _created_at_ms(self, name: TableName) -> int | None:
+        try:
+            return created_at_ms(self._catalog.load(name))
+        except TableDamagedError:
+            return None

@@ -18,16 +18,17 @@ from typing import Any
 from urllib.parse import quote
 
 from paimon_magics.coordinator.client.administration import Administration, Ask
-from paimon_magics.coordinator.client.finding import Finder
-from paimon_magics.coordinator.client.outcomes import broke_off
 from paimon_magics.coordinator.client.read_leases import ReadLeases
-from paimon_magics.coordinator.client.requests import BinaryBody, Requests
+from paimon_magics.coordinator.client.requests import BinaryBody, Requests, broke_off
 from paimon_magics.coordinator.client.small_inserts import SmallInserts
+from paimon_magics.coordinator.client.starting import Finder
 from paimon_magics.coordinator.core import Origin
 from paimon_magics.coordinator.protocol.clock import lease_ms_of
 from paimon_magics.coordinator.protocol.definition_changes import (
     DefinitionChange,
+    change_document,
     definition_document,
+    version_receipt_of,
 )
 from paimon_magics.coordinator.protocol.documents import (
     bucket_document,
@@ -39,9 +40,8 @@ from paimon_magics.coordinator.protocol.documents import (
     transaction_of,
 )
 from paimon_magics.coordinator.protocol.errors import TableHeldError
-from paimon_magics.coordinator.protocol.members import member
+from paimon_magics.coordinator.protocol.json_text import member
 from paimon_magics.coordinator.protocol.principals import Principal, principal_of_document
-from paimon_magics.coordinator.protocol.version_documents import change_document, version_receipt_of
 from paimon_magics.errors import (
     CommitConflictError,
     SetupError,

@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from paimon_magics.coordinator.client.attempts import Attempts
 from paimon_magics.coordinator.client.compacting import (
     CompactionEngine,
     Messages,
     claimed_plan,
     rewritten_again,
 )
+from paimon_magics.coordinator.client.interface import Attempts
 from paimon_magics.errors import CompactionConflictError, OutdatedPlanError
 from paimon_magics.planning.commits.requests import (
     CommitReceipt,

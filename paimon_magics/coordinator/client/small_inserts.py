@@ -22,9 +22,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from paimon_magics.coordinator.protocol.change_documents import change_document
-from paimon_magics.coordinator.protocol.labels import LABEL_CHARACTERS_MAX
-from paimon_magics.errors import InvalidValueError, SetupError, UnknownOutcomeError
+from paimon_magics.coordinator.inserts.log.records import DamagedError, read_segments
+from paimon_magics.coordinator.protocol.documents import change_document
+from paimon_magics.coordinator.protocol.json_text import LABEL_CHARACTERS_MAX
+from paimon_magics.errors import (
+    CommitConflictError,
+    InvalidValueError,
+    SetupError,
+    UnknownOutcomeError,
+)
 from paimon_magics.forks import renew_after_fork
 from paimon_magics.origin import user_name
 from paimon_magics.planning.row_changes.logged_changes import LoggedChange
@@ -32,14 +38,15 @@ from paimon_magics.statements.statement import TableName
 
 if TYPE_CHECKING:
     import pyarrow
+    import pyarrow as pa
 
-__all__ = [
-    "InsertReceipt",
-    "Send",
-    "SmallInserts",
-    "check_label",
-    "table_path",
-]
+    from paimon_magics.coordinator.client.administration import BufferedInserts
+    from paimon_magics.tables.reading.changed_rows import Change
+    from paimon_magics.tables.table import Table
+
+
+__all__ = ["InsertReceipt", "Send", "SmallInserts", "buffered_entries", "check_label", "table_path"]
+
 
 Send = Callable[[str, bytes, Mapping[str, str]], Any]
 """Posts a body with headers to a path until there is an answer; returns the answer's document."""
@@ -282,3 +289,29 @@ def check_label(label: str) -> None:
 def table_path(table: TableName) -> str:
     """The path of a table's small inserts at the coordinator."""
     return f"/v1/inserts/{quote(table.database or '', safe='')}/{quote(table.table, safe='')}"
+
+
+# The rows of acknowledged small inserts that are not loaded yet, as the table will have them.
+#
+# Records of older schemas are converted as loading will convert them. A record that can't be
+# loaded, and will be a dead letter, is left out.
+
+
+def buffered_entries(buffered: BufferedInserts, table: Table) -> list[pa.RecordBatch | Change]:
+    """The rows of `buffered`, in the present columns of `table`, and the changes between them.
+    Raises CommitConflictError where they can't be read."""
+    from paimon_magics.coordinator.inserts.loading.rows import entries_of
+    from paimon_magics.tables.schema.history import Definitions
+
+    try:
+        records, _ = read_segments(
+            buffered.segments, buffered.published, upto=buffered.acknowledged
+        )
+    except DamagedError as error:
+        raise CommitConflictError(
+            f"The acknowledged rows of `{table.name}` that are not loaded yet can't be read: "
+            f"{error}.",
+            hint=f"`%paimon queue {table.name}` shows the state of its queue.",
+        ) from error
+    entries, _ = entries_of(records, Definitions().of(table), table.schema)
+    return entries

@@ -9,29 +9,27 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from paimon_magics.coordinator.core.effects import (
-    CheckTable,
-    CutPublications,
-    DropPublication,
-    Effect,
-    ForgetPublications,
-    RemoveFiles,
-    Reply,
-    Republish,
-    Save,
-    SavePublication,
-    SaveStopped,
-)
 from paimon_magics.coordinator.core.events import (
     ChainCut,
     CheckAsked,
     CheckFailed,
     CheckFinished,
+    CheckTable,
+    CutPublications,
+    DropPublication,
+    Effect,
+    ForgetPublications,
     Noted,
     NotPublished,
+    RemoveFiles,
+    Reply,
+    Republish,
     Republished,
     RepublishUnclear,
     ResumeAsked,
+    Save,
+    SavePublication,
+    SaveStopped,
     TableDropped,
     TableMoved,
 )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from paimon_magics.coordinator.core.effects import (
+from paimon_magics.coordinator.core.events import (
     CheckTable,
     Effect,
     LookUpCommit,
@@ -18,6 +18,7 @@ from paimon_magics.coordinator.core.values import (
     Answer,
     Done,
     Limits,
+    Occupied,
     Pause,
     Phase,
     Stopped,
@@ -28,24 +29,37 @@ from paimon_magics.planning.commits.publications import Publication
 
 __all__ = [
     "CHECKING",
+    "WAITER_MS",
+    "CompactedBucket",
     "State",
     "aborting",
     "answered",
+    "claimed",
     "give_slot",
+    "in_turn",
+    "leave",
     "next_job",
     "pending_commits",
     "pending_transactions",
     "slot_name",
+    "still_claimed",
     "waiting",
+    "waits",
     "with_held",
     "without",
     "without_held",
 ]
 
+
 CHECKING = ""
 """Stands in `State.running` for a check of a table's publications and what follows from it."""
 
 _V = TypeVar("_V")
+
+
+WAITER_MS = 5_000
+"""How long a silent waiter keeps its place, in milliseconds: many times the pause between two of
+its questions, and still short for those who wait behind one that died."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,3 +190,98 @@ def without_held(state: State, id: str) -> State:
 def without(mapping: Mapping[str, _V], key: str) -> dict[str, _V]:
     """A copy of the mapping without a key, which may be absent."""
     return {k: value for k, value in mapping.items() if k != key}
+
+
+# Which transaction compacts which buckets, so that no two compact one at a time.
+#
+# It is advice: two that compact one bucket after all do no harm, since the commit of the later one
+# is refused. So nothing of it is stored, and it is lost when the coordinator restarts.
+
+
+@dataclass(frozen=True, slots=True)
+class CompactedBucket:
+    """A bucket of a table at a location, or of its `branch`. `partition` is the serialised row of
+    the partition's values, as in manifests."""
+
+    location: str
+    branch: str | None
+    partition: bytes
+    bucket: int
+
+
+Claims = Mapping[CompactedBucket, str]
+"""The id of the transaction that compacts each bucket."""
+
+
+def still_claimed(claims: Claims, open_ids: Collection[str]) -> dict[CompactedBucket, str]:
+    """The claims of transactions that are still open: those of others ended with them."""
+    return {bucket: id for bucket, id in claims.items() if id in open_ids}
+
+
+def claimed(
+    claims: Claims, wanted: Sequence[CompactedBucket], id: str
+) -> tuple[dict[CompactedBucket, str], tuple[int, ...]]:
+    """Give a transaction the buckets among `wanted` that no other one has. Return the new claims,
+    and the positions of the buckets that it may compact."""
+    free = tuple(at for at, bucket in enumerate(wanted) if claims.get(bucket, id) == id)
+    return {**claims, **{wanted[at]: id for at in free}}, free
+
+
+# The line of clients that wait for a table that takes one transaction at a time.
+#
+# They take turns in the order in which they came. A waiter keeps its place by asking again; one
+# that has been silent for a while loses it. The line is not stored: after a restart the waiters ask
+# again.
+
+
+def in_turn(state: State, location: str, id: str, now_ms: int) -> tuple[State, Occupied | None]:
+    """Return None when it is the turn of `id`, otherwise what comes before it. From now on `id` is
+    in the line, and keeps its place by asking again.
+
+    Without an `id` ("") nobody is put in line: the answer is None only while no exclusive
+    transaction is open on the table.
+    """
+    holder = _holder(state, location)
+    if not id:
+        return state, None if holder is None else Occupied(holder, 0)
+    line = [
+        w for w in state.lines.get(location, ()) if w.seen_ms > now_ms - WAITER_MS or w.id == id
+    ]
+    if not any(waiter.id == id for waiter in line):
+        line.append(Waiter(id, now_ms))
+    line = [replace(w, seen_ms=now_ms) if w.id == id else w for w in line]
+    state = replace(state, lines={**state.lines, location: tuple(line)})
+    ahead = next(position for position, waiter in enumerate(line) if waiter.id == id)
+    if holder is None and not ahead:
+        return state, None
+    return state, Occupied(holder, ahead)
+
+
+def waits(state: State, id: str) -> bool:
+    """Whether this id is in a line."""
+    return any(waiter.id == id for line in state.lines.values() for waiter in line)
+
+
+def leave(state: State, id: str) -> State:
+    """Remove this id from its line."""
+    lines = state.lines
+    for location, line in lines.items():
+        left = tuple(waiter for waiter in line if waiter.id != id)
+        if len(left) != len(line):
+            return replace(
+                state, lines={**lines, location: left} if left else without(lines, location)
+            )
+    return state
+
+
+def _holder(state: State, location: str) -> TransactionState | None:
+    """The exclusive transaction of a table that may still commit, None without one."""
+    ended = (Phase.ABORTING, Phase.ABORTED)
+    return next(
+        (
+            h
+            for h in state.held.values()
+            if h.exclusive and h.location == location and h.phase not in ended
+        ),
+        None,
+    )

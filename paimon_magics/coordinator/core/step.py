@@ -5,15 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from paimon_magics.coordinator.core import publications as watching
-from paimon_magics.coordinator.core.effects import (
-    Effect,
-    LookUpCommit,
-    RemoveFiles,
-    Reply,
-    RunCommit,
-    Save,
-    SavePause,
-)
 from paimon_magics.coordinator.core.events import (
     AbortAsked,
     Adopted,
@@ -27,16 +18,23 @@ from paimon_magics.coordinator.core.events import (
     CommitRefused,
     CommitUnclear,
     CommitUndetermined,
+    Effect,
     Event,
     FilesRemoved,
     HeartbeatAsked,
+    LookUpCommit,
     Noted,
     NotPublished,
     PauseAsked,
+    RemoveFiles,
+    Reply,
     Republished,
     RepublishUnclear,
     Restored,
     ResumeAsked,
+    RunCommit,
+    Save,
+    SavePause,
     SlotAsked,
     SlotEnded,
     TableDropped,
@@ -45,15 +43,17 @@ from paimon_magics.coordinator.core.events import (
     TurnAsked,
     UnpauseAsked,
 )
-from paimon_magics.coordinator.core.lines import in_turn, leave, waits
 from paimon_magics.coordinator.core.state import (
     State,
     aborting,
     answered,
     give_slot,
+    in_turn,
+    leave,
     next_job,
     slot_name,
     waiting,
+    waits,
     with_held,
     without,
     without_held,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from paimon_magics.coordinator.core import publications as watching
-from paimon_magics.coordinator.core.effects import Effect, ForgetFinished, RemoveFiles, Save
+from paimon_magics.coordinator.core.events import Effect, ForgetFinished, RemoveFiles, Save
 from paimon_magics.coordinator.core.state import State, aborting, with_held
 from paimon_magics.coordinator.core.values import Phase
 

@@ -15,10 +15,13 @@ which no client repeats by itself.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from paimon_magics.coordinator.core import (
     Aborted,
@@ -51,10 +54,12 @@ from paimon_magics.coordinator.protocol.errors import (
     PausedError,
     TableHeldError,
 )
+from paimon_magics.coordinator.protocol.json_text import json_value
 from paimon_magics.coordinator.protocol.principals import PRINCIPAL
 from paimon_magics.coordinator.store.database import StoreUnavailableError
 from paimon_magics.errors import (
     CommitConflictError,
+    InvalidValueError,
     PaimonMagicsError,
     SetupError,
     StatementError,
@@ -68,13 +73,16 @@ from paimon_magics.tables.stores.store import StoreRefusedError
 __all__ = [
     "AT_ONCE",
     "NEW_CREDENTIALS",
+    "WhileInPlace",
     "answer_response",
     "error_answer",
+    "json_body",
     "on_error",
     "on_gone",
     "on_no_route",
     "on_unexpected",
 ]
+
 
 AT_ONCE = "paimon_magics.answer_at_once"
 """The extension of a request's scope that answers it with JSON and the status 200: a function of
@@ -100,6 +108,9 @@ _REFUSED = {
 _NOT_LOGGED = (BrokeOffError, PausedError, StoreUnavailableError)
 
 _log = logging.getLogger(__name__)
+
+
+_HINT = "Send a JSON object in UTF-8."
 
 
 def error_answer(status: int, kind: str, message: str, hint: str, **facts: object) -> JSONResponse:
@@ -262,3 +273,39 @@ def _status(error: PaimonMagicsError) -> int:
             return 503
         case _:
             return 500
+
+
+# The body of a request: one JSON object.
+
+
+async def json_body(request: Request) -> dict[str, Any]:
+    """Return the object in the body. Raises InvalidValueError for anything else."""
+    try:
+        body = json_value(await request.body())
+    except ValueError as error:
+        raise InvalidValueError(f"The body is not JSON: {error}.", hint=_HINT) from error
+    if not isinstance(body, dict):
+        raise InvalidValueError("The body must be a JSON object.", hint=_HINT)
+    return body
+
+
+# Requests to a coordinator whose warehouse is not in its place.
+
+
+class WhileInPlace:
+    """Answers requests below a path only while `misplaced` returns no error: what a warehouse seems
+    to hold that is gone is not true."""
+
+    def __init__(
+        self, app: ASGIApp, path: str, misplaced: Callable[[], PaimonMagicsError | None]
+    ) -> None:
+        self._app = app
+        self._path = path
+        self._misplaced = misplaced
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request, or pass it on."""
+        app, error = self._app, self._misplaced()
+        if error is not None and scope["type"] == "http" and scope["path"].startswith(self._path):
+            app = error_answer(503, type(error).__name__, error.message, error.hint)
+        await app(scope, receive, send)

@@ -28,17 +28,24 @@ from paimon_magics.coordinator.http.authorisation import (
     Authoriser,
     bearer_token,
 )
-from paimon_magics.coordinator.http.limits import ClientLimits, Turnstile
-from paimon_magics.coordinator.http.threads import Capacity, Threads, run_in_threadpool, using
+from paimon_magics.coordinator.http.limits import (
+    Capacity,
+    ClientLimits,
+    Threads,
+    Turnstile,
+    run_in_threadpool,
+    using,
+)
 from paimon_magics.coordinator.protocol.principals import (
     PRINCIPAL,
+    Load,
     Principal,
+    check_table,
     closed_table,
 )
 from paimon_magics.coordinator.protocol.principals import (
     Scope as Needed,
 )
-from paimon_magics.coordinator.protocol.visibility import Load, check_table
 from paimon_magics.errors import PaimonMagicsError, SetupError, UnknownNameError
 from paimon_magics.statements.statement import NAME_BYTES_MAX, TableName
 

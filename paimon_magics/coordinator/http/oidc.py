@@ -31,9 +31,9 @@ from starlette.routing import Route
 from paimon_magics.coordinator.http.authorisation import (
     Authoriser,
     bearer_token,
+    is_name,
     unauthorised,
 )
-from paimon_magics.coordinator.http.tokens import is_name
 from paimon_magics.coordinator.protocol.principals import Grant, Principal, grants_of
 from paimon_magics.errors import PaimonMagicsError, SetupError
 

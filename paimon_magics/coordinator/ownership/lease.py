@@ -8,16 +8,53 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, fields
+from enum import StrEnum
 
-__all__ = ["FOLDER", "Home", "Lease", "Owner", "Watched", "epoch_in", "lease_name", "lease_of"]
+from paimon_magics.coordinator.runtime import Clock
+from paimon_magics.errors import SetupError
+from paimon_magics.tables.commits.fencing import NotOwnerError
+from paimon_magics.tables.stores.store import Store
+
+__all__ = [
+    "FOLDER",
+    "RENEWALS_PER_LEASE",
+    "Claims",
+    "Fate",
+    "Home",
+    "Lease",
+    "LeaseFolder",
+    "LeaseWatch",
+    "Owner",
+    "Watched",
+    "current_lease",
+    "epoch_in",
+    "is_renewed",
+    "lease_name",
+    "lease_of",
+    "look_seconds",
+    "owned_elsewhere",
+]
+
 
 FOLDER = ".paimon-magics"
 """The folder of a warehouse for coordinators' objects. It is no database: their folders end in
 `.db`."""
 
 _NAME = re.compile(r"owner-([1-9][0-9]{0,17})\.json")
+
+
+_PREFIX = "claim-"
+
+
+_LEASE_PREFIX = "owner-"
+
+
+RENEWALS_PER_LEASE = 6
+_LOOKS_PER_LEASE = 30
+_LOOK_MS_MAX = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,3 +165,225 @@ class Watched:
         """
         length_ms = lease_ms if self.lease is None else self.lease.lease_ms
         return looked_ms - self.since_ms >= length_ms
+
+
+# Claims: which of two coordinators decides the fate of a transaction, a commit or a removal.
+#
+# Within one coordinator its core decides. But a transaction that a client brings to the next
+# coordinator may have expired in the one before, which may have been interrupted right before it
+# removed the files. So a coordinator that removes files, or that commits a transaction which it has
+# not opened since its start, first creates the transaction's claim if it is absent. It does not act
+# against another one's claim for the other fate. Its own claim follows what its core decides: a
+# commit that was claimed and then refused is removed.
+#
+# If the process dies, the claim stays: the same decision can be continued, the other can't be made.
+
+
+class Fate(StrEnum):
+    """What becomes of a transaction."""
+
+    COMMIT = "commit"
+    REMOVAL = "removal"
+
+
+class Claims:
+    """The claims of one warehouse, for a coordinator whose process has the id `instance`."""
+
+    def __init__(self, store: Store, warehouse: str, instance: str) -> None:
+        self._store = store
+        self._instance = instance
+        self._folder = f"{warehouse.rstrip('/')}/{FOLDER}"
+
+    def take(self, file_prefix: str, fate: Fate) -> bool:
+        """Claim a fate for the transaction with that file prefix; return False when another
+        coordinator has claimed the other fate.
+
+        Raises errors of the store; the claim may exist after one.
+        """
+        path = self._path(file_prefix)
+        at_ms = int(time.time() * 1000)
+        document = {"fate": fate, "at_ms": at_ms, "instance": self._instance}
+        content = json.dumps(document).encode()
+        if self._store.create(path, content):
+            return True
+        found = self._store.read(path)
+        if found is None:
+            return self.take(file_prefix, fate)  # dropped in between
+        claim = _read(found)
+        is_same, is_own = claim.get("fate") == fate, claim.get("instance") == self._instance
+        if is_same != is_own:  # a decision is taken up, or this one's has changed
+            self._store.write(path, content)
+        return is_same or is_own
+
+    def drop(self, file_prefix: str) -> None:
+        """Drop a claim: the commit is in the table, or the files are removed."""
+        self._store.delete([self._path(file_prefix)])
+
+    def drop_older(self, before_ms: int) -> None:
+        """Drop the claims from before that time, which coordinators left when they died."""
+        for name in self._store.names(self._folder, _PREFIX):
+            path = f"{self._folder}/{name}"
+            found = self._store.read(path)
+            if found is not None and int(_read(found).get("at_ms", 0)) < before_ms:
+                self._store.delete([path])
+
+    def _path(self, file_prefix: str) -> str:
+        return f"{self._folder}/{_PREFIX}{file_prefix.strip('-')}.json"
+
+
+def _read(content: bytes) -> dict[str, int | str]:
+    try:
+        document = json.loads(content)
+    except ValueError:
+        return {}
+    return document if isinstance(document, dict) else {}
+
+
+# The leases in a warehouse, which say who owns its commits: one object for each epoch.
+
+
+class LeaseFolder:
+    """Reads and writes the leases of one warehouse. Raises what its store raises."""
+
+    def __init__(self, store: Store, warehouse: str) -> None:
+        self._store = store
+        self._folder = f"{warehouse.rstrip('/')}/{FOLDER}"
+
+    def check(self) -> None:
+        """Check that the store can create an absent object atomically; see `Store.check`."""
+        self._store.check()
+
+    def highest(self) -> int:
+        """The highest epoch of a lease, 0 for none."""
+        return epoch_in(self._store.names(self._folder, _LEASE_PREFIX))
+
+    def read(self, epoch: int) -> Lease | None:
+        """The lease of an epoch; None without one, or when it can't be read."""
+        content = self.content(epoch)
+        return None if content is None else lease_of(content, epoch)
+
+    def content(self, epoch: int) -> bytes | None:
+        """The object of an epoch as bytes; None without one."""
+        path = self._path(epoch)
+        try:
+            return self._store.read(path)
+        except IsADirectoryError as error:
+            raise SetupError(
+                f"{path} is a folder, where a lease of the warehouse has to be.",
+                hint="Remove it. No coordinator makes such a folder.",
+            ) from error
+
+    def create(self, lease: Lease) -> bool:
+        """Create the object of a lease's epoch; return whether it has this lease now, False when
+        another's is there. Raises SetupError when there is none, for example on a full disk."""
+        failed: OSError | None = None
+        try:
+            if self._store.create(self._path(lease.epoch), lease.document()):
+                return True
+        except OSError as error:
+            failed = error  # the object itself shows whether it was created
+        found = self.content(lease.epoch)
+        if found is None and failed is not None:
+            raise SetupError(
+                f"The lease of the warehouse's commits could not be written: {failed}",
+                hint="The coordinator goes on once the warehouse can be written.",
+            ) from failed
+        mine = None if found is None else lease_of(found, lease.epoch)
+        return mine is not None and mine.instance == lease.instance
+
+    def write(self, lease: Lease) -> None:
+        """Rewrite the object of the owner's own epoch."""
+        self._store.write(self._path(lease.epoch), lease.document())
+
+    def remove_older(self, epoch: int) -> None:
+        """Remove the objects of epochs before `epoch`."""
+        names = self._store.names(self._folder, _LEASE_PREFIX)
+        older = [name for name in names if 0 < epoch_in([name]) < epoch]
+        self._store.delete(f"{self._folder}/{name}" for name in older)
+
+    def _path(self, epoch: int) -> str:
+        return f"{self._folder}/{lease_name(epoch)}"
+
+
+# Watching the lease of a warehouse: whether somebody renews it, and whether it has run out.
+
+
+def look_seconds(lease_ms: int) -> float:
+    """The pause between two looks at a lease of that length, in seconds."""
+    return min(lease_ms / _LOOKS_PER_LEASE, _LOOK_MS_MAX) / 1000
+
+
+def current_lease(store: Store, warehouse: str) -> Lease | None:
+    """Return the lease of the highest epoch, which may have run out; None without one that can be
+    read."""
+    leases = LeaseFolder(store, warehouse)
+    epoch = leases.highest()
+    return leases.read(epoch) if epoch else None
+
+
+def is_renewed(store: Store, warehouse: str, lease: Lease) -> bool:
+    """Whether a coordinator at work renews a lease, or has succeeded it: its object is watched for
+    two renewals. Clocks of two machines are not compared. Raises what the store raises."""
+    watch = LeaseWatch(LeaseFolder(store, warehouse), Clock().steady_ms)
+    watch.look()
+    if watch.lease != lease:
+        return True
+    pause = look_seconds(lease.lease_ms)
+    for _ in range(2 * _LOOKS_PER_LEASE // RENEWALS_PER_LEASE + 1):
+        time.sleep(pause)
+        if watch.look():
+            return True
+    return False
+
+
+class LeaseWatch:
+    """The lease of the highest epoch, as it is seen again and again. Not for several threads."""
+
+    def __init__(self, leases: LeaseFolder, now_ms: Callable[[], float]) -> None:
+        self._leases = leases
+        self._now_ms = now_ms
+        self._content: bytes | None = None
+        self._looked_ms = 0.0
+        self._watched: Watched | None = None
+        self.epoch = -1
+
+    @property
+    def lease(self) -> Lease | None:
+        """The lease that was seen; None without one, or where it can't be read."""
+        return None if self._watched is None else self._watched.lease
+
+    def look(self) -> bool:
+        """Look, and return whether anything has changed since the last look. Raises errors of the
+        store; then it is as if nobody had looked."""
+        looked_ms = self._now_ms()
+        epoch = self._leases.highest()
+        content = self._leases.content(epoch) if epoch else None
+        has_changed = (epoch, content) != (self.epoch, self._content)
+        if has_changed:
+            self.epoch, self._content = epoch, content
+            self._watched = Watched(lease_of(content, epoch) if content else None, self._now_ms())
+        self._looked_ms = looked_ms
+        return has_changed
+
+    def has_run_out(self, lease_ms: int) -> bool:
+        """See `Watched.has_run_out`."""
+        return self._watched is not None and self._watched.has_run_out(self._looked_ms, lease_ms)
+
+
+def owned_elsewhere(lease: Lease | None) -> NotOwnerError:
+    """Return the error for a coordinator that needs a warehouse which another one owns."""
+    if lease is None:
+        return NotOwnerError(
+            "Another coordinator owns the warehouse's commits.",
+            hint="Use that one, or stop it first.",
+        )
+    return NotOwnerError(
+        f"The warehouse's commits are owned by the coordinator of {lease.who} at "
+        f"{lease.address} (epoch {lease.epoch}).",
+        hint=f"Connect with coordinator='{lease.address}' and its token. People with accounts of "
+        "their own share a service. Start it with `paimon-coordinator --warehouse … --state …`. "
+        "Make a token for each with `paimon-coordinator token add NAME --allow write --state …`. "
+        "Everybody connects with coordinator='http://HOST:PORT' and the token. Or wait until that "
+        f"one has stopped; {lease.lease_ms / 1000:.0f} s after it died another one takes over.",
+        address=lease.address,
+    )

@@ -21,11 +21,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol
 
-from paimon_magics.coordinator.ownership.lease import Lease, Owner
-from paimon_magics.coordinator.ownership.lease_folder import LeaseFolder
-from paimon_magics.coordinator.ownership.lease_watch import (
+from paimon_magics.coordinator.ownership.lease import (
     RENEWALS_PER_LEASE,
+    Lease,
+    LeaseFolder,
     LeaseWatch,
+    Owner,
     look_seconds,
     owned_elsewhere,
 )

@@ -9,7 +9,7 @@ from paimon_magics.coordinator.http.hub import HUB_CACHE_MS
 from paimon_magics.coordinator.http.limits import REQUEST_BYTES_MAX
 from paimon_magics.coordinator.inserts.queue.values import Thresholds
 from paimon_magics.coordinator.process.network import LOOPBACK
-from paimon_magics.coordinator.service.compaction_jobs import Budget
+from paimon_magics.coordinator.service.compaction_scheduler import Budget
 
 __all__ = ["parser"]
 

@@ -18,16 +18,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
-from paimon_magics.coordinator.client.attempts import Attempts
-from paimon_magics.coordinator.client.compacting import Messages, compact_plan
-from paimon_magics.coordinator.client.compactions import CompactionReceipt, commit_compaction
-from paimon_magics.coordinator.client.finding import At
-from paimon_magics.coordinator.client.interface import CoordinatorClient
+from paimon_magics.coordinator.client.compacting import (
+    CompactionReceipt,
+    Messages,
+    commit_compaction,
+    compact_plan,
+)
+from paimon_magics.coordinator.client.interface import Attempts, CoordinatorClient
 from paimon_magics.coordinator.client.remote import RemoteCoordinator
 from paimon_magics.coordinator.client.settling import Moved, settle_postponed
+from paimon_magics.coordinator.client.starting import At
 from paimon_magics.coordinator.protocol.clock import now_ms
 from paimon_magics.coordinator.runtime.children import do_jobs
-from paimon_magics.coordinator.service.compaction_jobs import (
+from paimon_magics.coordinator.service.compaction_scheduler import (
     OUT_OF_MEMORY,
     Budget,
     CompactionAnswer,
@@ -41,16 +44,15 @@ from paimon_magics.errors import (
 )
 from paimon_magics.origin import user_name
 from paimon_magics.planning.commits.requests import CommitReceipt, CommitRequest, Transaction
-from paimon_magics.planning.compaction.inline import not_compacted
-from paimon_magics.planning.compaction.schedule import Seen
+from paimon_magics.planning.compaction.schedule import Seen, not_compacted
 from paimon_magics.redaction import redacted
 from paimon_magics.settings import Settings
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
-from paimon_magics.tables.compaction.fullness import fullest_bucket
 from paimon_magics.tables.compaction.planning import CompactionScope
 from paimon_magics.tables.compaction.plans import Plan, planned, rewritten_here
 from paimon_magics.tables.compaction.postponed import PostponedRows, plan_postponed
+from paimon_magics.tables.compaction.scopes import fullest_bucket
 from paimon_magics.tables.manifests.live_files import ManifestCache
 from paimon_magics.tables.snapshots.latest import latest_snapshot
 from paimon_magics.tables.snapshots.other_engines import OtherEngines

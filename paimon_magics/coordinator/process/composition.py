@@ -31,16 +31,14 @@ from paimon_magics.coordinator.http.authorisation import (
     NamedTokens,
     OwnProcesses,
     TokenFile,
+    Tokens,
 )
 from paimon_magics.coordinator.http.hub import HubService
 from paimon_magics.coordinator.http.limits import ClientLimits
 from paimon_magics.coordinator.http.oidc import IssuedTokens, Issuer, IssuerKeys, granting
-from paimon_magics.coordinator.http.tokens import Tokens
 from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit, GroupCommitSettings
 from paimon_magics.coordinator.inserts.log.database import DatabaseLog
-from paimon_magics.coordinator.inserts.log.disk_reserve import DiskReserve
-from paimon_magics.coordinator.inserts.log.interface import Log
-from paimon_magics.coordinator.inserts.log.names import table_name
+from paimon_magics.coordinator.inserts.log.interface import DiskReserve, Log, table_name
 from paimon_magics.coordinator.inserts.log.objects import ObjectLog
 from paimon_magics.coordinator.inserts.log.registry import LogRegistry, RegisteredLog
 from paimon_magics.coordinator.inserts.queue.values import Thresholds
@@ -49,20 +47,20 @@ from paimon_magics.coordinator.ownership.ownership import Ownership
 from paimon_magics.coordinator.process.network import Network, is_loopback_host
 from paimon_magics.coordinator.process.place import Place
 from paimon_magics.coordinator.process.server import Shutdown
+from paimon_magics.coordinator.routes.administration import token_routes
 from paimon_magics.coordinator.routes.app import Parts, application
 from paimon_magics.coordinator.routes.catalog import catalog_routes
 from paimon_magics.coordinator.routes.insert_stream import InsertStream
 from paimon_magics.coordinator.routes.inserts import InsertRoutes
 from paimon_magics.coordinator.routes.store_options import StoreOptions
-from paimon_magics.coordinator.routes.tokens import token_routes
 from paimon_magics.coordinator.runtime import Runtime, ThreadRuntime
-from paimon_magics.coordinator.service.compaction_jobs import Budget
 from paimon_magics.coordinator.service.compaction_scheduler import (
+    Budget,
     CompactionRules,
     CompactionScheduler,
     Endpoint,
 )
-from paimon_magics.coordinator.service.coordinator import Coordinator
+from paimon_magics.coordinator.service.coordinator import Coordinator, Idling
 from paimon_magics.coordinator.service.health import (
     HealthMonitor,
     Noted,
@@ -70,10 +68,8 @@ from paimon_magics.coordinator.service.health import (
     standard_monitor,
     store_fact,
 )
-from paimon_magics.coordinator.service.idling import Idling
 from paimon_magics.coordinator.service.key_moves import KeyMover
-from paimon_magics.coordinator.service.name_locks import NameLocks
-from paimon_magics.coordinator.service.served import Context
+from paimon_magics.coordinator.service.served import Context, NameLocks
 from paimon_magics.coordinator.store.sqlite import SqliteDatabase
 from paimon_magics.coordinator.store.state_store import StateStore, open_store
 from paimon_magics.errors import SetupError
@@ -81,7 +77,7 @@ from paimon_magics.planning.commits.publications import Publication
 from paimon_magics.settings import Settings
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
-from paimon_magics.tables.schema.identity import created_at_ms
+from paimon_magics.tables.schema.history import created_at_ms
 from paimon_magics.temporary_folders import remove_left
 
 __all__ = ["OwnerParts", "ownership_of", "start_owner"]

@@ -14,8 +14,13 @@ from paimon_magics.coordinator.ownership.binding import WarehouseBinding
 from paimon_magics.coordinator.ownership.catalog_options import ENVIRONMENT as CATALOG_OPTIONS
 from paimon_magics.coordinator.ownership.catalog_options import catalog_options
 from paimon_magics.coordinator.ownership.state_folder import StateFolder
-from paimon_magics.coordinator.process.certificates import Certificate
-from paimon_magics.coordinator.process.network import LOOPBACK, Network, listen, network_of
+from paimon_magics.coordinator.process.network import (
+    LOOPBACK,
+    Certificate,
+    Network,
+    listen,
+    network_of,
+)
 from paimon_magics.coordinator.store.state_store import store_address
 from paimon_magics.errors import SetupError
 from paimon_magics.redaction import conceal_options

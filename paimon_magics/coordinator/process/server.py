@@ -8,16 +8,25 @@ import signal
 import socket
 import threading
 import time
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.httptools_impl import (
+    STATUS_LINE,
+    HttpToolsProtocol,
+    RequestResponseCycle,
+)
 
-from paimon_magics.coordinator.process.certificates import Certificate
-from paimon_magics.coordinator.process.connections import BoundedConnection, Bounds, bounded
+from paimon_magics.coordinator.http.answers import AT_ONCE
+from paimon_magics.coordinator.process.network import Certificate
 
-__all__ = ["Server", "Shutdown"]
+__all__ = ["Bounds", "Server", "Shutdown", "process_connections_max"]
+
 
 _GRACE_SECONDS = 30  # for requests that wait for something that does not come
 _HANDSHAKE_SECONDS = 10.0
@@ -29,6 +38,13 @@ _SIGNALS = [
 ]
 
 _log = logging.getLogger(__name__)
+
+
+_TOO_SLOW = 408
+_HEAD_TOO_LARGE = 431
+_SLOW_HEAD_SECONDS = 1.0  # a whole one comes in one or two packets
+_FILES_MAX = 65_536
+_HEAD = b"HTTP/1.1 200 OK\r\n%b%bcontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b"
 
 
 class Shutdown:
@@ -166,3 +182,308 @@ class Server(uvicorn.Server):
                 connection.look(now, passed)
         if self._certificate is not None:
             self._certificate.look()
+
+
+# The connections of a coordinator: how long a client may take, and how many of them it may have.
+#
+# A client that sends its request a byte at a time, or does not read its answer, would hold a
+# connection and what belongs to it for ever. So there is a time for the head of a request, a
+# slowest speed for its body, a longest stop of an answer, and a longest rest between requests. The
+# server looks once a second, which costs a request nothing.
+#
+# An address has a number of connections, and so has the process. A new one beyond that takes the
+# place of the one that has been idle longest, then of the slowest head, of the same address or of
+# the one with the most connections. Only where each of these has a request under way is it refused.
+#
+# Streams of small inserts are WebSockets: the server pings those, and may wait for their rows as
+# long as it likes.
+#
+# A request's scope has an extension of ASGI, `AT_ONCE`, by which a small answer is written as a
+# whole: uvicorn writes head and body one after the other, each by a call of the system.
+
+
+@dataclass(slots=True)
+class Bounds:
+    """The bounds, and the connections by client address.
+
+    A head may take `head_seconds` and have `head_bytes_max`; a body may take `body_seconds` and a
+    second more for each `body_bytes_per_second` of it; an answer may stand still for
+    `answer_seconds`, a connection without a request for `idle_seconds`. An address other than those
+    in `free` has at most `connections_max`, all together have `process_max`.
+
+    `resting` has the connections without a complete head, by address, in the order in which they
+    began to rest.
+    """
+
+    head_seconds: float = 15.0
+    head_bytes_max: int = 65_536
+    body_seconds: float = 30.0
+    body_bytes_per_second: int = 16_384
+    answer_seconds: float = 60.0
+    idle_seconds: float = 15.0
+    connections_max: int = 1_024
+    process_max: int = 1_000_000
+    free: Any = ()
+    opened: Counter[str] = field(default_factory=Counter)
+    resting: defaultdict[str, dict[BoundedConnection, None]] = field(
+        default_factory=lambda: defaultdict(dict)
+    )
+
+    def admits(self, address: str) -> bool:
+        """Whether a new connection may stay, after another one has perhaps made room for it."""
+        if self.opened[address] >= self.connections_max and address not in self.free:
+            return self._makes_room(address)
+        if self.opened.total() >= self.process_max:
+            return self._makes_room(self.opened.most_common(1)[0][0])
+        return True
+
+    def _makes_room(self, address: str) -> bool:
+        resting = self.resting[address]
+        leaves = next((one for one in resting if one.is_idle), None)
+        leaves = leaves or next((one for one in resting if one.is_slow), None)
+        if leaves is None:
+            return False
+        leaves.leave()
+        return True
+
+
+class BoundedConnection(HttpToolsProtocol):
+    """uvicorn's connection, with bounds."""
+
+    bounds: Bounds
+
+    _in_head = False  # the head of a request has begun and is not complete
+    _began = 0.0  # the loop's time at which its head, body or rest began
+    _head_bytes = 0
+    _body_bytes = 0
+    _pending_bytes = (
+        0  # of a head, of trailers or of chunks' extensions: neither has a body's limit
+    )
+    _has_advanced = False  # a head was completed, or a body went on, by the bytes of this call
+    _stuck: tuple[int, float] | None = None  # unsent bytes, and since when
+    _is_ended = False
+    _is_counted = False
+    _address = ""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it has no request, not even the beginning of one."""
+        return not self._in_head and not self._is_answering
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether the head of its request takes long."""
+        return self.loop.time() - self._began > _SLOW_HEAD_SECONDS
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Take a connection, or close it where there is no room for it."""
+        super().connection_made(transport)
+        self._address = self.client[0] if self.client else ""
+        if not self.bounds.admits(self._address):
+            transport.abort()
+            return
+        self._is_counted = True
+        self.bounds.opened[self._address] += 1
+        self._rest()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection."""
+        super().connection_lost(exc)
+        self._forget()
+
+    def leave(self) -> None:
+        """Make room for another connection."""
+        self._forget()
+        self.transport.abort()
+
+    def handle_websocket_upgrade(self) -> None:
+        """Hand the connection over to a protocol of its own, which does not tell its end here."""
+        self._forget()
+        super().handle_websocket_upgrade()
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes; refuse what grows too large before or after a body."""
+        if self._is_ended:
+            return
+        self._pending_bytes += len(data)
+        self._has_advanced = False
+        super().data_received(data)
+        if self._pending_bytes > self.bounds.head_bytes_max and not self._is_ended:
+            self._refuse(_HEAD_TOO_LARGE)
+
+    def on_message_begin(self) -> None:
+        """Begin a request."""
+        super().on_message_begin()
+        self._began = self.loop.time()
+        self._in_head = True
+        self._head_bytes = self._body_bytes = 0
+        if self._has_advanced:  # what came before in these bytes belongs to other requests
+            self._pending_bytes = 0
+
+    def on_url(self, url: bytes) -> None:
+        """Take the request's target, or a part of it."""
+        self._head_bytes += len(url)
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a header; pass over a trailer, which nothing here reads."""
+        self._head_bytes += len(name) + len(value)
+        if self._in_head:
+            super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        """Hand the request over, unless its head came as a whole and is too large."""
+        self._in_head = False
+        if self._has_large_head:
+            self._pending_bytes = self._head_bytes
+            return
+        self._advance()
+        self._began = self.loop.time()
+        if self._is_counted:
+            self.bounds.resting[self._address].pop(self, None)
+        super().on_headers_complete()
+        is_taken = self.cycle is not None and self.cycle.scope is self.scope  # and no WebSocket
+        if is_taken and self.scope["method"] == "POST":
+            extensions: dict[str, Any] = {AT_ONCE: _AtOnce(self.cycle)}
+            self.scope["extensions"] = extensions
+
+    def on_response_complete(self) -> None:
+        """Rest until the next request, unless that has come already."""
+        super().on_response_complete()
+        if self._is_counted and not self._is_answering:
+            self._rest()
+
+    def on_body(self, body: bytes) -> None:
+        """Take a part of the body."""
+        if self._has_large_head:
+            return
+        self._advance()
+        self._body_bytes += len(body)
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """Tell the request that its body is complete."""
+        if not self._has_large_head:
+            super().on_message_complete()
+
+    def look(self, now: float, passed: float) -> None:
+        """End the connection if its client takes too long; `passed` seconds after the last look."""
+        if self._is_ended:
+            self.transport.abort()  # it has not read why it was ended
+            return
+        bounds = self.bounds
+        if self.flow.read_paused:  # this process lets the client wait
+            self._began += passed
+        if not self._is_answering:
+            # A first request may as well begin late as come slowly; later ones are at liberty.
+            seconds = bounds.head_seconds if self._in_head or self.cycle is None else 0.0
+            if seconds and now - self._began > seconds:
+                self._refuse(_TOO_SLOW)
+            elif not seconds and now - self._began > bounds.idle_seconds:
+                self.transport.close()
+        elif self.cycle.more_body:
+            allowed = bounds.body_seconds + self._body_bytes / bounds.body_bytes_per_second
+            if now - self._began > allowed:
+                self._refuse(_TOO_SLOW)
+        self._look_at_answer(now)
+
+    @property
+    def _is_answering(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    @property
+    def _has_large_head(self) -> bool:
+        return self._head_bytes > self.bounds.head_bytes_max
+
+    def _advance(self) -> None:
+        self._has_advanced = True
+        self._pending_bytes = 0
+
+    def _rest(self) -> None:
+        if not self._in_head:
+            self._began = self.loop.time()
+        self.bounds.resting[self._address][self] = None
+
+    def _forget(self) -> None:
+        if not self._is_counted:
+            return
+        self._is_counted = False
+        bounds, address = self.bounds, self._address
+        bounds.resting[address].pop(self, None)
+        bounds.opened[address] -= 1
+        if bounds.opened[address] <= 0:
+            del bounds.opened[address]
+            del bounds.resting[address]
+
+    def _look_at_answer(self, now: float) -> None:
+        unsent = self.transport.get_write_buffer_size() if self.flow.write_paused else 0
+        if not unsent:
+            self._stuck = None
+        elif self._stuck is None or unsent != self._stuck[0]:
+            self._stuck = unsent, now
+        elif now - self._stuck[1] > self.bounds.answer_seconds:
+            self.transport.abort()
+
+    def _refuse(self, status: int) -> None:
+        self._is_ended = True
+        cycle = self.cycle
+        if cycle is None or self._in_head or not cycle.response_started:
+            self.transport.write(
+                STATUS_LINE[status] + b"connection: close\r\ncontent-length: 0\r\n\r\n"
+            )
+        self.transport.close()
+
+
+class _AtOnce:
+    """Answers a request with JSON and the status 200, by one call of the system. False if nothing
+    is done: the answer has to be sent in the usual way.
+
+    Its request refers to it, so that it forgets the request when it has answered: what refers to
+    each other is left to the collector of garbage.
+    """
+
+    __slots__ = ("_cycle",)
+
+    def __init__(self, cycle: RequestResponseCycle) -> None:
+        self._cycle: RequestResponseCycle | None = cycle
+
+    def __call__(self, content: bytes) -> bool:
+        cycle = self._cycle
+        if cycle is None or cycle.response_started or cycle.flow.write_paused:
+            return False
+        self._cycle = None
+        if cycle.transport.is_closing():  # uvicorn may not have been told yet
+            cycle.disconnected = True
+        if cycle.disconnected:
+            return True  # as uvicorn, which lets an answer go that nobody waits for
+        cycle.response_started = cycle.response_complete = True
+        cycle.waiting_for_100_continue = False
+        own = b"".join([b"%b: %b\r\n" % header for header in cycle.default_headers])
+        close = b"" if cycle.keep_alive else b"connection: close\r\n"
+        cycle.transport.write(_HEAD % (own, close, len(content), content))
+        cycle.message_event.set()
+        if not cycle.keep_alive:
+            cycle.transport.close()
+        cycle.on_response()
+        return True
+
+
+def process_connections_max() -> int:
+    """How many connections a process may have: half of the files that it may open, after it has
+    raised that number as far as it may."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return _FILES_MAX
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    unlimited = resource.RLIM_INFINITY
+    wanted = _FILES_MAX if hard == unlimited else min(hard, _FILES_MAX)
+    if soft != unlimited and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        soft = wanted
+    return (_FILES_MAX if soft == unlimited else soft) // 2
+
+
+def bounded(bounds: Bounds) -> type[BoundedConnection]:
+    """The class of connections within these bounds."""
+    return type("Connection", (BoundedConnection,), {"bounds": bounds})

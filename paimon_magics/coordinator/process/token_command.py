@@ -16,14 +16,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from paimon_magics.coordinator.client.addresses import Addresses, ca_of, tls_context
-from paimon_magics.coordinator.client.finding import At
+from paimon_magics.coordinator.client.addresses import Addresses, ca_of, tls_context, token_of_user
 from paimon_magics.coordinator.client.requests import Requests
-from paimon_magics.coordinator.client.tokens import token_of_user
-from paimon_magics.coordinator.http.tokens import Tokens
+from paimon_magics.coordinator.client.starting import At
+from paimon_magics.coordinator.http.authorisation import Tokens
 from paimon_magics.coordinator.ownership.state_folder import StateFolder
 from paimon_magics.coordinator.protocol.clock import now_ms
-from paimon_magics.coordinator.routes.tokens import token_document
+from paimon_magics.coordinator.routes.administration import token_document
 from paimon_magics.coordinator.store.state_store import open_store, store_address
 from paimon_magics.errors import InvalidValueError, SetupError
 

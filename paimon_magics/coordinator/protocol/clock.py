@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from paimon_magics.coordinator.protocol.members import member
+from paimon_magics.coordinator.protocol.json_text import member
 
 __all__ = ["Clock", "lease_members", "lease_ms_of", "now_ms"]
 

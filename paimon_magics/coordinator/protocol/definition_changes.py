@@ -10,21 +10,23 @@ again is compared with them (see `service.definition_changes`).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, Field, asdict, dataclass, fields
 from typing import Any, get_args
 
 from paimon_magics.coordinator.protocol.documents import table_document, table_of
-from paimon_magics.coordinator.protocol.members import member
+from paimon_magics.coordinator.protocol.json_text import member
 from paimon_magics.errors import InvalidValueError, PaimonMagicsError
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.statements.statement import TableName
 from paimon_magics.statements.table_changes import DropPartitions, RenameTable, TableChange
 from paimon_magics.statements.types.type_text import from_paimon, to_paimon
+from paimon_magics.statements.version_changes import VersionChange
 from paimon_magics.tables.catalog.rest_documents import (
     MalformedDocumentError,
     schema_document,
     schema_from_document,
 )
+from paimon_magics.tables.snapshots.tags_and_branches import VersionReceipt
 
 __all__ = [
     "DatabaseCreation",
@@ -34,9 +36,25 @@ __all__ = [
     "TableCreation",
     "TableDrop",
     "TableRename",
+    "change_document",
+    "change_of",
     "definition_change_of",
     "definition_document",
+    "version_receipt_document",
+    "version_receipt_of",
 ]
+
+
+_KINDS: Mapping[str, type[Any]] = {kind.__name__: kind for kind in get_args(VersionChange)}
+# The annotations of the members of changes, and the types of the JSON values that they accept.
+_MEMBERS: Mapping[str, tuple[type, ...]] = {
+    "str": (str,),
+    "int": (int,),
+    "bool": (bool,),
+    "str | None": (str, type(None)),
+    "int | None": (int, type(None)),
+    "tuple[str, ...]": (list,),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,3 +208,55 @@ _FORMS: Mapping[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "tuple[TableChange, ...]": (lambda changes: [_document(one) for one in changes], _changes),
 }
 """How the values of members are written and read, by their annotations."""
+
+
+# Encodes and decodes changes of a table's tags, branches and history as JSON documents.
+#
+# This module does no I/O. `kind` is the name of the change's class. Decoding a malformed document
+# raises InvalidValueError, which names the member.
+
+
+def change_document(change: VersionChange) -> dict[str, Any]:
+    """The document of a change."""
+    values = {key: list(v) if isinstance(v, tuple) else v for key, v in asdict(change).items()}
+    return {"kind": type(change).__name__, **values}
+
+
+def change_of(document: Any) -> VersionChange:
+    """The change in a document."""
+    name = member(document, "kind", str)
+    kind = _KINDS.get(name)
+    if kind is None:
+        raise InvalidValueError(f"The member `kind` names no change: `{name}`.")
+    values = {}
+    for field in fields(kind):
+        if field.name in document or field.default is MISSING:
+            values[field.name] = _version_value(document, field)
+    change: VersionChange = kind(**values)
+    return change
+
+
+def version_receipt_document(receipt: VersionReceipt) -> dict[str, Any]:
+    """The document of a change's receipt."""
+    return {**asdict(receipt), "changed": list(receipt.changed)}
+
+
+def version_receipt_of(document: Any) -> VersionReceipt:
+    """The receipt in a document."""
+    values = {
+        field.name: _version_value(document, field)
+        for field in fields(VersionReceipt)
+        if isinstance(document, Mapping)
+    }
+    return VersionReceipt(**values)
+
+
+def _version_value(document: Mapping[str, Any], field: Field[Any]) -> Any:
+    kinds = _MEMBERS[str(field.type)]
+    value = document.get(field.name)
+    is_right = isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool))
+    if is_right and isinstance(value, list):
+        is_right = all(isinstance(item, str) for item in value)
+    if not is_right:
+        raise InvalidValueError(f"The member `{field.name}` must be {field.type}.")
+    return tuple(value) if isinstance(value, list) else value

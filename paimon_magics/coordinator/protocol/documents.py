@@ -11,14 +11,15 @@ import binascii
 import datetime
 import hashlib
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from paimon_magics.coordinator.core import Origin
-from paimon_magics.coordinator.core.compactions import CompactedBucket
-from paimon_magics.coordinator.protocol.members import member
+from paimon_magics.coordinator.core.state import CompactedBucket
+from paimon_magics.coordinator.protocol.json_text import member
 from paimon_magics.errors import InvalidValueError
 from paimon_magics.planning.commits.read_sets import Found, ReadSet
 from paimon_magics.planning.commits.requests import (
@@ -33,11 +34,14 @@ from paimon_magics.planning.commits.requests import (
     Transaction,
 )
 from paimon_magics.planning.reads.predicates import ColumnPredicate, PredicateValue
+from paimon_magics.planning.row_changes.logged_changes import LoggedChange
 from paimon_magics.statements.statement import NAME_BYTES_MAX, TableName
 
 __all__ = [
+    "OPTIONS_PATH",
     "bucket_document",
     "bucket_of",
+    "change_document",
     "digest_of",
     "origin_document",
     "origin_of",
@@ -58,6 +62,9 @@ _TEXT_CHARACTERS_MAX = 500
 
 _WITHOUT_VALUES = ("is null", "is not null")
 _OPERATORS = ("=", "<", "<=", ">", ">=", "in", *_WITHOUT_VALUES)
+
+
+OPTIONS_PATH = "/v1/coordinator/options"
 
 
 def table_document(name: TableName) -> dict[str, Any]:
@@ -332,3 +339,40 @@ def _value_of(document: Any) -> PredicateValue:
     if kind == "value" and isinstance(value, bool | int | str):
         return value
     raise InvalidValueError(f"A value can't be {document!r}.")
+
+
+# Small changes as documents, as a client sends them and the log keeps them:
+#
+#     {"delete": {"columns": ["id"], "keys": [[7], [8]], "where": [["version", "<", 3]]}}
+#     {"update": {"keys": [[7]], "set": {"state": "paid"}, "where": [["state", "is not null"]]}}
+#
+# Values have the forms of those of an insert. A condition is a column, an operator of
+# `ColumnFilter` and its values; all of them must hold.
+
+
+def change_document(change: LoggedChange) -> dict[str, Any]:
+    """The document of a change."""
+    document: dict[str, Any] = {
+        "columns": list(change.columns),
+        "keys": [[_json(value) for value in key] for key in change.keys],
+    }
+    if change.conditions:
+        document["where"] = [
+            [one.column, one.operator, *(_json(value) for value in one.values)]
+            for one in change.conditions
+        ]
+    if change.assigned is None:
+        return {"delete": document}
+    return {"update": {**document, "set": {name: _json(value) for name, value in change.assigned}}}
+
+
+def _json(value: object) -> object:
+    match value:
+        case float() if not math.isfinite(value):
+            return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+        case Decimal():
+            return format(value, "f")
+        case datetime.date():
+            return value.isoformat()
+        case _:
+            return value

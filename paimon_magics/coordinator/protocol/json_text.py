@@ -1,19 +1,38 @@
-"""Decoding of JSON in UTF-8, as requests carry it."""
+"""JSON in UTF-8, as requests carry it: decoded, with members and texts of the kinds that are
+expected."""
 
 from __future__ import annotations
 
 import json
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-__all__ = ["EXACT_DIGITS", "LongNumber", "exact_json_value", "json_value"]
+from paimon_magics.errors import InvalidValueError
+
+__all__ = [
+    "EXACT_DIGITS",
+    "LABEL_CHARACTERS_MAX",
+    "LongNumber",
+    "exact_json_value",
+    "is_storable",
+    "json_value",
+    "member",
+    "storable_text",
+]
+
 
 EXACT_DIGITS = 15
 """A float keeps this many digits of any number."""
 
 _MAY_BE_HALF = re.compile(rb"\\u[dD][89a-fA-F]")
+
+
+LABEL_CHARACTERS_MAX = 128
+
+
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
 def json_value(body: bytes) -> Any:
@@ -112,3 +131,48 @@ _EXACT_DECODER = json.JSONDecoder(
 )
 _SCAN: _Scan = _DECODER.scan_once  # type: ignore[attr-defined]
 _EXACT_SCAN: _Scan = _EXACT_DECODER.scan_once  # type: ignore[attr-defined]
+
+
+# Texts that clients send and that are stored: not every database can hold any of them.
+
+
+def is_storable(text: str) -> bool:
+    """Whether each database can hold a text: it has no NUL and no lone surrogate."""
+    return _UNSTORABLE.search(text) is None
+
+
+def storable_text(text: str) -> str:
+    """The text with � for each character that not every database can hold."""
+    return _UNSTORABLE.sub("\ufffd", text)
+
+
+# Reads the members of JSON documents, each of the kind that is expected.
+
+
+def member(document: Any, key: str, kind: type) -> Any:
+    """Return the member `key`. Raises InvalidValueError unless it is of `kind`; a number is one of
+    64 bits."""
+    if not isinstance(document, Mapping):
+        raise InvalidValueError(f"An object with the member `{key}` is expected.")
+    if key not in document:
+        raise InvalidValueError(f"The member `{key}` is missing.")
+    value = document[key]
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is int):
+        raise InvalidValueError(
+            f"The member `{key}` must be {_KIND_TEXTS.get(kind, kind.__name__)}."
+        )
+    if kind is Sequence and isinstance(value, str):
+        raise InvalidValueError(f"The member `{key}` must be a list.")
+    if kind is int and isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise InvalidValueError(f"The member `{key}` must be a whole number of 64 bits.")
+    return value
+
+
+_KIND_TEXTS: dict[type, str] = {
+    dict: "an object",
+    str: "a text",
+    int: "a whole number",
+    Mapping: "an object",
+    Sequence: "a list",
+    bool: "true or false",
+}

@@ -26,19 +26,24 @@ from paimon_magics.coordinator.protocol.definition_changes import (
     TableDrop,
     TableRename,
 )
-from paimon_magics.coordinator.protocol.principals import Scope
-from paimon_magics.coordinator.protocol.visibility import check_right
+from paimon_magics.coordinator.protocol.principals import Scope, check_right
 from paimon_magics.coordinator.rest.definitions import DEFINITION_ENDPOINTS
 from paimon_magics.coordinator.rest.endpoints import (
     Call,
     Handler,
     database_of,
     endpoint,
+    identifier_of,
+    like_filter,
+    page,
     require_database,
     require_right,
+    safe_name,
     seen_databases,
     seen_tables,
+    table_name,
     table_of,
+    warn_of_spelling,
 )
 from paimon_magics.coordinator.rest.errors import (
     RestError,
@@ -49,14 +54,6 @@ from paimon_magics.coordinator.rest.errors import (
     not_offered,
     suppress_missing,
 )
-from paimon_magics.coordinator.rest.requests import (
-    identifier_of,
-    like_filter,
-    page,
-    safe_name,
-    table_name,
-)
-from paimon_magics.coordinator.rest.spelling import warn_of_spelling
 from paimon_magics.coordinator.rest.versions import VERSION_ENDPOINTS
 from paimon_magics.coordinator.service.definition_changes import DefinitionChanges
 from paimon_magics.coordinator.service.definitions import Kind

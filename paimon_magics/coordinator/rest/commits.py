@@ -25,12 +25,12 @@ from paimon_magics.coordinator.service.served import (
     publication_of,
 )
 from paimon_magics.statements.statement import TableName
-from paimon_magics.tables.commits.prepared_files import PreparedFiles
 from paimon_magics.tables.commits.rest_commit import (
     NO_LEDGER,
     CommitChecks,
     Ledger,
     PreparedCommit,
+    PreparedFiles,
     check_snapshot,
     publish_prepared,
 )

@@ -32,8 +32,8 @@ from paimon_magics.errors import (
     UnsupportedStatementError,
 )
 from paimon_magics.tables.catalog.rest_documents import MalformedDocumentError
+from paimon_magics.tables.commits.dynamic_keys import StreamedKeysError
 from paimon_magics.tables.commits.fencing import NotOwnerError
-from paimon_magics.tables.commits.streamed_keys import StreamedKeysError
 from paimon_magics.tables.manifests.hash_indexes import StaleIndexError
 from paimon_magics.tables.stores.store import UnreachableError, UnreachableFileError
 

@@ -8,21 +8,23 @@ from operator import itemgetter
 from typing import Any
 
 from paimon_magics.coordinator.rest.commits import commit_prepared, require_looked_at
-from paimon_magics.coordinator.rest.endpoints import Call, Handler, table_of
+from paimon_magics.coordinator.rest.endpoints import (
+    Call,
+    Handler,
+    like_filter,
+    page,
+    safe_name,
+    table_name,
+    table_of,
+    warn_of_spelling,
+    whole_number,
+)
 from paimon_magics.coordinator.rest.errors import (
     already_exists,
     bad_request,
     not_found,
     not_offered,
 )
-from paimon_magics.coordinator.rest.requests import (
-    like_filter,
-    page,
-    safe_name,
-    table_name,
-    whole_number,
-)
-from paimon_magics.coordinator.rest.spelling import warn_of_spelling
 from paimon_magics.coordinator.runtime import Steps
 from paimon_magics.coordinator.service.opening import open_transaction
 from paimon_magics.coordinator.service.publication_watch import publication_of
@@ -51,7 +53,7 @@ from paimon_magics.tables.catalog.rest_documents import (
 )
 from paimon_magics.tables.commits.decoded_request import decoded
 from paimon_magics.tables.commits.fenced_commits import commit_fenced
-from paimon_magics.tables.manifests.partition_statistics import partition_documents
+from paimon_magics.tables.manifests.partitions import partition_documents
 from paimon_magics.tables.snapshots.branches import (
     branch_exists,
     forward_to_branch,
@@ -64,6 +66,7 @@ from paimon_magics.tables.snapshots.chain import (
     load_snapshot,
     load_tag,
     roll_back,
+    roll_back_schema,
     tag_document,
 )
 from paimon_magics.tables.snapshots.consumers import (
@@ -72,7 +75,6 @@ from paimon_magics.tables.snapshots.consumers import (
     list_progress,
 )
 from paimon_magics.tables.snapshots.provenance import USER
-from paimon_magics.tables.snapshots.schema_rollback import roll_back_schema
 from paimon_magics.tables.table import StoredTable, Table
 from paimon_magics.tables.writing.cleanup import tidy_up
 

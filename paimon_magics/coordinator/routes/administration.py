@@ -1,4 +1,5 @@
-"""The coordinator itself over HTTP: its status, pause and resume.
+"""Administration over HTTP: status, pause and resume of the coordinator, of tables, and of
+compactions; tokens.
 
 In a pause neither a transaction nor an engine's commit begins. Transactions that have begun may be
 committed, so that after a while nothing is pending. A pause outlasts restarts, until it is ended.
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from starlette.requests import Request
@@ -15,29 +17,56 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from paimon_magics.coordinator.core import (
+    Answer,
     Done,
     Pause,
     Suspended,
     pending_commits,
     pending_transactions,
 )
-from paimon_magics.coordinator.http.answers import answer_response
-from paimon_magics.coordinator.http.bodies import json_body
+from paimon_magics.coordinator.http.answers import answer_response, json_body
+from paimon_magics.coordinator.http.audited import tell
+from paimon_magics.coordinator.http.authorisation import Tokens
 from paimon_magics.coordinator.http.guard import principal_of
-from paimon_magics.coordinator.http.threads import run_in_threadpool
+from paimon_magics.coordinator.http.limits import run_in_threadpool
 from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit
-from paimon_magics.coordinator.protocol.principals import Principal
-from paimon_magics.coordinator.protocol.visibility import sees_location
-from paimon_magics.coordinator.routes.tables import stopped_document
+from paimon_magics.coordinator.protocol.documents import table_document, table_of
+from paimon_magics.coordinator.protocol.json_text import member
+from paimon_magics.coordinator.protocol.principals import (
+    Principal,
+    Scope,
+    check_table,
+    sees_location,
+)
+from paimon_magics.coordinator.service.compaction_scheduler import CompactionScheduler
 from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.coordinator.service.health import Health, HealthMonitor
+from paimon_magics.coordinator.store.tables import StoredToken
 from paimon_magics.origin import host_name, user_name
+from paimon_magics.planning.compaction.schedule import Seen, State, Watched
+from paimon_magics.planning.formatting import count_text, size_text
 from paimon_magics.version import __version__
 
-__all__ = ["about", "administration_routes", "pause_document", "problems_document"]
+__all__ = [
+    "COMPACTION_COLUMNS",
+    "about",
+    "administration_routes",
+    "compaction_routes",
+    "compaction_rows",
+    "pause_document",
+    "problems_document",
+    "stopped_document",
+    "table_routes",
+    "token_document",
+    "token_routes",
+]
+
 
 _TEXT_CHARACTERS_MAX = 500
 _STARTED_AT_MS = int(time.time() * 1000)  # a time of day
+
+
+COMPACTION_COLUMNS = ("table", "state", "#buckets", "#bytes to read", "what stands in its way")
 
 
 def administration_routes(
@@ -123,3 +152,190 @@ def problems_document(health: Health, principal: Principal) -> list[dict[str, An
 def pause_document(pause: Pause | None) -> dict[str, Any] | None:
     """The document of a pause: by whom and since when; None without a pause."""
     return None if pause is None else {"by": pause.by, "since_ms": pause.since_ms}
+
+
+# Stopped tables over HTTP: list them, check a table, resume one.
+#
+# A table is stopped when a published snapshot is no longer there, and publishing it again would be
+# wrong or impossible. Its commits are refused until an administrator has looked at it and resumes
+# it. It goes on with its contents at that time.
+
+
+def table_routes(coordinator: Coordinator) -> list[Route]:
+    """The routes that list the stopped tables, check a table, and resume one."""
+
+    async def stopped(request: Request) -> Response:
+        return JSONResponse({"stopped": stopped_document(coordinator, principal_of(request))})
+
+    async def look(request: Request) -> Response:
+        return await _asked(request, Scope.WRITE, coordinator.watching.before_change)
+
+    async def resume(request: Request) -> Response:
+        return await _asked(request, Scope.ADMIN, coordinator.watching.resume)
+
+    async def _asked(request: Request, needed: Scope, ask: Callable[[str], Answer]) -> Response:
+        name = table_of(member(await json_body(request), "table", dict))
+        principal = principal_of(request)
+        tell(request.scope, database=name.database, table=name.object_name)
+        await run_in_threadpool(check_table, principal, needed, name, coordinator.load)
+        location = await run_in_threadpool(coordinator.location_of, name)
+        return answer_response(await run_in_threadpool(ask, location))
+
+    return [
+        Route("/v1/tables/stopped", stopped),
+        Route("/v1/tables/check", look, methods=["POST"]),
+        Route("/v1/tables/resume", resume, methods=["POST"]),
+    ]
+
+
+def stopped_document(coordinator: Coordinator, principal: Principal) -> list[dict[str, Any]]:
+    """The stopped tables that somebody may read: location, why, and since when."""
+    return [
+        {"location": location, "reason": stopped.reason, "since_ms": stopped.since_ms}
+        for location, stopped in sorted(coordinator.state.stopped.items())
+        if sees_location(principal, location)
+    ]
+
+
+# Tokens over HTTP, for administrators: made, listed, revoked.
+#
+# `POST /v1/tokens` with `{name, allow, expires_in_ms?}` answers `{token, …}`, the only time that
+# the token's text is shown. `GET /v1/tokens` lists them, and `DELETE /v1/tokens/ID` ends one, or
+# all those of a name; `POST /v1/tokens/ID/renew` with `{expires_in_ms?}` gives them another end.
+
+
+def token_routes(tokens: Tokens) -> list[Route]:
+    """The routes that make, list and revoke tokens."""
+
+    async def add(request: Request) -> Response:
+        body = await json_body(request)
+        name = str(member(body, "name", str))
+        allows = [str(one) for one in member(body, "allow", Sequence)]
+        tell(request.scope, detail=f"`{name}` may {', '.join(allows)}")
+        text, stored = await run_in_threadpool(tokens.add, name, allows, _expires_in_ms(body))
+        answer = JSONResponse({"token": text, **token_document(stored)})
+        answer.headers["cache-control"] = "no-store"
+        return answer
+
+    async def show(_: Request) -> Response:
+        found = await run_in_threadpool(tokens.all)
+        return JSONResponse({"tokens": [token_document(one) for one in found]})
+
+    async def revoke(request: Request) -> Response:
+        found = await run_in_threadpool(tokens.revoke, str(request.path_params["id"]))
+        tell(request.scope, detail=_named(found))
+        return JSONResponse({"revoked": [token_document(one) for one in found]})
+
+    async def renew(request: Request) -> Response:
+        expires_in_ms = _expires_in_ms(await json_body(request))
+        found = await run_in_threadpool(tokens.renew, str(request.path_params["id"]), expires_in_ms)
+        tell(request.scope, detail=_named(found))
+        return JSONResponse({"renewed": [token_document(one) for one in found]})
+
+    return [
+        Route("/v1/tokens", add, methods=["POST"]),
+        Route("/v1/tokens", show),
+        Route("/v1/tokens/{id}", revoke, methods=["DELETE"]),
+        Route("/v1/tokens/{id}/renew", renew, methods=["POST"]),
+    ]
+
+
+def _named(tokens: Sequence[StoredToken]) -> str:
+    """Tokens for the audit log, which has no secrets."""
+    return ", ".join(f"`{one.name}` (token {one.id})" for one in tokens)
+
+
+def _expires_in_ms(body: dict[str, Any]) -> int | None:
+    given = body.get("expires_in_ms")
+    return None if given is None else int(member(body, "expires_in_ms", int))
+
+
+def token_document(token: StoredToken) -> dict[str, Any]:
+    """What administrators see of a token."""
+    return {
+        "id": token.id,
+        "name": token.name,
+        "allow": list(token.allows),
+        "created_at_ms": token.created_at_ms,
+        "expires_at_ms": token.expires_at_ms or None,
+        "revoked_at_ms": token.revoked_at_ms or None,
+    }
+
+
+# The coordinator's compactions over HTTP: what they do, pause and resume.
+#
+# `GET /v1/compactions` lists the tables that are looked after, each with its state: tidy, due,
+# waiting, running, left (to another engine) or failed.
+
+
+def compaction_routes(compactions: CompactionScheduler) -> list[Route]:
+    """The routes that show compactions, pause them, and let them go on."""
+
+    async def show(request: Request) -> Response:
+        return JSONResponse(_document(compactions, principal_of(request)))
+
+    async def pause(request: Request) -> Response:
+        body = await json_body(request)
+        by = principal_of(request).name or str(body.get("owner", ""))[:_TEXT_CHARACTERS_MAX]
+        found = await run_in_threadpool(compactions.set_pause, by)
+        assert found is not None
+        return answer_response(Suspended(found))
+
+    async def resume(_: Request) -> Response:
+        await run_in_threadpool(compactions.set_pause, None)
+        return answer_response(Done())
+
+    return [
+        Route("/v1/compactions", show),
+        Route("/v1/compactions/pause", pause, methods=["POST"]),
+        Route("/v1/compactions/resume", resume, methods=["POST"]),
+    ]
+
+
+def compaction_rows(compactions: CompactionScheduler) -> list[tuple[object, ...]]:
+    """A row of the status page for each table that is not tidy, in `COMPACTION_COLUMNS`."""
+    return [
+        (str(one.table), state.value, one.seen.buckets, one.seen.read_bytes, _way(one) or None)
+        for state, one in compactions.tables()
+        if state is not State.TIDY or one.seen.large_buckets
+    ]
+
+
+def _document(compactions: CompactionScheduler, principal: Principal) -> dict[str, Any]:
+    budget = compactions.budget
+    return {
+        "auto": compactions.is_auto,
+        "pause": pause_document(compactions.pause),
+        "workers": budget.workers,
+        "memory_bytes": budget.memory_bytes,
+        "bytes_max": budget.bytes_max,
+        "compacted_buckets": compactions.counts["buckets"],
+        "compacted_bytes": compactions.counts["read_bytes"],
+        "tables": [
+            {
+                "table": table_document(one.table),
+                "state": state.value,
+                "buckets": one.seen.buckets,
+                "bytes": one.seen.read_bytes,
+                "large_buckets": one.seen.large_buckets,
+                "large_bytes": one.seen.large_bytes,
+                "since_ms": one.since_ms,
+                "why": _way(one),
+            }
+            for state, one in compactions.tables()
+            if principal.may_on(Scope.READ, one.table.database or "", one.table.table)
+        ],
+    }
+
+
+def _way(watched: Watched) -> str:
+    """What stands in the way of a table's compaction; "" if nothing does."""
+    return watched.problem or watched.seen.left or _large(watched.seen)
+
+
+def _large(seen: Seen) -> str:
+    if not seen.large_buckets:
+        return ""
+    buckets = count_text(seen.large_buckets, "bucket")
+    verb = "is" if seen.large_buckets == 1 else "are"
+    return f"{buckets} ({size_text(seen.large_bytes)}) {verb} too large here: CALL sys.compact"

@@ -20,7 +20,9 @@ from starlette.types import ASGIApp
 
 from paimon_magics.coordinator.audit.trail import Trail
 from paimon_magics.coordinator.http.answers import (
+    WhileInPlace,
     error_answer,
+    json_body,
     on_error,
     on_gone,
     on_no_route,
@@ -30,7 +32,6 @@ from paimon_magics.coordinator.http.audited import tell
 from paimon_magics.coordinator.http.authorisation import (
     Authoriser,
 )
-from paimon_magics.coordinator.http.bodies import json_body
 from paimon_magics.coordinator.http.guard import (
     Guard,
     TooLargeError,
@@ -38,26 +39,27 @@ from paimon_magics.coordinator.http.guard import (
     on_too_large,
     principal_of,
 )
-from paimon_magics.coordinator.http.in_place import WhileInPlace
-from paimon_magics.coordinator.http.limits import ClientLimits
+from paimon_magics.coordinator.http.limits import ClientLimits, Threads, run_in_threadpool
 from paimon_magics.coordinator.http.pages import HEADERS
-from paimon_magics.coordinator.http.threads import Threads, run_in_threadpool
 from paimon_magics.coordinator.protocol.clock import lease_members
 from paimon_magics.coordinator.protocol.documents import table_document, table_of
-from paimon_magics.coordinator.protocol.members import member
+from paimon_magics.coordinator.protocol.json_text import member
 from paimon_magics.coordinator.protocol.principals import (
     PRINCIPAL,
     Principal,
     Scope,
+    check_table,
 )
-from paimon_magics.coordinator.protocol.visibility import check_table
 from paimon_magics.coordinator.routes.administration import (
     administration_routes,
+    compaction_routes,
+    compaction_rows,
     pause_document,
     problems_document,
+    stopped_document,
+    table_routes,
 )
-from paimon_magics.coordinator.routes.compactions import compaction_routes, compaction_rows
-from paimon_magics.coordinator.routes.dead_letter_forms import DeadLetterForms
+from paimon_magics.coordinator.routes.dead_letters import DeadLetterForms
 from paimon_magics.coordinator.routes.inserts import InsertRoutes
 from paimon_magics.coordinator.routes.metrics import (
     AuditMetrics,
@@ -68,7 +70,6 @@ from paimon_magics.coordinator.routes.metrics import (
 from paimon_magics.coordinator.routes.openapi import openapi_route
 from paimon_magics.coordinator.routes.quick_inserts import QuickInserts
 from paimon_magics.coordinator.routes.status_page import status_page
-from paimon_magics.coordinator.routes.tables import stopped_document, table_routes
 from paimon_magics.coordinator.routes.transactions import transaction_routes
 from paimon_magics.coordinator.service.compaction_scheduler import CompactionScheduler
 from paimon_magics.coordinator.service.coordinator import Coordinator

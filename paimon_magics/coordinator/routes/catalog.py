@@ -8,20 +8,20 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from paimon_magics.coordinator.http.answers import json_body
 from paimon_magics.coordinator.http.audited import tell
-from paimon_magics.coordinator.http.bodies import json_body
 from paimon_magics.coordinator.http.guard import principal_of
-from paimon_magics.coordinator.http.threads import run_in_threadpool, run_steps
+from paimon_magics.coordinator.http.limits import run_in_threadpool, run_steps
 from paimon_magics.coordinator.protocol.definition_changes import (
     DefinitionChange,
     TableRename,
+    change_of,
     definition_change_of,
+    version_receipt_document,
 )
 from paimon_magics.coordinator.protocol.documents import table_of
-from paimon_magics.coordinator.protocol.members import member
-from paimon_magics.coordinator.protocol.principals import Scope, principal_document
-from paimon_magics.coordinator.protocol.version_documents import change_of, version_receipt_document
-from paimon_magics.coordinator.protocol.visibility import check_table
+from paimon_magics.coordinator.protocol.json_text import member
+from paimon_magics.coordinator.protocol.principals import Scope, check_table, principal_document
 from paimon_magics.coordinator.rest.catalog import rest_catalog_routes
 from paimon_magics.coordinator.service.definition_changes import DefinitionChanges, RecentChanges
 from paimon_magics.coordinator.service.served import Context

@@ -10,14 +10,16 @@ from typing import Any
 from starlette.requests import ClientDisconnect, HTTPConnection
 from starlette.types import Receive
 
-from paimon_magics.coordinator.http.limits import REQUEST_BYTES_MAX
-from paimon_magics.coordinator.http.threads import run_in_threadpool
+from paimon_magics.coordinator.http.limits import REQUEST_BYTES_MAX, run_in_threadpool
 from paimon_magics.coordinator.inserts.admission.items import Insert
-from paimon_magics.coordinator.inserts.admission.table_info import TableInfo, mode_of
-from paimon_magics.coordinator.inserts.admission.validator import ValidatedInsert
+from paimon_magics.coordinator.inserts.admission.validator import (
+    TableInfo,
+    ValidatedInsert,
+    mode_of,
+)
 from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit
 from paimon_magics.coordinator.inserts.loading.rows import conformed_stream
-from paimon_magics.coordinator.inserts.log.disk_reserve import DiskReserve
+from paimon_magics.coordinator.inserts.log.interface import DiskReserve
 from paimon_magics.coordinator.inserts.log.records import Format
 from paimon_magics.coordinator.inserts.queue.values import Answer, Mode
 from paimon_magics.coordinator.protocol.errors import RESUME_HINT, PausedError

@@ -25,9 +25,12 @@ from paimon_magics.coordinator.inserts.queue.values import (
     Reason,
     Refused,
 )
-from paimon_magics.coordinator.protocol.labels import LABEL_CHARACTERS_MAX
+from paimon_magics.coordinator.protocol.json_text import (
+    LABEL_CHARACTERS_MAX,
+    is_storable,
+    storable_text,
+)
 from paimon_magics.coordinator.protocol.principals import Principal
-from paimon_magics.coordinator.protocol.texts import is_storable, storable_text
 from paimon_magics.errors import InvalidValueError, with_one_stop
 from paimon_magics.statements.statement import TableName
 

@@ -12,19 +12,21 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from paimon_magics.coordinator.http.answers import error_answer
-from paimon_magics.coordinator.http.bodies import json_body
+from paimon_magics.coordinator.http.answers import error_answer, json_body
 from paimon_magics.coordinator.http.guard import principal_of
-from paimon_magics.coordinator.http.limits import REQUEST_BYTES_MAX
-from paimon_magics.coordinator.http.threads import run_in_threadpool, run_steps, settled
+from paimon_magics.coordinator.http.limits import (
+    REQUEST_BYTES_MAX,
+    run_in_threadpool,
+    run_steps,
+    settled,
+)
 from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit
-from paimon_magics.coordinator.inserts.engine.table_queue import TableQueue
-from paimon_magics.coordinator.inserts.log.disk_reserve import DiskReserve
+from paimon_magics.coordinator.inserts.engine.replies import TableQueue
+from paimon_magics.coordinator.inserts.log.interface import DiskReserve
 from paimon_magics.coordinator.inserts.queue.values import Mode, backlog
 from paimon_magics.coordinator.protocol.principals import Scope
 from paimon_magics.coordinator.routes.dead_letters import DeadLetterRoutes
 from paimon_magics.coordinator.routes.insert_entry import InsertEntry, NoRoomError
-from paimon_magics.coordinator.routes.insert_metrics import InsertMetrics, insert_facts
 from paimon_magics.coordinator.routes.insert_requests import (
     answer_of,
     header_bytes,
@@ -32,6 +34,7 @@ from paimon_magics.coordinator.routes.insert_requests import (
     named_by,
     sender_of,
 )
+from paimon_magics.coordinator.routes.metrics import InsertMetrics, insert_facts
 from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.coordinator.service.health import Fact, Noted
 from paimon_magics.errors import (

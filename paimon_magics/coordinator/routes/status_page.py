@@ -15,10 +15,9 @@ from paimon_magics.coordinator.core import Phase, State, TransactionState, pendi
 from paimon_magics.coordinator.http.pages import Markup, page
 from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit
 from paimon_magics.coordinator.protocol.principals import Principal, Scope
-from paimon_magics.coordinator.routes.administration import about
-from paimon_magics.coordinator.routes.compactions import COMPACTION_COLUMNS
-from paimon_magics.coordinator.routes.dead_letter_forms import LETTER_COLUMNS
-from paimon_magics.coordinator.routes.insert_metrics import QUEUE_COLUMNS, queue_rows
+from paimon_magics.coordinator.routes.administration import COMPACTION_COLUMNS, about
+from paimon_magics.coordinator.routes.dead_letters import LETTER_COLUMNS
+from paimon_magics.coordinator.routes.metrics import QUEUE_COLUMNS, queue_rows
 from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.coordinator.service.health import Health
 from paimon_magics.planning.commits.publications import Publication

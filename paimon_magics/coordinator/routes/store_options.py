@@ -19,11 +19,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from paimon_magics.coordinator.http.bodies import json_body
-from paimon_magics.coordinator.http.threads import run_in_threadpool
-from paimon_magics.coordinator.ownership.lease_watch import current_lease
+from paimon_magics.coordinator.http.answers import json_body
+from paimon_magics.coordinator.http.limits import run_in_threadpool
+from paimon_magics.coordinator.ownership.lease import current_lease
 from paimon_magics.coordinator.ownership.ownership import Ownership
-from paimon_magics.coordinator.protocol.paths import OPTIONS_PATH
+from paimon_magics.coordinator.protocol.documents import OPTIONS_PATH
 from paimon_magics.errors import InvalidValueError, SetupError
 from paimon_magics.redaction import conceal_options
 from paimon_magics.tables.catalog.catalog import Catalog

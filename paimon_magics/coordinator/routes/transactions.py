@@ -22,11 +22,10 @@ from paimon_magics.coordinator.core import (
     TransactionState,
     Unknown,
 )
-from paimon_magics.coordinator.http.answers import answer_response
+from paimon_magics.coordinator.http.answers import answer_response, json_body
 from paimon_magics.coordinator.http.audited import tell
-from paimon_magics.coordinator.http.bodies import json_body
 from paimon_magics.coordinator.http.guard import principal_of
-from paimon_magics.coordinator.http.threads import run_in_threadpool, run_steps, settled
+from paimon_magics.coordinator.http.limits import run_in_threadpool, run_steps, settled
 from paimon_magics.coordinator.protocol.clock import lease_members
 from paimon_magics.coordinator.protocol.documents import (
     bucket_of,
@@ -37,16 +36,16 @@ from paimon_magics.coordinator.protocol.documents import (
     transaction_document,
 )
 from paimon_magics.coordinator.protocol.errors import NotTheirsError
-from paimon_magics.coordinator.protocol.members import member
+from paimon_magics.coordinator.protocol.json_text import member
 from paimon_magics.coordinator.protocol.principals import (
     Principal,
     Scope,
+    check_table,
+    sees_location,
 )
-from paimon_magics.coordinator.protocol.visibility import check_table, sees_location
 from paimon_magics.coordinator.routes.metrics import Metrics
-from paimon_magics.coordinator.service.adopting import check_adopted_id
 from paimon_magics.coordinator.service.coordinator import Coordinator
-from paimon_magics.coordinator.service.transactions import PlaceOf, Purpose
+from paimon_magics.coordinator.service.transactions import PlaceOf, Purpose, check_adopted_id
 from paimon_magics.planning.commits.requests import CommitRequest, Transaction
 from paimon_magics.planning.formatting import count_text
 from paimon_magics.tables.snapshots.provenance import USER

@@ -6,8 +6,8 @@ room starts a thread. A test gives the same code a runtime whose time and order 
 
 from __future__ import annotations
 
-from paimon_magics.coordinator.runtime.clock import Clock
 from paimon_magics.coordinator.runtime.interface import (
+    Clock,
     Event,
     Future,
     Lock,
@@ -16,11 +16,13 @@ from paimon_magics.coordinator.runtime.interface import (
     Pool,
     Progress,
     Runtime,
+    Steps,
     Timer,
+    as_exception,
+    run_steps,
+    waited,
 )
-from paimon_magics.coordinator.runtime.steps import Steps, run_steps, waited
 from paimon_magics.coordinator.runtime.threads import ThreadRuntime
-from paimon_magics.coordinator.runtime.work import as_exception
 
 __all__ = [
     "Clock",

@@ -13,15 +13,18 @@ on any more.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import logging
+import time
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
-from paimon_magics.coordinator.runtime.clock import Clock
+from paimon_magics.errors import PaimonMagicsError
 
 __all__ = [
+    "Clock",
     "Event",
     "Future",
     "Lock",
@@ -30,8 +33,16 @@ __all__ = [
     "Pool",
     "Progress",
     "Runtime",
+    "Steps",
     "Timer",
+    "Work",
+    "advanced",
+    "as_exception",
+    "run_steps",
+    "unless_expected",
+    "waited",
 ]
+
 
 T = TypeVar("T")
 E = TypeVar("E")
@@ -39,6 +50,12 @@ T_contra = TypeVar("T_contra", contravariant=True)
 
 Lock = AbstractContextManager[object]
 """A lock that its holder may take again."""
+
+
+_log = logging.getLogger(__name__)
+
+
+Steps = Generator[Future[Any], Any, T]
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,3 +213,153 @@ class Runtime(Protocol):
 
     def progress(self) -> list[Progress]:
         """What everything that this runtime has made is doing."""
+
+
+# Pieces of work: what a thread is doing, since when, and what it raised.
+
+
+class Work:
+    """What one thread is doing. The thread writes, others read."""
+
+    def __init__(self, name: str, clock: Clock) -> None:
+        self.name = name
+        self._clock = clock
+        self._since_ms: float | None = None
+        self._failures = 0
+        self._trouble = ""
+        self.ended = False
+        self.waiting: Callable[[], int] = lambda: 0
+
+    def do(self, work: Callable[[], object], label: str = "") -> Exception | None:
+        """Do a piece of work. Return its exception, which is logged with the label."""
+        self._since_ms = self._clock.steady_ms()
+        try:
+            work()
+        except BaseException as raised:
+            error = as_exception(raised)
+            self._failures += 1
+            shown = error if isinstance(error, PaimonMagicsError) else repr(error)
+            self._trouble = f"{label}: {shown}" if label else str(shown)
+            _log.warning("%s: %s", self.name, self._trouble, exc_info=unless_expected(error))
+            return error
+        finally:
+            self._since_ms = None
+        self._trouble = ""
+        return None
+
+    def progress(self) -> Progress:
+        """See `Runtime.progress`."""
+        since_ms = self._since_ms
+        busy_ms = 0.0 if since_ms is None else self._clock.steady_ms() - since_ms
+        return Progress(
+            self.name, busy_ms, self.waiting(), self._failures, self._trouble, self.ended
+        )
+
+
+def as_exception(raised: BaseException) -> Exception:
+    """The exception as one that handlers expect: a panic of a library in Rust is none."""
+    if isinstance(raised, Exception):
+        return raised
+    error = RuntimeError(f"{type(raised).__name__}: {raised}")
+    error.__cause__ = raised
+    return error
+
+
+def unless_expected(error: Exception) -> Exception | None:
+    """The exception, for a log with its frames; None for one of ours, whose message is enough."""
+    return None if isinstance(error, PaimonMagicsError | OSError) else error
+
+
+# Work in steps, with waits in between that occupy no thread.
+#
+# Steps are a generator: it yields futures, gets their results, and returns the result of the whole.
+# A future's error is raised where it was yielded. The steps themselves run in threads.
+
+
+def advanced(steps: Steps[T], settled: Future[Any] | None) -> Future[Any] | tuple[T]:
+    """Run the next step, with the outcome of the future that was yielded, None for the first step.
+    Return the next future to wait for, or the result of the whole in a tuple. Raises its errors."""
+    try:
+        if settled is None:
+            return next(steps)
+        error = settled.exception()
+        return steps.send(settled.result()) if error is None else steps.throw(error)
+    except StopIteration as end:
+        return (end.value,)
+
+
+def waited(steps: Steps[T]) -> T:
+    """Run steps in this thread, and wait in it."""
+    outcome = advanced(steps, None)
+    while not isinstance(outcome, tuple):
+        outcome.exception()  # waits
+        outcome = advanced(steps, outcome)
+    return outcome[0]
+
+
+def run_steps(
+    pool: Pool,
+    label: str,
+    steps: Steps[E],
+    crashed: Callable[[Exception], E],
+    deliver: Callable[[E], object],
+) -> None:
+    """Run steps in a pool, and deliver the event that they return, or `crashed` makes of their
+    error: exactly one."""
+
+    def advance(settled: Future[Any] | None) -> None:
+        def deliver_or_wait(outcome: Future[Any] | tuple[E]) -> None:
+            if isinstance(outcome, tuple):
+                deliver(outcome[0])
+            else:
+                outcome.add_done_callback(advance)
+
+        def step() -> Future[Any] | tuple[E]:
+            return advanced(steps, settled)
+
+        def failed(error: Exception) -> Future[Any] | tuple[E]:
+            return (crashed(error),)
+
+        pool.effect(label, step, failed, deliver_or_wait)
+
+    advance(None)
+
+
+# The coordinator's clock: it tells the time of day, but never jumps.
+#
+# Leases, intervals and retention are differences of times. When an administrator or NTP sets the
+# machine's clock, none of them may change. So the time of day is read once, at the start, and then
+# advances by a clock that never goes back and runs on while the machine sleeps.
+
+
+def _wall_ms() -> float:
+    return time.time() * 1000
+
+
+def _steady_ms() -> float:
+    """Milliseconds of a clock that never goes back and, where possible, runs on during sleep."""
+    boottime = getattr(time, "CLOCK_BOOTTIME", None)
+    return (time.monotonic() if boottime is None else time.clock_gettime(boottime)) * 1000
+
+
+class Clock:
+    """A clock that starts at the time of day `wall_ms()` and advances by `steady_ms()`.
+
+    For any thread.
+    """
+
+    def __init__(
+        self,
+        wall_ms: Callable[[], float] = _wall_ms,
+        steady_ms: Callable[[], float] = _steady_ms,
+    ) -> None:
+        self._steady_ms = steady_ms
+        self._ahead_ms = wall_ms() - steady_ms()
+
+    def now_ms(self) -> int:
+        """Milliseconds since 1970 in UTC, as of the machine's clock when this one was made."""
+        return int(self._steady_ms() + self._ahead_ms)
+
+    def steady_ms(self) -> float:
+        """Milliseconds since an unknown time, for differences alone."""
+        return self._steady_ms()

@@ -16,9 +16,18 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Generic, TypeVar
 
-from paimon_magics.coordinator.runtime.clock import Clock
-from paimon_magics.coordinator.runtime.interface import Event, Lock, Loop, Owner, Progress, Timer
-from paimon_magics.coordinator.runtime.work import Work, as_exception, unless_expected
+from paimon_magics.coordinator.runtime.interface import (
+    Clock,
+    Event,
+    Lock,
+    Loop,
+    Owner,
+    Progress,
+    Timer,
+    Work,
+    as_exception,
+    unless_expected,
+)
 from paimon_magics.errors import PaimonMagicsError
 
 __all__ = ["ThreadRuntime"]

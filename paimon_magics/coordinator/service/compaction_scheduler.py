@@ -13,26 +13,21 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from paimon_magics.coordinator.core import Pause
 from paimon_magics.coordinator.runtime import Loop, Owner, Runtime
 from paimon_magics.coordinator.runtime.children import ChildDiedError, ChildProcess
-from paimon_magics.coordinator.service.compaction_jobs import (
-    OUT_OF_MEMORY,
-    Budget,
-    CompactionAnswer,
-    CompactionJob,
-)
 from paimon_magics.coordinator.service.health import Fact
-from paimon_magics.coordinator.store.halts import HaltTable
+from paimon_magics.coordinator.store.tables import HaltTable
 from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.planning.commits.publications import Publication
 from paimon_magics.planning.compaction.schedule import (
     Next,
     Pressure,
     Schedule,
+    Seen,
     State,
     Watched,
     Work,
@@ -41,7 +36,16 @@ from paimon_magics.planning.formatting import count_text, size_text
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 
-__all__ = ["CompactionRules", "CompactionScheduler", "Endpoint"]
+__all__ = [
+    "OUT_OF_MEMORY",
+    "Budget",
+    "CompactionAnswer",
+    "CompactionJob",
+    "CompactionRules",
+    "CompactionScheduler",
+    "Endpoint",
+]
+
 
 _PURPOSE = "compacts tables"
 _REST_MS = 30_000.0  # a process without a job ends after so long
@@ -52,6 +56,10 @@ _PRESSURE_MS = 60_000  # a changed option is noticed after so long
 _HINDERED = "Others compact or change the same buckets."
 
 _log = logging.getLogger(__name__)
+
+
+OUT_OF_MEMORY = 73
+"""The exit code of a process that needs more memory than its budget."""
 
 
 @dataclass(frozen=True)
@@ -299,3 +307,48 @@ class CompactionScheduler:
 
 def _key(location: str, table: TableName) -> str:
     return location if table.branch is None else f"{location}#{table.branch}"
+
+
+# What a coordinator asks the process that compacts for it, and what that answers. Picklable.
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What compactions may take: `workers` processes, each with `memory_bytes` of memory. A bucket
+    with more than `bytes_max` to read is left to people; one portion of work reads
+    `portion_bytes`, or a single bucket."""
+
+    workers: int = 1
+    memory_bytes: int = 1 << 30
+    bytes_max: int = 2 << 30
+    portion_bytes: int = 256 << 20
+
+
+@dataclass(frozen=True)
+class CompactionJob:
+    """Look at a table or, if it `works`, compact a portion of it, through the coordinator at
+    `address`. `options` are the catalog's."""
+
+    table: TableName
+    options: Mapping[str, str]
+    address: str
+    token: str
+    budget: Budget
+    works: bool
+
+    def __repr__(self) -> str:
+        return f"CompactionJob({self.table}, works={self.works})"  # it holds secrets
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionAnswer:
+    """What is left to do, and what was done. `hindered` if nothing could be done now, because
+    others compact or change the same files. `problem` says why a job failed, `is_gone` if the table
+    does not exist."""
+
+    seen: Seen = field(default_factory=Seen)
+    buckets: int = 0
+    read_bytes: int = 0
+    hindered: bool = False
+    problem: str = ""
+    is_gone: bool = False

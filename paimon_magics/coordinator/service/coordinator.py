@@ -13,10 +13,13 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from paimon_magics.coordinator.core import (
     PENDING,
@@ -40,23 +43,20 @@ from paimon_magics.coordinator.core import (
     TransactionState,
     UnpauseAsked,
 )
-from paimon_magics.coordinator.core.compactions import (
+from paimon_magics.coordinator.core.state import (
     CompactedBucket,
     claimed,
     still_claimed,
 )
 from paimon_magics.coordinator.ownership.ownership import Ownership
 from paimon_magics.coordinator.protocol.documents import transaction_of
-from paimon_magics.coordinator.runtime import Future, Runtime, ThreadRuntime
-from paimon_magics.coordinator.service.commit_pool import CommitPool
-from paimon_magics.coordinator.service.commit_worker import Worker
-from paimon_magics.coordinator.service.expiry import ExpiryGate, Upkeep
-from paimon_magics.coordinator.service.overwritten_cleanup import Overwritten
-from paimon_magics.coordinator.service.owning import Owning
+from paimon_magics.coordinator.runtime import Future, Loop, Runtime, ThreadRuntime
+from paimon_magics.coordinator.service.commit_worker import CommitPool, Worker
+from paimon_magics.coordinator.service.expiry import ExpiryGate, Overwritten, Upkeep
+from paimon_magics.coordinator.service.opening import Owning
 from paimon_magics.coordinator.service.publication_watch import Watching
 from paimon_magics.coordinator.service.snapshot_leases import Leases
-from paimon_magics.coordinator.service.state_thread import Asked, StateThread
-from paimon_magics.coordinator.service.stored_transactions import StoredTransactions
+from paimon_magics.coordinator.service.state_thread import Asked, StateThread, StoredTransactions
 from paimon_magics.coordinator.service.transactions import Transactions
 from paimon_magics.coordinator.store.state_store import StateStore
 from paimon_magics.coordinator.turns import Turns
@@ -66,11 +66,11 @@ from paimon_magics.redaction import redacted
 from paimon_magics.settings import Settings
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
-from paimon_magics.tables.catalog.table_marks import TableIds
+from paimon_magics.tables.catalog.marks import TableIds
 from paimon_magics.tables.commits.fencing import DeposedError
 from paimon_magics.tables.stores.probes import store_facts
 
-__all__ = ["Coordinator"]
+__all__ = ["Coordinator", "Idling"]
 
 
 _logger = logging.getLogger(__name__)
@@ -82,6 +82,11 @@ _OPEN = (Phase.ACTIVE, Phase.COMMITTING, Phase.UNCLEAR)
 _KEPT = 50
 _CHARACTERS_MAX = 2_000
 _LOGGER = "paimon_magics"
+
+
+_LOOK_MS = 1_000.0
+_LOG_BYTES_MAX = 4 * 1024 * 1024
+_STDERR = 2
 
 
 class Coordinator:
@@ -465,3 +470,67 @@ class RecentErrors(logging.Handler):
             return list(reversed(self._kept.values()))
         finally:
             self.release()
+
+
+# An unsupervised coordinator ends when it has been idle for a while.
+#
+# It is busy while a request is being answered, a transaction is not finished, rows wait to be
+# loaded, or something is under way. It does not wait for work that the warehouse's store prevents:
+# rows stay in the log on disk, transactions in the database, and the next start continues with
+# them. It also cuts its process's log when that grows long, because nobody else would.
+
+
+class Idling:
+    """An ASGI application around another one, which notices when no request comes.
+
+    `end` is called once, from a thread of its own, after `idle_ms` without anything to do.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        app: ASGIApp,
+        coordinator: Coordinator,
+        idle_ms: int,
+        end: Callable[[], None],
+        has_work: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._has_work = has_work
+        self._app = app
+        self._coordinator = coordinator
+        self._idle_ms = idle_ms
+        self._end = end
+        self._runtime = runtime
+        self._steady_ms = runtime.clock.steady_ms
+        self._asking = 0
+        self._since_ms = self._steady_ms()
+        self._loop: Loop | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] not in ("http", "websocket"):
+            await self._app(scope, receive, send)
+            return
+        self._asking += 1
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            self._asking -= 1
+            self._since_ms = self._steady_ms()
+
+    def start(self) -> None:
+        """Start to check."""
+        pause_ms = min(_LOOK_MS, self._idle_ms / 4)
+        self._loop = self._runtime.loop("idling", lambda: pause_ms, self._look)
+
+    def _look(self) -> None:
+        with contextlib.suppress(OSError):  # it may be no file, and closed
+            if os.fstat(_STDERR).st_size > _LOG_BYTES_MAX:
+                os.ftruncate(_STDERR, 0)
+        state = self._coordinator.state
+        is_open = (state.held or state.running) and not self._coordinator.store_trouble
+        if self._asking or is_open or self._has_work():
+            self._since_ms = self._steady_ms()
+        elif self._steady_ms() - self._since_ms >= self._idle_ms and self._loop is not None:
+            self._loop.stop()
+            self._end()

@@ -42,8 +42,7 @@ from paimon_magics.coordinator.protocol.definition_changes import (
     definition_document,
 )
 from paimon_magics.coordinator.protocol.errors import NotTheirsError
-from paimon_magics.coordinator.protocol.principals import Principal, Scope
-from paimon_magics.coordinator.protocol.visibility import check_right
+from paimon_magics.coordinator.protocol.principals import Principal, Scope, check_right
 from paimon_magics.coordinator.runtime import Steps
 from paimon_magics.coordinator.service.definitions import Kind
 from paimon_magics.coordinator.service.served import Context
@@ -62,9 +61,9 @@ from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.catalog.detached import Detached
 from paimon_magics.tables.catalog.dropping import not_empty
 from paimon_magics.tables.catalog.names import check_name
-from paimon_magics.tables.manifests.external_files import external_files
-from paimon_magics.tables.schema.identity import Definitions as StoredSchemas
-from paimon_magics.tables.schema.identity import created_at_ms
+from paimon_magics.tables.manifests.file_paths import external_files
+from paimon_magics.tables.schema.history import Definitions as StoredSchemas
+from paimon_magics.tables.schema.history import created_at_ms
 from paimon_magics.tables.snapshots.latest import latest_snapshot_id
 
 __all__ = ["ANYTHING", "DefinitionChanges", "RecentChanges"]

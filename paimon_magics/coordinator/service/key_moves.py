@@ -31,11 +31,11 @@ from paimon_magics.planning.commits.requests import (
 from paimon_magics.planning.compaction.key_moves import obstacle_to_moves
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
-from paimon_magics.tables.commits.moved_keys import KEYS_MOVED_FOR
+from paimon_magics.tables.commits.dynamic_keys import KEYS_MOVED_FOR
 from paimon_magics.tables.compaction.key_moves import KeyMoves, plan_key_moves
 from paimon_magics.tables.manifests.hash_indexes import Bucket, HashIndexes, StaleIndexError
 from paimon_magics.tables.snapshots.latest import latest_snapshot
-from paimon_magics.tables.snapshots.streaming_jobs import streaming_jobs
+from paimon_magics.tables.snapshots.other_engines import streaming_jobs
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.commit_messages import write_message
 

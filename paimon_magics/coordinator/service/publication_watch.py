@@ -42,10 +42,14 @@ from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.commits.decoded_request import DecodedRequest, decoded
 from paimon_magics.tables.commits.fenced_commits import commit_fenced
 from paimon_magics.tables.commits.fencing import Fence
-from paimon_magics.tables.commits.lineage import ChangedFiles
 from paimon_magics.tables.commits.publication_checks import examine, made_since, moved
-from paimon_magics.tables.commits.republishing import changed_by_request, repetition, unrepeatable
-from paimon_magics.tables.expiry.overwritten_metadata import repetition_token
+from paimon_magics.tables.commits.republishing import (
+    ChangedFiles,
+    changed_by_request,
+    repetition,
+    unrepeatable,
+)
+from paimon_magics.tables.expiry.expired_files import repetition_token
 from paimon_magics.tables.table import Table, publishes_itself
 
 __all__ = ["Watching", "publication_of"]

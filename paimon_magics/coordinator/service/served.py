@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -13,18 +13,21 @@ from typing import Any, Protocol
 
 from paimon_magics.coordinator.core import Answer, Pause
 from paimon_magics.coordinator.protocol.errors import BrokeOffError, PausedError
-from paimon_magics.coordinator.runtime import Future, Steps, ThreadRuntime
-from paimon_magics.coordinator.service.databases import Databases, PropertyStore
-from paimon_magics.coordinator.service.definitions import Definitions, DefinitionStore
-from paimon_magics.coordinator.service.name_locks import NameLocks
+from paimon_magics.coordinator.runtime import Future, Runtime, Steps, ThreadRuntime
+from paimon_magics.coordinator.service.definitions import (
+    Databases,
+    Definitions,
+    DefinitionStore,
+    PropertyStore,
+)
 from paimon_magics.coordinator.turns import Turn, Turns
-from paimon_magics.errors import TableDamagedError, UnknownNameError
+from paimon_magics.errors import CommitConflictError, TableDamagedError, UnknownNameError
 from paimon_magics.planning.commits.publications import Publication
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.catalog.stored_tables import load_stored
 from paimon_magics.tables.commits.fencing import Fence, NotOwnerError
-from paimon_magics.tables.commits.recent_commits import RecentCommits
+from paimon_magics.tables.commits.receipts import RecentCommits
 from paimon_magics.tables.manifests.hash_indexes import Bucket, HashIndexes, StaleIndexError
 from paimon_magics.tables.snapshots.chain import (
     Removing,
@@ -35,9 +38,93 @@ from paimon_magics.tables.snapshots.chain import (
 from paimon_magics.tables.stores.store import Publish
 from paimon_magics.tables.table import StoredTable
 
-__all__ = ["Context", "Document", "Mover", "Order", "Watch", "publication_of", "watch_latest"]
+__all__ = [
+    "Context",
+    "Document",
+    "Mover",
+    "NameLocks",
+    "Order",
+    "Watch",
+    "publication_of",
+    "watch_latest",
+]
+
 
 Document = Mapping[str, Any]
+
+
+_WAIT_MS = 60_000.0
+
+
+# Statements that change what names mean are kept apart: one at a time has a name.
+#
+# A statement asks for all its names at once, and gets them when no earlier statement has one of
+# them, or waits for it. So there is no deadlock, and nobody is passed over. Waits are futures.
+
+
+@dataclass(slots=True, eq=False)
+class NameLock:
+    """The lock on some names that a statement has, or waits for: `granted` has a result then."""
+
+    names: frozenset[str]
+    granted: Future[None]
+
+
+class NameLocks:
+    """The locks of one process. For any thread."""
+
+    def __init__(self, runtime: Runtime, wait_ms: float = _WAIT_MS) -> None:
+        self._runtime = runtime
+        self._wait_ms = wait_ms
+        self._turn = runtime.lock()
+        self._locks: list[NameLock] = []
+        self._alarms = runtime.pool("names", 1)
+
+    def lock(self, names: Iterable[str]) -> NameLock:
+        """Ask for some names. `granted` fails with CommitConflictError where that takes too long;
+        call `release` in any case."""
+        lock = NameLock(frozenset(names), self._runtime.future())
+        with self._turn:
+            self._locks.append(lock)
+            is_free = self._is_free(lock)
+            if is_free:
+                lock.granted.set_result(None)
+        if not is_free:
+            self._alarms.run("late", lambda: self._refuse(lock), after_ms=self._wait_ms)
+        return lock
+
+    def release(self, lock: NameLock) -> None:
+        """Let the next statements have the names."""
+        with self._turn:
+            if lock not in self._locks:
+                return
+            self._locks.remove(lock)
+            free = [other for other in self._locks if self._is_free(other)]
+            granted = [other.granted for other in free if not other.granted.done()]
+        for future in granted:
+            if not future.done():
+                future.set_result(None)
+
+    def count(self) -> int:
+        """How many statements have names or wait for them."""
+        return len(self._locks)
+
+    def _is_free(self, lock: NameLock) -> bool:
+        earlier = self._locks[: self._locks.index(lock)]
+        return not any(lock.names & other.names for other in earlier)
+
+    def _refuse(self, lock: NameLock) -> None:
+        with self._turn:
+            if lock.granted.done():
+                return
+            self._locks.remove(lock)
+        names = ", ".join(sorted(name.lstrip("\0").replace("\0", ".") for name in lock.names))
+        lock.granted.set_exception(
+            CommitConflictError(
+                f"Other statements have been changing {names} for {self._wait_ms / 1000:.0f} s.",
+                hint="Nothing was changed. Run the statement again.",
+            )
+        )
 
 
 class Watch(Protocol):

@@ -23,7 +23,7 @@ from paimon_magics.statements.version_changes import (
 )
 from paimon_magics.tables.catalog.rest_tags_and_branches import change_version_by_server
 from paimon_magics.tables.catalog.stored_tables import load_stored
-from paimon_magics.tables.expiry.tag_deletion import remove_tag
+from paimon_magics.tables.expiry.expire_snapshots import remove_tag
 from paimon_magics.tables.snapshots.tags_and_branches import VersionReceipt, change_version
 from paimon_magics.tables.table import StoredTable
 

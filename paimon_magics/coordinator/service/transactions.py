@@ -8,8 +8,10 @@ its table.
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Callable
+from dataclasses import replace
 from enum import Enum
 from typing import Any, Protocol
 
@@ -33,17 +35,14 @@ from paimon_magics.coordinator.core import (
     TurnAsked,
     Unknown,
 )
-from paimon_magics.coordinator.protocol.documents import digest_of, request_body
+from paimon_magics.coordinator.protocol.documents import digest_of, request_body, transaction_of
 from paimon_magics.coordinator.protocol.errors import RESUME_HINT, PausedError, TableHeldError
 from paimon_magics.coordinator.runtime import Future, Steps, waited
-from paimon_magics.coordinator.service.adopting import adopted_transaction, check_adopted_id
 from paimon_magics.coordinator.service.commit_worker import Worker
-from paimon_magics.coordinator.service.opening import open_transaction
-from paimon_magics.coordinator.service.owning import Owning
+from paimon_magics.coordinator.service.opening import Owning, open_transaction
 from paimon_magics.coordinator.service.publication_watch import Watching
 from paimon_magics.coordinator.service.snapshot_leases import Leases
-from paimon_magics.coordinator.service.state_thread import Asked, StateThread
-from paimon_magics.coordinator.service.stored_transactions import StoredTransactions
+from paimon_magics.coordinator.service.state_thread import Asked, StateThread, StoredTransactions
 from paimon_magics.coordinator.store.database import StoreUnavailableError
 from paimon_magics.errors import (
     CommitConflictError,
@@ -52,6 +51,7 @@ from paimon_magics.errors import (
     PaimonMagicsError,
 )
 from paimon_magics.planning.commits.requests import (
+    BATCH_COMMIT_IDENTIFIER,
     CommitRequest,
     Compact,
     OverwritePartitions,
@@ -63,11 +63,16 @@ from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.commits.decoded_request import check_names, decoded
 from paimon_magics.tables.commits.receipts import find_commit
+from paimon_magics.tables.snapshots.latest import latest_snapshot_id
 from paimon_magics.tables.snapshots.provenance import noted_files
 from paimon_magics.tables.table import Table
-from paimon_magics.tables.writing.cleanup import tidy_up
+from paimon_magics.tables.writing.cleanup import attempts_of, tidy_up
 
-__all__ = ["PlaceOf", "Purpose", "Transactions"]
+__all__ = ["PlaceOf", "Purpose", "Transactions", "adopted_transaction", "check_adopted_id"]
+
+
+_ID = re.compile(r"[0-9a-f]{32}")
+_COMMIT_USER = re.compile(r"paimon-magics-([0-9a-f-]{36})")
 
 
 class Place(Protocol):
@@ -367,3 +372,46 @@ def _not_opened(table: TableName, answer: Answer, now_ms: int) -> PaimonMagicsEr
             )
         case _:
             raise AssertionError(answer)
+
+
+# Checks a transaction that another coordinator opened and a client brings to this one.
+#
+# The client sends the transaction's document. It is trusted no further than needed: names must have
+# the form that coordinators give, paths are computed here anew, and files belong to the transaction
+# by their names.
+
+
+def check_adopted_id(id: str) -> None:
+    """Raise InvalidValueError for an id that no coordinator gives to a transaction."""
+    if _ID.fullmatch(id) is None:
+        raise InvalidValueError(f"{id!r} is not the id of a transaction.")
+
+
+def adopted_transaction(catalog: Catalog, document: Any) -> tuple[Table, Transaction]:
+    """Return the table and the transaction in a client's document.
+
+    Raises InvalidValueError for a transaction that no coordinator can have opened on that table,
+    and UnknownNameError for a table that does not exist.
+    """
+    brought = transaction_of(document)
+    found = _COMMIT_USER.fullmatch(brought.commit_user)
+    try:
+        identity = uuid.UUID(found[1]) if found is not None else None
+    except ValueError:
+        identity = None
+    if identity is None or brought.file_prefix != f"pm-{identity.hex}-":
+        raise InvalidValueError(
+            "The transaction's commit user or file prefix does not come from a coordinator."
+        )
+    if brought.commit_identifier != BATCH_COMMIT_IDENTIFIER:
+        raise InvalidValueError(
+            "The transaction's commit identifier does not come from a coordinator."
+        )
+    table = catalog.load(brought.table)
+    if not 0 <= brought.base_snapshot_id <= latest_snapshot_id(table):
+        raise InvalidValueError(
+            f"The transaction was planned on snapshot {brought.base_snapshot_id}, which "
+            f"`{table.name}` does not have."
+        )
+    folder = attempts_of(table, brought.file_prefix)
+    return table, replace(brought, attempts_folder=folder)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from paimon_magics.coordinator.protocol.texts import storable_text
+from paimon_magics.coordinator.protocol.json_text import storable_text
 from paimon_magics.coordinator.store.database import Change, Database
 
 __all__ = ["Sql"]

@@ -16,13 +16,10 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from paimon_magics.coordinator.core import FINISHED, Origin, Phase, TransactionState
-from paimon_magics.coordinator.store.audit import AuditLog
 from paimon_magics.coordinator.store.database import Change, Database, check_warehouse
-from paimon_magics.coordinator.store.halts import HaltTable
-from paimon_magics.coordinator.store.publications import PublicationTable
 from paimon_magics.coordinator.store.sql import Sql
 from paimon_magics.coordinator.store.sqlite import SqliteDatabase
-from paimon_magics.coordinator.store.tokens import TokenTable
+from paimon_magics.coordinator.store.tables import AuditLog, HaltTable, PublicationTable, TokenTable
 from paimon_magics.errors import SetupError
 from paimon_magics.planning.commits.requests import CommitReceipt
 from paimon_magics.tables.stores.paths import plain_location

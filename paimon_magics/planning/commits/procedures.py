@@ -19,7 +19,7 @@ from paimon_magics.errors import (
     nearest,
 )
 from paimon_magics.statements.grammar.calls import NAMESPACE
-from paimon_magics.statements.lexing.keywords import word_set
+from paimon_magics.statements.lexing.tokens import word_set
 from paimon_magics.statements.maintenance import (
     CompactDatabase,
     CompactManifest,

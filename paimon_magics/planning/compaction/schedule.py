@@ -12,15 +12,34 @@ import math
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from paimon_magics.planning.options.values import integer_value
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.statements.statement import TableName
 
-__all__ = ["Assess", "Next", "Pressure", "Schedule", "Seen", "State", "Watched", "Work"]
+__all__ = [
+    "INLINE_BYTES_MAX",
+    "Assess",
+    "Next",
+    "Pressure",
+    "Schedule",
+    "Seen",
+    "State",
+    "Watched",
+    "Work",
+    "compacts_inline",
+    "is_full",
+    "not_compacted",
+]
+
 
 _AGEING_MS = 60_000  # a wait of this long halves what the work seems to cost
 _AGEING_MAX = 40
 _RETRY_MS = 30_000
 _RETRY_MS_MAX = 3_600_000
+
+
+INLINE_BYTES_MAX = 2 << 30
+"""What a statement rewrites after its rows, at most; a larger compaction is left to others."""
 
 
 class State(StrEnum):
@@ -217,3 +236,36 @@ def _cost(watched: Watched, now_ms: int) -> float:
     waited_ms = now_ms - (watched.since_ms if watched.since_ms is not None else now_ms)
     halvings = min(waited_ms / _AGEING_MS, _AGEING_MAX)
     return (watched.seen.read_bytes + 1) / math.pow(2, halvings)
+
+
+# Whether and how a writer compacts the buckets that it has written.
+#
+# Source: `AbstractFileStoreWrite`, `KeyValueFileStoreWrite.createCompactManager`,
+# `AppendFixedBucketFileStoreWrite`, `AppendFileStoreWrite`,
+# `DataWrite.preCommit` of Paimon's Spark connector.
+
+
+def compacts_inline(schema: TableSchema) -> bool:
+    """Whether writers compact: not with `write-only`, nor rows of postponed buckets, nor of append
+    tables without buckets."""
+    if schema.write_only or schema.bucket_mode in ("POSTPONE_MODE", "BUCKET_UNAWARE"):
+        return False
+    return not_compacted(schema) is None
+
+
+def is_full(schema: TableSchema) -> bool:
+    """Whether writers compact all files of the buckets that they have written."""
+    text = schema.stored_option("full-compaction.delta-commits")
+    return text is not None and integer_value("full-compaction.delta-commits", text) > 0
+
+
+def not_compacted(schema: TableSchema) -> str | None:
+    """The feature of a table for which it is not compacted here, as text; None for a table that
+    is."""
+    if not schema.is_primary_key_table:
+        return None
+    if schema.flag("chain-table.enabled"):
+        return "'chain-table.enabled' = 'true'"
+    if schema.flag("pk-clustering-override"):
+        return "'pk-clustering-override' = 'true'"
+    return None

@@ -5,22 +5,37 @@ Source: `TableSorter.OrderType`, `CompactProcedure`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from paimon_magics.errors import (
+    InvalidTableError,
     InvalidValueError,
     UnknownNameError,
     UnsupportedStatementError,
     nearest,
 )
-from paimon_magics.planning.options.values import integer_value
-from paimon_magics.planning.schemas.table_schema import TableSchema
+from paimon_magics.planning.compaction.picks import (
+    BucketFile,
+    Moment,
+    Pick,
+    PickOptions,
+    SortedRun,
+    pick,
+)
+from paimon_magics.planning.options.values import duration_ms, integer_value
+from paimon_magics.planning.schemas.table_schema import TableSchema, column_list
 from paimon_magics.statements.data_types import AtomicType
 
-__all__ = ["SortOrder", "sort_order"]
+__all__ = ["ClusteringRules", "SortOrder", "clustered_runs", "sort_order"]
+
 
 _STRATEGIES = ("order", "zorder", "hilbert")
 _UNORDERED = ("VARIANT", "BLOB")
+
+
+_HILBERT_COLUMNS_MIN = 5
+_IDLE = "clustering.history-partition.idle-to-full-sort"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,3 +103,104 @@ def _check_column(schema: TableSchema, name: str) -> None:
             f"Rows can't be sorted by `{name}`, which is a {kind}.",
             hint="Name columns of numbers, times or texts.",
         )
+
+
+# Which files of a partition, or of a bucket, are sorted together where `clustering.incremental` is
+# on.
+#
+# Files of an append table have levels then: new ones 0, sorted ones the level that their run was
+# written to. Files of a level are one sorted run, whatever their keys. Sources:
+# `IncrementalClusterManager`, `IncrementalClusterStrategy`, `HistoryPartitionCluster`; for buckets
+# `BucketedAppendClusterManager`, `BucketedAppendLevels`.
+
+
+@dataclass(frozen=True, slots=True)
+class ClusteringRules:
+    """How a table is clustered: by which order, and the options that decide what is picked.
+
+    `has_buckets`: files of a bucket are sorted, not those of a partition. Up to `history_limit`
+    partitions that got no rows for `history_idle_ms` are sorted wholly when others are; None for
+    none.
+    """
+
+    order: SortOrder
+    picks: PickOptions
+    has_buckets: bool = False
+    history_idle_ms: float | None = None
+    history_limit: int = 5
+
+    @classmethod
+    def of(cls, schema: TableSchema) -> ClusteringRules:
+        """The options of a table. Raises InvalidTableError for a table without columns to sort by,
+        and what `sort_order` raises."""
+        columns = column_list(schema.option("clustering.columns"))
+        if not columns:
+            raise InvalidTableError(
+                "'clustering.incremental' needs 'clustering.columns'.",
+                hint="Set 'clustering.columns' to the columns to sort by.",
+            )
+        order = sort_order(schema, _strategy(schema, len(columns)), ",".join(columns))
+        if order is None:
+            raise InvalidTableError(
+                "'clustering.incremental' can't have 'clustering.strategy' = 'none'.",
+                hint="Choose auto, order, zorder or hilbert.",
+            )
+        # Paimon gives its strategy no other options.
+        known = PickOptions.of(schema)
+        picks = PickOptions(
+            compaction_trigger=known.compaction_trigger,
+            level_count=known.level_count,
+            max_size_amplification_percent=known.max_size_amplification_percent,
+            size_ratio=known.size_ratio,
+        )
+        has_buckets = schema.bucket_mode != "BUCKET_UNAWARE"
+        idle, limit = (
+            schema.option(f"clustering.history-partition.{key}")
+            for key in ("idle-to-full-sort", "limit")
+        )
+        looks_back = idle is not None and schema.is_partitioned and not has_buckets
+        return cls(
+            order,
+            picks,
+            has_buckets,
+            duration_ms(_IDLE, idle) if looks_back and idle is not None else None,
+            integer_value("clustering.history-partition.limit", limit or "5"),
+        )
+
+    @property
+    def max_level(self) -> int:
+        """The level of what is sorted wholly."""
+        return self.picks.level_count - 1
+
+    def picked(self, runs: Sequence[SortedRun], *, is_full: bool, is_in_order: bool) -> Pick | None:
+        """The runs to sort; None if there is nothing to do. With `is_full` all of them, unless they
+        are one run of the greatest level that `is_in_order`: sorted by the columns of today."""
+        picks = self.picks
+        if self.has_buckets and runs:
+            picks = replace(picks, level_count=max(picks.level_count, runs[-1].level + 1))
+        if not is_full:
+            return pick(runs, picks, Moment(0, 0))
+        max_level = picks.level_count - 1
+        if not runs or (len(runs) == 1 and runs[0].level == max_level and is_in_order):
+            return None
+        return Pick(max_level, tuple(runs))
+
+
+def clustered_runs(files: Iterable[BucketFile]) -> list[SortedRun]:
+    """The runs of a partition: each file of level 0 in the order of their sequence numbers, then
+    level by level. Source: `IncrementalClusterManager.constructPartitionLevels`."""
+    by_level: dict[int, list[BucketFile]] = {}
+    for file in sorted(files, key=lambda file: file.min_sequence_number):
+        by_level.setdefault(file.level, []).append(file)
+    fresh = [SortedRun(0, (file,)) for file in by_level.pop(0, [])]
+    return fresh + [SortedRun(level, tuple(by_level[level])) for level in sorted(by_level)]
+
+
+def _strategy(schema: TableSchema, columns: int) -> str:
+    """`CoreOptions.clusteringStrategy`."""
+    given = (schema.option("clustering.strategy") or "auto").lower()
+    if given != "auto":
+        return given
+    if columns == 1:
+        return "order"
+    return "zorder" if columns < _HILBERT_COLUMNS_MIN else "hilbert"

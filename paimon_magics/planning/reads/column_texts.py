@@ -15,7 +15,7 @@ from decimal import Decimal, InvalidOperation
 from paimon_magics.planning.reads.predicates import PredicateValue, plain_day
 from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.statements.data_types import AtomicType
-from paimon_magics.statements.lexing.keywords import word_set
+from paimon_magics.statements.lexing.tokens import word_set
 
 __all__ = [
     "Guess",

@@ -15,12 +15,29 @@ from decimal import Decimal
 from math import prod
 
 from paimon_magics.planning.schemas.table_schema import Column
+from paimon_magics.statements.clauses.names import spelled, text_literal
 from paimon_magics.statements.data_types import AtomicType
 from paimon_magics.statements.statement import ColumnFilter, FilterValue
 
-__all__ = ["ColumnPredicate", "column_predicates", "few_values", "plain_day"]
+__all__ = [
+    "ColumnPredicate",
+    "column_predicates",
+    "condition_text",
+    "few_values",
+    "plain_day",
+    "remainder_predicates",
+]
+
 
 PredicateValue = int | str | bool | Decimal | datetime.date
+
+
+_VALUES_SHOWN = 5
+
+
+_REMAINDER = re.compile(
+    r"(?:`?(?P<alias>\w+)`?\.)?`?(?P<column>\w+)`? % (?P<divisor>\d{1,9}) = (?P<wanted>-?\d{1,9})"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,3 +141,57 @@ def _bound_value(name: str, value: object) -> PredicateValue | None:
             return value if name == "DATE" else None
         case _:
             return None
+
+
+# Conditions that prune files, as text for a person. Pure.
+
+
+def condition_text(condition: ColumnPredicate | ColumnFilter) -> str:
+    """A condition in SQL: `day = '2026-11-20'`. A long list is cut after its first values."""
+    column, said = spelled(condition.column), [_value_text(one) for one in condition.values]
+    if condition.operator == "in":
+        more = ["…"] if len(said) > _VALUES_SHOWN else []
+        return f"{column} IN ({', '.join([*said[:_VALUES_SHOWN], *more])})"
+    return " ".join((column, condition.operator.upper(), *said))
+
+
+def _value_text(value: object) -> str:
+    match value:
+        case FilterValue(kind="parameter"):
+            return f":{value.text}"
+        case FilterValue(kind="number" | "boolean"):
+            return value.text
+        case FilterValue():
+            return text_literal(value.text)
+        case bool():
+            return str(value).lower()
+        case str() | datetime.date():
+            return text_literal(str(value))
+        case _:
+            return str(value)
+
+
+# Conditions on remainders, such as `k % 100 = 3`. No bounds tell anything of them, so that they
+# only serve to leave rows out once these are read.
+
+
+def remainder_predicates(
+    conditions: Iterable[str], alias: str, columns: Sequence[Column]
+) -> tuple[ColumnPredicate, ...]:
+    """The conditions on remainders of integer columns, from the texts of a WHERE's terms
+    (`TableReference.other_conditions`). `alias` is the table's name in them."""
+    found = []
+    for text in conditions:
+        match = _REMAINDER.fullmatch(text)
+        if match is None or (match["alias"] or alias).lower() != alias.lower():
+            continue
+        named = [one for one in columns if one.name.lower() == match["column"].lower()]
+        divisor, wanted = int(match["divisor"]), int(match["wanted"])
+        # Division by zero is NULL or an error: Spark's to say.
+        if len(named) == 1 and divisor and _is_integer(named[0]):
+            found.append(ColumnPredicate(named[0].name, "remainder", (divisor, wanted)))
+    return tuple(found)
+
+
+def _is_integer(column: Column) -> bool:
+    return isinstance(column.type, AtomicType) and column.type.name in _INTEGERS

@@ -8,29 +8,69 @@ Spark would read differently, and schema changes that need Paimon's casts.
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress
 
-from paimon_magics.planning.reads.float_bounds import has_true_bounds, judged_by_bounds
-from paimon_magics.planning.reads.local_reads import LocalLimits, plain_splits
-from paimon_magics.planning.reads.splits import RawFiles, TaskSplit
-from paimon_magics.planning.schemas.table_schema import Column
+from paimon_magics.planning.reads.predicates import ColumnPredicate, few_values
+from paimon_magics.planning.reads.splits import PlainSplit, RawFiles, StoredFile, TaskSplit
+from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.statements.data_types import (
     AtomicType,
     DataType,
+    RowType,
     as_nullable,
+    contains_type,
     parts_of,
 )
 
 __all__ = [
+    "MENDED_PREFIXES",
+    "OWN_PREFIXES",
+    "LocalLimits",
     "RawColumn",
     "RawScan",
     "ReadPlan",
+    "ScanSizes",
+    "fixes_keys",
+    "floating_columns",
+    "has_true_bounds",
+    "have_own_buckets",
+    "is_floating",
+    "judged_by_bounds",
     "pack_splits",
+    "plain_splits",
     "plan_local",
     "plan_read",
+    "stored_bytes",
 ]
+
+
+MENDED_PREFIXES = {"data-file.prefix": "mdata-", "changelog-file.prefix": "mchangelog-"}
+"""What follows the transaction's prefix in the names of such files of the native writer, by the
+option that sets the prefix of file names. It has no hyphen inside, because the attempt's id
+follows."""
+
+OWN_PREFIXES = {"data-file.prefix": "wdata-", "changelog-file.prefix": "wchangelog-"}
+"""The same for files of the writers of our own, which stamp them otherwise
+(`planning.reports.view_queries`)."""
+
+_FLOATING = ("FLOAT", "DOUBLE")
+_MENDED = re.compile(r"pm-[0-9a-f]{32}-[mw](?:data|changelog)-[^/]*\.parquet", re.IGNORECASE)
+
+
+_KEYED_BYTES_MAX = 64 << 20
+"""The size of the files that can hold the wanted keys. Of those only the keys are read, and the
+values of the rows that are left; beyond that several cores and Spark's use of page indexes win."""
+
+
+_TASKS_PER_SLOT_MAX = 4
+"""Each task that writes begins a Python worker. With more of them a shuffle is no larger part."""
+
+_TASK_BUCKETS_MAX = 64
+"""A writer keeps something open for each bucket until its task ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,3 +304,160 @@ def _same_or_wider(stored: DataType, wanted: DataType) -> bool:
             return a[0] <= b[0]
         case _:
             return False
+
+
+# Which files have bounds of floating-point columns that pruning can rely on.
+#
+# File names tell. Files written here have their footers corrected where needed
+# (`tables.writing.float_bounds`). Files of other writers, and files written here before that, may
+# leave NaN out of the bounds, so that pruning by conditions on such columns would be wrong.
+
+
+def has_true_bounds(path: str) -> bool:
+    """Whether a file's name says that its bounds are right even if values are NaN or -0.0."""
+    return _MENDED.fullmatch(path.rpartition("/")[2]) is not None
+
+
+def is_floating(data_type: DataType) -> bool:
+    """Whether the type is FLOAT or DOUBLE."""
+    return isinstance(data_type, AtomicType) and data_type.name in _FLOATING
+
+
+def floating_columns(columns: Sequence[Column]) -> tuple[str, ...]:
+    """The names of the columns with FLOAT or DOUBLE at any level."""
+    return tuple(
+        column.name
+        for column in columns
+        if any(contains_type(column.type, name) for name in _FLOATING)
+    )
+
+
+def judged_by_bounds(data_type: DataType) -> bool:
+    """Whether a column of this type has bounds of floating-point values: its own, or those of a
+    nested field. Elements of arrays and maps have no bounds."""
+    match data_type:
+        case RowType(fields=fields):
+            return any(judged_by_bounds(field.type) for field in fields)
+        case _:
+            return is_floating(data_type)
+
+
+# Decides whether the process that plans a read also reads the rows itself.
+#
+# Few rows of small files take some milliseconds there, where Spark's tasks take tenths of a second
+# before their first row. Spark then gets them as a local relation, for which it starts no task, and
+# evaluates the user's text over it as over any other rows.
+
+
+@dataclass(frozen=True, slots=True)
+class LocalLimits:
+    """What the planning process reads at most: `rows_max` rows, which take `bytes_max` bytes in
+    memory, from files of `bytes_max` bytes, and `files_max` files.
+
+    With `by_key` the conditions leave few keys, so that files may be larger than the rows that are
+    handed on. With `first_rows` that many rows are wanted, whichever: the rest is not read.
+    """
+
+    rows_max: int
+    bytes_max: int
+    files_max: int
+    by_key: bool = False
+    first_rows: int | None = None
+
+    def take(self, raw: Sequence[RawFiles], splits: Sequence[TaskSplit]) -> bool:
+        """Whether these files are few and small enough."""
+        if not self.rows_max:
+            return False
+        counts = [len(files.paths) for files in raw] + [len(split.files) for split in splits]
+        formats = {files.format for files in raw}
+        formats |= {file.format for split in splits for file in split.files}
+        is_small = sum(counts) <= self.files_max and stored_bytes(raw, splits) <= self.bytes_max
+        streams = "orc" not in formats  # its reader takes a whole stripe into memory
+        if self.first_rows is not None and self.first_rows <= self.rows_max:
+            return is_small or streams
+        if self.by_key and sum(counts) <= self.files_max and (is_small or streams):
+            return stored_bytes(raw, splits) <= _KEYED_BYTES_MAX
+        rows = sum(sum(files.row_counts) for files in raw)
+        rows += sum(file.rows for split in splits for file in split.files)
+        return is_small and rows <= self.rows_max
+
+
+def fixes_keys(schema: TableSchema, predicates: Sequence[ColumnPredicate], keys_max: int) -> bool:
+    """Whether the conditions leave a table with keys at most `keys_max` of them."""
+    keys = schema.primary_keys
+    return bool(keys) and few_values(predicates, keys, keys_max) is not None
+
+
+def stored_bytes(raw: Sequence[RawFiles], splits: Sequence[TaskSplit]) -> int:
+    """The size of the files of a read."""
+    size = sum(sum(files.sizes_bytes) for files in raw)
+    return size + sum(file.size_bytes for split in splits for file in split.files)
+
+
+def plain_splits(files: RawFiles) -> Iterator[PlainSplit]:
+    """Files that need no merge, each as a split of its own."""
+    for path, rows, size in zip(files.paths, files.row_counts, files.sizes_bytes, strict=True):
+        yield PlainSplit((StoredFile(path, files.format, files.schema_id, rows, size),))
+
+
+# Whether the tasks of a read have buckets of their own, so that they can write them, too.
+#
+# The tasks of a merge read are known. Spark divides the files of a raw scan itself: a file stays in
+# one task if it is no larger than what Spark puts into one (`FilePartition.maxSplitBytes`), and
+# tasks get whole files. Whoever relies on this looks again at what the tasks have done: files of
+# one bucket can lie in two folders (`data-file.external-paths`), and Spark may do otherwise some
+# day.
+
+
+@dataclass(frozen=True, slots=True)
+class ScanSizes:
+    """Spark's settings for the tasks of a scan: the most bytes of one, what opening a file counts
+    as, and the number of tasks that run at once."""
+
+    task_bytes_max: int = 128 << 20
+    open_bytes: int = 4 << 20
+    slots: int = 1
+
+    def task_bytes(self, scan: RawScan) -> int:
+        """How much of a scan a task gets. A larger file is split."""
+        share = self.weight(scan) // max(self.slots, 1)
+        return min(self.task_bytes_max, max(self.open_bytes, share))
+
+    def weight(self, scan: RawScan) -> int:
+        """The bytes of a scan, with what opening its files counts as."""
+        return sum(scan.sizes_bytes) + self.open_bytes * len(scan.sizes_bytes)
+
+
+def have_own_buckets(plan: ReadPlan, sizes: ScanSizes) -> bool:
+    """Whether no two tasks read rows of one bucket, and there are few enough of both that each task
+    may write its buckets."""
+    if plan.local or plan.known_rows is not None:
+        return False
+    tasks = len(plan.tasks) + sum(
+        math.ceil(sizes.weight(scan) / sizes.task_bytes(scan)) for scan in plan.raw_scans
+    )
+    if tasks > sizes.slots * _TASKS_PER_SLOT_MAX:
+        return False
+    if any(max(scan.sizes_bytes) > sizes.task_bytes(scan) for scan in plan.raw_scans):
+        return False
+    seen: set[str] = set()
+    for folders in _folders(plan):
+        if len(folders) > _TASK_BUCKETS_MAX or not seen.isdisjoint(folders):
+            return False
+        seen |= folders
+    return True
+
+
+def _folders(plan: ReadPlan) -> Iterator[set[str]]:
+    """The folders of what certainly is in one task: a file of a scan, the splits of a task. Each
+    bucket has a folder of its own."""
+    for scan in plan.raw_scans:
+        for path in scan.paths:
+            yield {_folder(path)}
+    for task in plan.tasks:
+        yield {_folder(file.path) for split in task for file in split.files}
+
+
+def _folder(path: str) -> str:
+    """The folder of a file, without the scheme, which Spark may spell otherwise."""
+    return (path.partition(":")[2] or path).rpartition("/")[0].lstrip("/")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 __all__ = [
     "ColumnsSplit",
@@ -19,6 +19,7 @@ __all__ = [
     "MergeSplit",
     "PlainSplit",
     "RawFiles",
+    "RowRange",
     "Section",
     "StoredFile",
     "TaskSplit",
@@ -26,6 +27,7 @@ __all__ = [
     "row_groups",
     "sections",
 ]
+
 
 _T = TypeVar("_T")
 
@@ -252,3 +254,24 @@ def _poll(queue: list[_Run]) -> _Run:
         place = child
     queue[place] = last
     return top
+
+
+# The rows of a data-evolution table by the files that hold their columns.
+
+
+@dataclass(frozen=True, slots=True)
+class RowRange:
+    """The rows with the ids from `first_row_id` on, and the `files` that hold columns of all of
+    them, as `row_groups` orders these. `partition` are the values of the partition columns,
+    `folder` is where further files of these rows lie."""
+
+    first_row_id: int
+    rows: int
+    partition: tuple[Any, ...]
+    folder: str
+    files: tuple[StoredFile, ...]
+
+    @property
+    def next_row_id(self) -> int:
+        """The id after those of its rows."""
+        return self.first_row_id + self.rows

@@ -8,6 +8,7 @@ Rules: `CoreOptions.startupMode`, `AbstractDataTableScan.createStartingScanner` 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -26,7 +27,6 @@ from paimon_magics.planning.options.values import (
     memory_size_bytes,
     positive_value,
 )
-from paimon_magics.planning.reads.consumer_names import check_consumer_name
 from paimon_magics.planning.reads.views import ViewKind
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.statements.statement import TableName
@@ -35,6 +35,7 @@ __all__ = [
     "LIMIT_OPTIONS",
     "STREAM_MODES",
     "STREAM_OPTIONS",
+    "STREAM_PURPOSES",
     "AtFull",
     "AtSnapshotFull",
     "FromSnapshot",
@@ -46,9 +47,35 @@ __all__ = [
     "StreamRequest",
     "StreamStart",
     "admitted",
+    "check_consumer_name",
     "check_streamable",
     "stream_request",
 ]
+
+
+_BYTES_MAX = 240
+_NAME = re.compile(r"[^/\\\s\x00-\x1f]{1,200}")
+
+
+STREAM_PURPOSES: Mapping[str, str] = {
+    "scan.mode": "where a new stream begins: latest-full (all rows, then changes), latest, …",
+    "scan.snapshot-id": "begin with the changes of this snapshot",
+    "scan.timestamp-millis": "begin with the changes since this moment, in milliseconds since 1970",
+    "scan.timestamp": "begin with the changes since this time of the session's zone",
+    "consumer-id": "a name under which the table keeps how far the stream is, and its snapshots",
+    "consumer.ignore-progress": "begin where scan.mode says, though the consumer is known",
+    "consumer.mode": "accepted; both modes are exact here",
+    "read.stream.maxSnapshotsPerTrigger": "snapshots in a micro-batch, at most",
+    "read.stream.maxRowsPerTrigger": "rows in a micro-batch, at most",
+    "read.stream.maxFilesPerTrigger": "data files in a micro-batch, at most",
+    "read.stream.maxBytesPerTrigger": "bytes of data files in a micro-batch, at most: 64 mb",
+    "read.stream.minRowsPerTrigger": "wait for so many rows",
+    "read.stream.maxTriggerDelayMs": "but no longer than so many milliseconds",
+    "branch": "the branch that is read",
+    "source.split.target-size": "bytes that one task reads",
+    "source.split.open-file-cost": "bytes that opening a file counts as",
+}
+"""By option, in the order of the documentation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -398,3 +425,16 @@ def _limits(given: Mapping[str, str]) -> Limits:
         rows_min,
         delay,
     )
+
+
+# What may name a consumer: it names a file, `consumer/consumer-ID`.
+
+
+def check_consumer_name(name: str) -> None:
+    """Raise InvalidValueError for a name that can't be a consumer's."""
+    is_long = len(name.encode(errors="replace")) > _BYTES_MAX
+    if is_long or not _NAME.fullmatch(name) or name in (".", ".."):
+        raise InvalidValueError(
+            f"'{name}' can't name a consumer ('consumer-id').",
+            hint="Use letters, digits, dots, dashes and underscores.",
+        )

@@ -8,11 +8,20 @@ from enum import Enum
 
 from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.statements.data_types import ArrayType, AtomicType, as_nullable
-from paimon_magics.statements.queries.row_ids import ROW_ID_COLUMNS
+from paimon_magics.statements.queries.rewriting import ROW_ID_COLUMNS
 
 __all__ = [
+    "DELETE",
+    "INSERT",
+    "KIND_NAMES",
+    "OLDER",
+    "PARTLY",
     "ROW_ID",
     "SEQUENCE_NUMBER",
+    "UNCHANGED",
+    "UPDATED_KINDS",
+    "UPDATE_AFTER",
+    "UPDATE_BEFORE",
     "RowView",
     "ViewKind",
     "row_id_columns",
@@ -27,6 +36,20 @@ ROW_ID, SEQUENCE_NUMBER = ROW_ID_COLUMNS
 _ROWKIND = Column(2147483643, "rowkind", AtomicType("STRING"))
 _SEQUENCE = Column(2147483646, SEQUENCE_NUMBER, AtomicType("BIGINT", (), nullable=False))
 _ROW_ID = Column(2147483642, ROW_ID, AtomicType("BIGINT", (), nullable=False))
+
+
+INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = range(4)
+
+KIND_NAMES = ("+I", "-U", "+U", "-D")
+"""Their names in `$audit_log` and in `rowkind.field`."""
+
+OLDER, UNCHANGED, PARTLY = range(len(KIND_NAMES), len(KIND_NAMES) + 3)
+"""What an UPDATE computes in place of UPDATE_AFTER for a row that the merge engine would not take
+as it is: one that would lose against the stored row, one of which no value would be taken, and one
+of which some would. The first two are not written, the third is a +U in files."""
+
+UPDATED_KINDS = (UPDATE_AFTER, PARTLY)
+"""The kinds of rows that an UPDATE writes."""
 
 
 class ViewKind(Enum):

@@ -5,14 +5,145 @@ Source: `PaimonAssignmentUtils.alignUpdateAssignments`, `RowLevelHelper` of Paim
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from paimon_magics.errors import PaimonMagicsError, UnsupportedStatementError
-from paimon_magics.planning.row_changes.column_paths import AssignedTable, ColumnPath, check_apart
-from paimon_magics.planning.schemas.table_schema import TableSchema
+from paimon_magics.errors import (
+    InvalidValueError,
+    PaimonMagicsError,
+    UnknownNameError,
+    UnsupportedStatementError,
+    nearest,
+)
+from paimon_magics.planning.schemas.table_schema import Column, TableSchema
+from paimon_magics.statements.data_types import RowType
+from paimon_magics.statements.lexing.tokens import IDENTIFIER_KINDS, Token, tokenize
 from paimon_magics.statements.row_changes import Update
+from paimon_magics.statements.statement import TableName
 
-__all__ = ["AssignedPath", "assigned_paths"]
+__all__ = [
+    "AssignedPath",
+    "AssignedTable",
+    "ColumnPath",
+    "assigned_paths",
+    "check_apart",
+    "dotted_name",
+]
+
+
+# Which column, or field of a STRUCT, a name means that is assigned.
+#
+# UPDATE and MERGE name columns alike: what names the table may come first, and fields of a STRUCT
+# follow its column, in upper or lower case. Spark reads a name as the table's before it looks for a
+# field in a column of that name.
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnPath:
+    """A column, and the names of the fields that lead into it; () for the whole column."""
+
+    column: Column
+    fields: tuple[str, ...]
+
+    def overlaps(self, other: ColumnPath) -> bool:
+        """Whether both are the same, or one is inside the other."""
+        length = min(len(self.fields), len(other.fields))
+        return self.column == other.column and self.fields[:length] == other.fields[:length]
+
+
+@dataclass(frozen=True, slots=True)
+class AssignedTable:
+    """The table whose columns a statement assigns, as it names it: `alias` stands for its name,
+    where it is given."""
+
+    name: TableName
+    alias: str | None
+    schema: TableSchema
+
+    def path_of(self, parts: Sequence[str]) -> ColumnPath:
+        """The column and fields that a name means. Raises UnknownNameError for a column or field
+        that is not there, InvalidValueError for a field of what is no STRUCT."""
+        first, *rest = self.unqualified(parts)
+        columns = {column.name.lower(): column for column in self.schema.columns}
+        column = columns.get(first.lower())
+        if column is None:
+            raise UnknownNameError(
+                f"`{self.name}` has no column `{first}`.",
+                hint=nearest(first, self.schema.column_names, what="columns"),
+            )
+        fields: list[str] = []
+        inside = column.type
+        for part in rest:
+            where = ".".join((column.name, *fields))
+            if not isinstance(inside, RowType):
+                raise InvalidValueError(
+                    f"`{where}` is no STRUCT: it has no field `{part}` to be assigned.",
+                    hint=f"Assign `{where}` as a whole.",
+                )
+            by_name = {field.name.lower(): field for field in inside.fields}
+            field = by_name.get(part.lower())
+            if field is None:
+                raise UnknownNameError(
+                    f"`{where}` has no field `{part}`.",
+                    hint=nearest(part, [one.name for one in inside.fields], what="fields"),
+                )
+            fields.append(field.name)
+            inside = field.type
+        return ColumnPath(column, tuple(fields))
+
+    def unqualified(self, parts: Sequence[str]) -> tuple[str, ...]:
+        """The parts behind what names the table. What follows that need not be a column."""
+        names = {name.lower() for name in self.schema.column_names}
+        lower = tuple(part.lower() for part in parts)
+        for qualifier in self._qualifiers():
+            size = len(qualifier)
+            if len(parts) <= size or lower[:size] != qualifier:
+                continue
+            # A STRUCT may have the table's name.
+            if lower[size] in names or lower[0] not in names:
+                return tuple(parts[size:])
+        return tuple(parts)
+
+    def is_own(self, path: ColumnPath, text: str) -> bool:
+        """Whether an expression is what the path names, as in `SET k = t.k`."""
+        parts = dotted_name(text)
+        if parts is None:
+            return False
+        try:
+            return self.path_of(parts) == path
+        except (UnknownNameError, InvalidValueError):
+            return False
+
+    def _qualifiers(self) -> Iterable[tuple[str, ...]]:
+        """What may stand before a column's name, in lower case, the longest first."""
+        if self.alias is not None:
+            return [(self.alias.lower(),)]
+        name = self.name
+        whole = [part.lower() for part in (name.catalog, name.database, name.object_name) if part]
+        return [tuple(whole[at:]) for at in range(len(whole))]
+
+
+def dotted_name(text: str) -> tuple[str, ...] | None:
+    """The parts of a name, maybe in brackets; None for any other expression."""
+    tokens: Sequence[Token] = tokenize(text)
+    while len(tokens) > 2 and (tokens[0].text, tokens[-1].text) == ("(", ")"):
+        tokens = tokens[1:-1]
+    names, dots = tokens[::2], tokens[1::2]
+    is_name = len(tokens) % 2 == 1 and all(one.text == "." for one in dots)
+    if not is_name or any(one.kind not in IDENTIFIER_KINDS for one in names):
+        return None
+    return tuple(one.name for one in names)
+
+
+def check_apart(known: Iterable[ColumnPath], path: ColumnPath) -> None:
+    """Raise InvalidValueError if what a path names is assigned already, or a part of it."""
+    for other in known:
+        if path.overlaps(other):
+            inside = min(path.fields, other.fields, key=len)
+            raise InvalidValueError(
+                f"`{'.'.join((path.column.name, *inside))}` is assigned twice.",
+                hint="Assign each column once, or some fields of a STRUCT, but not both.",
+            )
 
 
 @dataclass(frozen=True, slots=True)

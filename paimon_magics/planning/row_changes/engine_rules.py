@@ -9,21 +9,41 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from enum import Enum
+from itertools import pairwise
 
 from paimon_magics.errors import UnsupportedStatementError
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.planning.writes.inserts import check_writable
+from paimon_magics.statements.lexing.tokens import IDENTIFIER_KINDS, QUERY_WORDS, tokenize, word_set
+from paimon_magics.statements.row_changes import RowChange
 from paimon_magics.statements.statement import TableName
 
 __all__ = [
     "ChangeMethod",
     "adds_changed_rows",
     "check_moves",
+    "chooses_row_by_row",
+    "may_select_partitions",
     "method_of_delete",
     "method_of_update",
 ]
 
+
 _UPDATABLE = ("deduplicate", "partial-update")
+
+
+_NO_FUNCTION = word_set(
+    "AND OR NOT IN EXISTS BETWEEN LIKE RLIKE ILIKE ANY SOME ALL WHEN THEN ELSE CASE WHERE FROM "
+    "SELECT JOIN ON BY HAVING UNION VALUES DISTINCT IS AS LIMIT"
+)
+_DETERMINISTIC = _NO_FUNCTION | word_set(
+    "CAST TRY_CAST DATE TIMESTAMP STRING INT BIGINT DECIMAL TO_DATE TO_TIMESTAMP DATE_ADD DATE_SUB "
+    "DATEADD DATEDIFF DATE_DIFF ADD_MONTHS MONTHS_BETWEEN LAST_DAY NEXT_DAY DATE_TRUNC TRUNC "
+    "DATE_FORMAT YEAR QUARTER MONTH DAY DAYOFMONTH DAYOFWEEK DAYOFYEAR HOUR MINUTE SECOND "
+    "MAKE_DATE EXTRACT CURRENT_DATE CURRENT_TIMESTAMP NOW LOWER UPPER TRIM LTRIM RTRIM LENGTH "
+    "SUBSTR SUBSTRING LEFT RIGHT CONCAT CONCAT_WS REPLACE COALESCE NVL IFNULL NULLIF IF ABS MOD "
+    "PMOD ROUND FLOOR CEIL GREATEST LEAST MAX MIN COUNT SUM AVG STARTSWITH ENDSWITH CONTAINS"
+)
 
 
 class ChangeMethod(Enum):
@@ -153,3 +173,43 @@ def _check_kinds(name: TableName, schema: TableSchema, verb: str) -> None:
             f"the kinds of rows ('rowkind.field'): {verb} on such tables is not offered.",
             hint=f"INSERT INTO {name} rows that have the wanted kind in `{field}`.",
         )
+
+
+# Which conditions may be about whole partitions.
+#
+# Such a condition is evaluated once for each partition instead of each row, so that it must not use
+# anything that differs between the rows of a partition. Spark decides on names; here the functions
+# are chosen whose results depend on their arguments alone.
+
+
+def may_select_partitions(condition: str, other_columns: Collection[str]) -> bool:
+    """Whether a condition may be about partition columns only. `other_columns` are the table's
+    other ones. A `*` may mean all columns."""
+    tokens = tokenize(condition)
+    others = {name.lower() for name in other_columns}
+    has_query = any(token.upper in ("SELECT", "FROM", "TABLE") for token in tokens)
+    for token, following in zip(tokens, (*tokens[1:], None), strict=True):
+        if token.text == "*":
+            return False
+        if token.kind not in IDENTIFIER_KINDS:
+            continue
+        calls = following is not None and following.text == "("
+        if calls and token.name.upper() not in _DETERMINISTIC:
+            return False
+        if not has_query and token.name.lower() in others:
+            return False
+    return True
+
+
+# Whether a statement chooses each row of its target by itself.
+
+
+def chooses_row_by_row(change: RowChange) -> bool:
+    """Whether the text of a DELETE or UPDATE has no query and no table but its target, so that no
+    row has to meet others before it is chosen. A function may still hide a query."""
+    if len(change.selection.query.references) != 1:
+        return False
+    return not any(
+        one.text == "(" and following.upper in QUERY_WORDS
+        for one, following in pairwise(tokenize(change.text))
+    )

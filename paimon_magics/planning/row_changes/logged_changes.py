@@ -25,8 +25,7 @@ from paimon_magics.planning.row_changes.engine_rules import (
     method_of_delete,
     method_of_update,
 )
-from paimon_magics.planning.row_changes.plain_conditions import plain_filters
-from paimon_magics.planning.row_changes.plain_values import computed, plain_values
+from paimon_magics.planning.row_changes.plain_values import computed, plain_filters, plain_values
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.planning.writes.inserts import level_zero_hidden_by, takes_small_inserts
 from paimon_magics.statements.row_changes import Delete, RowChange, Update

@@ -14,15 +14,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-from paimon_magics.planning.row_changes.merges import MergePlan
-from paimon_magics.planning.row_changes.on_terms import on_terms, side_and_column, text_range
+from paimon_magics.planning.row_changes.merges import (
+    MergePlan,
+    on_terms,
+    side_and_column,
+    text_range,
+)
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.statements.data_types import AtomicType, DataType
 from paimon_magics.statements.lexing.cursor import Cursor
-from paimon_magics.statements.lexing.keywords import word_set
-from paimon_magics.statements.lexing.tokens import IDENTIFIER_KINDS, Token
-from paimon_magics.statements.merge_into import MergeInto
-from paimon_magics.statements.queries.determinism import random_part
+from paimon_magics.statements.lexing.tokens import IDENTIFIER_KINDS, Token, word_set
+from paimon_magics.statements.queries.query_traits import random_part
+from paimon_magics.statements.row_changes import MergeInto
 from paimon_magics.statements.statement import ColumnFilter, FilterValue, TextRange
 
 __all__ = [

@@ -16,7 +16,7 @@ from paimon_magics.planning.options.values import (
     memory_size_bytes,
     positive_value,
 )
-from paimon_magics.planning.schemas.index_rules import (
+from paimon_magics.planning.schemas.feature_rules import (
     check_exist,
     check_file_index,
     check_file_index_type,

@@ -18,7 +18,7 @@ from paimon_magics.session.queries.relations import Relation, relation_of
 from paimon_magics.spark.queries import query_frame
 from paimon_magics.spark.types import columns_of, declared_columns, declared_schema
 from paimon_magics.statements.data_types import RowField
-from paimon_magics.statements.queries.current_names import current_names
+from paimon_magics.statements.queries.rewriting import current_names
 from paimon_magics.statements.statement import QueryText
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from paimon_magics.coordinator.client.buffered_rows import buffered_entries
+from paimon_magics.coordinator.client.small_inserts import buffered_entries
 from paimon_magics.errors import (
     InvalidValueError,
     PaimonMagicsError,
@@ -19,40 +19,36 @@ from paimon_magics.planning.reads.views import ViewKind
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.planning.writes.inserts import takes_small_inserts
 from paimon_magics.session.connection import Connection, located
-from paimon_magics.session.given_streams import spooled_rows
 from paimon_magics.session.parameters import bind
 from paimon_magics.session.planned_work import Reads, note_reads, reads_of
-from paimon_magics.session.python_frames import spark_frame
+from paimon_magics.session.python_frames import spark_frame, spooled_rows
 from paimon_magics.session.queries.file_relations import FileRelation, frame_of_files
-from paimon_magics.session.queries.held_snapshots import HeldSnapshots
-from paimon_magics.session.queries.narrow_views import frame_of_view
 from paimon_magics.session.queries.planned_reads import (
+    HeldSnapshots,
     kept_read,
     kind_of,
     limits_of,
     needs_no_column,
+    plan_of,
     planned_read,
     table_of,
     unkept_read,
 )
-from paimon_magics.session.queries.plans import plan_of
-from paimon_magics.session.queries.relations import Relation, check_plain, relation_of
+from paimon_magics.session.queries.relations import Relation, Selection, check_plain, relation_of
 from paimon_magics.session.queries.resolution import GivenFrame, SparkOwn
-from paimon_magics.session.queries.selections import Selection
 from paimon_magics.session.spark_settings import check_settings
-from paimon_magics.spark.combining import rows_with_keys, with_rows, without_keys
+from paimon_magics.spark.frame_steps import Narrowed, Source
+from paimon_magics.spark.progress import is_connect
 from paimon_magics.spark.queries import query_frame
-from paimon_magics.spark.rows import frame_of_rows
+from paimon_magics.spark.rows import frame_of_rows, rows_with_keys, with_rows, without_keys
 from paimon_magics.statements.clauses.names import quoted
-from paimon_magics.statements.queries.current_names import current_names
-from paimon_magics.statements.queries.row_counts import adds_no_rows
-from paimon_magics.statements.queries.row_ids import stars_without_row_ids
-from paimon_magics.statements.queries.used_columns import used_names
-from paimon_magics.statements.queries.whole_aggregates import (
+from paimon_magics.statements.queries.plain_queries import (
     AggregateCall,
     WholeAggregates,
     whole_aggregates,
 )
+from paimon_magics.statements.queries.query_traits import adds_no_rows, used_names
+from paimon_magics.statements.queries.rewriting import current_names, stars_without_row_ids
 from paimon_magics.statements.statement import QueryText, TableReference
 from paimon_magics.statements.types.type_text import to_spark_sql
 from paimon_magics.tables.manifests.live_files import ManifestCache
@@ -78,6 +74,7 @@ __all__ = [
     "frame_of_views",
     "is_known",
     "metadata_frame",
+    "note_view",
     "read_plan",
 ]
 
@@ -469,8 +466,12 @@ def _upserted(
     columns."""
     import pyarrow as pa
 
-    from paimon_magics.tables.reading.buffered_rows import merged_on_top, needs_rows_below
-    from paimon_magics.tables.reading.changed_rows import changed_rows, keys_of
+    from paimon_magics.tables.reading.changed_rows import (
+        changed_rows,
+        keys_of,
+        merged_on_top,
+        needs_rows_below,
+    )
     from paimon_magics.tables.schema.arrow_casting import conform
 
     spark, table_schema = connection.spark, table.schema
@@ -488,3 +489,44 @@ def _upserted(
         rows = changed_rows(table_schema, entries, lambda _: old)
     merged = merged_on_top(table_schema, old, rows)
     return with_rows(spark, without_keys(spark, below, keys), merged)
+
+
+# Temporary views that choose columns and rows of a table: queries of them read what they use.
+
+
+@dataclass(frozen=True)
+class _ViewRead:
+    """A view's source, and the frame that Spark gave for its name when it was made."""
+
+    source: Source
+    shown: DataFrame
+
+
+def note_view(connection: Connection, name: str, source: Source | None) -> None:
+    """Note what a new view reads; None for a view that is left to Spark."""
+    connection.view_reads.pop(name.lower(), None)
+    # Spark Connect gives the frame of a name anew at each call, so that a view which another call
+    # has replaced would not be noticed.
+    if source is not None and not is_connect(connection.spark):
+        read = _ViewRead(source, connection.spark.table(name))
+        connection.view_reads[name.lower()] = read
+
+
+def frame_of_view(
+    connection: Connection,
+    reference: TableReference,
+    names: frozenset[str] | None,
+    bound: Mapping[str, object],
+) -> DataFrame | None:
+    """The rows of a view that the query of `reference` can use, with the columns among `names`
+    (None for all); None where Spark reads the view."""
+    name = reference.name.object_name
+    read = connection.view_reads.get(name.lower())
+    if not isinstance(read, _ViewRead) or reference.name.database is not None:
+        return None
+    if not connection.spark.table(name).sameSemantics(read.shown):
+        return None  # PySpark has replaced the view
+    shown = read.source.names
+    wanted = None if names is None else frozenset(one for one in shown if one.lower() in names)
+    filters, rows = reference.filters, reference.rows_wanted
+    return read.source.read(Narrowed(wanted, filters, bound, rows))

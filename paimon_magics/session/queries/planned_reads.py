@@ -3,23 +3,33 @@ snapshot."""
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from paimon_magics.coordinator.client.interface import CoordinatorClient
 from paimon_magics.errors import UnknownNameError, UnsupportedStatementError
-from paimon_magics.planning.reads.local_reads import LocalLimits
 from paimon_magics.planning.reads.read_points import AtSnapshot, point_of_read
-from paimon_magics.planning.reads.scans import ReadPlan
+from paimon_magics.planning.reads.scans import (
+    LocalLimits,
+    ReadPlan,
+    fixes_keys,
+    plan_local,
+    plan_read,
+)
 from paimon_magics.planning.reads.views import ViewKind, shown_columns, shown_kind
 from paimon_magics.session.connection import Connection
-from paimon_magics.session.queries.held_snapshots import HeldSnapshots
-from paimon_magics.session.queries.plans import frame_of_read, local_limits, plan_of
+from paimon_magics.session.planned_work import Reads, note_reads, reads_of
 from paimon_magics.session.queries.relations import Relation
-from paimon_magics.spark.rows import frame_of_count
+from paimon_magics.spark.reading import read_frame
+from paimon_magics.spark.rows import frame_of_batch, frame_of_count
+from paimon_magics.spark.stores import spelled
+from paimon_magics.statements.data_types import contains_type
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.manifests.live_files import ManifestCache
 from paimon_magics.tables.reading.data_read import DataRead, ReadRequest, plan_data_read
+from paimon_magics.tables.reading.keyed_rows import few_rows
 from paimon_magics.tables.reading.known_rows import are_decided, row_count
 from paimon_magics.tables.schema.orc_zone import unknown_zone_note
 from paimon_magics.tables.snapshots.targets import Resolved, TableState, snapshot_ids
@@ -28,20 +38,31 @@ from paimon_magics.tables.table import Table
 
 if TYPE_CHECKING:
     from paimon_magics.spark.handles import DataFrame
+    from paimon_magics.tables.splits.planning import PlannedSplits
+
 
 __all__ = [
+    "HeldSnapshots",
     "KeptRead",
     "PlannedRead",
     "kept_read",
     "kind_of",
     "limits_of",
+    "local_limits",
     "needs_no_column",
+    "plan_of",
     "planned_read",
     "table_of",
     "unkept_read",
 ]
 
+
 _READS_MAX = 10
+
+
+_FILES_MAX, _REMOTE_FILES_MAX = 32, 8
+"""Files that one process opens one after the other: on a disk in about a millisecond each, in
+another store in tens of them, where several tasks would wait at the same time."""
 
 
 @dataclass(frozen=True)
@@ -254,3 +275,144 @@ def _narrowed(
     # At least one column: Spark counts the rows of a batch by its columns.
     columns = columns or read.reader.columns[:1]
     return read.with_columns(columns), columns
+
+
+# How a planned read is run: which files Spark scans itself, and which splits tasks read.
+
+
+def plan_of(connection: Connection, read: DataRead, limits: LocalLimits | None = None) -> ReadPlan:
+    """The plan of a read in the connection's Spark, or within `limits` in this process."""
+    planned = read.planned
+    local = None if limits is None else plan_local(limits, planned.raw, planned.splits)
+    if local is not None:
+        return local
+    shown = set(read.reader.columns)
+    paths = (path for files in planned.raw for path in files.paths)
+    schemes = {} if read.stores == {"file"} else connection.opened.schemes(paths)
+    plan = plan_read(
+        [column for column in read.schema.columns if column.name in shown],
+        {
+            files.schema_id: read.schema.columns
+            if files.schema_id == read.schema.schema_id
+            else read.schemas.columns(files.schema_id)
+            for files in read.planned.raw
+        },
+        read.planned.raw,
+        read.planned.splits,
+        changed=read.changed_parts,
+        slots=connection.slots,
+        spark_opens_store=schemes is not None,
+    )
+    if not schemes or all(scheme == stored for (stored, _), scheme in schemes.items()):
+        return plan
+    scans = tuple(
+        replace(scan, paths=tuple(spelled(path, schemes) for path in scan.paths))
+        for scan in plan.raw_scans
+    )
+    return replace(plan, raw_scans=scans)
+
+
+def local_limits(
+    connection: Connection, read: DataRead, first_rows: int | None = None
+) -> LocalLimits | None:
+    """Up to where this process reads the rows of a read itself; None where Spark has to. A VARIANT
+    has no form outside of Spark's tasks. `first_rows`: so many are wanted, whichever."""
+    settings = connection.settings
+    shown = set(read.reader.columns)
+    if any(
+        column.name in shown and contains_type(column.type, "VARIANT")
+        for column in read.schema.columns
+    ):
+        return None
+    return LocalLimits(
+        settings.local_rows_max,
+        settings.local_bytes_max,
+        _FILES_MAX if read.stores == {"file"} else _REMOTE_FILES_MAX,
+        by_key=fixes_keys(read.schema, read.predicates, settings.local_rows_max),
+        first_rows=first_rows,
+    )
+
+
+def frame_of_read(
+    connection: Connection, read: DataRead, limits: LocalLimits | None, *, lists_null: bool = False
+) -> DataFrame:
+    """The lazy frame of a read. What this process reads itself, within `limits`, is read now. With
+    `lists_null` a condition may compare a column with a list that has NULL in it.
+
+    Raises TableDamagedError for files of those that can't be read.
+    """
+    by_name = {column.name: column for column in read.schema.columns}
+    columns = [by_name[name] for name in read.reader.columns]
+    plan = plan_of(connection, read, limits)
+    if limits is not None and not plan.raw_scans and not plan.tasks:
+        rows = few_rows(read, plan.local, limits)
+        if rows is not None:
+            frame = frame_of_batch(connection.spark, rows, shown_columns(columns, read.view))
+            return note_reads(frame, Reads(rows_at_most=rows.num_rows))
+        plan = plan_of(connection, read)  # they are more in memory than they are stored
+    frame = read_frame(connection.spark, plan, columns, read.reader, lists_null=lists_null)
+    return note_reads(frame, Reads(plan=plan))
+
+
+# The snapshots that a query reads, kept from expiring for as long as a frame of its rows exists.
+#
+# A frame is lazy: each request for its rows reads its files. So the leases that were taken while
+# the frame was built last until the frame, the frames that were made of it (`made_of`), and the
+# Outcomes that hold them are gone.
+
+
+class _Leases:
+    """Leases that end when nothing refers to this object any more."""
+
+    def __init__(
+        self, committer: CoordinatorClient, held: tuple[tuple[TableName, int], ...]
+    ) -> None:
+        weakref.finalize(self, _release, committer, held)
+
+
+class HeldSnapshots:
+    """The leases of one query."""
+
+    def __init__(self, committer: CoordinatorClient) -> None:
+        self._committer = committer
+        self._held: list[tuple[TableName, int]] = []
+        self._of_frames: tuple[object, ...] = ()
+        self.planned: list[PlannedSplits] = []
+        """The plans of the query's reads."""
+        self.rows_at_most: int | None = None
+        """How many rows the query has at most, where that is known."""
+        self.plan: ReadPlan | None = None
+        """The plan of the one table whose rows the query selects, to change them."""
+
+    def hold(self, table: TableName, snapshot_id: int) -> bool:
+        """Keep a snapshot; False if it has expired. Snapshots of branches don't expire here."""
+        if table.branch is not None:
+            return True
+        if not self._committer.lease(table, snapshot_id):
+            return False
+        self._held.append((table, snapshot_id))
+        return True
+
+    def hold_of(self, frame: DataFrame) -> None:
+        """Keep what a frame keeps that the query reads."""
+        self._of_frames += reads_of(frame).leases
+
+    def noted(self, frame: DataFrame, names: tuple[str, ...] = ()) -> DataFrame:
+        """Note that the frame reads what was planned here, under `names`: all leases are its now.
+        Returns the frame."""
+        leases = self._of_frames
+        if self._held:
+            leases = (*leases, _Leases(self._committer, tuple(self._held)))
+            self._held.clear()
+        reads = Reads(names, tuple(self.planned), leases, self.rows_at_most, self.plan)
+        return note_reads(frame, reads)
+
+    def release(self) -> None:
+        """Release all leases."""
+        _release(self._committer, tuple(self._held))
+        self._held.clear()
+
+
+def _release(committer: CoordinatorClient, held: tuple[tuple[TableName, int], ...]) -> None:
+    for table, snapshot_id in held:
+        committer.release(table, snapshot_id)

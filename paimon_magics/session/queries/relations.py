@@ -7,22 +7,22 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from paimon_magics.errors import InvalidValueError, UnsupportedStatementError
+from paimon_magics.planning.reads.predicates import ColumnPredicate, column_predicates
+from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.queries.file_relations import FileRelation
 from paimon_magics.session.queries.resolution import GivenFrame, SparkOwn, resolve
 from paimon_magics.session.spark_settings import check_variables, with_settings
-from paimon_magics.statements.queries.determinism import random_part
-from paimon_magics.statements.queries.input_files import input_file_call
-from paimon_magics.statements.queries.null_lists import lists_null
 from paimon_magics.statements.queries.query_text import with_markers_apart
-from paimon_magics.statements.queries.row_ids import names_row_ids
+from paimon_magics.statements.queries.query_traits import input_file_call, lists_null, random_part
+from paimon_magics.statements.queries.rewriting import Replacement, names_row_ids
 from paimon_magics.statements.statement import ColumnFilter, TableName, TableReference, TimeTravel
 
 if TYPE_CHECKING:
-    from paimon_magics.spark.handles import SparkSession
+    from paimon_magics.spark.handles import DataFrame, SparkSession
 
 
-__all__ = ["Relation", "check_plain", "relation_of"]
+__all__ = ["Conditions", "Relation", "Selection", "check_plain", "relation_of"]
 
 
 _NO_CONSTANT = {
@@ -190,3 +190,38 @@ def _constant(
             f"The value of {what} can't be read: {lines[0]}", hint=hint
         ) from error
     return None if row is None or row["value"] is None else str(row["value"])
+
+
+# Which rows of one table a query selects, for a statement that changes them.
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """Conditions on the rows of a table, with the values that are bound to the names in them."""
+
+    filters: tuple[ColumnFilter, ...] = ()
+    bound: tuple[tuple[str, object], ...] = ()
+
+    def predicates(self, schema: TableSchema) -> tuple[ColumnPredicate, ...]:
+        """Those by which files can be pruned."""
+        return column_predicates(self.filters, schema.columns, dict(self.bound))
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """How a query selects rows of one table, to change them.
+
+    All references to `table` read its snapshot `snapshot_id` (0 for none). The one that begins at
+    `position` has all columns, or is `frame` if that is given. `replacements` make a query of the
+    statement's text. With `shows_row_ids` tables that track rows have the ids as columns. With
+    `conditions` only rows that meet them matter of the reference at `position`, and of its columns
+    only those that the query names.
+    """
+
+    table: TableName
+    snapshot_id: int
+    position: int
+    replacements: tuple[Replacement, ...]
+    frame: DataFrame | None = None
+    shows_row_ids: bool = False
+    conditions: Conditions | None = None

@@ -4,33 +4,53 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from paimon_magics.errors import InvalidValueError, UnknownNameError, nearest, value_text
+from paimon_magics.errors import (
+    InvalidValueError,
+    OutdatedPlanError,
+    UnknownNameError,
+    nearest,
+    value_text,
+)
 from paimon_magics.planning.reads.column_texts import calls_of_a_row, mentioned
 from paimon_magics.planning.reads.views import shown_columns
 from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.queries.frames import buffered_frame, metadata_frame
-from paimon_magics.session.queries.held_snapshots import HeldSnapshots
-from paimon_magics.session.queries.planned_reads import KeptRead, kept_read, limits_of
+from paimon_magics.session.queries.planned_reads import (
+    HeldSnapshots,
+    KeptRead,
+    kept_read,
+    limits_of,
+    plan_of,
+)
 from paimon_magics.session.queries.relations import Relation, relation_of
 from paimon_magics.session.spark_settings import check_settings, with_settings
 from paimon_magics.spark.failures import translate
-from paimon_magics.spark.frame_sources import Narrowed, Source
-from paimon_magics.spark.frame_steps import conditions_in, has_only_conditions
+from paimon_magics.spark.frame_steps import Narrowed, Source, conditions_in, has_only_conditions
 from paimon_magics.spark.narrowing import note_source
+from paimon_magics.spark.reading import read_frame
 from paimon_magics.statements.clauses.names import quoted
-from paimon_magics.statements.queries.null_lists import lists_null
 from paimon_magics.statements.queries.plain_queries import ChosenColumn, PlainQuery
+from paimon_magics.statements.queries.query_traits import lists_null
 from paimon_magics.statements.statement import ColumnFilter, TableName
+from paimon_magics.tables.manifests.live_files import ManifestCache
+from paimon_magics.tables.reading.data_read import ReadRequest, plan_data_read
 from paimon_magics.tables.reading.known_rows import row_count
+from paimon_magics.tables.snapshots.targets import TableState
 from paimon_magics.tables.system_tables.registry import is_metadata
+from paimon_magics.tables.table import Table
 
 if TYPE_CHECKING:
     from paimon_magics.spark.handles import DataFrame
 
-__all__ = ["chosen_of_table", "frame_of_plain_query", "frame_of_table"]
+
+__all__ = ["chosen_of_table", "frame_of_plain_query", "frame_of_state", "frame_of_table"]
+
+
+# Also of tables that show level 0 only after a compaction.
+_ALL_LEVELS = {"batch-scan-mode": "compact"}
 
 
 def frame_of_table(
@@ -370,3 +390,34 @@ def _chosen(columns: object, known: Sequence[str], table: TableName) -> tuple[st
             )
         found.append(same[0])
     return tuple(found)
+
+
+# Frames of whole states of a table.
+
+
+def frame_of_state(
+    connection: Connection, table: Table, snapshot: Any, partitions: frozenset[bytes] | None
+) -> DataFrame:
+    """All rows of a snapshot, in the columns of the table's schema, merged whatever their level;
+    of `partitions` (serialised) only, if given. The snapshot does not expire while the frame is
+    there. Raises OutdatedPlanError if it has expired."""
+    held = HeldSnapshots(connection.committer)
+    try:
+        if not held.hold(replace(table.name, system_table=None), int(snapshot.id)):
+            raise OutdatedPlanError(
+                f"Snapshot {snapshot.id} of `{table.name}` expired before it was read.",
+                hint="Nothing was written. Run the statement again.",
+            )
+        read = plan_data_read(
+            table,
+            ReadRequest(options=_ALL_LEVELS, zone=connection.zone, partitions=partitions),
+            target=TableState(snapshot),
+            manifests=connection.manifests(table.location, lambda: ManifestCache(table.paimon)),
+            batch_rows=connection.settings.batch_rows,
+        )
+        plan = plan_of(connection, read)
+        frame = read_frame(connection.spark, plan, read.schema.columns, read.reader)
+        held.planned.append(read.planned)
+        return held.noted(frame, (table.name.object_name,))
+    finally:
+        held.release()

@@ -13,14 +13,19 @@ import pyarrow as pa
 
 from paimon_magics.boundary import short_errors
 from paimon_magics.columnar.time_zones import rules_of
-from paimon_magics.coordinator.client.administration import Pause, Phase, Status, Transactions
-from paimon_magics.coordinator.client.compaction_administration import CompactedTable
-from paimon_magics.coordinator.client.queue_administration import WaitingInserts
+from paimon_magics.coordinator.client.administration import (
+    CompactedTable,
+    Pause,
+    Phase,
+    Status,
+    Transactions,
+    WaitingInserts,
+)
 from paimon_magics.errors import UnknownNameError
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.outcome import Outcome
-from paimon_magics.session.told_times import moments_in_zone
-from paimon_magics.statements.clauses.given_names import named
+from paimon_magics.session.times import moments_in_zone
+from paimon_magics.statements.clauses.names import named
 
 __all__ = [
     "COMPACTIONS_SCHEMA",

@@ -15,11 +15,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_magics.columnar.updates import changed_columns
+from paimon_magics.columnar.differences import changed_columns
 from paimon_magics.errors import InvalidValueError
 from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.reads.views import ViewKind, shown_columns, view_named
-from paimon_magics.planning.reports.change_queries import single_changes_sql
+from paimon_magics.planning.reports.view_queries import single_changes_sql
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.reports.difference import overwritten_rows, rows_of_query
 from paimon_magics.session.reports.report import Report, Section

@@ -30,8 +30,7 @@ from paimon_magics.planning.reports.health import (
     LayoutRules,
     findings,
 )
-from paimon_magics.planning.reports.partition_names import PartitionNames
-from paimon_magics.planning.reports.view_queries import buckets_sql
+from paimon_magics.planning.reports.view_queries import PartitionNames, buckets_sql
 from paimon_magics.session.rendering import render_text
 from paimon_magics.session.reports.report import Bar, Chart
 from paimon_magics.statements.clauses.names import table_text

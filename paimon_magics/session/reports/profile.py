@@ -31,7 +31,7 @@ from paimon_magics.statements.statement import TableName
 from paimon_magics.statements.types.type_text import to_spark_sql
 from paimon_magics.tables.manifests.column_statistics import Bounds, column_bounds
 from paimon_magics.tables.manifests.live_files import ManifestCache, live_files
-from paimon_magics.tables.manifests.partition_values import partition_values
+from paimon_magics.tables.manifests.partitions import partition_values
 from paimon_magics.tables.reading.data_read import DataRead
 from paimon_magics.tables.schema.history import TableSchemas
 from paimon_magics.tables.snapshots.targets import TableState

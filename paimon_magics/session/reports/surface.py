@@ -15,9 +15,8 @@ from paimon_magics.errors import UnsupportedStatementError
 from paimon_magics.planning.commits.expiry import retention_note
 from paimon_magics.planning.formatting import count_text, size_text
 from paimon_magics.planning.reports.view_queries import snapshots_sql
-from paimon_magics.session.bound_values import bindings_text, with_values
 from paimon_magics.session.connection import Connection
-from paimon_magics.session.parameters import bind
+from paimon_magics.session.parameters import bind, bindings_text, with_values
 from paimon_magics.session.reports.administration import Administration
 from paimon_magics.session.reports.changes import changes_of, latest_range
 from paimon_magics.session.reports.difference import difference_of
@@ -32,12 +31,11 @@ from paimon_magics.session.reports.report import (
     Shape,
     told_in_zone,
 )
-from paimon_magics.session.statements.read_plans import TableRead, table_reads
-from paimon_magics.statements.clauses.given_names import named
-from paimon_magics.statements.clauses.names import table_text
+from paimon_magics.session.statements.queries import TableRead, table_reads
+from paimon_magics.statements.clauses.names import named, table_text
 from paimon_magics.statements.grammar.parsing import parse_cell
-from paimon_magics.statements.kinds import Explain
 from paimon_magics.statements.statement import Insert, Query, TableName
+from paimon_magics.statements.subjects import Explain
 from paimon_magics.tables.splits.file_pruning import PruningStep
 from paimon_magics.tables.system_tables.registry import table_view
 from paimon_magics.tables.system_tables.timeline import TIMELINE, timeline

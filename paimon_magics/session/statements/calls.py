@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-from paimon_magics.coordinator.client.attempts import Attempts
+from paimon_magics.coordinator.client.interface import Attempts
 from paimon_magics.errors import InvalidValueError, PaimonMagicsError, UnconfirmedError, nearest
 from paimon_magics.planning.commits.procedures import PlannedCall, plan_call
 from paimon_magics.planning.commits.requests import CommitRequest, CompactManifests
@@ -17,17 +17,21 @@ from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.parameters import bind
 from paimon_magics.session.provenance import Operation, provenance
-from paimon_magics.session.statements.compaction import compaction_lines, run_compaction
+from paimon_magics.session.statements.compaction import (
+    compaction_lines,
+    rescale_lines,
+    run_compaction,
+    run_rescale,
+)
 from paimon_magics.session.statements.file_indexes import (
     file_index_lines,
     run_file_index_rewriting,
 )
 from paimon_magics.session.statements.handler import Handler
 from paimon_magics.session.statements.losses import loss_of_change
-from paimon_magics.session.statements.rescaling import rescale_lines, run_rescale
 from paimon_magics.session.statements.tags_and_branches import run_version_change
 from paimon_magics.session.writes.transactions import begun, committed
-from paimon_magics.statements.clauses.given_names import named
+from paimon_magics.statements.clauses.names import named
 from paimon_magics.statements.maintenance import (
     CompactDatabase,
     CompactManifest,

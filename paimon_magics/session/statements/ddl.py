@@ -22,16 +22,19 @@ from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.queries.declared_types import columns_of_query
 from paimon_magics.session.queries.frames import frame_of_query
 from paimon_magics.session.queries.resolution import tell_of_two
-from paimon_magics.session.statements.answers import done, position_of
-from paimon_magics.session.statements.confirmation import (
+from paimon_magics.session.statements.handler import (
     SEE_PREVIEW,
+    Handler,
+    done,
     harmed,
+    position_of,
     taken_away,
 )
-from paimon_magics.session.statements.handler import Handler
 from paimon_magics.session.statements.losses import loss_of_alteration
-from paimon_magics.session.writes.first_rows import filled
+from paimon_magics.session.writes.merged_schemas import harm_told
+from paimon_magics.session.writes.new_tables import filled
 from paimon_magics.session.writes.ordering import nothing_changed
+from paimon_magics.session.writes.outcomes import Replaced
 from paimon_magics.session.writes.partitions import (
     PartitionSpec,
     matches,
@@ -39,8 +42,6 @@ from paimon_magics.session.writes.partitions import (
     partition_texts,
     remove_partitions,
 )
-from paimon_magics.session.writes.replaced import Replaced
-from paimon_magics.session.writes.type_changes import harm_told
 from paimon_magics.session.writes.upserts import run_insert
 from paimon_magics.spark.queries import known_to_spark
 from paimon_magics.statements.statement import (

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from paimon_magics.coordinator.client.attempts import Attempts
 from paimon_magics.coordinator.client.compacting import Messages, compact_plan
+from paimon_magics.coordinator.client.interface import Attempts
 from paimon_magics.errors import PaimonMagicsError, UnsupportedStatementError
 from paimon_magics.planning.commits.requests import CommitRequest, CompactManifests, Transaction
 from paimon_magics.planning.formatting import count_text, size_text
@@ -16,7 +16,7 @@ from paimon_magics.planning.jobs.progress import Work
 from paimon_magics.planning.writes.index_rules import file_indexes_of
 from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.outcome import Outcome
-from paimon_magics.session.statements.chosen_partitions import chosen_partitions
+from paimon_magics.session.statements.compaction import chosen_partitions
 from paimon_magics.session.writes.compaction import SparkTransactions
 from paimon_magics.session.writes.transactions import begun, committed
 from paimon_magics.spark.failures import translate
@@ -27,12 +27,12 @@ from paimon_magics.statements.statement import TableName
 from paimon_magics.statements.version_changes import Call
 from paimon_magics.tables.compaction.index_plan import (
     IndexRewriting,
+    IndexUnits,
     needs_merged_manifests,
     plan_index_rewriting,
 )
-from paimon_magics.tables.compaction.index_rewriting import IndexUnits
-from paimon_magics.tables.compaction.local_units import run_here
 from paimon_magics.tables.compaction.planning import CompactionScope
+from paimon_magics.tables.compaction.plans import run_here
 from paimon_magics.tables.manifests.live_files import ManifestCache
 from paimon_magics.tables.snapshots.latest import latest_snapshot
 from paimon_magics.tables.table import Table

@@ -2,17 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from paimon_magics.errors import UnconfirmedError
-from paimon_magics.session.outcome import Outcome
-from paimon_magics.session.writes.ordering import Changed, nothing_changed
-from paimon_magics.session.writes.replaced import Replaced
-from paimon_magics.session.writes.row_previews import ChangedRows
-from paimon_magics.statements.statement import TableName
+import pyarrow as pa
 
-__all__ = ["Handler"]
+from paimon_magics.errors import UnconfirmedError
+from paimon_magics.session.connection import Connection
+from paimon_magics.session.outcome import Outcome
+from paimon_magics.session.writes.merged_schemas import HarmTold
+from paimon_magics.session.writes.ordering import Changed, nothing_changed
+from paimon_magics.session.writes.outcomes import Replaced, rows_taken
+from paimon_magics.session.writes.previews import ChangedRows
+from paimon_magics.statements.statement import TableName
+from paimon_magics.statements.subjects import Statement
+from paimon_magics.tables.commits.replaced_partitions import PartitionSize
+
+__all__ = [
+    "SEE_PREVIEW",
+    "Handler",
+    "done",
+    "dry_run_sentence",
+    "explained",
+    "explanation",
+    "harmed",
+    "listing",
+    "position_of",
+    "said",
+    "taken_away",
+    "unconfirmed",
+]
+
+
+SEE_PREVIEW = "%%paimon --preview shows the rows of each partition."
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,3 +62,118 @@ class Handler:
     changed: Changed = nothing_changed
     needs: tuple[TableName, ...] = ()
     creates: TableName | None = None
+
+
+# The outcomes of statements that define and show: a message, or columns of text.
+
+
+def listing(
+    connection: Connection,
+    statement: Statement,
+    kind: str,
+    columns: Mapping[str, Sequence[object]],
+) -> Outcome:
+    """Return rows of text columns; `isTemporary` alone is BOOLEAN."""
+    types = {"isTemporary": pa.bool_()}
+    rows = pa.table(
+        {
+            name: pa.array(values, type=types.get(name, pa.string()))
+            for name, values in columns.items()
+        }
+    )
+    return Outcome.of_rows(connection.spark, statement.text, kind, rows)
+
+
+def done(statement: Statement, kind: str, name: TableName, message: str) -> Outcome:
+    """Return the outcome, with its message, of a statement on a table."""
+    return Outcome(statement=statement.text, kind=kind, table=str(name), message=message)
+
+
+def said(statement: Statement, kind: str, message: str) -> Outcome:
+    """Return the outcome, with its message, of a statement on a database."""
+    return Outcome(statement=statement.text, kind=kind, message=message)
+
+
+def position_of(statement: Statement, name: TableName) -> int:
+    """The offset of the table's name in the statement; 0 if it is not found."""
+    return max(statement.text.find(name.table), 0)
+
+
+# The errors that ask for a confirmation before a statement takes much away.
+
+
+def unconfirmed(statement: Statement, what: str, loss: str, instead: str) -> UnconfirmedError:
+    """Return the error: `what` would take away `loss`, and what to do `instead`."""
+    return UnconfirmedError(
+        f"{what} takes away {loss}.",
+        hint=f"To run it, begin the cell with %%paimon --yes. {instead}",
+        statement=statement.text,
+        position=0,
+    )
+
+
+def taken_away(
+    statement: Statement, what: str, sizes: Sequence[PartitionSize], instead: str
+) -> UnconfirmedError | None:
+    """Return the error for rows that would be removed; None if there are none."""
+    return unconfirmed(statement, what, rows_taken(sizes), instead) if sizes else None
+
+
+def harmed(statement: Statement, told: HarmTold | None) -> UnconfirmedError | None:
+    """Return the error for stored values that would become unreadable; None if there are none."""
+    if told is None or not told.what:
+        return None
+    return UnconfirmedError(
+        told.what,
+        hint=f"{told.examined} To run it all the same, begin the cell with "
+        f"%%paimon --yes. {told.way_back} {told.not_looked_at}".rstrip(),
+        statement=statement.text,
+        position=0,
+    )
+
+
+# How a statement would run, without running it: `--explain` and `--dry-run`.
+
+
+def explained(connection: Connection, handler: Handler, mode: str, planned: set[str]) -> list[str]:
+    """Return a line for each decision; Spark's plan of a query follows as EXPLAIN gives it.
+
+    `planned` is as in `dry_run_sentence`.
+    """
+    if handler.explain is not None and not _awaited(connection, handler, planned):
+        return handler.explain(mode)
+    return [dry_run_sentence(connection, handler, planned)]
+
+
+def dry_run_sentence(connection: Connection, handler: Handler, planned: set[str]) -> str:
+    """Return what the statement would do. Raises the errors that it would raise before its job
+    starts.
+
+    `planned` collects the tables that earlier statements of the cell would create. Statements that
+    need those can't be checked yet.
+    """
+    awaited = _awaited(connection, handler, planned)
+    if awaited:
+        shown = ", ".join(f"`{name}`" for name in awaited)
+        return f"Not checked: an earlier statement would create {shown} first."
+    sentence = "Would run." if handler.dry_run is None else handler.dry_run()
+    if handler.creates is not None:
+        planned.add(str(connection.full_name(handler.creates)))
+    return sentence
+
+
+def explanation(
+    connection: Connection, statement: str, lines: list[str], query: str | None = None
+) -> Outcome:
+    """Return the lines as an Outcome with a single row, whose value is all lines as one text."""
+    rows = pa.table({"plan": pa.array(["\n".join(lines)], type=pa.string())})
+    outcome = Outcome.of_rows(connection.spark, statement, "EXPLAIN", rows, query)
+    outcome.message = "\n".join(lines)
+    return outcome
+
+
+def _awaited(connection: Connection, handler: Handler, planned: set[str]) -> list[str]:
+    """The tables that the statement needs and that are only `planned`."""
+    ours = (None, connection.settings.catalog_name)
+    names = {str(connection.full_name(n)) for n in handler.needs if n.catalog in ours}
+    return sorted(names & planned)

@@ -13,42 +13,43 @@ from paimon_magics.errors import (
     UnknownNameError,
     nearest,
 )
-from paimon_magics.planning.reads.predicate_texts import condition_text
+from paimon_magics.planning.reads.predicates import condition_text
 from paimon_magics.planning.row_changes.merges import PlannedClause
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.outcome import Outcome
-from paimon_magics.session.queries.spark_passthrough import is_for_spark, pass_to_spark
+from paimon_magics.session.queries.spark_calls import is_for_spark, pass_to_spark
 from paimon_magics.session.refusals import refused
 from paimon_magics.session.spark_settings import check_statement
-from paimon_magics.session.statements.answers import said
 from paimon_magics.session.statements.calls import call_handler
-from paimon_magics.session.statements.confirmation import (
-    unconfirmed,
-)
 from paimon_magics.session.statements.ddl import (
     alter_table_handler,
     create_table_handler,
     drop_table_handler,
 )
-from paimon_magics.session.statements.explain import explained, explanation
-from paimon_magics.session.statements.handler import Handler
-from paimon_magics.session.statements.queries import query_handler, view_handler
-from paimon_magics.session.statements.read_plans import steps_text
-from paimon_magics.session.statements.row_changes import row_change_handler
-from paimon_magics.session.statements.rows import insert_handler, truncate_handler
+from paimon_magics.session.statements.handler import (
+    Handler,
+    explained,
+    explanation,
+    said,
+    unconfirmed,
+)
+from paimon_magics.session.statements.queries import query_handler, steps_text, view_handler
+from paimon_magics.session.statements.rows import (
+    insert_handler,
+    row_change_handler,
+    truncate_handler,
+)
 from paimon_magics.session.statements.show import Shown, show_handler
 from paimon_magics.session.statements.tags_and_branches import (
     alter_tags_handler,
     show_tags_handler,
 )
-from paimon_magics.session.writes.merge_previews import preview_merge
 from paimon_magics.session.writes.merging import PreparedMerge, prepare_merge, run_merge
 from paimon_magics.session.writes.ordering import in_order
+from paimon_magics.session.writes.outcomes import rows_taken
 from paimon_magics.session.writes.prepare import distribution
-from paimon_magics.session.writes.replaced import rows_taken
-from paimon_magics.statements.kinds import Explain, Statement
-from paimon_magics.statements.merge_into import DeleteAction, MergeInto
-from paimon_magics.statements.row_changes import Delete, Update
+from paimon_magics.session.writes.previews import preview_merge
+from paimon_magics.statements.row_changes import Delete, DeleteAction, MergeInto, Update
 from paimon_magics.statements.statement import (
     CreateDatabase,
     CreateTable,
@@ -62,7 +63,7 @@ from paimon_magics.statements.statement import (
     TruncateTable,
     UseDatabase,
 )
-from paimon_magics.statements.subjects import subject_of
+from paimon_magics.statements.subjects import Explain, Statement, subject_of
 from paimon_magics.statements.table_changes import AlterTable
 from paimon_magics.statements.version_changes import AlterTags, Call, ShowTags
 from paimon_magics.tables.commits.replaced_partitions import sizes_of_replaced

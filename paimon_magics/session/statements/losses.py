@@ -9,11 +9,11 @@ from paimon_magics.errors import PaimonMagicsError, UnconfirmedError
 from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.options.values import duration_ms
 from paimon_magics.session.connection import Connection
-from paimon_magics.session.statements.confirmation import unconfirmed
-from paimon_magics.session.writes.replaced import rows_taken
-from paimon_magics.statements.kinds import Statement
+from paimon_magics.session.statements.handler import unconfirmed
+from paimon_magics.session.writes.outcomes import rows_taken
 from paimon_magics.statements.maintenance import Maintenance, RescaleBuckets
 from paimon_magics.statements.statement import TableName
+from paimon_magics.statements.subjects import Statement
 from paimon_magics.statements.table_changes import (
     AlterTable,
     DropColumn,

@@ -3,32 +3,56 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from paimon_magics.errors import InvalidValueError, PaimonMagicsError
 from paimon_magics.planning.formatting import count_text
-from paimon_magics.session.bound_values import with_values
+from paimon_magics.planning.reads.predicates import condition_text
+from paimon_magics.planning.reads.scans import ReadPlan
+from paimon_magics.planning.reads.splits import ColumnsSplit, DifferenceSplit, MergeSplit
 from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.outcome import Outcome
-from paimon_magics.session.parameters import bind
+from paimon_magics.session.parameters import bind, bindings_text, with_values
 from paimon_magics.session.planned_work import made_of
-from paimon_magics.session.queries.frames import frame_of_query
-from paimon_magics.session.queries.narrow_views import note_view
+from paimon_magics.session.python_frames import frame_text
+from paimon_magics.session.queries.file_relations import FileRelation
+from paimon_magics.session.queries.frames import frame_of_query, is_known, note_view, read_plan
+from paimon_magics.session.queries.relations import Relation, relation_of
+from paimon_magics.session.queries.resolution import GivenFrame, SparkOwn
 from paimon_magics.session.queries.table_frames import frame_of_plain_query
 from paimon_magics.session.statements.handler import Handler
-from paimon_magics.session.statements.read_plans import query_lines
 from paimon_magics.spark.failures import translate
-from paimon_magics.spark.printed_plans import printed_plan
+from paimon_magics.spark.sizes import printed_plan
 from paimon_magics.statements.queries.plain_queries import plain_query
-from paimon_magics.statements.statement import CreateTemporaryView, Query
+from paimon_magics.statements.queries.query_traits import used_names
+from paimon_magics.statements.statement import CreateTemporaryView, Query, QueryText
 from paimon_magics.statements.subjects import subject_of
+from paimon_magics.tables.reading.data_read import DataRead
+from paimon_magics.tables.snapshots.targets import (
+    Difference,
+    SnapshotChanges,
+    TableState,
+    Target,
+    snapshot_ids,
+)
+from paimon_magics.tables.splits.file_pruning import PruningStep
+from paimon_magics.tables.system_tables.registry import is_metadata
 
 if TYPE_CHECKING:
-    from paimon_magics.spark.frame_sources import Source
+    from paimon_magics.spark.frame_steps import Source
     from paimon_magics.spark.handles import DataFrame
 
-__all__ = ["query_handler", "view_handler"]
+
+__all__ = ["TableRead", "query_handler", "query_lines", "steps_text", "table_reads", "view_handler"]
+
+
+_REASONS: dict[type, str] = {
+    MergeSplit: "keys of theirs overlap, or rows delete others",
+    DifferenceSplit: "two states are compared",
+    ColumnsSplit: "they hold different columns of the same rows",
+}
 
 
 def query_handler(
@@ -143,3 +167,157 @@ def _frame_of_new_view(
 def _spark_plan(frame: DataFrame, mode: str) -> list[str]:
     named = (mode or "simple").lower().replace("logical", "extended")
     return printed_plan(frame, named).rstrip().splitlines()
+
+
+# How a query reads its tables: snapshots, files left out step by step, raw scan or merge read.
+
+
+def query_lines(
+    connection: Connection,
+    statement: str,
+    query: QueryText,
+    parameters: Mapping[str, object],
+) -> list[str]:
+    """Return a line for each table that the query reads, and lines on what is left out and why."""
+    bound = bind(query.parameters, parameters, statement, connection.zone)
+    lines = [f"With {bindings_text(bound)}"] if bound else []
+    for found in table_reads(connection, statement, query, bound):
+        lines.append(f"{found.name}: {found.how}")
+        shown = steps_text(found.pruning_steps)
+        lines += [f"  {shown}"] if shown else []
+        lines += [f"  {line}" for line in found.conditions]
+    return lines
+
+
+def steps_text(steps: Sequence[PruningStep]) -> str:
+    """How many files were left after each pruning step."""
+    return " → ".join(
+        f"{one.step}: {_files(one.files)}"
+        + ("" if one.buckets is None else f" of {count_text(one.buckets, 'bucket')}")
+        + ("" if one.partitions is None else f" in {count_text(one.partitions, 'partition')}")
+        + ("" if one.size_bytes is None else f", {count_text(one.size_bytes, 'byte')}")
+        for one in steps
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class TableRead:
+    """How a query reads one table: from the manifests, in this process, by raw scan or by merge
+    read; the files left after each pruning step, and the conditions."""
+
+    name: str
+    how: str
+    pruning_steps: tuple[PruningStep, ...] = ()
+    conditions: tuple[str, ...] = ()
+    opens_files: bool = True
+
+
+def table_reads(
+    connection: Connection, statement: str, query: QueryText, bound: Mapping[str, object]
+) -> list[TableRead]:
+    """Return the query's reads, in the order of its text. `bound` are the values of its bind names.
+    Raises errors of ours."""
+    found = []
+    names = used_names(statement, query)
+    for reference in query.references:
+        relation = relation_of(connection, reference, statement, bound, names)
+        if not isinstance(relation, Relation):
+            found.append(TableRead(str(reference.name), _outside(relation)))
+        elif is_metadata(relation.name):
+            found.append(TableRead(str(relation.name), "metadata, read on the driver"))
+        else:
+            plan, read = read_plan(connection, relation)
+            known = is_known(connection, relation, statement, query)
+            found.append(
+                TableRead(
+                    str(relation.name),
+                    _known_text(read) if known else _scans_text(plan, read),
+                    read.planned.pruning_steps,
+                    tuple(_conditions(read, relation, reference.other_conditions)),
+                    opens_files=not known and plan.known_rows is None,
+                )
+            )
+    return found
+
+
+def _outside(found: SparkOwn | FileRelation | GivenFrame) -> str:
+    match found:
+        case SparkOwn():
+            return "Spark's own table or view"
+        case FileRelation(format=kind):
+            return f"files of the format {kind}, by Spark's own reader"
+        case GivenFrame(frame=frame):
+            return f"Python's variable, {frame_text(frame)}"
+
+
+def _scans_text(plan: ReadPlan, read: DataRead) -> str:
+    ids = snapshot_ids(read.target)
+    if not ids:
+        return "no snapshot yet, no rows" if isinstance(read.target, TableState) else "no changes"
+    parts = [_snapshots(read.target, ids)]
+    if plan.known_rows is not None:
+        rows = count_text(plan.known_rows, "row")
+        parts.append(f"no file is opened: {rows}, from the manifests, and no column is used")
+        return ", ".join(parts)
+    if plan.local:
+        parts.append(f"{_files(plan.local_file_count)} read here, without a Spark task")
+    if plan.raw_file_count:
+        parts.append(f"{_files(plan.raw_file_count)} by raw scan")
+    if plan.merge_file_count:
+        parts.append(
+            f"{_files(plan.merge_file_count)} by merge read in "
+            f"{count_text(len(plan.tasks), 'task')} ({_reasons(plan)})"
+        )
+    if not plan.raw_file_count and not plan.merge_file_count and not plan.local:
+        parts.append("no files")
+    return ", ".join(parts)
+
+
+def _known_text(read: DataRead) -> str:
+    ids = snapshot_ids(read.target)
+    where = _snapshots(read.target, ids) if ids else "no snapshot yet"
+    return f"{where}, no file is opened: the results are from the manifests"
+
+
+def _reasons(plan: ReadPlan) -> str:
+    """Why the files are read by a merge read, not by a raw scan."""
+    counts = dict(plan.unscanned)
+    for task in plan.tasks:
+        for split in task:
+            reason = _REASONS.get(type(split))
+            if reason is not None:
+                counts[reason] = counts.get(reason, 0) + len(split.files)
+    plain = plan.merge_file_count - sum(counts.values())
+    if plain > 0:
+        counts["their rows are changes in order, or some of them are marked as deleted"] = plain
+    if len(counts) == 1:
+        return next(iter(counts))
+    return "; ".join(f"{_files(number)}: {reason}" for reason, number in counts.items())
+
+
+def _conditions(read: DataRead, relation: Relation, more: Sequence[str]) -> list[str]:
+    """The lines on the conditions that prune files, and on those that only Spark applies, which
+    include `more`."""
+    used = {(one.column.lower(), one.operator) for one in read.predicates}
+    chosen = [condition_text(one) for one in read.predicates]
+    others = [
+        condition_text(one)
+        for one in relation.filters
+        if (one.column.lower(), one.operator) not in used
+    ] + list(more)
+    lines = [f"files are chosen by {' AND '.join(chosen)}"] if chosen else []
+    return lines + ([f"left to Spark alone: {' AND '.join(others)}"] if others else [])
+
+
+def _snapshots(target: Target, ids: Sequence[int]) -> str:
+    match target:
+        case TableState():
+            return f"snapshot {ids[0]}"
+        case SnapshotChanges(mode=mode):
+            return f"the {mode.value} of snapshots {ids[0]} to {ids[-1]}"
+        case Difference():
+            return f"what tells snapshot {ids[1]} from {ids[0]}"
+
+
+def _files(number: int) -> str:
+    return count_text(number, "file")

@@ -1,4 +1,4 @@
-"""Statements that change rows: INSERT and TRUNCATE."""
+"""Statements that change rows: INSERT, TRUNCATE, DELETE and UPDATE."""
 
 from __future__ import annotations
 
@@ -11,17 +11,39 @@ from paimon_magics.planning.commits.requests import (
     OverwritePartitions,
     OverwriteTouched,
 )
+from paimon_magics.planning.formatting import count_text
+from paimon_magics.planning.row_changes.logged_changes import LoggedChange
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.session.connection import Connection
-from paimon_magics.session.statements.confirmation import SEE_PREVIEW, taken_away
-from paimon_magics.session.statements.handler import Handler
-from paimon_magics.session.statements.read_plans import query_lines
+from paimon_magics.session.outcome import Outcome
+from paimon_magics.session.statements.handler import SEE_PREVIEW, Handler, taken_away
+from paimon_magics.session.statements.queries import query_lines
 from paimon_magics.session.writes.merged_schemas import columns_told
 from paimon_magics.session.writes.ordering import nothing_changed
-from paimon_magics.session.writes.partitions import PartitionSpec, remove_partitions, truncate_specs
+from paimon_magics.session.writes.outcomes import Replaced, replaced_by_insert, rows_taken
+from paimon_magics.session.writes.partitions import (
+    PartitionSpec,
+    delete_partitions,
+    deleted_partitions,
+    remove_partitions,
+    truncate_specs,
+)
 from paimon_magics.session.writes.prepare import PreparedInsert, distribution, prepare_insert
-from paimon_magics.session.writes.replaced import Replaced, replaced_by_insert
-from paimon_magics.session.writes.small_inserts import run_insert_statement
+from paimon_magics.session.writes.previews import ChangedRows, preview_rows
+from paimon_magics.session.writes.row_changes import (
+    PreparedChange,
+    prepare_row_change,
+    run_row_change,
+)
+from paimon_magics.session.writes.row_selection import kind_of
+from paimon_magics.session.writes.rows_by_key import PreparedKeys
+from paimon_magics.session.writes.small_inserts import (
+    run_insert_statement,
+    run_small_change,
+    small_change,
+)
+from paimon_magics.statements.lexing.tokens import tokenize
+from paimon_magics.statements.row_changes import Delete, RowChange
 from paimon_magics.statements.statement import (
     Insert,
     TruncateTable,
@@ -30,7 +52,10 @@ from paimon_magics.statements.subjects import subject_of
 from paimon_magics.tables.commits.replaced_partitions import sizes_of_replaced
 from paimon_magics.tables.table import Table
 
-__all__ = ["insert_handler", "truncate_handler"]
+__all__ = ["insert_handler", "row_change_handler", "truncate_handler"]
+
+
+_CONSTANT_WORDS = ("TRUE", "FALSE", "NULL", "NOT", "AND", "OR", "IS", "IN", "BETWEEN", "LIKE")
 
 
 def insert_handler(
@@ -142,3 +167,128 @@ def _distribution(connection: Connection, prepared: PreparedInsert, insert: Inse
     if insert.source.is_values:
         return "the rows are written by this process, without a Spark job"
     return str(distribution(connection, prepared))
+
+
+# The handler of DELETE and UPDATE.
+
+
+def row_change_handler(
+    connection: Connection,
+    change: RowChange,
+    parameters: Mapping[str, object],
+    wait: str | None = None,
+) -> Handler:
+    """DELETE and UPDATE. `wait` is for small changes."""
+
+    def table() -> Table:
+        return connection.load(change.target, change.text, change.target_position)
+
+    def small() -> LoggedChange | None:
+        return small_change(connection, change, table(), parameters)
+
+    def partitions() -> tuple[PartitionSpec, ...] | None:
+        if not isinstance(change, Delete):
+            return None
+        return deleted_partitions(connection, change, table(), parameters)
+
+    def run() -> Outcome:
+        logged = small()
+        if logged is not None:
+            return run_small_change(connection, change, table(), logged, wait)
+        specs = partitions()
+        if specs is not None and isinstance(change, Delete):
+            return delete_partitions(connection, change, table(), specs)
+        return run_row_change(connection, change, parameters)
+
+    def lines() -> list[str]:
+        logged = small()
+        if logged is not None:
+            return [_logged_line(table(), logged)]
+        specs = partitions()
+        if specs is not None:
+            return [_partitions_line(table(), specs)]
+        prepared = prepare_row_change(connection, change, parameters)
+        selected = f"{table().name}: rows of snapshot {prepared.base_snapshot_id} are selected."
+        return [selected, *_how(connection, prepared)]
+
+    def preview() -> Replaced | ChangedRows:
+        specs = partitions()
+        if specs is None:
+            return preview_rows(connection, change, parameters)
+        whole = specs == ((),)
+        sizes = sizes_of_replaced(table(), specs=() if whole else specs) if specs else ()
+        return Replaced(table(), sizes)
+
+    return Handler(
+        run=run,
+        dry_run=lambda: "Would run. " + " ".join(lines()),
+        explain=lambda mode: lines(),
+        preview=preview,
+        unconfirmed=lambda mode: _unconfirmed(change, table()),
+        # The log keeps small changes in order: nothing needs to be loaded before them.
+        changed=lambda: () if small() is not None else (change.target,),
+        needs=(change.target, *subject_of(change).sources),
+    )
+
+
+def _logged_line(table: Table, logged: LoggedChange) -> str:
+    keys = count_text(len(logged.keys), "key")
+    return (
+        f"{table.name}: a change of {keys} goes into the log of small inserts, and is carried out "
+        "in order with these when it is loaded."
+    )
+
+
+def _partitions_line(table: Table, specs: tuple[PartitionSpec, ...]) -> str:
+    what = "all rows" if specs == ((),) else count_text(len(specs), "partition")
+    return f"{table.name}: {what} removed by metadata; no file is read."
+
+
+def _how(connection: Connection, prepared: PreparedChange) -> list[str]:
+    """How the selected rows are changed."""
+    if isinstance(prepared, PreparedKeys):
+        return ["They have few keys: they are read and written in this process, without a job."]
+    if isinstance(prepared, PreparedInsert):
+        return [
+            "They are written as changes, and merged by key.",
+            f"Distribution: {distribution(connection, prepared)}.",
+        ]
+    units = 0 if prepared.plan is None else len(prepared.plan.units)
+    schema = prepared.table.schema
+    what, how = "file", "are written anew"
+    if schema.data_evolution_enabled:
+        what = "row range"
+        how = "get deletion vectors" if prepared.assigned is None else "get files of columns"
+    elif schema.deletion_vectors_enabled:
+        how = "get deletion vectors"
+    return [f"{count_text(units, what)} can have such rows; those that have {how}."]
+
+
+def _unconfirmed(change: RowChange, table: Table) -> UnconfirmedError | None:
+    condition, where = change.selection.condition, "without WHERE"
+    if condition is not None:
+        text = change.text[condition.start : condition.end]
+        if not _is_constant(text):
+            return None
+        where = f"WHERE {text}"
+    kind = kind_of(change)
+    sizes = sizes_of_replaced(table, specs=())
+    if isinstance(change, Delete):
+        return taken_away(change, f"DELETE `{table.name}` {where}", sizes, SEE_PREVIEW)
+    if not sizes:
+        return None
+    return UnconfirmedError(
+        f"{kind} `{table.name}` {where} changes {rows_taken(sizes)}.",
+        hint="To run it, begin the cell with %%paimon --yes. %%paimon --preview shows some rows, "
+        "before and after.",
+        statement=change.text,
+        position=0,
+    )
+
+
+def _is_constant(condition: str) -> bool:
+    """Whether a condition names nothing, as `true` and `1 = 1`: it is about all rows."""
+    return all(
+        token.kind != "quoted" and (token.kind != "word" or token.upper in _CONSTANT_WORDS)
+        for token in tokenize(condition)
+    )

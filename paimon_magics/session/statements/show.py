@@ -18,8 +18,7 @@ from paimon_magics.planning.commits.procedures import PROCEDURES
 from paimon_magics.planning.reports.view_queries import HISTORY_IN_SQL, history_sql
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.outcome import Outcome
-from paimon_magics.session.statements.answers import listing, position_of
-from paimon_magics.session.statements.handler import Handler
+from paimon_magics.session.statements.handler import Handler, listing, position_of
 from paimon_magics.session.writes.partitions import (
     PartitionSpec,
     matches,
@@ -45,7 +44,7 @@ from paimon_magics.statements.statement import (
     ShowViews,
     TableName,
 )
-from paimon_magics.tables.catalog.database_marks import database_mark
+from paimon_magics.tables.catalog.marks import database_mark
 from paimon_magics.tables.manifests.partitions import (
     list_partitions,
     partition_name,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from paimon_magics.coordinator.client.attempts import Attempts
+from paimon_magics.coordinator.client.interface import Attempts
 from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.planning.commits.requests import Append, CommitRequest
 from paimon_magics.session.connection import Connection, located
@@ -17,8 +17,8 @@ from paimon_magics.session.provenance import Operation, provenance
 from paimon_magics.session.statements.handler import Handler
 from paimon_magics.session.statements.losses import loss_of_change
 from paimon_magics.session.writes.transactions import begun, committed
-from paimon_magics.statements.kinds import Statement
 from paimon_magics.statements.statement import TableName
+from paimon_magics.statements.subjects import Statement
 from paimon_magics.statements.version_changes import (
     AlterTags,
     CreateBranch,

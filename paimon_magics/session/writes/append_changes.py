@@ -8,13 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from paimon_magics.coordinator.client.attempts import Attempts
+from paimon_magics.coordinator.client.interface import Attempts
 from paimon_magics.errors import UnknownNameError, UnsupportedStatementError
 from paimon_magics.planning.commits.requests import Transaction
 from paimon_magics.planning.reads.views import ROW_ID, row_id_columns
 from paimon_magics.planning.row_changes.assignments import assigned_paths
-from paimon_magics.planning.row_changes.engine_rules import adds_changed_rows
-from paimon_magics.planning.row_changes.row_by_row import chooses_row_by_row
+from paimon_magics.planning.row_changes.engine_rules import adds_changed_rows, chooses_row_by_row
 from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.planning.writes.losses import ColumnLoss
 from paimon_magics.session.connection import Connection, located
@@ -22,11 +21,11 @@ from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.writes.exactness import check_losses
 from paimon_magics.session.writes.keyed_rows import check_seen
 from paimon_magics.session.writes.outcomes import NOTHING_WRITTEN, WrittenFiles, with_losses
-from paimon_magics.session.writes.placed_frames import placed_frame
 from paimon_magics.session.writes.row_selection import (
     changed_outcome,
     new_values,
     operation_of,
+    placed_frame,
     predicates_of,
     selected_rows,
 )
@@ -35,7 +34,7 @@ from paimon_magics.spark.queries import cancellable
 from paimon_magics.spark.row_places import change_files
 from paimon_magics.spark.task_units import UnitResults
 from paimon_magics.statements.data_types import AtomicType
-from paimon_magics.statements.queries.used_columns import used_names
+from paimon_magics.statements.queries.query_traits import used_names
 from paimon_magics.statements.row_changes import RowChange, Update
 from paimon_magics.tables.manifests.live_files import ManifestCache
 from paimon_magics.tables.row_changes.rewriting import ChangedFile

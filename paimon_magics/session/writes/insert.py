@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from paimon_magics.coordinator.client.attempts import Attempts
+from paimon_magics.coordinator.client.interface import Attempts
 from paimon_magics.planning.commits.requests import (
     Append,
     CommitReceipt,

@@ -15,7 +15,6 @@ import pyarrow as pa
 from paimon_magics.errors import InvalidValueError, value_text
 from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.schemas.table_schema import Column, TableSchema
-from paimon_magics.session.given_times import columns_in_zone, value_in_zone
 from paimon_magics.session.python_frames import (
     arrow_of,
     frame_kind,
@@ -23,8 +22,15 @@ from paimon_magics.session.python_frames import (
     is_own,
     stream_of,
 )
-from paimon_magics.session.row_inputs import columns_of
-from paimon_magics.session.value_inputs import CutValueError, kind_of, misfit, plain, shown
+from paimon_magics.session.times import columns_in_zone, value_in_zone
+from paimon_magics.session.value_inputs import (
+    CutValueError,
+    columns_of,
+    kind_of,
+    misfit,
+    plain,
+    shown,
+)
 from paimon_magics.statements.data_types import (
     ArrayType,
     AtomicType,

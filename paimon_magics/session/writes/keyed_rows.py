@@ -22,12 +22,12 @@ from paimon_magics.planning.reads.predicates import ColumnPredicate
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.planned_work import made_of
-from paimon_magics.session.writes.placed_frames import placed_frame
 from paimon_magics.session.writes.prepare import PreparedInsert
+from paimon_magics.session.writes.row_selection import placed_frame
 from paimon_magics.spark.row_changes import as_inserted, with_buckets
 from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.tables.manifests.live_files import ManifestCache
-from paimon_magics.tables.row_changes.stored_keys import check_none_wait, key_files
+from paimon_magics.tables.row_changes.looked_up_keys import check_none_wait, key_files
 from paimon_magics.tables.snapshots.latest import read_snapshot
 from paimon_magics.tables.table import Table
 

@@ -16,15 +16,14 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from paimon_magics.columnar.merging import KIND
-from paimon_magics.coordinator.client.attempts import Attempts
+from paimon_magics.coordinator.client.interface import Attempts
 from paimon_magics.errors import InvalidValueError
 from paimon_magics.planning.commits.requests import CommitReceipt, Transaction
 from paimon_magics.planning.reads.predicates import ColumnPredicate
 from paimon_magics.planning.reads.views import ROW_ID, row_id_columns
 from paimon_magics.planning.row_changes.engine_rules import adds_changed_rows
-from paimon_magics.planning.row_changes.merge_joins import Join
 from paimon_magics.planning.row_changes.merge_query import needed_columns
-from paimon_magics.planning.row_changes.merges import Effect, MergePlan, assigned_columns
+from paimon_magics.planning.row_changes.merges import Effect, Join, MergePlan, assigned_columns
 from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.planning.writes.distributions import IN_PLACE_FILE_BYTES_MIN
 from paimon_magics.planning.writes.losses import ColumnLoss, added_losses
@@ -35,8 +34,8 @@ from paimon_magics.session.writes.append_changes import check_stays, written_fil
 from paimon_magics.session.writes.exactness import check_losses
 from paimon_magics.session.writes.insert import run_job
 from paimon_magics.session.writes.outcomes import WrittenFiles
-from paimon_magics.session.writes.placed_frames import placed_frame
 from paimon_magics.session.writes.prepare import PreparedInsert
+from paimon_magics.session.writes.row_selection import placed_frame
 from paimon_magics.session.writes.transactions import ToCommit, begun, transact
 from paimon_magics.spark.losses import kept_losses
 from paimon_magics.spark.merging import KIND_NUMBERS, MatchCounts, match_counts
@@ -45,8 +44,8 @@ from paimon_magics.spark.row_places import AddedRows, change_and_add_files, chan
 from paimon_magics.spark.task_units import UnitResults
 from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.statements.data_types import AtomicType
-from paimon_magics.statements.merge_into import MergeInto
-from paimon_magics.statements.queries.used_columns import used_names
+from paimon_magics.statements.queries.query_traits import used_names
+from paimon_magics.statements.row_changes import MergeInto
 from paimon_magics.tables.manifests.live_files import ManifestCache
 from paimon_magics.tables.row_changes.column_changes import ColumnChanges
 from paimon_magics.tables.row_changes.looked_up_keys import LookedUpKeys
@@ -56,10 +55,9 @@ from paimon_magics.tables.row_changes.table_changes import TableChange, plan_tab
 from paimon_magics.tables.snapshots.latest import read_snapshot
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.changed_rows import ChangedTwiceError
-from paimon_magics.tables.writing.commit_messages import read_messages, write_message
+from paimon_magics.tables.writing.commit_messages import BucketKey, read_messages, write_message
 from paimon_magics.tables.writing.table_write import CompletedWrite, completed, write_spec
 from paimon_magics.tables.writing.write_spec import WriteSpec
-from paimon_magics.tables.writing.written_buckets import BucketKey
 
 if TYPE_CHECKING:
     from paimon_magics.spark.handles import DataFrame

@@ -14,20 +14,24 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from paimon_magics.coordinator.client.attempts import Attempts
+from paimon_magics.coordinator.client.interface import Attempts
 from paimon_magics.errors import PaimonMagicsError, UnsupportedStatementError
 from paimon_magics.planning.commits.read_sets import Found, ReadSet, read_files, read_keys
 from paimon_magics.planning.commits.requests import Append, CommitReceipt
 from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.reads.predicates import ColumnPredicate
-from paimon_magics.planning.reads.row_kinds import PARTLY
+from paimon_magics.planning.reads.views import PARTLY
 from paimon_magics.planning.row_changes.engine_rules import (
     ChangeMethod,
     check_moves,
     method_of_delete,
     method_of_update,
 )
-from paimon_magics.planning.row_changes.merged_updates import MergedUpdate, merged_update
+from paimon_magics.planning.row_changes.merged_updates import (
+    MergedUpdate,
+    merged_update,
+    unseen_notes,
+)
 from paimon_magics.planning.row_changes.merges import (
     FromText,
     MergePlan,
@@ -38,14 +42,13 @@ from paimon_magics.planning.row_changes.merges import (
     plan_merge,
 )
 from paimon_magics.planning.row_changes.source_keys import SourceKey
-from paimon_magics.planning.row_changes.unseen_counts import unseen_notes
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.planned_work import made_of, planned_bytes, reads_of
 from paimon_magics.session.provenance import Operation
 from paimon_magics.session.queries.frames import frame_of_query
-from paimon_magics.session.queries.selections import Selection
+from paimon_magics.session.queries.relations import Selection
 from paimon_magics.session.writes.insert import run_job, write_planned
 from paimon_magics.session.writes.keyed_rows import check_seen, keyed_rows
 from paimon_magics.session.writes.merge_places import (
@@ -54,12 +57,13 @@ from paimon_magics.session.writes.merge_places import (
     counted_rows,
     run_place_merge,
 )
-from paimon_magics.session.writes.merge_rows import merged_rows
-from paimon_magics.session.writes.merge_sources import SourceLookup, asked
-from paimon_magics.session.writes.merge_targets import (
+from paimon_magics.session.writes.merge_sides import (
     MergeOnTable,
     MergeTarget,
+    SourceLookup,
+    asked,
     merge_target,
+    merged_rows,
     target_conditions,
 )
 from paimon_magics.session.writes.merged_schemas import merge_columns_of_source, merge_rules_of
@@ -70,19 +74,18 @@ from paimon_magics.session.writes.outcomes import (
     with_losses,
     write_outcome,
 )
-from paimon_magics.session.writes.own_reads import reads_now
-from paimon_magics.session.writes.prepare import PreparedInsert
+from paimon_magics.session.writes.prepare import PreparedInsert, reads_now
 from paimon_magics.session.writes.row_selection import check_no_file_calls
 from paimon_magics.session.writes.transactions import run_again
 from paimon_magics.spark.losses import kept_losses, without_losses
 from paimon_magics.spark.merging import COUNTED, KIND_NUMBERS, MatchCounts
-from paimon_magics.spark.shuffle_tasks import few_shuffle_tasks
+from paimon_magics.spark.session_settings import few_shuffle_tasks
 from paimon_magics.spark.sizes import COMPRESSED_AT_MOST, estimate
 from paimon_magics.spark.writing import JobWritten
 from paimon_magics.statements.clauses.names import quoted
-from paimon_magics.statements.merge_into import DeleteAction, MergeInto
-from paimon_magics.statements.queries.determinism import random_part
-from paimon_magics.statements.queries.row_ids import names_row_ids
+from paimon_magics.statements.queries.query_traits import random_part
+from paimon_magics.statements.queries.rewriting import names_row_ids
+from paimon_magics.statements.row_changes import DeleteAction, MergeInto
 from paimon_magics.tables.snapshots.latest import latest_snapshot_id, latest_state
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.table_write import CompletedWrite

@@ -6,14 +6,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from paimon_magics.errors import PaimonMagicsError, UnsupportedStatementError
+from paimon_magics.errors import OutdatedPlanError, PaimonMagicsError, UnsupportedStatementError
 from paimon_magics.planning.commits.requests import CommitReceipt
 from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.reads.predicates import ColumnPredicate, column_predicates
 from paimon_magics.planning.row_changes.assignments import AssignedPath, assigned_paths
 from paimon_magics.planning.row_changes.engine_rules import check_moves
-from paimon_magics.planning.row_changes.merged_updates import MergedUpdate, merged_update
-from paimon_magics.planning.row_changes.unseen_counts import ALL_SEEN, UnseenCounts, unseen_notes
+from paimon_magics.planning.row_changes.merged_updates import (
+    ALL_SEEN,
+    MergedUpdate,
+    UnseenCounts,
+    merged_update,
+    unseen_notes,
+)
 from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.planning.writes.inserts import FromInput
 from paimon_magics.session.connection import Connection, located
@@ -22,7 +27,8 @@ from paimon_magics.session.parameters import bind
 from paimon_magics.session.planned_work import made_of
 from paimon_magics.session.provenance import Operation
 from paimon_magics.session.queries.frames import frame_of_query
-from paimon_magics.session.queries.selections import Selection
+from paimon_magics.session.queries.planned_reads import HeldSnapshots
+from paimon_magics.session.queries.relations import Selection
 from paimon_magics.session.writes.exactness import check_policy
 from paimon_magics.session.writes.outcomes import WrittenFiles, write_outcome
 from paimon_magics.spark.casting import project
@@ -34,13 +40,17 @@ from paimon_magics.spark.row_changes import (
     with_assigned,
     with_merged_kinds,
 )
+from paimon_magics.spark.row_places import placed_rows
 from paimon_magics.statements.clauses.names import quoted
-from paimon_magics.statements.queries.input_files import input_file_call
+from paimon_magics.statements.queries.query_traits import input_file_call
 from paimon_magics.statements.row_changes import Delete, RowChange, Update
+from paimon_magics.tables.row_changes.looked_up_keys import LookedUpKeys
+from paimon_magics.tables.row_changes.selected_rows import PlacedFiles
 from paimon_magics.tables.table import Table
 
 if TYPE_CHECKING:
     from paimon_magics.spark.handles import DataFrame
+
 
 __all__ = [
     "changed_outcome",
@@ -50,6 +60,7 @@ __all__ = [
     "new_values",
     "operation_of",
     "paths_of",
+    "placed_frame",
     "predicates_of",
     "selected_rows",
 ]
@@ -201,3 +212,31 @@ def changed_outcome(
         outcome.rows_updated, outcome.rows_unchanged = rows, unseen.unwritten
         outcome.notes = unseen_notes(table.schema, unseen)
     return outcome
+
+
+# The rows of a snapshot's files with their places, as a frame that keeps the snapshot.
+
+
+def placed_frame(
+    connection: Connection,
+    table: Table,
+    snapshot_id: int,
+    files: PlacedFiles | None,
+    columns: Sequence[Column],
+    more: Sequence[Column] = (),
+    keys: LookedUpKeys | None = None,
+) -> DataFrame:
+    """`placed_rows` of files of a snapshot, 0 for none, which stays for as long as the frame does.
+    Raises OutdatedPlanError if it has expired."""
+    held = HeldSnapshots(connection.committer)
+    if snapshot_id and not held.hold(replace(table.name, system_table=None), snapshot_id):
+        raise OutdatedPlanError(
+            f"Snapshot {snapshot_id} of `{table.name}` expired before it was read.",
+            hint="Nothing was written. Run the statement again, or keep snapshots longer: "
+            "'snapshot.num-retained.min', 'snapshot.time-retained'.",
+        )
+    try:
+        rows = placed_rows(connection.spark, files, columns, more, connection.slots, keys)
+        return held.noted(rows)
+    finally:
+        held.release()

@@ -16,23 +16,22 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from paimon_magics.columnar.merging import KIND
-from paimon_magics.columnar.value_ranges import can_have, matching
-from paimon_magics.coordinator.client.attempts import Attempts
+from paimon_magics.columnar.value_bounds import can_have, matching
+from paimon_magics.coordinator.client.interface import Attempts
 from paimon_magics.errors import OutdatedPlanError, UnknownNameError
 from paimon_magics.planning.commits.read_sets import read_keys
 from paimon_magics.planning.commits.requests import CommitReceipt, Transaction
-from paimon_magics.planning.reads.local_reads import LocalLimits, stored_bytes
 from paimon_magics.planning.reads.predicates import column_predicates, few_values
-from paimon_magics.planning.reads.row_kinds import DELETE, UPDATE_AFTER
+from paimon_magics.planning.reads.scans import LocalLimits, stored_bytes
+from paimon_magics.planning.reads.views import DELETE, UPDATE_AFTER
 from paimon_magics.planning.row_changes.merged_updates import MergedUpdate
-from paimon_magics.planning.row_changes.plain_conditions import plain_filters
-from paimon_magics.planning.row_changes.plain_values import computed, plain_values
+from paimon_magics.planning.row_changes.plain_values import computed, plain_filters, plain_values
 from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.planning.writes.inserts import plans_in_turn
 from paimon_magics.planning.writes.losses import LOSSES
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.parameters import bind
-from paimon_magics.session.queries.held_snapshots import HeldSnapshots
+from paimon_magics.session.queries.planned_reads import HeldSnapshots
 from paimon_magics.session.writes.exactness import check_losses, is_strict
 from paimon_magics.session.writes.row_selection import (
     new_values,
@@ -47,11 +46,11 @@ from paimon_magics.spark.fetching import fetched
 from paimon_magics.spark.queries import cancellable
 from paimon_magics.spark.rows import frame_of_batch
 from paimon_magics.statements.data_types import AtomicType
-from paimon_magics.statements.queries.used_columns import used_names
+from paimon_magics.statements.queries.query_traits import used_names
 from paimon_magics.statements.row_changes import Delete, RowChange, Update
 from paimon_magics.tables.manifests.live_files import ManifestCache
 from paimon_magics.tables.reading.data_read import ReadRequest, plan_data_read
-from paimon_magics.tables.reading.few_rows import few_rows, splits_of
+from paimon_magics.tables.reading.keyed_rows import few_rows, splits_of
 from paimon_magics.tables.snapshots.latest import read_snapshot
 from paimon_magics.tables.snapshots.targets import TableState
 from paimon_magics.tables.table import Table

@@ -10,24 +10,31 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import Any
 
+from paimon_magics.columnar.value_bounds import can_have
 from paimon_magics.coordinator.client.small_inserts import InsertReceipt, SmallInserts
 from paimon_magics.errors import InvalidValueError, nearest
 from paimon_magics.planning.formatting import count_text
+from paimon_magics.planning.reads.predicates import ColumnPredicate
+from paimon_magics.planning.row_changes.logged_changes import LoggedChange, logged_change
 from paimon_magics.planning.writes.inserts import rows_hidden_by, takes_small_inserts
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.outcome import Outcome
+from paimon_magics.session.parameters import bind
 from paimon_magics.session.spark_settings import check_written
+from paimon_magics.session.writes.exactness import is_strict
 from paimon_magics.session.writes.frames import write_frame_to
 from paimon_magics.session.writes.insert_input import given_table
 from paimon_magics.session.writes.merged_schemas import merge_columns
 from paimon_magics.session.writes.prepare import fetched_values, prepare_insert
+from paimon_magics.session.writes.row_selection import kind_of
 from paimon_magics.session.writes.upserts import run_planned
 from paimon_magics.settings import WAITS
+from paimon_magics.statements.row_changes import RowChange, Update
 from paimon_magics.statements.statement import (
     Insert,
     TableName,
 )
-from paimon_magics.tables.schema.identity import version_of
+from paimon_magics.tables.schema.history import version_of
 from paimon_magics.tables.schema.types import arrow_schema
 from paimon_magics.tables.table import Table
 
@@ -39,7 +46,10 @@ __all__ = [
     "insert_rows",
     "inserts_of",
     "run_insert_statement",
+    "run_small_change",
+    "small_change",
 ]
+
 
 _FLUSH_MS = 300_000
 _FRESH_SECONDS = 1.0
@@ -243,3 +253,63 @@ def _outcome(
         f"acknowledged{again} (record {receipt.lsn}), {told}.",
         notes=notes,
     )
+
+
+# DELETE and UPDATE of rows that are named by their keys, in the log of small inserts.
+#
+# If this process dies, a change that was answered is durable; the fate of another is unknown.
+
+
+def small_change(
+    connection: Connection, change: RowChange, table: Table, parameters: Mapping[str, object]
+) -> LoggedChange | None:
+    """The small change that a statement is; None where its table, or the session, takes none, or
+    where Spark has to decide what it does.
+
+    Raises errors of ours for parameters without a value, and for wrong assignments.
+    """
+    if inserts_of(connection, table) is None:
+        return None
+    if isinstance(change, Update) and is_strict(connection.spark):
+        return None  # Spark has to check the types of what is assigned
+    bound = bind(change.selection.query.parameters, parameters, change.text, connection.zone)
+    found = logged_change(change, table.name, table.schema, bound)
+    return found if found is not None and _fits(found, table) else None
+
+
+def run_small_change(
+    connection: Connection,
+    change: RowChange,
+    table: Table,
+    logged: LoggedChange,
+    wait: str | None,
+) -> Outcome:
+    """Put a change into the log. `wait` says when it is answered; the default is the table's mode.
+
+    Raises errors of ours where it is not taken.
+    """
+    inserts = inserts_of(connection, table)
+    assert inserts is not None
+    answer = inserts.insert(
+        table.name,
+        logged,
+        mode="async_mode" if wait is not None else None,
+        version=version_of(table),
+    )
+    visible = wait == "visible"
+    outcome = PendingInsert(connection, table, answer, visible, kind_of(change)).outcome()
+    outcome.statement, outcome.query = change.text, None
+    return outcome
+
+
+def _fits(change: LoggedChange, table: Table) -> bool:
+    """Whether all columns can have the values that they are compared with."""
+    schema = arrow_schema(table.schema)
+    values = [
+        *(
+            ColumnPredicate(name, "in", tuple(key[at] for key in change.keys))
+            for at, name in enumerate(change.columns)
+        ),
+        *change.conditions,
+    ]
+    return all(can_have(one, schema.field(one.column).type) for one in values)

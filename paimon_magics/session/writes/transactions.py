@@ -14,8 +14,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from paimon_magics.coordinator.client.attempts import Attempts
-from paimon_magics.coordinator.client.compactions import CompactionCommit, CompactionReceipt
+from paimon_magics.coordinator.client.compacting import CompactionCommit, CompactionReceipt
+from paimon_magics.coordinator.client.interface import Attempts
 from paimon_magics.errors import (
     OutdatedPlanError,
     PaimonMagicsError,

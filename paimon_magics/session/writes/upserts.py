@@ -24,10 +24,10 @@ from paimon_magics.session.writes.insert import run_prepared
 from paimon_magics.session.writes.merged_schemas import merge_columns
 from paimon_magics.session.writes.merging import run_merge
 from paimon_magics.session.writes.prepare import PreparedInsert, prepare_insert
-from paimon_magics.spark.combining import last_rows
+from paimon_magics.spark.rows import last_rows
 from paimon_magics.statements.clauses.names import quoted, table_text
 from paimon_magics.statements.grammar.parsing import parse_statement
-from paimon_magics.statements.merge_into import MergeInto
+from paimon_magics.statements.row_changes import MergeInto
 from paimon_magics.statements.statement import Insert
 
 if TYPE_CHECKING:

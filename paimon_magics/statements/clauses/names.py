@@ -10,13 +10,14 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from paimon_magics.errors import StatementSyntaxError
+from paimon_magics.errors import StatementSyntaxError, UnsupportedStatementError
 from paimon_magics.statements.lexing.cursor import Cursor, RefusedHere
 from paimon_magics.statements.lexing.tokens import IDENTIFIER_KINDS, Token
 from paimon_magics.statements.statement import TableName
 
 __all__ = [
     "name_parts",
+    "named",
     "quoted",
     "spelled",
     "table_name",
@@ -26,8 +27,14 @@ __all__ = [
     "try_table_name",
 ]
 
+
 _BRANCH_PREFIX = "branch_"
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*")
+
+
+_PART = re.compile(r"`(?:[^`]|``)+`|[^.`]+")
+_STATEMENT = re.compile(r"\s*(SELECT|WITH|INSERT|VALUES)\s", re.IGNORECASE)
+_NAME = re.compile(rf"(?:{_PART.pattern})(?:\.(?:{_PART.pattern}))*")
 
 
 def quoted(name: str) -> str:
@@ -121,3 +128,33 @@ def _named(cursor: Cursor, tokens: Sequence[Token], position: int) -> TableName:
             position=position,
         )
     return name
+
+
+# A table's name as a program writes it: `shop.orders`, parts in back quotes or not.
+
+
+def named(name: str) -> TableName:
+    """Parse a name such as `shop.orders`. Raises UnsupportedStatementError if it is none."""
+    if _STATEMENT.match(name):
+        raise UnsupportedStatementError(
+            "A table's name is expected, not a statement.",
+            hint="session.run(text) runs statements.",
+        )
+    parts = _parts(name)
+    found = table_name_of(parts) if parts else None
+    if found is None:
+        raise UnsupportedStatementError(
+            f"`{name}` is not a table's name.", hint="Name it as table, or database.table."
+        )
+    return found
+
+
+def _parts(name: str) -> list[str]:
+    """The parts of a dotted name, back-quoted or not; [] if the text is not such a name."""
+    text = name.strip()
+    if _NAME.fullmatch(text) is None:
+        return []
+    return [
+        part[1:-1].replace("``", "`") if part.startswith("`") else part
+        for part in _PART.findall(text)
+    ]

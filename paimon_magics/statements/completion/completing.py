@@ -57,8 +57,13 @@ from paimon_magics.statements.completion.wants import (
     in_quotes,
 )
 from paimon_magics.statements.completion.words import BEFORE_OPERANDS, OPERATORS
-from paimon_magics.statements.lexing.keywords import QUERY_WORDS, word_set
-from paimon_magics.statements.lexing.tokens import IDENTIFIER_KINDS, Token, tokenize
+from paimon_magics.statements.lexing.tokens import (
+    IDENTIFIER_KINDS,
+    QUERY_WORDS,
+    Token,
+    tokenize,
+    word_set,
+)
 from paimon_magics.statements.statement import TableName
 
 __all__ = ["expected_at"]

@@ -10,8 +10,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from paimon_magics.statements.clauses.names import table_name_of
-from paimon_magics.statements.lexing.keywords import CLAUSE_WORDS, QUERY_WORDS, word_set
-from paimon_magics.statements.lexing.tokens import CLOSING, IDENTIFIER_KINDS, OPENING, Token
+from paimon_magics.statements.lexing.tokens import (
+    CLAUSE_WORDS,
+    CLOSING,
+    IDENTIFIER_KINDS,
+    OPENING,
+    QUERY_WORDS,
+    Token,
+    word_set,
+)
 from paimon_magics.statements.statement import TableName
 
 __all__ = ["Group", "Item", "Seen", "grouped", "relations_of", "segment_at"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from paimon_magics.statements.lexing.keywords import word_set
+from paimon_magics.statements.lexing.tokens import word_set
 
 __all__ = [
     "AFTER_TABLE",

@@ -16,8 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from paimon_magics.statements.lexing.keywords import word_set
-from paimon_magics.statements.lexing.tokens import IDENTIFIER_KINDS, Token
+from paimon_magics.statements.lexing.tokens import IDENTIFIER_KINDS, Token, word_set
 
 __all__ = ["IDIOMS", "Idiom", "idiom_at"]
 

@@ -8,8 +8,13 @@ from dataclasses import dataclass
 
 from paimon_magics.errors import StatementSyntaxError
 from paimon_magics.statements.dialects.idioms import idiom_at
-from paimon_magics.statements.lexing.keywords import STATEMENT_WORDS, word_set
-from paimon_magics.statements.lexing.tokens import IDENTIFIER_KINDS, Token, tokenize
+from paimon_magics.statements.lexing.tokens import (
+    IDENTIFIER_KINDS,
+    STATEMENT_WORDS,
+    Token,
+    tokenize,
+    word_set,
+)
 
 __all__ = ["misread"]
 

@@ -10,7 +10,7 @@ from paimon_magics.statements.clauses.properties import (
     read_property_keys,
 )
 from paimon_magics.statements.grammar.calls import at_tag_change, read_alter_tags
-from paimon_magics.statements.grammar.columns import read_details, read_path, read_position
+from paimon_magics.statements.grammar.tables import read_details, read_path, read_position
 from paimon_magics.statements.lexing.cursor import Cursor, RefusedHere
 from paimon_magics.statements.statement import PartitionItem
 from paimon_magics.statements.table_changes import (

@@ -7,16 +7,19 @@ clauses may come in any order, and a source that is a table may have a time-trav
 from __future__ import annotations
 
 from paimon_magics.errors import StatementSyntaxError
-from paimon_magics.statements.assignments import Assignment
 from paimon_magics.statements.clauses.names import try_table_name
-from paimon_magics.statements.grammar.expressions import (
+from paimon_magics.statements.grammar.row_changes import (
     column_path,
     expression_until,
     refuse_inside,
 )
 from paimon_magics.statements.lexing.cursor import Cursor
 from paimon_magics.statements.lexing.tokens import IDENTIFIER_KINDS, Token
-from paimon_magics.statements.merge_into import (
+from paimon_magics.statements.queries.qualifiers import references_of
+from paimon_magics.statements.queries.query_text import at_query, bind_parameters, read_query
+from paimon_magics.statements.queries.references import Relation, read_alias, read_relation
+from paimon_magics.statements.queries.scanning import scan_relations
+from paimon_magics.statements.row_changes import (
     DeleteAction,
     InsertAction,
     MatchKind,
@@ -25,11 +28,7 @@ from paimon_magics.statements.merge_into import (
     MergeInto,
     UpdateAction,
 )
-from paimon_magics.statements.queries.qualifiers import references_of
-from paimon_magics.statements.queries.query_text import at_query, bind_parameters, read_query
-from paimon_magics.statements.queries.references import Relation, read_alias, read_relation
-from paimon_magics.statements.queries.scanning import scan_relations
-from paimon_magics.statements.statement import QueryText, TableName, TextRange
+from paimon_magics.statements.statement import Assignment, QueryText, TableName, TextRange
 
 __all__ = ["read_merge"]
 

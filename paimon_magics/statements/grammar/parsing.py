@@ -23,16 +23,17 @@ from paimon_magics.statements.grammar.calls import read_call, read_show_tags
 from paimon_magics.statements.grammar.merges import read_merge
 from paimon_magics.statements.grammar.row_changes import read_delete, read_update
 from paimon_magics.statements.grammar.spark_passthrough import pass_through
-from paimon_magics.statements.kinds import Explain, Statement
 from paimon_magics.statements.lexing.cursor import Cursor, RefusedHere
-from paimon_magics.statements.lexing.keywords import (
+from paimon_magics.statements.lexing.tokens import (
     CLAUSE_WORDS,
+    IDENTIFIER_KINDS,
     QUERY_WORDS,
     STATEMENT_WORDS,
+    Token,
+    split_tokens,
+    tokenize,
     word_set,
 )
-from paimon_magics.statements.lexing.splitting import split_tokens
-from paimon_magics.statements.lexing.tokens import IDENTIFIER_KINDS, Token, tokenize
 from paimon_magics.statements.queries.query_text import at_query, bind_parameters, read_query
 from paimon_magics.statements.statement import (
     CreateTemporaryView,
@@ -45,6 +46,7 @@ from paimon_magics.statements.statement import (
     TableName,
     TextRange,
 )
+from paimon_magics.statements.subjects import Explain, Statement
 
 __all__ = ["parse_cell", "parse_statement"]
 

@@ -7,13 +7,15 @@ import itertools
 from paimon_magics.errors import StatementSyntaxError
 from paimon_magics.statements.clauses.names import try_table_name
 from paimon_magics.statements.lexing.cursor import Cursor
-from paimon_magics.statements.lexing.keywords import (
+from paimon_magics.statements.lexing.tokens import (
     CLAUSE_WORDS,
+    IDENTIFIER_KINDS,
     NAME_BEFORE,
     STATEMENT_WORDS,
+    Token,
+    tokenize,
     word_set,
 )
-from paimon_magics.statements.lexing.tokens import IDENTIFIER_KINDS, Token, tokenize
 from paimon_magics.statements.statement import PassThrough, TableName
 
 __all__ = ["leading_words", "names_in", "pass_through"]

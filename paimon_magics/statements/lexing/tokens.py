@@ -17,14 +17,23 @@ from dataclasses import dataclass
 from paimon_magics.errors import StatementSyntaxError
 
 __all__ = [
+    "CLAUSE_WORDS",
     "CLOSING",
     "IDENTIFIER_KINDS",
+    "NAME_BEFORE",
+    "NOT_A_PATH",
     "OPENING",
+    "QUERY_WORDS",
+    "STATEMENT_WORDS",
     "Token",
     "matching_brackets",
+    "split_cell",
+    "split_tokens",
     "tokenize",
     "without_values",
+    "word_set",
 ]
+
 
 IDENTIFIER_KINDS = frozenset({"word", "quoted"})
 OPENING = {"(": ")", "[": "]"}
@@ -224,3 +233,75 @@ def without_values(text: str) -> str:
         pieces.append("?" if token.kind in ("string", "number") else token.text)
         end = token.end
     return "".join(pieces)
+
+
+# Splits a cell into its statements.
+#
+# A statement ends at a semicolon outside quotes and comments (as the lexer in `tokens` reads them).
+# Empty and comment-only pieces are dropped. Comments inside or next to a statement stay in its
+# text; only whitespace around it is trimmed.
+
+
+def split_cell(text: str) -> tuple[tuple[str, int], ...]:
+    """Return (statement text, offset of its first character in the cell), in the order written.
+
+    Raises StatementSyntaxError for a quote or comment that is never closed, with the position of
+    its first character.
+    """
+    return tuple((piece, offset) for piece, offset, _ in split_tokens(text))
+
+
+def split_tokens(text: str) -> tuple[tuple[str, int, tuple[Token, ...]], ...]:
+    """Split as `split_cell` does, and add each statement's tokens, with positions in the cell."""
+    tokens = tokenize(text)
+    pieces: list[tuple[str, int, tuple[Token, ...]]] = []
+    start = first = 0
+    ends = [i for i, t in enumerate(tokens) if t.text == ";"]
+    for index in (*ends, len(tokens)):
+        end = tokens[index].start if index < len(tokens) else len(text)
+        if index > first:
+            piece = text[start:end]
+            offset = start + len(piece) - len(piece.lstrip())
+            pieces.append((piece.strip(), offset, tokens[first:index]))
+        start, first = end + 1, index + 1
+    return tuple(pieces)
+
+
+# The words of Spark SQL that the parsers use.
+#
+# Spark reserves hardly any word. These sets say which words end something (a relation, a list of
+# changes) or begin a statement. Source: `SqlBaseParser.g4`.
+
+
+def word_set(text: str) -> frozenset[str]:
+    """The set of the words in `text`, separated by blanks."""
+    return frozenset(text.split())
+
+
+QUERY_WORDS = word_set("SELECT WITH VALUES TABLE FROM MAP REDUCE")
+"""Words that begin a query."""
+
+STATEMENT_WORDS = QUERY_WORDS | word_set(
+    "INSERT CREATE DROP ALTER SHOW DESCRIBE DESC USE EXPLAIN TRUNCATE REPLACE DELETE "
+    "UPDATE MERGE CALL COPY ANALYZE MSCK REPAIR OPTIMIZE CACHE UNCACHE CLEAR SET RESET "
+    "REFRESH ADD LIST DECLARE EXECUTE BEGIN COMMENT LOAD EXPORT IMPORT GRANT REVOKE LOCK "
+    "UNLOCK START COMMIT ROLLBACK DFS VACUUM RESTORE UNDROP OPEN FETCH CLOSE PREPARE"
+)
+"""Words that begin a statement that is parsed here or that Spark may know."""
+
+CLAUSE_WORDS = word_set(
+    "ON USING WHERE GROUP HAVING ORDER SORT CLUSTER DISTRIBUTE LIMIT OFFSET WINDOW "
+    "QUALIFY UNION EXCEPT INTERSECT MINUS SETMINUS JOIN INNER LEFT RIGHT FULL CROSS "
+    "NATURAL SEMI ANTI LATERAL PIVOT UNPIVOT TABLESAMPLE SELECT INSERT WITH WHEN SET "
+    "VALUES FROM AS AND OR NOT WATERMARK MATCH_RECOGNIZE ASOF"
+)
+"""Words that can't be a table's name or alias: they continue the query."""
+
+NOT_A_PATH = CLAUSE_WORDS | word_set(
+    "BY BETWEEN IN IS LIKE ILIKE RLIKE REGEXP CASE THEN ELSE END DISTINCT ALL ANY SOME "
+    "EXISTS INTERVAL DATE TIMESTAMP OF PERCENT DIV ESCAPE FILTER OVER TO INTO"
+)
+"""Words after which `:name` is a bind parameter even without a blank between them."""
+
+NAME_BEFORE = word_set("FROM JOIN INTO TABLE VIEW")
+"""Words that are followed by a table's name."""

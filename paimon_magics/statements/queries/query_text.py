@@ -13,8 +13,13 @@ from dataclasses import replace
 from paimon_magics.errors import StatementSyntaxError
 from paimon_magics.statements.clauses.names import name_parts, try_table_name
 from paimon_magics.statements.lexing.cursor import Cursor, RefusedHere
-from paimon_magics.statements.lexing.keywords import NOT_A_PATH, QUERY_WORDS, word_set
-from paimon_magics.statements.lexing.tokens import IDENTIFIER_KINDS, tokenize
+from paimon_magics.statements.lexing.tokens import (
+    IDENTIFIER_KINDS,
+    NOT_A_PATH,
+    QUERY_WORDS,
+    tokenize,
+    word_set,
+)
 from paimon_magics.statements.queries.qualifiers import references_of
 from paimon_magics.statements.queries.references import (
     at_options,

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from paimon_magics.statements.clauses.names import name_parts
 from paimon_magics.statements.clauses.properties import read_properties
 from paimon_magics.statements.lexing.cursor import Cursor
-from paimon_magics.statements.lexing.keywords import CLAUSE_WORDS
-from paimon_magics.statements.lexing.tokens import IDENTIFIER_KINDS, Token
+from paimon_magics.statements.lexing.tokens import CLAUSE_WORDS, IDENTIFIER_KINDS, Token
 from paimon_magics.statements.statement import ColumnFilter, TextRange, TimeTravel
 
 __all__ = [

@@ -6,24 +6,50 @@ a table's, and the relation's alias replaces qualifiers of columns that name the
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from paimon_magics.statements.clauses.names import quoted
+from paimon_magics.statements.clauses.names import quoted, text_literal
+from paimon_magics.statements.lexing.tokens import (
+    CLOSING,
+    IDENTIFIER_KINDS,
+    OPENING,
+    Token,
+    tokenize,
+)
 from paimon_magics.statements.statement import QueryText, TableReference, TextRange
 
 __all__ = [
+    "ROW_ID_COLUMNS",
     "Replacement",
     "RewrittenText",
+    "current_names",
     "cuts_of",
     "joined_text",
+    "names_row_ids",
     "replacements_by",
     "replacements_for",
     "rewrite",
+    "stars_without_row_ids",
 ]
 
+
 Replacement = tuple[TextRange, str]
+
+
+_DATABASE = frozenset({"CURRENT_DATABASE", "CURRENT_SCHEMA", "DATABASE", "SCHEMA"})
+_CATALOG = frozenset({"CURRENT_CATALOG"})
+# What most queries have none of costs no tokens.
+_CALL = re.compile("|".join(sorted(_DATABASE | _CATALOG)), re.IGNORECASE)
+_BEFORE_ITEM = frozenset({"SELECT", "DISTINCT", "ALL", ","})
+_BEHIND_ITEM = frozenset({",", "FROM", "WHERE", "LIMIT", "UNION", "EXCEPT", "INTERSECT", "ORDER"})
+
+
+ROW_ID_COLUMNS = ("_ROW_ID", "_SEQUENCE_NUMBER")
+
+_NAMES = frozenset(name.lower() for name in ROW_ID_COLUMNS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,3 +155,135 @@ def cuts_of(query: QueryText) -> tuple[Replacement, ...]:
     becomes NULL, which Paimon replaces by the column's default.
     """
     return (*((cut, "") for cut in query.cuts), *((word, "NULL") for word in query.defaults))
+
+
+# `current_database()` and its like in a query: they tell the session's names, not Spark's own.
+#
+# Spark evaluates them by its own catalog, which USE does not change here.
+
+
+def current_names(
+    statement: str, query: QueryText, catalog: str, database: str
+) -> tuple[Replacement, ...]:
+    """The replacements by which calls of `current_database`, `current_schema`, `database`, `schema`
+    and `current_catalog` become texts. A call that is a whole column of a SELECT keeps its name."""
+    if not _CALL.search(statement):
+        return ()
+    within = query.range
+    tokens = [token for token in tokenize(statement) if within.start <= token.start < within.end]
+    replacements = []
+    for at, token in enumerate(tokens[:-2]):
+        name = token.upper if token.kind == "word" else ""
+        is_call = tokens[at + 1].text == "(" and tokens[at + 2].text == ")"
+        is_member = at > 0 and tokens[at - 1].text == "."
+        if not is_call or is_member or name not in _DATABASE | _CATALOG:
+            continue
+        text = text_literal(database if name in _DATABASE else catalog)
+        if _is_column(tokens, at):
+            text += f" AS {quoted(f'{token.text}()')}"
+        replacements.append((TextRange(token.start, tokens[at + 2].end), text))
+    return tuple(replacements)
+
+
+def _is_column(tokens: Sequence[Token], at: int) -> bool:
+    """Whether the call at `at` is a column of a SELECT, without an alias."""
+    behind = tokens[at + 3].upper or tokens[at + 3].text if at + 3 < len(tokens) else ";"
+    ends = behind in _BEHIND_ITEM or behind in CLOSING or behind == ";"
+    before = tokens[at - 1].upper or tokens[at - 1].text if at else ""
+    return ends and before in _BEFORE_ITEM and _clause_of(tokens, at) == "SELECT"
+
+
+def _clause_of(tokens: Sequence[Token], at: int) -> str:
+    """The word that begins the clause of a token: SELECT, FROM, …; "" in brackets of a call."""
+    depth = 0
+    for token in reversed(tokens[:at]):
+        if token.text in CLOSING:
+            depth += 1
+        elif token.text in OPENING:
+            if not depth:
+                return ""
+            depth -= 1
+        elif not depth and token.upper in ("SELECT", "FROM", "WHERE", "BY", "HAVING", "ON"):
+            return token.upper
+    return ""
+
+
+# Columns that a table has but `*` does not show: the ids and sequence numbers of its rows.
+#
+# Spark's own hidden columns do not survive a view, so that the view of such a table has them as
+# columns, and `*` is told to leave them out. Source: `BaseScan`, `SparkTable.metadataColumns` of
+# Paimon's Spark connector.
+
+
+def names_row_ids(text: str) -> bool:
+    """Whether a text may name one of the columns."""
+    lowered = text.lower()
+    return any(name in lowered for name in _NAMES)
+
+
+def stars_without_row_ids(
+    statement: str, query: QueryText, references: Sequence[TableReference]
+) -> tuple[Replacement, ...]:
+    """The replacements by which `*` and `t.*` leave the columns of `references` out. Only stars of
+    the SELECT that reads a table show its columns."""
+    kept = query.range
+    tokens = [one for one in tokenize(statement) if kept.start <= one.start < kept.end]
+    hidden: dict[int, list[str]] = {}
+    for reference in references:
+        select = _select_of(tokens, reference)
+        for star in _stars(tokens, select) if select is not None else ():
+            owner = tokens[star - 2] if tokens[star - 1].text == "." else None
+            if owner is None or owner.name.lower() == reference.alias.lower():
+                alias = quoted(reference.alias)
+                hidden.setdefault(star, []).extend(f"{alias}.{one}" for one in ROW_ID_COLUMNS)
+    return tuple(_exception(tokens, star, names) for star, names in hidden.items())
+
+
+def _exception(tokens: Sequence[Token], star: int, names: Sequence[str]) -> Replacement:
+    """Add the names to what a star leaves out."""
+    listed = ", ".join(names)
+    behind = tokens[star + 1 : star + 3]
+    if [one.upper for one in behind] == ["EXCEPT", "("]:
+        place = behind[1].end
+        return TextRange(place, place), f"{listed}, "
+    place = tokens[star].end
+    return TextRange(place, place), f" EXCEPT ({listed})"
+
+
+def _select_of(tokens: Sequence[Token], reference: TableReference) -> int | None:
+    """The index of the SELECT in whose FROM a reference stands, in brackets or not."""
+    depth = 0
+    for index in range(len(tokens) - 1, -1, -1):
+        token = tokens[index]
+        if token.start >= reference.range.start:
+            continue
+        if token.text in CLOSING:
+            depth += 1
+        elif token.text in CLOSING.values():
+            depth = max(depth - 1, 0)
+        elif not depth and token.kind == "word" and token.upper == "SELECT":
+            return index
+    return None
+
+
+def _stars(tokens: Sequence[Token], select: int) -> Iterator[int]:
+    """The indexes of the stars among the columns of a SELECT."""
+    depth = 0
+    for index in range(select + 1, len(tokens)):
+        token = tokens[index]
+        if token.text in CLOSING.values():
+            depth += 1
+        elif token.text in CLOSING:
+            depth -= 1
+        elif not depth and token.kind == "word" and token.upper == "FROM":
+            return
+        elif not depth and token.text == "*" and _is_all(tokens, index):
+            yield index
+
+
+def _is_all(tokens: Sequence[Token], index: int) -> bool:
+    """Whether a star means all columns: `SELECT *`, `, *` or `t.*`, not a product."""
+    before = tokens[index - 1]
+    if before.text == ".":
+        return tokens[index - 2].kind in IDENTIFIER_KINDS
+    return before.text == "," or before.upper in ("SELECT", "DISTINCT", "ALL")

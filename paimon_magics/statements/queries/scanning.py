@@ -9,8 +9,12 @@ from __future__ import annotations
 
 from paimon_magics.statements.clauses.names import name_parts
 from paimon_magics.statements.lexing.cursor import Cursor, RefusedHere
-from paimon_magics.statements.lexing.keywords import CLAUSE_WORDS, QUERY_WORDS, word_set
-from paimon_magics.statements.lexing.tokens import IDENTIFIER_KINDS
+from paimon_magics.statements.lexing.tokens import (
+    CLAUSE_WORDS,
+    IDENTIFIER_KINDS,
+    QUERY_WORDS,
+    word_set,
+)
 from paimon_magics.statements.queries.references import read_relation
 
 __all__ = ["scan_relations"]

@@ -19,7 +19,7 @@ from paimon_magics.statements.data_types import (
     RowType,
     as_nullable,
 )
-from paimon_magics.statements.dialects.foreign_types import foreign_type_hint
+from paimon_magics.statements.dialects.foreign_names import foreign_type_hint
 from paimon_magics.statements.lexing.cursor import Cursor
 from paimon_magics.statements.lexing.tokens import Token
 

@@ -27,8 +27,7 @@ from paimon_magics.statements.data_types import (
     as_nullable,
 )
 from paimon_magics.statements.lexing.cursor import Cursor
-from paimon_magics.statements.lexing.keywords import word_set
-from paimon_magics.statements.lexing.tokens import tokenize
+from paimon_magics.statements.lexing.tokens import tokenize, word_set
 from paimon_magics.statements.types.sql_types import read_type
 
 __all__ = ["from_paimon", "from_sql", "to_paimon", "to_spark_sql"]

@@ -37,7 +37,7 @@ from paimon_magics.tables.catalog.names import (
 )
 from paimon_magics.tables.pypaimon_internals import sync_table_properties
 from paimon_magics.tables.schema.alterations import altered_schema, schema_changes
-from paimon_magics.tables.schema.files import publish_schema
+from paimon_magics.tables.schema.history import publish_schema
 from paimon_magics.tables.schema.types import field_from_column
 from paimon_magics.tables.snapshots.latest import latest_snapshot
 from paimon_magics.tables.stores.store import store_errors

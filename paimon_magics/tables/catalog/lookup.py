@@ -30,8 +30,7 @@ from paimon_magics.tables.catalog.databases import Databases
 from paimon_magics.tables.catalog.names import database_of, identifier, is_text, shown
 from paimon_magics.tables.pypaimon_internals import schema_ids, schema_path
 from paimon_magics.tables.schema.alterations import schema_of
-from paimon_magics.tables.stores.corruption import damaged
-from paimon_magics.tables.stores.format_versions import SCHEMA_VERSION, check_version
+from paimon_magics.tables.stores.corruption import SCHEMA_VERSION, check_version, damaged
 from paimon_magics.tables.stores.paths import plain_location
 from paimon_magics.tables.stores.store import StoreRefusedError, UnreachableError, failure
 from paimon_magics.tables.table import Table

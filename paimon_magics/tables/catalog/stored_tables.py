@@ -16,7 +16,7 @@ from pypaimon.table.file_store_table import FileStoreTable
 from paimon_magics.errors import UnknownNameError, UnsupportedStatementError
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
-from paimon_magics.tables.schema.files import schema_text
+from paimon_magics.tables.schema.history import schema_text
 from paimon_magics.tables.stores.paths import plain_location
 from paimon_magics.tables.table import StoredTable
 

@@ -22,13 +22,13 @@ from paimon_magics.tables.stores.store import Stores
 
 __all__ = ["read_warehouse_id", "warehouse_id"]
 
-_FOLDER = ".paimon-magics"
-_NAME = "warehouse-id"
+_WAREHOUSE_FOLDER = ".paimon-magics"
+_WAREHOUSE_MARK = "warehouse-id"
 _ID = re.compile(r"[0-9a-f]{32}")
 
 
 @dataclass(frozen=True, slots=True)
-class _Mark:
+class _WarehouseMark:
     """A warehouse's id, and its canonical location when the mark was written; "" if an
     administrator wrote only the id."""
 
@@ -57,7 +57,7 @@ def warehouse_id(stores: Stores, warehouse: str, adopt: str | None = None) -> st
     location = canonical_location(warehouse)
     if mark is None:
         id = adopt or (uuid.uuid5(uuid.NAMESPACE_URL, location) if is_there else uuid.uuid4()).hex
-        return _mark(stores, warehouse, _Mark(id, location), replaces=is_there)
+        return _mark(stores, warehouse, _WarehouseMark(id, location), replaces=is_there)
     if mark.location == location:
         return mark.id
     original = _original(stores, warehouse, mark)
@@ -69,10 +69,10 @@ def warehouse_id(stores: Stores, warehouse: str, adopt: str | None = None) -> st
             f"own. If the copy replaces {original}, remove {_path(original)} first.",
         )
     id = _id_of_copy(mark, warehouse) if original else mark.id
-    return _mark(stores, warehouse, _Mark(id, location), replaces=True)
+    return _mark(stores, warehouse, _WarehouseMark(id, location), replaces=True)
 
 
-def _original(stores: Stores, warehouse: str, mark: _Mark) -> str:
+def _original(stores: Stores, warehouse: str, mark: _WarehouseMark) -> str:
     """Where the warehouse is that this one is a copy of; "" if it is none."""
     there = mark.location
     if there in ("", canonical_location(warehouse)):
@@ -101,12 +101,12 @@ def _is_one_place(stores: Stores, warehouse: str, other: str) -> bool:
             store.delete([path])
 
 
-def _id_of_copy(mark: _Mark, warehouse: str) -> str:
+def _id_of_copy(mark: _WarehouseMark, warehouse: str) -> str:
     """The same for all processes that meet the copy at once."""
     return uuid.uuid5(uuid.UUID(mark.id), canonical_location(warehouse)).hex
 
 
-def _read(stores: Stores, warehouse: str) -> tuple[_Mark | None, bool]:
+def _read(stores: Stores, warehouse: str) -> tuple[_WarehouseMark | None, bool]:
     """The mark of a warehouse, None where it can't be read; and whether there is any."""
     path = _path(warehouse)
     content = stores.of(path).read(path)
@@ -115,13 +115,13 @@ def _read(stores: Stores, warehouse: str) -> tuple[_Mark | None, bool]:
     text = content.decode(errors="replace").strip()
     with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
         document = {"id": text, "location": ""} if _ID.fullmatch(text) else json.loads(text)
-        mark = _Mark(str(document["id"]), str(document["location"]))
+        mark = _WarehouseMark(str(document["id"]), str(document["location"]))
         if _ID.fullmatch(mark.id):
             return mark, True
     return None, True
 
 
-def _mark(stores: Stores, warehouse: str, mark: _Mark, *, replaces: bool) -> str:
+def _mark(stores: Stores, warehouse: str, mark: _WarehouseMark, *, replaces: bool) -> str:
     path = _path(warehouse)
     content = json.dumps(asdict(mark)).encode()
     store = stores.of(path)
@@ -139,5 +139,5 @@ def _mark(stores: Stores, warehouse: str, mark: _Mark, *, replaces: bool) -> str
     return mark.id if found is None else found.id
 
 
-def _path(warehouse: str, name: str = _NAME) -> str:
-    return f"{(local_path(warehouse) or warehouse).rstrip('/')}/{_FOLDER}/{name}"
+def _path(warehouse: str, name: str = _WAREHOUSE_MARK) -> str:
+    return f"{(local_path(warehouse) or warehouse).rstrip('/')}/{_WAREHOUSE_FOLDER}/{name}"

@@ -34,7 +34,7 @@ from paimon_magics.planning.commits.requests import (
     OverwriteTouched,
 )
 from paimon_magics.tables.commits.message_checks import check_compaction, check_rows
-from paimon_magics.tables.manifests.file_kinds import ADD, DELETE
+from paimon_magics.tables.manifests.names import ADD, DELETE
 from paimon_magics.tables.table import Table
 
 __all__ = ["Changes", "PlanChanges", "partition_filter", "plan_changes", "typed_partition"]

@@ -43,11 +43,11 @@ from paimon_magics.planning.commits.requests import (
     OverwriteTouched,
     Transaction,
 )
-from paimon_magics.planning.compaction.inline import compacts_inline, is_full
 from paimon_magics.planning.compaction.picks import PickOptions
+from paimon_magics.planning.compaction.schedule import compacts_inline, is_full
 from paimon_magics.planning.schemas.table_schema import TableSchema
-from paimon_magics.tables.commits.bucket_checks import bucket_check
 from paimon_magics.tables.commits.changes import Changes, plan_changes
+from paimon_magics.tables.commits.commit_checks import FileConflicts, bucket_check, overwrite_check
 from paimon_magics.tables.commits.compaction_conflicts import (
     CompactionConflicts,
     overlapping_places,
@@ -57,16 +57,14 @@ from paimon_magics.tables.commits.decoded_request import (
     file_is_gone,
     file_paths,
 )
-from paimon_magics.tables.commits.file_conflicts import FileConflicts
+from paimon_magics.tables.commits.dynamic_keys import streamed_keys_check
 from paimon_magics.tables.commits.log_positions import log_check
 from paimon_magics.tables.commits.message_checks import check_creation, check_messages
-from paimon_magics.tables.commits.overwrite_checks import overwrite_check
 from paimon_magics.tables.commits.prepare import Prepared, SnapshotPreparation
 from paimon_magics.tables.commits.read_checks import read_check, read_properties
 from paimon_magics.tables.commits.receipts import find_commit, find_snapshot, receipt_of
-from paimon_magics.tables.commits.streamed_keys import streamed_keys_check
 from paimon_magics.tables.manifests.names import MetadataNames, manifest_folder, remove_metadata
-from paimon_magics.tables.manifests.partition_statistics import partition_statistics
+from paimon_magics.tables.manifests.partitions import partition_statistics
 from paimon_magics.tables.snapshots.latest import latest_snapshot, write_hint
 from paimon_magics.tables.stores.paths import local_path
 from paimon_magics.tables.stores.store import Publish, failure, store_errors

@@ -28,7 +28,7 @@ from paimon_magics.errors import CompactionConflictError
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.tables.commits.changes import Changes, partition_filter
 from paimon_magics.tables.manifests.live_files import ManifestCache, undeleted
-from paimon_magics.tables.manifests.partition_values import partition_values
+from paimon_magics.tables.manifests.partitions import partition_values
 from paimon_magics.tables.splits.bucket_splits import KeyRanks
 from paimon_magics.tables.table import Table
 

@@ -11,10 +11,11 @@ from typing import Any
 from pypaimon.utils.file_store_path_factory import canonical_data_file_path
 from pypaimon.write.commit_message import CommitMessage
 
-from paimon_magics.errors import CommitConflictError, InvalidValueError
+from paimon_magics.errors import CommitConflictError, InvalidValueError, PaimonMagicsError
 from paimon_magics.planning.commits.requests import CommitRequest, Compact
 from paimon_magics.tables.stores.allowed_paths import is_plain_name
 from paimon_magics.tables.table import Table
+from paimon_magics.tables.writing.cleanup import tidy_up
 from paimon_magics.tables.writing.commit_messages import read_messages
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "file_is_gone",
     "file_paths",
     "left_out_paths",
+    "settle",
     "written_files",
 ]
 
@@ -224,3 +226,18 @@ def _paths(table: Table, messages: Sequence[CommitMessage]) -> list[str]:
         if entry.index_file.global_index_meta is None
     ]
     return paths
+
+
+# Removes what a committed transaction wrote and did not commit.
+
+
+def settle(asked: DecodedRequest) -> None:
+    """After a commit, remove the files of messages that it left out and of attempts that do not
+    count. It does not wait, and ignores failures.
+
+    Files that were left out go first: an attempt that wrote some of them counts where others of its
+    files were committed, and then its notes, which lead to them, are removed.
+    """
+    with contextlib.suppress(PaimonMagicsError, OSError):
+        asked.table.paths.delete(left_out_paths(asked))
+    tidy_up(asked.table, asked.request.transaction, asked.file_names)

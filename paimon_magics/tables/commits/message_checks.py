@@ -15,7 +15,7 @@ from paimon_magics.errors import (
 )
 from paimon_magics.planning.commits.requests import Transaction
 from paimon_magics.tables.commits.decoded_request import written_files
-from paimon_magics.tables.schema.identity import creation_of
+from paimon_magics.tables.schema.history import creation_of
 from paimon_magics.tables.stores.store import store_errors
 from paimon_magics.tables.table import Table
 

@@ -30,19 +30,27 @@ from paimon_magics.errors import TableDamagedError
 from paimon_magics.faults import reach
 from paimon_magics.planning.commits.requests import CommitRequest, CompactManifests
 from paimon_magics.tables.commits.changes import Changes
-from paimon_magics.tables.commits.index_union import after_adding, hash_entries, united_entries
-from paimon_magics.tables.commits.moved_keys import carried_properties
-from paimon_magics.tables.manifests.file_kinds import ADD, APPENDED, DELETE
+from paimon_magics.tables.commits.dynamic_keys import (
+    after_adding,
+    carried_properties,
+    hash_entries,
+    united_entries,
+)
 from paimon_magics.tables.manifests.hash_indexes import HashIndexes
-from paimon_magics.tables.manifests.index_manifests import NamedIndexManifests
 from paimon_magics.tables.manifests.live_files import ManifestCache, live_files
 from paimon_magics.tables.manifests.merging import MergeRules, merge_manifests
-from paimon_magics.tables.manifests.names import MetadataNames
+from paimon_magics.tables.manifests.names import (
+    ADD,
+    APPENDED,
+    DELETE,
+    MetadataNames,
+    NamedIndexManifests,
+)
 from paimon_magics.tables.manifests.writing import ManifestWriter
 from paimon_magics.tables.pypaimon_internals import wide_nulls
 from paimon_magics.tables.snapshots.latest import read_snapshot
 from paimon_magics.tables.snapshots.provenance import PREFIX
-from paimon_magics.tables.stores.format_versions import SNAPSHOT_VERSION
+from paimon_magics.tables.stores.corruption import SNAPSHOT_VERSION
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.stored_rows import StoredRow
 

@@ -19,12 +19,16 @@ from pypaimon.schema.schema_manager import SchemaManager
 from paimon_magics.planning.commits.publications import Publication, PublicationFinding, Verdict
 from paimon_magics.planning.commits.requests import CommitReceipt, Compact
 from paimon_magics.tables.commits.decoded_request import DecodedRequest
-from paimon_magics.tables.commits.lineage import ChangedFiles, Lineage
 from paimon_magics.tables.commits.receipts import receipt_of
-from paimon_magics.tables.commits.republishing import REPUBLISHED, changed_by_request, obstacle
-from paimon_magics.tables.manifests.file_kinds import ADD
-from paimon_magics.tables.snapshots.changelogs import kept_as_changelog
-from paimon_magics.tables.snapshots.latest import latest_snapshot, read_snapshot
+from paimon_magics.tables.commits.republishing import (
+    REPUBLISHED,
+    ChangedFiles,
+    Lineage,
+    changed_by_request,
+    obstacle,
+)
+from paimon_magics.tables.manifests.names import ADD
+from paimon_magics.tables.snapshots.latest import kept_as_changelog, latest_snapshot, read_snapshot
 from paimon_magics.tables.snapshots.provenance import made_by
 from paimon_magics.tables.table import Table
 

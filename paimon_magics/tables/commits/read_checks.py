@@ -27,9 +27,9 @@ from paimon_magics.planning.commits.requests import CommitRequest
 from paimon_magics.planning.reads.predicates import ColumnPredicate
 from paimon_magics.planning.reads.splits import StoredFile
 from paimon_magics.planning.writes.inserts import level_zero_hidden_by
-from paimon_magics.tables.manifests.file_kinds import ADD, DELETE
 from paimon_magics.tables.manifests.live_files import ManifestCache, live_files, undeleted
-from paimon_magics.tables.manifests.partition_values import partition_values
+from paimon_magics.tables.manifests.names import ADD, DELETE
+from paimon_magics.tables.manifests.partitions import partition_values
 from paimon_magics.tables.reading.table_files import whole_rows_reader
 from paimon_magics.tables.schema.history import TableSchemas
 from paimon_magics.tables.snapshots.latest import read_snapshot

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from paimon_magics.tables.commits.changes import typed_partition
 from paimon_magics.tables.manifests.live_files import ManifestCache, live_files
-from paimon_magics.tables.manifests.partition_values import partition_values
+from paimon_magics.tables.manifests.partitions import partition_values
 from paimon_magics.tables.snapshots.latest import latest_snapshot
 from paimon_magics.tables.table import Table
 

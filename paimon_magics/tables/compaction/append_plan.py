@@ -24,19 +24,23 @@ from pypaimon.write.commit_message import CommitMessage
 
 from paimon_magics.planning.commits.requests import Transaction
 from paimon_magics.planning.compaction.append_tables import AppendRules
-from paimon_magics.planning.compaction.incremental_clustering import (
+from paimon_magics.planning.compaction.picks import BucketFile
+from paimon_magics.planning.compaction.sort_orders import (
     ClusteringRules,
+    SortOrder,
     clustered_runs,
 )
-from paimon_magics.planning.compaction.levels import BucketFile
-from paimon_magics.planning.compaction.sort_orders import SortOrder
-from paimon_magics.planning.reads.float_bounds import OWN_PREFIXES
+from paimon_magics.planning.reads.scans import OWN_PREFIXES
 from paimon_magics.planning.reads.splits import Deletions, StoredFile
 from paimon_magics.planning.schemas.table_schema import column_list
 from paimon_magics.planning.writes.inserts import check_writable
 from paimon_magics.settings import Settings
-from paimon_magics.tables.compaction.append_messages import append_messages
-from paimon_magics.tables.compaction.append_rewriting import AppendRewrite, RewrittenUnit
+from paimon_magics.tables.compaction.append_messages import (
+    append_messages,
+    moved_vectors,
+    put_vectors,
+)
+from paimon_magics.tables.compaction.append_rewriting import AppendRewrite, RewrittenUnit, RowFiles
 from paimon_magics.tables.compaction.append_units import (
     AppendPicks,
     AppendUnit,
@@ -44,14 +48,12 @@ from paimon_magics.tables.compaction.append_units import (
     pick_append_files,
     pick_evolving_files,
 )
-from paimon_magics.tables.compaction.append_vectors import moved_vectors, put_vectors
 from paimon_magics.tables.compaction.planning import (
     BucketKey,
     CompactionScope,
     files_of_scope,
     folder_of,
 )
-from paimon_magics.tables.compaction.row_files import RowFiles
 from paimon_magics.tables.manifests.file_paths import file_paths
 from paimon_magics.tables.manifests.live_files import ManifestCache, live_files
 from paimon_magics.tables.pypaimon_internals import store_options
@@ -62,8 +64,7 @@ from paimon_magics.tables.splits.planning import FileKey, StoredState
 from paimon_magics.tables.splits.stored_files import schema_ids, stored_files, stores_elsewhere
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.columns_files import columns_files, stored_columns
-from paimon_magics.tables.writing.key_value_files import KeyValueFiles, wall_clock_ms
-from paimon_magics.tables.writing.level_files import level_files
+from paimon_magics.tables.writing.key_value_files import KeyValueFiles, level_files, wall_clock_ms
 from paimon_magics.tables.writing.table_write import write_spec
 
 __all__ = [

@@ -19,11 +19,12 @@ import pyarrow as pa
 from paimon_magics.planning.compaction.append_tables import (
     AppendFile,
     AppendRules,
+    RowRangeFile,
     files_in_order,
     packed_files,
+    row_range_bins,
     window_of_files,
 )
-from paimon_magics.planning.compaction.evolving_tables import RowRangeFile, row_range_bins
 from paimon_magics.planning.reads.splits import Deletions, StoredFile
 from paimon_magics.tables.splits.planning import FileKey, StoredState
 

@@ -8,7 +8,8 @@ the old one. Source: `RewriteFileIndexProcedure`, `FileIndexProcessor`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,32 +20,40 @@ from pypaimon.write.commit_message import CommitMessage
 
 from paimon_magics.errors import InvalidTableError
 from paimon_magics.planning.commits.requests import Transaction
-from paimon_magics.planning.schemas.index_rules import check_file_index_type
+from paimon_magics.planning.compaction.steps import balanced
+from paimon_magics.planning.reads.splits import StoredFile
+from paimon_magics.planning.schemas.feature_rules import check_file_index_type
 from paimon_magics.planning.writes.index_rules import FileIndexes, file_indexes_of
 from paimon_magics.statements.data_types import MapType
 from paimon_magics.tables.compaction.append_plan import stored_files_of
-from paimon_magics.tables.compaction.index_rewriting import IndexedFile, IndexRewrite, IndexUnit
 from paimon_magics.tables.compaction.planning import (
     BucketKey,
     CompactionScope,
     files_of_scope,
     partition_schema,
 )
-from paimon_magics.tables.manifests.file_kinds import DELETE
+from paimon_magics.tables.compaction.rewriting import partition_row
 from paimon_magics.tables.manifests.live_files import ManifestCache, undeleted
-from paimon_magics.tables.manifests.partition_values import partition_values
+from paimon_magics.tables.manifests.names import DELETE
+from paimon_magics.tables.manifests.partitions import partition_values
 from paimon_magics.tables.pypaimon_internals import store_options
+from paimon_magics.tables.reading.data_files import FileReader
 from paimon_magics.tables.reading.table_files import own_store, reader_of_schema
 from paimon_magics.tables.schema.history import TableSchemas
 from paimon_magics.tables.splits.stored_files import stores_elsewhere
 from paimon_magics.tables.table import Table
+from paimon_magics.tables.writing.attempts import attempt, ended_error
 from paimon_magics.tables.writing.data_file_metas import stored_metas
-from paimon_magics.tables.writing.file_indexes import INDEX_SUFFIX
-from paimon_magics.tables.writing.new_file_sinks import FileCreation
+from paimon_magics.tables.writing.file_indexes import INDEX_SUFFIX, FileIndexWriter, StoredIndex
+from paimon_magics.tables.writing.key_value_files import FileCreation
 
-__all__ = ["IndexRewriting", "needs_merged_manifests", "plan_index_rewriting"]
+__all__ = ["IndexRewriting", "IndexUnits", "needs_merged_manifests", "plan_index_rewriting"]
+
 
 _Identity = tuple[str, int, tuple[str, ...], bytes | None]
+
+
+Told = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
@@ -200,3 +209,115 @@ def _indexes_in(
             continue
         found.append(replace(index, column=column.name))
     return replace(wanted, indexes=tuple(found))
+
+
+# Builds the file indexes of files that exist, in a Spark task or in a thread.
+#
+# Light to import, because Spark's tasks load it. Each file is read once, its deleted rows too: an
+# index counts the rows as they lie in the file. The data file itself stays as it is. If the process
+# dies, index files stay that no snapshot names; the transaction's attempt noted their folders, so
+# that they are removed when it ends. Source: `FileIndexProcessor`.
+
+
+@dataclass(frozen=True, slots=True)
+class IndexUnit:
+    """A file that gets new indexes. `row` is its position in the plan; its index file, if it must
+    have one, lies in `folder`, beside the file. `partition` is a serialised `BinaryRow`."""
+
+    row: int
+    partition: bytes
+    bucket: int
+    folder: str
+    file: StoredFile
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of the file."""
+        return self.file.size_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class IndexedFile:
+    """Where the index of the file at the position `row` lies."""
+
+    row: int
+    index: StoredIndex
+
+
+@dataclass(frozen=True)
+class IndexRewrite:
+    """Indexes files; small and picklable. `indexes` are those of files of a schema, by its id, in
+    that schema's columns. `readers` read them. `stem` begins the names of index files."""
+
+    readers: Mapping[int, FileReader]
+    indexes: Mapping[int, FileIndexes]
+    partitions: pa.Schema
+    creation: FileCreation
+    stem: str
+    attempts_folder: str | None
+    io_options: tuple[tuple[str, str], ...]
+
+    def __repr__(self) -> str:
+        return f"IndexRewrite({self.stem})"  # io_options may hold credentials
+
+    def __call__(self, unit: IndexUnit, told: Told | None = None) -> IndexedFile:
+        """Index one file. Raises TableDamagedError for a file that can't be read, ValueError with
+        the column's name for a value that an index can't hold, OSError for the store's failures,
+        JobError when the transaction has ended."""
+        schema_id = unit.file.schema_id
+        names = [one.name for one in self.readers[schema_id].wanted]
+        index = FileIndexWriter(self.indexes[schema_id], names)
+        if names:
+            for batch in self.readers[schema_id].batches(replace(unit.file, deletions=None)):
+                index.add(batch)
+                if told is not None:
+                    told(batch.num_rows, 0)
+        if told is not None:
+            told(0, unit.size_bytes)
+        written: list[str] = []
+        with attempt(self.attempts_folder, dict(self.io_options)) as running:
+            attempt_id = ""
+            if running is not None:
+                running.note(
+                    partition_row(unit.partition, self.partitions),
+                    pa.array([unit.bucket], pa.int32()),
+                )
+                attempt_id = f"{running.id}-"
+
+            def write(name: str, body: bytes) -> None:
+                path = f"{unit.folder}/{name}"
+                written.append(path)
+                with contextlib.closing(self.creation.open(path)) as sink:
+                    sink.write(body)
+
+            try:
+                stored = index.finish(f"{self.stem}{attempt_id}{unit.row}", write)
+                if running is not None and running.is_over():
+                    raise ended_error()
+            except BaseException:
+                for path in written:
+                    self.creation.delete(path)
+                raise
+        return IndexedFile(unit.row, stored)
+
+
+@dataclass(frozen=True)
+class IndexUnits:
+    """Files divided among the tasks of a job: one after the other in each group."""
+
+    rewrite: IndexRewrite
+    groups: tuple[tuple[IndexUnit, ...], ...]
+
+    @classmethod
+    def of(cls, rewrite: IndexRewrite, units: Sequence[IndexUnit], slots: int) -> IndexUnits:
+        """At most `slots` groups with about as much to read."""
+        return cls(rewrite, balanced(units, lambda unit: unit.size_bytes, slots))
+
+    @property
+    def count(self) -> int:
+        """The number of groups."""
+        return len(self.groups)
+
+    def run(self, number: int, told: Told) -> list[IndexedFile]:
+        """Index the files of a group."""
+        return [self.rewrite(unit, told) for unit in self.groups[number]]

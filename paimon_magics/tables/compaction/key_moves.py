@@ -32,10 +32,9 @@ from paimon_magics.columnar.merging import KIND, SEQUENCE
 from paimon_magics.faults import reach
 from paimon_magics.planning.commits.requests import Transaction
 from paimon_magics.planning.compaction.picks import Moment
-from paimon_magics.planning.reads import row_kinds
-from paimon_magics.tables.commits.index_union import hash_entries, write_index_file
-from paimon_magics.tables.compaction.key_ranges import ALL_KEYS
-from paimon_magics.tables.compaction.merged_sections import Marks, SectionReader
+from paimon_magics.planning.reads import views
+from paimon_magics.tables.commits.dynamic_keys import hash_entries, write_index_file
+from paimon_magics.tables.compaction.merged_sections import ALL_KEYS, Marks, SectionReader
 from paimon_magics.tables.compaction.planning import (
     CompactionPlan,
     CompactionScope,
@@ -44,17 +43,16 @@ from paimon_magics.tables.compaction.planning import (
 )
 from paimon_magics.tables.compaction.rewriting import partition_row
 from paimon_magics.tables.compaction.units import BucketUnit
-from paimon_magics.tables.manifests.file_kinds import DELETE
 from paimon_magics.tables.manifests.hash_indexes import Bucket, HashIndexes, MisplacedKeys
+from paimon_magics.tables.manifests.names import DELETE
 from paimon_magics.tables.pypaimon_internals import store_options
 from paimon_magics.tables.schema.merge_options import merge_rule
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.attempts import Abortable, Attempt, writing_attempt
+from paimon_magics.tables.writing.commit_messages import BucketKey, bucket_key
 from paimon_magics.tables.writing.data_file_metas import meta_of_new_file
 from paimon_magics.tables.writing.dynamic_buckets import INDEX_FOLDER
-from paimon_magics.tables.writing.key_value_files import KeyValueFileWriter
-from paimon_magics.tables.writing.level_files import level_files
-from paimon_magics.tables.writing.written_buckets import BucketKey, bucket_key
+from paimon_magics.tables.writing.key_value_files import KeyValueFileWriter, level_files
 
 __all__ = ["KeyMoves", "plan_key_moves"]
 
@@ -230,7 +228,7 @@ class _Move:
                     writer.write(_with(rows.filter(pa.array(goes)), SEQUENCE, number))
                     gone |= goes
             if gone.any():
-                deleted = _with(rows.filter(pa.array(gone)), KIND, row_kinds.DELETE)
+                deleted = _with(rows.filter(pa.array(gone)), KIND, views.DELETE)
                 deletions.write(_with(deleted, SEQUENCE, last + 1))
 
     def files(self) -> Iterator[tuple[Bucket, list[Any]]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, pairwise
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,13 +19,13 @@ import pyarrow.compute as pc
 
 from paimon_magics.columnar.compaction import Changelog, Compacted, CompactionRule, compacted
 from paimon_magics.columnar.deletion_vectors import united_rows
-from paimon_magics.columnar.merging import FILE_BITS, LEVEL, merge_runs
+from paimon_magics.columnar.merging import FILE_BITS, LEVEL, comparable_keys, merge_runs
 from paimon_magics.planning.reads.predicates import ColumnPredicate
 from paimon_magics.planning.reads.splits import Section, StoredFile
-from paimon_magics.tables.compaction.key_ranges import KeyBounds, first_key, rows_within
 from paimon_magics.tables.reading.data_files import FileReader
 
-__all__ = ["Marks", "SectionReader"]
+__all__ = ["ALL_KEYS", "KeyBounds", "Marks", "SectionReader", "section_cuts"]
+
 
 _BLOCK_BYTES = 48 * 2**20  # what the blocks of all runs of a merge hold together
 _BLOCK_ROWS_MIN = 4 * 1024
@@ -32,6 +33,9 @@ _BLOCK_ROWS_MAX = 256 * 1024
 _GROWTH = 4  # how much larger rows are in memory than in files, about
 _KEYS_MAX = 100  # so many keys are compared with the bounds of each row group
 _ROW = (1 << FILE_BITS) - 1
+
+
+Key = tuple[Any, ...]
 
 
 @dataclass
@@ -201,3 +205,81 @@ def _block_rows(section: Section) -> int:
     row_bytes = max(size_bytes * _GROWTH // max(rows, 1), 1)
     wanted = _BLOCK_BYTES // row_bytes // max(len(section), 1)
     return int(min(max(wanted, _BLOCK_ROWS_MIN), _BLOCK_ROWS_MAX))
+
+
+# Ranges of keys by which one bucket is divided among several tasks.
+#
+# A range begins with its first key and ends before the first key of the next one. Keys compare as
+# Paimon's do. Light to import, because Spark's tasks load it.
+
+
+@dataclass(frozen=True, slots=True)
+class KeyBounds:
+    """Keys from `first` on, before `end`; None is no bound."""
+
+    first: Key | None = None
+    end: Key | None = None
+
+
+ALL_KEYS = KeyBounds()
+"""No bounds."""
+
+
+def first_key(rows: pa.RecordBatch, keys: Sequence[str]) -> Key:
+    """The key of the first row."""
+    return tuple(column[0].as_py() for column in comparable_keys(rows.slice(0, 1), keys))
+
+
+def rows_within(rows: pa.RecordBatch, keys: Sequence[str], bounds: KeyBounds) -> pa.RecordBatch:
+    """The rows, sorted by `keys`, that lie within the bounds."""
+    if bounds.first is None and bounds.end is None:
+        return rows
+    columns = comparable_keys(rows, keys)
+    low = 0 if bounds.first is None else _place(columns, rows.num_rows, bounds.first)
+    high = rows.num_rows if bounds.end is None else _place(columns, rows.num_rows, bounds.end)
+    return rows.slice(low, max(high - low, 0))
+
+
+def section_cuts(files: FileReader, keys: Sequence[str], section: Section, count: int) -> list[Key]:
+    """Keys that divide the section's rows into about `count` ranges of one size: fewer where rows
+    share a key. They come from the largest run, of which the key columns are read."""
+    if count < 2:
+        return []
+    run = max(section, key=lambda files: sum(file.rows for file in files))
+    total = sum(file.rows for file in run)
+    wanted = [total * i // count for i in range(1, count)]
+    cuts: list[Key] = []
+    start = 0
+    for file in run:
+        places = [place - start for place in wanted if start <= place < start + file.rows]
+        if places:
+            cuts += list(_keys_at(files, keys, file, places))
+        start += file.rows
+    return sorted(set(cuts))
+
+
+def _keys_at(
+    files: FileReader, keys: Sequence[str], file: StoredFile, places: Sequence[int]
+) -> Iterator[Key]:
+    start = 0
+    left = list(places)
+    for rows in files.batches(file):
+        columns = comparable_keys(rows, keys)
+        while left and left[0] < start + rows.num_rows:
+            place = left.pop(0) - start
+            yield tuple(column[place].as_py() for column in columns)
+        if not left:
+            return
+        start += rows.num_rows
+
+
+def _place(columns: Sequence[pa.Array], rows: int, key: Key) -> int:
+    """How many of the rows come before `key`."""
+    low, high = 0, rows
+    while low < high:
+        middle = (low + high) // 2
+        if tuple(column[middle].as_py() for column in columns) < key:
+            low = middle + 1
+        else:
+            high = middle
+    return low

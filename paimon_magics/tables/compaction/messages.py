@@ -24,7 +24,7 @@ from paimon_magics.tables.compaction.planning import BucketKey, CompactionPlan, 
 from paimon_magics.tables.compaction.rewriting import RewriteTask, Rewritten, partition_row
 from paimon_magics.tables.compaction.uncommitted import vectors_after
 from paimon_magics.tables.compaction.units import BucketUnit
-from paimon_magics.tables.manifests.partition_values import partition_values
+from paimon_magics.tables.manifests.partitions import partition_values
 from paimon_magics.tables.pypaimon_internals import store_options
 from paimon_magics.tables.snapshots.latest import read_snapshot
 from paimon_magics.tables.writing.attempts import attempt

@@ -18,16 +18,15 @@ from paimon_magics.columnar.compaction import Changelog
 from paimon_magics.columnar.merging import KIND, SEQUENCE
 from paimon_magics.columnar.record_expiry import RecordExpiry
 from paimon_magics.planning.commits.requests import Transaction
-from paimon_magics.planning.compaction.lookups import LookupRules
 from paimon_magics.planning.compaction.picks import Moment, PickOptions
 from paimon_magics.planning.compaction.sort_orders import SortOrder
-from paimon_magics.planning.compaction.steps import Rewrite
+from paimon_magics.planning.compaction.steps import LookupRules, Rewrite
 from paimon_magics.planning.options.values import double_value, duration_ms
-from paimon_magics.planning.reads.float_bounds import OWN_PREFIXES
+from paimon_magics.planning.reads.scans import OWN_PREFIXES
 from paimon_magics.planning.reads.splits import Section
 from paimon_magics.planning.schemas.table_schema import TableSchema, column_list
 from paimon_magics.planning.writes.file_rules import data_file_format
-from paimon_magics.tables.compaction.key_ranges import ALL_KEYS, KeyBounds, section_cuts
+from paimon_magics.tables.compaction.merged_sections import ALL_KEYS, KeyBounds, section_cuts
 from paimon_magics.tables.compaction.rewriting import RewriteSpec, RewriteTask
 from paimon_magics.tables.compaction.uncommitted import deletions_after, files_after
 from paimon_magics.tables.compaction.units import BucketUnit, UnitRules, bucket_units
@@ -46,8 +45,8 @@ from paimon_magics.tables.splits.stored_files import (
     stores_elsewhere,
 )
 from paimon_magics.tables.table import Table
-from paimon_magics.tables.writing.level_files import changelog_files, level_files, target_bytes
-from paimon_magics.tables.writing.written_buckets import BucketKey
+from paimon_magics.tables.writing.commit_messages import BucketKey
+from paimon_magics.tables.writing.key_value_files import changelog_files, level_files, target_bytes
 
 __all__ = [
     "BucketKey",

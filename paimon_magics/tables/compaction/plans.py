@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from pypaimon.write.commit_message import CommitMessage
 
 from paimon_magics.planning.commits.requests import Transaction
-from paimon_magics.planning.compaction.inline import is_full
 from paimon_magics.planning.compaction.picks import Moment, PickOptions
+from paimon_magics.planning.compaction.schedule import is_full
 from paimon_magics.settings import Settings
 from paimon_magics.tables.compaction.append_plan import AppendCompaction, plan_append_compaction
 from paimon_magics.tables.compaction.index_plan import IndexRewriting
-from paimon_magics.tables.compaction.local_units import run_here
 from paimon_magics.tables.compaction.messages import compaction_messages
 from paimon_magics.tables.compaction.planning import (
     CompactionPlan,
@@ -27,7 +27,7 @@ from paimon_magics.tables.compaction.rewriting import rewrite_all
 from paimon_magics.tables.manifests.live_files import ManifestCache, live_files
 from paimon_magics.tables.snapshots.latest import latest_snapshot, read_snapshot
 from paimon_magics.tables.table import Table
-from paimon_magics.tables.writing.written_buckets import BucketKey
+from paimon_magics.tables.writing.commit_messages import BucketKey
 
 __all__ = [
     "Plan",
@@ -36,7 +36,9 @@ __all__ = [
     "planned",
     "planned_after",
     "rewritten_here",
+    "run_here",
 ]
+
 
 _LOOKED_AT_MAX = 20  # snapshots; planning anew costs less than more of them
 
@@ -126,3 +128,38 @@ def _moment() -> Moment:
     now = datetime.now()
     seconds = (now - datetime(1970, 1, 1)).total_seconds()
     return Moment(int(seconds * 1000), now.hour, int(time.time() * 1000))
+
+
+# Runs units of a compaction in threads of this process, for work too small for a Spark job.
+#
+# Reading and writing release Python's lock, so that two threads keep two cores busy.
+
+
+class _Sized(Protocol):
+    @property
+    def size_bytes(self) -> int: ...
+
+
+_U = TypeVar("_U", bound=_Sized)
+_R = TypeVar("_R")
+
+
+def run_here(work: Callable[[_U], _R], units: Sequence[_U], *, threads: int) -> list[_R]:
+    """The results of all units, the largest of which is begun first; at most `threads` at a time.
+
+    Raises what the first failing unit raises, once those that run have ended; no other is begun.
+    """
+    ordered = sorted(units, key=lambda unit: unit.size_bytes, reverse=True)
+    if threads <= 1 or len(ordered) <= 1:
+        return [work(unit) for unit in ordered]
+    with ThreadPoolExecutor(threads, thread_name_prefix="compaction") as pool:
+        running = [pool.submit(work, unit) for unit in ordered]
+        try:
+            wait(running, return_when=FIRST_EXCEPTION)
+            for one in running:
+                if one.done():
+                    one.result()
+            return [one.result() for one in running]
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise

@@ -24,7 +24,7 @@ from paimon_magics.settings import Settings
 from paimon_magics.tables.compaction.append_plan import stored_files_of
 from paimon_magics.tables.compaction.planning import CompactionScope
 from paimon_magics.tables.manifests.live_files import ManifestCache, live_files
-from paimon_magics.tables.manifests.partition_values import partition_values
+from paimon_magics.tables.manifests.partitions import partition_values
 from paimon_magics.tables.reading.data_files import FileReader
 from paimon_magics.tables.reading.table_files import whole_rows_reader
 from paimon_magics.tables.splits.stored_files import (

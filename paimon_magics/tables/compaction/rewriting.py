@@ -20,10 +20,14 @@ from paimon_magics.columnar.compaction import Changelog, CompactionRule
 from paimon_magics.columnar.folding import MergeRule
 from paimon_magics.columnar.record_expiry import RecordExpiry
 from paimon_magics.faults import reach
-from paimon_magics.planning.compaction.shares import balanced
+from paimon_magics.planning.compaction.steps import balanced
 from paimon_magics.planning.reads.splits import Section, StoredFile
-from paimon_magics.tables.compaction.key_ranges import ALL_KEYS, KeyBounds
-from paimon_magics.tables.compaction.merged_sections import Marks, SectionReader
+from paimon_magics.tables.compaction.merged_sections import (
+    ALL_KEYS,
+    KeyBounds,
+    Marks,
+    SectionReader,
+)
 from paimon_magics.tables.reading.data_files import FileReader
 from paimon_magics.tables.writing.attempts import Abortable, Attempt, writing_attempt
 from paimon_magics.tables.writing.key_value_files import KeyValueFiles, KeyValueFileWriter

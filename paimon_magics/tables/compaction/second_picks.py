@@ -24,7 +24,7 @@ from paimon_magics.tables.compaction.planning import (
 )
 from paimon_magics.tables.snapshots.latest import read_snapshot
 from paimon_magics.tables.table import Table
-from paimon_magics.tables.writing.written_buckets import BucketKey, bucket_key
+from paimon_magics.tables.writing.commit_messages import BucketKey, bucket_key
 
 __all__ = ["Rewriting", "picked_again", "united_messages"]
 

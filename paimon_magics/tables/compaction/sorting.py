@@ -23,7 +23,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from paimon_magics.columnar.clustering import hilbert_keys, row_order, z_order_keys
-from paimon_magics.columnar.float_order import in_java_order
+from paimon_magics.columnar.key_numbers import in_java_order
 from paimon_magics.planning.compaction.sort_orders import SortOrder
 
 __all__ = ["SORT_MEMORY_BYTES", "SortInput", "sorted_rows"]

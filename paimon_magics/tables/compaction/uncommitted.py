@@ -12,11 +12,11 @@ from pypaimon.write.commit_message import CommitMessage
 
 from paimon_magics.planning.reads.splits import Deletions
 from paimon_magics.tables.manifests.columns import columns_of_entries
-from paimon_magics.tables.manifests.file_kinds import ADD, DELETE
 from paimon_magics.tables.manifests.live_files import undeleted
+from paimon_magics.tables.manifests.names import ADD, DELETE
 from paimon_magics.tables.table import Table
+from paimon_magics.tables.writing.commit_messages import bucket_key
 from paimon_magics.tables.writing.deletion_vector_files import VectorIndex
-from paimon_magics.tables.writing.written_buckets import bucket_key
 
 __all__ = ["deletions_after", "files_after", "vectors_after"]
 

@@ -18,15 +18,24 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_magics.planning.compaction.levels import BucketFile, SortedRun, sorted_runs
-from paimon_magics.planning.compaction.lookups import LookupRules, with_lookups
-from paimon_magics.planning.compaction.picks import Moment, Pick, PickOptions, pick, pick_all
+from paimon_magics.planning.compaction.picks import (
+    BucketFile,
+    Moment,
+    Pick,
+    PickOptions,
+    SortedRun,
+    pick,
+    pick_all,
+    sorted_runs,
+)
 from paimon_magics.planning.compaction.steps import (
+    LookupRules,
     Rewrite,
     RewriteRules,
     Upgrade,
     drops_deletes,
     steps_of,
+    with_lookups,
 )
 from paimon_magics.planning.reads.splits import Deletions, Section, StoredFile
 from paimon_magics.planning.schemas.table_schema import TableSchema

@@ -14,7 +14,7 @@ from pypaimon.manifest.index_manifest_file import IndexManifestFile
 from pypaimon.manifest.manifest_file_manager import ManifestFileManager
 from pypaimon.manifest.manifest_list_manager import ManifestListManager
 
-from paimon_magics.tables.manifests.file_kinds import ADD
+from paimon_magics.tables.manifests.names import ADD
 from paimon_magics.tables.snapshots.latest import usable_snapshots
 from paimon_magics.tables.snapshots.tagged import tagged_snapshots
 from paimon_magics.tables.table import Table

@@ -21,7 +21,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from paimon_magics.columnar.varints import signed, varint
+from paimon_magics.columnar.file_footers import signed, varint
 
 __all__ = ["avro_columns", "avro_parts"]
 

@@ -9,26 +9,30 @@ Fields: `ManifestEntrySerializer`, `DataFileMeta` and `ManifestFileMeta` of Paim
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_magics.tables.manifests.avro_columns import avro_columns, avro_parts
-from paimon_magics.tables.manifests.read_cache import ReadCache
 from paimon_magics.tables.pypaimon_internals import manifest_record
-from paimon_magics.tables.stores.corruption import damaged
-from paimon_magics.tables.stores.format_versions import MANIFEST_VERSION, check_version
+from paimon_magics.tables.stores.corruption import MANIFEST_VERSION, check_version, damaged
 
 __all__ = [
     "MANIFEST_ENTRIES",
     "MANIFEST_FILES",
     "ManifestColumns",
+    "ReadCache",
     "columns_of_entries",
+    "entries",
+    "manifest_files",
     "only",
 ]
+
 
 _STATS = ("_MIN_VALUES", "_MAX_VALUES", "_NULL_COUNTS")
 
@@ -88,6 +92,9 @@ MANIFEST_FILES = pa.schema(
 # one commit has 500 bytes of values and takes 35 KB.
 _TABLE_BYTES = 40_000
 _NESTED = {"key": "_KEY_STATS", "value": "_VALUE_STATS", "partition": "_PARTITION_STATS"}
+
+
+_LISTS = ("baseManifestList", "deltaManifestList", "changelogManifestList")
 
 
 class ManifestColumns:
@@ -191,3 +198,70 @@ def _members(column: pa.ChunkedArray) -> dict[str, pa.ChunkedArray]:
         name: pa.chunked_array([chunk[i] for chunk in chunks], type=column.type[i].type)
         for i, name in enumerate(names)
     }
+
+
+# The manifest entries of a snapshot as Arrow columns.
+#
+# `entries` has additions and deletions; `live_files.undeleted` takes off the deleted files. The
+# columns are those of `columns.MANIFEST_ENTRIES`. Folders are never listed.
+
+
+def manifest_files(
+    manifests: ManifestColumns, snapshot: Mapping[str, Any], *, changelogs: bool = False
+) -> pa.Table:
+    """The manifests of a snapshot (`columns.MANIFEST_FILES`), with `changelogs` also those of its
+    changelog."""
+    lists = [snapshot.get(key) for key in (_LISTS if changelogs else _LISTS[:2])]
+    return pa.concat_tables([manifests.files(name) for name in lists if name])
+
+
+def entries(
+    manifests: ManifestColumns,
+    snapshot: Mapping[str, Any],
+    columns: Sequence[str] = MANIFEST_ENTRIES.names,
+) -> pa.Table:
+    """These columns of all entries of the snapshot's manifests, in order; without its changelog."""
+    names = manifest_files(manifests, snapshot).column("file_name").to_pylist()
+    return manifests.entries(names, columns)
+
+
+# A cache of values from files that never change, limited by bytes.
+
+
+class _Sized(Protocol):
+    @property
+    def nbytes(self) -> int: ...
+
+
+_V = TypeVar("_V", bound=_Sized)
+
+
+class ReadCache(Generic[_V]):
+    """Keeps the last used values up to `bytes_max` together, and the newest one whatever its size.
+    A value counts `each_bytes` beside its own: what its objects take in memory.
+
+    Safe for several threads. Two threads that ask for a new value at once both read it.
+    """
+
+    def __init__(self, bytes_max: int, each_bytes: int = 0) -> None:
+        self._bytes_max = bytes_max
+        self._each_bytes = each_bytes
+        self._values: OrderedDict[str, _V] = OrderedDict()
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    def get(self, name: str, read: Callable[[], _V]) -> _V:
+        """The value of this name; `read` is called if it is not in the cache."""
+        with self._lock:
+            if name in self._values:
+                self._values.move_to_end(name)
+                return self._values[name]
+        value = read()
+        with self._lock:
+            if name not in self._values:
+                self._values[name] = value
+                self._bytes += value.nbytes + self._each_bytes
+            while self._bytes > self._bytes_max and len(self._values) > 1:
+                dropped = self._values.popitem(last=False)[1]
+                self._bytes -= dropped.nbytes + self._each_bytes
+        return value

@@ -32,7 +32,7 @@ from pypaimon.table.bucket_mode import BucketMode
 from paimon_magics.columnar.hash_index import decode_hashes
 from paimon_magics.errors import CommitConflictError
 from paimon_magics.planning.formatting import count_text
-from paimon_magics.tables.manifests.read_cache import ReadCache
+from paimon_magics.tables.manifests.columns import ReadCache
 from paimon_magics.tables.table import StoredTable, Table
 
 __all__ = [

@@ -21,7 +21,7 @@ from paimon_magics.errors import TableDamagedError, UnsupportedStatementError
 from paimon_magics.planning.reads.splits import Deletions
 from paimon_magics.tables.manifests.avro_columns import avro_columns
 from paimon_magics.tables.manifests.columns import MANIFEST_ENTRIES, ManifestColumns
-from paimon_magics.tables.manifests.file_kinds import ADD, DELETE
+from paimon_magics.tables.manifests.names import ADD, DELETE
 from paimon_magics.tables.stores.corruption import damaged
 
 __all__ = [

@@ -26,8 +26,7 @@ from pypaimon.table.row.generic_row import GenericRowDeserializer
 
 from paimon_magics.planning.options.values import integer_value, memory_size_bytes
 from paimon_magics.planning.schemas.table_schema import TableSchema
-from paimon_magics.tables.manifests.file_kinds import ADD
-from paimon_magics.tables.manifests.names import MetadataNames
+from paimon_magics.tables.manifests.names import ADD, MetadataNames
 from paimon_magics.tables.manifests.writing import (
     ManifestReader,
     ManifestWriter,

@@ -1,5 +1,4 @@
-"""Names of the metadata files that one run of a commit creates: manifests, manifest lists and index
-manifests.
+"""Names of the metadata files that one run of a commit creates, and the kinds of their entries.
 
 All names of a run have its token and are numbered in one sequence, in the order in which the files
 are created. So the token of a run that died is enough to find its files without listing a folder:
@@ -10,12 +9,31 @@ to the first.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection
+import io
+from collections.abc import Collection, Sequence
 from typing import Any
 
-__all__ = ["MetadataNames", "manifest_folder", "remove_metadata", "token_of"]
+import fastavro
+from pypaimon.manifest.index_manifest_file import INDEX_MANIFEST_ENTRY_SCHEMA, IndexManifestFile
+
+__all__ = [
+    "ADD",
+    "APPENDED",
+    "COMPACTED",
+    "DELETE",
+    "MetadataNames",
+    "NamedIndexManifests",
+    "manifest_folder",
+    "remove_metadata",
+    "token_of",
+]
+
 
 _KINDS = ("manifest", "manifest-list", "index-manifest")
+
+
+ADD, DELETE = 0, 1
+APPENDED, COMPACTED = 0, 1
 
 
 def manifest_folder(paimon: Any) -> str:
@@ -73,3 +91,32 @@ def remove_metadata(paimon: Any, token: str, keep: Collection[str]) -> int:
         with contextlib.suppress(FileNotFoundError):
             paimon.file_io.delete(f"{folder}/{name}")
     return len(left)
+
+
+# Writes index manifests under the names of a commit's run.
+
+
+class NamedIndexManifests(IndexManifestFile):  # type: ignore[misc]
+    """pypaimon's index manifests, with file names of the run."""
+
+    def __init__(self, paimon: Any, names: MetadataNames) -> None:
+        super().__init__(paimon)
+        self._names = names
+
+    def write(self, entries: Sequence[Any]) -> str:
+        """Write an index manifest with these entries, and return its name."""
+        content = io.BytesIO()
+        records = [self._record(entry) for entry in entries]
+        fastavro.writer(content, INDEX_MANIFEST_ENTRY_SCHEMA, records, codec=self._codec)
+        name = self._names.index_manifest()
+        path = f"{manifest_folder(self.table)}/{name}"
+        with self.file_io.new_output_stream(path) as stream:
+            stream.write(content.getvalue())
+        return name
+
+    def _record(self, entry: Any) -> dict[str, Any]:
+        record: dict[str, Any] = self._to_avro_record(entry)
+        if record["_INDEX_TYPE"] == self.DELETION_VECTORS_INDEX:
+            # Java fails on NULL, which pypaimon writes for a file without vectors.
+            record["_DELETIONS_VECTORS_RANGES"] = record["_DELETIONS_VECTORS_RANGES"] or []
+        return record

@@ -1,4 +1,4 @@
-"""The present partitions of a table, read from its manifests, and their text.
+"""The partitions of a table, read from its manifests: values, texts, number and statistics.
 
 Folders are never listed. A partition whose rows are all overwritten is gone, though its folder may
 remain. A partition that is empty only by deletion vectors still exists.
@@ -8,18 +8,45 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pypaimon.snapshot.snapshot_commit import PartitionStatistics
+from pypaimon.table.row.generic_row import GenericRowDeserializer
 
 from paimon_magics.columnar.time_zones import UTC, clock_text, rules_of
 from paimon_magics.errors import InvalidTableError
-from paimon_magics.planning.reports.partition_names import escaped
+from paimon_magics.planning.reports.view_queries import escaped
+from paimon_magics.planning.schemas.table_schema import DEFAULT_PARTITION_NAME
 from paimon_magics.statements.data_types import AtomicType, DataType
+from paimon_magics.statements.types.type_text import from_paimon
 from paimon_magics.tables.manifests.live_files import ManifestCache, live_files
-from paimon_magics.tables.manifests.partition_values import partition_values
-from paimon_magics.tables.snapshots.latest import latest_snapshot
-from paimon_magics.tables.table import Table
+from paimon_magics.tables.manifests.names import ADD
+from paimon_magics.tables.schema.history import schema_text
+from paimon_magics.tables.snapshots.latest import latest_snapshot, read_snapshot
+from paimon_magics.tables.table import StoredTable, Table
 
-__all__ = ["list_partitions", "partition_name", "partition_value_text"]
+__all__ = [
+    "list_partitions",
+    "partition_documents",
+    "partition_name",
+    "partition_statistics",
+    "partition_value_text",
+    "partition_values",
+    "partitions_max",
+]
+
+
+_ENTRIES_MAX = 2000  # some milliseconds
+
+
+_EPOCH = datetime.date(1970, 1, 1)
 
 
 def list_partitions(table: Table) -> list[tuple[Any, ...]]:
@@ -76,3 +103,165 @@ def partition_value_text(value: Any, data_type: DataType) -> str:
     if isinstance(value, int) and isinstance(data_type, AtomicType) and data_type.name == "DATE":
         return str(datetime.date(1970, 1, 1) + datetime.timedelta(days=value))
     return str(value)
+
+
+# The number of a table's partitions, if few manifest entries are enough to count them, and the
+# limit for writing without a shuffle.
+
+
+def partitions_max(table: Table, snapshot_id: int, manifests: ManifestCache) -> int | None:
+    """The largest number of partitions for which rows are written without a shuffle: somewhat more
+    than the table has at a snapshot. `manifests` is a cache of the table's manifests.
+
+    None if the table has no partition keys, if buckets decide which task writes a row, or if the
+    number of partitions is unknown.
+    """
+    schema = table.schema
+    if schema.bucket_mode != "BUCKET_UNAWARE" or not schema.is_partitioned:
+        return None
+    known = _partition_count(table, snapshot_id, manifests)
+    return None if not known else known + max(2, known // 2)
+
+
+def _partition_count(table: Table, snapshot_id: int, manifests: ManifestCache) -> int | None:
+    """The number of partitions with files at a snapshot; None if it would take reading more than
+    `_ENTRIES_MAX` manifest entries, or if there is no such snapshot."""
+    snapshot = read_snapshot(table.paimon, snapshot_id) if snapshot_id else None
+    if snapshot is None:
+        return None
+    entries = 0
+    for manifest_list in (snapshot.base_manifest_list, snapshot.delta_manifest_list):
+        listed = manifests.columns.files(manifest_list)
+        for name in ("num_added_files", "num_deleted_files"):
+            entries += pc.sum(listed.column(name)).as_py() or 0
+    if entries > _ENTRIES_MAX:
+        return None
+    return len(pc.unique(live_files(manifests, snapshot).column("partition")))
+
+
+# The partitions of a table as documents of Paimon's REST catalog, with their rows and files.
+#
+# Values are written as Paimon's Java library writes them into partition specs: NULL as
+# `partition.default-name`, dates as days since 1970 unless `partition.legacy-name` is false.
+
+
+def partition_documents(table: StoredTable) -> list[dict[str, Any]]:
+    """A document for each partition that has files, sorted by spec; [] for an unpartitioned
+    table."""
+    snapshot = latest_snapshot(table.paimon)
+    if not table.schema.get("partitionKeys") or snapshot is None:
+        return []
+    collected = _collect(table.schema, _stored_files(table.paimon, snapshot))
+    return [
+        {
+            "spec": found.spec,
+            "recordCount": found.record_count,
+            "fileSizeInBytes": found.file_size_in_bytes,
+            "fileCount": found.file_count,
+            "lastFileCreationTime": found.last_file_creation_time,
+            "totalBuckets": found.total_buckets,
+            "done": False,
+        }
+        for found in collected
+    ]
+
+
+def partition_statistics(paimon: Any, entries: Iterable[Any]) -> list[PartitionStatistics]:
+    """The changes of a commit with these manifest entries, for each partition. An unpartitioned
+    table is one partition with an empty spec. For the `statistics` of a REST catalog's commit."""
+    return _collect(json.loads(schema_text(paimon.table_schema)), map(_changed_file, entries))
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A file in a partition; `sign` is 1 for an added file, -1 for a deleted one."""
+
+    partition: tuple[Any, ...]
+    sign: int
+    rows: int
+    size_bytes: int
+    total_buckets: int
+    created_ms: int | None
+
+
+def _changed_file(entry: Any) -> _File:
+    file = entry.file
+    return _File(
+        tuple(entry.partition.values),
+        1 if entry.kind == ADD else -1,
+        file.row_count,
+        file.file_size,
+        entry.total_buckets,
+        None if file.creation_time is None else int(file.creation_time.get_millisecond()),
+    )
+
+
+def _stored_files(paimon: Any, snapshot: Any) -> Iterator[_File]:
+    names = ("row_count", "file_size", "total_buckets", "creation_time")
+    files = live_files(ManifestCache(paimon), snapshot, names)
+    partitions, of_files = partition_values(paimon, files)
+    columns = (
+        files.column("row_count").to_pylist(),
+        files.column("file_size").to_pylist(),
+        files.column("total_buckets").to_pylist(),
+        files.column("creation_time").cast(pa.int64()).to_pylist(),
+    )
+    for at, *values in zip(of_files, *columns, strict=True):
+        yield _File(partitions[at], 1, *values)
+
+
+def _collect(schema: Mapping[str, Any], files: Iterable[_File]) -> list[PartitionStatistics]:
+    """The sums of `files` for each partition; deleted files are subtracted. Partitions of blank
+    and missing values are apart, with equal specs."""
+    keys = schema.get("partitionKeys") or []
+    types = {
+        field["name"]: from_paimon(field["type"])
+        for field in schema["fields"]
+        if field["name"] in keys
+    }
+    options = schema.get("options") or {}
+    null = options.get("partition.default-name", DEFAULT_PARTITION_NAME)
+    legacy = options.get("partition.legacy-name", "true").lower() == "true"
+    found: dict[tuple[Any, ...], PartitionStatistics] = {}
+    for file in files:
+        spec = {
+            key: _text(value, types[key], null, legacy)
+            for key, value in zip(keys, file.partition, strict=True)
+        }
+        partition = found.setdefault(
+            file.partition, PartitionStatistics(spec=spec, last_file_creation_time=0)
+        )
+        partition.record_count += file.sign * file.rows
+        partition.file_size_in_bytes += file.sign * file.size_bytes
+        partition.file_count += file.sign
+        partition.total_buckets = max(partition.total_buckets, file.total_buckets)
+        created_ms = max(partition.last_file_creation_time, file.created_ms or 0)
+        partition.last_file_creation_time = created_ms
+    return sorted(found.values(), key=lambda partition: tuple(partition.spec.values()))
+
+
+def _text(value: Any, data_type: DataType, null: str, legacy: bool) -> str:
+    """`InternalRowPartitionComputer.generatePartValues`: a blank text has the name of NULL."""
+    if value is None:
+        return null
+    if legacy and isinstance(data_type, AtomicType) and data_type.name == "DATE":
+        return str((value - _EPOCH).days if isinstance(value, datetime.date) else value)
+    text = partition_value_text(value, data_type)
+    return text if text.strip() else null
+
+
+# The partition values of data files; each partition is decoded once.
+
+
+def partition_values(
+    paimon: Any, files: pa.Table
+) -> tuple[list[tuple[Any, ...]], npt.NDArray[np.int64]]:
+    """The partition values of `files` (columns of MANIFEST_ENTRIES), each partition once, in the
+    order of first appearance; and for each file the position of its partition among them."""
+    encoded = files.column("partition").combine_chunks().dictionary_encode()
+    fields = paimon.partition_keys_fields
+    values = [
+        tuple(GenericRowDeserializer.from_bytes(row, fields).values)
+        for row in encoded.dictionary.to_pylist()
+    ]
+    return values, np.asarray(encoded.indices).astype(np.int64)

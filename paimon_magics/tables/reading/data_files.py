@@ -20,14 +20,18 @@ from paimon_magics.columnar.deletion_vectors import deleted_rows
 from paimon_magics.columnar.fields import Field, evolved
 from paimon_magics.columnar.merging import KIND, PLACE, SEQUENCE
 from paimon_magics.columnar.time_zones import UTC
-from paimon_magics.columnar.value_ranges import matching
+from paimon_magics.columnar.value_bounds import matching
 from paimon_magics.errors import TableDamagedError, UnsupportedStatementError
 from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.reads.predicates import ColumnPredicate
 from paimon_magics.planning.reads.splits import Deletions, StoredFile
 from paimon_magics.planning.reads.views import ROW_ID
-from paimon_magics.tables.reading.file_formats import FORMATS, StoredColumns, without_columns
-from paimon_magics.tables.reading.row_groups import StoredCondition
+from paimon_magics.tables.reading.file_formats import (
+    FORMATS,
+    StoredColumns,
+    StoredCondition,
+    without_columns,
+)
 from paimon_magics.tables.stores.corruption import RESTORE, damaged
 from paimon_magics.tables.stores.paths import local_path
 

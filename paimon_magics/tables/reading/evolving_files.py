@@ -15,8 +15,7 @@ import pyarrow as pa
 
 from paimon_magics.columnar.fields import Field
 from paimon_magics.errors import InvalidValueError, TableDamagedError
-from paimon_magics.planning.reads.row_ranges import RowRange
-from paimon_magics.planning.reads.splits import StoredFile
+from paimon_magics.planning.reads.splits import RowRange, StoredFile
 from paimon_magics.planning.reads.views import ROW_ID
 from paimon_magics.tables.reading.data_files import FileReader
 from paimon_magics.tables.stores.corruption import RESTORE

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from paimon_magics.columnar.value_ranges import can_have
+from paimon_magics.columnar.value_bounds import can_have
 from paimon_magics.planning.reads.splits import ColumnsSplit, PlainSplit, StoredFile, TaskSplit
 from paimon_magics.planning.reads.views import ViewKind
 from paimon_magics.planning.schemas.table_schema import Column
@@ -16,7 +16,7 @@ from paimon_magics.statements.statement import ColumnFilter
 from paimon_magics.tables.reading.data_read import DataRead
 from paimon_magics.tables.reading.evolving_files import anchor_of
 from paimon_magics.tables.schema.types import arrow_type
-from paimon_magics.tables.splits.exact_bounds import ExactBounds, exact_bounds
+from paimon_magics.tables.splits.pruning import ExactBounds, exact_bounds
 
 __all__ = ["are_decided", "known_bounds", "row_count"]
 

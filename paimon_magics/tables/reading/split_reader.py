@@ -22,7 +22,6 @@ from paimon_magics.columnar.binlog import pack_updates, single_rows
 from paimon_magics.columnar.differences import same_rows
 from paimon_magics.columnar.folding import MergeRule, merge_rows
 from paimon_magics.columnar.merging import KIND, LEVEL, SEQUENCE, Groups, is_retract, merge_runs
-from paimon_magics.planning.reads.row_kinds import DELETE, KIND_NAMES
 from paimon_magics.planning.reads.splits import (
     ColumnsSplit,
     DifferenceSplit,
@@ -32,7 +31,7 @@ from paimon_magics.planning.reads.splits import (
     StoredFile,
     TaskSplit,
 )
-from paimon_magics.planning.reads.views import ROW_ID, RowView, ViewKind
+from paimon_magics.planning.reads.views import DELETE, KIND_NAMES, ROW_ID, RowView, ViewKind
 from paimon_magics.tables.reading.data_files import FileReader
 from paimon_magics.tables.reading.evolving_files import side_by_side
 from paimon_magics.tables.reading.late_materialization import block_rows, merged_late, takes_late

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from paimon_magics.columnar.fields import Field, can_evolve
 from paimon_magics.errors import UnsupportedStatementError
-from paimon_magics.planning.reads.row_ranges import RowRange
+from paimon_magics.planning.reads.splits import RowRange
 from paimon_magics.statements.clauses.names import table_text
 from paimon_magics.tables.reading.data_files import FileAccess, FileReader
 from paimon_magics.tables.schema.history import TableSchemas

@@ -43,7 +43,7 @@ from paimon_magics.tables.reading.data_read import (
     plan_data_read,
     shown_schema,
 )
-from paimon_magics.tables.schema.identity import created_at_ms
+from paimon_magics.tables.schema.history import created_at_ms
 from paimon_magics.tables.snapshots.consumers import keep_progress, progress_of
 from paimon_magics.tables.snapshots.latest import (
     earliest_snapshot_id,

@@ -22,23 +22,22 @@ from paimon_magics.errors import UnsupportedStatementError
 from paimon_magics.planning.commits.read_sets import Found, ReadSet, read_files
 from paimon_magics.planning.commits.requests import Transaction
 from paimon_magics.planning.reads.predicates import ColumnPredicate
-from paimon_magics.planning.reads.row_ranges import RowRange
+from paimon_magics.planning.reads.splits import RowRange
 from paimon_magics.planning.reads.views import RowView, ViewKind
 from paimon_magics.settings import Settings
+from paimon_magics.tables.compaction.append_messages import put_marks
 from paimon_magics.tables.compaction.append_units import AppendUnit
-from paimon_magics.tables.compaction.append_vectors import put_marks
-from paimon_magics.tables.manifests.file_kinds import DELETE
 from paimon_magics.tables.manifests.live_files import ManifestCache
+from paimon_magics.tables.manifests.names import DELETE
 from paimon_magics.tables.reading.evolving_files import anchor_of
 from paimon_magics.tables.reading.table_files import updated_columns_reader
 from paimon_magics.tables.row_changes.column_changes import ColumnChanges
-from paimon_magics.tables.row_changes.placed_files import PlacedFiles
 from paimon_magics.tables.row_changes.rewriting import ChangedFile
+from paimon_magics.tables.row_changes.selected_rows import PlacedFiles
 from paimon_magics.tables.schema.history import TableSchemas
 from paimon_magics.tables.schema.types import arrow_schema
 from paimon_magics.tables.splits.file_pruning import FilePruning, PruningStep
-from paimon_magics.tables.splits.row_ranges import ranges_of
-from paimon_magics.tables.splits.table_scan import files_seen
+from paimon_magics.tables.splits.table_scan import files_seen, ranges_of
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.columns_files import (
     ColumnsWrite,

@@ -22,16 +22,16 @@ from paimon_magics.errors import UnsupportedStatementError
 from paimon_magics.planning.commits.read_sets import Found, ReadSet
 from paimon_magics.planning.commits.requests import Transaction
 from paimon_magics.planning.formatting import count_text
-from paimon_magics.planning.reads.float_bounds import OWN_PREFIXES
 from paimon_magics.planning.reads.predicates import ColumnPredicate
+from paimon_magics.planning.reads.scans import OWN_PREFIXES
 from paimon_magics.planning.reads.splits import StoredFile
 from paimon_magics.planning.reads.views import RowView, ViewKind
 from paimon_magics.planning.writes.inserts import level_zero_hidden_by
 from paimon_magics.settings import Settings
 from paimon_magics.tables.compaction.append_plan import stored_files_of
+from paimon_magics.tables.compaction.append_rewriting import RowFiles
 from paimon_magics.tables.compaction.append_units import AppendUnit
 from paimon_magics.tables.compaction.planning import folder_of
-from paimon_magics.tables.compaction.row_files import RowFiles
 from paimon_magics.tables.manifests.live_files import ManifestCache
 from paimon_magics.tables.pypaimon_internals import store_options
 from paimon_magics.tables.reading.table_files import whole_rows_reader
@@ -44,7 +44,7 @@ from paimon_magics.tables.splits.stored_files import by_bucket, schema_ids, stor
 from paimon_magics.tables.splits.table_scan import files_seen
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.data_file_metas import meta_of_new_file
-from paimon_magics.tables.writing.level_files import level_files
+from paimon_magics.tables.writing.key_value_files import level_files
 
 __all__ = ["KeyedChange", "plan_keyed_change"]
 

@@ -27,17 +27,15 @@ from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.reads.predicates import ColumnPredicate
 from paimon_magics.planning.reads.views import RowView, ViewKind
 from paimon_magics.settings import Settings
-from paimon_magics.tables.compaction.append_messages import meta_of_row_file
+from paimon_magics.tables.compaction.append_messages import meta_of_row_file, put_marks
 from paimon_magics.tables.compaction.append_plan import row_files, stored_files_of
 from paimon_magics.tables.compaction.append_units import AppendUnit
-from paimon_magics.tables.compaction.append_vectors import put_marks
 from paimon_magics.tables.compaction.planning import folder_of
 from paimon_magics.tables.manifests.live_files import ManifestCache
-from paimon_magics.tables.manifests.partition_values import partition_values
+from paimon_magics.tables.manifests.partitions import partition_values
 from paimon_magics.tables.reading.table_files import whole_rows_reader
-from paimon_magics.tables.row_changes.moving_files import moving_row_files
-from paimon_magics.tables.row_changes.placed_files import PlacedFiles
-from paimon_magics.tables.row_changes.rewriting import ChangedFile, FileChanges
+from paimon_magics.tables.row_changes.rewriting import ChangedFile, FileChanges, moving_row_files
+from paimon_magics.tables.row_changes.selected_rows import PlacedFiles
 from paimon_magics.tables.schema.history import TableSchemas
 from paimon_magics.tables.schema.types import arrow_schema
 from paimon_magics.tables.splits.file_pruning import FilePruning, PruningStep

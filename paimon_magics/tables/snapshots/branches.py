@@ -30,8 +30,7 @@ from paimon_magics.tables.snapshots.chain import (
 )
 from paimon_magics.tables.snapshots.latest import write_hint
 from paimon_magics.tables.snapshots.provenance import ROLLED_BACK_FROM
-from paimon_magics.tables.snapshots.tag_paths import is_tag_name
-from paimon_magics.tables.snapshots.tagged import tag_snapshot
+from paimon_magics.tables.snapshots.tagged import is_tag_name, tag_snapshot
 from paimon_magics.tables.stores.allowed_paths import is_plain_name
 from paimon_magics.tables.stores.store import Publish
 from paimon_magics.tables.table import StoredTable

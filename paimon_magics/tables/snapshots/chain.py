@@ -8,18 +8,29 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from pypaimon.common import time_utils
 from pypaimon.common.json_util import JSON
 
-from paimon_magics.errors import StatementError, UnknownNameError, UnsupportedStatementError
+from paimon_magics.errors import (
+    InvalidTableError,
+    StatementError,
+    UnknownNameError,
+    UnsupportedStatementError,
+)
 from paimon_magics.faults import reach
 from paimon_magics.planning.formatting import shortened
 from paimon_magics.planning.options.values import TAG_DAYS_MAX
-from paimon_magics.tables.snapshots.latest import earliest_snapshot_id, latest_snapshot, write_hint
-from paimon_magics.tables.snapshots.tag_paths import is_tag_name, tag_path
+from paimon_magics.tables.pypaimon_internals import schema_path
+from paimon_magics.tables.snapshots.latest import (
+    earliest_snapshot_id,
+    kept_changelogs,
+    latest_snapshot,
+    write_hint,
+)
+from paimon_magics.tables.snapshots.tagged import is_tag_name, tag_path
 from paimon_magics.tables.stores.corruption import parsing
 from paimon_magics.tables.stores.paths import local_path
 from paimon_magics.tables.stores.store import Publish
@@ -42,10 +53,12 @@ __all__ = [
     "retained_seconds",
     "retained_text",
     "roll_back",
+    "roll_back_schema",
     "snapshot_by_id",
     "snapshot_ids",
     "tag_document",
 ]
+
 
 Document = dict[str, Any]
 Removing = Callable[[str | None, int], object]
@@ -388,3 +401,47 @@ def _refuse_remote(table: StoredTable, done: str) -> None:
             f"`{table.name}` belongs to a REST catalog behind this one: it can't be {done} here.",
             hint="Do it through that catalog.",
         )
+
+
+# Rolling a table's schema back: an earlier schema becomes the newest again.
+#
+# The rule is that of Paimon's `SchemaManager.rollbackTo`: later schemas are removed, unless a
+# snapshot, a tag or a changelog has one of them. Nothing here locks: a caller must keep all
+# processes that it knows of from committing.
+
+
+def roll_back_schema(table: StoredTable, schema_id: int) -> None:
+    """Make an earlier schema the newest. Later ones go newest first, so that an interruption leaves
+    no gap in the ids.
+
+    Raises UnknownNameError for a schema that does not exist, InvalidTableError if a snapshot, a tag
+    or a changelog has a later one; nothing is changed then.
+    """
+    manager = table.paimon.schema_manager
+    if schema_id > table.schema_id or manager.get_schema(schema_id) is None:
+        raise UnknownNameError(
+            f"`{table.name}` has no schema {schema_id}.",
+            hint=f"Its newest one is {table.schema_id}; `{table.name.table}$schemas` lists all.",
+        )
+    later = sorted(used for used in _used(table) if used > schema_id)
+    if later:
+        raise InvalidTableError(
+            # Paimon's own words, by which clients and their tests know this error.
+            f"Cannot rollback to schema {schema_id}, schema {later[0]} is still referenced by "
+            f"snapshots/tags/changelogs of `{table.name}`.",
+            hint="Roll the table back first, and drop the tags that have later schemas.",
+        )
+    for newer in range(table.schema_id, schema_id, -1):
+        table.store.delete([published_path(schema_path(manager, newer))])
+
+
+def _used(table: StoredTable) -> Iterator[int]:
+    """The schemas of all snapshots, tags and changelogs."""
+    for snapshot in list_snapshots(table, 0, None):
+        yield int(snapshot["schemaId"])
+    for name in list_tags(table):
+        tag = load_tag(table, name)
+        if tag is not None:  # else it was dropped meanwhile
+            yield int(tag["schemaId"])
+    for changelog in kept_changelogs(table):
+        yield int(changelog.schema_id)

@@ -11,7 +11,7 @@ import json
 from typing import Any
 
 from paimon_magics.errors import TableDamagedError
-from paimon_magics.planning.reads.consumer_names import check_consumer_name
+from paimon_magics.planning.reads.stream_points import check_consumer_name
 from paimon_magics.tables.stores.corruption import parsing
 from paimon_magics.tables.table import Table
 

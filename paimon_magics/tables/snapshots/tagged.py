@@ -7,11 +7,24 @@ from typing import Any
 
 from pypaimon.tag.tag_manager import TagManager
 
+from paimon_magics.errors import InvalidTableError
+from paimon_magics.planning.formatting import shortened
 from paimon_magics.tables.snapshots.latest import snapshot_of
-from paimon_magics.tables.stores.format_versions import SNAPSHOT_VERSION, check_version
-from paimon_magics.tables.table import Table
+from paimon_magics.tables.stores.allowed_paths import is_plain_name
+from paimon_magics.tables.stores.corruption import SNAPSHOT_VERSION, check_version
+from paimon_magics.tables.table import StoredTable, Table
 
-__all__ = ["snapshot_of_tag", "tag_snapshot", "tagged_snapshots"]
+__all__ = [
+    "check_tag_name",
+    "is_tag_name",
+    "snapshot_of_tag",
+    "tag_path",
+    "tag_snapshot",
+    "tagged_snapshots",
+]
+
+
+_SHOWN_MAX = 60
 
 
 def snapshot_of_tag(content: bytes | str) -> Any:
@@ -40,3 +53,28 @@ def tagged_snapshots(table: Table, branch: str) -> list[Any]:
         if content is not None:  # else it was deleted meanwhile
             found.append(snapshot_of_tag(content))
     return sorted(found, key=lambda tag: int(tag.id))
+
+
+# The paths of tags' files. A tag's name becomes part of one.
+
+
+def is_tag_name(name: str) -> bool:
+    """Whether a tag can have this name: its file is in the folder of tags."""
+    return bool(name.strip()) and is_plain_name(name, "tag-")
+
+
+def check_tag_name(name: str) -> None:
+    """Raise InvalidTableError for a name that no tag can have."""
+    if not is_tag_name(name):
+        raise InvalidTableError(
+            f"A tag can't be named `{shortened(name, _SHOWN_MAX)}`.",
+            hint="The name becomes part of a file's: not blank, no slashes, no leading dot, at "
+            "most some 240 bytes.",
+        )
+
+
+def tag_path(table: Table | StoredTable, name: str) -> str:
+    """The path of a tag's file, which need not exist. Raises InvalidTableError for a name that no
+    tag can have."""
+    check_tag_name(name)
+    return str(table.paimon.tag_manager().tag_path(name))

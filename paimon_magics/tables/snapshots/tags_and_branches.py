@@ -53,7 +53,7 @@ from paimon_magics.tables.snapshots.chain import (
     replace_tag,
     roll_back,
 )
-from paimon_magics.tables.snapshots.tag_paths import check_tag_name
+from paimon_magics.tables.snapshots.tagged import check_tag_name
 from paimon_magics.tables.stores.store import Publish
 from paimon_magics.tables.table import StoredTable
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_magics.columnar.binary_rows import decode_rows
-from paimon_magics.columnar.float_order import in_java_order
+from paimon_magics.columnar.key_numbers import in_java_order
 from paimon_magics.planning.options.values import memory_size_bytes
 from paimon_magics.planning.reads.splits import (
     ColumnsSplit,

@@ -40,8 +40,7 @@ from paimon_magics.tables.splits.bucket_splits import (
     sections_of,
     without_non_overlapping,
 )
-from paimon_magics.tables.splits.file_pruning import FilePruning, PruningStep
-from paimon_magics.tables.splits.indexed_files import IndexedFiles
+from paimon_magics.tables.splits.file_pruning import FilePruning, IndexedFiles, PruningStep
 from paimon_magics.tables.splits.stored_files import (
     by_bucket,
     files_of_partitions,

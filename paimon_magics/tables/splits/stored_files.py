@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from paimon_magics.errors import UnsupportedStatementError
 from paimon_magics.planning.reads.splits import Deletions, RawFiles, StoredFile
-from paimon_magics.tables.manifests.file_kinds import APPENDED
+from paimon_magics.tables.manifests.names import APPENDED
 
 __all__ = [
     "by_bucket",

@@ -9,23 +9,38 @@ import contextlib
 import os
 from collections.abc import Iterator, Sequence
 
-from paimon_magics.errors import PaimonMagicsError, SetupError, TableDamagedError
+from paimon_magics.errors import (
+    PaimonMagicsError,
+    SetupError,
+    TableDamagedError,
+    UnsupportedStatementError,
+)
 from paimon_magics.tables.stores.paths import local_path
 
 __all__ = [
     "FOLDERS_MIXED",
+    "MANIFEST_VERSION",
     "RESTORE",
+    "SCHEMA_VERSION",
+    "SNAPSHOT_VERSION",
     "check_stored",
+    "check_version",
     "damaged",
     "misread",
     "parsing",
     "unread_by_java",
 ]
 
+
 FOLDERS_MIXED = "a folder stands where a file is expected, or a file where a folder is"
 """The reason of a path that is damaged in this way."""
 
 RESTORE = "Restore the file, or go back to a snapshot that does not use it."
+
+
+SNAPSHOT_VERSION = 3
+SCHEMA_VERSION = 3
+MANIFEST_VERSION = 2
 
 
 def damaged(what: str, reason: object, hint: str = RESTORE) -> TableDamagedError:
@@ -91,3 +106,21 @@ def check_stored(paths: Sequence[str], sizes_bytes: Sequence[int]) -> None:
                 f"The data file {local}",
                 f"it has {found} bytes, but the table's metadata says {size}",
             )
+
+
+# The newest versions of Paimon's metadata files that are known here.
+#
+# What a newer release means by its files can't be known, so a newer version is refused by name.
+# Sources: `Snapshot.CURRENT_VERSION`, `TableSchema.CURRENT_VERSION`, and the versions of
+# `ManifestEntrySerializer` and `ManifestFileMetaSerializer`.
+
+
+def check_version(what: str, version: int | None, newest: int) -> None:
+    """Raise UnsupportedStatementError for a version above `newest`. The first releases wrote
+    none."""
+    if version is not None and version > newest:
+        raise UnsupportedStatementError(
+            f"{what} has version {version} of its format. Only versions up to {newest} are known "
+            "here.",
+            hint="A newer release of Paimon wrote it. Read the table with that release.",
+        )

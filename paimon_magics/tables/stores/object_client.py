@@ -6,9 +6,13 @@ exceptions into those that are named here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
+
+from paimon_magics.errors import SetupError
+from paimon_magics.tables.stores.store import StoreRefusedError, UnreachableError
 
 __all__ = [
     "PARTS_AT_ONCE",
@@ -17,11 +21,23 @@ __all__ = [
     "ObjectClient",
     "ObjectExistsError",
     "ObstoreClient",
+    "check_bucket",
+    "failure",
+    "is_failure",
+    "is_final",
+    "named_option",
+    "said",
+    "was_never_sent",
 ]
+
 
 PART_BYTES = 8 << 20
 PARTS_AT_ONCE = 4
 """An upload of any size takes some 40 MB of memory by these."""
+
+
+_REFUSED = re.compile(r"status code: 40[13] ")
+_NO_BUCKET = re.compile(r"(<Code>|\()(NoSuchBucket|ContainerNotFound|ContainerBeingDeleted)\b")
 
 
 class ObjectExistsError(Exception):
@@ -162,3 +178,76 @@ class ObstoreClient:
         import obstore
 
         obstore.copy(self._store, source, target)
+
+
+# Settings of a store among Paimon's catalog options, under any of the names that are known.
+
+
+def named_option(
+    options: Mapping[str, str], prefixes: Sequence[str], names: Sequence[str]
+) -> str | None:
+    """The value of the first option that is set: each name is tried with each prefix."""
+    keys = (f"{prefix}{name}" for name in names for prefix in prefixes)
+    return next((str(options[key]) for key in keys if options.get(key)), None)
+
+
+# What a failed request to an object store means, told from what its client raises.
+
+
+def is_failure(error: BaseException) -> bool:
+    """Whether an exception is a failure, and not an interrupt or an exit. The PanicException of a
+    library in Rust is a failure, though it is no Exception."""
+    return isinstance(error, Exception) or type(error).__name__ == "PanicException"
+
+
+def failure(done: str, path: str, error: BaseException) -> SetupError:
+    """The error for an object at `path` that can't be `done` ("read", "written")."""
+    kind = StoreRefusedError if is_final(error) else UnreachableError
+    return kind(
+        f"{path} can't be {done}: {said(error)}",
+        hint="Check that the store can be reached, that the bucket is there, and that the "
+        "credentials among the catalog options may write to it.",
+    )
+
+
+def is_final(error: BaseException) -> bool:
+    """Whether the store has understood the request and refused it: nothing was done."""
+    from obstore import exceptions
+
+    # A refused listing raises a general error: only its text tells.
+    return _REFUSED.search(str(error)) is not None or isinstance(
+        error,
+        FileNotFoundError  # the bucket
+        | PermissionError
+        | exceptions.PermissionDeniedError
+        | exceptions.UnauthenticatedError
+        | exceptions.NotSupportedError
+        | exceptions.InvalidPathError
+        | ValueError,
+    )
+
+
+def was_never_sent(error: BaseException) -> bool:
+    """Whether a request certainly did not leave. Only the text tells: without it, it counts as
+    sent."""
+    return isinstance(error, NeverSentError) or "kind: Connect," in str(error)
+
+
+def check_bucket(error: FileNotFoundError) -> None:
+    """Raise the error if it is the bucket that is missing, not the object."""
+    if _NO_BUCKET.search(str(error)):
+        raise error
+
+
+def said(error: BaseException) -> str:
+    """The message of a store's client on one line, without the details for its developers."""
+    if was_never_sent(error):
+        return "it can't be reached"
+    text = str(error).split("\n\nDebug source", 1)[0]
+    code = re.search(r"<Code>(.*?)</Code>", text)
+    status = re.search(r"status code: (\d+ [A-Za-z ]+)", text)
+    if status is not None:
+        message = re.search(r"<Message>(.*?)</Message>", text)
+        detail = ": ".join(found[1] for found in (code, message) if found is not None)
+        return f"{status[1].strip()} ({detail})" if detail else status[1].strip()
+    return " ".join(text.rsplit(" - ", 1)[-1].split())

@@ -17,8 +17,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from paimon_magics.errors import SetupError
-from paimon_magics.tables.stores.named_options import named_option
-from paimon_magics.tables.stores.object_client import ObjectClient
+from paimon_magics.tables.stores.object_client import ObjectClient, named_option
 from paimon_magics.tables.stores.object_store import ObjectStore
 
 __all__ = ["OssAccess", "OssStore", "oss_access"]

@@ -283,7 +283,7 @@ def open_object_store(
     elif scheme in OSS_SCHEMES:
         from paimon_magics.tables.stores.oss import OssStore as kind
     else:
-        from paimon_magics.tables.stores.s3 import S3Store as kind
+        from paimon_magics.tables.stores.s3_access import S3Store as kind
     return kind(location, options, is_impatient=is_impatient)
 
 

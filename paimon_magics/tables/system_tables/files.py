@@ -15,8 +15,7 @@ import pyarrow.compute as pc
 
 from paimon_magics.columnar.binary_rows import decode_bounds, decode_rows
 from paimon_magics.columnar.java_text import bracketed, java_text, texts_map
-from paimon_magics.tables.manifests.columns import MANIFEST_ENTRIES
-from paimon_magics.tables.manifests.entries import entries, manifest_files
+from paimon_magics.tables.manifests.columns import MANIFEST_ENTRIES, entries, manifest_files
 from paimon_magics.tables.manifests.file_paths import file_paths
 from paimon_magics.tables.manifests.live_files import undeleted
 from paimon_magics.tables.stores.paths import local_path

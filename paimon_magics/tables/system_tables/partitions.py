@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from paimon_magics.planning.options.values import boolean_value
 from paimon_magics.statements.data_types import AtomicType
-from paimon_magics.tables.manifests.entries import entries
+from paimon_magics.tables.manifests.columns import entries
 from paimon_magics.tables.system_tables.table_view import TableView, rows_of
 
 __all__ = ["PartitionSum", "buckets", "partition_sums", "partitions", "table_indexes"]

@@ -16,14 +16,13 @@ import numpy as np
 import pyarrow as pa
 
 from paimon_magics.planning.compaction.append_tables import AppendRules
-from paimon_magics.planning.reads.float_bounds import OWN_PREFIXES
+from paimon_magics.planning.reads.scans import OWN_PREFIXES
 from paimon_magics.planning.schemas.feature_rules import is_blob_column
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.statements.data_types import VectorType
 from paimon_magics.tables.pypaimon_internals import store_options
 from paimon_magics.tables.writing.bucket_assignment import values_at
-from paimon_magics.tables.writing.key_value_files import KeyValueFiles
-from paimon_magics.tables.writing.level_files import level_files
+from paimon_magics.tables.writing.key_value_files import KeyValueFiles, level_files
 from paimon_magics.tables.writing.open_files import OpenFiles
 
 if TYPE_CHECKING:

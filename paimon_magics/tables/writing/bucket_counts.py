@@ -19,10 +19,10 @@ from paimon_magics.errors import CommitConflictError, OutdatedPlanError, Unsuppo
 from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.statements.clauses.names import table_text
-from paimon_magics.tables.manifests.file_kinds import ADD
 from paimon_magics.tables.manifests.live_files import ManifestCache, live_files
 from paimon_magics.tables.manifests.merging import may_hold
-from paimon_magics.tables.manifests.partition_values import partition_values
+from paimon_magics.tables.manifests.names import ADD
+from paimon_magics.tables.manifests.partitions import partition_values
 from paimon_magics.tables.schema.alterations import schema_of
 from paimon_magics.tables.snapshots.latest import latest_snapshot, read_snapshot
 from paimon_magics.tables.table import Table

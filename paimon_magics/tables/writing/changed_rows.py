@@ -1,5 +1,5 @@
-"""Counts the changed rows that a writer of a primary-key table gets, and finds a row of the table
-that would be changed twice.
+"""Rows that a writer counts: changed ones, ones that Spark has rounded or cut, and ones of an
+UPDATE that nobody would see.
 
 The rows come with their kinds, and rows of one key follow each other. So the last key is all that
 has to be kept, however many rows there are.
@@ -8,15 +8,25 @@ has to be kept, however many rows there are.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from paimon_magics.columnar.differences import same_rows
 from paimon_magics.columnar.merging import KIND
-from paimon_magics.planning.reads.row_kinds import INSERT, PARTLY
+from paimon_magics.planning.reads.views import INSERT, OLDER, PARTLY, UNCHANGED, UPDATE_AFTER
+from paimon_magics.planning.row_changes.merged_updates import ALL_SEEN, UnseenCounts
+from paimon_magics.planning.writes.losses import (
+    LOSS_END,
+    LOSS_IS,
+    LOSSES,
+    ColumnLoss,
+    added_losses,
+)
 
-__all__ = ["ChangedRows", "ChangedTwiceError"]
+__all__ = ["ChangedRows", "ChangedTwiceError", "LossyRows", "UnseenRows"]
 
 
 class ChangedTwiceError(Exception):
@@ -49,3 +59,64 @@ class ChangedRows:
             raise ChangedTwiceError
         # A copy: a slice would keep the batch that it was cut from.
         self._last = keys.take(pa.array(places[-1:]))
+
+
+# Counts the rows whose values Spark has rounded or cut for their columns, as they are written.
+
+
+@dataclass(slots=True)
+class LossyRows:
+    """Counts the changed values in the rows of one writer."""
+
+    counts: tuple[ColumnLoss, ...] = field(default=())
+
+    def noted(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """The same rows, after their changed values are counted. Rows without LOSSES have none."""
+        if LOSSES in rows.schema.names:
+            texts = rows.column(LOSSES)
+            if texts.null_count < len(texts):
+                self.counts = added_losses((*self.counts, *_counted(texts.drop_null())))
+        return rows
+
+
+def _counted(texts: pa.Array) -> list[ColumnLoss]:
+    found = []
+    while len(texts):
+        # Count the column that the first text begins with, then go on with what is left.
+        column, _, rest = texts[0].as_py().partition(LOSS_IS)
+        begun = pc.starts_with(texts, f"{column}{LOSS_IS}")
+        found.append(ColumnLoss(column, pc.sum(begun).as_py(), rest.partition(LOSS_END)[0]))
+        left = pc.replace_substring_regex(
+            texts.filter(begun), f"^[^{LOSS_END}]*{LOSS_END}", "", max_replacements=1
+        )
+        texts = pa.concat_arrays([texts.filter(pc.invert(begun)), left])
+        texts = texts.filter(pc.not_equal(texts, ""))
+    return found
+
+
+# Rows of an UPDATE that nobody would see: a writer leaves them out and counts them.
+#
+# They come with a kind of their own in the column KIND (`planning/row_changes/merged_updates.py`).
+
+
+@dataclass(slots=True)
+class UnseenRows:
+    """Counts the rows that one writer leaves out, or writes with values that are not taken."""
+
+    counts: UnseenCounts = ALL_SEEN
+
+    def written(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows to write, with Paimon's kinds. Rows without KIND are all written."""
+        if KIND not in rows.schema.names:
+            return rows
+        kinds = np.asarray(rows.column(KIND))
+        counts = np.bincount(kinds, minlength=PARTLY + 1)
+        found = UnseenCounts(int(counts[OLDER]), int(counts[UNCHANGED]), int(counts[PARTLY]))
+        if not found:
+            return rows
+        self.counts += found
+        is_written = ~np.isin(kinds, (OLDER, UNCHANGED))
+        kinds = np.where(kinds == PARTLY, np.int8(UPDATE_AFTER), kinds).astype(np.int8)
+        place = rows.schema.get_field_index(KIND)
+        rows = rows.set_column(place, rows.schema.field(place), pa.array(kinds))
+        return rows if is_written.all() else rows.filter(pa.array(is_written))

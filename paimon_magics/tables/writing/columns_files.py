@@ -28,19 +28,22 @@ from pypaimon.write.commit_message import CommitMessage
 from paimon_magics.errors import TableDamagedError, UnsupportedStatementError
 from paimon_magics.faults import reach
 from paimon_magics.planning.commits.requests import Transaction
-from paimon_magics.planning.reads.float_bounds import OWN_PREFIXES
-from paimon_magics.planning.reads.row_ranges import RowRange
+from paimon_magics.planning.reads.scans import OWN_PREFIXES
+from paimon_magics.planning.reads.splits import RowRange
 from paimon_magics.planning.reads.views import ROW_ID
 from paimon_magics.planning.schemas.feature_rules import is_blob_column
 from paimon_magics.planning.schemas.table_schema import TableSchema, column_list
-from paimon_magics.tables.manifests.file_kinds import APPENDED
+from paimon_magics.tables.manifests.names import APPENDED
 from paimon_magics.tables.pypaimon_internals import store_options
 from paimon_magics.tables.schema.types import arrow_type
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.attempts import writing_attempt
 from paimon_magics.tables.writing.data_file_metas import meta_of_new_file
-from paimon_magics.tables.writing.key_value_files import KeyValueFiles, KeyValueFileWriter
-from paimon_magics.tables.writing.level_files import level_files
+from paimon_magics.tables.writing.key_value_files import (
+    KeyValueFiles,
+    KeyValueFileWriter,
+    level_files,
+)
 from paimon_magics.tables.writing.new_files import NewFile
 
 __all__ = [

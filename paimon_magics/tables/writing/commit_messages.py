@@ -20,10 +20,12 @@ from pypaimon.manifest.schema.data_file_meta import DataFileMeta
 from pypaimon.table.row.generic_row import (
     GenericRow,
     GenericRowDeserializer,
+    GenericRowSerializer,
 )
 from pypaimon.write.commit_message import CommitMessage
 
-from paimon_magics.tables.manifests.file_kinds import ADD, DELETE
+from paimon_magics.tables.manifests.names import ADD, DELETE
+from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.row_layouts import (
     BYTES,
     INT,
@@ -47,7 +49,14 @@ from paimon_magics.tables.writing.stored_rows import (
     packed_statistics,
 )
 
-__all__ = ["bucket_of_message", "read_messages", "write_message"]
+__all__ = [
+    "BucketKey",
+    "bucket_key",
+    "bucket_of_message",
+    "read_messages",
+    "write_message",
+    "written_buckets",
+]
 
 
 _Value = TypeVar("_Value")
@@ -69,6 +78,10 @@ _EMPTY_ROW = GenericRow([], [])
 _INDEX = RowLayout((TEXT, TEXT, LONG, LONG, BYTES, TEXT, BYTES), required=4)
 _VECTOR = RowLayout((TEXT, INT, INT, LONG), required=3)
 _GLOBAL = RowLayout((LONG, LONG, INT, BYTES, BYTES, BYTES), required=3)
+
+
+BucketKey = tuple[bytes, int]
+"""A serialised partition, and a bucket of it."""
 
 
 def read_messages(paimon: Any, bodies: Iterable[bytes]) -> Iterator[CommitMessage]:
@@ -359,3 +372,17 @@ def _global(row: bytes) -> GlobalIndexMeta:
     return GlobalIndexMeta(
         start, end, field_id, None if fields is None else ints_of(fields), *metas
     )
+
+
+# The buckets that commit messages are about.
+
+
+def written_buckets(table: Table, messages: Iterable[CommitMessage]) -> frozenset[BucketKey]:
+    """The partition and the bucket of each message."""
+    return frozenset(bucket_key(table, tuple(one.partition), one.bucket) for one in messages)
+
+
+def bucket_key(table: Table, partition: tuple[Any, ...], bucket: int) -> BucketKey:
+    """The key of a bucket of the partition with these values."""
+    fields = table.paimon.partition_keys_fields
+    return GenericRowSerializer.to_bytes(GenericRow(list(partition), fields)), bucket

@@ -12,7 +12,7 @@ import pyarrow as pa
 from pypaimon.data.timestamp import Timestamp
 from pypaimon.manifest.schema.data_file_meta import DataFileMeta
 
-from paimon_magics.tables.manifests.file_kinds import APPENDED, COMPACTED
+from paimon_magics.tables.manifests.names import APPENDED, COMPACTED
 from paimon_magics.tables.writing.new_files import NewFile, StoredBounds
 from paimon_magics.tables.writing.stored_rows import StoredRow, StoredStatistics
 

@@ -21,7 +21,7 @@ from pypaimon.manifest.index_manifest_file import IndexManifestFile
 from pypaimon.table.row.generic_row import GenericRow
 
 from paimon_magics.columnar.deletion_vectors import deleted_rows, united_rows, vector_file
-from paimon_magics.tables.manifests.file_kinds import ADD, DELETE
+from paimon_magics.tables.manifests.names import ADD, DELETE
 from paimon_magics.tables.stores.corruption import damaged
 from paimon_magics.tables.table import Table
 

@@ -23,15 +23,15 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from paimon_magics.columnar.bucket_hash import binary_row_hash
-from paimon_magics.columnar.distinct_numbers import distinct
 from paimon_magics.columnar.hash_index import (
     PartitionBuckets,
     assigner_of,
     decode_hashes,
+    distinct,
     encode_hashes,
 )
 from paimon_magics.errors import TableDamagedError
-from paimon_magics.tables.manifests.file_kinds import ADD
+from paimon_magics.tables.manifests.names import ADD
 from paimon_magics.tables.pypaimon_internals import store_options
 from paimon_magics.tables.stores.store import open_store
 from paimon_magics.tables.writing.attempts import Attempt

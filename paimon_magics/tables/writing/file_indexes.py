@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from paimon_magics.columnar.file_footers import orc_times
 from paimon_magics.columnar.file_indexes.collection import IndexCollection
-from paimon_magics.columnar.orc_footers import orc_times
 from paimon_magics.planning.writes.index_rules import FileIndexes, file_indexes_of
 from paimon_magics.tables.schema.arrow_casting import conform
 from paimon_magics.tables.schema.types import arrow_schema

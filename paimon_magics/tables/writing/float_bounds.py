@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from paimon_magics.columnar.odd_floats import odd_float_columns
-from paimon_magics.columnar.parquet_footers import (
+from paimon_magics.columnar.file_footers import (
     LENGTH_AND_MAGIC_BYTES,
     MAGIC,
     without_float_bounds,
 )
+from paimon_magics.columnar.value_bounds import odd_float_columns
 from paimon_magics.tables.stores.paths import local_path
 
 if TYPE_CHECKING:

@@ -22,13 +22,17 @@ from paimon_magics.columnar.flushing import flushed
 from paimon_magics.columnar.folding import MergeRule
 from paimon_magics.columnar.merging import KIND, SEQUENCE
 from paimon_magics.planning.options.values import memory_size_bytes
-from paimon_magics.planning.reads.float_bounds import OWN_PREFIXES
+from paimon_magics.planning.reads.scans import OWN_PREFIXES
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.tables.pypaimon_internals import store_options
 from paimon_magics.tables.schema.merge_options import merge_rule
 from paimon_magics.tables.writing.bucket_assignment import Partition, values_at
-from paimon_magics.tables.writing.key_value_files import KeyValueFiles, KeyValueFileWriter
-from paimon_magics.tables.writing.level_files import changelog_files, level_files
+from paimon_magics.tables.writing.key_value_files import (
+    KeyValueFiles,
+    KeyValueFileWriter,
+    changelog_files,
+    level_files,
+)
 from paimon_magics.tables.writing.new_files import NewFile
 from paimon_magics.tables.writing.row_kinds import KindRule, kind_rule
 

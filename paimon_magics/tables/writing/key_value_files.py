@@ -13,38 +13,51 @@ from __future__ import annotations
 
 import calendar
 import contextlib
+import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_magics.columnar.binary_row_encoding import encode_row, encode_values
+from paimon_magics.columnar.binary_rows import encode_row, encode_values
 from paimon_magics.columnar.merging import KIND, SEQUENCE, is_retract
-from paimon_magics.columnar.odd_floats import odd_float_columns
-from paimon_magics.columnar.value_bounds import BoundsCollector
-from paimon_magics.planning.reads.row_kinds import UPDATE_BEFORE
-from paimon_magics.planning.reads.views import ROW_ID
+from paimon_magics.columnar.value_bounds import BoundsCollector, odd_float_columns
+from paimon_magics.planning.options.values import memory_size_bytes
+from paimon_magics.planning.reads.scans import floating_columns
+from paimon_magics.planning.reads.views import ROW_ID, UPDATE_BEFORE
+from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.planning.writes.file_rules import (
     KEY_STATISTICS,
     NO_STATISTICS,
     FileRules,
     Statistics,
+    changelog_file_rules,
+    data_file_rules,
 )
-from paimon_magics.planning.writes.index_rules import FileIndexes
+from paimon_magics.planning.writes.index_rules import FileIndexes, file_indexes_of
+from paimon_magics.tables.schema.types import arrow_schema
+from paimon_magics.tables.stores.paths import local_path
 from paimon_magics.tables.writing.file_indexes import FileIndexWriter, StoredIndex
 from paimon_magics.tables.writing.format_writers import FormatWriter, open_format_writer
-from paimon_magics.tables.writing.new_file_sinks import FileCreation
 from paimon_magics.tables.writing.new_files import NewFile, StoredBounds
+
+if TYPE_CHECKING:
+    from paimon_magics.tables.table import Table
+
 
 __all__ = [
     "ROW_FIELDS",
     "SYSTEM_FIELDS",
+    "FileCreation",
     "KeyValueFileWriter",
     "KeyValueFiles",
+    "changelog_files",
+    "level_files",
+    "target_bytes",
     "wall_clock_ms",
 ]
 
@@ -68,6 +81,9 @@ System = Literal["kinds", "row ids", "none"]
 
 
 _FOOTER_VALUE_BYTES_MAX = 4000  # Arrow leaves out more than 4,096
+
+
+_TARGET_BYTES = 128 << 20  # Paimon's default of target-file-size for tables with a primary key
 
 
 @dataclass(frozen=True)
@@ -440,3 +456,70 @@ def _has_long_value(values: pa.Array) -> bool:
     offsets = np.frombuffer(values.buffers()[1], np.int32)
     offsets = offsets[values.offset : values.offset + len(values) + 1]
     return bool((offsets[1:] - offsets[:-1]).max() > _FOOTER_VALUE_BYTES_MAX)
+
+
+# Creates files: on a local disk without pypaimon, elsewhere by its file IO.
+
+
+@dataclass(frozen=True)
+class FileCreation:
+    """Creates and deletes files. `file_io` is pypaimon's, for files that are not on a local disk.
+    Picklable."""
+
+    file_io: Any = None
+
+    def __repr__(self) -> str:
+        return "FileCreation()"  # the file IO may hold credentials
+
+    def open(self, path: str) -> Any:
+        """A new file to write, in a folder that need not exist; raises OSError."""
+        local = local_path(path)
+        if local is None:
+            return self.file_io.new_output_stream(path)
+        os.makedirs(os.path.dirname(local), exist_ok=True)
+        return pa.OSFile(local, "wb")
+
+    def delete(self, path: str) -> None:
+        """Delete a file, if it is there."""
+        local = local_path(path)
+        if local is None:
+            self.file_io.delete_quietly(path)
+        elif os.path.exists(local):
+            os.remove(local)
+
+
+# How the data files of a primary-key table are written on each level, by the table's options.
+
+
+def level_files(table: Table, level: int) -> KeyValueFiles:
+    """How data files of a level are written. Raises InvalidTableError for an option's value that
+    can't be read."""
+    schema = table.schema
+    columns = [
+        field.with_metadata({_FIELD_ID: str(column.id).encode()})
+        for field, column in zip(arrow_schema(schema), schema.columns, strict=True)
+    ]
+    is_local = local_path(table.location) is not None
+    return KeyValueFiles(
+        creation=FileCreation(None if is_local else table.paimon.file_io),
+        schema=pa.schema(columns).serialize().to_pybytes(),
+        keys=schema.trimmed_primary_keys,
+        floats=floating_columns(schema.columns),
+        rules=data_file_rules(schema, level),
+        target_bytes=target_bytes(schema),
+        schema_id=int(table.paimon.table_schema.id),
+        level=level,
+        indexes=file_indexes_of(schema),
+    )
+
+
+def changelog_files(table: Table, level: int) -> KeyValueFiles:
+    """How changelog files beside data files of a level are written. Raises as `level_files`."""
+    rules = changelog_file_rules(table.schema, level)
+    return replace(level_files(table, level), rules=rules, is_changelog=True)
+
+
+def target_bytes(schema: TableSchema) -> int:
+    """The size at which a file of a primary-key table is finished: `target-file-size`."""
+    text = schema.option("target-file-size")
+    return _TARGET_BYTES if text is None else memory_size_bytes("target-file-size", text)

@@ -25,7 +25,7 @@ from paimon_magics.planning.schemas.written_options import SHREDDING_OPTIONS
 from paimon_magics.tables.pypaimon_internals import catalog_options, store_options, with_commit_user
 from paimon_magics.tables.stores.s3_access import s3_access
 from paimon_magics.tables.stores.store import S3_SCHEMES, is_reached_by_client, open_object_store
-from paimon_magics.tables.writing.parquet_dictionaries import DICTIONARY_OPTION
+from paimon_magics.tables.writing.format_writers import DICTIONARY_OPTION
 
 if TYPE_CHECKING:
     from paimon_magics.tables.table import Table

@@ -20,8 +20,7 @@ from paimon_magics.planning.schemas.format_rules import fits_format
 from paimon_magics.planning.writes.file_rules import NO_STATISTICS, data_file_rules
 from paimon_magics.tables.pypaimon_internals import store_options
 from paimon_magics.tables.writing.bucket_assignment import values_at
-from paimon_magics.tables.writing.key_value_files import KeyValueFiles
-from paimon_magics.tables.writing.level_files import level_files
+from paimon_magics.tables.writing.key_value_files import KeyValueFiles, level_files
 from paimon_magics.tables.writing.open_files import OpenFiles
 from paimon_magics.tables.writing.row_kinds import KindRule, kind_rule
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_magics.columnar.merging import KIND
-from paimon_magics.planning.reads.row_kinds import DELETE, KIND_NAMES, UPDATE_BEFORE
+from paimon_magics.planning.reads.views import DELETE, KIND_NAMES, UPDATE_BEFORE
 from paimon_magics.planning.schemas.table_schema import TableSchema
 
 __all__ = ["KindRule", "kind_rule"]

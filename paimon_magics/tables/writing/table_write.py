@@ -14,12 +14,12 @@ import pyarrow as pa
 
 from paimon_magics.columnar.folding import folds_rows
 from paimon_magics.planning.commits.requests import Transaction
-from paimon_magics.planning.reads.float_bounds import (
+from paimon_magics.planning.reads.scans import (
     MENDED_PREFIXES,
     floating_columns,
     is_floating,
 )
-from paimon_magics.planning.row_changes.unseen_counts import ALL_SEEN, UnseenCounts
+from paimon_magics.planning.row_changes.merged_updates import ALL_SEEN, UnseenCounts
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.planning.writes.file_rules import changelog_file_rules, data_file_rules
 from paimon_magics.planning.writes.losses import ColumnLoss
@@ -36,7 +36,12 @@ from paimon_magics.tables.writing.bucket_counts import (
     check_bucket_counts,
     put_bucket_counts,
 )
-from paimon_magics.tables.writing.commit_messages import read_messages, write_message
+from paimon_magics.tables.writing.commit_messages import (
+    BucketKey,
+    read_messages,
+    write_message,
+    written_buckets,
+)
 from paimon_magics.tables.writing.dynamic_buckets import (
     DynamicBuckets,
     dynamic_buckets,
@@ -55,7 +60,6 @@ from paimon_magics.tables.writing.postponed_writer import POSTPONED_BUCKET, post
 from paimon_magics.tables.writing.python_writer import python_table
 from paimon_magics.tables.writing.sequence_numbers import next_numbers, number_rows
 from paimon_magics.tables.writing.write_spec import WriteSpec, Written
-from paimon_magics.tables.writing.written_buckets import BucketKey, written_buckets
 
 __all__ = ["CompletedWrite", "completed", "flushes_itself", "with_numbers", "write_spec"]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from paimon_magics.columnar.merging import KIND
-from paimon_magics.planning.row_changes.unseen_counts import ALL_SEEN, UnseenCounts
+from paimon_magics.planning.row_changes.merged_updates import ALL_SEEN, UnseenCounts
 from paimon_magics.planning.writes.losses import ColumnLoss
 from paimon_magics.tables.writing.append_writer import AppendTable
 from paimon_magics.tables.writing.bucket_assignment import (

@@ -23,6 +23,7 @@ from paimon_magics.tables.writing.bucket_assignment import (
     row_groups,
     values_at,
 )
+from paimon_magics.tables.writing.changed_rows import LossyRows, UnseenRows
 from paimon_magics.tables.writing.dynamic_buckets import (
     Assign,
     IndexWriter,
@@ -30,12 +31,10 @@ from paimon_magics.tables.writing.dynamic_buckets import (
 )
 from paimon_magics.tables.writing.float_bounds import OddFloats
 from paimon_magics.tables.writing.flush_writer import FlushTable, FlushWriter
-from paimon_magics.tables.writing.lossy_rows import LossyRows
+from paimon_magics.tables.writing.format_writers import repeats_values
 from paimon_magics.tables.writing.native_writer import NativeTable, NativeWriter
-from paimon_magics.tables.writing.parquet_dictionaries import repeats_values
 from paimon_magics.tables.writing.postponed_writer import PostponedWriter
 from paimon_magics.tables.writing.python_writer import PythonWriter
-from paimon_magics.tables.writing.unseen_rows import UnseenRows
 from paimon_magics.tables.writing.write_spec import WriteSpec, Written
 
 if TYPE_CHECKING:

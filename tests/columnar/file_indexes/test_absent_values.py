@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 from paimon_magics.columnar.file_indexes.absent_values import has_none_of, wanted_values
-from paimon_magics.columnar.file_indexes.collection import IndexCollection
-from paimon_magics.columnar.file_indexes.container import (
+from paimon_magics.columnar.file_indexes.collection import (
     HEAD_START_BYTES,
+    IndexCollection,
     head_bytes,
     indexes_in,
     stored_name,

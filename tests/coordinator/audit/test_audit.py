@@ -15,8 +15,8 @@ import pytest
 from pypaimon import CatalogFactory
 
 from paimon_magics.coordinator.__main__ import main
-from paimon_magics.coordinator.client.finding import At
 from paimon_magics.coordinator.client.remote import RemoteCoordinator
+from paimon_magics.coordinator.client.starting import At
 from paimon_magics.coordinator.http.audited import ACTIONS, NOT_KEPT
 from paimon_magics.coordinator.http.authorisation import SCOPES
 from paimon_magics.errors import PaimonMagicsError

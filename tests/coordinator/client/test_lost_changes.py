@@ -14,9 +14,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from paimon_magics.coordinator.client.definitions import Definitions
-from paimon_magics.coordinator.client.finding import At
+from paimon_magics.coordinator.client.interface import Definitions
 from paimon_magics.coordinator.client.remote import RemoteCoordinator
+from paimon_magics.coordinator.client.starting import At
 from paimon_magics.coordinator.protocol.definition_changes import (
     DatabaseCreation,
     TableDrop,

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from paimon_magics.coordinator.client.finding import At
 from paimon_magics.coordinator.client.requests import Requests
+from paimon_magics.coordinator.client.starting import At
 from paimon_magics.errors import (
     CommitConflictError,
     InvalidValueError,

@@ -15,9 +15,14 @@ from pathlib import Path
 
 import pytest
 
-from paimon_magics.coordinator.client.finding import At, Endpoint, living_lease
 from paimon_magics.coordinator.client.remote import RemoteCoordinator
-from paimon_magics.coordinator.client.starting import Embedded, state_path
+from paimon_magics.coordinator.client.starting import (
+    At,
+    Embedded,
+    Endpoint,
+    living_lease,
+    state_path,
+)
 from paimon_magics.coordinator.ownership.state_folder import (
     Running,
     StateFolder,

@@ -16,18 +16,18 @@ from starlette.requests import HTTPConnection
 from starlette.responses import Response
 from starlette.routing import Route
 
-from paimon_magics.coordinator.client.finding import At
 from paimon_magics.coordinator.client.remote import RemoteCoordinator
+from paimon_magics.coordinator.client.starting import At
+from paimon_magics.coordinator.http.answers import WhileInPlace
 from paimon_magics.coordinator.http.authorisation import (
     PUBLIC,
     SCOPES,
     OwnProcesses,
+    Tokens,
     bearer_token,
     unauthorised,
 )
 from paimon_magics.coordinator.http.guard import Guard, Guesses, guarded
-from paimon_magics.coordinator.http.in_place import WhileInPlace
-from paimon_magics.coordinator.http.tokens import Tokens
 from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit, GroupCommitSettings
 from paimon_magics.coordinator.inserts.log.database import DatabaseLog
 from paimon_magics.coordinator.inserts.log.registry import LogRegistry, RegisteredLog
@@ -36,14 +36,14 @@ from paimon_magics.coordinator.protocol.principals import (
     Principal,
     Scope,
 )
+from paimon_magics.coordinator.routes.administration import token_routes
 from paimon_magics.coordinator.routes.app import Parts, application
 from paimon_magics.coordinator.routes.catalog import catalog_routes
 from paimon_magics.coordinator.routes.inserts import InsertRoutes
 from paimon_magics.coordinator.routes.store_options import StoreOptions
-from paimon_magics.coordinator.routes.tokens import token_routes
 from paimon_magics.coordinator.runtime import ThreadRuntime
-from paimon_magics.coordinator.service.compaction_jobs import Budget
 from paimon_magics.coordinator.service.compaction_scheduler import (
+    Budget,
     CompactionRules,
     CompactionScheduler,
     Endpoint,

@@ -22,10 +22,9 @@ from authlib.oauth2.rfc9068 import JWTBearerTokenGenerator
 from flask import Flask, jsonify
 from werkzeug.serving import make_server
 
-from paimon_magics.coordinator.client.addresses import Addresses, tls_context
-from paimon_magics.coordinator.client.finding import At
+from paimon_magics.coordinator.client.addresses import Addresses, Token, tls_context
 from paimon_magics.coordinator.client.remote import RemoteCoordinator
-from paimon_magics.coordinator.client.tokens import Token
+from paimon_magics.coordinator.client.starting import At
 from paimon_magics.coordinator.http.oidc import Issuer, IssuerKeys, granting
 from paimon_magics.coordinator.protocol.principals import grants_of
 from paimon_magics.errors import SetupError

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from paimon_magics.coordinator.http.authorisation import SCOPES
-from paimon_magics.coordinator.http.threads import Capacity, Threads
+from paimon_magics.coordinator.http.limits import Capacity, Threads
 from paimon_magics.planning.commits.requests import Append, CommitRequest
 from paimon_magics.statements.statement import TableName
 from tests.coordinator.process import Process, create_table, write

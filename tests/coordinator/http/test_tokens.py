@@ -16,10 +16,9 @@ import pytest
 from pypaimon import CatalogFactory
 
 from paimon_magics.coordinator.__main__ import main
-from paimon_magics.coordinator.client.addresses import Addresses
-from paimon_magics.coordinator.client.finding import At
+from paimon_magics.coordinator.client.addresses import Addresses, Token
 from paimon_magics.coordinator.client.remote import RemoteCoordinator
-from paimon_magics.coordinator.client.tokens import Token
+from paimon_magics.coordinator.client.starting import At
 from paimon_magics.coordinator.http.guard import Guesses
 from paimon_magics.coordinator.protocol.principals import Grant, Principal, Scope, grants_of
 from paimon_magics.errors import InvalidValueError, PaimonMagicsError, SetupError, UnknownNameError

@@ -13,7 +13,7 @@ from typing import Any
 
 import httpx
 
-from paimon_magics.coordinator.client.definitions import Definitions
+from paimon_magics.coordinator.client.interface import Definitions
 from paimon_magics.planning.schemas.table_schema import plan_create_table
 from paimon_magics.statements.grammar.parsing import parse_statement
 from paimon_magics.statements.statement import CreateTable

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 import paimon_magics.coordinator.inserts.log.object_chain as module
-from paimon_magics.coordinator.inserts.engine.recovery import recovered
-from paimon_magics.coordinator.inserts.log.interface import Appended, Keyed, LogTable
-from paimon_magics.coordinator.inserts.log.names import stored_name
+from paimon_magics.coordinator.inserts.engine.openings import recovered
+from paimon_magics.coordinator.inserts.log.interface import Appended, Keyed, LogTable, stored_name
 from paimon_magics.coordinator.inserts.log.object_codec import (
     Checkpoint,
     DamagedObjectError,
@@ -30,7 +29,7 @@ from paimon_magics.coordinator.store.database import (
 )
 from paimon_magics.errors import SetupError
 from paimon_magics.statements.statement import TableName
-from paimon_magics.tables.schema.identity import table_id_of_legacy
+from paimon_magics.tables.schema.history import table_id_of_legacy
 from paimon_magics.tables.stores.store import LocalStore
 from tests.coordinator.inserts.test_logs import OTHER, PLACE, fill, lsns, segment
 

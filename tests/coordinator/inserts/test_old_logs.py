@@ -24,7 +24,7 @@ from paimon_magics.coordinator.store.database import Change, Database, StoreLost
 from paimon_magics.coordinator.store.postgres import PostgresDatabase
 from paimon_magics.coordinator.store.sqlite import SqliteDatabase
 from paimon_magics.errors import SetupError
-from paimon_magics.tables.schema.identity import table_id_of_legacy
+from paimon_magics.tables.schema.history import table_id_of_legacy
 from paimon_magics.tables.stores.store import LocalStore
 from tests.coordinator.inserts.test_logs import PLACE, fill, segment
 

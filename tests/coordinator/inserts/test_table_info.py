@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from paimon_magics.coordinator.inserts.admission.table_info import KnownTables, thresholds_of
+from paimon_magics.coordinator.inserts.admission.validator import KnownTables, thresholds_of
 from paimon_magics.coordinator.inserts.queue.values import Thresholds
 from paimon_magics.coordinator.runtime import ThreadRuntime
 from paimon_magics.errors import InvalidTableError
 from paimon_magics.planning.schemas.table_schema import TableSchema
-from paimon_magics.tables.catalog.table_marks import TableIds
+from paimon_magics.tables.catalog.marks import TableIds
 from tests.coordinator.inserts.serving import table_sql
 from tests.coordinator.process import create_table
 

@@ -12,17 +12,19 @@ from pathlib import Path
 
 import pytest
 
-from paimon_magics.coordinator.ownership.claims import Claims, Fate
 from paimon_magics.coordinator.ownership.lease import (
+    Claims,
+    Fate,
     Home,
     Lease,
+    LeaseFolder,
     Owner,
     Watched,
+    current_lease,
     epoch_in,
+    is_renewed,
     lease_of,
 )
-from paimon_magics.coordinator.ownership.lease_folder import LeaseFolder
-from paimon_magics.coordinator.ownership.lease_watch import current_lease, is_renewed
 from paimon_magics.coordinator.ownership.ownership import Ownership
 from paimon_magics.coordinator.protocol.clock import now_ms
 from paimon_magics.errors import SetupError

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pypaimon.write.commit_message import CommitMessage
 
-from paimon_magics.coordinator.client.compactions import commit_compaction
+from paimon_magics.coordinator.client.compacting import commit_compaction
 from paimon_magics.errors import CompactionConflictError
 from paimon_magics.planning.commits.requests import (
     Append,

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from paimon_magics.coordinator.protocol.documents import request_document, transaction_document
-from paimon_magics.coordinator.service.adopting import adopted_transaction
+from paimon_magics.coordinator.service.transactions import adopted_transaction
 from paimon_magics.errors import CommitConflictError, InvalidValueError, UnknownNameError
 from paimon_magics.planning.commits.requests import Append, CommitRequest, Transaction
 from paimon_magics.statements.statement import TableName

@@ -14,7 +14,7 @@ import pytest
 
 from paimon_magics.coordinator.client.in_process import InProcessCommitter
 from paimon_magics.coordinator.process.compaction_worker import Compactor
-from paimon_magics.coordinator.service.compaction_jobs import Budget
+from paimon_magics.coordinator.service.compaction_scheduler import Budget
 from paimon_magics.planning.commits.requests import (
     Append,
     CommitRequest,

@@ -12,7 +12,7 @@ import httpx
 import pyarrow as pa
 import pytest
 
-from paimon_magics.coordinator.client.compaction_administration import CompactedTable
+from paimon_magics.coordinator.client.administration import CompactedTable
 from paimon_magics.coordinator.client.remote import RemoteCoordinator
 from paimon_magics.planning.commits.requests import Append, CommitRequest
 from paimon_magics.statements.statement import TableName

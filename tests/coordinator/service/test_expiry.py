@@ -15,9 +15,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from paimon_magics.coordinator.client.finding import At
 from paimon_magics.coordinator.client.read_leases import ReadLeases
 from paimon_magics.coordinator.client.remote import RemoteCoordinator
+from paimon_magics.coordinator.client.starting import At
 from paimon_magics.errors import CommitConflictError, InvalidValueError, SetupError
 from paimon_magics.planning.commits.requests import Append, CommitReceipt, CommitRequest
 from paimon_magics.statements.statement import TableName

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from paimon_magics.coordinator.runtime import ThreadRuntime
-from paimon_magics.coordinator.service.name_locks import NameLocks
+from paimon_magics.coordinator.service.served import NameLocks
 from paimon_magics.errors import CommitConflictError
 
 

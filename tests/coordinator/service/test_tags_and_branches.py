@@ -12,7 +12,7 @@ import pytest
 
 from paimon_magics.coordinator.client.in_process import InProcessCommitter
 from paimon_magics.coordinator.client.remote import RemoteCoordinator
-from paimon_magics.coordinator.protocol.version_documents import (
+from paimon_magics.coordinator.protocol.definition_changes import (
     change_document,
     change_of,
     version_receipt_document,

@@ -15,7 +15,7 @@ from paimon_magics.coordinator.core import Pause, Phase, Stopped, TransactionSta
 from paimon_magics.coordinator.store.database import StoreUnavailableError
 from paimon_magics.coordinator.store.sqlite import SqliteDatabase
 from paimon_magics.coordinator.store.state_store import StateStore, open_store
-from paimon_magics.coordinator.store.tokens import StoredToken
+from paimon_magics.coordinator.store.tables import StoredToken
 from paimon_magics.errors import SetupError
 from paimon_magics.planning.commits.publications import Publication
 from paimon_magics.planning.commits.requests import CommitReceipt

@@ -10,11 +10,12 @@ from paimon_magics.errors import TableDamagedError
 from paimon_magics.planning.compaction.append_tables import (
     AppendFile,
     AppendRules,
+    RowRangeFile,
     files_in_order,
     packed_files,
+    row_range_bins,
     window_of_files,
 )
-from paimon_magics.planning.compaction.evolving_tables import RowRangeFile, row_range_bins
 
 RULES = AppendRules(target_bytes=100, open_file_cost_bytes=5)
 VECTORS = AppendRules(target_bytes=100, open_file_cost_bytes=5, has_deletion_vectors=True)

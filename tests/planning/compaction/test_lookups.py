@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from paimon_magics.planning.compaction.levels import BucketFile
-from paimon_magics.planning.compaction.lookups import LookupRules, with_lookups
-from paimon_magics.planning.compaction.steps import Rewrite, Upgrade
+from paimon_magics.planning.compaction.picks import BucketFile
+from paimon_magics.planning.compaction.steps import LookupRules, Rewrite, Upgrade, with_lookups
 from paimon_magics.planning.schemas.table_schema import TableSchema, plan_create_table
 from paimon_magics.statements.grammar.parsing import parse_statement
 from paimon_magics.statements.statement import CreateTable

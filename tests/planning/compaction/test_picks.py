@@ -8,8 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paimon_magics.errors import InvalidTableError
-from paimon_magics.planning.compaction.levels import BucketFile, SortedRun, sorted_runs
-from paimon_magics.planning.compaction.picks import Moment, PickOptions, pick, pick_all
+from paimon_magics.planning.compaction.picks import (
+    BucketFile,
+    Moment,
+    PickOptions,
+    SortedRun,
+    pick,
+    pick_all,
+    sorted_runs,
+)
 from paimon_magics.planning.compaction.steps import (
     Rewrite,
     RewriteRules,

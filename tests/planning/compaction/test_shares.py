@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paimon_magics.planning.compaction.shares import balanced
+from paimon_magics.planning.compaction.steps import balanced
 
 
 def test_the_largest_are_placed_first() -> None:

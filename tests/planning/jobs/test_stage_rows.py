@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from paimon_magics.planning.jobs.stage_rows import RowCounts, StageRows
+from paimon_magics.planning.jobs.progress import RowCounts, StageRows
 
 
 def test_rows_belong_to_the_stages_that_run() -> None:

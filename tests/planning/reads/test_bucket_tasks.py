@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from paimon_magics.planning.reads.bucket_tasks import ScanSizes, have_own_buckets
-from paimon_magics.planning.reads.scans import RawScan, ReadPlan
+from paimon_magics.planning.reads.scans import RawScan, ReadPlan, ScanSizes, have_own_buckets
 from paimon_magics.planning.reads.splits import PlainSplit, StoredFile, TaskSplit
 
 MIB = 1 << 20

@@ -7,8 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from paimon_magics.planning.reads.predicate_texts import condition_text
-from paimon_magics.planning.reads.predicates import ColumnPredicate
+from paimon_magics.planning.reads.predicates import ColumnPredicate, condition_text
 from paimon_magics.statements.statement import ColumnFilter, FilterValue
 
 

@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from paimon_magics.planning.reads.predicates import ColumnPredicate
-from paimon_magics.planning.reads.remainders import remainder_predicates
+from paimon_magics.planning.reads.predicates import ColumnPredicate, remainder_predicates
 from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.statements.data_types import AtomicType
 from paimon_magics.statements.grammar.parsing import parse_statement

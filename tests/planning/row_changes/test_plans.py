@@ -9,11 +9,11 @@ from paimon_magics.planning.row_changes.assignments import assigned_paths
 from paimon_magics.planning.row_changes.engine_rules import (
     ChangeMethod,
     check_moves,
+    may_select_partitions,
     method_of_delete,
     method_of_update,
 )
-from paimon_magics.planning.row_changes.partition_conditions import may_select_partitions
-from paimon_magics.planning.row_changes.plain_conditions import plain_filters
+from paimon_magics.planning.row_changes.plain_values import plain_filters
 from paimon_magics.planning.schemas.table_schema import TableSchema, plan_create_table
 from paimon_magics.statements.grammar.parsing import parse_statement
 from paimon_magics.statements.row_changes import Delete, Update

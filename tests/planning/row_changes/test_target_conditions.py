@@ -6,14 +6,13 @@ import datetime
 
 import pytest
 
-from paimon_magics.planning.reads.predicate_texts import condition_text
-from paimon_magics.planning.reads.predicates import column_predicates
+from paimon_magics.planning.reads.predicates import column_predicates, condition_text
+from paimon_magics.planning.row_changes.merge_query import target_filters
 from paimon_magics.planning.row_changes.merges import plan_merge
-from paimon_magics.planning.row_changes.target_conditions import target_filters
 from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.statements.data_types import AtomicType
 from paimon_magics.statements.grammar.parsing import parse_statement
-from paimon_magics.statements.merge_into import MergeInto
+from paimon_magics.statements.row_changes import MergeInto
 
 SCHEMA = TableSchema(
     (

@@ -106,9 +106,9 @@ def test_what_others_change_meanwhile_is_not_undone(
 ) -> None:
     others = iter(["INSERT INTO orders VALUES (1000, 'n', 'x')", "DELETE x", None])
     run = Session.run
-    from paimon_magics.session.statements import rescaling
+    from paimon_magics.session.statements import compaction
 
-    prepare = rescaling._prepared
+    prepare = compaction._prepared
 
     def prepared(*arguments: object) -> object:
         found = prepare(*arguments)  # type: ignore[arg-type]
@@ -119,7 +119,7 @@ def test_what_others_change_meanwhile_is_not_undone(
                 run(orders, text)
         return found
 
-    monkeypatch.setattr(rescaling, "_prepared", prepared)
+    monkeypatch.setattr(compaction, "_prepared", prepared)
     outcome = orders.run("CALL sys.rescale('orders', 2)")
     assert any("Planned and run again 2 times" in note for note in outcome.notes)
     assert rows(orders, "SELECT dt, count(*) FROM orders GROUP BY dt") == [("y", 10)]

@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame
 
 from paimon_magics import Session
 from paimon_magics.session.planned_work import reads_of
-from paimon_magics.session.writes.chosen_rows import chosen_rows
+from paimon_magics.session.writes.row_changes import chosen_rows
 from paimon_magics.statements.grammar.parsing import parse_statement
 from paimon_magics.statements.row_changes import Delete
 from paimon_magics.statements.statement import TableName

@@ -14,7 +14,7 @@ from paimon_magics.errors import OutdatedPlanError
 from paimon_magics.session.writes.compaction import planned_compaction
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.compaction.planning import CompactionScope
-from paimon_magics.tables.writing.written_buckets import written_buckets
+from paimon_magics.tables.writing.commit_messages import written_buckets
 
 pytestmark = pytest.mark.spark
 

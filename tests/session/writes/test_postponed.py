@@ -12,7 +12,7 @@ import paimon_magics
 from paimon_magics import Session
 from paimon_magics.coordinator.client import settling
 from paimon_magics.errors import OutdatedPlanError
-from paimon_magics.session.writes import postponed
+from paimon_magics.session.writes import compaction
 from tests.oracle.java_reader import JavaPaimon
 from tests.sampling import sampled
 from tests.session.rows import rows
@@ -68,7 +68,7 @@ def test_rows_are_seen_once_they_have_their_buckets(
     by_spark: bool,
 ) -> None:
     if by_spark:
-        monkeypatch.setattr(postponed, "_IN_PROCESS_BYTES_MAX", 0)
+        monkeypatch.setattr(compaction, "_IN_PROCESS_BYTES_MAX", 0)
     create(session, ", 'changelog-producer' = 'lookup'" if kind == "lookup" else "")
     if kind == "arrays":  # which our Avro files don't hold
         session.run("ALTER TABLE t ADD COLUMNS (a ARRAY<INT>)")

@@ -6,7 +6,7 @@ import pytest
 
 from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.statements.grammar.parsing import parse_statement
-from paimon_magics.statements.merge_into import (
+from paimon_magics.statements.row_changes import (
     DeleteAction,
     InsertAction,
     MergeInto,

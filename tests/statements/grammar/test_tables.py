@@ -9,7 +9,6 @@ import pytest
 from paimon_magics.errors import InvalidTableError, StatementSyntaxError
 from paimon_magics.statements.data_types import ArrayType, AtomicType, RowField, RowType
 from paimon_magics.statements.grammar.parsing import parse_cell, parse_statement
-from paimon_magics.statements.kinds import Explain
 from paimon_magics.statements.statement import (
     ColumnDefinition,
     CreateDatabase,
@@ -34,6 +33,7 @@ from paimon_magics.statements.statement import (
     TruncateTable,
     UseDatabase,
 )
+from paimon_magics.statements.subjects import Explain
 from paimon_magics.statements.table_changes import (
     AddColumn,
     AlterTable,

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paimon_magics.errors import StatementSyntaxError
-from paimon_magics.statements.lexing.splitting import split_cell
+from paimon_magics.statements.lexing.tokens import split_cell
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from paimon_magics.statements.queries.determinism import random_part
+from paimon_magics.statements.queries.query_traits import random_part
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from paimon_magics.statements.grammar.parsing import parse_cell
-from paimon_magics.statements.queries.rewriting import rewrite
-from paimon_magics.statements.queries.row_ids import names_row_ids, stars_without_row_ids
+from paimon_magics.statements.queries.rewriting import names_row_ids, rewrite, stars_without_row_ids
 from paimon_magics.statements.statement import Query
 
 T = "`t`._ROW_ID, `t`._SEQUENCE_NUMBER"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from paimon_magics.statements.grammar.parsing import parse_cell
-from paimon_magics.statements.queries.used_columns import used_names
+from paimon_magics.statements.queries.query_traits import used_names
 from paimon_magics.statements.statement import Query
 
 

@@ -13,8 +13,8 @@ import pytest
 from paimon_magics.errors import TableDamagedError
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
-from paimon_magics.tables.catalog.table_marks import TableIds
-from paimon_magics.tables.schema.identity import created_at_ms, table_id_of_legacy, version_of
+from paimon_magics.tables.catalog.marks import TableIds
+from paimon_magics.tables.schema.history import created_at_ms, table_id_of_legacy, version_of
 from tests.tables.catalog.test_catalog import table_schema
 
 T, U, V = (TableName(name, "default") for name in "tuv")

@@ -16,7 +16,7 @@ from pypaimon.manifest.index_manifest_entry import IndexManifestEntry
 from pypaimon.table.row.generic_row import GenericRow
 from pypaimon.write.commit_message import CommitMessage
 
-from paimon_magics.coordinator.client.compactions import CompactionCommit, commit_compaction
+from paimon_magics.coordinator.client.compacting import CompactionCommit, commit_compaction
 from paimon_magics.coordinator.client.in_process import InProcessCommitter
 from paimon_magics.errors import CompactionConflictError
 from paimon_magics.planning.commits.requests import (

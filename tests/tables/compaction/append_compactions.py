@@ -42,8 +42,8 @@ from paimon_magics.tables.row_changes.evolving_plan import plan_evolving_change
 from paimon_magics.tables.row_changes.selected_rows import FILE_COLUMN, PLACE_COLUMN
 from paimon_magics.tables.schema.types import arrow_schema
 from paimon_magics.tables.splits.planning import StoredState
-from paimon_magics.tables.splits.row_ranges import row_ranges
 from paimon_magics.tables.splits.stored_files import schema_ids
+from paimon_magics.tables.splits.table_scan import row_ranges
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.columns_files import columns_messages, columns_write
 from paimon_magics.tables.writing.commit_messages import write_message

@@ -19,7 +19,7 @@ from paimon_magics.planning.reads.views import ViewKind
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.compaction.append_plan import plan_append_compaction
 from paimon_magics.tables.compaction.planning import CompactionScope
-from paimon_magics.tables.manifests.partition_values import partition_values
+from paimon_magics.tables.manifests.partitions import partition_values
 from tests.tables.compaction.append_compactions import SETTINGS, Lake
 from tests.tables.manifest_files import TABLE
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from paimon_magics.tables.expiry.tag_deletion import remove_tag
+from paimon_magics.tables.expiry.expire_snapshots import remove_tag
 from paimon_magics.tables.snapshots.branches import create_branch
 from paimon_magics.tables.snapshots.chain import create_tag
 from paimon_magics.tables.table import Table

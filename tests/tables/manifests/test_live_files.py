@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from paimon_magics.tables.manifests.file_kinds import ADD, DELETE
 from paimon_magics.tables.manifests.live_files import undeleted
+from paimon_magics.tables.manifests.names import ADD, DELETE
 
 
 def entries(*steps: tuple[int, str, int]) -> pa.Table:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from paimon_magics.tables.manifests.read_cache import ReadCache
+from paimon_magics.tables.manifests.columns import ReadCache
 
 
 def test_small_values_count_what_their_objects_take() -> None:

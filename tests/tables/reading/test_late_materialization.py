@@ -15,13 +15,13 @@ import pytest
 from pypaimon import Schema
 
 from paimon_magics.errors import TableDamagedError
-from paimon_magics.planning.reads.local_reads import LocalLimits
+from paimon_magics.planning.reads.scans import LocalLimits
 from paimon_magics.planning.reads.views import ViewKind
 from paimon_magics.statements.statement import ColumnFilter, FilterValue, TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.reading import late_materialization
 from paimon_magics.tables.reading.data_read import DataRead, ReadRequest, plan_data_read
-from paimon_magics.tables.reading.few_rows import few_rows, splits_of
+from paimon_magics.tables.reading.keyed_rows import few_rows, splits_of
 from paimon_magics.tables.table import Table
 
 FIELDS = pa.schema(

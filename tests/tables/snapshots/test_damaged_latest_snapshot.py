@@ -24,8 +24,7 @@ from paimon_magics.tables.commits.publication_checks import (
 from paimon_magics.tables.commits.receipts import find_commit
 from paimon_magics.tables.commits.replaced_partitions import sizes_of_replaced
 from paimon_magics.tables.commits.republishing import repetition
-from paimon_magics.tables.manifests.partition_statistics import partition_documents
-from paimon_magics.tables.manifests.partitions import list_partitions
+from paimon_magics.tables.manifests.partitions import list_partitions, partition_documents
 from paimon_magics.tables.snapshots import latest
 from paimon_magics.tables.snapshots.chain import latest_document
 from paimon_magics.tables.snapshots.latest import latest_snapshot, latest_snapshot_id, read_snapshot

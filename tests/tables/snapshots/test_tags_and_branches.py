@@ -37,7 +37,7 @@ from paimon_magics.statements.version_changes import (
 )
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.catalog.stored_tables import load_stored
-from paimon_magics.tables.expiry.tag_deletion import remove_tag
+from paimon_magics.tables.expiry.expire_snapshots import remove_tag
 from paimon_magics.tables.manifests.live_files import ManifestCache
 from paimon_magics.tables.schema.types import arrow_schema
 from paimon_magics.tables.snapshots.branches import list_branches

@@ -19,7 +19,7 @@ from pypaimon.common.options import Options
 from paimon_magics.errors import SetupError, UnsupportedStatementError
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.stores.object_file_io import ObjectFileIO, know_object_stores
-from paimon_magics.tables.stores.object_reader import ObjectReader
+from paimon_magics.tables.stores.object_store import ObjectReader
 from paimon_magics.tables.stores.probes import endpoint_of, probe_store
 from paimon_magics.tables.stores.store import Stores, open_store
 from tests.backends.clouds import CLOUDS, Cloud, CloudBucket, running

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from paimon_magics.columnar.merging import KIND
-from paimon_magics.planning.reads.row_kinds import DELETE, INSERT, UPDATE_AFTER
+from paimon_magics.planning.reads.views import DELETE, INSERT, UPDATE_AFTER
 from paimon_magics.tables.writing.changed_rows import ChangedRows, ChangedTwiceError
 
 

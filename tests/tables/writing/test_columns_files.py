@@ -17,7 +17,7 @@ from paimon_magics.errors import (
 )
 from paimon_magics.planning.commits.requests import CommitRequest, OverwritePartitions
 from paimon_magics.planning.reads.views import ViewKind
-from paimon_magics.tables.splits.row_ranges import row_ranges
+from paimon_magics.tables.splits.table_scan import row_ranges
 from paimon_magics.tables.writing.columns_files import columns_messages, columns_write
 from tests.tables.compaction.append_compactions import Lake
 from tests.tables.manifest_files import TABLE

@@ -18,7 +18,7 @@ from paimon_magics.planning.commits.expiry import NO_FLOOR, ExpiryRules, Retenti
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.expiry.expire_snapshots import carry_out, decide
-from paimon_magics.tables.manifests.external_files import external_files
+from paimon_magics.tables.manifests.file_paths import external_files
 from paimon_magics.tables.reading.data_read import DataRead, ReadRequest, plan_data_read
 from paimon_magics.tables.stores.allowed_paths import PathRules
 from paimon_magics.tables.system_tables.registry import metadata_table

@@ -12,8 +12,11 @@ import pytest
 
 from paimon_magics.columnar.binary_rows import decode_rows
 from paimon_magics.planning.writes.file_rules import FileRules, Statistics
-from paimon_magics.tables.writing.key_value_files import KeyValueFiles, KeyValueFileWriter
-from paimon_magics.tables.writing.new_file_sinks import FileCreation
+from paimon_magics.tables.writing.key_value_files import (
+    FileCreation,
+    KeyValueFiles,
+    KeyValueFileWriter,
+)
 
 SCHEMA = pa.schema(
     [

@@ -19,7 +19,7 @@ from pypaimon import Schema
 from pypaimon.table.row.generic_row import GenericRowDeserializer
 
 from paimon_magics.planning.commits.requests import Transaction
-from paimon_magics.planning.reads.float_bounds import has_true_bounds
+from paimon_magics.planning.reads.scans import has_true_bounds
 from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.settings import Settings
 from paimon_magics.statements.data_types import ArrayType, AtomicType

@@ -14,8 +14,11 @@ from paimon_magics.columnar.binary_rows import decode_rows
 from paimon_magics.columnar.merging import KIND, SEQUENCE
 from paimon_magics.errors import UnsupportedStatementError
 from paimon_magics.planning.writes.file_rules import FileRules, Statistics
-from paimon_magics.tables.writing.key_value_files import KeyValueFiles, KeyValueFileWriter
-from paimon_magics.tables.writing.new_file_sinks import FileCreation
+from paimon_magics.tables.writing.key_value_files import (
+    FileCreation,
+    KeyValueFiles,
+    KeyValueFileWriter,
+)
 
 COLUMNS = pa.schema(
     [

@@ -5,19 +5,34 @@ If the process dies, waiting items are lost; none of them was answered.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 
-from paimon_magics.coordinator.inserts.admission.futures import Answered, fail
-from paimon_magics.coordinator.inserts.admission.table_info import TableInfo
-from paimon_magics.coordinator.inserts.admission.validator import ValidatedInsert
+from paimon_magics.coordinator.inserts.admission.validator import TableInfo, ValidatedInsert
 from paimon_magics.coordinator.inserts.queue.events import Event
-from paimon_magics.coordinator.inserts.queue.values import Mode
+from paimon_magics.coordinator.inserts.queue.values import Answer, Mode
 from paimon_magics.coordinator.protocol.errors import BrokeOffError
 from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.tables.commits.fencing import NotOwnerError
 
-__all__ = ["Asked", "Done", "Insert", "Item", "fail_items", "not_known"]
+__all__ = [
+    "Answered",
+    "Asked",
+    "Done",
+    "Insert",
+    "Item",
+    "deliver",
+    "fail",
+    "fail_items",
+    "not_known",
+]
+
+
+Answered = asyncio.Future[Answer] | Future[Answer]
+"""The future in which a caller waits for an answer."""
 
 
 @dataclass(slots=True)
@@ -83,3 +98,42 @@ def not_known(insert: Insert, why: PaimonMagicsError) -> BrokeOffError:
     )
     error.__cause__ = why
     return error
+
+
+# Hand answers from the owner of the queues to waiting callers, in an event loop or in a thread.
+
+
+def deliver(replies: Sequence[tuple[Answered, Answer]]) -> None:
+    """Set all answers, with one call for each event loop."""
+    loops: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Answer], Answer]]] = {}
+    for future, answer in replies:
+        if isinstance(future, Future):
+            if not future.done():
+                future.set_result(answer)
+        else:
+            loops.setdefault(future.get_loop(), []).append((future, answer))
+    for loop, some in loops.items():
+        with contextlib.suppress(RuntimeError):  # the loop has ended: nobody waits
+            loop.call_soon_threadsafe(_set_results, some)
+
+
+def _set_results(replies: Sequence[tuple[asyncio.Future[Answer], Answer]]) -> None:
+    for future, answer in replies:
+        if not future.done():
+            future.set_result(answer)
+
+
+def fail(futures: Sequence[Answered], error: Exception) -> None:
+    """Set an error on every future that has no answer yet."""
+    for future in futures:
+        if isinstance(future, Future):
+            if not future.done():
+                future.set_exception(error)
+        else:
+            with contextlib.suppress(RuntimeError):
+                future.get_loop().call_soon_threadsafe(_set_error, future, error)
+
+
+def _set_error(future: asyncio.Future[Answer], error: Exception) -> None:
+    if not future.done():
+        future.set_exception(error)

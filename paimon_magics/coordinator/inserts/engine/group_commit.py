@@ -14,21 +14,24 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from paimon_magics.coordinator.core import PENDING
-from paimon_magics.coordinator.inserts.admission.futures import fail
-from paimon_magics.coordinator.inserts.admission.items import Done, Insert, fail_items, not_known
-from paimon_magics.coordinator.inserts.admission.table_info import KnownTables, TableInfo
+from paimon_magics.coordinator.inserts.admission.items import (
+    Done,
+    Insert,
+    fail,
+    fail_items,
+    not_known,
+)
+from paimon_magics.coordinator.inserts.admission.validator import KnownTables, TableInfo
 from paimon_magics.coordinator.inserts.engine.appending import FATAL
 from paimon_magics.coordinator.inserts.engine.holds import CommitHold, Hold, StatementHolds
 from paimon_magics.coordinator.inserts.engine.loading import Loading
-from paimon_magics.coordinator.inserts.engine.openings import Openings
+from paimon_magics.coordinator.inserts.engine.openings import Openings, recovered
 from paimon_magics.coordinator.inserts.engine.queue_owner import QueueOwner
-from paimon_magics.coordinator.inserts.engine.recovery import recovered
-from paimon_magics.coordinator.inserts.engine.table_queue import TableQueue
+from paimon_magics.coordinator.inserts.engine.replies import TableQueue
 from paimon_magics.coordinator.inserts.loading.dead_letter_table import DeadLetterTable, State, Told
 from paimon_magics.coordinator.inserts.loading.flush import Flushing
 from paimon_magics.coordinator.inserts.loading.flusher_process import Flusher
-from paimon_magics.coordinator.inserts.log.interface import DeadLetter, Log, LogTable
-from paimon_magics.coordinator.inserts.log.names import table_name
+from paimon_magics.coordinator.inserts.log.interface import DeadLetter, Log, LogTable, table_name
 from paimon_magics.coordinator.inserts.log.registry import RegisteredLog
 from paimon_magics.coordinator.inserts.queue.events import FlushAsked
 from paimon_magics.coordinator.inserts.queue.values import Answer, Queue, Thresholds, backlog

@@ -19,10 +19,10 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import InvalidStateError
 from dataclasses import dataclass, field
 
-from paimon_magics.coordinator.inserts.admission.table_info import KnownTables, TableInfo
+from paimon_magics.coordinator.inserts.admission.validator import KnownTables, TableInfo
+from paimon_magics.coordinator.inserts.engine.openings import with_place
 from paimon_magics.coordinator.inserts.engine.queue_owner import QueueOwner
-from paimon_magics.coordinator.inserts.engine.recovery import with_place
-from paimon_magics.coordinator.inserts.engine.table_queue import TableQueue
+from paimon_magics.coordinator.inserts.engine.replies import TableQueue
 from paimon_magics.coordinator.inserts.queue.events import HoldAsked, HoldEnded
 from paimon_magics.coordinator.inserts.queue.values import Answer, Granted, Refused
 from paimon_magics.coordinator.runtime import Future, Runtime, Steps

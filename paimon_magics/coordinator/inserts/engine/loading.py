@@ -15,8 +15,7 @@ from functools import partial
 from paimon_magics.coordinator.inserts.admission.items import Done
 from paimon_magics.coordinator.inserts.engine.openings import Openings
 from paimon_magics.coordinator.inserts.engine.queue_owner import QueueOwner
-from paimon_magics.coordinator.inserts.engine.replies import shown
-from paimon_magics.coordinator.inserts.engine.table_queue import TableQueue
+from paimon_magics.coordinator.inserts.engine.replies import TableQueue, shown
 from paimon_magics.coordinator.inserts.loading.flush import (
     Flushing,
     Loaded,

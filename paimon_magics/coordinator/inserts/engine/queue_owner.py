@@ -17,12 +17,18 @@ from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
-from paimon_magics.coordinator.inserts.admission.futures import Answered, fail
-from paimon_magics.coordinator.inserts.admission.items import Asked, Done, Insert, Item, fail_items
-from paimon_magics.coordinator.inserts.admission.table_info import TableInfo
+from paimon_magics.coordinator.inserts.admission.items import (
+    Answered,
+    Asked,
+    Done,
+    Insert,
+    Item,
+    fail,
+    fail_items,
+)
+from paimon_magics.coordinator.inserts.admission.validator import TableInfo
 from paimon_magics.coordinator.inserts.engine.appending import FATAL, Appending
-from paimon_magics.coordinator.inserts.engine.replies import Replies, dropped, shown
-from paimon_magics.coordinator.inserts.engine.table_queue import TableQueue
+from paimon_magics.coordinator.inserts.engine.replies import Replies, TableQueue, dropped, shown
 from paimon_magics.coordinator.inserts.log.interface import Log
 from paimon_magics.coordinator.inserts.queue.events import (
     BeginFlush,

@@ -30,14 +30,14 @@ from paimon_magics.coordinator.inserts.loading.flusher_process import (
     FlushResult,
     WriteFailedError,
 )
-from paimon_magics.coordinator.inserts.log.ids import queue_id
 from paimon_magics.coordinator.inserts.log.interface import (
     DeadLetter,
     Log,
     LogTable,
     StoredFlush,
+    queue_id,
+    stored_name,
 )
-from paimon_magics.coordinator.inserts.log.names import stored_name
 from paimon_magics.coordinator.inserts.log.records import DamagedError, read_segments
 from paimon_magics.coordinator.inserts.queue.values import Batch
 from paimon_magics.coordinator.protocol.documents import transaction_document, transaction_of
@@ -59,7 +59,7 @@ from paimon_magics.redaction import redacted
 from paimon_magics.settings import Settings
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
-from paimon_magics.tables.catalog.table_marks import TableIds
+from paimon_magics.tables.catalog.marks import TableIds
 from paimon_magics.tables.commits.fencing import DeposedError
 from paimon_magics.tables.commits.log_positions import (
     LogPosition,
@@ -68,7 +68,7 @@ from paimon_magics.tables.commits.log_positions import (
 )
 from paimon_magics.tables.commits.receipts import find_commit
 from paimon_magics.tables.reading.keyed_rows import keyed_read
-from paimon_magics.tables.schema.identity import Definitions
+from paimon_magics.tables.schema.history import Definitions
 from paimon_magics.tables.snapshots.latest import latest_snapshot_id
 from paimon_magics.tables.snapshots.provenance import PREFIX, noted_users
 from paimon_magics.tables.stores.store import StoreRefusedError, failure

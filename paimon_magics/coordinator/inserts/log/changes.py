@@ -11,12 +11,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from paimon_magics.coordinator.inserts.log.database import DatabaseLog
-from paimon_magics.coordinator.inserts.log.ids import append_id
-from paimon_magics.coordinator.inserts.log.interface import Appended, DeadLetter, Keyed, StoredFlush
+from paimon_magics.coordinator.inserts.log.interface import (
+    Appended,
+    DeadLetter,
+    Keyed,
+    StoredFlush,
+    append_id,
+)
 from paimon_magics.coordinator.inserts.log.legacy import adopt, begin_move, move_table
 from paimon_magics.coordinator.inserts.log.object_codec import DamagedObjectError, Entry
 from paimon_magics.coordinator.inserts.log.records import Segment
-from paimon_magics.coordinator.protocol.texts import storable_text
+from paimon_magics.coordinator.protocol.json_text import storable_text
 from paimon_magics.coordinator.store.database import UnstorableError
 
 __all__ = ["append_document", "apply", "check", "letters_document", "replay", "replayed_id"]

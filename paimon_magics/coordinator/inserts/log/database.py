@@ -15,23 +15,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from paimon_magics.coordinator.inserts.log.answers import (
-    FIRST_OFFSET,
-    forgetting,
-    remembered_of,
-    remembering,
-)
-from paimon_magics.coordinator.inserts.log.ids import append_id, content_id
 from paimon_magics.coordinator.inserts.log.interface import (
+    FIRST_OFFSET,
     Appended,
     DeadLetter,
     LogTable,
     Remembered,
+    RunningTime,
     StoredFlush,
+    append_id,
+    content_id,
+    forgetting,
+    remembered_of,
+    remembering,
 )
 from paimon_magics.coordinator.inserts.log.legacy import Renamed, upgrade
-from paimon_magics.coordinator.inserts.log.running_time import RunningTime
-from paimon_magics.coordinator.protocol.texts import storable_text
+from paimon_magics.coordinator.protocol.json_text import storable_text
 from paimon_magics.coordinator.store.database import (
     Change,
     Database,

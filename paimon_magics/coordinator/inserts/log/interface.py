@@ -10,13 +10,50 @@ If the process dies in any of these calls, the next start finds all of its effec
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import hashlib
+import json
+import shutil
+import struct
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 from paimon_magics.coordinator.inserts.log.records import Segment
+from paimon_magics.coordinator.runtime import Runtime
+from paimon_magics.coordinator.service.health import Fact, Noted
+from paimon_magics.coordinator.store.database import Change
+from paimon_magics.statements.statement import TableName
 
-__all__ = ["Appended", "DeadLetter", "Keyed", "Log", "LogTable", "Remembered", "StoredFlush"]
+__all__ = [
+    "FIRST_OFFSET",
+    "Appended",
+    "DeadLetter",
+    "DiskReserve",
+    "Keyed",
+    "Log",
+    "LogTable",
+    "Remembered",
+    "RunningTime",
+    "StoredFlush",
+    "append_id",
+    "content_id",
+    "forgetting",
+    "queue_id",
+    "remembered_of",
+    "remembering",
+    "stored_name",
+    "table_name",
+]
+
+
+_LOOK_MS = 1_000.0
+
+
+FIRST_OFFSET = -2
+
+_LSN = struct.Struct(">QB")
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,3 +208,178 @@ class Log(Protocol):
 
     def close(self) -> None:
         """Close the log."""
+
+
+# Tables' names as a log keeps them.
+
+
+def stored_name(name: TableName) -> str:
+    """A table's name as the log keeps it."""
+    return json.dumps([name.database, name.table])
+
+
+def table_name(stored: str) -> TableName:
+    """The table's name, from the log's form."""
+    database, table = json.loads(stored)
+    return TableName(table, database)
+
+
+# The space left on the disk that holds a log, noted once a second: no request waits for a disk.
+
+
+class DiskReserve:
+    """Space on the disk of `folder`, of which `reserve_bytes` are kept for loading what waits.
+    `holds_log` says whether inserts or commits are stored there. For any thread."""
+
+    def __init__(
+        self, runtime: Runtime, folder: Path, reserve_bytes: int, *, holds_log: bool = True
+    ) -> None:
+        self._folder = folder
+        self._reserve_bytes = reserve_bytes
+        self._holds_log = holds_log
+
+        def free_bytes() -> int:
+            return shutil.disk_usage(folder).free
+
+        self._free = Noted(runtime, "disk", free_bytes, _LOOK_MS, free_bytes())
+
+    def stop(self) -> None:
+        """Look at it no more."""
+        self._free.stop()
+
+    @property
+    def problem(self) -> str:
+        """Why nothing may be written, "" where more may be."""
+        if not self._holds_log:
+            return ""
+        if self._free.problem:
+            return f"The disk of {self._folder} does not work: {self._free.problem}."
+        free = self._free.value
+        if free <= self._reserve_bytes:
+            return f"The disk of {self._folder} is almost full: {free:,} bytes are free."
+        return ""
+
+    def fact(self) -> Fact:
+        """The fact for the coordinator's health."""
+        return Fact("disk_free_bytes", self._free.value, self.problem, blocks=True)
+
+
+# The ids of a log's writes whose content is unique: a repeat has the same one; the ids by which
+# snapshots name records. Pure.
+
+
+def append_id(groups: Iterable[tuple[str, int, int]]) -> str:
+    """The id of an append: of each group the table, the first lsn and the last chain."""
+    return content_id("append", *groups)
+
+
+def queue_id(log_id: str, table_id: str) -> str:
+    """The id of a table's records in a log, as snapshots name it."""
+    return f"{log_id}-{hashlib.sha256(table_id.encode()).hexdigest()[:8]}"
+
+
+def content_id(*content: object) -> str:
+    """The id of a write with this content."""
+    return hashlib.blake2b(repr(content).encode(), digest_size=16).hexdigest()
+
+
+# A log's own time: the milliseconds for which it was open, whatever a machine's clock says.
+
+
+class RunningTime:
+    """Goes on from `begin_ms` by a steady clock in seconds, time.monotonic if none is given."""
+
+    def __init__(self, begin_ms: int, steady: Callable[[], float] | None = None) -> None:
+        self._steady = steady or time.monotonic
+        self._begin_ms = begin_ms
+        self._begin = self._steady()
+
+    def now_ms(self) -> int:
+        """The time now."""
+        return self._begin_ms + int((self._steady() - self._begin) * 1000)
+
+
+# The form in which a log keeps the answers to inserts with labels, or in channels. Pure.
+#
+# A row of `log_keys` has the answers to a run of a channel's inserts that ends at the offset `off`,
+# each an lsn and a digest; or, with `off` -1, the answer to a label's one insert. `lsn` is the last
+# of them.
+#
+# With `off` -2 it has no answers, and `lsn` is the channel's first offset. It is there as long as
+# another row of the channel. Older versions write none, and pass over it: it sorts before all
+# others. They forget it by its age, and then the first offset is unknown.
+
+
+def remembering(table_id: str, keys: Sequence[Keyed], at_ms: int) -> list[Change]:
+    """The changes that note a table's inserts."""
+    firsts = [(key.key, FIRST_OFFSET, key.offset, b"") for key in keys if key.begins]
+    return [
+        *(
+            Change("INSERT INTO log_keys VALUES (?, ?, ?, ?, ?, ?)", (table_id, *row, at_ms))
+            for row in key_rows(keys)
+        ),
+        *(
+            Change(
+                "INSERT INTO log_keys VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (table_id, key, off) "
+                "DO UPDATE SET lsn = excluded.lsn, at_ms = excluded.at_ms",
+                (table_id, *row, at_ms),
+            )
+            for row in firsts
+        ),
+    ]
+
+
+def forgetting(before_ms: int) -> list[Change]:
+    """The changes that remove what was last used before a running time. A channel's first offset
+    goes with the last of its answers."""
+    return [
+        Change(
+            "DELETE FROM log_keys WHERE off = ? AND (table_id, key) IN "
+            "(SELECT table_id, key FROM log_keys WHERE at_ms < ? AND off >= 0) "
+            "AND NOT EXISTS (SELECT 1 FROM log_keys AS others WHERE "
+            "others.table_id = log_keys.table_id AND others.key = log_keys.key "
+            "AND others.off >= 0 AND others.at_ms >= ?)",
+            (FIRST_OFFSET, before_ms, before_ms),
+        ),
+        Change("DELETE FROM log_keys WHERE at_ms < ? AND off <> ?", (before_ms, FIRST_OFFSET)),
+    ]
+
+
+def key_rows(keys: Sequence[Keyed]) -> list[tuple[str, int, int, bytes]]:
+    """Rows of `log_keys`: one for each label, and one for each run of offsets of a channel."""
+    rows: list[tuple[str, int, int, bytes]] = []
+    runs: dict[str, list[Keyed]] = {}
+    for one in keys:
+        run = runs.get(one.key)
+        if run is not None and one.offset >= 0 and run[-1].offset + 1 == one.offset:
+            run.append(one)
+            continue
+        if run is not None:
+            rows.append(_key_row(run))
+        runs[one.key] = [one]
+    return [*rows, *(_key_row(run) for run in runs.values())]
+
+
+def _key_row(run: Sequence[Keyed]) -> tuple[str, int, int, bytes]:
+    answers = b"".join(_LSN.pack(one.lsn, len(one.digest)) + one.digest for one in run)
+    return run[-1].key, run[-1].offset, run[-1].lsn, answers
+
+
+def remembered_of(rows: Sequence[tuple[int, int, bytes]]) -> Remembered:
+    """What is known of a key, from its rows in order: each its offset, lsn and answers."""
+    inserts: dict[int, tuple[int, bytes]] = {}
+    first_offset = None
+    for last, lsn_or_first, answers in rows:
+        if last == FIRST_OFFSET:
+            first_offset = lsn_or_first
+            continue
+        found = []
+        at = 0
+        while at < len(answers):
+            lsn, length = _LSN.unpack_from(answers, at)
+            at += _LSN.size
+            found.append((lsn, answers[at : at + length]))
+            at += length
+        inserts.update(enumerate(found, last - len(found) + 1))
+    last_offset = rows[-1][0]
+    return Remembered(inserts, last_offset if last_offset >= 0 else None, first_offset)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from paimon_magics.coordinator.store.database import Change, Database
 from paimon_magics.errors import PaimonMagicsError
-from paimon_magics.tables.schema.identity import table_id_of_legacy
+from paimon_magics.tables.schema.history import table_id_of_legacy
 
 __all__ = ["Move", "Renamed", "adopt", "begin_move", "move_table", "settled_moves", "upgrade"]
 

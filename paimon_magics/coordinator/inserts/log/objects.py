@@ -20,24 +20,24 @@ import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 
-from paimon_magics.coordinator.inserts.log.answers import FIRST_OFFSET
 from paimon_magics.coordinator.inserts.log.changes import (
     append_document,
     letters_document,
 )
-from paimon_magics.coordinator.inserts.log.ids import append_id, content_id
 from paimon_magics.coordinator.inserts.log.interface import (
+    FIRST_OFFSET,
     Appended,
     DeadLetter,
     LogTable,
     Remembered,
+    RunningTime,
     StoredFlush,
+    append_id,
+    content_id,
 )
 from paimon_magics.coordinator.inserts.log.legacy import Move, Renamed, settled_moves
-from paimon_magics.coordinator.inserts.log.object_chain import ObjectChain
-from paimon_magics.coordinator.inserts.log.object_folder import ObjectFolder
-from paimon_magics.coordinator.inserts.log.running_time import RunningTime
-from paimon_magics.coordinator.protocol.texts import storable_text
+from paimon_magics.coordinator.inserts.log.object_chain import ObjectChain, ObjectFolder
+from paimon_magics.coordinator.protocol.json_text import storable_text
 from paimon_magics.errors import SetupError
 from paimon_magics.tables.stores.store import Store
 

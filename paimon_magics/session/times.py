@@ -1,0 +1,118 @@
+"""Times between a session's zone and its caller: those that a program gives, and those in messages.
+
+A committer or a coordinator in another process knows no session, so its messages write a moment as
+`2026-11-20 08:00:00 UTC`. Before a message leaves a session, its moments are converted to the zone
+that the user's cells show.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from paimon_magics.columnar.time_zones import UTC, clock_text, rules_of
+from paimon_magics.errors import PaimonMagicsError
+
+__all__ = ["columns_in_zone", "instant", "moments_in_zone", "tell_moments", "value_in_zone"]
+
+
+# A moment between quotes is a user's value and stays.
+_MOMENT = re.compile(r"(?<!['\"`\w])(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) UTC\b(?!['\"`])")
+
+
+def moments_in_zone(text: str, zone: str) -> str:
+    """Return the text with its moments in `zone`, each followed by the zone's name."""
+    rules = rules_of(zone)
+
+    def told(found: re.Match[str]) -> str:
+        try:
+            moment = datetime.datetime.fromisoformat(f"{found[1]}+00:00").astimezone(rules)
+        except (ValueError, OverflowError):
+            return found[0]
+        return f"{clock_text(moment)} {zone}"
+
+    return text if zone == UTC else _MOMENT.sub(told, text)
+
+
+def tell_moments(error: PaimonMagicsError, zone: str) -> None:
+    """Convert the moments in an error that leaves a session to the session's zone."""
+    error.message = moments_in_zone(error.message, zone)
+    error.hint = moments_in_zone(error.hint, zone)
+    error.args = (error.message, *error.args[1:])
+
+
+# Times that a Python caller gives, converted for the session's time zone.
+#
+# A `datetime` without a zone is a wall clock time in the session's zone, like a text without one in
+# SQL. A `datetime` with a zone is an instant; a TIMESTAMP_NTZ takes its wall clock time in the
+# session's zone.
+
+
+def instant(value: datetime.datetime, zone: str) -> datetime.datetime:
+    """Return the instant that a `datetime` means in a session of `zone`."""
+    if value.tzinfo is not None:
+        return value
+    if hasattr(value, "to_pydatetime"):  # a pandas Timestamp refuses times that DST skips
+        value = value.to_pydatetime(warn=False)
+    return value.replace(tzinfo=rules_of(zone))
+
+
+def value_in_zone(value: Any, data_type: pa.DataType, zone: str) -> Any:
+    """Return the value for a column of that type, its `datetime`s converted for `zone`."""
+    types = pa.types
+    match value:
+        case datetime.datetime() if types.is_timestamp(data_type):
+            if data_type.tz is not None:
+                return instant(value, zone)
+            if value.tzinfo is None:
+                return value
+            return value.astimezone(rules_of(zone)).replace(tzinfo=None)
+        case dict() if types.is_struct(data_type):
+            kinds = {one.name: one.type for one in data_type}
+            return {
+                name: value_in_zone(part, kinds[name], zone) if name in kinds else part
+                for name, part in value.items()
+            }
+        case list() | tuple() if types.is_list(data_type):
+            return [value_in_zone(one, data_type.value_type, zone) for one in value]
+        case list() | tuple() | dict() if types.is_map(data_type):
+            pairs = value.items() if isinstance(value, dict) else value
+            key, item = data_type.key_type, data_type.item_type
+            return [
+                (value_in_zone(one, key, zone), value_in_zone(other, item, zone))
+                for one, other in pairs
+            ]
+    return value
+
+
+def columns_in_zone(rows: pa.Table, schema: pa.Schema, zone: str) -> pa.Table:
+    """Return the rows with times as the columns of `schema` take them: instants for TIMESTAMP, wall
+    clock times of `zone` for TIMESTAMP_NTZ."""
+    for place, field in enumerate(rows.schema):
+        known = schema.get_field_index(field.name)
+        if known < 0 or not pa.types.is_timestamp(field.type):
+            continue
+        wanted = schema.field(known).type
+        if not pa.types.is_timestamp(wanted) or bool(wanted.tz) == bool(field.type.tz):
+            continue
+        moved = _moved(rows.column(place), wanted, zone)
+        rows = rows.set_column(place, field.with_type(moved.type), moved)
+    return rows
+
+
+def _moved(column: pa.ChunkedArray, wanted: pa.TimestampType, zone: str) -> pa.ChunkedArray:
+    try:
+        if wanted.tz is None:
+            return pc.local_timestamp(column.cast(pa.timestamp(column.type.unit, zone)))
+        return pc.assume_timezone(column, zone)
+    except (pa.ArrowException, ValueError):
+        # Arrow knows no rules for offsets, and refuses times that DST repeats or skips.
+        values = [
+            value_in_zone(value, pa.timestamp("us", wanted.tz), zone)
+            for value in column.cast(pa.timestamp("us", column.type.tz)).to_pylist()
+        ]
+        return pa.chunked_array([pa.array(values, pa.timestamp("us", wanted.tz))])

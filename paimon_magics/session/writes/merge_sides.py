@@ -1,0 +1,427 @@
+"""Both sides of a MERGE: what it asks its source for, the rows of its target that it reads, and the
+rows that it makes of them.
+
+Spark keeps the source from then on, so that it is computed once, and what was found is what is
+joined.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from paimon_magics.errors import PaimonMagicsError
+from paimon_magics.planning.reads.predicates import ColumnPredicate
+from paimon_magics.planning.reads.views import row_id_columns
+from paimon_magics.planning.row_changes.merge_query import (
+    SOURCE_MARK,
+    TARGET_MARK,
+    merge_query,
+    needed_columns,
+    target_filters,
+    users_text,
+)
+from paimon_magics.planning.row_changes.merged_updates import MergedUpdate
+from paimon_magics.planning.row_changes.merges import MergePlan
+from paimon_magics.planning.row_changes.source_keys import (
+    SourceKey,
+    compare_alike,
+    look_up_alike,
+    range_filters,
+    source_keys,
+)
+from paimon_magics.session.connection import Connection, located
+from paimon_magics.session.parameters import bind
+from paimon_magics.session.planned_work import Reads, made_of, note_reads, planned_bytes, reads_of
+from paimon_magics.session.queries.frames import frame_of_query, read_plan
+from paimon_magics.session.queries.relations import Conditions, Relation, Selection
+from paimon_magics.session.writes.exactness import check_policy
+from paimon_magics.session.writes.merge_places import MergePlaces, merge_places
+from paimon_magics.spark.failures import translate
+from paimon_magics.spark.merging import changed_rows, given_values, marked
+from paimon_magics.spark.progress import doing
+from paimon_magics.spark.queries import binding_replacements, cancellable, frame_of_text
+from paimon_magics.spark.sessions import is_one_process
+from paimon_magics.spark.sizes import estimated_bytes
+from paimon_magics.spark.source_keys import distinct_values, key_ranges, type_of, within
+from paimon_magics.spark.spooled_rows import SpooledRows
+from paimon_magics.statements.clauses.names import quoted, table_text
+from paimon_magics.statements.data_types import AtomicType, DataType
+from paimon_magics.statements.grammar.parsing import parse_statement
+from paimon_magics.statements.queries.query_traits import used_names
+from paimon_magics.statements.queries.rewriting import joined_text, replacements_for
+from paimon_magics.statements.row_changes import MergeInto
+from paimon_magics.statements.statement import Query, TableReference
+from paimon_magics.tables.manifests.live_files import ManifestCache, live_files
+from paimon_magics.tables.row_changes.looked_up_keys import LookedUpKeys
+from paimon_magics.tables.row_changes.table_changes import plan_table_change
+from paimon_magics.tables.snapshots.latest import read_snapshot
+from paimon_magics.tables.splits.file_pruning import PruningStep
+from paimon_magics.tables.table import Table
+
+if TYPE_CHECKING:
+    from paimon_magics.spark.handles import DataFrame
+
+
+__all__ = [
+    "Asked",
+    "MergeOnTable",
+    "MergeTarget",
+    "SourceLookup",
+    "asked",
+    "merge_target",
+    "merged_rows",
+    "target_conditions",
+]
+
+
+_KEY = "__paimon_magics_key_"
+_LOOKUP_BYTES_MIN = 8 * 2**20
+_LOOKUP_SOURCE_BYTES_MAX = 64 * 2**20
+
+
+@dataclass(frozen=True)
+class SourceLookup:
+    """How rows of the target are looked up by the source's values: `columns` are the target's, by
+    the names of the columns of `frame` that have the values. `keys` have them once they are asked
+    for."""
+
+    frame: DataFrame
+    columns: Mapping[str, str]
+    keys: LookedUpKeys
+
+    def ask(self, connection: Connection, merge: MergeInto) -> None:
+        """Find the values by one job. Raises errors of ours."""
+        try:
+            with doing("looking up the source's keys"), cancellable(connection.spark):
+                found = distinct_values(self.frame, tuple(self.columns))
+        except Exception as error:
+            raise translate(error, statement=merge.text) from error
+        values: dict[str, pa.Array] = {}
+        for name, one in found.items():
+            column = self.columns[name]
+            if column not in values or len(one) < len(values[column]):
+                values[column] = one
+        if values:
+            self.keys.write(values)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is known of a source: its rows as `source`, the conditions on the target's rows, the
+    `keys` whose range is worth a job, since files may be left out by it and those that the
+    statement's own conditions leave are large, and how rows are looked up."""
+
+    source: DataFrame
+    conditions: Conditions
+    keys: tuple[SourceKey, ...] = ()
+    lookup: SourceLookup | None = None
+
+
+def asked(
+    on: MergeOnTable, conditions: Conditions, source: DataFrame, kept: ExitStack | None
+) -> Asked:
+    """Ask the source for the range of its keys, where that is worth it, and plan to ask it for the
+    keys. Spark keeps it until `kept` is closed; with None, nothing is asked."""
+    certain = {one.column for one in conditions.filters if one.operator == "="}
+    found = source_keys(on.merge, on.plan, on.table.schema)
+    keys = tuple(key for key in found if key.column not in certain)
+    all_bytes = _all_bytes(on) if keys else 0
+    least = on.connection.settings.source_range_from_bytes
+    # Most tables are small as a whole: then no read is planned to know that.
+    is_large = bool(keys) and all_bytes >= least and _size_bytes(on, conditions) >= least
+    known = Asked(source, conditions, keys if is_large else ())
+    if kept is None:
+        return known
+    if known.keys:
+        # What is wrong with the statement is told before a job runs.
+        merged_rows(on, merge_target(without_rows(on), conditions), source)
+        known = _ranged(on, known, kept)
+    if keys and all_bytes >= min(_LOOKUP_BYTES_MIN, least):
+        known = replace(known, lookup=_lookup(on, keys, source, known.source, kept))
+    return known
+
+
+def _ranged(on: MergeOnTable, known: Asked, kept: ExitStack) -> Asked:
+    """Find the ranges of the keys by one job on the source, which Spark keeps from then on, until
+    `kept` is closed. Nothing more is known where they say nothing, and where the source is the
+    larger side."""
+    source, conditions = known.source, known.conditions
+    reads = reads_of(source)
+    is_of_tables = len(reads.planned) == len(reads.names)
+    size_bytes = planned_bytes(reads) if is_of_tables else 0
+    is_large = size_bytes > on.connection.settings.source_range_from_bytes
+    if is_large and size_bytes > _size_bytes(on, conditions):
+        return known
+    keyed = _with_keys(on, known.keys, source)
+    if keyed is None:
+        return known
+    _keep(source, kept)
+    frame, names = keyed
+    try:
+        with doing("looking up the source's keys"), cancellable(on.connection.spark):
+            ranges = key_ranges(frame, names)
+    except Exception as error:
+        raise translate(error, statement=on.merge.text) from error
+    if not ranges:
+        return known
+    filters, bound = range_filters(tuple(ranges.values()))
+    read = note_reads(within(frame, ranges).drop(*names), reads)
+    more = Conditions((*conditions.filters, *filters), (*conditions.bound, *sorted(bound.items())))
+    return replace(known, source=read, conditions=more)
+
+
+def _lookup(
+    on: MergeOnTable,
+    keys: Sequence[SourceKey],
+    source: DataFrame,
+    read: DataFrame,
+    kept: ExitStack,
+) -> SourceLookup | None:
+    """Plan to look rows of the target up by the values that a small source, which is `read`, has of
+    the keys in ON, where rows without keys change. Spark keeps the source until `kept` is closed.
+    Nothing runs.
+
+    A source that has other values when it is read again would add rows that are there. So this is
+    only for sources that Spark keeps where it does not lose them: in one process, with a disk."""
+    keys = [key for key in keys if not key.null_safe]
+    if not keys or not on.has_places or not is_one_process(on.connection.spark):
+        return None
+    size_bytes = estimated_bytes(read)
+    if size_bytes is None or size_bytes > _LOOKUP_SOURCE_BYTES_MAX:
+        return None
+    keyed = _with_keys(on, keys, read, look_up_alike)
+    if keyed is None or not _keep(source, kept):
+        return None
+    folder = SpooledRows()
+    kept.callback(folder.remove)
+    frame, found = keyed
+    columns = {name: key.column for name, key in found.items()}
+    return SourceLookup(frame, columns, LookedUpKeys(str(folder.folder / "keys.arrow")))
+
+
+def _keep(source: DataFrame, kept: ExitStack) -> bool:
+    """Let Spark keep the source until `kept` is closed, where it does not yet: else it is the
+    user's to release. Returns whether rows that do not fit into memory are kept, too, and not
+    computed anew."""
+    level = source.storageLevel
+    if level.useMemory or level.useDisk:
+        return bool(level.useDisk)
+    kept.callback(source.persist().unpersist)
+    return True
+
+
+def _with_keys(
+    on: MergeOnTable,
+    keys: Sequence[SourceKey],
+    source: DataFrame,
+    compares: Callable[[DataType, AtomicType], bool] = compare_alike,
+) -> tuple[DataFrame, dict[str, SourceKey]] | None:
+    """The source with a column for each key that `compares` as its column of the target does; None
+    if there is none. Nothing runs."""
+    merge, spark, views, bound = on.merge, on.connection.spark, on.connection.views, on.bound
+    replaced = binding_replacements(spark, merge.text, merge.within, bound)
+    alias = quoted(merge.source_alias)
+
+    def frame_of(keys: Mapping[str, SourceKey]) -> DataFrame:
+        columns = [
+            part
+            for name, key in keys.items()
+            for part in (", (", users_text(merge, key.value, replaced), f") AS {quoted(name)}")
+        ]
+        text = joined_text([f"SELECT {alias}.*", *columns, f" FROM {quoted(view)} AS {alias}"])
+        frame = frame_of_text(spark, merge.text, text, bound)
+        views.read_by(frame, {view})
+        return frame
+
+    try:
+        view = views.pass_by(source)
+        found: dict[str, SourceKey] = {}
+        frames: list[DataFrame] = []
+        for number, key in enumerate(keys):
+            name = f"{_KEY}{number}"
+            try:
+                frames.append(frame_of({name: key}))
+                of_value = type_of(frames[-1], name)
+            except Exception:
+                # The source alone does not say what it is: then the statement is wrong, or the
+                # expression means the target. The join tells.
+                continue
+            column = on.table.schema.column(key.column)
+            if of_value is not None and compares(column.type, of_value):
+                found[name] = key
+        if not found:
+            return None
+        return frames[0] if len(keys) == 1 else frame_of(found), found
+    finally:
+        views.drop_passing()
+
+
+def _all_bytes(on: MergeOnTable) -> int:
+    """The size of all files of the table."""
+    if not on.chosen.snapshot_id:
+        return 0
+    paimon = on.table.paimon
+    manifests = on.connection.manifests(on.table.location, lambda: ManifestCache(paimon))
+    files = live_files(manifests, read_snapshot(paimon, on.chosen.snapshot_id))
+    return int(pc.sum(files["file_size"]).as_py() or 0)
+
+
+def _size_bytes(on: MergeOnTable, conditions: Conditions) -> int:
+    """The size of the files that can meet the conditions."""
+    table, base = on.table, on.chosen.snapshot_id
+    if not base:
+        return 0
+    if not on.has_places:
+        filters, bound = conditions.filters, conditions.bound
+        name = on.chosen.table
+        relation = Relation(name, filters=filters, bound=bound, snapshot_id=base)
+        planned = read_plan(on.connection, relation)[1].planned
+        return planned_bytes(Reads(planned=(planned,)))
+    manifests = on.connection.manifests(table.location, lambda: ManifestCache(table.paimon))
+    snapshot = read_snapshot(table.paimon, base)
+    changed = plan_table_change(table, snapshot, conditions.predicates(table.schema), manifests)
+    return sum(unit.size_bytes for unit in changed.units)
+
+
+# The rows that a MERGE writes: both sides joined, each row with what the clauses make of it.
+
+
+def merged_rows(on: MergeOnTable, target: MergeTarget, source: DataFrame) -> DataFrame:
+    """The rows to write, with their kinds, in the table's columns and types."""
+    connection, merge, plan, bound = on.connection, on.merge, on.plan, on.bound
+    columns = on.table.schema.columns
+    rows_of_target, rows_of_source = target.frame, source
+    if target.places is not None:
+        rows_of_target, rows_of_source = target.places.joined(source, plan.join)
+    replaced = [*binding_replacements(connection.spark, merge.text, merge.within, bound)]
+    nested = [(reference, _nested_frame(on, reference)) for reference in merge.within.references]
+    views = connection.views
+    try:
+        names = []
+        for reference, frame in nested:
+            names.append(views.pass_by(frame))
+            replaced += replacements_for(reference, names[-1])
+        left = views.pass_by(marked(rows_of_target, TARGET_MARK))
+        right = views.pass_by(marked(rows_of_source, SOURCE_MARK))
+        target_columns = {at: columns[at].name for at in target.needed}
+        target_columns |= dict(enumerate(target.more, len(columns)))
+        text = merge_query(merge, plan, (left, right), target_columns, replaced)
+        joined = frame_of_text(connection.spark, merge.text, text, bound)
+        views.read_by(joined, {left, right, *names})
+    finally:
+        views.drop_passing()
+    try:
+        if connection.settings.store_assignment != "ansi":
+            given = given_values(plan, columns)
+            values = joined.select(*(quoted(name) for name, _ in given))
+            stored = [column for _, column in given]
+            check_policy(connection.spark, values.toDF(*(one.name for one in stored)), stored)
+        rows = changed_rows(connection.spark, joined, plan, columns, target.more, on.merged)
+    except Exception as error:
+        raise located(translate(error), merge.text, merge.target_position) from error
+    return made_of(rows, target.frame, source, *(frame for _, frame in nested))
+
+
+def _nested_frame(on: MergeOnTable, reference: TableReference) -> DataFrame:
+    """The rows of a table that a subquery in a value reads."""
+    text, place = on.merge.text, reference.range
+    query = parse_statement(f"SELECT * FROM {text[place.start : place.end]}")
+    assert isinstance(query, Query)
+    try:
+        return frame_of_query(
+            on.connection, query.text, query.query, on.parameters, selection=on.chosen
+        )
+    except PaimonMagicsError as error:
+        error.statement, error.position = text, place.start
+        raise
+
+
+# The rows of its target that a MERGE reads: columns that it needs, of files that can have rows
+# which matter to it (`planning/row_changes/target_conditions.py`).
+
+
+@dataclass(frozen=True)
+class MergeOnTable:
+    """A MERGE with what is known of its table: what its clauses do, and the snapshot `chosen` that
+    it changes. `merged` says what the merge engine makes of updated rows, in a table with keys."""
+
+    connection: Connection
+    merge: MergeInto
+    plan: MergePlan
+    table: Table
+    chosen: Selection
+    parameters: Mapping[str, object]
+    merged: MergedUpdate | None = None
+
+    @property
+    def bound(self) -> dict[str, object]:
+        """The values of the bind names from ON to the end."""
+        merge = self.merge
+        names = merge.within.parameters
+        return bind(names, self.parameters, merge.text, self.connection.zone)
+
+    @property
+    def has_places(self) -> bool:
+        """Whether rows of the target are changed by their places in files."""
+        return not self.table.schema.is_primary_key_table and not self.plan.only_inserts
+
+
+@dataclass(frozen=True)
+class MergeTarget:
+    """The rows of the table's snapshot as `frame`: the table's columns at the positions `needed`,
+    and the columns `more`. Rows that matter meet `predicates`, by which files were left out in
+    `pruning_steps`. `places` are set where rows without keys change."""
+
+    frame: DataFrame
+    needed: tuple[int, ...]
+    more: tuple[str, ...]
+    predicates: tuple[ColumnPredicate, ...]
+    pruning_steps: tuple[PruningStep, ...]
+    places: MergePlaces | None = None
+
+
+def target_conditions(on: MergeOnTable) -> Conditions:
+    """The conditions that rows of the target meet which matter, as the statement says them."""
+    filters = target_filters(on.merge, on.plan, on.table.schema)
+    bound = on.bound
+    names = {value.text for one in filters for value in one.values if value.kind == "parameter"}
+    return Conditions(filters, tuple((name, bound[name]) for name in sorted(names)))
+
+
+def without_rows(on: MergeOnTable) -> MergeOnTable:
+    """The same MERGE on the table before its first snapshot, to check the statement: its files are
+    not looked at."""
+    return replace(on, chosen=replace(on.chosen, snapshot_id=0))
+
+
+def merge_target(
+    on: MergeOnTable, conditions: Conditions, keys: LookedUpKeys | None = None
+) -> MergeTarget:
+    """Plan the read of the rows of files that can meet the conditions, where rows have places only
+    of those with the values of `keys`; nothing runs. Raises
+    UnsupportedStatementError for files whose rows can't be changed so."""
+    merge, plan, table, schema = on.merge, on.plan, on.table, on.table.schema
+    predicates = conditions.predicates(schema)
+    if on.has_places:
+        base = on.chosen.snapshot_id
+        places = merge_places(on.connection, merge, plan, table, base, predicates, keys)
+        steps = () if places.plan is None else places.plan.pruning_steps
+        return MergeTarget(places.frame, places.needed, places.more, predicates, steps, places)
+    compared = () if on.merged is None else on.merged.compared
+    needed = needed_columns(merge, plan, schema.column_names, compared=compared)
+    ids = row_id_columns(schema, used_names(merge.text, merge.within))
+    names = [*(schema.columns[at].name for at in needed), *(one.name for one in ids)]
+    listed = ", ".join(quoted(name) for name in names)
+    query = parse_statement(f"SELECT {listed} FROM {table_text(table.name)}")
+    assert isinstance(query, Query)
+    position = query.query.references[0].range.start
+    chosen = replace(on.chosen, position=position, conditions=conditions)
+    frame = frame_of_query(on.connection, query.text, query.query, {}, selection=chosen)
+    steps = reads_of(frame).planned[-1].pruning_steps
+    return MergeTarget(frame, needed, (), predicates, steps)

@@ -1,0 +1,341 @@
+"""Checks of a commit against the latest snapshot: removed files are still there, replaced rows are
+those that were planned on, keys are in one bucket."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pypaimon.manifest.manifest_list_manager import ManifestListManager
+from pypaimon.manifest.schema.file_entry import FileEntry
+from pypaimon.write.commit.commit_rollback import CommitRollback
+from pypaimon.write.commit.commit_scanner import CommitScanner
+from pypaimon.write.commit.conflict_detection import ConflictDetection
+from pypaimon.write.commit.fixed_bucket_commit_check import FixedBucketCommitCheck
+from pypaimon.write.commit_message import CommitMessage
+
+from paimon_magics.errors import CommitConflictError, OutdatedPlanError
+from paimon_magics.planning.commits.requests import (
+    Append,
+    CommitRequest,
+    Compact,
+    CompactManifests,
+    OverwritePartitions,
+    OverwriteTouched,
+)
+from paimon_magics.tables.commits.changes import Changes, typed_partition
+from paimon_magics.tables.commits.dynamic_keys import has_moved_keys, hash_entries
+from paimon_magics.tables.manifests.hash_indexes import HashIndexes
+from paimon_magics.tables.manifests.live_files import ManifestCache, undeleted
+from paimon_magics.tables.manifests.partitions import partition_values
+from paimon_magics.tables.pypaimon_internals import check_row_ids_since
+from paimon_magics.tables.snapshots.latest import read_snapshot
+from paimon_magics.tables.snapshots.provenance import described
+from paimon_magics.tables.table import Table
+from paimon_magics.tables.writing.bucket_counts import newer_bucket_counts
+from paimon_magics.tables.writing.dynamic_buckets import IndexFile, hash_index_in
+
+__all__ = ["FileConflicts", "bucket_check", "overwrite_check"]
+
+
+def overwrite_check(
+    table: Table, request: CommitRequest, messages: Sequence[CommitMessage]
+) -> Callable[[int], None]:
+    """Return a check of the snapshots before an id; it reads each snapshot once.
+
+    The check raises CommitConflictError that names the other commit, OutdatedPlanError where the
+    overwrite can be planned again.
+    """
+    only_unchanged = False
+    match request.change:
+        case Append() | Compact() | CompactManifests():
+            return _passes
+        case OverwriteTouched(swallow_newer=True) | OverwritePartitions(swallow_newer=True):
+            return _passes
+        case OverwriteTouched(only_unchanged=True):
+            only_unchanged = True
+    touched = _replaced_partitions(table, request, messages)
+    checked_to = request.transaction.base_snapshot_id
+
+    def check(snapshot_id: int) -> None:
+        nonlocal checked_to
+        for newer in range(checked_to + 1, snapshot_id):
+            snapshot = _snapshot(table, newer)
+            changed = _changed_partitions(table, snapshot, only_added=not only_unchanged)
+            for values in filter(touched, changed):
+                if only_unchanged:
+                    raise _changed_rows(table, snapshot, values)
+                raise _newer_rows(table, snapshot, values)
+            checked_to = newer
+
+    return check
+
+
+def _passes(snapshot_id: int) -> None:
+    """Nothing to check."""
+
+
+def _replaced_partitions(
+    table: Table, request: CommitRequest, messages: Sequence[CommitMessage]
+) -> Callable[[tuple[Any, ...]], bool]:
+    """Return a function that says whether the request replaces the partition with some values."""
+    match request.change:
+        case OverwritePartitions(specs=specs):
+            keys = list(table.schema.partition_keys)
+            wanted = [
+                [(keys.index(name), value) for name, value in typed_partition(table, spec).items()]
+                for spec in specs
+            ]
+            return lambda values: (
+                not wanted
+                or any(
+                    all(values[position] == value for position, value in spec) for spec in wanted
+                )
+            )
+        case _:
+            touched = {tuple(message.partition) for message in messages}
+            return lambda values: values in touched
+
+
+def _snapshot(table: Table, snapshot_id: int) -> Any:
+    snapshot = read_snapshot(table.paimon, snapshot_id)
+    if snapshot is None:
+        raise CommitConflictError(
+            f"Snapshot {snapshot_id} of `{table.name}` expired while the overwrite was running, so "
+            "what it added is unknown.",
+            hint="Nothing was written. Run the statement again.",
+        )
+    return snapshot
+
+
+def _changed_partitions(table: Table, snapshot: Any, *, only_added: bool) -> set[tuple[Any, ...]]:
+    """The partitions that a snapshot changed rows of, or with `only_added` added rows to; a
+    compaction changes none."""
+    if snapshot.commit_kind == "COMPACT":
+        return set()
+    manifests = ManifestCache(table.paimon)
+    entries = manifests.listed_entries([snapshot.delta_manifest_list])
+    partitions, _ = partition_values(table.paimon, undeleted(entries) if only_added else entries)
+    found = set(partitions)
+    return found if only_added else found | _newly_marked_partitions(table, manifests, snapshot)
+
+
+def _newly_marked_partitions(
+    table: Table, manifests: ManifestCache, snapshot: Any
+) -> set[tuple[Any, ...]]:
+    """The partitions in which a snapshot changed deletion vectors."""
+    if not table.schema.deletion_vectors_enabled:
+        return set()
+    before = manifests.deletions(_snapshot(table, snapshot.id - 1).index_manifest)
+    after = manifests.deletions(snapshot.index_manifest)
+    changed = {
+        partition
+        for partition, bucket, name in before.keys() | after.keys()
+        if before.get((partition, bucket, name)) != after.get((partition, bucket, name))
+    }
+    encoded = pa.table({"partition": pa.array(sorted(changed), pa.large_binary())})
+    partitions, _ = partition_values(table.paimon, encoded)
+    return set(partitions)
+
+
+def _newer_rows(table: Table, snapshot: Any, values: tuple[Any, ...]) -> CommitConflictError:
+    return CommitConflictError(
+        f"Since this overwrite was planned, {described(snapshot)} added rows to "
+        f"{_place(table, values)}. Replacing them would lose them.",
+        hint="Nothing was written. Run the statement again: it then sees those rows.",
+    )
+
+
+def _changed_rows(table: Table, snapshot: Any, values: tuple[Any, ...]) -> OutdatedPlanError:
+    return OutdatedPlanError(
+        f"Since this statement was planned, {described(snapshot)} changed rows of "
+        f"{_place(table, values)}. Writing the rows as they were would undo that.",
+        hint="Nothing was written. Run the statement again: it then sees those rows.",
+    )
+
+
+def _place(table: Table, values: tuple[Any, ...]) -> str:
+    keys = table.schema.partition_keys
+    where = ", ".join(f"{key} = {value}" for key, value in zip(keys, values, strict=True))
+    return f"the partition {where} of `{table.name}`" if where else f"`{table.name}`"
+
+
+# Checks that the files which a commit removes or replaces are still in the table, by pypaimon's
+# conflict detection.
+#
+# The files of the changed partitions are read once; later attempts read only newer changes.
+
+
+class FileConflicts:
+    """Checks the attempts of one commit."""
+
+    def __init__(self, table: Table, messages: Sequence[CommitMessage]) -> None:
+        paimon = table.paimon
+        lists = ManifestListManager(paimon)
+        self._scanner = CommitScanner(paimon, lists)
+        self._detection = ConflictDetection(
+            data_evolution_enabled=paimon.options.data_evolution_enabled(),
+            snapshot_manager=paimon.snapshot_manager(),
+            manifest_list_manager=lists,
+            table=paimon,
+            commit_scanner=self._scanner,
+        )
+        began_on = [m.check_from_snapshot for m in messages if m.check_from_snapshot is not None]
+        check_row_ids_since(self._detection, min(began_on, default=None))
+        if any(one.total_buckets is not None for one in messages if one.new_files):
+            self._detection.fixed_bucket_commit_check = FixedBucketCommitCheck(messages)
+        rollback = paimon.catalog_environment.catalog_table_rollback()
+        self._rollback = CommitRollback(rollback) if rollback is not None else None
+        self._read: tuple[Any, list[Any]] | None = None
+
+    def find(self, latest: Any, changes: Changes) -> Exception | None:
+        """The conflict of the changes with the latest snapshot, None if there is none."""
+        if not changes.is_checked:
+            return None
+        found: Exception | None = self._detection.check_conflicts(
+            latest,
+            self._files(latest, changes),
+            changes.entries,
+            changes.kind,
+            changes.index_entries,
+        )
+        return found
+
+    def roll_back(self, latest: Any, changes: Changes) -> bool:
+        """Roll back a conflicting compaction where the catalog offers that and Paimon would do it.
+        Return whether it was rolled back, so that the commit can be tried again."""
+        if self._rollback is None or not changes.may_roll_back:
+            return False
+        self._read = None
+        return bool(self._rollback.try_to_rollback(latest))
+
+    def _files(self, latest: Any, changes: Changes) -> list[Any]:
+        """The files of the changed partitions in the latest snapshot."""
+        if latest is None:
+            return []
+        entries, index_entries = changes.entries, changes.index_entries
+        files = None
+        if self._read is not None:
+            before, known = self._read
+            newer = self._scanner.read_incremental_changes(before, latest, entries, index_entries)
+            if newer is not None:
+                files = FileEntry.merge_entries([*known, *newer]) if newer else known
+        if files is None:
+            files = self._scanner.read_all_entries_from_changed_partitions(
+                latest, entries, index_entries
+            )
+        self._read = latest, files
+        return files
+
+
+# Checks a commit that adds rows to a table with fixed or dynamic buckets: since the statement was
+# planned, no other commit may have added the same keys, or changed the number of buckets.
+#
+# Paimon leaves this to the user ("a single write job"): two writers that put one new key into two
+# buckets, or into two partitions, both succeed, and the table has the key twice.
+#
+# Keys that are moved to another bucket are the one thing that takes a hash out of an index: rows of
+# statements that were planned before may have gone to the old bucket, and such a move would leave
+# rows behind that came to the old bucket since it was planned. Both are refused.
+
+
+def bucket_check(
+    table: Table, request: CommitRequest, messages: Sequence[CommitMessage]
+) -> Callable[[Any], None]:
+    """Return a check of the latest snapshot (None for none), on which the commit will be published.
+
+    The check raises OutdatedPlanError that names the conflicting commit. It does nothing for an
+    overwrite, which `overwrite_checks` checks.
+    """
+    base_id = request.transaction.base_snapshot_id
+    mode = table.schema.bucket_mode
+    if isinstance(request.change, Compact) and request.change.moves_keys:
+        return _untouched(table, base_id, messages)
+    if isinstance(request.change, Append) and mode == "HASH_FIXED":
+        return newer_bucket_counts(table, messages, base_id)
+    if not isinstance(request.change, Append) or mode not in ("HASH_DYNAMIC", "KEY_DYNAMIC"):
+        return lambda latest: None
+    touched = {tuple(message.partition) for message in messages}
+    added = [entry for message in messages for entry in message.index_adds]
+    indexes = HashIndexes()
+
+    def check(latest: Any) -> None:
+        latest_id = 0 if latest is None else latest.id
+        if latest_id <= base_id:
+            return
+        index = _index(table, _bucket_snapshot(table, base_id) if base_id else None, touched)
+        if mode == "HASH_DYNAMIC" and index == _index(table, latest, touched):
+            return
+        came = moved = None
+        for snapshot_id in range(base_id + 1, latest_id + 1):
+            snapshot = latest if snapshot_id == latest_id else _bucket_snapshot(table, snapshot_id)
+            before, index = index, _index(table, snapshot, touched)
+            if snapshot.commit_kind == "COMPACT":
+                moved = snapshot if index != before else moved
+                continue
+            if mode == "KEY_DYNAMIC" or (index != before and snapshot.commit_kind == "OVERWRITE"):
+                raise _keys_came(table, snapshot)
+            came = snapshot if index != before else came
+        if came is None and moved is None:
+            return
+        manifest = _bucket_snapshot(table, base_id).index_manifest if base_id else None
+        base, now = (hash_entries(table, one) for one in (manifest, latest.index_manifest))
+        if came is not None and indexes.have_met(table, base, now, added):
+            raise _keys_came(table, came)
+        if moved is not None and has_moved_keys(table, messages, indexes.gone(table, base, now)):
+            raise _keys_came(table, moved, "moved keys to other buckets in")
+
+    return check
+
+
+def _index(
+    table: Table, snapshot: Any, partitions: set[tuple[Any, ...]]
+) -> frozenset[tuple[int, str]]:
+    if snapshot is None or not snapshot.index_manifest:
+        return frozenset()
+    files: Sequence[IndexFile] = hash_index_in(table, snapshot)
+    return frozenset((file.bucket, file.path) for file in files if file.partition in partitions)
+
+
+def _bucket_snapshot(table: Table, snapshot_id: int) -> Any:
+    snapshot = read_snapshot(table.paimon, snapshot_id)
+    if snapshot is None:
+        raise OutdatedPlanError(
+            f"Snapshot {snapshot_id} of `{table.name}` expired while the statement was running, so "
+            "the keys that were added since are unknown.",
+            hint="Nothing was written. Run the statement again.",
+        )
+    return snapshot
+
+
+def _untouched(
+    table: Table, base_id: int, messages: Sequence[CommitMessage]
+) -> Callable[[Any], None]:
+    """A check for a move of keys: no rows may have come to its buckets, or gone, since the base."""
+    moved = {(tuple(message.partition), message.bucket) for message in messages}
+    manifests = ManifestCache(table.paimon)
+    checked = base_id
+
+    def check(latest: Any) -> None:
+        nonlocal checked
+        for snapshot_id in range(checked + 1, 1 + (0 if latest is None else latest.id)):
+            snapshot = _bucket_snapshot(table, snapshot_id)
+            if snapshot.commit_kind != "COMPACT":
+                changed = manifests.listed_entries([snapshot.delta_manifest_list])
+                partitions, of_files = partition_values(table.paimon, changed)
+                buckets = zip(of_files, changed["bucket"].to_pylist(), strict=True)
+                if any((partitions[at], bucket) in moved for at, bucket in buckets):
+                    raise _keys_came(table, snapshot, "wrote")
+        checked = base_id if latest is None else latest.id
+
+    return check
+
+
+def _keys_came(table: Table, snapshot: Any, did: str = "added keys to") -> OutdatedPlanError:
+    return OutdatedPlanError(
+        f"Since this statement was planned, {described(snapshot)} {did} the partitions "
+        f"of `{table.name}` that it writes: a key could be stored twice.",
+        hint="Nothing was written. Run the statement again: it then finds those keys. Write "
+        "to a table with dynamic buckets by one statement at a time.",
+    )

@@ -1,0 +1,356 @@
+"""Keys of tables with dynamic buckets at a commit: united hash indexes, keys that were moved, and
+keys that a stream also brings.
+
+A writer that read the index before the move still puts rows of these keys into their old bucket,
+without a word of it in what it commits. So every snapshot from the move on carries the property
+KEYS_MOVED_FOR: the commit user for whom they were moved, whose own index has them right. Commits of
+other engines are then looked into: a key in a bucket whose index lacks it is refused. Sessions and
+the coordinator's own transactions tell the snapshot that they were planned on, and are checked by
+that (`bucket_checks`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pypaimon.index.index_file_meta import IndexFileMeta
+from pypaimon.manifest.index_manifest_entry import IndexManifestEntry
+from pypaimon.manifest.index_manifest_file import IndexManifestFile
+from pypaimon.table.row.generic_row import GenericRow
+from pypaimon.utils.file_store_path_factory import canonical_data_file_path
+from pypaimon.write.commit_message import CommitMessage
+
+from paimon_magics.columnar.bucket_hash import binary_row_hash
+from paimon_magics.columnar.hash_index import encode_hashes
+from paimon_magics.errors import CommitConflictError
+from paimon_magics.planning.commits.requests import (
+    Append,
+    CommitRequest,
+    OverwritePartitions,
+    OverwriteTouched,
+)
+from paimon_magics.planning.compaction.key_moves import obstacle_to_moves
+from paimon_magics.planning.formatting import count_text
+from paimon_magics.planning.reads.splits import StoredFile
+from paimon_magics.tables.commits.log_positions import is_of_log
+from paimon_magics.tables.manifests.hash_indexes import (
+    Bucket,
+    HashIndexes,
+    IndexedTable,
+    StaleIndexError,
+    United,
+)
+from paimon_magics.tables.manifests.names import (
+    ADD,
+    MetadataNames,
+    NamedIndexManifests,
+    manifest_folder,
+)
+from paimon_magics.tables.manifests.partitions import partition_values
+from paimon_magics.tables.reading.table_files import whole_rows_reader
+from paimon_magics.tables.snapshots.other_engines import streaming_jobs
+from paimon_magics.tables.snapshots.provenance import PREFIX
+from paimon_magics.tables.splits.stored_files import stored_files, stores_elsewhere
+from paimon_magics.tables.table import Table
+
+__all__ = [
+    "KEYS_MOVED_FOR",
+    "IndexUnion",
+    "StreamedKeysError",
+    "after_adding",
+    "brought_hashes",
+    "carried_properties",
+    "check_key_buckets",
+    "check_streamed_keys",
+    "has_moved_keys",
+    "hash_entries",
+    "streamed_keys_check",
+    "united_entries",
+    "write_index_file",
+    "write_union",
+]
+
+
+_NONE: npt.NDArray[np.int32] = np.zeros(0, dtype=np.int32)
+KEYS_MOVED_FOR = PREFIX + "keys-moved-for"
+"""The property of a snapshot that tells for whom keys were last moved to other buckets."""
+
+
+_AWAITED_MS = 3_600_000  # a job that has committed nothing for so long is taken to have ended
+
+
+def carried_properties(latest: Mapping[str, Any] | None) -> dict[str, str]:
+    """What the properties of the latest snapshot hand on to the next one."""
+    user = (latest or {}).get(KEYS_MOVED_FOR)
+    return {} if user is None else {KEYS_MOVED_FOR: str(user)}
+
+
+def check_key_buckets(
+    table: Table, added: pa.Table, indexes: HashIndexes, index: Sequence[Any]
+) -> None:
+    """Raise StaleIndexError if one of the files `added` (columns of MANIFEST_ENTRIES) has a key
+    that the index of its bucket lacks. `index` are the entries of the commit's index.
+
+    Reads the key columns of all these files.
+    """
+    hashes = indexes.hashes_in(table, index)
+    for bucket, file in _files(table, added):
+        known = hashes.get(bucket)
+        for found in _key_hashes(table, file, stores_elsewhere(added)):
+            lost = len(found) if known is None else int(np.count_nonzero(~np.isin(found, known)))
+            if lost:
+                raise StaleIndexError(
+                    f"This commit puts {count_text(lost, 'row')} into bucket {bucket[1]} of "
+                    f"`{table.name}` whose keys are in another bucket now: they were moved there "
+                    "for a streaming job after this writer read the index. They would be in the "
+                    "table twice.",
+                    hint="Start this job again: it then reads the index as it is now.",
+                )
+
+
+def brought_hashes(
+    table: Table, added: pa.Table, bucket: Bucket, hashes: npt.NDArray[np.int32]
+) -> npt.NDArray[np.int32]:
+    """Those of the `hashes` whose keys are in the files that `added` (columns of MANIFEST_ENTRIES)
+    has in the bucket, sorted. Reads the key columns of these files, and of no others."""
+    found = hashes[:0]
+    for place, file in _files(table, added.filter(pc.equal(added["bucket"], bucket[1]))):
+        if place == bucket:
+            for one in _key_hashes(table, file, stores_elsewhere(added)):
+                found = np.union1d(found, hashes[np.isin(hashes, one)])
+    return found
+
+
+def has_moved_keys(
+    table: Table, messages: Sequence[CommitMessage], gone: Mapping[Bucket, npt.NDArray[np.int32]]
+) -> bool:
+    """Whether new files of the messages have keys of hashes that are `gone` from their buckets.
+    Reads the key columns of the files in these buckets."""
+    for message in messages:
+        lost = gone.get((tuple(message.partition), message.bucket), _NONE)
+        for meta in message.new_files if len(lost) else ():
+            path = meta.external_path or canonical_data_file_path(
+                table.paimon, tuple(message.partition), message.bucket, meta.file_name
+            )
+            file = StoredFile(
+                path,
+                meta.file_name.rpartition(".")[2].lower(),
+                meta.schema_id,
+                meta.row_count,
+                meta.file_size,
+            )
+            if any(np.isin(found, lost).any() for found in _key_hashes(table, file)):
+                return True
+    return False
+
+
+def _files(table: Table, added: pa.Table) -> Iterator[tuple[Bucket, StoredFile]]:
+    """The files of manifest entries, each with its bucket."""
+    if not added.num_rows:
+        return
+    partitions, of_files = partition_values(table.paimon, added)
+    buckets = added["bucket"].to_pylist()
+    names = zip(added["file_name"].to_pylist(), added["external_path"].to_pylist(), strict=True)
+    paths = [
+        outside or canonical_data_file_path(table.paimon, partitions[at], bucket, name)
+        for at, bucket, (name, outside) in zip(of_files, buckets, names, strict=True)
+    ]
+    stored = stored_files(added, np.arange(added.num_rows), pa.array(paths), {})
+    for file, at, bucket in zip(stored, of_files, buckets, strict=True):
+        yield (partitions[at], bucket), file
+
+
+def _key_hashes(
+    table: Table, file: StoredFile, elsewhere: frozenset[str] = frozenset()
+) -> Iterator[npt.NDArray[np.int32]]:
+    """The hashes of the keys in a file, batch by batch."""
+    keys = table.schema.trimmed_primary_keys
+    reader = whole_rows_reader(table, [file.schema_id], elsewhere)
+    reader = replace(reader, wanted=tuple(one for one in reader.wanted if one.name in keys))
+    for rows in reader.batches(file):
+        yield binary_row_hash([rows.column(key) for key in keys])
+
+
+# Writes an index manifest that unites the hash indexes of a commit and of the table.
+#
+# A streaming writer commits what it has prepared, or fails for ever: it can't prepare it again on a
+# newer index. So the committer adds to its index the keys that other writers have added meanwhile
+# (`hash_indexes`). If the process dies before the snapshot is published, the files written here
+# stay, and no snapshot names them; Paimon's `remove_orphan_files` finds them.
+
+
+@dataclass(frozen=True, slots=True)
+class IndexUnion:
+    """An index manifest by its name, the paths of the files `written` for it, and of those of the
+    commit that it takes the place of."""
+
+    manifest: str
+    written: tuple[str, ...]
+    superseded: tuple[str, ...]
+
+    def discard(self, table: IndexedTable) -> None:
+        """Remove what was written: the commit was not published."""
+        _remove(table, self.written)
+
+    def settle(self, table: IndexedTable) -> None:
+        """Remove what has been superseded: the commit was published with the union."""
+        _remove(table, self.superseded)
+
+
+def write_union(
+    table: IndexedTable, manifest: str | None, after: Sequence[Any], united: Sequence[United]
+) -> IndexUnion:
+    """Write what `HashIndexes.lacking` found for a commit's index manifest with the entries `after`
+    (None and () for a commit without one)."""
+    entries, written, superseded = united_entries(table, after, united)
+    names = MetadataNames(uuid.uuid4().hex)
+    name = NamedIndexManifests(table.paimon, names).write(entries)
+    folder = manifest_folder(table.paimon)
+    old = () if manifest is None else (f"{folder}/{manifest}",)
+    return IndexUnion(name, (f"{folder}/{name}", *written), (*old, *superseded))
+
+
+def hash_entries(table: IndexedTable, manifest: str | None) -> list[Any]:
+    """The entries of hash indexes in an index manifest; [] for None."""
+    found = IndexManifestFile(table.paimon).read(manifest) if manifest is not None else []
+    return [one for one in found if one.index_file.index_type == IndexManifestFile.HASH_INDEX]
+
+
+def after_adding(entries: Sequence[Any], added: Sequence[Any]) -> list[Any]:
+    """The entries of an index with those of `added` in place of earlier ones of their buckets."""
+    buckets = {(tuple(one.partition.values), one.bucket) for one in added}
+    kept = [one for one in entries if (tuple(one.partition.values), one.bucket) not in buckets]
+    return [*kept, *added]
+
+
+def united_entries(
+    table: IndexedTable, after: Sequence[Any], united: Sequence[United], prefix: str = ""
+) -> tuple[list[Any], list[str], list[str]]:
+    """Write the index files of a union, with names that begin with `prefix`. Return its entries,
+    the paths of the new files, and of those that they take the place of."""
+    replaced = {id(one.instead_of) for one in united if one.instead_of is not None}
+    entries = [entry for entry in after if id(entry) not in replaced]
+    written, superseded = [], []
+    for one in united:
+        if one.entry is not None:
+            entries.append(one.entry)
+            continue
+        path, entry = write_index_file(table, one.bucket, one.hashes, f"{prefix}index-")
+        written.append(path)
+        entries.append(entry)
+        superseded.append(_path(table, one.instead_of))
+    return entries, written, superseded
+
+
+def write_index_file(
+    table: IndexedTable, of: Bucket, hashes: npt.NDArray[np.int32], prefix: str
+) -> tuple[str, Any]:
+    """Write the index file of a bucket, with a name that begins with `prefix`. Return its path and
+    its entry."""
+    partition, bucket = of
+    content = encode_hashes(hashes)
+    name = f"{prefix}{uuid.uuid4()}-0"
+    factory = table.paimon.path_factory()
+    path, is_external = factory.new_bucket_index_path(partition, bucket, name)
+    with table.paimon.file_io.new_output_stream(path) as stream:
+        stream.write(content)
+    meta = IndexFileMeta(
+        index_type=IndexManifestFile.HASH_INDEX,
+        file_name=name,
+        file_size=len(content),
+        row_count=len(hashes),
+    )
+    if is_external:
+        meta = replace(meta, external_path=path)
+    row = GenericRow(list(partition), table.paimon.partition_keys_fields)
+    return path, IndexManifestEntry(ADD, row, bucket, meta)
+
+
+def _path(table: IndexedTable, entry: Any) -> str:
+    return str(
+        table.paimon.path_factory().bucket_index_path(
+            tuple(entry.partition.values), entry.bucket, entry.index_file, table.paimon.file_io
+        )
+    )
+
+
+def _remove(table: IndexedTable, paths: Iterable[str]) -> None:
+    for path in paths:
+        with contextlib.suppress(OSError):
+            table.paimon.file_io.delete(path)
+
+
+# Keeps a batch from bringing keys to a table with dynamic buckets that a streaming job writes,
+# where the keys could not be moved for the job.
+#
+# A streaming job reads the hash indexes when it starts, and can't prepare a commit anew. Where it
+# brings a key that a batch has added before, the coordinator moves the key to the job's bucket,
+# unless the table's options forbid it (`planning.compaction.key_moves`). Then the job's commit is
+# refused, and so is every repetition. A batch can be started again, so it is the one to be refused.
+#
+# Batches of small inserts are not: their rows were acknowledged before.
+
+
+class StreamedKeysError(CommitConflictError):
+    """A batch brings keys to a table whose streaming job could never commit them any more."""
+
+
+def streamed_keys_check(
+    table: Table, request: CommitRequest, messages: Sequence[CommitMessage]
+) -> Callable[[Any], None]:
+    """Return a check of the latest snapshot (None for none), on which the commit will be published.
+    It raises StreamedKeysError."""
+    is_batch = isinstance(request.change, Append | OverwritePartitions | OverwriteTouched)
+    added = [entry for message in messages for entry in message.index_adds]
+    if not is_batch or not added or is_of_log(dict(request.properties)):
+        return lambda latest: None
+    indexes = HashIndexes()
+
+    def check(latest: Any) -> None:
+        if latest is not None:
+            before = hash_entries(table, latest.index_manifest)
+            check_streamed_keys(table, latest.id, before, added, indexes)
+
+    return check
+
+
+def check_streamed_keys(
+    table: Table,
+    latest_id: int,
+    before: Sequence[Any],
+    after: Sequence[Any],
+    indexes: HashIndexes,
+    by: str = "",
+) -> None:
+    """Raise StreamedKeysError if a batch of the commit user `by` may not bring its keys.
+
+    `before` are the entries of the index of the latest snapshot, `after` those that the batch
+    replaces them by.
+    """
+    obstacle = obstacle_to_moves(table.schema)
+    if obstacle is None:
+        return
+    count = indexes.count_new(table, before, after)
+    since_ms = int(time.time() * 1000) - _AWAITED_MS
+    jobs = streaming_jobs(table.paimon, latest_id, since_ms) if count else ()
+    if not jobs or by in {job.user for job in jobs}:
+        return
+    job = jobs[0]
+    raise StreamedKeysError(
+        f"This commit brings {count:,} new keys to buckets of `{table.name}`, and the streaming "
+        f"job {job.user} writes the table (its last commit is snapshot {job.last_id}). When the "
+        "job brings one of these keys too, it has another bucket for it and could not commit any "
+        f"more: in a table with {obstacle} keys stay in their buckets. Nothing was committed.",
+        hint="Let the streaming job write these rows, or stop it: an hour after its last commit it "
+        "is no longer awaited. Rows of keys that the table has may be written at any time. In a "
+        f"table without {obstacle} new keys may too.",
+    )
