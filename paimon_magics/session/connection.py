@@ -83,7 +83,7 @@ class Connection:
     view_frames: dict[str, DataFrame] = field(default_factory=dict)
     view_reads: dict[str, object] = field(default_factory=dict)
     """What such views read, by their names in lower case, of those that are planned anew for each
-    query (`session.queries.narrow_views`)."""
+    query (`session.queries.frames`)."""
     reads: OrderedDict[Hashable, DataRead] = field(default_factory=OrderedDict)
     folders: OrderedDict[str, ManifestCache] = field(default_factory=OrderedDict)
     inserted: dict[TableName, tuple[float, Table]] = field(default_factory=dict)

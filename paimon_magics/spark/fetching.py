@@ -2,7 +2,7 @@
 
 `collect` returns a local relation's rows without a job, while `toArrow` runs one. Python's values
 of the atomic types are exact, except those of TIMESTAMP_LTZ; they are fetched as microseconds since
-the epoch. Nested types are fetched by `toArrow`. VARIANT is not supported here, see `variants`.
+the epoch. Nested types are fetched by `toArrow`. VARIANT is not supported here, see `columns`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Notes what is done with the frames of tables, so that they are planned when they are run.
 
-PySpark's methods are wrapped on its classes, as in `spark.named_tables`: the frames stay PySpark's
+PySpark's methods are wrapped on its classes, as in `spark.pyspark_calls`: the frames stay PySpark's
 own. Frames without a record are not touched, and neither are calls from PySpark's and this
 project's packages. `spark.narrowing` plans.
 """

@@ -4,7 +4,7 @@
 they have ended. Without a listener nothing is watched and nothing is asked of Spark.
 
 A session in this process has three sources: its status tracker for tasks, Spark's metrics of plans
-for the rows of running tasks (module `running_rows`), and the monitoring API of its web page, where
+for the rows of running tasks (module `progress`), and the monitoring API of its web page, where
 that is on, for rows and bytes of stages. Spark Connect reports tasks and bytes by itself, and no
 rows. With both, our own Python tasks report their rows and bytes (module `task_reports`).
 Watching never fails a job: what can't be learned is not shown.

@@ -153,7 +153,7 @@ class SmallInserts:
         """Send rows whose columns are some of the table's, by name, or a change of rows. The future
         gets the receipt, or
         the coordinator's error. `version` is the table's version as the caller has seen it
-        (`schema.identity.version_of`). Raises InvalidValueError for an invalid label, and
+        (`schema.history.version_of`). Raises InvalidValueError for an invalid label, and
         SetupError after `close`."""
         if label is not None:
             check_label(label)

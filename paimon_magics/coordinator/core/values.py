@@ -105,7 +105,7 @@ class TransactionState:
     """A transaction as the coordinator knows it; all of it is stored.
 
     `digest` tells a repeated commit request from a different one. An `exclusive` transaction writes
-    dynamic buckets; a table has one of them at a time, and the others wait (see `lines`).
+    dynamic buckets; a table has one of them at a time, and the others wait (see `state`).
     `expires_at_ms` is the end of the lease while ACTIVE, the time to remove files while ABORTING,
     and the end of retention once finished. `adopted` is the epoch in which it was taken over from
     another coordinator, which opened it and may have been interrupted while publishing it; 0 for

@@ -1,7 +1,7 @@
 """What all endpoints of the REST catalog share, and how a route is made from a handler.
 
 A handler gets the decoded request and returns a JSON value, or steps that return one (see
-`runtime.steps`). It runs in a thread, because catalogs and disks block; a wait between two steps
+`runtime.interface`). It runs in a thread, because catalogs and disks block; a wait between two steps
 occupies none. Errors that it raises become Paimon's error bodies in one place.
 """
 

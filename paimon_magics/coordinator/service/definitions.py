@@ -1,7 +1,7 @@
 """Databases with their properties, and the views and functions in them.
 
 A warehouse in a file system has no place for them: the coordinator's store keeps them, under the
-id in the database's folder (see `database_marks`), as it keeps the properties of databases.
+id in the database's folder (see `marks`), as it keeps the properties of databases.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ def _database(name: TableName) -> str:
 # Databases with their properties, such as a comment or an owner.
 #
 # The jdbc and rest catalogs keep properties themselves. A warehouse in a file system has no place
-# for them: there the coordinator's store keeps them (see `database_marks`).
+# for them: there the coordinator's store keeps them (see `marks`).
 
 
 class PropertyStore(Protocol):

@@ -270,7 +270,7 @@ class StateStore:
 
 
 class DatabasePropertyTable:
-    """The properties of databases by their ids; see `service.databases`."""
+    """The properties of databases by their ids; see `service.definitions`."""
 
     def __init__(self, sql: Sql) -> None:
         self._sql = sql

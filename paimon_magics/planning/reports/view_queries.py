@@ -1,7 +1,7 @@
 """Queries on system tables that give the rows of reports.
 
 Pure. Table names are passed as they are written in SQL. Partitions are named as in the reports
-(`planning.reports.partition_names`), and times are instants, shown in the session's zone.
+(`planning.reports.view_queries`), and times are instants, shown in the session's zone.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ HISTORY_IN_SQL = ("snapshot_id", "commit_kind", "commit_time", "commit_user")
 
 NATIVE_NAME = "pm-[0-9a-f]{32}-mdata-"
 """A regular expression for the beginning of names of files that the native writer wrote here
-(`planning.reads.float_bounds`). Their `creation_time` is in UTC, whatever the process's zone."""
+(`planning.reads.scans`). Their `creation_time` is in UTC, whatever the process's zone."""
 
 _SUMS = {
     "record_count": "sum(record_count)",

@@ -1,7 +1,7 @@
 """Answers to PySpark's own calls on Paimon's tables: rows, or a refusal with what to call instead.
 
 A read gives what a cell would give. Calls that would change a Paimon table, or create a table of
-Spark's own under its name, are refused. `spark.named_tables` routes the calls here.
+Spark's own under its name, are refused. `spark.pyspark_calls` routes the calls here.
 """
 
 from __future__ import annotations

@@ -98,7 +98,7 @@ def difference_of(connection: Connection, name: TableName, before: str, after: s
 def changed_rows(
     table: Table, before: Side, after: Side, gone: pa.Table, new: pa.Table
 ) -> tuple[str, list[str]]:
-    """Return the query for the rows that differ, as `planning.reports.change_queries` takes it, and
+    """Return the query for the rows that differ, as `planning.reports.view_queries` takes it, and
     its columns. `gone` are the files that only `before` has, `new` those that only `after` has."""
     shared = _shared(before.columns, after.columns)
     touched = {*gone.column("partition").to_pylist(), *new.column("partition").to_pylist()}

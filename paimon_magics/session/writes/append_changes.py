@@ -66,7 +66,7 @@ _ROW_ID = Column(0, ROW_ID, AtomicType("BIGINT"))
 class PreparedAppendChange:
     """A planned change of an append table: the places of the selected rows, with their new values.
     `plan` is None for a table without snapshots. `assigned` is None for a DELETE. Where each row
-    was chosen by itself (`row_by_row`), the rows are in the tasks that read their files."""
+    was chosen by itself (`engine_rules`), the rows are in the tasks that read their files."""
 
     table: Table
     base_snapshot_id: int

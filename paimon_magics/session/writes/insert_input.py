@@ -65,7 +65,7 @@ _TAKEN = {
 
 def given_table(rows: Any, table_schema: TableSchema, zone: str) -> pa.Table:
     """Return the rows as an Arrow table with the table's columns that they name; rows in tuples or
-    lists have all columns. Times are those of a session of `zone` (`given_times`).
+    lists have all columns. Times are those of a session of `zone` (`times`).
 
     Raises InvalidValueError, and UnknownNameError for a name that is no column.
     """

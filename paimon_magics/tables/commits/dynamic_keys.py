@@ -6,7 +6,7 @@ without a word of it in what it commits. So every snapshot from the move on carr
 KEYS_MOVED_FOR: the commit user for whom they were moved, whose own index has them right. Commits of
 other engines are then looked into: a key in a bucket whose index lacks it is refused. Sessions and
 the coordinator's own transactions tell the snapshot that they were planned on, and are checked by
-that (`bucket_checks`).
+that (`commit_checks`).
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ class Prepared:
     before it, `entries` are its changes, `names` the metadata files of the run that it names.
 
     `index_paths` are index files that were written for it, `superseded` are those of the statement
-    that they take the place of (`index_union`).
+    that they take the place of (`dynamic_keys`).
     """
 
     snapshot: Any

@@ -257,7 +257,7 @@ def _united_index(
 def _check_streamed_keys(
     table: StoredTable, snapshot: Document, latest: Document | None, checks: CommitChecks
 ) -> None:
-    """Check the keys of a batch; see `streamed_keys`."""
+    """Check the keys of a batch; see `dynamic_keys`."""
     before = None if latest is None else latest.get("indexManifest")
     after = snapshot.get("indexManifest")
     if (
@@ -281,7 +281,7 @@ def _check_moved_keys(
     files: PreparedFiles,
     checks: CommitChecks,
 ) -> None:
-    """Check the buckets of a commit's keys where some were moved to others; see `moved_keys`."""
+    """Check the buckets of a commit's keys where some were moved to others; see `dynamic_keys`."""
     moved_for = carried_properties((latest or {}).get("properties")).get(KEYS_MOVED_FOR)
     if (
         moved_for in (None, snapshot["commitUser"])

@@ -3,7 +3,7 @@ reader prunes by them.
 
 The native writer ignores NaN in the bounds of footers and page indexes, and has no option to omit
 the bounds of some columns. So the columns that have NaN or -0.0 are noted while rows are written
-(module `columnar.odd_floats`). The bounds of these columns are removed from the finished files
+(module `columnar.value_bounds`). The bounds of these columns are removed from the finished files
 before their messages are handed over; other files keep theirs.
 
 On a local disk a footer is replaced in place, since it only becomes shorter; elsewhere the file is

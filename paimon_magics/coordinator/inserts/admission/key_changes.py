@@ -1,7 +1,7 @@
 """Small changes of rows that are named by their keys: which documents are let in.
 
 The validator checks requests by these rules, and loading reads the log by the same ones. For the
-form see `protocol.change_documents`.
+form see `protocol.documents`.
 """
 
 from __future__ import annotations

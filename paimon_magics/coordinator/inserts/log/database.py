@@ -46,7 +46,7 @@ _FORMAT = 2
 _KEYS_AT_ONCE = 200
 _FORGET_AT_ONCE = 10_000
 
-# For the rows of `log_keys` see `answers`; their `at_ms` is the log's running time. `legacy` is
+# For the rows of `log_keys` see `interface`; their `at_ms` is the log's running time. `legacy` is
 # the identity by which an older version knew a table, and `log_moves` has the renames that one had
 # begun.
 _TABLES = (

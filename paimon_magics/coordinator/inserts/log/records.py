@@ -37,7 +37,7 @@ _HEADER_BYTES = _HEADER.size + _CRC.size
 
 class Format(IntEnum):
     """The form of a record's payload: a JSON request of rows as it was sent, an Arrow IPC stream,
-    or a JSON request that has changes of rows, too (`protocol.change_documents`). A coordinator
+    or a JSON request that has changes of rows, too (`protocol.documents`). A coordinator
     that is too old to know changes so finds the record unreadable, and does not take it for rows.
     """
 
