@@ -13,20 +13,24 @@ from __future__ import annotations
 import argparse
 import contextlib
 import faulthandler
+import logging
 import os
 import sys
+import threading
 from contextlib import ExitStack
+from typing import NoReturn
 
 from paimon_magics.coordinator.process.arguments import parser
 from paimon_magics.coordinator.process.succession import begin
 from paimon_magics.coordinator.process.token_command import token_command
 from paimon_magics.errors import PaimonMagicsError
 
-__all__ = ["main"]
+__all__ = ["command", "main"]
 
 _UNABLE = 2  # exit codes
 _DEPOSED = 3
 _FAILED = 4
+_ENDING_SECONDS = 3.0  # for what a thread still does; all requests have been answered
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -43,6 +47,22 @@ def main(arguments: list[str] | None = None) -> int:
     except OSError as error:
         print(f"The coordinator can't go on: {error}", file=sys.stderr)
         return _UNABLE
+
+
+def command() -> NoReturn:
+    """Carry out the command line and end the process with its exit code. A thread that waits for a
+    file of a warehouse for ever does not keep it."""
+    code = main()
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread() and not thread.daemon:
+            thread.join(_ENDING_SECONDS)
+            if thread.is_alive():
+                print("A thread still waits for a file: the process ends.", file=sys.stderr)
+                logging.shutdown()
+                sys.stdout.flush()
+                sys.stderr.flush()
+                os._exit(code)
+    raise SystemExit(code)
 
 
 def _serve(options: argparse.Namespace, given: list[str]) -> int:
@@ -80,4 +100,4 @@ def _begin_anew(given: list[str], port: int, environment: dict[str, str]) -> Non
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    command()

@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from anyio import CapacityLimiter
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
@@ -31,6 +30,7 @@ from paimon_magics.coordinator.http.authorisation import (
 from paimon_magics.coordinator.http.limits import (
     Capacity,
     ClientLimits,
+    Lanes,
     Threads,
     Turnstile,
     run_in_threadpool,
@@ -60,6 +60,7 @@ _LOOPBACK = ("127.0.0.1", "::1")
 _NOT_CHECKED = "The token can't be checked now."
 _READY = "/health/ready"
 _READY_SECONDS = 0.5  # while a store stands still it is not clear whose a token is
+_TABLE_PARTS = {"database", "table"}
 _OWN_TABLES = ("/v1/inserts", "/v1/databases")
 
 _log = logging.getLogger(__name__)
@@ -287,7 +288,7 @@ class _Scoped:
     app: ASGIApp
     needed: dict[str, Needed]
     load: Load
-    threads: dict[str, CapacityLimiter]
+    threads: dict[str, Lanes]
     everywhere: frozenset[str] = frozenset()
     names_table: bool = False
 
@@ -299,7 +300,9 @@ class _Scoped:
         if method not in self.needed:
             await self.app(scope, receive, send)
             return
-        with using(self.threads[method]):
+        names = scope.get("path_params", {})
+        table = f"{names['database']}.{names['table']}" if names.keys() >= _TABLE_PARTS else ""
+        with using(self.threads[method], table):
             answer = await self._refusal(scope, method)
             if answer is None:
                 await self.app(scope, receive, send)

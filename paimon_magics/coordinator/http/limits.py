@@ -19,16 +19,22 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
+from weakref import WeakValueDictionary
 
+import anyio
 import anyio.to_thread
 from anyio import CapacityLimiter
 
 from paimon_magics.coordinator.runtime.interface import Steps, advanced
+from paimon_magics.coordinator.service.health import Fact
+from paimon_magics.errors import SetupError
+from paimon_magics.statements.statement import TableName
 
 __all__ = [
     "REQUEST_BYTES_MAX",
     "Capacity",
     "ClientLimits",
+    "Lanes",
     "Threads",
     "Turnstile",
     "run_in_threadpool",
@@ -44,6 +50,9 @@ REQUEST_BYTES_MAX = 16 * 2**20
 _CLIENTS_MAX = 10_000  # that are remembered
 _BURST_SECONDS = 2.0
 _WAIT_SECONDS = 1.0  # for a client whose requests in flight are too many
+_TABLE_PART = 4  # the part of a class's threads that one table may have
+_TABLE_WAIT_SECONDS = 30.0  # for a thread; clients wait longer
+_REQUEST_SECONDS_MAX = 60.0  # after which health tells of it
 
 
 _P = ParamSpec("_P")
@@ -168,42 +177,129 @@ _CLASSES = tuple(
     )
 )
 
-_limiter: ContextVar[CapacityLimiter | None] = ContextVar("limiter", default=None)
+_lane: ContextVar[Lane | None] = ContextVar("lane", default=None)
+
+
+class Lanes:
+    """The threads of a class of endpoints. Requests about one table have a quarter of them at most:
+    a table whose files can't be read for a while delays no other table."""
+
+    def __init__(self, threads: int) -> None:
+        self._threads = CapacityLimiter(threads)
+        self._of_one_table = max(1, threads // _TABLE_PART)
+        self._tables: WeakValueDictionary[str, CapacityLimiter] = WeakValueDictionary()
+        self._running: dict[object, tuple[float, str]] = {}
+
+    def of(self, table: str = "") -> Lane:
+        """What a request uses; `table` names its table, "" for none."""
+        if not table:
+            return Lane(self._threads, None, table, self._running)
+        limiter = self._tables.get(table)
+        if limiter is None:
+            limiter = self._tables[table] = CapacityLimiter(self._of_one_table)
+        return Lane(self._threads, limiter, table, self._running)
+
+    def oldest(self) -> tuple[float, str] | None:
+        """For how many seconds the oldest request has had a thread, and its table, "" for none;
+        None without requests. For any thread."""
+        began = min(self._running.copy().values(), default=None)
+        return None if began is None else (time.monotonic() - began[0], began[1])
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """The threads that one request uses, in turn; see `Lanes`."""
+
+    _threads: CapacityLimiter
+    _of_table: CapacityLimiter | None
+    _table: str
+    _running: dict[object, tuple[float, str]]
+
+    async def run(self, action: Callable[[], _T]) -> _T:
+        """Run what blocks in a thread. Raises SetupError where others have occupied the threads of
+        its table for too long."""
+        request = object()
+        if self._of_table is None:
+            return await self._run(action, request)
+        try:
+            with anyio.fail_after(_TABLE_WAIT_SECONDS):
+                await self._of_table.acquire_on_behalf_of(request)
+        except TimeoutError as error:
+            raise SetupError(
+                f"Requests about `{self._table}` have waited for the warehouse's store for "
+                f"{_TABLE_WAIT_SECONDS:.0f} s.",
+                hint="Check that its files can be read, then send the request again.",
+            ) from error
+        try:
+            return await self._run(action, request)
+        finally:
+            self._of_table.release_on_behalf_of(request)
+
+    async def _run(self, action: Callable[[], _T], request: object) -> _T:
+        def noted() -> _T:
+            self._running[request] = (time.monotonic(), self._table)
+            try:
+                return action()
+            finally:
+                del self._running[request]
+
+        return await anyio.to_thread.run_sync(noted, limiter=self._threads)
 
 
 class Threads:
     """The threads of one application."""
 
     def __init__(self) -> None:
-        self._limiters = {one: CapacityLimiter(one.value[1]) for one in Capacity}
+        self._lanes = {one: Lanes(one.value[1]) for one in Capacity}
 
-    def of(self, capacity: Capacity) -> CapacityLimiter:
+    def of(self, capacity: Capacity) -> Lanes:
         """The threads of a class."""
-        return self._limiters[capacity]
+        return self._lanes[capacity]
 
-    def of_endpoint(self, endpoint: str) -> CapacityLimiter:
+    def of_endpoint(self, endpoint: str) -> Lanes:
         """The threads of an endpoint, by its method and path as in `authorisation.SCOPES`."""
         found = (c for pattern, c in _CLASSES if pattern.fullmatch(endpoint))
-        return self._limiters[next(found, Capacity.OTHERS)]
+        return self._lanes[next(found, Capacity.OTHERS)]
+
+    def facts(self) -> Iterator[Fact]:
+        """How long requests have been in their threads."""
+        for capacity, lanes in self._lanes.items():
+            seconds, table = lanes.oldest() or (0.0, "")
+            about = f" about `{table}`" if table else ""
+            problem = f"A request{about} has waited {seconds:.0f} s for the warehouse or the store."
+            yield Fact(
+                "request_seconds",
+                seconds,
+                problem if seconds > _REQUEST_SECONDS_MAX else "",
+                subject=capacity.value[0],
+                table=_name_of(table),
+            )
+
+
+def _name_of(table: str) -> TableName | None:
+    database, _, name = table.partition(".")
+    return TableName(name, database) if name else None
 
 
 @contextmanager
-def using(limiter: CapacityLimiter) -> Iterator[None]:
-    """Have `run_in_threadpool` use these threads in the `with` block."""
-    before = _limiter.set(limiter)
+def using(lanes: Lanes, table: str = "") -> Iterator[None]:
+    """Have `run_in_threadpool` use these threads in the `with` block, for a request about `table`
+    (`database.table`), "" for none."""
+    before = _lane.set(lanes.of(table))
     try:
         yield
     finally:
-        _limiter.reset(before)
+        _lane.reset(before)
 
 
 async def run_in_threadpool(
     action: Callable[_P, _T], *arguments: _P.args, **named: _P.kwargs
 ) -> _T:
-    """Run what blocks in a thread of the request's class, and return its result."""
-    return await anyio.to_thread.run_sync(
-        partial(action, *arguments, **named), limiter=_limiter.get()
-    )
+    """Run what blocks in a thread of the request's class, and return its result. Raises SetupError
+    where the request's table has no thread for too long."""
+    lane = _lane.get()
+    blocking = partial(action, *arguments, **named)
+    return await (anyio.to_thread.run_sync(blocking) if lane is None else lane.run(blocking))
 
 
 async def run_steps(steps: Steps[_T]) -> _T:

@@ -1,8 +1,8 @@
 """What all endpoints of the REST catalog share, and how a route is made from a handler.
 
 A handler gets the decoded request and returns a JSON value, or steps that return one (see
-`runtime.interface`). It runs in a thread, because catalogs and disks block; a wait between two steps
-occupies none. Errors that it raises become Paimon's error bodies in one place.
+`runtime.interface`). It runs in a thread, because catalogs and disks block; a wait between two
+steps occupies none. Errors that it raises become Paimon's error bodies in one place.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import re
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, TypeVar
 from urllib.parse import unquote_plus
 
@@ -207,9 +208,12 @@ def _fenced(handler: Handler) -> Handler:
 # effect.
 
 
+_OPTIONS_LOOKED_AT = 200  # a comparison of one with all known keys takes a millisecond
+
+
 def warn_of_spelling(name: TableName, options: Iterable[tuple[str, str]]) -> None:
-    """Log a warning for each option of a table that looks mistyped."""
-    for key, _ in options:
+    """Log a warning for each of the first options of a table that looks mistyped."""
+    for key, _ in islice(options, _OPTIONS_LOOKED_AT):
         try:
             check_option_key(key)
         except UnknownNameError as error:

@@ -74,6 +74,7 @@ from paimon_magics.coordinator.routes.transactions import transaction_routes
 from paimon_magics.coordinator.service.compaction_scheduler import CompactionScheduler
 from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.coordinator.service.health import HealthMonitor
+from paimon_magics.coordinator.service.snapshot_leases import check_count
 from paimon_magics.errors import InvalidValueError, PaimonMagicsError
 
 __all__ = ["Parts", "application"]
@@ -154,6 +155,7 @@ def application(
     own += routes or []
     every = [openapi_route(own, root), *own]
     threads = Threads()
+    parts.monitor.add("its requests", threads.facts)
     app = Starlette(
         routes=[*guarded(every, coordinator.load, parts.trail, threads), *authoriser.routes()],
         exception_handlers=_ON_ERRORS,
@@ -238,11 +240,13 @@ def lease_routes(coordinator: Coordinator) -> list[Route]:
         holder = member(body, "holder", str)
         if not 0 < len(holder) <= _HOLDER_CHARACTERS_MAX:
             raise InvalidValueError("The member `holder` must be a text of 1 to 100 characters.")
+        leases = member(body, "leases", Sequence)
+        check_count(len(leases))  # before a table is looked at
         wanted = [
             (table_of(member(one, "table", Mapping)), member(one, "snapshot_id", int))
-            for one in member(body, "leases", Sequence)
+            for one in leases
         ]
-        for name, _ in wanted:
+        for name in dict.fromkeys(name for name, _ in wanted):
             tell(request.scope, database=name.database, table=name.object_name)
             await run_in_threadpool(
                 check_table, principal_of(request), Scope.READ, name, coordinator.load

@@ -24,7 +24,6 @@ from paimon_magics.coordinator.inserts.log.records import Format
 from paimon_magics.coordinator.inserts.queue.values import Answer, Mode
 from paimon_magics.coordinator.protocol.errors import RESUME_HINT, PausedError
 from paimon_magics.coordinator.routes.insert_requests import (
-    ARROW,
     Named,
     digest_of,
 )
@@ -38,6 +37,9 @@ from paimon_magics.errors import (
 )
 
 __all__ = ["InsertEntry", "NoRoomError", "validated_stream"]
+
+
+_IN_LOOP_BYTES_MAX = 64 * 1024
 
 
 class NoRoomError(SetupError):
@@ -146,21 +148,23 @@ class InsertEntry:
         return await _unless_gone(future, receive)
 
     async def validated(
-        self, table_info: TableInfo, body: bytes, content_type: str
+        self, table_info: TableInfo, body: bytes, *, is_stream: bool = False
     ) -> ValidatedInsert:
-        """Check that the rows of a body fit the table. Raises InvalidValueError."""
-        if content_type.partition(";")[0].strip().lower() == ARROW:
-            return await run_in_threadpool(self.stream, table_info, body)
-        return self.json(table_info, body)
+        """Check that the rows of a JSON body, or of an Arrow stream, fit the table. Raises
+        InvalidValueError. A large body is checked in a thread: it would delay other requests."""
+        check = self._stream if is_stream else self._json
+        if len(body) > _IN_LOOP_BYTES_MAX:
+            return await run_in_threadpool(check, table_info, body)
+        return check(table_info, body)
 
-    def json(self, table_info: TableInfo, body: bytes) -> ValidatedInsert:
+    def _json(self, table_info: TableInfo, body: bytes) -> ValidatedInsert:
         """Check that the rows of a JSON body fit the table. Raises InvalidValueError."""
         try:
             return table_info.validator.json(body)
         except MemoryError as error:
             raise _no_memory() from error
 
-    def stream(self, table_info: TableInfo, body: bytes) -> ValidatedInsert:
+    def _stream(self, table_info: TableInfo, body: bytes) -> ValidatedInsert:
         """Check that a client's Arrow stream fits the table, and the limit of requests. Raises
         InvalidValueError."""
         return validated_stream(table_info, body, self._bytes_max)

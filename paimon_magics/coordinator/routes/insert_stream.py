@@ -28,7 +28,6 @@ from paimon_magics.coordinator.http.guard import principal_in
 from paimon_magics.coordinator.inserts.admission.items import Insert
 from paimon_magics.coordinator.inserts.admission.validator import (
     TableInfo,
-    ValidatedInsert,
     mode_of,
 )
 from paimon_magics.coordinator.inserts.queue.values import Accepted, Answer, Mode
@@ -114,21 +113,18 @@ class _Stream:
                 known = self._entry.known(*self._names)
                 table_info = known or await self._entry.table_info(self._socket)
                 self._entry.check(table_info)
-                self._entry.send(self._insert(table_info, message, offset, future))
+                self._entry.send(await self._insert(table_info, message, offset, future))
             except Exception as error:
                 if not future.done():
                     future.set_exception(error)
                 return
 
-    def _insert(
+    async def _insert(
         self, table_info: TableInfo, message: Any, offset: int, future: asyncio.Future[Answer]
     ) -> Insert:
         text, content = message.get("text"), message.get("bytes")
-        validated: ValidatedInsert
-        if text is not None:
-            validated = self._entry.json(table_info, text.encode())
-        else:
-            validated = self._entry.stream(table_info, content)
+        body = content if text is None else text.encode()
+        validated = await self._entry.validated(table_info, body, is_stream=text is None)
         named = named_by(None, self._channel, None if self._channel is None else offset)
         digest = digest_of(validated) if named.key else b""
         mode = mode_of(self._mode, table_info.mode)

@@ -28,6 +28,7 @@ from paimon_magics.coordinator.protocol.principals import Scope
 from paimon_magics.coordinator.routes.dead_letters import DeadLetterRoutes
 from paimon_magics.coordinator.routes.insert_entry import InsertEntry, NoRoomError
 from paimon_magics.coordinator.routes.insert_requests import (
+    ARROW,
     answer_of,
     header_bytes,
     header_of,
@@ -110,9 +111,9 @@ class InsertRoutes:
         except NoRoomError as error:
             return error_answer(507, "NoRoom", error.message, error.hint)
         body = await request.body()
-        validated = await self.entry.validated(
-            table_info, body, request.headers.get("content-type", "")
-        )
+        content_type = request.headers.get("content-type", "").partition(";")[0]
+        is_stream = content_type.strip().lower() == ARROW
+        validated = await self.entry.validated(table_info, body, is_stream=is_stream)
         user = sender_of(principal_of(request), header_bytes(request, "paimon-user"))
         answer = await self.entry.submit(
             table_info,

@@ -69,7 +69,7 @@ class QuickInserts:
         response: Response
         try:
             named = named_by(label, channel, offset)
-            validated = self._entry.json(table_info, await _body(receive))
+            validated = await self._entry.validated(table_info, await _body(receive))
             user = sender_of(principal_in(scope), headers.get(b"paimon-user"))
             answer = await self._entry.submit(table_info, validated, mode, named, user, receive)
         except PaimonMagicsError as error:

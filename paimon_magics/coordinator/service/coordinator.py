@@ -1,8 +1,8 @@
 """The coordinator: its parts, put together, started and stopped in order.
 
 A question becomes an event for the thread that owns the state (`state_thread`), and is answered
-when the state is saved. Commits, look-ups and removals run in a pool of threads (`commit_worker`) and
-come back as events. The core sees to it that a table has one commit at a time.
+when the state is saved. Commits, look-ups and removals run in a pool of threads (`commit_worker`)
+and come back as events. The core sees to it that a table has one commit at a time.
 
 If the process dies, every transaction that a client was told of is stored. A commit that was under
 way is looked up in the table's snapshots at the next start, before anything else happens to its

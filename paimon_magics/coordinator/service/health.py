@@ -39,6 +39,7 @@ NAMES = {
     "thread_busy_seconds": "For how long a thread has done one piece of work, by thread.",
     "thread_waiting": "What waits for a thread, by thread.",
     "thread_failures": "What a thread could not do since the start, by thread.",
+    "request_seconds": "For how long the oldest request has been in a thread, by class.",
     "child_busy_seconds": "For how long a process has had one job, by process.",
     "insert_overdue_seconds": "For how long acknowledged rows wait beyond the table's interval.",
     "insert_closed": "1 while somebody has to look at the table first, else 0.",

@@ -21,7 +21,7 @@ from paimon_magics.tables.expiry.expire_snapshots import can_expire
 from paimon_magics.tables.snapshots.latest import earliest_snapshot_id, read_snapshot
 from paimon_magics.tables.table import Table
 
-__all__ = ["Leased", "Leases"]
+__all__ = ["Leased", "Leases", "check_count"]
 
 _LEASES_MAX = 1_000  # of one holder
 _HOLDERS_MAX = 10_000
@@ -34,6 +34,16 @@ Leased = tuple[TableName, int]
 class _Holder:
     expires_at_ms: int
     leases: dict[Leased, str] = field(default_factory=dict)  # with the table's location
+
+
+def check_count(leases: int) -> None:
+    """Raise InvalidValueError for more leases than a session can have."""
+    if leases > _LEASES_MAX:
+        raise InvalidValueError(
+            f"{leases} snapshots are too many for one session's read leases.",
+            hint=f"A session can read {_LEASES_MAX} at once. Release the outcomes of queries "
+            "that are no longer needed.",
+        )
 
 
 class Leases:
@@ -58,12 +68,7 @@ class Leases:
         because they have expired or don't exist. Raises InvalidValueError for too many snapshots,
         SetupError for too many holders.
         """
-        if len(wanted) > _LEASES_MAX:
-            raise InvalidValueError(
-                f"{len(wanted)} snapshots are too many for one session's read leases.",
-                hint=f"A session can read {_LEASES_MAX} at once. Release the outcomes of queries "
-                "that are no longer needed.",
-            )
+        check_count(len(wanted))
         with self._guard:
             self._forget(now_ms)
             key = principal, holder

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from functools import cache, lru_cache
 
 from paimon_magics.errors import InvalidTableError, UnknownNameError
 from paimon_magics.planning.options import values as values
@@ -70,12 +71,18 @@ def check_option_key(key: str) -> None:
         )
 
 
+@lru_cache(maxsize=1_024)  # a comparison with all keys takes a millisecond
 def _resembling(key: str, known: tuple[str, ...]) -> str | None:
-    folded = {_folded(k): k for k in known}
+    folded = _folded_keys(known)
     if _folded(key) in folded:
         return folded[_folded(key)]
     close = difflib.get_close_matches(key.lower(), known, n=1, cutoff=_SIMILAR)
     return close[0] if close else None
+
+
+@cache
+def _folded_keys(known: tuple[str, ...]) -> dict[str, str]:
+    return {_folded(key): key for key in known}
 
 
 def _folded(key: str) -> str:

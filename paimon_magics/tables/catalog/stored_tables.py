@@ -38,10 +38,17 @@ def load_stored(catalog: Catalog, name: TableName) -> StoredTable:
             f"`{name}` is a {type(table).__name__}, which is not offered.",
             hint="Only Paimon's own tables can be used here.",
         )
+    return catalog.reading(name, lambda: _stored(catalog, name, table))
+
+
+def _stored(catalog: Catalog, name: TableName, table: FileStoreTable) -> StoredTable:
     location = plain_location(str(table.table_path))
-    manager = SchemaManager(table.file_io, location)
-    first = catalog.reading(name, lambda: manager.get_schema(0))
-    schema = catalog.reading(name, lambda: json.loads(schema_text(table.table_schema)))
+    first = SchemaManager(table.file_io, location).get_schema(0)
+    text = schema_text(table.table_schema)
+    text.encode()  # an answer with a lone surrogate could not be sent
+    schema = json.loads(text)
+    if not isinstance(schema.get("options"), dict):
+        raise ValueError("its `options` are no object")
     created_at_ms = int(first.time_millis) if first is not None else 0
     return StoredTable(
         name=name,

@@ -158,7 +158,7 @@ class RowFiles:
     """How files of rows with ids are written; small and picklable.
 
     `partition_keys` are the table's. `stem` begins the names of new files, and `attempts_folder` is
-    the stem of the tasks' notes (module `interface`).
+    the stem of the tasks' notes (module `attempts`).
     """
 
     files: KeyValueFiles

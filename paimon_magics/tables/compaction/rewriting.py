@@ -84,7 +84,7 @@ class RewriteSpec:
 
     `files` reads all columns with their kinds and sequence numbers. `outputs` tells by level how
     files are written. `partitions` is the Arrow schema of the partition columns. `stem` begins the
-    names of new files, and `attempts_folder` is the stem of the tasks' notes (module `interface`).
+    names of new files, and `attempts_folder` is the stem of the tasks' notes (module `attempts`).
     `expiry` is None for tables whose rows don't expire.
     """
 

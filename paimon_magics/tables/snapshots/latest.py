@@ -127,7 +127,9 @@ def snapshot_of(document: Any) -> Any:
     coordinator's records or in the next snapshot."""
     if not isinstance(document, dict):
         raise ValueError("it is not a JSON object")
-    snapshot = JSON.from_json(json.dumps(document), Snapshot)
+    text = json.dumps(document, ensure_ascii=False)
+    text.encode()  # neither a file nor an answer could hold a lone surrogate
+    snapshot = JSON.from_json(text, Snapshot)
     for field in fields(Snapshot):
         value = getattr(snapshot, field.name)
         is_number = type(value) is int and -(2**63) <= value < 2**63

@@ -84,7 +84,7 @@ def misread(error: BaseException) -> str | None:
     while found is not None:
         if isinstance(found, IsADirectoryError | NotADirectoryError):
             return FOLDERS_MIXED
-        if isinstance(found, ValueError | KeyError | TypeError | AttributeError):
+        if isinstance(found, ValueError | KeyError | TypeError | AttributeError | RecursionError):
             return f"{type(found).__name__}: {found}"
         found = found.__cause__
     return None

@@ -1,6 +1,6 @@
 """Deletes the files that a transaction wrote and did not commit.
 
-Attempts note the folders that they write in (module `interface`), and the names of files contain the
+Attempts note the folders that they write in (module `attempts`), and the names of files contain the
 transaction's prefix and the attempt's id, so that only these folders are listed. Where tasks can't
 leave notes (tables of a REST catalog in a remote store, and tables whose keys move between
 partitions) all folders of the table are listed.

@@ -114,7 +114,7 @@ class ColumnsWrite:
     `columns` are in the order of the table's. `ranges` may receive new values, in the order of
     their row ids. `partition_types` is the Arrow schema of the partition columns, serialised.
     `stem` begins the names of new files, and `attempts_folder` is the stem of the tasks' notes
-    (module `interface`). `table` is the table's name, for errors.
+    (module `attempts`). `table` is the table's name, for errors.
     """
 
     table: str

@@ -38,7 +38,7 @@ class WriteSpec:
     `single_writer_rows_max` one writer takes all rows and refuses more than that, because keys can
     move between partitions and it has to know where each one is. With `overwrite` the files replace
     others, so that sequence numbers start anew. `attempts_folder` is the stem of the writers' notes
-    (module `interface`). A writer that meets more than `partitions_max` partitions gives up.
+    (module `attempts`). A writer that meets more than `partitions_max` partitions gives up.
     `float_columns`: see `float_bounds`, `file_indexes`: see the module of that name. `conversion`
     is for files that the native writer does not write in the table's format. Rows whose bucket does
     not matter lie in `common_bucket`.
@@ -75,8 +75,8 @@ class Written:
 
     `index_files` belong to the messages, see `dynamic_buckets.put_index_files`. The columns
     `odd_floats` had NaN or -0.0, which makes bounds wrong, see `float_bounds.mend_messages`.
-    `unseen` are the rows of an UPDATE that nobody would see, see `changed_rows`; `losses` the values
-    that were rounded or cut, see `changed_rows`.
+    For `unseen`, the rows of an UPDATE that nobody would see, and `losses`, the values that were
+    rounded or cut, see `changed_rows`.
     """
 
     messages: tuple[bytes, ...]

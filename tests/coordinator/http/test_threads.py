@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -112,3 +115,45 @@ def test_each_endpoint_has_a_class() -> None:
         (f"GET {table}", Capacity.OTHERS),
     ):
         assert of[endpoint] is threads.of(capacity), endpoint
+
+
+def test_a_table_whose_files_never_answer_delays_no_other(tmp_path: Path) -> None:
+    for name in ("t", "hung"):
+        create_table(tmp_path / "warehouse", INSERTED.replace("TABLE t", f"TABLE {name}"))
+    process = Process(tmp_path / "warehouse", tmp_path / "state")
+    process.start()
+    schema = tmp_path / "warehouse/default.db/hung/schema/schema-0"
+    schema.unlink()
+    os.mkfifo(schema)  # as a mount that hangs: whoever opens it waits
+    headers = {"Authorization": f"Bearer {process.token()}"}
+    with (
+        ThreadPoolExecutor(60) as clients,
+        httpx.Client(base_url=process.address, headers=headers, trust_env=False) as http,
+    ):
+        row = {"rows": [[1]]}
+        waiting = [
+            clients.submit(http.post, "/v1/inserts/default/hung", json=row, timeout=60)
+            for _ in range(60)
+        ]
+        try:
+            time.sleep(2)
+            began = time.monotonic()
+            assert http.post("/v1/inserts/default/t", json=row, timeout=20).status_code == 200
+            assert time.monotonic() - began < 10
+            assert not any(one.done() for one in waiting)
+        finally:
+            process.kill()
+
+
+def test_a_process_ends_although_a_thread_never_does(tmp_path: Path) -> None:
+    began = time.monotonic()
+    program = (
+        "import sys, threading, time\n"
+        "from paimon_magics.coordinator.__main__ import command\n"
+        "threading.Thread(target=time.sleep, args=(300,)).start()\n"
+        f"sys.argv = ['paimon-coordinator', 'token', 'list', '--state={tmp_path}/none']\n"
+        "command()\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert ended.returncode == 2 and "the process ends" in ended.stderr, ended.stderr
+    assert time.monotonic() - began < 60

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,40 @@ def test_others_are_described(client: httpx.Client) -> None:
     refused = client.get(f"{DATABASE}/tables/bad")
     assert refused.status_code == 500
     assert "`shop.bad` can't be opened" in refused.json()["message"]
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"options": [1]},
+        {"options": {"path": 7}},
+        {"options": None},
+        {"options": {"bucket": {}}},
+        {"partitionKeys": 3},
+        {"primaryKeys": [[]]},
+        {"fields": {}},
+        {"fields": [{"id": 0, "name": "\ud800", "type": "INT"}]},
+        {"fields": [{"id": 0, "name": "k", "type": []}]},
+        {"id": 10**40},
+        {"timeMillis": "yesterday"},
+        {"timeMillis": 10**40},
+        {"comment": "\ud800"},
+    ],
+    ids=repr,
+)
+def test_others_are_described_beside_a_schema_with_wrong_members(
+    client: httpx.Client, warehouse: Path, members: dict[str, object]
+) -> None:
+    good = (warehouse / "shop.db/good/schema/schema-0").read_text()
+    bad = warehouse / "shop.db/bad/schema/schema-0"
+    bad.write_text(json.dumps({**json.loads(good), **members}))
+    details = answer(client, f"{DATABASE}/table-details")["tableDetails"]
+    assert "good" in [one["name"] for one in details]
+    described = client.get(f"{DATABASE}/tables/bad")
+    assert "Internal" not in described.text and "unexpected" not in described.text
+    if described.status_code != 200:
+        assert "`shop.bad` can't be opened" in described.json()["message"]
+        assert [one["name"] for one in details] == ["good"]
 
 
 def test_it_can_be_dropped(client: httpx.Client, warehouse: Path) -> None:

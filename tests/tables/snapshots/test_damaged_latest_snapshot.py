@@ -60,6 +60,8 @@ DAMAGES = {
     "id as a fraction": _with(id=1.5),
     "watermark of 65 bits": _with(watermark=2**64),
     "version as a text": _with(version="3"),
+    "lone surrogate": _with(commitUser="\ud800"),
+    "depth of 100,000": b'{"id": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
 }
 
 

@@ -235,8 +235,11 @@ def given_columns(
         columns = list(schema.columns)
     else:
         given: dict[str, Column] = {}
+        by_name: dict[str, list[Column]] = {}
+        for column in schema.columns:
+            by_name.setdefault(column.name.lower(), []).append(column)
         for wanted in names:  # the first column that comes again ends it, however many follow
-            column = _column(name, schema, wanted)
+            column = _column(name, schema, by_name.get(wanted.lower(), []), wanted)
             if column.name in given:
                 raise InvalidValueError(
                     f"Column `{column.name}` of `{name}` is given twice.",
@@ -259,13 +262,11 @@ def given_columns(
     return Given(tuple(columns), tuple(reader for reader in readers if reader is not None))
 
 
-def _column(name: TableName, schema: TableSchema, wanted: str) -> Column:
-    for column in schema.columns:
-        if column.name == wanted:
+def _column(name: TableName, schema: TableSchema, same: list[Column], wanted: str) -> Column:
+    """The column that a name means, of those with the `same` name but for its case."""
+    for column in same:
+        if column.name == wanted or len(same) == 1:
             return column
-    same = [c for c in schema.columns if c.name.lower() == wanted.lower()]
-    if len(same) == 1:
-        return same[0]
     raise InvalidValueError(
         f"There is no column `{wanted}` in `{name}`.",
         hint=nearest(wanted, schema.column_names, what="columns"),
