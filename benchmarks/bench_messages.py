@@ -49,7 +49,7 @@ def main() -> None:
         f"encode {MESSAGES:,} messages",
         cpu_ms(lambda: [write_message(TABLE, one) for one in messages]),
         "pypaimon",
-        cpu_ms(lambda: [serialize_commit_message(one, []) for one in theirs]),
+        cpu_ms(lambda: [serialize_commit_message(their, []) for their in theirs]),
     )
     report(
         f"decode {MESSAGES:,} messages",

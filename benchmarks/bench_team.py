@@ -165,7 +165,7 @@ def run(warehouse: Path, place: At, load: Load) -> Times:
     return Times(
         [one for part in parts for one in part.begins_ms],
         [one for part in parts for one in part.commits_ms],
-        [one for part in parts for one in part.numbers],
+        [number for part in parts for number in part.numbers],
         sum(part.cpu_ms for part in parts),
         max(part.seconds for part in parts),
     )

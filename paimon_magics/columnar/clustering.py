@@ -59,7 +59,7 @@ def hilbert_keys(columns: Sequence[pa.Array]) -> pa.Array:
     keys = np.empty((rows, _WIDTH * len(values)), dtype=np.uint8)
     for start in range(0, rows, _ROWS_AT_ONCE):
         end = min(start + _ROWS_AT_ONCE, rows)
-        points = _transposed([one[start:end].copy() for one in values])
+        points = _transposed([value[start:end].copy() for value in values])
         keys[start:end] = _interleaved([_big_endian(point << 1) for point in points])
     return _keys(keys)
 

@@ -50,8 +50,8 @@ def can_evolve(stored: Field, wanted: Field) -> bool:
             stored.type.id == wanted.type.id
             and len(stored.parts) == len(wanted.parts)
             and all(
-                can_evolve(one, other)
-                for one, other in zip(stored.parts, wanted.parts, strict=True)
+                can_evolve(part, other)
+                for part, other in zip(stored.parts, wanted.parts, strict=True)
             )
         )
     if stored.atomic is None or wanted.atomic is None:
@@ -115,7 +115,7 @@ def _differ(stored: Field, wanted: Field) -> bool:
     if not stored.parts and not wanted.parts:
         return not _same_type(stored.atomic, wanted.atomic)
     return len(stored.parts) == len(wanted.parts) and any(
-        _differ(one, other) for one, other in zip(stored.parts, wanted.parts, strict=True)
+        _differ(part, other) for part, other in zip(stored.parts, wanted.parts, strict=True)
     )
 
 

@@ -27,8 +27,8 @@ def load_ipython_extension(shell: InteractiveShell) -> None:
     shell.input_transformers_cleanup.insert(0, with_empty_body)
     for event, callback in _callbacks(shell, PaimonMagics):
         shell.events.register(event, callback)
-    for one in _ours(shell, PaimonMagics):
-        shell.Completer.custom_matchers.append(one.matcher)
+    for our in _ours(shell, PaimonMagics):
+        shell.Completer.custom_matchers.append(our.matcher)
     views = views_package()
     if views is not None:
         views.register(shell)
@@ -51,9 +51,9 @@ def unload_ipython_extension(shell: InteractiveShell) -> None:
     for event, callback in _callbacks(shell, PaimonMagics):
         with suppress(ValueError):
             shell.events.unregister(event, callback)
-    for one in _ours(shell, PaimonMagics):
+    for our in _ours(shell, PaimonMagics):
         with suppress(ValueError):
-            shell.Completer.custom_matchers.remove(one.matcher)
+            shell.Completer.custom_matchers.remove(our.matcher)
     manager = shell.magics_manager
     for magics in manager.magics.values():
         for name in [n for n, magic in magics.items() if _is_ours(magic, PaimonMagics)]:
@@ -63,15 +63,15 @@ def unload_ipython_extension(shell: InteractiveShell) -> None:
 
 
 def _ours(shell: InteractiveShell, cls: type) -> list[Any]:
-    return [one for one in shell.configurables if isinstance(one, cls)]
+    return [configurable for configurable in shell.configurables if isinstance(configurable, cls)]
 
 
 def _callbacks(shell: InteractiveShell, cls: type) -> list[tuple[str, Any]]:
     """The functions that IPython calls around each cell, with their events."""
     found: list[tuple[str, Any]] = []
-    for one in _ours(shell, cls):
-        found.append(("pre_run_cell", one.progress_of_cells.begin))
-        found.append(("post_run_cell", one.progress_of_cells.end))
+    for our in _ours(shell, cls):
+        found.append(("pre_run_cell", our.progress_of_cells.begin))
+        found.append(("post_run_cell", our.progress_of_cells.end))
     return found
 
 

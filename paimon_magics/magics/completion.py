@@ -129,7 +129,7 @@ class Completer:
             case str(text):  # completed like the end of that statement
                 return self._of_statements(text, len(text))
             case typed, tuple(offers):
-                return typed, matching(typed, (Offer(one) for one in offers))
+                return typed, matching(typed, (Offer(offer) for offer in offers))
             case _:
                 return expected.typed, self._known(expected)
 
@@ -175,7 +175,7 @@ def _of_streams(text: str) -> tuple[str, list[Offer]]:
     typed = found["typed"]
     if found["mode"]:
         return typed, matching(typed, map(Offer, STREAM_MODES))
-    return typed, matching(typed, (Offer(*one) for one in STREAM_PURPOSES.items()))
+    return typed, matching(typed, (Offer(*item) for item in STREAM_PURPOSES.items()))
 
 
 def _verb_line(text: str, cursor: int) -> str | None:

@@ -146,7 +146,9 @@ def _of_a_view(verb: Verb, argument: str) -> UnsupportedStatementError | None:
     name = argument.partition(" ")[0].strip("`")
     if session is None or not name or "TABLE" not in verb.usage:
         return None
-    views = (one.name for one in session.spark.catalog.listTables() if one.isTemporary)
+    views = (
+        listTable.name for listTable in session.spark.catalog.listTables() if listTable.isTemporary
+    )
     if name.lower() not in views:
         return None
     return UnsupportedStatementError(
@@ -193,7 +195,7 @@ def _health(magics: PaimonMagics, argument: str) -> object:
         raise HealthError(
             f"Layouts fail `--fail-on {limit}`.\n{health}",
             hint="The statements above would help."
-            if any(f.statement for found in health.findings.values() for f in found)
+            if any(f.statement for finding in health.findings.values() for f in finding)
             else f"%paimon health {name or ''}".rstrip() + " shows how large the files are.",
         )
     return None if as_json else health
@@ -216,7 +218,7 @@ def _fails_on(limit: str) -> Callable[[Health], bool]:
             hint="Write --fail-on serious, --fail-on notice, or a share of small files: "
             "--fail-on small=0.3",
         )
-    return lambda health: any(one.small_share > share for one in health.layouts)
+    return lambda health: any(layout.small_share > share for layout in health.layouts)
 
 
 def _tail(magics: PaimonMagics, argument: str) -> object:

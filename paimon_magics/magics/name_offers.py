@@ -195,7 +195,7 @@ class NameOffers:
             if column.lower() not in keys:
                 continue
             position = keys.index(column.lower())
-            types = {one.name.lower(): one.type for one in known.columns}
+            types = {column.name.lower(): column.type for column in known.columns}
             is_text = types.get(column.lower(), "").startswith(_QUOTED_TYPES)
             values = self._known.partitions(self._full(seen.name))
             for value in dict.fromkeys(values[position] for values in values):
@@ -225,18 +225,18 @@ class NameOffers:
             # As a version a tag is a text literal; in statements on tags it is a name.
             yield Offer(self._literal(tag, is_text=snapshots), "tag")
         if snapshots:
-            for one in self._known.snapshots(full):
-                moment = datetime.datetime.fromtimestamp(one.time_ms // 1000, tz=datetime.UTC)
+            for snapshot in self._known.snapshots(full):
+                moment = datetime.datetime.fromtimestamp(snapshot.time_ms // 1000, tz=datetime.UTC)
                 made, zone = self._clock(moment)
-                yield Offer(str(one.id), f"{one.kind} {made} {zone}")
+                yield Offer(str(snapshot.id), f"{snapshot.kind} {made} {zone}")
 
     def _times(self, table: TableName | None) -> Iterator[Offer]:
         if self._known is not None and table is not None:
             full = self._full(table)
             for tag in self._known.tag_times(full):
                 yield self._time(tag.time_ms, f"tag {tag.name}, snapshot {tag.snapshot_id}")
-            for one in self._known.snapshots(full):
-                yield self._time(one.time_ms, f"snapshot {one.id}, {one.kind}")
+            for snapshot in self._known.snapshots(full):
+                yield self._time(snapshot.time_ms, f"snapshot {snapshot.id}, {snapshot.kind}")
         if not self._expected.quote:
             yield from (Offer(text, "time") for text in TIME_FUNCTIONS)
 

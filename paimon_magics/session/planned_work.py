@@ -63,9 +63,9 @@ def made_of(frame: DataFrame, *sources: DataFrame) -> DataFrame:
     return note_reads(
         frame,
         Reads(
-            tuple(name for one in reads for name in one.names),
-            tuple(plan for one in reads for plan in one.planned),
-            tuple(lease for one in reads for lease in one.leases),
+            tuple(name for read in reads for name in read.names),
+            tuple(plan for read in reads for plan in read.planned),
+            tuple(lease for read in reads for lease in read.leases),
         ),
     )
 

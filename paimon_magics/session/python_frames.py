@@ -420,7 +420,7 @@ def batches_of(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
 
 def spooled_rows(frame: DataFrame) -> list[object]:
     """What keeps the temporary files that the frame of a stream reads, if there are any."""
-    return [one for one in reads_of(frame).leases if isinstance(one, SpooledRows)]
+    return [lease for lease in reads_of(frame).leases if isinstance(lease, SpooledRows)]
 
 
 def _unreadable(kind: str, error: Exception) -> InvalidValueError:

@@ -420,7 +420,7 @@ class Session(RowStreaming):
         self._check_open()
         names = tables_of(self._connection.catalog, name, self.database)
         helper = Helper(lambda sql: self.run(sql, confirm=True), self.layout)
-        return Health(tuple(self.layout(one) for one in names), helper)
+        return Health(tuple(self.layout(name) for name in names), helper)
 
     @property
     def reports(self) -> Reporting:

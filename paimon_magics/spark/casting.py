@@ -357,10 +357,12 @@ def ansi_casts(spark: SparkSession) -> Iterator[None]:
 
 def selected_columns(frame: DataFrame, columns: Sequence[SparkColumn | str]) -> DataFrame:
     """`frame.select` of columns and of texts of SQL for columns. Raises what Spark raises."""
-    texts = [one for one in columns if isinstance(one, str)]
+    texts = [column for column in columns if isinstance(column, str)]
     if len(texts) == len(columns):
         return frame.selectExpr(*texts)
-    return frame.select(*(F.expr(one) if isinstance(one, str) else one for one in columns))
+    return frame.select(
+        *(F.expr(column) if isinstance(column, str) else column for column in columns)
+    )
 
 
 # The constants of PARTITION clauses, as texts of the values that are stored.

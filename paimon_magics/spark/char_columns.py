@@ -25,9 +25,9 @@ def with_char_columns(frame: DataFrame, columns: Sequence[Column]) -> DataFrame:
     """The frame, with those of its columns that are CHAR among `columns` as Spark has them. Fields
     of STRUCTs, elements of ARRAYs and MAPs stay plain strings."""
     lengths = {
-        one.name: one.type.parameters[0]
-        for one in columns
-        if isinstance(one.type, AtomicType) and one.type.name == "CHAR"
+        column.name: column.type.parameters[0]
+        for column in columns
+        if isinstance(column.type, AtomicType) and column.type.name == "CHAR"
     }
     if lengths.keys().isdisjoint(frame.columns):
         return frame

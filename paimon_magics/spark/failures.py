@@ -314,7 +314,9 @@ def _fragments(error: BaseException) -> list[str]:
 
 def _fragment(error: BaseException) -> str:
     """The text of the expression that failed; empty where Spark does not say it."""
-    return next((one for one in _fragments(error) if one and "\n" not in one), "")
+    return next(
+        (fragment for fragment in _fragments(error) if fragment and "\n" not in fragment), ""
+    )
 
 
 def _sql_state(error: BaseException) -> str:

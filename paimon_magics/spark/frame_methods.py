@@ -206,7 +206,7 @@ def _other(original: _Method, name: str) -> _Method:
         # Where one table is read twice, Spark tells its columns apart by the frames that they come
         # from, which a frame that is planned anew is not.
         apart = name in _SETS or not any(
-            shares_source(one, other) for i, one in enumerate(frames) for other in frames[:i]
+            shares_source(frame, other) for i, frame in enumerate(frames) for other in frames[:i]
         )
 
         def planned(value: Any) -> Any:

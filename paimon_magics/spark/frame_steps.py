@@ -121,7 +121,7 @@ def filters_of_steps(
     the frames that the steps made."""
     found: list[ColumnFilter] = []
     bound: dict[str, object] = {}
-    own = {one.name.lower(): one.name for one in columns}
+    own = {column.name.lower(): column.name for column in columns}
     """The columns that are still those of the table, by their names in lower case."""
     whole, all_told = 0, True
     by_name: dict[int, Step] = {}
@@ -135,11 +135,11 @@ def filters_of_steps(
                     one.column.lower() in own for one in told
                 )
             elif isinstance(condition, Column):
-                kept = [one for one in columns if one.name.lower() in own]
+                kept = [column for column in columns if column.name.lower() in own]
                 parts = list(_of_column(root, condition, kept, None if number else made[0]))
-                found += (_filter(one[0], bound) for one in parts if one is not None)
+                found += (_filter(part[0], bound) for part in parts if part is not None)
                 all_told &= None not in parts
-                same = [one[1] for one in parts if one is not None]
+                same = [part[1] for part in parts if part is not None]
                 if len(same) == len(parts):
                     by_name[number] = Step("where", (_joined(same),), {})
         else:
@@ -296,10 +296,12 @@ def _of_column(
 
 def _joined(conditions: Sequence[str | Column]) -> str | Column:
     """All of the conditions: a text if all are."""
-    texts = [one for one in conditions if isinstance(one, str)]
+    texts = [condition for condition in conditions if isinstance(condition, str)]
     if len(texts) == len(conditions):
         return " AND ".join(texts)
-    columns = (F.expr(one) if isinstance(one, str) else one for one in conditions)
+    columns = (
+        F.expr(condition) if isinstance(condition, str) else condition for condition in conditions
+    )
     return functools.reduce(operator.and_, columns)
 
 
@@ -309,7 +311,7 @@ def _by_name(
     """The step with columns by their names, in those of its arguments of which Spark says that
     they are the same: columns of `root`, and functions of them whose text is SQL too. All names
     must be those of columns that are still the table's, `own`."""
-    names = [one.name for one in columns]
+    names = [column.name for column in columns]
 
     def text_of(value: object) -> str:
         text = _text(value) if isinstance(value, Column) else ""
@@ -318,11 +320,13 @@ def _by_name(
 
     def named(values: Sequence[Any]) -> list[Any]:
         found: list[Any] = [
-            type(one)(named(one)) if type(one) in (list, tuple) else one for one in values
+            type(value)(named(value)) if type(value) in (list, tuple) else value for value in values
         ]
         texts = {place: text for place, one in enumerate(found) if (text := text_of(one))}
         for places in (list(texts), *([place] for place in texts)):
-            same = _same(root, [found[one] for one in places], [texts[one] for one in places])
+            same = _same(
+                root, [found[place] for place in places], [texts[place] for place in places]
+            )
             for place, column in zip(places, same, strict=False):
                 found[place] = column
             if len(same) == len(texts):
@@ -337,7 +341,7 @@ def _same(root: DataFrame, columns: Sequence[Column], texts: Sequence[str]) -> l
     """The columns that the texts stand for as SQL; none if Spark does not say that they are all
     the same, as for the text of a literal."""
     try:
-        named = [F.expr(one) for one in texts]
+        named = [F.expr(text) for text in texts]
         same = bool(named) and root.select(*columns).sameSemantics(root.select(*named))
     except PySparkException:
         return []  # a column of another frame, or no SQL
@@ -345,7 +349,7 @@ def _same(root: DataFrame, columns: Sequence[Column], texts: Sequence[str]) -> l
 
 
 def _text_of(guess: Guess) -> str:
-    column, values = quoted(guess.column), [_literal(one, guess) for one in guess.values]
+    column, values = quoted(guess.column), [_literal(value, guess) for value in guess.values]
     if guess.operator == "in":
         return f"{column} IN ({', '.join(values)})"
     return " ".join((column, guess.operator.upper(), *values))
@@ -367,7 +371,7 @@ def _literal(value: PredicateValue, guess: Guess) -> str:
 
 def _column_of(guess: Guess) -> Column:
     column = F.col(quoted(guess.column))
-    values = [str(one) if guess.as_text else one for one in guess.values]
+    values = [str(value) if guess.as_text else value for value in guess.values]
     match guess.operator:
         case "=":
             return column == values[0]

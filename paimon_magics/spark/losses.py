@@ -235,7 +235,9 @@ def _inside(
 
 
 def _either(*conditions: SparkColumn | None) -> SparkColumn | None:
-    known = [F.coalesce(one, F.lit(False)) for one in conditions if one is not None]
+    known = [
+        F.coalesce(condition, F.lit(False)) for condition in conditions if condition is not None
+    ]
     if not known:
         return None
     result = known[0]

@@ -123,17 +123,17 @@ def changed_rows(
         for at, column in enumerate(columns):
             kept = quoted(target_name(at)) if target_name(at) in names else None
             values: dict[int, _Value] = {}
-            for number, one in enumerate(plan.clauses):
-                value: Value = one.values[at] if one.values else Kept()
+            for number, clause in enumerate(plan.clauses):
+                value: Value = clause.values[at] if clause.values else Kept()
                 made = _made(value, column, kept, (number, at))
-                if isinstance(made, str) and made in types and kept and one.effect == "update":
+                if isinstance(made, str) and made in types and kept and clause.effect == "update":
                     made = with_fields_kept(F.col(made), types[made], column.type, F.col(kept))
                 if made is not None:
                     given.append((column, made))
                     values[number] = stored(column, made)
             chosen.append(_chosen(values, kept, column))
         kinds: dict[int, _Value] = {
-            n: f"{KIND_NUMBERS[one.effect]}Y" for n, one in enumerate(plan.clauses)
+            n: f"{KIND_NUMBERS[clause.effect]}Y" for n, clause in enumerate(plan.clauses)
         }
         kind = _case(kinds, "CAST(NULL AS TINYINT)", KIND)
         others = [
@@ -179,7 +179,7 @@ def match_counts(changed: DataFrame, identity: Sequence[str]) -> MatchCounts:
     kinds = [str(KIND_NUMBERS[one]) for one in COUNTED]
     kinds[COUNTED.index("update")] = ", ".join(map(str, UPDATED_KINDS))
     kinds += map(str, (OLDER, UNCHANGED, PARTLY))
-    counts = [f"count_if({KIND} IN ({one})) AS n{at}" for at, one in enumerate(kinds)]
+    counts = [f"count_if({KIND} IN ({kind})) AS n{at}" for at, kind in enumerate(kinds)]
     matches = f"count_if({KIND} <> {KIND_NUMBERS['insert']}) AS {_MATCHES}"
     each = changed.groupBy(*map(quoted, identity)).agg(*map(F.expr, [*counts, matches]))
     totals = [*(f"sum(n{at})" for at in range(len(kinds))), f"max({_MATCHES})"]

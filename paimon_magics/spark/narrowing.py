@@ -111,7 +111,7 @@ def _is_read_otherwise(frame: DataFrame, step: Step) -> bool:
 
 def note_made(frame: DataFrame, *sources: object) -> None:
     """Note that a frame was made of others, of which those count that come from tables."""
-    roots = tuple(dict.fromkeys(root for one in sources for root in _roots(one)))
+    roots = tuple(dict.fromkeys(root for source in sources for root in _roots(source)))
     if roots:
         _made_of[frame] = roots
 
@@ -130,7 +130,7 @@ def steps_of(frame: DataFrame) -> tuple[Step, ...] | None:
 def known_count(frame: DataFrame) -> int | None:
     """How many rows a frame has; None where only a job tells."""
     record = _records.get(frame)
-    keeps = record is not None and all(one.method in _KEEP_ROWS for one in record.steps)
+    keeps = record is not None and all(step.method in _KEEP_ROWS for step in record.steps)
     return record.source.row_count() if record is not None and keeps else None
 
 

@@ -31,7 +31,7 @@ def stored_rows_frame(
 ) -> DataFrame:
     """The rows of the files, a task for each group, with the column KIND after `columns`. Nothing
     runs yet."""
-    variants = frozenset(one.name for one in columns if contains_type(one.type, "VARIANT"))
+    variants = frozenset(column.name for column in columns if contains_type(column.type, "VARIANT"))
     work = _StoredRows(reader, tuple(groups), variants, reports_folder())
     tasks = spark.range(0, len(groups), 1, len(groups))
     return tasks.mapInArrow(work, spark_schema([*columns, Column(0, KIND, AtomicType("TINYINT"))]))

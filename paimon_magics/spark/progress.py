@@ -186,10 +186,10 @@ class _Watched:
             with suppress(Exception):
                 self._work = find()
         stages = dict(self._stages.stages())
-        for one in read_reports(self._ended):
-            if self._stages.has(one.stage):
-                known = stages.get(one.stage) or self._unknown(one.stage)
-                stages[one.stage] = _with(known, one)
+        for report in read_reports(self._ended):
+            if self._stages.has(report.stage):
+                known = stages.get(report.stage) or self._unknown(report.stage)
+                stages[report.stage] = _with(known, report)
         now = time.monotonic()
         for id, stage in stages.items():
             if stage.rows_written if stage.writes else stage.rows_read:

@@ -451,7 +451,7 @@ def _name(
 
 def _all_methods() -> Mapping[str, Mapping[str, Wrap]]:
     places = dict.fromkeys((*_METHODS, *FORMAT_METHODS))
-    return {one: {**_METHODS.get(one, {}), **FORMAT_METHODS.get(one, {})} for one in places}
+    return {place: {**_METHODS.get(place, {}), **FORMAT_METHODS.get(place, {})} for place in places}
 
 
 _METHODS: Mapping[str, Mapping[str, Wrap]] = {

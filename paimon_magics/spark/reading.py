@@ -116,7 +116,7 @@ def _of_tasks(tasks: DataFrame, work: _ReadTasks, shown: Sequence[Column]) -> Da
         return _of_pairs(tasks, work, first, others)
     frame = tasks.mapInArrow(work, spark_schema([first, *others]))
     named = _kind_named(frame[kind.name]).alias(kind.name)
-    return frame.select(named, *(frame[quoted(one.name)] for one in others))
+    return frame.select(named, *(frame[quoted(other.name)] for other in others))
 
 
 def _of_pairs(
@@ -127,24 +127,24 @@ def _of_pairs(
     singles = others[: int(work.reader.view.sequence_numbers)]
     arrays = others[len(singles) :]
     apart = [
-        Column(0, name, one.type.element)
-        for number, one in enumerate(arrays)
-        if isinstance(one.type, ArrayType)
+        Column(0, name, array.type.element)
+        for number, array in enumerate(arrays)
+        if isinstance(array.type, ArrayType)
         for name in names_apart(number)
     ]
     work = replace(work, variants=_variants(apart))
     is_pair = Column(0, IS_PAIR, AtomicType("BOOLEAN"))
     frame = tasks.mapInArrow(work, spark_schema([kind, *singles, is_pair, *apart]))
-    shown = [frame[quoted(one.name)] for one in singles]
-    for number, one in enumerate(arrays):
+    shown = [frame[quoted(single.name)] for single in singles]
+    for number, array in enumerate(arrays):
         before, after = (frame[quoted(name)] for name in names_apart(number))
         pair = F.when(frame[IS_PAIR], F.array(before, after)).otherwise(F.array(before))
-        shown.append(pair.alias(one.name))
+        shown.append(pair.alias(array.name))
     return frame.select(_kind_named(frame[kind.name]).alias(kind.name), *shown)
 
 
 def _variants(columns: Iterable[Column]) -> frozenset[str]:
-    return frozenset(one.name for one in columns if contains_type(one.type, "VARIANT"))
+    return frozenset(column.name for column in columns if contains_type(column.type, "VARIANT"))
 
 
 def _kind_named(number: SparkColumn) -> SparkColumn:

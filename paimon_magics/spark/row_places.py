@@ -75,12 +75,12 @@ def placed_rows(
         tuple(sorted(group, key=lambda unit: unit.number))
         for group in balanced(files.units, lambda unit: unit.size_bytes, slots * _TASKS_PER_SLOT)
     )
-    chosen = files.only([one.name for one in columns])
+    chosen = files.only([column.name for column in columns])
     work = _PlacedTasks(
         replace(chosen, units=()),
         groups,
         tuple(one.name for one in shown[:-2]),
-        frozenset(one.name for one in columns if contains_type(one.type, "VARIANT")),
+        frozenset(column.name for column in columns if contains_type(column.type, "VARIANT")),
         reports_folder(),
         keys,
     )
@@ -107,7 +107,7 @@ def change_files(
         found = _changed(
             spark, selected, selected, _ChangeTasks(changes, "order", reports_folder())
         )
-        numbers = [None if one is None else one.number for one in found.results]
+        numbers = [None if result is None else result.number for result in found.results]
         if None not in numbers and len(set(numbers)) == len(numbers):
             return found
         again = change_files(spark, selected, changes, slots, changed_once=changed_once)
@@ -160,8 +160,8 @@ def change_and_add_files(
     results = unit_results(spark, found, repeated=ran_twice)
     if None in results.results:
         raise ChangedTwiceError
-    written = [one for one in results.results if isinstance(one, Written)]
-    changed = tuple(one for one in results.results if not isinstance(one, Written))
+    written = [result for result in results.results if isinstance(result, Written)]
+    changed = tuple(result for result in results.results if not isinstance(result, Written))
     new = Written(
         messages=tuple(message for one in written for message in one.messages),
         rows=sum(one.rows for one in written),

@@ -110,7 +110,7 @@ def last_rows(
     `sequence`, without `ascending` with the least, and of those the last. NULL is less than all."""
     numbered = frame.withColumn(_ORDER, F.monotonically_increasing_id())
     columns = [F.col(quoted(name)) for name in sequence]
-    order = [one.desc() if ascending else one.asc() for one in columns]
+    order = [column.desc() if ascending else column.asc() for column in columns]
     window = Window.partitionBy(*(F.col(quoted(key)) for key in keys))
     number = F.row_number().over(window.orderBy(*order, F.col(_ORDER).desc()))
     return numbered.withColumn(_NUMBER, number).where(F.col(_NUMBER) == 1).drop(_ORDER, _NUMBER)

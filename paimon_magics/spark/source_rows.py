@@ -64,7 +64,9 @@ def parts_of(reads: Iterable[DataRead], slots: int) -> list[InputPartition]:
         found = [*_raw_splits(read), *read.planned.splits]
         if not found:
             continue
-        variants |= {one.name for one in read.schema.columns if contains_type(one.type, "VARIANT")}
+        variants |= {
+            column.name for column in read.schema.columns if contains_type(column.type, "VARIANT")
+        }
         _add_reader(readers, read.reader)
         splits += ((len(readers) - 1, split) for split in found)
     sizes = [sum(file.size_bytes for file in split.files) for _, split in splits]

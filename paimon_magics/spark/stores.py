@@ -51,7 +51,9 @@ class OpenedStores:
         if scheme in ("", "file"):
             return scheme
         spellings = _SPELLINGS.get(scheme, (scheme,))
-        return next((one for one in spellings if self._opens(_with_scheme(path, one))), None)
+        return next(
+            (spelling for spelling in spellings if self._opens(_with_scheme(path, spelling))), None
+        )
 
     def _opens(self, path: str) -> bool:
         opened: list[bool] = []

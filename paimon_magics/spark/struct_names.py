@@ -61,10 +61,10 @@ def _is_alike(given: spark_types.DataType, wanted: DataType) -> bool:
     structs, and for types that don't correspond, which the cast refuses."""
     match given, wanted:
         case spark_types.StructType(), RowType(fields=fields):
-            names = [one.name.lower() for one in given.fields]
-            return names == [one.name.lower() for one in fields] and all(
-                _is_alike(one.dataType, other.type)
-                for one, other in zip(given.fields, fields, strict=True)
+            names = [field.name.lower() for field in given.fields]
+            return names == [field.name.lower() for field in fields] and all(
+                _is_alike(field.dataType, other.type)
+                for field, other in zip(given.fields, fields, strict=True)
             )
         case spark_types.ArrayType(), ArrayType(element=element):
             return _is_alike(given.elementType, element)
@@ -155,14 +155,14 @@ def _by_name(
 def _struct(
     value: SparkColumn, given: spark_types.StructType, wanted: RowType, place: str, fills: bool
 ) -> SparkColumn:
-    taken = {one.name.lower() for one in wanted.fields}
+    taken = {field.name.lower() for field in wanted.fields}
     for field in given.fields:
         if field.name.lower() not in taken:
             raise UnknownNameError(
                 f"The structs of {place} have no field `{field.name}`.",
-                hint=nearest(field.name, [one.name for one in wanted.fields], what="fields"),
+                hint=nearest(field.name, [field.name for field in wanted.fields], what="fields"),
             )
-    named = {one.name.lower(): one for one in given.fields}
+    named = {field.name.lower(): field for field in given.fields}
     if len(named) != len(given.fields):
         raise InvalidValueError(
             f"Two fields for {place} have the same name.", hint="Rename one of them."

@@ -134,11 +134,13 @@ def write_frame(
             rows=sum(row["rows"] for row in rows),
             # Safe to unpickle: made by our own tasks a moment ago, and sent by Spark.
             index_files=tuple(
-                one for row in rows for one in pickle.loads(bytes(row["index_files"]))
+                load for row in rows for load in pickle.loads(bytes(row["index_files"]))
             ),
             odd_floats=frozenset(name for row in rows for name in row["odd_floats"]),
             unseen=sum((UnseenCounts(*row["unseen"]) for row in rows), ALL_SEEN),
-            losses=added_losses(one for row in rows for one in pickle.loads(bytes(row["losses"]))),
+            losses=added_losses(
+                load for row in rows for load in pickle.loads(bytes(row["losses"]))
+            ),
         ),
         repeated_attempts=repeated or any(row["attempt"] > 0 for row in rows),
         kinds=tuple(sum(row["kinds"][kind] for row in rows) for kind in range(PARTLY + 1))

@@ -11,7 +11,7 @@ import pytest
 
 from paimon_magics.coordinator.inserts.engine.openings import recovered
 from paimon_magics.coordinator.inserts.log.database import DatabaseLog
-from paimon_magics.coordinator.inserts.log.interface import Appended, Keyed, stored_name
+from paimon_magics.coordinator.inserts.log.log import Appended, Keyed, stored_name
 from paimon_magics.coordinator.inserts.log.records import Format, Record, read_segments, seal
 from paimon_magics.coordinator.inserts.queue.values import Thresholds
 from paimon_magics.coordinator.store.sqlite import SqliteDatabase

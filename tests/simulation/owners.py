@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from paimon_magics.coordinator.core import Limits
 from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit, GroupCommitSettings
 from paimon_magics.coordinator.inserts.log.database import DatabaseLog
-from paimon_magics.coordinator.inserts.log.interface import Log
+from paimon_magics.coordinator.inserts.log.log import Log
 from paimon_magics.coordinator.inserts.log.objects import ObjectLog
 from paimon_magics.coordinator.inserts.log.registry import LogRegistry, RegisteredLog
 from paimon_magics.coordinator.inserts.queue.values import Thresholds

@@ -16,7 +16,7 @@ from paimon_magics.coordinator.inserts.engine.holds import StatementHolds
 from paimon_magics.coordinator.inserts.engine.loading import Loading
 from paimon_magics.coordinator.inserts.engine.replies import TableQueue
 from paimon_magics.coordinator.inserts.loading import flush, rows
-from paimon_magics.coordinator.inserts.log import interface
+from paimon_magics.coordinator.inserts.log import log
 from paimon_magics.coordinator.inserts.log.database import DatabaseLog
 from paimon_magics.coordinator.inserts.queue import arrivals, step
 from paimon_magics.coordinator.inserts.queue.values import Hold, Queue, Reason, Refused
@@ -156,7 +156,7 @@ def _at_once(_: Call) -> Call:
 
 PLANTED = {
     "appends get lost": Planted("acknowledged", (DatabaseLog, "append", _forgetting)),
-    "labels are forgotten": Planted("2 times in", (interface, "key_rows", _no_keys)),
+    "labels are forgotten": Planted("2 times in", (log, "key_rows", _no_keys)),
     "outcomes are not looked up": Planted(
         "2 times in",
         (flush.Flushing, "settle", _cut_off),

@@ -83,7 +83,7 @@ class HealthView(anywidget.AnyWidget):
     def _show(self, health: Health) -> None:
         self.health_shown = health
         layouts = health.layouts
-        self._severities = [worst(one.findings()) for one in layouts]
+        self._severities = [worst(layout.findings()) for layout in layouts]
         self._order = sorted(
             range(len(layouts)),
             key=lambda place: (-self._severities[place], -layouts[place].small_share, place),
@@ -132,7 +132,7 @@ class HealthView(anywidget.AnyWidget):
         that a second click runs nothing."""
         helper = self.health_shown.helper
         name, partition = self.selected
-        offered = {one.statement for one in self._findings(partition)} - {""}
+        offered = {finding.statement for finding in self._findings(partition)} - {""}
         with self._starting:
             if helper is None or turn != self._turn or statement not in offered:
                 return None
@@ -284,10 +284,10 @@ def health_html(health: Health) -> str:
     if not health.layouts:
         return paragraph("There are no tables.")
     parts = []
-    for layout, found in zip(health.layouts, health.findings.values(), strict=True):
+    for layout, finding in zip(health.layouts, health.findings.values(), strict=True):
         rules = paragraph(rules_text(layout)) if layout.figures.files else ""
         parts.append(
-            f"{paragraph(layout.summary())}{_list(found)}{rules}"
+            f"{paragraph(layout.summary())}{_list(finding)}{rules}"
             f"{chart_svg(sizes_chart(layout))}{_worst_partitions(layout)}"
         )
     return f'<div class="paimon-health">{"".join(parts)}</div>'

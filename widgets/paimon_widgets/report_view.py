@@ -166,7 +166,7 @@ class ReportView(anywidget.AnyWidget):
         return {
             "summary": report.summary,
             "notes": list(report.notes),
-            "sheets": [self._section(one) for one in report.sections],
+            "sheets": [self._section(section) for section in report.sections],
         }
 
     def _section(self, section: Section) -> dict[str, Any]:
@@ -182,7 +182,7 @@ class ReportView(anywidget.AnyWidget):
             section.actions,
             heading=section.heading,
             note=section.note,
-            charts=[chart_svg(one) for one in section.charts],
+            charts=[chart_svg(chart) for chart in section.charts],
         )
 
     def _outcome(self, outcome: Outcome) -> dict[str, Any]:
@@ -223,7 +223,7 @@ class ReportView(anywidget.AnyWidget):
                 }
                 for field in _shown(sheet).schema
             ],
-            "actions": [{"label": one.label, "picks": one.picks} for one in actions],
+            "actions": [{"label": action.label, "picks": action.picks} for action in actions],
             "page": _page(sheet),
         }
 

@@ -78,7 +78,7 @@ def _has_none(kind: str, body: bytes, wanted: WantedValues) -> bool:
     if kind == "range-bitmap":
         return not any(_in_dictionary(body, one, wanted.width) for one in wanted.stored)
     if kind == "bsi" and wanted.width is not None and body[:1] == b"\x01":
-        return not any(_in_slices(body, one) for one in wanted.numbers)
+        return not any(_in_slices(body, number) for number in wanted.numbers)
     return False
 
 
@@ -113,7 +113,7 @@ def _in_bitmap(body: bytes, wanted: bytes, width: int | None) -> bool:
     entries = _one_list if version == 1 else _in_blocks
     key = np.frombuffer(wanted, dtype=np.uint8)
     return any(
-        bool((held == key).all(axis=1).any()) for held in entries(body, place, values, width)
+        bool((entry == key).all(axis=1).any()) for entry in entries(body, place, values, width)
     )
 
 

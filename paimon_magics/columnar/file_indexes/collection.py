@@ -280,7 +280,7 @@ def file_index_container(indexes: Iterable[tuple[str, str, bytes]]) -> bytes:
     for column, kind, body in indexes:
         columns.setdefault(column, {})[kind] = body
     names = {name: _java_text(name) for name in columns}
-    kinds = {kind: _java_text(kind) for held in columns.values() for kind in held}
+    kinds = {kind: _java_text(kind) for column in columns.values() for kind in column}
     length = _HEAD_BYTES + 4 + 4
     for name, held in columns.items():
         length += len(names[name]) + 4 + sum(len(kinds[kind]) + 8 for kind in held)

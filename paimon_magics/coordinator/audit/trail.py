@@ -221,11 +221,13 @@ class Trail:
                 self._again.append(one)
         try:
             if items:
-                self._log.save([(one.entry.id, one.entry.body, one.entry.is_done) for one in items])
+                self._log.save(
+                    [(item.entry.id, item.entry.body, item.entry.is_done) for item in items]
+                )
         except Exception as error:
             self._keep_for_later(items, error)
             return
-        self.waiting += sum(one.is_new for one in items)
+        self.waiting += sum(item.is_new for item in items)
         for one in items:
             one.is_durable()
         if self.waiting >= _LOAD_MAX and self._loader is not None:
@@ -237,13 +239,13 @@ class Trail:
         if not isinstance(error, PaimonMagicsError):
             error = SetupError(f"The audit log can't be kept: {error!r}", hint="Ask again.")
         _log.error("The audit log can't be kept: %s", error)
-        for one in items:
-            if isinstance(one, Publication) or (isinstance(one, _Item) and one.entry.is_done):
-                self._again.append(one)
-            if isinstance(one, _Item) and not one.entry.is_done and not one.durable.done():
-                one.durable.set_exception(error)
-            elif isinstance(one, _Item):
-                one.is_durable()
+        for item in items:
+            if isinstance(item, Publication) or (isinstance(item, _Item) and item.entry.is_done):
+                self._again.append(item)
+            if isinstance(item, _Item) and not item.entry.is_done and not item.durable.done():
+                item.durable.set_exception(error)
+            elif isinstance(item, _Item):
+                item.is_durable()
         del self._again[:-_LOAD_MAX]
 
     def _of_load(self, publication: Publication) -> list[Entry]:

@@ -212,7 +212,9 @@ class Administration:
             if not count:
                 self._load_inserts(deadline)
             if not count or time.monotonic() >= deadline:
-                return tuple(one for one in self.transactions() if one.is_pending), status
+                return tuple(
+                    transaction for transaction in self.transactions() if transaction.is_pending
+                ), status
             if not told:
                 waits(count)
                 told = True

@@ -105,12 +105,12 @@ def _run_once(
         moved = engine.moved(plan, transaction)
         messages = Messages(plan.messages(moved.written), moved.repeated)
         compacted = _compacted(engine, plan, messages, scope, transaction)
-        files = sum(len(one.compact_after) for one in compacted.messages)
-        written = [file for one in compacted.messages for file in written_files(one)]
+        files = sum(len(message.compact_after) for message in compacted.messages)
+        written = [file for message in compacted.messages for file in written_files(message)]
         request = CommitRequest(
             transaction,
             Compact(),
-            tuple(write_message(table.paimon, one) for one in compacted.messages),
+            tuple(write_message(table.paimon, message) for message in compacted.messages),
             engine.provenance(sum(file.row_count for file in written), files),
         )
     except BaseException:

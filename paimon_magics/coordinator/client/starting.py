@@ -425,7 +425,7 @@ class At:
         """The first address that answers; the only one is not asked."""
         if len(self._addresses.all) == 1:
             return addresses[0] if addresses else None
-        return next((one for one in addresses if not _problem_at(one, self.tls)), None)
+        return next((address for address in addresses if not _problem_at(address, self.tls)), None)
 
 
 def living_lease(catalog: Catalog) -> Lease | None:

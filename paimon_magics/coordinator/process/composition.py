@@ -38,7 +38,7 @@ from paimon_magics.coordinator.http.limits import ClientLimits
 from paimon_magics.coordinator.http.oidc import IssuedTokens, Issuer, IssuerKeys, granting
 from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit, GroupCommitSettings
 from paimon_magics.coordinator.inserts.log.database import DatabaseLog
-from paimon_magics.coordinator.inserts.log.interface import DiskReserve, Log, table_name
+from paimon_magics.coordinator.inserts.log.log import DiskReserve, Log, table_name
 from paimon_magics.coordinator.inserts.log.objects import ObjectLog
 from paimon_magics.coordinator.inserts.log.registry import LogRegistry, RegisteredLog
 from paimon_magics.coordinator.inserts.queue.values import Thresholds

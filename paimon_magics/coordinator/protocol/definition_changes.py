@@ -137,7 +137,8 @@ def definition_change_of(document: Any) -> DefinitionChange:
 
 def _document(value: Any) -> dict[str, Any]:
     written = {
-        one.name: _FORMS[str(one.type)][0](getattr(value, one.name)) for one in fields(value)
+        field.name: _FORMS[str(field.type)][0](getattr(value, field.name))
+        for field in fields(value)
     }
     return {"kind": type(value).__name__, **written}
 
@@ -148,9 +149,9 @@ def _value(document: Any, kinds: Mapping[str, type[Any]]) -> Any:
     if kind is None:
         raise InvalidValueError(f"The member `kind` names no change: `{name}`.")
     values = {}
-    for one in fields(kind):
-        if one.name in document or one.default is MISSING:
-            values[one.name] = _member(document, one.name, str(one.type))
+    for field in fields(kind):
+        if field.name in document or field.default is MISSING:
+            values[field.name] = _member(document, field.name, str(field.type))
     return kind(**values)
 
 
@@ -205,7 +206,10 @@ _FORMS: Mapping[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "DataType": (to_paimon, from_paimon),
     "TableName": (table_document, table_of),
     "TableSchema": (schema_document, schema_from_document),
-    "tuple[TableChange, ...]": (lambda changes: [_document(one) for one in changes], _changes),
+    "tuple[TableChange, ...]": (
+        lambda changes: [_document(change) for change in changes],
+        _changes,
+    ),
 }
 """How the values of members are written and read, by their annotations."""
 

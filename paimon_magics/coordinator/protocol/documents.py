@@ -271,11 +271,11 @@ def read_set_document(read: ReadSet) -> dict[str, Any]:
             "adds_missing": read.found.adds_missing,
             "conditions": [
                 {
-                    "column": one.column,
-                    "operator": one.operator,
-                    "values": [_value_document(value) for value in one.values],
+                    "column": condition.column,
+                    "operator": condition.operator,
+                    "values": [_value_document(value) for value in condition.values],
                 }
-                for one in read.found.conditions
+                for condition in read.found.conditions
             ],
         },
     }
@@ -358,8 +358,8 @@ def change_document(change: LoggedChange) -> dict[str, Any]:
     }
     if change.conditions:
         document["where"] = [
-            [one.column, one.operator, *(_json(value) for value in one.values)]
-            for one in change.conditions
+            [condition.column, condition.operator, *(_json(value) for value in condition.values)]
+            for condition in change.conditions
         ]
     if change.assigned is None:
         return {"delete": document}

@@ -140,7 +140,11 @@ def endpoint(context: Context, method: str, template: str, handler: Handler) -> 
 
 def seen_databases(context: Context, call: Call) -> list[str]:
     """The databases of which the sender may read something."""
-    return [one for one in context.catalog.stored_databases() if call.principal.sees_database(one)]
+    return [
+        stored_database
+        for stored_database in context.catalog.stored_databases()
+        if call.principal.sees_database(stored_database)
+    ]
 
 
 def seen_tables(context: Context, call: Call, database: str) -> list[str]:

@@ -143,9 +143,14 @@ def about(coordinator: Coordinator, warehouse: str, principal: Principal) -> dic
 def problems_document(health: Health, principal: Principal) -> list[dict[str, Any]]:
     """What is wrong, as far as somebody may see it."""
     return [
-        {"name": one.name, "subject": one.subject, "problem": one.problem, "blocks": one.blocks}
-        for one in health.problems
-        if one.is_seen_by(principal)
+        {
+            "name": problem.name,
+            "subject": problem.subject,
+            "problem": problem.problem,
+            "blocks": problem.blocks,
+        }
+        for problem in health.problems
+        if problem.is_seen_by(principal)
     ]
 
 
@@ -242,7 +247,7 @@ def token_routes(tokens: Tokens) -> list[Route]:
 
 def _named(tokens: Sequence[StoredToken]) -> str:
     """Tokens for the audit log, which has no secrets."""
-    return ", ".join(f"`{one.name}` (token {one.id})" for one in tokens)
+    return ", ".join(f"`{token.name}` (token {token.id})" for token in tokens)
 
 
 def _expires_in_ms(body: dict[str, Any]) -> int | None:

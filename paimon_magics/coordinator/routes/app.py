@@ -179,7 +179,9 @@ class _Handlers:
     async def owner(self, _: Request) -> Response:
         coordinator = self._coordinator
         is_owner = coordinator.epoch != 0 and coordinator.deposed is None
-        ends = any(one.name == "draining" and one.value for one in self._parts.monitor.now().facts)
+        ends = any(
+            fact.name == "draining" and fact.value for fact in self._parts.monitor.now().facts
+        )
         status = "owner" if is_owner and not ends else "standby"
         return JSONResponse({"status": status}, status_code=200 if status == "owner" else 503)
 
@@ -189,12 +191,14 @@ class _Handlers:
         principal: Principal | None = request.scope.get(PRINCIPAL)
         status = 200 if health.is_ready else 503
         if principal is None:
-            found = list(dict.fromkeys(one.name for one in health.problems if one.blocks))
+            found = list(
+                dict.fromkeys(problem.name for problem in health.problems if problem.blocks)
+            )
             shown = {"status": "ready" if health.is_ready else "not ready", "problems": found}
             return JSONResponse(shown, status_code=status)
         problems = problems_document(health, principal)
         if not health.is_ready:
-            said = " ".join(one.problem for one in health.problems if one.blocks)
+            said = " ".join(problem.problem for problem in health.problems if problem.blocks)
             return error_answer(503, "NotReady", said, "", problems=problems)
         # Open transactions may be committed in a pause: the coordinator must stay reachable.
         pause = pause_document(self._coordinator.state.pause)
@@ -243,8 +247,8 @@ def lease_routes(coordinator: Coordinator) -> list[Route]:
         leases = member(body, "leases", Sequence)
         check_count(len(leases))  # before a table is looked at
         wanted = [
-            (table_of(member(one, "table", Mapping)), member(one, "snapshot_id", int))
-            for one in leases
+            (table_of(member(lease, "table", Mapping)), member(lease, "snapshot_id", int))
+            for lease in leases
         ]
         for name in dict.fromkeys(name for name, _ in wanted):
             tell(request.scope, database=name.database, table=name.object_name)

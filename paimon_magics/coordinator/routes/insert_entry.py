@@ -19,7 +19,7 @@ from paimon_magics.coordinator.inserts.admission.validator import (
 )
 from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit
 from paimon_magics.coordinator.inserts.loading.rows import conformed_stream
-from paimon_magics.coordinator.inserts.log.interface import DiskReserve
+from paimon_magics.coordinator.inserts.log.log import DiskReserve
 from paimon_magics.coordinator.inserts.log.records import Format
 from paimon_magics.coordinator.inserts.queue.values import Answer, Mode
 from paimon_magics.coordinator.protocol.errors import RESUME_HINT, PausedError

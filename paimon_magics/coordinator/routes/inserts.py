@@ -22,7 +22,7 @@ from paimon_magics.coordinator.http.limits import (
 )
 from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit
 from paimon_magics.coordinator.inserts.engine.replies import TableQueue
-from paimon_magics.coordinator.inserts.log.interface import DiskReserve
+from paimon_magics.coordinator.inserts.log.log import DiskReserve
 from paimon_magics.coordinator.inserts.queue.values import Mode, backlog
 from paimon_magics.coordinator.protocol.principals import Scope
 from paimon_magics.coordinator.routes.dead_letters import DeadLetterRoutes
@@ -141,20 +141,20 @@ class InsertRoutes:
         letters = await run_in_threadpool(self.group.letters.list)
         dead = Counter(letter.table_id for letter in letters)
         tables = sorted(self.group.tables.values(), key=lambda one: one.is_open)
-        latest = {str(one.name): one for one in tables}
+        latest = {str(table.name): table for table in tables}
         # The queue of a dropped table is shown while it has waiting inserts or dead letters.
         tables = sorted(
             (
-                one
-                for one in self.group.tables.values()
-                if one.queue.batches or dead[one.id] or one is latest[str(one.name)]
+                table
+                for table in self.group.tables.values()
+                if table.queue.batches or dead[table.id] or table is latest[str(table.name)]
             ),
             key=lambda one: str(one.name),
         )
         may = principal_of(request).may_on
         tables = [t for t in tables if may(Scope.READ, t.name.database or "", t.name.table)]
         return JSONResponse(
-            {"tables": [queue_document(one, one.mode, dead[one.id]) for one in tables]}
+            {"tables": [queue_document(table, table.mode, dead[table.id]) for table in tables]}
         )
 
     async def flush(self, request: Request) -> Response:

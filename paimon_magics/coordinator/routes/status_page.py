@@ -130,9 +130,9 @@ def _head(coordinator: Coordinator, warehouse: str, health: Health) -> str:
     ]
     if not health.is_ready:
         lines += [
-            f'<p class="bad">It takes nothing: {html.escape(one.problem)}</p>'
-            for one in health.problems
-            if one.blocks
+            f'<p class="bad">It takes nothing: {html.escape(problem.problem)}</p>'
+            for problem in health.problems
+            if problem.blocks
         ]
     elif state.pause is not None:
         lines.append(
@@ -145,7 +145,11 @@ def _head(coordinator: Coordinator, warehouse: str, health: Health) -> str:
 
 
 def _problems(health: Health) -> list[_Cells]:
-    return [(one.subject or one.name, one.problem) for one in health.problems if not one.blocks]
+    return [
+        (problem.subject or problem.name, problem.problem)
+        for problem in health.problems
+        if not problem.blocks
+    ]
 
 
 def _tables(state: State, commits: Sequence[_Commit]) -> list[_Cells]:
@@ -174,17 +178,19 @@ def _tables(state: State, commits: Sequence[_Commit]) -> list[_Cells]:
 def _open(state: State, now_ms: int) -> list[_Cells]:
     return [
         (
-            held.id,
-            held.table or held.location,
-            held.phase.value,
-            held.owner,
-            held.origin.notebook,
-            held.origin.host,
-            held.origin.engine,
-            _seconds(now_ms - held.begun_at_ms),
-            _seconds(held.expires_at_ms - now_ms) if held.phase is Phase.ACTIVE else None,
+            pending_transaction.id,
+            pending_transaction.table or pending_transaction.location,
+            pending_transaction.phase.value,
+            pending_transaction.owner,
+            pending_transaction.origin.notebook,
+            pending_transaction.origin.host,
+            pending_transaction.origin.engine,
+            _seconds(now_ms - pending_transaction.begun_at_ms),
+            _seconds(pending_transaction.expires_at_ms - now_ms)
+            if pending_transaction.phase is Phase.ACTIVE
+            else None,
         )
-        for held in pending_transactions(state)
+        for pending_transaction in pending_transactions(state)
     ]
 
 

@@ -157,7 +157,7 @@ class CompactionScheduler:
     def tables(self) -> list[tuple[State, Watched]]:
         """The tables that are known, each with what becomes of it."""
         with self._turn:
-            found = [(one.state, replace(one)) for one in self._schedule.tables.values()]
+            found = [(table.state, replace(table)) for table in self._schedule.tables.values()]
         return sorted(found, key=lambda one: str(one[1].table))
 
     def facts(self) -> Iterator[Fact]:

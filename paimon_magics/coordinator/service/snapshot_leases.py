@@ -109,8 +109,8 @@ class Leases:
                 self._forget(now_ms)
                 ids = [
                     snapshot_id
-                    for held in self._holders.values()
-                    for (name, snapshot_id), where in held.leases.items()
+                    for holder in self._holders.values()
+                    for (name, snapshot_id), where in holder.leases.items()
                     if where == table.location and name.branch == table.name.branch
                 ]
             yield min(ids, default=NO_FLOOR)
@@ -118,7 +118,7 @@ class Leases:
     def count(self) -> int:
         """How many leases are held."""
         with self._guard:
-            return sum(len(held.leases) for held in self._holders.values())
+            return sum(len(holder.leases) for holder in self._holders.values())
 
     def _grant(self, held: _Holder, lease: Leased) -> bool:
         name, snapshot_id = lease

@@ -219,8 +219,8 @@ class StateThread:
         self._owner.put(asked)
 
     def _take_all(self, items: Sequence[Asked]) -> None:
-        for asked in items:
-            self._take(asked)
+        for item in items:
+            self._take(item)
 
     def _crashed(self, items: Sequence[Asked], error: Exception) -> None:
         """After an exception that nobody expected, the state is as before, or is saved. Fail the

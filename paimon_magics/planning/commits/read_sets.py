@@ -92,9 +92,10 @@ def _bounded(found: Found | None) -> Found | None:
     if found is None:
         return None
     kept = tuple(
-        one
-        for one in found.conditions
-        if len(one.values) <= _VALUES_MAX
-        and sum(len(value) for value in one.values if isinstance(value, str)) <= _CHARACTERS_MAX
+        condition
+        for condition in found.conditions
+        if len(condition.values) <= _VALUES_MAX
+        and sum(len(value) for value in condition.values if isinstance(value, str))
+        <= _CHARACTERS_MAX
     )
     return Found(kept, found.adds_missing)

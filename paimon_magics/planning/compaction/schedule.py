@@ -192,9 +192,9 @@ class Schedule:
     def wait_ms(self, now_ms: int) -> int | None:
         """How long until something is due that is not now; None if nothing will be."""
         times = [
-            one.due_ms
-            for one in self.tables.values()
-            if one.due_ms is not None and not one.is_running
+            table.due_ms
+            for table in self.tables.values()
+            if table.due_ms is not None and not table.is_running
         ]
         return None if not times else max(min(times) - now_ms, 0)
 
@@ -228,7 +228,8 @@ class Schedule:
     def has_work(self) -> bool:
         """Whether something is to be done, now or soon; failed work does not count."""
         return any(
-            one.state in (State.DUE, State.WAITING, State.RUNNING) for one in self.tables.values()
+            table.state in (State.DUE, State.WAITING, State.RUNNING)
+            for table in self.tables.values()
         )
 
 

@@ -92,7 +92,9 @@ class Pace:
         """Return a pace with one more sample. Samples older than 5 seconds are dropped, and so are
         samples with more rows: counts fall when a stage begins to write or a task is retried."""
         kept = [
-            one for one in self.samples if one[0] >= seconds - _WINDOW_SECONDS and one[1] <= rows
+            sample
+            for sample in self.samples
+            if sample[0] >= seconds - _WINDOW_SECONDS and sample[1] <= rows
         ]
         return Pace((*kept, (seconds, rows, size_bytes)))
 
@@ -225,7 +227,7 @@ class Progress:
     @property
     def _waits_for_writers(self) -> bool:
         """Whether the stage of writers has not begun yet."""
-        begun = any(one.writes or one.is_done for one in self.stages)
+        begun = any(stage.writes or stage.is_done for stage in self.stages)
         return self.is_all and bool(self.work.shuffle) and not begun
 
     @property
@@ -235,7 +237,7 @@ class Progress:
     def _rows_of(self, stage: StageProgress) -> int | None:
         """The number of rows that a stage processes in all, None if unknown."""
         if stage.writes and self.work.shuffle:
-            shuffled = [one.rows_shuffled for one in self.stages if not one.writes]
+            shuffled = [stage.rows_shuffled for stage in self.stages if not stage.writes]
             known = shuffled[-1] if shuffled else 0
             return known or (self.work.rows if self.work.is_plain else None)
         if stage.reads or (stage.writes and self.work.is_plain):
@@ -251,7 +253,7 @@ class Progress:
             done = stage.rows_written
             if not is_last:  # stages that read at the same time share the rows
                 done = sum(one.rows_read for one in self.current)
-                rows = max(rows - sum(one.rows_read for one in self.stages if one.is_done), 1)
+                rows = max(rows - sum(stage.rows_read for stage in self.stages if stage.is_done), 1)
             # Ended tasks may have read fewer rows than planned: conditions skipped some.
             return max(by_tasks, min(1.0, done / rows))
         if stage.reads and self.work.size_bytes:
@@ -308,10 +310,11 @@ class Progress:
 
     def _amounts(self, current: tuple[StageProgress, ...]) -> list[str]:
         read, read_bytes = (
-            sum(getattr(one, name) for one in self.stages) for name in ("rows_read", "bytes_read")
+            sum(getattr(stage, name) for stage in self.stages)
+            for name in ("rows_read", "bytes_read")
         )
-        written = sum(one.rows_written for one in self.stages)
-        written_bytes = sum(one.bytes_written for one in self.stages)
+        written = sum(stage.rows_written for stage in self.stages)
+        written_bytes = sum(stage.bytes_written for stage in self.stages)
         parts = []
         all_rows = self.work.rows
         if read:

@@ -110,7 +110,7 @@ def guesses(text: str, columns: Collection[Column]) -> Iterator[Guess]:
         return
     operator, inner = found[1], found[2]
     name, _, rest = inner.partition(", ")
-    named = [one for one in columns if one.name.lower() == name.strip("`").lower()]
+    named = [column for column in columns if column.name.lower() == name.strip("`").lower()]
     if len(named) != 1 or not isinstance(named[0].type, AtomicType):
         return
     column, type_name = named[0], named[0].type.name

@@ -75,11 +75,11 @@ def few_values(
     """The values that the conditions leave for each of `columns`; None where they leave a column
     any value, or allow more than `most` combinations."""
     given: dict[str, tuple[PredicateValue, ...]] = {}
-    for one in predicates:
-        if one.operator in ("=", "in"):
-            values = tuple(dict.fromkeys(one.values))
-            known = given.get(one.column)
-            given[one.column] = values if known is None or len(values) < len(known) else known
+    for predicate in predicates:
+        if predicate.operator in ("=", "in"):
+            values = tuple(dict.fromkeys(predicate.values))
+            known = given.get(predicate.column)
+            given[predicate.column] = values if known is None or len(values) < len(known) else known
     if not set(columns) <= set(given):
         return None
     found = tuple(given[column] for column in columns)
@@ -148,7 +148,7 @@ def _bound_value(name: str, value: object) -> PredicateValue | None:
 
 def condition_text(condition: ColumnPredicate | ColumnFilter) -> str:
     """A condition in SQL: `day = '2026-11-20'`. A long list is cut after its first values."""
-    column, said = spelled(condition.column), [_value_text(one) for one in condition.values]
+    column, said = spelled(condition.column), [_value_text(value) for value in condition.values]
     if condition.operator == "in":
         more = ["…"] if len(said) > _VALUES_SHOWN else []
         return f"{column} IN ({', '.join([*said[:_VALUES_SHOWN], *more])})"
@@ -185,7 +185,7 @@ def remainder_predicates(
         match = _REMAINDER.fullmatch(text)
         if match is None or (match["alias"] or alias).lower() != alias.lower():
             continue
-        named = [one for one in columns if one.name.lower() == match["column"].lower()]
+        named = [column for column in columns if column.name.lower() == match["column"].lower()]
         divisor, wanted = int(match["divisor"]), int(match["wanted"])
         # Division by zero is NULL or an error: Spark's to say.
         if len(named) == 1 and divisor and _is_integer(named[0]):

@@ -132,9 +132,9 @@ def filter_sql(
             raise InvalidValueError(
                 f"Rows can't be sorted by `{order.column}`.", hint="Choose another column."
             )
-    conditions = [condition_sql(one, kinds) for one in row_filter.conditions]
-    asked = {one.column for one in row_filter.conditions} | {
-        one.column for one in row_filter.orders
+    conditions = [condition_sql(condition, kinds) for condition in row_filter.conditions]
+    asked = {condition.column for condition in row_filter.conditions} | {
+        order.column for order in row_filter.orders
     }
     if not rows or (given is not None and (not given or not asked <= set(given))):
         return ""
@@ -150,7 +150,7 @@ def filter_sql(
         parts.append("WHERE " + " AND ".join(conditions))
     if row_filter.orders:
         ways = ("ASC NULLS LAST", "DESC NULLS LAST")
-        keys = (f"{quoted(one.column)} {ways[one.descending]}" for one in row_filter.orders)
+        keys = (f"{quoted(order.column)} {ways[order.descending]}" for order in row_filter.orders)
         parts.append("ORDER BY " + ", ".join(keys))
     return said + " ".join(parts)
 

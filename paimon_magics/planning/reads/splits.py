@@ -156,12 +156,12 @@ def sections(files: Sequence[KeyRange]) -> list[list[list[int]]]:
     found: list[list[list[int]]] = []
     section: list[KeyRange] = []
     bound = 0
-    for one in sorted(files, key=lambda f: (f.least, f.greatest)):
-        if section and one.least > bound:
+    for file in sorted(files, key=lambda f: (f.least, f.greatest)):
+        if section and file.least > bound:
             found.append(_runs(section))
             section = []
-        bound = max(bound, one.greatest) if section else one.greatest
-        section.append(one)
+        bound = max(bound, file.greatest) if section else file.greatest
+        section.append(file)
     if section:
         found.append(_runs(section))
     return found
@@ -230,7 +230,7 @@ def _runs(section: Sequence[KeyRange]) -> list[list[int]]:
         else:
             _offer(queue, _Run(one))
         _offer(queue, top)
-    return [[one.file for one in run.files] for run in queue]
+    return [[file.file for file in run.files] for run in queue]
 
 
 def _offer(queue: list[_Run], run: _Run) -> None:

@@ -315,18 +315,18 @@ def admitted(
     long the last batch is past. Takes no more of `sizes` than it needs.
     """
     end, snapshots, rows, files, size_bytes = start, 0, 0, 0, 0
-    for one in sizes:
+    for size in sizes:
         over = (
             (limits.snapshots, snapshots + 1),
-            (limits.rows, rows + one.rows),
-            (limits.files, files + one.files),
-            (limits.size_bytes, size_bytes + one.size_bytes),
+            (limits.rows, rows + size.rows),
+            (limits.files, files + size.files),
+            (limits.size_bytes, size_bytes + size.size_bytes),
         )
         if snapshots and any(most is not None and most < found for most, found in over):
             return end
-        end = StreamOffset(one.snapshot_id + 1)
-        snapshots, rows = snapshots + 1, rows + one.rows
-        files, size_bytes = files + one.files, size_bytes + one.size_bytes
+        end = StreamOffset(size.snapshot_id + 1)
+        snapshots, rows = snapshots + 1, rows + size.rows
+        files, size_bytes = files + size.files, size_bytes + size.size_bytes
     few = limits.rows_min is not None and rows < limits.rows_min
     if few and limits.delay_ms_max is not None and waited_ms <= limits.delay_ms_max:
         return start

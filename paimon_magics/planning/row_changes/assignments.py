@@ -85,7 +85,7 @@ class AssignedTable:
             if field is None:
                 raise UnknownNameError(
                     f"`{where}` has no field `{part}`.",
-                    hint=nearest(part, [one.name for one in inside.fields], what="fields"),
+                    hint=nearest(part, [field.name for field in inside.fields], what="fields"),
                 )
             fields.append(field.name)
             inside = field.type
@@ -129,10 +129,10 @@ def dotted_name(text: str) -> tuple[str, ...] | None:
     while len(tokens) > 2 and (tokens[0].text, tokens[-1].text) == ("(", ")"):
         tokens = tokens[1:-1]
     names, dots = tokens[::2], tokens[1::2]
-    is_name = len(tokens) % 2 == 1 and all(one.text == "." for one in dots)
-    if not is_name or any(one.kind not in IDENTIFIER_KINDS for one in names):
+    is_name = len(tokens) % 2 == 1 and all(dot.text == "." for dot in dots)
+    if not is_name or any(name.kind not in IDENTIFIER_KINDS for name in names):
         return None
-    return tuple(one.name for one in names)
+    return tuple(name.name for name in names)
 
 
 def check_apart(known: Iterable[ColumnPath], path: ColumnPath) -> None:

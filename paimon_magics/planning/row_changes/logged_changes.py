@@ -130,10 +130,10 @@ def _further(
     predicates: Sequence[ColumnPredicate], keys: Collection[str]
 ) -> Iterable[ColumnPredicate]:
     """The conditions that the keys alone do not meet."""
-    for one in predicates:
-        alone = sum(other.column == one.column for other in predicates) == 1
-        if one.column not in keys or not alone:
-            yield one
+    for predicate in predicates:
+        alone = sum(other.column == predicate.column for other in predicates) == 1
+        if predicate.column not in keys or not alone:
+            yield predicate
 
 
 def _assigned(

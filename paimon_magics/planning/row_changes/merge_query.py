@@ -281,7 +281,7 @@ def target_filters(
 ) -> tuple[ColumnFilter, ...]:
     """Return conditions that all rows of the target meet which matter to the MERGE. Their columns
     have the table's own names."""
-    needed = [dict.fromkeys(_filters(merge, plan, schema, one)) for one in _needs(merge, plan)]
+    needed = [dict.fromkeys(_filters(merge, plan, schema, need)) for need in _needs(merge, plan)]
     return tuple(one for one in needed[0] if all(one in other for other in needed[1:]))
 
 
@@ -332,7 +332,11 @@ def _filters_of(
 ) -> list[ColumnFilter]:
     names = {name.lower(): name for name in schema.column_names}
     return [
-        ColumnFilter(names[one.column.lower()], one.operator, one.values)
-        for one in condition_filters(users_text(merge, place).text, is_own)
-        if one.column.lower() in names
+        ColumnFilter(
+            names[condition_filter.column.lower()],
+            condition_filter.operator,
+            condition_filter.values,
+        )
+        for condition_filter in condition_filters(users_text(merge, place).text, is_own)
+        if condition_filter.column.lower() in names
     ]

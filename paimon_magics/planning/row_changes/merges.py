@@ -266,7 +266,11 @@ class _Columns:
         """The source's columns of the same names; those that the table lacks are not used. A
         missing one gets the value `others`, if that is allowed."""
         positions = {name.lower(): at for at, name in enumerate(self.source_columns)}
-        missing = [one for one in self.schema.column_names if one.lower() not in positions]
+        missing = [
+            column_name
+            for column_name in self.schema.column_names
+            if column_name.lower() not in positions
+        ]
         if missing and not self.fills_missing:
             raise InvalidValueError(
                 f"{what} takes a value for each column of `{self.merge.target}`, but the source "
@@ -277,32 +281,32 @@ class _Columns:
                 statement=self.merge.text,
                 position=clause.position,
             )
-        found = (positions.get(one.lower()) for one in self.schema.column_names)
+        found = (positions.get(column_name.lower()) for column_name in self.schema.column_names)
         return tuple(others if at is None else FromSource(at) for at in found)
 
     def assigned(self, assignments: Sequence[Assignment], others: Value) -> tuple[Value, ...]:
         """The value of each column; `others` is that of a column without an assignment."""
         values: dict[str, Value] = {}
         known: list[ColumnPath] = []
-        for one in assignments:
+        for assignment in assignments:
             try:
-                path = self.table.path_of(one.path)
+                path = self.table.path_of(assignment.path)
                 check_apart(known, path)
             except PaimonMagicsError as error:
-                error.statement, error.position = self.merge.text, one.position
+                error.statement, error.position = self.merge.text, assignment.position
                 raise
             known.append(path)
             column, fields = path.column, path.fields
-            value = ToDefault() if one.value is None else FromText(one.value)
+            value = ToDefault() if assignment.value is None else FromText(assignment.value)
             if isinstance(others, Kept) and column.name in self.schema.primary_keys:
-                self.check_key(column, value if not fields else None, one.position)
+                self.check_key(column, value if not fields else None, assignment.position)
                 continue
             if fields and not isinstance(others, Kept):
                 raise UnsupportedStatementError(
                     f"INSERT can't write a field of `{column.name}` alone.",
                     hint="Write the whole column: named_struct('field', value, …).",
                     statement=self.merge.text,
-                    position=one.position,
+                    position=assignment.position,
                 )
             if fields:
                 before = values.get(column.name)

@@ -86,7 +86,7 @@ class PlainValue:
     def sources(self) -> tuple[str, ...]:
         """The columns whose values are used."""
         operands = (self.first, self.second)
-        return tuple(one.column.name for one in operands if isinstance(one, _Stored))
+        return tuple(operand.column.name for operand in operands if isinstance(operand, _Stored))
 
 
 def plain_values(

@@ -116,7 +116,7 @@ def _target_column(
         name = side[1]
     elif len(tokens) == 1 and tokens[0].kind in IDENTIFIER_KINDS:
         name = tokens[0].name.lower()
-        if name in (one.lower() for one in plan.source_columns):
+        if name in (source_column.lower() for source_column in plan.source_columns):
             return None
     else:
         return None

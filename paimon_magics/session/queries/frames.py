@@ -381,7 +381,7 @@ def _value(read: DataRead, call: AggregateCall) -> str | None:
     if call.column is None:
         rows = row_count(read)
         return None if rows is None else f"{rows}L"
-    named = [one for one in read.schema.columns if one.name.lower() == call.column.lower()]
+    named = [column for column in read.schema.columns if column.name.lower() == call.column.lower()]
     if len(named) != 1:
         return None
     bounds = known_bounds(read, read.schemas.columns, named[0])
@@ -446,7 +446,7 @@ def _rows_of(entries: Sequence[pa.RecordBatch | Change], schema: TableSchema) ->
     """The rows that are inserted."""
     import pyarrow as pa
 
-    batches = [one for one in entries if isinstance(one, pa.RecordBatch)]
+    batches = [entry for entry in entries if isinstance(entry, pa.RecordBatch)]
     return pa.Table.from_batches(batches, arrow_schema(schema))
 
 
@@ -484,7 +484,9 @@ def _upserted(
         keys = pa.concat_tables([keys, changed.cast(keys.schema)])
     if changed is not None or needs_rows_below(table_schema):
         found = rows_with_keys(spark, whole(), keys)
-        old = pa.Table.from_batches([conform(one, schema) for one in found.to_batches()], schema)
+        old = pa.Table.from_batches(
+            [conform(to_batch, schema) for to_batch in found.to_batches()], schema
+        )
     if changed is not None:
         rows = changed_rows(table_schema, entries, lambda _: old)
     merged = merged_on_top(table_schema, old, rows)

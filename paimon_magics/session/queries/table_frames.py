@@ -102,7 +102,7 @@ def chosen_of_table(
     if condition is None and names == tuple(frame.columns):
         return frame
     try:
-        outputs = tuple(_Output(one, quoted(one), one) for one in names)
+        outputs = tuple(_Output(name, quoted(name), name) for name in names)
         plain = _cut(frame, condition, outputs)
         if source is None:
             return plain
@@ -158,9 +158,9 @@ def _outputs(
     """The columns of a plain query of a source's frame; None where their names are not unique or
     not as many as `names`, and where one may use what another one gives a name to."""
     known = {column.name.lower(): column.name for column in source.columns}
-    chosen = plain.columns or [ChosenColumn(quoted(one), one) for one in frame.columns]
+    chosen = plain.columns or [ChosenColumn(quoted(column), column) for column in frame.columns]
     own = frame.selectExpr(*(one.text for one in chosen)).columns
-    given = {name for name in own if name.lower() not in {one.lower() for one in source.names}}
+    given = {name for name in own if name.lower() not in {name.lower() for name in source.names}}
     for name, one in zip(own, chosen, strict=False):
         if mentioned(one.text, given - {name}) != frozenset():
             return None
@@ -294,16 +294,16 @@ class _Chosen:
     @property
     def names(self) -> Sequence[str]:
         """The names of the chosen columns."""
-        return [one.name for one in self.outputs]
+        return [output.name for output in self.outputs]
 
     @property
     def columns(self) -> Sequence[Column]:
         """The chosen columns that are no expressions."""
         by_name = {column.name: column for column in self.source.columns}
         return tuple(
-            replace(by_name[one.stored], name=one.name)
-            for one in self.outputs
-            if one.stored is not None
+            replace(by_name[output.stored], name=output.name)
+            for output in self.outputs
+            if output.stored is not None
         )
 
     @property
@@ -319,10 +319,16 @@ class _Chosen:
         """A frame of the chosen columns that are wanted."""
         outputs = self.outputs
         if wanted.columns is not None:
-            outputs = tuple(one for one in outputs if one.name in wanted.columns) or outputs[:1]
-        texts = [one.text for one in outputs]
+            outputs = (
+                tuple(output for output in outputs if output.name in wanted.columns) or outputs[:1]
+            )
+        texts = [output.text for output in outputs]
         used = mentioned(", ".join([*texts, self.where or ""]), self.source.names)
-        stored = {one.name.lower(): one.stored for one in self.outputs if one.stored is not None}
+        stored = {
+            output.name.lower(): output.stored
+            for output in self.outputs
+            if output.stored is not None
+        }
         given = [one for one in wanted.filters if one.column.lower() in stored]
         renamed = (replace(one, column=stored[one.column.lower()]) for one in given)
         told = self.told and len(given) == len(wanted.filters)
@@ -344,9 +350,9 @@ class _Chosen:
 
 def _cut(frame: DataFrame, where: str | None, outputs: Sequence[_Output]) -> DataFrame:
     rows = frame if where is None else frame.where(where)
-    found = rows.selectExpr(*(one.text for one in outputs))
-    renamed = any(one.is_renamed for one in outputs)
-    return found.toDF(*(one.name for one in outputs)) if renamed else found
+    found = rows.selectExpr(*(output.text for output in outputs))
+    renamed = any(output.is_renamed for output in outputs)
+    return found.toDF(*(output.name for output in outputs)) if renamed else found
 
 
 def _condition(where: object) -> str | None:

@@ -181,8 +181,8 @@ class Administration:
         full = self._connection.full_name(named(table))
         letters = self._coordinator.queues.dead_letters(full)
         rows = [
-            {"record": one.lsn, "rows": one.rows, "reason": one.why, "since": one.at_ms}
-            for one in letters
+            {"record": letter.lsn, "rows": letter.rows, "reason": letter.why, "since": letter.at_ms}
+            for letter in letters
         ]
         found = pa.Table.from_pylist(rows, schema=DEAD_LETTERS_SCHEMA)
         found = _told(found, "reason", self._connection.zone)
@@ -310,20 +310,20 @@ def _rows(transactions: Transactions) -> pa.Table:
     now_ms = _now_ms()
     rows = [
         {
-            "id": one.id,
-            "table": one.table,
-            "state": one.phase.value,
-            "user": one.owner or None,
-            "notebook": one.origin.notebook or None,
-            "host": one.origin.host or None,
-            "engine": one.origin.engine or None,
-            "age_seconds": (now_ms - one.begun_at_ms) // 1000,
-            "lease_seconds": (one.expires_at_ms - now_ms) // 1000
-            if one.phase is Phase.ACTIVE
+            "id": transaction.id,
+            "table": transaction.table,
+            "state": transaction.phase.value,
+            "user": transaction.owner or None,
+            "notebook": transaction.origin.notebook or None,
+            "host": transaction.origin.host or None,
+            "engine": transaction.origin.engine or None,
+            "age_seconds": (now_ms - transaction.begun_at_ms) // 1000,
+            "lease_seconds": (transaction.expires_at_ms - now_ms) // 1000
+            if transaction.phase is Phase.ACTIVE
             else None,
-            "reason": one.reason or None,
+            "reason": transaction.reason or None,
         }
-        for one in transactions
+        for transaction in transactions
     ]
     return pa.Table.from_pylist(rows, schema=TRANSACTIONS_SCHEMA)
 
@@ -332,18 +332,20 @@ def _queue_rows(queues: Sequence[WaitingInserts]) -> pa.Table:
     now_ms = _now_ms()
     rows = [
         {
-            "table": str(one.table),
-            "state": "closed" if one.closed else "held" if one.held_by else "open",
-            "mode": one.mode,
-            "acknowledged": one.acknowledged,
-            "visible": one.published,
-            "waiting_rows": one.waiting_rows,
-            "waiting_bytes": one.waiting_bytes,
-            "oldest_seconds": None if one.oldest_ms is None else (now_ms - one.oldest_ms) // 1000,
-            "dead_letters": one.dead_letters,
-            "last_error": one.closed or one.last_error,
+            "table": str(queue.table),
+            "state": "closed" if queue.closed else "held" if queue.held_by else "open",
+            "mode": queue.mode,
+            "acknowledged": queue.acknowledged,
+            "visible": queue.published,
+            "waiting_rows": queue.waiting_rows,
+            "waiting_bytes": queue.waiting_bytes,
+            "oldest_seconds": None
+            if queue.oldest_ms is None
+            else (now_ms - queue.oldest_ms) // 1000,
+            "dead_letters": queue.dead_letters,
+            "last_error": queue.closed or queue.last_error,
         }
-        for one in queues
+        for queue in queues
     ]
     return pa.Table.from_pylist(rows, schema=QUEUES_SCHEMA)
 
@@ -352,16 +354,18 @@ def _compaction_rows(tables: Sequence[CompactedTable]) -> pa.Table:
     now_ms = _now_ms()
     rows = [
         {
-            "table": str(one.table),
-            "state": one.state,
-            "buckets": one.buckets,
-            "bytes": one.size_bytes,
-            "large_buckets": one.large_buckets,
-            "large_bytes": one.large_bytes,
-            "waiting_seconds": None if one.since_ms is None else (now_ms - one.since_ms) // 1000,
-            "why": one.why or None,
+            "table": str(table.table),
+            "state": table.state,
+            "buckets": table.buckets,
+            "bytes": table.size_bytes,
+            "large_buckets": table.large_buckets,
+            "large_bytes": table.large_bytes,
+            "waiting_seconds": None
+            if table.since_ms is None
+            else (now_ms - table.since_ms) // 1000,
+            "why": table.why or None,
         }
-        for one in tables
+        for table in tables
     ]
     return pa.Table.from_pylist(rows, schema=COMPACTIONS_SCHEMA)
 

@@ -108,8 +108,9 @@ def partitions_of(connection: Connection, name: TableName, shown: str) -> Report
         hidden=hidden,
     )  # fmt: skip
     said = [
-        f"{one.severity.word}: {one.text}" + (f"\n    {one.statement}" if one.statement else "")
-        for one in layout.findings()
+        f"{finding.severity.word}: {finding.text}"
+        + (f"\n    {finding.statement}" if finding.statement else "")
+        for finding in layout.findings()
     ]
     if hidden:
         said.insert(0, "The table is not partitioned.")

@@ -65,12 +65,12 @@ class Health:
     @property
     def findings(self) -> dict[str, tuple[Finding, ...]]:
         """The findings on each table."""
-        return {one.name: one.findings() for one in self.layouts}
+        return {layout.name: layout.findings() for layout in self.layouts}
 
     @property
     def severity(self) -> Severity:
         """The highest severity of all findings."""
-        return max((worst(found) for found in self.findings.values()), default=Severity.GOOD)
+        return max((worst(finding) for finding in self.findings.values()), default=Severity.GOOD)
 
     @property
     def data(self) -> pa.Table:
@@ -88,9 +88,9 @@ class Health:
     def partitions(self) -> pa.Table:
         """The sums of each partition of each table, and its share of small files."""
         parts = []
-        for one in self.layouts:
-            found = sizes_of(one)
-            names = pa.array([one.name] * found.num_rows, pa.string())
+        for layout in self.layouts:
+            found = sizes_of(layout)
+            names = pa.array([layout.name] * found.num_rows, pa.string())
             parts.append(found.add_column(0, "table", names))
         return pa.concat_tables(parts) if parts else pa.table({})
 
@@ -98,26 +98,26 @@ class Health:
     def sql(self) -> str:
         """The query that gives `partitions`."""
         return " UNION ALL ".join(
-            f"(SELECT {text_literal(one.name)} AS table, * FROM ({sizes_sql(one)}))"
-            for one in self.layouts
+            f"(SELECT {text_literal(layout.name)} AS table, * FROM ({sizes_sql(layout)}))"
+            for layout in self.layouts
         )
 
     def to_json(self) -> dict[str, Any]:
         """The findings and sums of each table as JSON values, for scripts."""
         return {
-            one.name: {
-                "severity": worst(found).word,
-                "snapshot_id": one.snapshot_id,
-                "files": one.figures.files,
-                "small_files": one.figures.small_files,
-                "rows": one.figures.rows,
-                "bytes": one.figures.total_bytes,
+            layout.name: {
+                "severity": worst(finding).word,
+                "snapshot_id": layout.snapshot_id,
+                "files": layout.figures.files,
+                "small_files": layout.figures.small_files,
+                "rows": layout.figures.rows,
+                "bytes": layout.figures.total_bytes,
                 "findings": [
                     {"severity": f.severity.word, "text": f.text, "statement": f.statement}
-                    for f in found
+                    for f in finding
                 ],
             }
-            for one, found in zip(self.layouts, self.findings.values(), strict=True)
+            for layout, finding in zip(self.layouts, self.findings.values(), strict=True)
         }
 
     def __str__(self) -> str:

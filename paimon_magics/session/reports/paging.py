@@ -123,11 +123,11 @@ class QueryRows:
             for condition in row_filter.conditions:
                 frame = frame.filter(condition_sql(condition, self.kinds))
             if row_filter.orders:
-                names = [frame[quoted(one.column)] for one in row_filter.orders]
+                names = [frame[quoted(order.column)] for order in row_filter.orders]
                 frame = frame.orderBy(
                     *(
-                        name.desc_nulls_last() if one.descending else name.asc_nulls_last()
-                        for name, one in zip(names, row_filter.orders, strict=True)
+                        name.desc_nulls_last() if order.descending else name.asc_nulls_last()
+                        for name, order in zip(names, row_filter.orders, strict=True)
                     )
                 )
             return (frame.offset(offset) if offset else frame).limit(count).toArrow()

@@ -72,11 +72,13 @@ def profile_of(
     manifests = _of_manifests(connection, name, read, needs_merge=needs_merge)
     known, partitions, rows = manifests.bounds, manifests.partitions, manifests.rows
     lacking = [
-        one for one in columns if rows != 0 and not _is_known(one, known.get(one.name, Bounds()))
+        column
+        for column in columns
+        if rows != 0 and not _is_known(column, known.get(column.name, Bounds()))
     ]
     wants_job = effort is Effort.DISTINCT or (effort is Effort.NEEDED and bool(lacking))
     if effort is Effort.DISTINCT:
-        asked = [one for one in columns if one in lacking or one.name not in partitions]
+        asked = [column for column in columns if column in lacking or column.name not in partitions]
     else:
         asked = lacking if wants_job else []
     is_exact = (
@@ -124,7 +126,9 @@ def profile_of(
 
 def _moments(columns: Sequence[Column], zone: str) -> list[str]:
     """The note on the zone in which instants are shown."""
-    moments = ", ".join(f"`{one.name}`" for one in columns if to_spark_sql(one.type) == "TIMESTAMP")
+    moments = ", ".join(
+        f"`{column.name}`" for column in columns if to_spark_sql(column.type) == "TIMESTAMP"
+    )
     return [f"{moments} in {zone}"] if moments else []
 
 

@@ -166,7 +166,7 @@ def told_in_zone(report: Report, zone: Callable[[], str]) -> Report:
         replace(
             section,
             rows=in_zone(section.rows, now),
-            actions=tuple(replace(one, run=asked(one.run)) for one in section.actions),
+            actions=tuple(replace(action, run=asked(action.run)) for action in section.actions),
         )
         for section in report.sections
     )

@@ -233,7 +233,10 @@ def _coordinator(status: Status, in_zone: Callable[[str], str]) -> pa.Table:
         ("started by", f"{status.user} on {status.host} (process {status.process})"),
         ("version", status.version),
         *(("being published", commit) for commit in status.pending_commits),
-        *(("stopped", f"{one.location}: {one.reason}") for one in status.stopped_tables),
+        *(
+            ("stopped", f"{stopped_table.location}: {stopped_table.reason}")
+            for stopped_table in status.stopped_tables
+        ),
     ]
     names, values = zip(*rows, strict=True)
     return pa.table({"what": pa.array(names), "value": pa.array(list(map(in_zone, values)))})
@@ -290,15 +293,18 @@ def pruning_of(connection: Connection, text: str, parameters: Mapping[str, objec
 def _section(read: TableRead) -> Section:
     rows = [
         {
-            "step": one.step,
-            "files": one.files,
-            "buckets": one.buckets,
-            "partitions": one.partitions,
-            "bytes": one.size_bytes,
+            "step": pruning_step.step,
+            "files": pruning_step.files,
+            "buckets": pruning_step.buckets,
+            "partitions": pruning_step.partitions,
+            "bytes": pruning_step.size_bytes,
         }
-        for one in read.pruning_steps
+        for pruning_step in read.pruning_steps
     ]
-    bars = tuple(Bar(one.step, one.files, _amount(one)) for one in read.pruning_steps)
+    bars = tuple(
+        Bar(pruning_step.step, pruning_step.files, _amount(pruning_step))
+        for pruning_step in read.pruning_steps
+    )
     charts = (Chart("Files left after each step", bars),) if bars else ()
     note = " ".join(f"{said[0].upper()}{said[1:]}." for said in (read.how, *read.conditions))
     found = pa.Table.from_pylist(rows, schema=_SCHEMA) if rows else pa.table({})

@@ -203,7 +203,7 @@ def merge_handler(
             f"{insert.table.name}: rows of snapshot {insert.base_snapshot_id} are joined once with "
             f"the source: {_JOINS[prepared.plan.join]}.",
             *_read(merge, prepared),
-            *(_clause(merge, one) for one in prepared.plan.clauses),
+            *(_clause(merge, clause) for clause in prepared.plan.clauses),
             _written(prepared),
             f"Distribution: {distribution(connection, insert)}.",
         ]
@@ -226,7 +226,9 @@ def merge_handler(
 def _unconfirmed(connection: Connection, merge: MergeInto) -> UnconfirmedError | None:
     """The question before all rows go that the source does not have: an empty source takes all."""
     clauses = merge.of_kind("NOT MATCHED BY SOURCE")
-    if not any(isinstance(one.action, DeleteAction) and one.condition is None for one in clauses):
+    if not any(
+        isinstance(clause.action, DeleteAction) and clause.condition is None for clause in clauses
+    ):
         return None
     table = connection.load(merge.target, merge.text, merge.target_position)
     sizes = sizes_of_replaced(table, specs=())
@@ -247,9 +249,10 @@ def _read(merge: MergeInto, prepared: PreparedMerge) -> list[str]:
     target, keys = prepared.target, prepared.keys
     lines = [f"Files read: {steps_text(target.pruning_steps)}."] if target.pruning_steps else []
     if target.predicates:
-        lines.append(f"Chosen by {' AND '.join(condition_text(one) for one in target.predicates)}.")
+        conditions = " AND ".join(condition_text(predicate) for predicate in target.predicates)
+        lines.append(f"Chosen by {conditions}.")
     if keys:
-        values = " and ".join(merge.text[one.value.start : one.value.end] for one in keys)
+        values = " and ".join(merge.text[key.value.start : key.value.end] for key in keys)
         lines.append(
             f"A job finds the least and the greatest {values} of the source first; then files that "
             "can't match are left out, too."

@@ -181,22 +181,22 @@ def query_lines(
     """Return a line for each table that the query reads, and lines on what is left out and why."""
     bound = bind(query.parameters, parameters, statement, connection.zone)
     lines = [f"With {bindings_text(bound)}"] if bound else []
-    for found in table_reads(connection, statement, query, bound):
-        lines.append(f"{found.name}: {found.how}")
-        shown = steps_text(found.pruning_steps)
+    for table_read in table_reads(connection, statement, query, bound):
+        lines.append(f"{table_read.name}: {table_read.how}")
+        shown = steps_text(table_read.pruning_steps)
         lines += [f"  {shown}"] if shown else []
-        lines += [f"  {line}" for line in found.conditions]
+        lines += [f"  {line}" for line in table_read.conditions]
     return lines
 
 
 def steps_text(steps: Sequence[PruningStep]) -> str:
     """How many files were left after each pruning step."""
     return " → ".join(
-        f"{one.step}: {_files(one.files)}"
-        + ("" if one.buckets is None else f" of {count_text(one.buckets, 'bucket')}")
-        + ("" if one.partitions is None else f" in {count_text(one.partitions, 'partition')}")
-        + ("" if one.size_bytes is None else f", {count_text(one.size_bytes, 'byte')}")
-        for one in steps
+        f"{step.step}: {_files(step.files)}"
+        + ("" if step.buckets is None else f" of {count_text(step.buckets, 'bucket')}")
+        + ("" if step.partitions is None else f" in {count_text(step.partitions, 'partition')}")
+        + ("" if step.size_bytes is None else f", {count_text(step.size_bytes, 'byte')}")
+        for step in steps
     )
 
 
@@ -298,8 +298,8 @@ def _reasons(plan: ReadPlan) -> str:
 def _conditions(read: DataRead, relation: Relation, more: Sequence[str]) -> list[str]:
     """The lines on the conditions that prune files, and on those that only Spark applies, which
     include `more`."""
-    used = {(one.column.lower(), one.operator) for one in read.predicates}
-    chosen = [condition_text(one) for one in read.predicates]
+    used = {(predicate.column.lower(), predicate.operator) for predicate in read.predicates}
+    chosen = [condition_text(predicate) for predicate in read.predicates]
     others = [
         condition_text(one)
         for one in relation.filters

@@ -94,7 +94,7 @@ def prepare_append_change(
     more: tuple[Column, ...] = ()
     if assigned is not None:
         adds = adds_changed_rows(schema)
-        written = tuple(one for one in schema.columns if adds or one.name in assigned)
+        written = tuple(column for column in schema.columns if adds or column.name in assigned)
         check_stays(table, assigned)
         if schema.row_tracking_enabled and adds:
             more = (_ROW_ID,)
@@ -105,9 +105,9 @@ def prepare_append_change(
     def selected(every: bool) -> DataFrame:
         needed = {one.name for one in written}
         columns = [
-            one
-            for one in schema.columns
-            if every or names is None or one.name in needed or one.name.lower() in names
+            column
+            for column in schema.columns
+            if every or names is None or column.name in needed or column.name.lower() in names
         ]
         files = None if plan is None else plan.placed_files()
         frame = placed_frame(connection, table, base_snapshot_id, files, columns, ids)
@@ -174,7 +174,7 @@ def run_append_change(
         job = _run_job(connection, prepared, plan, transaction)
         check_losses(connection, table, job.losses)
         messages = plan.messages(job.results, transaction, prepared.assigned)
-        rows = sum(one.changed for one in job.results)
+        rows = sum(result.changed for result in job.results)
         files = written_files(messages, *plan.file_counts(job.results))
         found = ToCommit(
             tuple(write_message(table.paimon, message) for message in messages),

@@ -40,7 +40,7 @@ _OF_SOURCE = re.compile(r"[\s(]*s\s*\.\s*(?:`((?:[^`]|``)+)`|(\w+))[\s)]*", re.I
 def check_exact(frame: DataFrame, columns: Sequence[Column | None]) -> None:
     """Raise InvalidValueError for the first value of `frame` that storing would change; it names
     row, column and type. `columns` are the target columns of the frame's, None for none."""
-    found = first_loss(frame, [None if one is None else one.type for one in columns])
+    found = first_loss(frame, [None if column is None else column.type for column in columns])
     if found is None:
         return
     column = columns[found.position]

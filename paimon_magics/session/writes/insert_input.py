@@ -181,7 +181,7 @@ def _taken(data_type: DataType) -> str:
         case MapType(key=key, value=value):
             return f"a dictionary from {to_spark_sql(key)} to {to_spark_sql(value)}"
         case RowType(fields=fields):
-            inner = ", ".join(f"'{one.name}' ({to_spark_sql(one.type)})" for one in fields)
+            inner = ", ".join(f"'{field.name}' ({to_spark_sql(field.type)})" for field in fields)
             return f"a dictionary with the keys {inner}"
         case MultisetType() | VectorType():
             return f"a value of the type {to_spark_sql(data_type)}"
@@ -189,6 +189,6 @@ def _taken(data_type: DataType) -> str:
 
 def _wanted(schema: TableSchema) -> str:
     return ", ".join(
-        f"`{one.name}` {to_spark_sql(one.type)}{'' if one.type.nullable else ' NOT NULL'}"
-        for one in schema.columns
+        f"`{column.name}` {to_spark_sql(column.type)}{'' if column.type.nullable else ' NOT NULL'}"
+        for column in schema.columns
     )

@@ -116,7 +116,9 @@ def with_key_buckets(
     was in other buckets of its partition before comes once for each: it is gone there already."""
     schema = table.schema
     names = [
-        one for one in schema.columns if one.name in (*schema.primary_keys, *schema.partition_keys)
+        column
+        for column in schema.columns
+        if column.name in (*schema.primary_keys, *schema.partition_keys)
     ]
     files = None
     if base_snapshot_id:
@@ -124,7 +126,7 @@ def with_key_buckets(
         manifests = connection.manifests(table.location, lambda: ManifestCache(table.paimon))
         files = key_files(table, snapshot, predicates, manifests)
     places = placed_frame(connection, table, base_snapshot_id, files, names)
-    located_rows = with_buckets(rows, places, [one.name for one in names])
+    located_rows = with_buckets(rows, places, [name.name for name in names])
     return made_of(located_rows, rows, places)
 
 

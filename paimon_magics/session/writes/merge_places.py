@@ -162,8 +162,8 @@ def _are_many(files: TableChange, *, in_one_job: bool) -> bool:
     """Whether the rows of the files are too many to be sent to all tasks. Kept rows are sorted in
     as many tasks as Spark has partitions of a shuffle, which takes longer than sending some."""
     if in_one_job:  # rows are counted twice where files share them (data evolution)
-        return sum(file.rows for one in files.units for file in one.files) > _BROADCAST_ROWS_MAX
-    return sum(one.size_bytes for one in files.units) > _BROADCAST_BYTES_MAX
+        return sum(file.rows for unit in files.units for file in unit.files) > _BROADCAST_ROWS_MAX
+    return sum(unit.size_bytes for unit in files.units) > _BROADCAST_BYTES_MAX
 
 
 def counted_rows(changed: DataFrame, identity: Sequence[str]) -> MatchCounts:
@@ -206,8 +206,8 @@ def run_place_merge(
         results = changed.results
         losses = added_losses((*changed.losses, *(() if added is None else added.losses)))
         check_losses(connection, table, losses)
-        deleted = sum(one.deleted for one in results)
-        updated = sum(one.changed for one in results) - deleted
+        deleted = sum(result.deleted for result in results)
+        updated = sum(result.changed for result in results) - deleted
         counts = MatchCounts(0 if added is None else added.rows, updated, deleted, matches_max=1)
         bodies, files = _bodies(table, places, results, added, transaction)
         read_set = prepared.read_set

@@ -128,8 +128,8 @@ def _written_names(merge: MergeInto, schema: TableSchema) -> frozenset[str] | No
             continue
         if clause.action.assignments is None:
             return None
-        for one in clause.action.assignments:
-            names.add(table.unqualified(one.path)[0].lower())
+        for assignment in clause.action.assignments:
+            names.add(table.unqualified(assignment.path)[0].lower())
     return frozenset(names)
 
 
@@ -183,8 +183,8 @@ def _changes(
 
 
 def _told(changes: _Changes) -> tuple[str, ...]:
-    added = [one for one in changes if isinstance(one, AddColumn)]
-    retyped = [one for one in changes if isinstance(one, RetypeColumn)]
+    added = [change for change in changes if isinstance(change, AddColumn)]
+    retyped = [change for change in changes if isinstance(change, RetypeColumn)]
     told = []
     for verb, chosen in (("Columns added", added), ("Types changed", retyped)):
         columns = [f"{'.'.join(one.path)} {to_spark_sql(one.type)}" for one in chosen]
@@ -227,7 +227,7 @@ def harm_told(
 ) -> HarmTold | None:
     """Return what the changes do to stored rows; None if everything was checked and no harm was
     found. Errors in the changes themselves are ignored: running them raises those."""
-    if not any(isinstance(one, RetypeColumn | SetColumnNullability) for one in changes):
+    if not any(isinstance(change, RetypeColumn | SetColumnNullability) for change in changes):
         return None
     try:
         planned = plan_alteration(table.schema, changes).schema

@@ -228,7 +228,9 @@ def prepare_merge(
     references = merge.within.references
     if source is None:
         references = (*references, *merge.source.references)
-    reads_itself = any(reads_now(connection, merge.text, table, one) for one in references)
+    reads_itself = any(
+        reads_now(connection, merge.text, table, reference) for reference in references
+    )
     looked_for = () if reads_itself else target.predicates
     read_set = _read_set(merge, plan, table.schema, state, looked_for)
     if is_keyed:
@@ -255,7 +257,7 @@ def _rows_bytes(target: MergeTarget) -> int:
     plan = None if target.places is None else target.places.plan
     if plan is None:
         return planned_bytes(reads_of(target.frame)) * COMPRESSED_AT_MOST
-    return sum(one.size_bytes for one in plan.units) * COMPRESSED_AT_MOST
+    return sum(unit.size_bytes for unit in plan.units) * COMPRESSED_AT_MOST
 
 
 def _column(rows: DataFrame, only: str) -> DataFrame:

@@ -326,7 +326,11 @@ def own_read_set(
     if insert.overwrite or table.schema.merge_engine == "first-row":
         return None  # an overwrite has a check of its own; first-row keeps rows that are there
     references = insert.source.references
-    own = [one for one in references if reads_now(connection, insert.text, table, one)]
+    own = [
+        reference
+        for reference in references
+        if reads_now(connection, insert.text, table, reference)
+    ]
     if not own:
         return None
     snapshot_id, name = state

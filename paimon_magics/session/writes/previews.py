@@ -99,7 +99,7 @@ def _numbers(change: RowChange, prepared: PreparedChange) -> str:
     if isinstance(prepared, PreparedKeys):
         marked, lossy = UnseenRows(), LossyRows()
         batches = map(lossy.noted, map(marked.written, prepared.rows().to_batches()))
-        rows, files = sum(one.num_rows for one in batches), 0
+        rows, files = sum(batch.num_rows for batch in batches), 0
         unseen, losses = marked.counts, lossy.counts
     elif isinstance(prepared, PreparedInsert) and prepared.marks_unseen:
         unseen = unseen_counts(prepared.frame)
@@ -136,7 +136,7 @@ def files_told(table: Table, files: int, *, by_kinds: bool) -> str:
 
 def shown_columns(columns: Sequence[Column]) -> list[Column]:
     """The columns that a preview shows: a VARIANT can't be fetched."""
-    return [one for one in columns if not contains_type(one.type, "VARIANT")]
+    return [column for column in columns if not contains_type(column.type, "VARIANT")]
 
 
 def _sample(
@@ -149,7 +149,7 @@ def _sample(
     statement itself may get others from `rand()`. Columns with a VARIANT are left out."""
     table = prepared.table
     columns = shown_columns(table.schema.columns)
-    names = [one.name for one in columns]
+    names = [column.name for column in columns]
     paths = assigned_paths(change, table.schema) if isinstance(change, Update) else ()
     shown = [path for path in paths if path.column in columns]
     given = [f"{VALUE_PREFIX}{path.number}" for path in shown]
@@ -239,7 +239,7 @@ def _merge_sample(prepared: PreparedMerge, rows: DataFrame) -> pa.Table:
     """Rows as they are written: an updated one with its new values, a deleted one as it was. Where
     files are written anew these have the columns that the statement needs; others stay."""
     schema = prepared.insert.table.schema
-    names = [one.name for one in shown_columns(schema.columns)]
+    names = [shown_column.name for shown_column in shown_columns(schema.columns)]
     if prepared.places is not None:
         needed = {schema.columns[at].name for at in prepared.places.needed}
         names = [name for name in names if name in needed]

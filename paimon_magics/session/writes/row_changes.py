@@ -300,7 +300,7 @@ def chosen_rows(
         *column_predicates(reference.filters, columns, bound),
         *remainder_predicates(reference.other_conditions, reference.alias, columns),
     )
-    if all(one.operator == "is not null" for one in predicates):
+    if all(predicate.operator == "is not null" for predicate in predicates):
         return None
     name = replace(table.name, system_table=None)
     relation = relation_of(connection, reference, change.text, bound, known=name)
@@ -324,10 +324,12 @@ def _has_plain_columns(schema: TableSchema) -> bool:
     """Whether all columns come from Python to Spark without a detour. Nanoseconds in Arrow end in
     the year 2262."""
     return all(
-        isinstance(one.type, AtomicType)
-        and one.type.name not in ("VARIANT", "BLOB")
-        and not (one.type.name.startswith("TIMESTAMP") and one.type.parameters[0] > _MICROSECONDS)
-        for one in schema.columns
+        isinstance(column.type, AtomicType)
+        and column.type.name not in ("VARIANT", "BLOB")
+        and not (
+            column.type.name.startswith("TIMESTAMP") and column.type.parameters[0] > _MICROSECONDS
+        )
+        for column in schema.columns
     )
 
 
@@ -355,7 +357,7 @@ def _by_bucket(raw: Sequence[RawFiles]) -> list[PlainSplit]:
 
 def _leaving_out(read: DataRead, predicates: Sequence[ColumnPredicate]) -> DataRead:
     """The read without rows that do not meet the predicates."""
-    by_name = {one.name: one for one in read.fields}
-    conditions = tuple((by_name[one.column], one) for one in predicates)
+    by_name = {field.name: field for field in read.fields}
+    conditions = tuple((by_name[predicate.column], predicate) for predicate in predicates)
     files = replace(read.reader.files, conditions=conditions, leaves_out=True)
     return replace(read, reader=replace(read.reader, files=files))

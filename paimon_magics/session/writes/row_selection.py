@@ -173,7 +173,9 @@ def new_values(
 
     What is not assigned stays as it is: a NULL from before its column got a default, too."""
     changed = {path.column.name for path in paths}
-    columns = [one if one.name in changed else replace(one, default=None) for one in columns]
+    columns = [
+        column if column.name in changed else replace(column, default=None) for column in columns
+    ]
     before = {} if merged is None else before_columns(merged)
     try:
         carried = [f"{quoted(name)} AS {quoted(to)}" for name, to in before.items()]
@@ -181,7 +183,7 @@ def new_values(
         if connection.settings.store_assignment != "ansi":
             check_policy(connection.spark, assigned, [*columns, *[None] * len(before)])
         sources = [FromInput(position) for position in range(len(columns))]
-        stored = [one if one.name in changed else None for one in columns]
+        stored = [column if column.name in changed else None for column in columns]
         losses = lossy_columns(assigned, [*stored, *[None] * len(before)])
         kinds = [] if kind is None else [kind_text(kind)]
         more: list[Any] = [*map(quoted, before.values()), *kinds, *losses]

@@ -199,13 +199,13 @@ def _selected_by_key(
     bound = bind(query.parameters, parameters, change.text, connection.zone)
     predicates = column_predicates(filters, table.schema.columns, bound)
     types = {one.name: one.type for one in found.schema}
-    can_tell = all(can_have(one, types[one.column]) for one in predicates)
+    can_tell = all(can_have(predicate, types[predicate.column]) for predicate in predicates)
     if len(predicates) != len(filters) or not can_tell:
         return None
-    for one in predicates:
+    for predicate in predicates:
         if found.num_rows:
-            (values,) = found.column(one.column).chunks
-            found = found.filter(pa.array(matching(one, values))).combine_chunks()
+            (values,) = found.column(predicate.column).chunks
+            found = found.filter(pa.array(matching(predicate, values))).combine_chunks()
     return found
 
 
@@ -225,12 +225,12 @@ def _with_plain_values(
     if values is None or len(query.references) > 1 or is_strict(connection.spark):
         return None
     bound = bind(query.parameters, parameters, update.text, connection.zone)
-    given = {name: rows.column(name).to_pylist() for one in values for name in one.sources}
-    for one in values:
-        column = computed(one, given, rows.num_rows, bound)
-        if column is None or (one.column.default is not None and None in column):
+    given = {name: rows.column(name).to_pylist() for value in values for name in value.sources}
+    for value in values:
+        column = computed(value, given, rows.num_rows, bound)
+        if column is None or (value.column.default is not None and None in column):
             return None
-        place = rows.column_names.index(one.column.name)
+        place = rows.column_names.index(value.column.name)
         field = rows.schema.field(place)
         rows = rows.set_column(place, field, pa.array(column, field.type))
     return rows
@@ -254,13 +254,13 @@ def _values(
 
     def selected(every: bool) -> DataFrame:
         columns = [
-            one
-            for one in table.schema.columns
+            column
+            for column in table.schema.columns
             if every
             or names is None
-            or one.name.lower() in names
-            or one.name in assigned
-            or one.name in compared
+            or column.name.lower() in names
+            or column.name in assigned
+            or column.name in compared
         ]
         frame = frame_of_batch(connection.spark, _numbered(found, columns), [*columns, _NUMBER])
         return selected_rows(connection, change, parameters, table, snapshot_id, frame)
@@ -269,7 +269,7 @@ def _values(
         rows = selected(False)
     except UnknownNameError:
         rows = selected(True)  # then Spark's error can suggest the column that was meant
-    written = [one for one in table.schema.columns if one.name in assigned]
+    written = [column for column in table.schema.columns if column.name in assigned]
     kind = None if merged is None or merged.is_plain else UPDATE_AFTER
     return new_values(connection, change, rows, [_NUMBER, *written], paths, kind, merged)
 
@@ -277,9 +277,9 @@ def _values(
 def _numbered(found: pa.Table, columns: Sequence[Column]) -> pa.RecordBatch:
     import pyarrow as pa
 
-    arrays = [found.column(one.name).combine_chunks() for one in columns]
+    arrays = [found.column(column.name).combine_chunks() for column in columns]
     numbers = pa.array(range(found.num_rows), pa.int64())
-    names = [*(one.name for one in columns), _NUMBER.name]
+    names = [*(column.name for column in columns), _NUMBER.name]
     return pa.RecordBatch.from_arrays([*arrays, numbers], names=names)
 
 

@@ -312,4 +312,4 @@ def _fits(change: LoggedChange, table: Table) -> bool:
         ),
         *change.conditions,
     ]
-    return all(can_have(one, schema.field(one.column).type) for one in values)
+    return all(can_have(value, schema.field(value.column).type) for value in values)

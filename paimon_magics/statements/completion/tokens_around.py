@@ -89,7 +89,7 @@ def path_to_cursor(group: Group) -> list[tuple[tuple[Item, ...], int]]:
 
 def defined_columns(items: Sequence[Item]) -> tuple[str, ...]:
     """The column names in the first brackets of a CREATE TABLE."""
-    definition = next((one for one in items if isinstance(one, Group)), Group(()))
+    definition = next((item for item in items if isinstance(item, Group)), Group(()))
     found, is_name = [], True
     for item in definition.items:
         if is_name and isinstance(item, Token) and item.kind in IDENTIFIER_KINDS:

@@ -209,9 +209,9 @@ def _no_comma(tokens: tuple[Token, ...], stopped: int, _: str) -> _Meant | None:
         return None
     if "SELECT" not in before or "FROM" in before:
         return None
-    if any(one.kind not in IDENTIFIER_KINDS or one.upper in _CLAUSES for one in names):
+    if any(name.kind not in IDENTIFIER_KINDS or name.upper in _CLAUSES for name in names):
         return None
-    listed = ", ".join(one.text for one in names)
+    listed = ", ".join(name.text for name in names)
     return _Meant("", f"Put commas between columns: {listed}.", stopped)
 
 

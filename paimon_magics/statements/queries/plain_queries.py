@@ -171,8 +171,8 @@ def whole_aggregates(statement: str, query: QueryText) -> WholeAggregates | None
     ]
     if not tokens or tokens[0].upper != "SELECT":
         return None
-    before = [one for one in tokens[1:] if one.start < reference.range.start]
-    behind = [one for one in tokens if one.start >= reference.range.end]
+    before = [token for token in tokens[1:] if token.start < reference.range.start]
+    behind = [token for token in tokens if token.start >= reference.range.end]
     if not before or before.pop().upper != "FROM":
         return None
     calls = _calls(before)

@@ -134,7 +134,7 @@ def adds_no_rows(statement: str, query: QueryText) -> bool:
     tokens = [
         one for one in tokenize(statement) if query.range.start <= one.start < query.range.end
     ]
-    words = [one.upper for one in tokens]
+    words = [token.upper for token in tokens]
     return (
         words[:1] == ["SELECT"]
         and words.count("SELECT") == words.count("FROM") == 1
@@ -145,11 +145,11 @@ def adds_no_rows(statement: str, query: QueryText) -> bool:
 
 def _is_joined(tokens: list[Token], end: int) -> bool:
     """Whether a comma follows the table before the next clause."""
-    for one in tokens:
-        if one.start < end:
+    for token in tokens:
+        if token.start < end:
             continue
-        if one.text == ",":
+        if token.text == ",":
             return True
-        if one.upper in ("WHERE", "GROUP", "ORDER", "HAVING", "LIMIT", "SORT", "WINDOW"):
+        if token.upper in ("WHERE", "GROUP", "ORDER", "HAVING", "LIMIT", "SORT", "WINDOW"):
             return False
     return False

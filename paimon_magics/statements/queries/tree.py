@@ -257,7 +257,7 @@ def is_unordered(table: exp.Table) -> bool:
     aggregates = bool(functions) or select.args.get("group") is not None
     return (
         aggregates
-        and all(isinstance(one, _ANY_ORDER) for one in functions)
+        and all(isinstance(function, _ANY_ORDER) for function in functions)
         and all(one.name.lower() in _PLAIN_FUNCTIONS for one in select.find_all(exp.Anonymous))
     )
 

@@ -183,7 +183,7 @@ class FileConflicts:
         )
         began_on = [m.check_from_snapshot for m in messages if m.check_from_snapshot is not None]
         check_row_ids_since(self._detection, min(began_on, default=None))
-        if any(one.total_buckets is not None for one in messages if one.new_files):
+        if any(message.total_buckets is not None for message in messages if message.new_files):
             self._detection.fixed_bucket_commit_check = FixedBucketCommitCheck(messages)
         rollback = paimon.catalog_environment.catalog_table_rollback()
         self._rollback = CommitRollback(rollback) if rollback is not None else None

@@ -105,8 +105,10 @@ def check_key_buckets(
     hashes = indexes.hashes_in(table, index)
     for bucket, file in _files(table, added):
         known = hashes.get(bucket)
-        for found in _key_hashes(table, file, stores_elsewhere(added)):
-            lost = len(found) if known is None else int(np.count_nonzero(~np.isin(found, known)))
+        for key_hash in _key_hashes(table, file, stores_elsewhere(added)):
+            lost = (
+                len(key_hash) if known is None else int(np.count_nonzero(~np.isin(key_hash, known)))
+            )
             if lost:
                 raise StaleIndexError(
                     f"This commit puts {count_text(lost, 'row')} into bucket {bucket[1]} of "
@@ -125,8 +127,8 @@ def brought_hashes(
     found = hashes[:0]
     for place, file in _files(table, added.filter(pc.equal(added["bucket"], bucket[1]))):
         if place == bucket:
-            for one in _key_hashes(table, file, stores_elsewhere(added)):
-                found = np.union1d(found, hashes[np.isin(hashes, one)])
+            for key_hash in _key_hashes(table, file, stores_elsewhere(added)):
+                found = np.union1d(found, hashes[np.isin(hashes, key_hash)])
     return found
 
 
@@ -148,7 +150,7 @@ def has_moved_keys(
                 meta.row_count,
                 meta.file_size,
             )
-            if any(np.isin(found, lost).any() for found in _key_hashes(table, file)):
+            if any(np.isin(key_hash, lost).any() for key_hash in _key_hashes(table, file)):
                 return True
     return False
 
@@ -228,7 +230,9 @@ def hash_entries(table: IndexedTable, manifest: str | None) -> list[Any]:
 def after_adding(entries: Sequence[Any], added: Sequence[Any]) -> list[Any]:
     """The entries of an index with those of `added` in place of earlier ones of their buckets."""
     buckets = {(tuple(one.partition.values), one.bucket) for one in added}
-    kept = [one for one in entries if (tuple(one.partition.values), one.bucket) not in buckets]
+    kept = [
+        entry for entry in entries if (tuple(entry.partition.values), entry.bucket) not in buckets
+    ]
     return [*kept, *added]
 
 

@@ -97,10 +97,13 @@ class _ReadCheck:
         self._ours: dict[_Place, list[tuple[CommitMessage, Any]]] = {}
         for message in messages if read.written_keys else ():
             place = self._place(tuple(message.partition), message.bucket)
-            self._ours.setdefault(place, []).extend((message, one) for one in message.new_files)
+            self._ours.setdefault(place, []).extend(
+                (message, new_file) for new_file in message.new_files
+            )
         self._files = frozenset(read.files or ())
         self._adds_only = not any(
-            one.deleted_files or one.index_adds or one.index_deletes for one in messages
+            message.deleted_files or message.index_adds or message.index_deletes
+            for message in messages
         )
         self._vectors: Mapping[str, Any] | None = None
         self._hidden_by = level_zero_hidden_by(table.schema)
@@ -343,7 +346,7 @@ def may_be_found(table: Table, files: pa.Table, conditions: Sequence[ColumnPredi
     condition on a column that the table no longer has says nothing."""
     schema = table.schema
     names = {column.name for column in schema.columns}
-    known = [one for one in conditions if one.column in names]
+    known = [condition for condition in conditions if condition.column in names]
     for judge in (in_partitions, in_buckets):
         files = files.filter(pa.array(judge(files, schema, known)))
     if schema.is_primary_key_table:

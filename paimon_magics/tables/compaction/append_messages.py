@@ -142,7 +142,7 @@ def _rows_left(table: Table, unit: AppendUnit, results: Sequence[RewrittenUnit])
     if table.schema.data_evolution_enabled:
         return unit.distinct_rows
     vectors = [file.deletions for file in unit.files if file.deletions is not None]
-    lost = [one.rows for one in vectors if one.rows is not None]
+    lost = [vector.rows for vector in vectors if vector.rows is not None]
     if len(lost) < len(vectors):
         return sum(result.rows for result in results)
     return unit.rows - sum(lost)

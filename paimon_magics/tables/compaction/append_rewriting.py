@@ -51,7 +51,7 @@ class RewrittenUnit:
     @property
     def rows(self) -> int:
         """The number of rows that were written."""
-        return sum(one.rows for one in self.files) if self.written is None else self.written.rows
+        return sum(file.rows for file in self.files) if self.written is None else self.written.rows
 
 
 @dataclass(frozen=True)

@@ -153,7 +153,7 @@ class _Columns:
             size_bytes=size_bytes,
             small=size_bytes < rules.small_bytes,
             vectors=vectors,
-            has_vector=np.array([one is not None for one in vectors], dtype=bool)
+            has_vector=np.array([vector is not None for vector in vectors], dtype=bool)
             if vectors
             else np.zeros(files.num_rows, dtype=bool),
         )

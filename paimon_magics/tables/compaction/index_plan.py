@@ -144,7 +144,9 @@ def needs_merged_manifests(plan: IndexRewriting, messages: Iterable[CommitMessag
     """Whether a file gets an index again that it had before, and the manifests still say that the
     file with that index was deleted. Some readers go by that, whatever the order of entries, so the
     manifests must be merged before the commit."""
-    return any(_identity(file) in plan.deleted for one in messages for file in one.compact_after)
+    return any(
+        _identity(file) in plan.deleted for message in messages for file in message.compact_after
+    )
 
 
 def _identity(file: Any) -> _Identity:

@@ -98,7 +98,7 @@ class SectionReader:
         reader = replace(
             self.files,
             batch_rows=_block_rows(above),
-            conditions=tuple((key, one) for one in own.conditions()),
+            conditions=tuple((key, condition) for condition in own.conditions()),
         )
         if not self.rule.looks_up_values:
             names = self.rule.merge.order.keys

@@ -169,9 +169,9 @@ def _marked(
     """The rows that are deleted, by bucket and file."""
     buckets = {task.number: (task.partition, task.bucket) for task in tasks}
     found: dict[BucketKey, dict[str, list[_Rows]]] = defaultdict(lambda: defaultdict(list))
-    for one in results:
-        for name, rows in one.deleted.items():
-            found[buckets[one.number]][name].append(rows)
+    for result in results:
+        for name, rows in result.deleted.items():
+            found[buckets[result.number]][name].append(rows)
     merged: Any = defaultdict(dict)
     for key, files in found.items():
         merged[key] = {name: united_rows(parts) for name, parts in files.items()}

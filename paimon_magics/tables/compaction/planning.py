@@ -112,7 +112,10 @@ class CompactionPlan:
     def rewritten_bytes(self) -> int:
         """The size of all files that are read and written again."""
         return sum(
-            file.size_bytes for unit in self.units for one in unit.rewrites for file in one.files
+            file.size_bytes
+            for unit in self.units
+            for rewrite in unit.rewrites
+            for file in rewrite.files
         )
 
     @property

@@ -137,7 +137,7 @@ class PostponedRows:
             message.compact_changelog_files += message.changelog_files
             message.changelog_files = []
         partitions, of_files = partition_values(paimon, self.files)
-        gone = [CommitMessage(one, POSTPONED_BUCKET, []) for one in partitions]
+        gone = [CommitMessage(partition, POSTPONED_BUCKET, []) for partition in partitions]
         for message in gone:
             message.total_buckets = POSTPONED_BUCKET
         for at, meta in zip(of_files, stored_metas(paimon, self.files), strict=True):

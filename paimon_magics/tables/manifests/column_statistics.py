@@ -106,13 +106,15 @@ def _is_whole(value: Any) -> bool:
 
 def _joined(parts: Sequence[Bounds]) -> Bounds:
     nulls = (
-        None if any(one.nulls is None for one in parts) else sum(one.nulls or 0 for one in parts)
+        None
+        if any(part.nulls is None for part in parts)
+        else sum(part.nulls or 0 for part in parts)
     )
     return Bounds(
         nulls,
-        _least(one.least for one in parts),
-        _greatest(one.greatest for one in parts),
-        all(one.is_exact for one in parts),
+        _least(part.least for part in parts),
+        _greatest(part.greatest for part in parts),
+        all(part.is_exact for part in parts),
     )
 
 

@@ -69,7 +69,7 @@ def _folders(
         return first_bucket_folder(partition).rstrip("/").rpartition("/")[0]
 
     if len(partitions) < 2 or len(partitions[0]) < 2:
-        return [exact(one) for one in partitions]
+        return [exact(partition) for partition in partitions]
     depth = len(partitions[0])
     root = exact(partitions[0]).rsplit("/", depth)[0]
     names: dict[tuple[int, str], str] = {}
@@ -114,10 +114,14 @@ def external_files(table: Table) -> list[str]:
 def _of(manifests: ManifestCache, snapshots: list[Any]) -> Iterator[str]:
     lists = {
         name
-        for one in snapshots
-        for name in (one.base_manifest_list, one.delta_manifest_list, one.changelog_manifest_list)
+        for snapshot in snapshots
+        for name in (
+            snapshot.base_manifest_list,
+            snapshot.delta_manifest_list,
+            snapshot.changelog_manifest_list,
+        )
     }
     yield from manifests.listed_entries(lists)["external_path"].drop_null().unique().to_pylist()
-    for index_manifest in {one.index_manifest for one in snapshots}:
+    for index_manifest in {snapshot.index_manifest for snapshot in snapshots}:
         for deletions in manifests.deletions(index_manifest).values():
             yield deletions.path

@@ -226,7 +226,7 @@ class _Index:
 
     def others(self, bucket: Bucket) -> Iterator[Bucket]:
         """The other buckets of a bucket's partition."""
-        return (one for one in self._entries if one[0] == bucket[0] and one != bucket)
+        return (entry for entry in self._entries if entry[0] == bucket[0] and entry != bucket)
 
 
 def _own(

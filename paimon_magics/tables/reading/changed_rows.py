@@ -48,7 +48,7 @@ class Change:
 
 def keys_of(entries: Sequence[pa.RecordBatch | Change]) -> pa.Table | None:
     """The keys that changes name, each once; None where there is no change."""
-    named = [one.keys for one in entries if isinstance(one, Change)]
+    named = [entry.keys for entry in entries if isinstance(entry, Change)]
     if not named:
         return None
     keys = pa.concat_tables(named)
@@ -97,8 +97,10 @@ class _Timeline:
         self._schema = schema
         self._keys = keys
         names = list(schema.primary_keys)
-        batches = [(at, one) for at, one in enumerate(entries) if isinstance(one, pa.RecordBatch)]
-        changes = [(at, one) for at, one in enumerate(entries) if isinstance(one, Change)]
+        batches = [
+            (at, entry) for at, entry in enumerate(entries) if isinstance(entry, pa.RecordBatch)
+        ]
+        changes = [(at, entry) for at, entry in enumerate(entries) if isinstance(entry, Change)]
         self._changes = {at: one for at, one in changes}
         self._rows = pa.Table.from_batches([one for _, one in batches], below.schema)
         self._places = _repeated([(at, one.num_rows) for at, one in batches])
@@ -171,8 +173,8 @@ class _Timeline:
         """Carry out one change on the rows of its keys; return them as they are afterwards."""
         change = self._changes[place]
         hit: _Bools = np.ones(rows.num_rows, dtype=bool)
-        for one in change.conditions:
-            hit &= matching(one, rows.column(one.column).chunk(0))
+        for condition in change.conditions:
+            hit &= matching(condition, rows.column(condition.column).chunk(0))
         hits, others = rows.filter(pa.array(hit)), rows.filter(pa.array(~hit))
         places = np.full(hits.num_rows, place, dtype=np.int64)
         if change.assigned is None:

@@ -112,13 +112,13 @@ def _replaced(
     """Stored rows, whose ids count from `first`, with new values."""
     if not updates:
         return batch
-    ids = np.concatenate([np.asarray(one.column(ROW_ID)) for one in updates])
+    ids = np.concatenate([np.asarray(update.column(ROW_ID)) for update in updates])
     taken = np.arange(batch.num_rows, dtype=np.int64)
     taken[ids - first] = batch.num_rows + np.arange(len(ids))
     arrays = []
     for name, old in zip(batch.schema.names, batch.columns, strict=True):
         if name in updates[0].schema.names:
-            new = [one.column(name).cast(old.type) for one in updates]
+            new = [update.column(name).cast(old.type) for update in updates]
             old = pa.concat_arrays([old, *new]).take(pa.array(taken))
         arrays.append(old)
     return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)

@@ -276,11 +276,11 @@ def useful_row_groups(metadata: Any, conditions: Sequence[StoredCondition]) -> l
     rows = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
     kept = np.ones(len(rows), dtype=bool)
     places = {metadata.schema.column(i).path: i for i in range(metadata.num_columns)}
-    for one in conditions:
-        place = places.get(one.name)
+    for condition in conditions:
+        place = places.get(condition.name)
         if place is not None and kept.any():
             columns = [metadata.row_group(i).column(place) for i in range(len(rows))]
-            kept &= _matching(one, columns, rows)
+            kept &= _matching(condition, columns, rows)
     found: list[RowGroups] = []
     first = 0
     for number, count in enumerate(rows):

@@ -25,9 +25,14 @@ def are_decided(read: DataRead, filters: Sequence[ColumnFilter]) -> bool:
     """Whether the planned files hold just the rows that meet `filters`: they compare partition keys
     with values that these can have."""
     keys = read.schema.partition_keys
-    types = {one.name: arrow_type(one.type) for one in read.schema.columns if one.name in keys}
+    types = {
+        column.name: arrow_type(column.type)
+        for column in read.schema.columns
+        if column.name in keys
+    }
     return len(read.predicates) == len(filters) and all(
-        one.column in types and can_have(one, types[one.column]) for one in read.predicates
+        predicate.column in types and can_have(predicate, types[predicate.column])
+        for predicate in read.predicates
     )
 
 

@@ -129,8 +129,8 @@ class _StoredColumn:
         self._zone = zone
         self._schemas = TableSchemas(table.paimon)
         # The field with the new type; its nested fields keep their ids.
-        today = next(one for one in self._schemas.fields(table.schema.schema_id)
-                     if one.id == old.id)  # fmt: skip
+        today = next(field for field in self._schemas.fields(table.schema.schema_id)
+                     if field.id == old.id)  # fmt: skip
         self._wanted = _retyped(today, new)
         self._unreadable: list[StoredValue] = []
         self._changed: list[StoredValue] = []
@@ -162,7 +162,7 @@ class _StoredColumn:
         )
 
     def _stored(self, schema_id: int) -> Field | None:
-        found = (one for one in self._schemas.fields(schema_id) if one.id == self._old.id)
+        found = (field for field in self._schemas.fields(schema_id) if field.id == self._old.id)
         return next(found, None)
 
     def _nulls(self) -> int:
@@ -268,11 +268,11 @@ class _StoredColumn:
         if types:
             columns = decode_rows(files["partition"].combine_chunks(), types)
             values = zip(*(column.to_pylist() for column in columns), strict=True)
-            names = [partition_name(table, one, self._zone) for one in values]
+            names = [partition_name(table, value, self._zone) for value in values]
         yield from zip(stored_files(files, np.arange(len(rows)), paths, {}), names, strict=True)
 
     def _look_into(self, file: StoredFile, partition: str) -> None:
-        fields = {one.id: one for one in self._schemas.fields(file.schema_id)}
+        fields = {field.id: field for field in self._schemas.fields(file.schema_id)}
         field = fields[self._old.id]
         ids = [self._table.schema.column(k).id for k in self._table.schema.primary_keys]
         keys = [fields[id] for id in ids if id in fields]
@@ -288,8 +288,8 @@ class _StoredColumn:
 
         def place(batch: pa.RecordBatch, row: int) -> StoredValue:
             texts = [
-                f"{one.name} = {_key_text(batch.column(at)[row], self._zone)}"
-                for at, one in enumerate(keys, 1)
+                f"{key.name} = {_key_text(batch.column(at)[row], self._zone)}"
+                for at, key in enumerate(keys, 1)
             ]
             value = _text(batch.column(0)[row].as_py(), self._zone)
             return StoredValue(value, posixpath.basename(file.path), partition, ", ".join(texts))

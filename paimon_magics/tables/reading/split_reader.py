@@ -90,7 +90,7 @@ class SplitReader:
         Rows that are neither merged nor shown with their kinds need no such care."""
         assert self.rule is not None
         keys = self.rule.order.keys
-        kept = tuple(one for one in reader.conditions if one[0].name in keys)
+        kept = tuple(condition for condition in reader.conditions if condition[0].name in keys)
         return replace(reader, conditions=kept)
 
     def _system_columns(self) -> tuple[str, ...]:

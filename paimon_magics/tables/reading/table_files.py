@@ -126,7 +126,7 @@ def reader_of_schema(
     return FileReader(
         access=file_access(table, stores_elsewhere | {own_store(table)}),
         schemas={schema_id: fields},
-        wanted=tuple(one for one in fields if one.name in columns),
+        wanted=tuple(field for field in fields if field.name in columns),
         system=(),
         batch_rows=_BATCH_ROWS,
         table=table_text(replace(table.name, system_table=None)),

@@ -109,7 +109,7 @@ class EvolvingChange:
 
     def file_counts(self, results: Sequence[ChangedFile]) -> tuple[int | None, int | None]:
         """How many files were written anew, None where files stay, and how many vectors were."""
-        vectors = sum(1 for one in results if one.deleted)
+        vectors = sum(1 for result in results if result.deleted)
         return None, vectors if self.table.schema.deletion_vectors_enabled else None
 
     def read_set(self, results: Sequence[ChangedFile], found: Found | None = None) -> ReadSet:
@@ -117,8 +117,8 @@ class EvolvingChange:
         for, if they are others than those that meet `predicates`."""
         names = [
             file.path.rpartition("/")[2]
-            for one in results
-            for file in self.ranges[one.number].files
+            for result in results
+            for file in self.ranges[result.number].files
         ]
         list_name = str(self.snapshot.delta_manifest_list)
         found = found or Found(self.predicates)
@@ -141,9 +141,9 @@ class EvolvingChange:
         messages: list[CommitMessage] = []
         if assigned:
             written = [
-                WrittenColumns(self.ranges[one.number].first_row_id, file)
-                for one in results
-                for file in one.files
+                WrittenColumns(self.ranges[result.number].first_row_id, file)
+                for result in results
+                for file in result.files
             ]
             write = self._write(transaction, assigned)
             messages = columns_messages(table, write, written, snapshot_id)
@@ -227,7 +227,7 @@ def drop_outdated_indexes(
     to, where the table's option says so."""
     if _action(table) != "DROP_PARTITION_INDEX":
         return
-    changed = {tuple(one.partition): one for one in messages if one.new_files}
+    changed = {tuple(message.partition): message for message in messages if message.new_files}
     for entry in _indexes(table, snapshot, assigned, changed):
         message = changed[tuple(entry.partition.values)]
         message.index_deletes.append(replace(entry, kind=DELETE))
@@ -254,4 +254,4 @@ def _names(table: Table, entry: Any) -> set[str]:
     """The columns that an index entry is about, by their names of today."""
     meta = entry.index_file.global_index_meta
     ids = {meta.index_field_id, *(meta.extra_field_ids or ())}
-    return {one.name for one in table.schema.columns if one.id in ids}
+    return {column.name for column in table.schema.columns if column.id in ids}

@@ -128,7 +128,7 @@ class AppendChange:
     def read_set(self, results: Sequence[ChangedFile], found: Found | None = None) -> ReadSet:
         """What the commit of the results is checked against; `found` are the rows that were looked
         for, if they are others than those that meet `predicates`."""
-        numbers = pa.array([one.number for one in results], pa.int64())
+        numbers = pa.array([result.number for result in results], pa.int64())
         names = self.files["file_name"].take(numbers).to_pylist()
         list_name = str(self.snapshot.delta_manifest_list)
         found = found or Found(self.predicates)
@@ -148,7 +148,7 @@ class AppendChange:
         """
         table = self.table
         results = sorted(results, key=lambda one: one.number)
-        touched = self.files.take(pa.array([one.number for one in results], pa.int64()))
+        touched = self.files.take(pa.array([result.number for result in results], pa.int64()))
         partitions, of_files = partition_values(table.paimon, touched)
         metas = stored_metas(table.paimon, touched)
         totals: list[int | None] = [None] * len(metas)
@@ -199,7 +199,10 @@ class AppendChange:
         else:
             messages = list(read_messages(table.paimon, result.written.messages))
             mend_messages(table, messages, result.written.odd_floats)
-            found = [(tuple(one.partition), one.bucket, one.new_files) for one in messages]
+            found = [
+                (tuple(message.partition), message.bucket, message.new_files)
+                for message in messages
+            ]
         if table.schema.row_tracking_enabled:
             for _, _, files in found:
                 for file in files:  # numbers of 0 become the snapshot's when it is committed

@@ -117,10 +117,10 @@ class FileChanges:
         if not self.has_buckets:
             return write_batches(output, rows), (), ()
         bucketed = (
-            one.append_column(
-                BUCKET_COLUMN, pa.array(np.full(len(one), unit.bucket, dtype=np.int32))
+            row.append_column(
+                BUCKET_COLUMN, pa.array(np.full(len(row), unit.bucket, dtype=np.int32))
             )
-            for one in rows
+            for row in rows
         )
         return write_batches(output, bucketed, bucket_column=BUCKET_COLUMN), (), ()
 

@@ -95,7 +95,10 @@ def field_from_column(column: Column) -> Any:
 
 def fields_of(paimon_fields: Iterable[Any]) -> tuple[Field, ...]:
     """pypaimon's fields with their nested fields, in the form for the Arrow kernels."""
-    return tuple(_field_of(one.id, one.name, one.type) for one in paimon_fields)
+    return tuple(
+        _field_of(paimon_field.id, paimon_field.name, paimon_field.type)
+        for paimon_field in paimon_fields
+    )
 
 
 def _field_of(field_id: int, name: str, paimon_type: Any) -> Field:

@@ -137,7 +137,9 @@ class FilePruning:
             files = self._kept("keys", files, in_key_ranges(files, schema, predicates))
             keys = schema.trimmed_primary_keys
             # A key that a file does not have is neither hidden nor deleted by it.
-            return self._by_indexes(files, [one for one in predicates if one.column in keys])
+            return self._by_indexes(
+                files, [predicate for predicate in predicates if predicate.column in keys]
+            )
         if schema.data_evolution_enabled:
             return files  # a file has only some columns of its rows
         files = self._kept("values", files, self.in_value_ranges(files))
@@ -172,7 +174,7 @@ class FilePruning:
     def _of_values(self) -> list[ColumnPredicate]:
         """The conditions on other columns than the keys in files."""
         keys = self._schema.trimmed_primary_keys
-        return [one for one in self._predicates if one.column not in keys]
+        return [predicate for predicate in self._predicates if predicate.column not in keys]
 
     def tell_values(self, files: pa.Table) -> None:
         """Note the step "values", in which statistics, or file indexes, pruned fully merged buckets
@@ -221,7 +223,9 @@ class EntryPruning:
         self._predicates = predicates
         self._in_value_ranges = in_value_ranges
         self._unused = unused
-        self._of_partitions = [one for one in predicates if one.column in schema.partition_keys]
+        self._of_partitions = [
+            predicate for predicate in predicates if predicate.column in schema.partition_keys
+        ]
 
     def manifests(self, found: pa.Table) -> _Bools:
         """Marks the manifests whose ranges of partitions can meet the conditions."""
@@ -238,15 +242,15 @@ class EntryPruning:
         lows, highs = decode_bounds(least, types), decode_bounds(greatest, types)
         counts = found.column("partition_null_counts").to_pylist()
         totals = pc.add(found["num_added_files"], found["num_deleted_files"]).to_pylist()
-        for one in self._of_partitions:
-            place = keys.index(one.column)
+        for partition in self._of_partitions:
+            place = keys.index(partition.column)
             known = [row[place] if row is not None and len(row) > place else None for row in counts]
             nulls = np.array([count is None or count > 0 for count in known])
             all_null = np.array([
                 count is not None and count >= entries
                 for count, entries in zip(known, totals, strict=True)
             ])  # fmt: skip
-            kept &= may_match(one, lows[place], highs[place], nulls, all_null)
+            kept &= may_match(partition, lows[place], highs[place], nulls, all_null)
         return kept
 
     def entries(self, found: pa.Table) -> pa.Table:
@@ -297,7 +301,7 @@ class IndexedFiles:
     def may_hold(self, files: pa.Table, predicates: Sequence[ColumnPredicate]) -> _Bools:
         """Files that can hold rows which meet the conditions, as far as their indexes tell."""
         kept = np.ones(files.num_rows, dtype=bool)
-        named = [one for one in predicates if one.operator in ("=", "in")]
+        named = [predicate for predicate in predicates if predicate.operator in ("=", "in")]
         if not named or not files.num_rows:
             return kept
         inside = np.flatnonzero(np.asarray(files["embedded_file_index"].is_valid()))
@@ -323,7 +327,7 @@ class IndexedFiles:
         for schema_id in files["schema_id"].to_pylist():
             if schema_id not in by_schema:
                 stored = self.columns_of(schema_id)
-                found = (_looked_for(one, self.columns, stored) for one in predicates)
+                found = (_looked_for(predicate, self.columns, stored) for predicate in predicates)
                 by_schema[schema_id] = tuple(one for one in found if one is not None)
             yield by_schema[schema_id]
 

@@ -50,7 +50,7 @@ def in_partitions(
 ) -> _Bools:
     """Files whose partition can meet the conditions on partition keys."""
     keys = schema.partition_keys
-    wanted = [one for one in predicates if one.column in keys]
+    wanted = [predicate for predicate in predicates if predicate.column in keys]
     if not wanted or not files.num_rows:
         return _all(files)
     codes = files["partition"].combine_chunks().dictionary_encode()
@@ -100,7 +100,7 @@ def in_key_ranges(
 ) -> _Bools:
     """Files whose range of keys can meet the conditions on primary keys."""
     keys = schema.trimmed_primary_keys
-    wanted = [one for one in predicates if one.column in keys]
+    wanted = [predicate for predicate in predicates if predicate.column in keys]
     if not wanted or not files.num_rows:
         return _all(files)
     types = [arrow_type(schema.column(key).type) for key in keys]
@@ -169,8 +169,8 @@ def _in_ranges(
     kept = np.ones(files.num_rows, dtype=bool)
     least = greatest = None
     total = np.asarray(files["row_count"])
-    for one in predicates:
-        column = wanted[one.column]
+    for predicate in predicates:
+        column = wanted[predicate.column]
         places = [i for i, stored in enumerate(in_file) if stored.id == column.id]
         if not places or in_file[places[0]].type != column.type:
             continue
@@ -183,7 +183,7 @@ def _in_ranges(
             greatest = decode_bounds(files["value_max_values"].combine_chunks(), types)
         counts = _counts_at(files["value_null_counts"], place)
         nulls, all_null = counts != 0, counts >= total
-        kept &= may_match(one, least[place], greatest[place], nulls, all_null)
+        kept &= may_match(predicate, least[place], greatest[place], nulls, all_null)
     return kept
 
 

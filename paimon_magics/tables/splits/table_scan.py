@@ -128,7 +128,7 @@ def ranges_of(
     values, of_files = partition_values(table.paimon, files)
     partitions = {file.path: values[at] for file, at in zip(stored, of_files, strict=True)}
     folders: Mapping[tuple[Any, ...], str] = {
-        tuple(one): folder(tuple(one)).rstrip("/") for one in values
+        tuple(value): folder(tuple(value)).rstrip("/") for value in values
     }
     found = []
     for group in row_groups(stored):

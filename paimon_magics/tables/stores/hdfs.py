@@ -77,7 +77,9 @@ class HdfsStore:
 
     def names(self, folder: str, prefix: str = "") -> list[str]:
         """See `Store.names`."""
-        found = [one.path.rsplit("/", 1)[-1] for one in self._statuses(folder) if not one.isdir]
+        found = [
+            status.path.rsplit("/", 1)[-1] for status in self._statuses(folder) if not status.isdir
+        ]
         return [name for name in found if name.startswith(prefix)]
 
     def delete(self, paths: Iterable[str]) -> None:
@@ -101,11 +103,15 @@ class HdfsStore:
 
     def files_below(self, folder: str) -> list[str]:
         """See `Store.files_below`."""
-        return [f"{self._name}{one.path}" for one in self._statuses(folder, True) if not one.isdir]
+        return [
+            f"{self._name}{status.path}"
+            for status in self._statuses(folder, True)
+            if not status.isdir
+        ]
 
     def folders(self, folder: str) -> list[str]:
         """See `Store.folders`."""
-        return [one.path.rsplit("/", 1)[-1] for one in self._statuses(folder) if one.isdir]
+        return [status.path.rsplit("/", 1)[-1] for status in self._statuses(folder) if status.isdir]
 
     def move_folder(self, source: str, target: str) -> None:
         """See `Store.move_folder`."""

@@ -130,7 +130,7 @@ def _s3(warehouse: str, options: Mapping[str, str]) -> StoreReport:
 
 def _object_store(scheme: str, warehouse: str, options: Mapping[str, str]) -> StoreReport:
     kinds = {GCS_SCHEMES: "Google Cloud Storage", OSS_SCHEMES: "OSS"}
-    kind = next((kinds[one] for one in kinds if scheme in one), "Azure Blob Storage")
+    kind = next((kinds[kind] for kind in kinds if scheme in kind), "Azure Blob Storage")
     store = open_object_store(warehouse, options, is_impatient=True)
     facts = store_facts(options)
     try:

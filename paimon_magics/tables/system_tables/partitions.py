@@ -119,21 +119,22 @@ def partitions(view: TableView) -> pa.Table:
     rows = [
         (
             "/".join(
-                f"{key}={text}" for key, text in zip(view.partition_keys, one.texts, strict=True)
+                f"{key}={text}"
+                for key, text in zip(view.partition_keys, partition_sum.texts, strict=True)
             ),
-            one.record_count,
-            one.file_size_in_bytes,
-            one.file_count,
-            one.last_creation,
+            partition_sum.record_count,
+            partition_sum.file_size_in_bytes,
+            partition_sum.file_count,
+            partition_sum.last_creation,
             None,
             None,
             None,
             None,
-            one.total_buckets,
+            partition_sum.total_buckets,
             False,
-            deleted.get(one.stored, 0),
+            deleted.get(partition_sum.stored, 0),
         )
-        for one in partition_sums(view)
+        for partition_sum in partition_sums(view)
     ]
     return rows_of(_PARTITIONS, sorted(rows, key=lambda row: row[0]))
 

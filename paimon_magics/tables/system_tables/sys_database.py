@@ -134,14 +134,14 @@ def _partitions(catalog: Catalog) -> pa.Table:
             (
                 table.name.database,
                 table.name.table,
-                "/".join(f"{key}={text}" for key, text in one.spec(view).items()),
-                one.record_count,
-                one.file_size_in_bytes,
-                one.file_count,
-                _epoch_ms(one.last_creation),
+                "/".join(f"{key}={text}" for key, text in partition_sum.spec(view).items()),
+                partition_sum.record_count,
+                partition_sum.file_size_in_bytes,
+                partition_sum.file_count,
+                _epoch_ms(partition_sum.last_creation),
                 False,
             )
-            for one in partition_sums(view)
+            for partition_sum in partition_sums(view)
         )
     return rows_of(_PARTITIONS, rows)
 

@@ -214,7 +214,7 @@ def _last_counts(paimon: Any, entries: pa.Table) -> dict[Partition, int]:
     added = _numbered(entries.filter(pc.equal(entries["kind"], ADD)))
     partitions, of_files = partition_values(paimon, added)
     counts = added.column("total_buckets").to_pylist()
-    return {partitions[at]: found for at, found in zip(of_files, counts, strict=True)}
+    return {partitions[at]: count for at, count in zip(of_files, counts, strict=True)}
 
 
 def _numbered(entries: pa.Table) -> pa.Table:

@@ -45,7 +45,7 @@ class ChangedRows:
         """Count the next rows, which have the keys and KIND. Raises ChangedTwiceError."""
         kinds = np.asarray(rows.column(KIND))
         counts = np.bincount(kinds, minlength=len(self.counts))
-        self.counts = [int(one + more) for one, more in zip(self.counts, counts, strict=True)]
+        self.counts = [int(count + more) for count, more in zip(self.counts, counts, strict=True)]
         changed = rows.select(self._keys).filter(pa.array(kinds != INSERT))
         if not changed.num_rows:
             return

@@ -332,7 +332,9 @@ def packed_index(meta: IndexFileMeta) -> bytes:
             meta.file_name,
             meta.file_size,
             meta.row_count,
-            None if vectors is None else packed_rows([_vector(one) for one in vectors.values()]),
+            None
+            if vectors is None
+            else packed_rows([_vector(vector) for vector in vectors.values()]),
             meta.external_path,
             None if meta.global_index_meta is None else _packed_global(meta.global_index_meta),
         )
@@ -379,7 +381,9 @@ def _global(row: bytes) -> GlobalIndexMeta:
 
 def written_buckets(table: Table, messages: Iterable[CommitMessage]) -> frozenset[BucketKey]:
     """The partition and the bucket of each message."""
-    return frozenset(bucket_key(table, tuple(one.partition), one.bucket) for one in messages)
+    return frozenset(
+        bucket_key(table, tuple(message.partition), message.bucket) for message in messages
+    )
 
 
 def bucket_key(table: Table, partition: tuple[Any, ...], bucket: int) -> BucketKey:

@@ -244,7 +244,7 @@ def _avro(source: Any, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
 
 def _batch(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.RecordBatch:
     columns = zip(*rows, strict=True)
-    arrays = [pa.array(one, field.type) for one, field in zip(columns, schema, strict=True)]
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 

@@ -92,7 +92,11 @@ class _Parquet:
             dictionaries = [path for one in schema for path in _leaves(one)]
         if isinstance(dictionaries, list):
             # Java looks for a value in a dictionary, and there takes -0.0 for less than 0.0.
-            dictionaries = [one for one in dictionaries if one.split(".")[0] not in odd_floats]
+            dictionaries = [
+                dictionary
+                for dictionary in dictionaries
+                if dictionary.split(".")[0] not in odd_floats
+            ]
         self._writer = pq.ParquetWriter(
             sink,
             schema,

@@ -10,7 +10,7 @@ from pathlib import Path
 from paimon_magics.coordinator.core import Limits
 from paimon_magics.coordinator.inserts.admission.items import Insert
 from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit, GroupCommitSettings
-from paimon_magics.coordinator.inserts.log.interface import Log
+from paimon_magics.coordinator.inserts.log.log import Log
 from paimon_magics.coordinator.inserts.log.registry import LogRegistry, RegisteredLog
 from paimon_magics.coordinator.inserts.queue.values import (
     Answer,

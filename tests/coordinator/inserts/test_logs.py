@@ -10,7 +10,7 @@ import apsw
 import pytest
 
 from paimon_magics.coordinator.inserts.log.database import DatabaseLog
-from paimon_magics.coordinator.inserts.log.interface import (
+from paimon_magics.coordinator.inserts.log.log import (
     Appended,
     DeadLetter,
     Keyed,

@@ -10,7 +10,7 @@ import pytest
 
 import paimon_magics.coordinator.inserts.log.object_chain as module
 from paimon_magics.coordinator.inserts.engine.openings import recovered
-from paimon_magics.coordinator.inserts.log.interface import Appended, Keyed, LogTable, stored_name
+from paimon_magics.coordinator.inserts.log.log import Appended, Keyed, LogTable, stored_name
 from paimon_magics.coordinator.inserts.log.object_codec import (
     Checkpoint,
     DamagedObjectError,

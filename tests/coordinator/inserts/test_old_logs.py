@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from paimon_magics.coordinator.inserts.log.database import DatabaseLog
-from paimon_magics.coordinator.inserts.log.interface import (
+from paimon_magics.coordinator.inserts.log.log import (
     Appended,
     Keyed,
     Log,

@@ -11,7 +11,7 @@ import pytest
 
 from paimon_magics.coordinator.inserts.admission.items import Insert
 from paimon_magics.coordinator.inserts.log.database import DatabaseLog
-from paimon_magics.coordinator.inserts.log.interface import Appended, LogTable, Remembered
+from paimon_magics.coordinator.inserts.log.log import Appended, LogTable, Remembered
 from paimon_magics.coordinator.inserts.queue.values import Accepted, Answer, Flushed, Mode
 from paimon_magics.coordinator.protocol.errors import BrokeOffError
 from paimon_magics.coordinator.runtime import waited

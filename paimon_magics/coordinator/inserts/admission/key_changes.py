@@ -94,10 +94,10 @@ def _keys(
     name: TableName, schema: TableSchema, given: dict[str, Any], hint: str
 ) -> tuple[Value, ...]:
     names = given.get("columns", list(schema.primary_keys))
-    if type(names) is not list or not all(type(one) is str for one in names):
+    if type(names) is not list or not all(type(name) is str for name in names):
         raise InvalidValueError("`columns` must be a list of column names.", hint=hint)
     columns = [_column(name, schema, one) for one in names]
-    if sorted(one.name for one in columns) != sorted(schema.primary_keys):
+    if sorted(column.name for column in columns) != sorted(schema.primary_keys):
         told = ", ".join(f"`{key}`" for key in schema.primary_keys)
         raise InvalidValueError(
             f"A key of `{name}` has a value for each of {told}, and nothing else.", hint=hint
@@ -184,8 +184,8 @@ def _list(given: dict[str, Any], member: str, hint: str) -> Sequence[Any]:
 
 
 def _column(name: TableName, schema: TableSchema, wanted: str) -> Column:
-    exact = [one for one in schema.columns if one.name == wanted]
-    found = exact or [one for one in schema.columns if one.name.lower() == wanted.lower()]
+    exact = [column for column in schema.columns if column.name == wanted]
+    found = exact or [column for column in schema.columns if column.name.lower() == wanted.lower()]
     if len(found) != 1:
         raise InvalidValueError(
             f"There is no column `{wanted}` in `{name}`.",

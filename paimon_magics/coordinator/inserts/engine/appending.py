@@ -18,7 +18,7 @@ from functools import partial
 from paimon_magics.coordinator.inserts.admission.items import Insert, Item, fail, fail_items
 from paimon_magics.coordinator.inserts.admission.validator import TableInfo
 from paimon_magics.coordinator.inserts.engine.replies import Replies, TableQueue, shown
-from paimon_magics.coordinator.inserts.log.interface import (
+from paimon_magics.coordinator.inserts.log.log import (
     Appended,
     Keyed,
     Log,
@@ -274,7 +274,7 @@ class Turn:
                 self.counts["rows"] += sum(arrival.rows for _, arrival in effect.inserts)
         self.waiting |= by_ask
         self.groups += groups
-        self.effects += [(table, one) for one in effects if not isinstance(one, Append)]
+        self.effects += [(table, effect) for effect in effects if not isinstance(effect, Append)]
         self.states.append((table, queue, chain))
 
     def hand_over(self) -> None:

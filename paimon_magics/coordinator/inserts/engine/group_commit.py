@@ -31,7 +31,7 @@ from paimon_magics.coordinator.inserts.engine.replies import TableQueue
 from paimon_magics.coordinator.inserts.loading.dead_letter_table import DeadLetterTable, State, Told
 from paimon_magics.coordinator.inserts.loading.flush import Flushing
 from paimon_magics.coordinator.inserts.loading.flusher_process import Flusher
-from paimon_magics.coordinator.inserts.log.interface import DeadLetter, Log, LogTable, table_name
+from paimon_magics.coordinator.inserts.log.log import DeadLetter, Log, LogTable, table_name
 from paimon_magics.coordinator.inserts.log.registry import RegisteredLog
 from paimon_magics.coordinator.inserts.queue.events import FlushAsked
 from paimon_magics.coordinator.inserts.queue.values import Answer, Queue, Thresholds, backlog
@@ -390,14 +390,22 @@ class DeadLetters:
         """Record that a dead letter was retried or discarded, and drop it from the log. The dead
         letter table keeps it with its new state."""
         identity = table_info.identity
-        letters = [one for one in self._log.dead_letters(identity) if one.lsn == lsn]
+        letters = [
+            dead_letter
+            for dead_letter in self._log.dead_letters(identity)
+            if dead_letter.lsn == lsn
+        ]
         self._table.tell([Told(letter, str(table_info.name), state) for letter in letters])
         self._log.drop_dead_letter(identity, lsn)
 
     def buried(self, identity: str, lsns: Sequence[int]) -> None:
         """Write the new dead letters with these lsns to the dead letter table."""
         wanted = set(lsns)
-        letters = [one for one in self._log.dead_letters(identity) if one.lsn in wanted]
+        letters = [
+            dead_letter
+            for dead_letter in self._log.dead_letters(identity)
+            if dead_letter.lsn in wanted
+        ]
         self._tell(letters)
 
     def tell_all(self) -> None:

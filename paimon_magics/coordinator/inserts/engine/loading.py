@@ -22,7 +22,7 @@ from paimon_magics.coordinator.inserts.loading.flush import (
     NotLoadedError,
     StuckError,
 )
-from paimon_magics.coordinator.inserts.log.interface import DeadLetter, Log
+from paimon_magics.coordinator.inserts.log.log import DeadLetter, Log
 from paimon_magics.coordinator.inserts.log.records import read_segments, seal
 from paimon_magics.coordinator.inserts.queue.events import (
     BeginFlush,

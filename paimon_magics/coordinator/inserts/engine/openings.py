@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from paimon_magics.coordinator.inserts.engine.replies import TableQueue, dropped
 from paimon_magics.coordinator.inserts.loading.flush import Flushing
-from paimon_magics.coordinator.inserts.log.interface import Log, LogTable, stored_name
+from paimon_magics.coordinator.inserts.log.log import Log, LogTable, stored_name
 from paimon_magics.coordinator.inserts.log.records import DamagedError, Record, read_segments
 from paimon_magics.coordinator.inserts.log.registry import RegisteredLog
 from paimon_magics.coordinator.inserts.queue.values import Batch, Hold, Queue, Thresholds

@@ -29,7 +29,7 @@ from paimon_magics.coordinator.inserts.admission.items import (
 from paimon_magics.coordinator.inserts.admission.validator import TableInfo
 from paimon_magics.coordinator.inserts.engine.appending import FATAL, Appending
 from paimon_magics.coordinator.inserts.engine.replies import Replies, TableQueue, dropped, shown
-from paimon_magics.coordinator.inserts.log.interface import Log
+from paimon_magics.coordinator.inserts.log.log import Log
 from paimon_magics.coordinator.inserts.queue.events import (
     BeginFlush,
     Bury,

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from paimon_magics.coordinator.inserts.log.interface import DeadLetter
+from paimon_magics.coordinator.inserts.log.log import DeadLetter
 from paimon_magics.coordinator.inserts.log.records import DamagedError, read_segment
 from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.coordinator.service.own_tables import OwnTable
@@ -71,7 +71,9 @@ class DeadLetterTable:
     def tell(self, letters: Sequence[Told]) -> None:
         """Write letters to the table. If that fails, they are kept for `tell_again`."""
         with self._turn:
-            self._untold |= {(one.letter.table_id, one.letter.lsn): one for one in letters}
+            self._untold |= {
+                (letter.letter.table_id, letter.letter.lsn): letter for letter in letters
+            }
         self.tell_again()
 
     def tell_again(self) -> None:
@@ -81,7 +83,7 @@ class DeadLetterTable:
             if not letters:
                 return
             try:
-                self._own.write([_row(one) for one in letters])
+                self._own.write([_row(letter) for letter in letters])
             except (PaimonMagicsError, OSError) as error:
                 _log.warning("%d dead letters are not in `%s` yet: %s", len(letters), NAME, error)
             else:

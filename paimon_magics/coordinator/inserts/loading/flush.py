@@ -30,7 +30,7 @@ from paimon_magics.coordinator.inserts.loading.flusher_process import (
     FlushResult,
     WriteFailedError,
 )
-from paimon_magics.coordinator.inserts.log.interface import (
+from paimon_magics.coordinator.inserts.log.log import (
     DeadLetter,
     Log,
     LogTable,

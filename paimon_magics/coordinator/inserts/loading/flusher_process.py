@@ -169,7 +169,7 @@ def _write(job: FlushJob) -> FlushResult:
     records, chain = read_segments(job.segments, job.first - 1, upto=job.last)
     assert chain is not None
     entries, unfit = entries_of(records, job.definitions, job.target)
-    batches = [one for one in entries if isinstance(one, pa.RecordBatch)]
+    batches = [entry for entry in entries if isinstance(entry, pa.RecordBatch)]
     task = job.task
     has_changes = len(batches) < len(entries)
     if has_changes:
@@ -181,5 +181,5 @@ def _write(job: FlushJob) -> FlushResult:
     reach("flush.written")
     dead = tuple((one.lsn, one.why, seal([records[one.lsn - job.first]], 0).body) for one in unfit)
     left_out = {one.lsn for one in unfit}
-    users = dict.fromkeys(one.user for one in records if one.lsn not in left_out)
+    users = dict.fromkeys(record.user for record in records if record.lsn not in left_out)
     return FlushResult(written, rows, chain, dead, has_changes, tuple(users))

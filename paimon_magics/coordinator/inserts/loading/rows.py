@@ -162,7 +162,7 @@ def _batches(
     schema = arrow_schema(target)
     batches: list[pa.RecordBatch | Change] = []
     for columns, values, rows in parts:
-        given = {column.id: (column, one) for column, one in zip(columns, values, strict=True)}
+        given = {column.id: (column, value) for column, value in zip(columns, values, strict=True)}
         arrays = [_target_array(column, table_schema, given, rows) for column in target.columns]
         table = pa.Table.from_arrays(arrays, schema=schema)
         batches += table.combine_chunks().to_batches()
@@ -180,7 +180,7 @@ def _kind_of_change(statement: Any) -> str | None:
 
 def _change(statements: Sequence[Any], table_schema: TableSchema, target: TableSchema) -> Change:
     """The change that statements of one kind are together."""
-    checked = [key_change(_NAME, table_schema, one) for one in statements]
+    checked = [key_change(_NAME, table_schema, statement) for statement in statements]
     keys = {
         value.column.id: pa.concat_arrays([_stored(one.keys[at], target) for one in checked])
         for at, value in enumerate(checked[0].keys)
@@ -191,11 +191,11 @@ def _change(statements: Sequence[Any], table_schema: TableSchema, target: TableS
         pa.table([keys[one.id] for one in primary], names=[one.name for one in primary]),
         tuple(
             ColumnPredicate(
-                _present(one.value.column, target).name,
-                one.operator,
-                tuple(_cast_value(one.value, target).to_pylist()),
+                _present(condition.value.column, target).name,
+                condition.operator,
+                tuple(_cast_value(condition.value, target).to_pylist()),
             )
-            for one in first.conditions
+            for condition in first.conditions
         ),
         None
         if first.assigned is None

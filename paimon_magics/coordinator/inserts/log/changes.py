@@ -11,14 +11,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from paimon_magics.coordinator.inserts.log.database import DatabaseLog
-from paimon_magics.coordinator.inserts.log.interface import (
+from paimon_magics.coordinator.inserts.log.legacy import adopt, begin_move, move_table
+from paimon_magics.coordinator.inserts.log.log import (
     Appended,
     DeadLetter,
     Keyed,
     StoredFlush,
     append_id,
 )
-from paimon_magics.coordinator.inserts.log.legacy import adopt, begin_move, move_table
 from paimon_magics.coordinator.inserts.log.object_codec import DamagedObjectError, Entry
 from paimon_magics.coordinator.inserts.log.records import Segment
 from paimon_magics.coordinator.protocol.json_text import storable_text
@@ -59,7 +59,7 @@ def replayed_id(entry: Entry) -> str:
     id = entry.document.get("id")
     if id is None and entry.document.get("change") == "append":
         groups = entry.document["groups"]
-        return append_id([(one["location"], one["first"], one["chain"]) for one in groups])
+        return append_id([(group["location"], group["first"], group["chain"]) for group in groups])
     return str(entry.number if id is None else id)
 
 

@@ -15,7 +15,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from paimon_magics.coordinator.inserts.log.interface import (
+from paimon_magics.coordinator.inserts.log.legacy import Renamed, upgrade
+from paimon_magics.coordinator.inserts.log.log import (
     FIRST_OFFSET,
     Appended,
     DeadLetter,
@@ -29,7 +30,6 @@ from paimon_magics.coordinator.inserts.log.interface import (
     remembered_of,
     remembering,
 )
-from paimon_magics.coordinator.inserts.log.legacy import Renamed, upgrade
 from paimon_magics.coordinator.protocol.json_text import storable_text
 from paimon_magics.coordinator.store.database import (
     Change,
@@ -46,7 +46,7 @@ _FORMAT = 2
 _KEYS_AT_ONCE = 200
 _FORGET_AT_ONCE = 10_000
 
-# For the rows of `log_keys` see `interface`; their `at_ms` is the log's running time. `legacy` is
+# For the rows of `log_keys` see `log`; their `at_ms` is the log's running time. `legacy` is
 # the identity by which an older version knew a table, and `log_moves` has the renames that one had
 # begun.
 _TABLES = (

@@ -352,8 +352,10 @@ class ObjectFolder:
     def remove_until(self, number: int) -> None:
         """Remove the entries and checkpoints that the checkpoint of that number replaces."""
         entries, checkpoints = self.listed()
-        old = [self._path(one) for one in entries if one <= number]
-        old += [self._checkpoint_path(one) for one in checkpoints if one < number]
+        old = [self._path(entry) for entry in entries if entry <= number]
+        old += [
+            self._checkpoint_path(checkpoint) for checkpoint in checkpoints if checkpoint < number
+        ]
         self._store.delete(old)
 
     def _path(self, number: int) -> str:

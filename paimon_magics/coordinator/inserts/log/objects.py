@@ -24,7 +24,8 @@ from paimon_magics.coordinator.inserts.log.changes import (
     append_document,
     letters_document,
 )
-from paimon_magics.coordinator.inserts.log.interface import (
+from paimon_magics.coordinator.inserts.log.legacy import Move, Renamed, settled_moves
+from paimon_magics.coordinator.inserts.log.log import (
     FIRST_OFFSET,
     Appended,
     DeadLetter,
@@ -35,7 +36,6 @@ from paimon_magics.coordinator.inserts.log.interface import (
     append_id,
     content_id,
 )
-from paimon_magics.coordinator.inserts.log.legacy import Move, Renamed, settled_moves
 from paimon_magics.coordinator.inserts.log.object_chain import ObjectChain, ObjectFolder
 from paimon_magics.coordinator.protocol.json_text import storable_text
 from paimon_magics.errors import SetupError

@@ -20,7 +20,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
-from paimon_magics.coordinator.inserts.log.interface import Log
+from paimon_magics.coordinator.inserts.log.log import Log
 from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.tables.schema.history import table_id_of_legacy
 from paimon_magics.tables.stores.store import Store, store_errors

@@ -349,14 +349,14 @@ def key_rows(keys: Sequence[Keyed]) -> list[tuple[str, int, int, bytes]]:
     """Rows of `log_keys`: one for each label, and one for each run of offsets of a channel."""
     rows: list[tuple[str, int, int, bytes]] = []
     runs: dict[str, list[Keyed]] = {}
-    for one in keys:
-        run = runs.get(one.key)
-        if run is not None and one.offset >= 0 and run[-1].offset + 1 == one.offset:
-            run.append(one)
+    for key in keys:
+        run = runs.get(key.key)
+        if run is not None and key.offset >= 0 and run[-1].offset + 1 == key.offset:
+            run.append(key)
             continue
         if run is not None:
             rows.append(_key_row(run))
-        runs[one.key] = [one]
+        runs[key.key] = [key]
     return [*rows, *(_key_row(run) for run in runs.values())]
 
 
