@@ -92,8 +92,8 @@ def cells(files: pa.Table, small_below_bytes: int) -> pa.Table:
         "sorted_run_count": grouped.column("sorted_run_count_distinct"),
         "last_update_time": grouped.column("creation_time_max"),
     }
-    found = pa.table([columns[name].cast(CELLS.field(name).type) for name in CELLS.names], CELLS)
-    return found.sort_by([("partition", "ascending"), ("bucket", "ascending")])
+    table = pa.table([columns[name].cast(CELLS.field(name).type) for name in CELLS.names], CELLS)
+    return table.sort_by([("partition", "ascending"), ("bucket", "ascending")])
 
 
 def by_partition(found: pa.Table) -> pa.Table:

@@ -94,8 +94,8 @@ def roaring_bitmaps(
     _put(out, keys + 2, (containers.counts - 1).astype("<u2"))
     before = np.cumsum(containers.sizes) - containers.sizes
     offsets = heads_bytes[owners] + before - before[bitmaps][owners]
-    told = has_offsets[owners]
-    _put(out, (keys + 4 * counts[owners])[told], offsets[told].astype("<u4"))
+    has_offset = has_offsets[owners]
+    _put(out, (keys + 4 * counts[owners])[has_offset], offsets[has_offset].astype("<u4"))
     containers.put(out, places[owners] + offsets)
     return out.tobytes(), lengths
 

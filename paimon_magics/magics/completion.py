@@ -169,21 +169,21 @@ class Completer:
 
 def _of_streams(text: str) -> tuple[str, list[Offer]]:
     """The options of a stream, or its modes, where `text` ends in the beginning of one."""
-    found = _STREAM_TEXT.search(text, max(0, len(text) - _STREAM_TEXT_MAX))
-    if found is None:
+    match = _STREAM_TEXT.search(text, max(0, len(text) - _STREAM_TEXT_MAX))
+    if match is None:
         return "", []
-    typed = found["typed"]
-    if found["mode"]:
+    typed = match["typed"]
+    if match["mode"]:
         return typed, matching(typed, map(Offer, STREAM_MODES))
     return typed, matching(typed, (Offer(*item) for item in STREAM_PURPOSES.items()))
 
 
 def _verb_line(text: str, cursor: int) -> str | None:
     """The text between `%paimon` and the cursor in the cursor's line; None without `%paimon`."""
-    found = _LINE.match(text, text.rfind("\n", 0, cursor) + 1)
-    if found is None or found.end() > cursor or "\n" in found[0].strip():
+    match = _LINE.match(text, text.rfind("\n", 0, cursor) + 1)
+    if match is None or match.end() > cursor or "\n" in match[0].strip():
         return None
-    return text[found.end() : cursor]
+    return text[match.end() : cursor]
 
 
 def _in_a_menu(about: str) -> str | None:

@@ -53,8 +53,8 @@ class Verb:
 def name_and_rest(argument: str, verb: str, what: str) -> tuple[str, str | None]:
     """Split a line into its first name, which may have spaces in back-quotes, and the rest. Raises
     StatementSyntaxError."""
-    found = _NAME.match(argument)
-    name = found.group() if found else ""
+    match = _NAME.match(argument)
+    name = match.group() if match else ""
     rest = argument[len(name) :]
     if not name or not (rest == "" or rest[0].isspace()):
         return one_name(argument.partition(" ")[0], verb, what), None

@@ -176,8 +176,8 @@ def _hint(name: str, visible: Sequence[str]) -> str:
 
 
 def _position(statement: str, name: str) -> int | None:
-    found = re.search(rf"(?<![:\w]):{re.escape(name)}\b", statement)
-    return found.start() if found else None
+    match = re.search(rf"(?<![:\w]):{re.escape(name)}\b", statement)
+    return match.start() if match else None
 
 
 # A statement with its bind values as literals: to show it, and to run it on its own.

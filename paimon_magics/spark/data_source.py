@@ -331,19 +331,19 @@ class _StreamReader(SupportsTriggerAvailableNow, spark_source.DataSourceStreamRe
 
 def _in_folder(path: str, place: Place) -> TableName:
     """The table in a folder of the warehouse."""
-    found = _TABLE_FOLDER.fullmatch(path)
-    if found is None:
+    match = _TABLE_FOLDER.fullmatch(path)
+    if match is None:
         raise InvalidValueError(
             f"{path} is not the folder of a table.",
             hint="A table's folder is WAREHOUSE/DATABASE.db/TABLE. Or name it: 'shop.orders'.",
         )
-    if _plain(found[1]) != _plain(place.warehouse):
+    if _plain(match[1]) != _plain(place.warehouse):
         raise InvalidValueError(
             f"{path} is in another warehouse than the one in use, {place.warehouse}.",
             hint="Connect to that one: paimon_magics.connect(warehouse=…), or register(spark, "
             "warehouse=…).",
         )
-    return replace(named(quoted(found[3])), database=found[2])
+    return replace(named(quoted(match[3])), database=match[2])
 
 
 def _plain(warehouse: str) -> str:
@@ -364,6 +364,6 @@ def _columns(read: DataRead) -> Sequence[Any]:
 def _metadata_schema(rows: pa.Table) -> spark_types.StructType:
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    found = from_arrow_schema(rows.schema, prefer_timestamp_ntz=True)
-    assert isinstance(found, spark_types.StructType)
-    return found
+    arrow_schema = from_arrow_schema(rows.schema, prefer_timestamp_ntz=True)
+    assert isinstance(arrow_schema, spark_types.StructType)
+    return arrow_schema

@@ -267,10 +267,10 @@ def _writes(statement: str) -> bool:
 
 def _advised(message: str) -> tuple[str, str]:
     """Spark's message without the advice at its end, and the advice."""
-    found = _ADVICE.search(message)
-    if found is None:
+    match = _ADVICE.search(message)
+    if match is None:
         return message, ""
-    said, advice = message[: found.start()].rstrip(), found[1].strip()
+    said, advice = message[: match.start()].rstrip(), match[1].strip()
     return said, advice if advice.endswith(".") else advice + "."
 
 
@@ -329,9 +329,9 @@ def _sql_state(error: BaseException) -> str:
 def _cast_column(error: BaseException) -> str | None:
     """The table's column whose cast failed. Casts that `casting` builds as text name it."""
     for fragment in _fragments(error):
-        found = _CAST_OF_COLUMN.match(fragment)
-        if found is not None:
-            return found[1].replace("``", "`")
+        match = _CAST_OF_COLUMN.match(fragment)
+        if match is not None:
+            return match[1].replace("``", "`")
     return None
 
 
@@ -364,8 +364,8 @@ def _message(error: BaseException) -> str:
 
 def _hint_of_text(error: BaseException) -> str:
     """The hint for the condition that the text of an exception of py4j's begins with."""
-    found = _CONDITION.match(_text(error))
-    return _HINTS.get(found[1].split(".")[0], "") if found else ""
+    match = _CONDITION.match(_text(error))
+    return _HINTS.get(match[1].split(".")[0], "") if match else ""
 
 
 def _cause(error: BaseException, message: str) -> str:

@@ -242,14 +242,14 @@ def _flat(values: Iterable[object]) -> Iterator[object]:
 
 def conditions_in(condition: str) -> tuple[ColumnFilter, ...]:
     """The conditions on single columns in a condition's text, which Spark has accepted."""
-    found = _reference(condition)
-    return () if found is None else found.filters
+    reference = _reference(condition)
+    return () if reference is None else reference.filters
 
 
 def has_only_conditions(condition: str) -> bool:
     """Whether a condition's text has nothing else than the conditions that are found in it."""
-    found = _reference(condition)
-    return found is not None and found.rows_wanted is not None
+    reference = _reference(condition)
+    return reference is not None and reference.rows_wanted is not None
 
 
 def _reference(condition: str) -> TableReference | None:

@@ -196,9 +196,9 @@ class _Watched:
                 since = self._rows_since.setdefault((id, stage.writes), now)
                 stages[id] = replace(stage, rows_seconds=now - since)
         seconds = now - self._started
-        found = Progress(seconds, tuple(stages[id] for id in sorted(stages)), work=self._work)
-        self._pace = self._pace.then(seconds, found.rows, found.size_bytes)
-        return replace(found, pace=self._pace)
+        progress = Progress(seconds, tuple(stages[id] for id in sorted(stages)), work=self._work)
+        self._pace = self._pace.then(seconds, progress.rows, progress.size_bytes)
+        return replace(progress, pace=self._pace)
 
     def _unknown(self, id: int) -> StageProgress:
         """A stage that Spark has not reported yet."""
@@ -457,10 +457,10 @@ class RunningRows:
         total = RowCounts()
         for query in self._queries:
             if not query.is_over:
-                found = self._store.execution(query.id)
-                if not found.isDefined():
+                execution = self._store.execution(query.id)
+                if not execution.isDefined():
                     continue
-                known = found.get()
+                known = execution.get()
                 if not query.is_ours:
                     ids = known.stages().mkString(",")
                     query.is_ours = any(int(id) in stages for id in ids.split(",") if id)

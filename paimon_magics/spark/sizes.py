@@ -77,10 +77,10 @@ def estimate(frame: DataFrame) -> Estimate:
         plan = printed_plan(frame, "cost")
     except PySparkException:
         return Estimate()
-    found = _SIZE.search(plan)
-    if found is None or found[2] not in _UNITS:
+    match = _SIZE.search(plan)
+    if match is None or match[2] not in _UNITS:
         return Estimate()
-    size_bytes = float(found[1]) * 1024.0 ** _UNITS.index(found[2])
+    size_bytes = float(match[1]) * 1024.0 ** _UNITS.index(match[2])
     is_work_told = _WORK.search(plan) is None
     reads_files = _FILES.search(plan) is not None
     rows_bytes = size_bytes * (COMPRESSED_AT_MOST if reads_files else 1) if is_work_told else None

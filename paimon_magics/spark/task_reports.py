@@ -131,8 +131,8 @@ def read_reports(ended: dict[tuple[int, int, bool], TaskCounts]) -> list[TaskCou
             record = (Path(reports_folder()) / name).read_bytes()
             if len(record) == _RECORD.size:
                 rows, size_bytes, is_over = _RECORD.unpack(record)
-                told = TaskCounts(*key, rows, size_bytes)
-                found.append(told)
+                task_counts = TaskCounts(*key, rows, size_bytes)
+                found.append(task_counts)
                 if is_over:
-                    ended[key] = told
+                    ended[key] = task_counts
     return found

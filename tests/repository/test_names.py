@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from tests.repository.test_sizes import ROOT, modules
 
 RETIRED = {"asked", "found", "given", "held", "kept", "made", "one", "said", "told"}
-RETIRED_MAX = 1_971
+RETIRED_MAX = 1_899
 """How many are left. Lower it with each that goes."""
 
 MODULES_MAX = 650

@@ -39,8 +39,8 @@ class ProgressView(anywidget.AnyWidget):
 
     def bundle(self) -> dict[str, Any]:
         """The MIME bundle of the cell's output."""
-        made = self._repr_mimebundle_()
-        found = made[0] if isinstance(made, tuple) else made or {}
+        repr_mimebundle = self._repr_mimebundle_()
+        found = repr_mimebundle[0] if isinstance(repr_mimebundle, tuple) else repr_mimebundle or {}
         return {"text/plain": "", PROGRESS: {}, WIDGET: found[WIDGET]}
 
 

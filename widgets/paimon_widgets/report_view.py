@@ -106,13 +106,13 @@ class ReportView(anywidget.AnyWidget):
             if question["ask"] == "stop":
                 self._running.stop()
                 return None
-            found = self._understood(question)
+            understood = self._understood(question)
         except (KeyError, TypeError, ValueError, IndexError):
             return None  # our own page asks no such question
-        if found is None:
+        if understood is None:
             return None
         sheet = question.get("sheet", -1)
-        answer = self._running.run(found, {"sheet": sheet}, _STOPPED, _in_a_line)
+        answer = self._running.run(understood, {"sheet": sheet}, _STOPPED, _in_a_line)
         return {"of": question["ask"], "sheet": sheet, **answer}
 
     def _understood(self, question: Any) -> Callable[[], dict[str, Any]] | None:
@@ -138,11 +138,11 @@ class ReportView(anywidget.AnyWidget):
 
     def _anew(self) -> dict[str, Any]:
         assert self._refresh is not None
-        told = self._refresh()
-        if told is None:
+        refresh = self._refresh()
+        if refresh is None:
             return {"over": True}
         self._sheets.clear()
-        return {"report": self._report(told)}
+        return {"report": self._report(refresh)}
 
     def _asked(self, _: Any, question: Any, __: Any) -> None:
         if self._may_run_jobs(question):

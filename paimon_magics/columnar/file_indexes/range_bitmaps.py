@@ -100,9 +100,9 @@ class RangeBitmapIndex:
 def _slices(places: npt.NDArray[np.int32], count: int) -> bytes:
     """The bitmaps of the places' bits, and of the rows that are not NULL."""
     there = np.flatnonzero(places >= 0)
-    found = places[there]
+    place = places[there]
     number = max((count - 1).bit_length(), 1)
-    slices = [roaring_bitmap(there[found >> bit & 1 == 1]) for bit in range(number)]
+    slices = [roaring_bitmap(there[place >> bit & 1 == 1]) for bit in range(number)]
     rows = roaring_bitmap(there)
     table, offset = [], 0
     for one in slices:

@@ -392,11 +392,11 @@ class Tokens:
     def principal(self, text: str) -> Principal | None:
         """Whose token a text is, by the rows that were read last; None for one that is none, or has
         ended."""
-        found = _TOKEN_TEXT.fullmatch(text)
-        if found is None:
+        match = _TOKEN_TEXT.fullmatch(text)
+        if match is None:
             return None
-        stored, principal = self._known.get(found[1], (_NOBODY, None))
-        digest = hashlib.sha256(found[2].encode()).hexdigest()
+        stored, principal = self._known.get(match[1], (_NOBODY, None))
+        digest = hashlib.sha256(match[2].encode()).hexdigest()
         is_right = hmac.compare_digest(digest, stored.digest)
         return principal if is_right and stored.is_good(now_ms()) else None
 

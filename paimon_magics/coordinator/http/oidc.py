@@ -78,8 +78,8 @@ class Issuer:
 
     def grants(self, claims: Mapping[str, Any]) -> tuple[Grant, ...]:
         """What a token's claims allow; texts that are about something else allow nothing."""
-        given = claims.get(self.scope_claim, ())
-        texts = given.split() if isinstance(given, str) else given
+        claim = claims.get(self.scope_claim, ())
+        texts = claim.split() if isinstance(claim, str) else claim
         if not isinstance(texts, list | tuple):
             return ()
         found: list[Grant] = []
@@ -155,12 +155,12 @@ class IssuerKeys:
         try:
             client = httpx.AsyncClient(verify=self._tls, trust_env=False, timeout=_ANSWER_SECONDS)
             async with asyncio.timeout(_ANSWER_SECONDS), client:
-                found = await self._document(
+                document = await self._document(
                     client, f"{self._url}/.well-known/openid-configuration"
                 )
-                if str(found.get("issuer", "")).rstrip("/") != self._url:
-                    raise ValueError(f"it calls itself {found.get('issuer')}")
-                keys = PyJWKSet.from_dict(await self._document(client, str(found["jwks_uri"])))
+                if str(document.get("issuer", "")).rstrip("/") != self._url:
+                    raise ValueError(f"it calls itself {document.get('issuer')}")
+                keys = PyJWKSet.from_dict(await self._document(client, str(document["jwks_uri"])))
         except Exception as error:  # whatever it answers: the last keys are used
             self._problem = str(error).rstrip(".") or type(error).__name__
             _log.error("The issuer %s can't be asked for its keys: %s", self._url, self._problem)

@@ -85,12 +85,12 @@ class StandingBy:
             registry=self._registry,
         )
         is_owner.set(0)
-        held = Gauge(
+        gauge = Gauge(
             "paimon_coordinator_held_requests",
             "Requests that wait for a coordinator that owns the warehouse.",
             registry=self._registry,
         )
-        held.set_function(lambda: self._held)
+        gauge.set_function(lambda: self._held)
         self._answers = Counter(
             "paimon_coordinator_relayed_total",
             "Requests to a coordinator that stands by, by what became of them.",

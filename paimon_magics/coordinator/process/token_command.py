@@ -160,12 +160,12 @@ def _day(at_ms: int) -> str:
 
 
 def _ms(text: str) -> int:
-    found = _TIME.fullmatch(text)
-    if found is None:
+    match = _TIME.fullmatch(text)
+    if match is None:
         raise InvalidValueError(
             f"`{text}` is no time.", hint="Write it as 90d, 12h or 30m, or as never."
         )
-    return int(found[1]) * _UNITS_MS[found[2]]
+    return int(match[1]) * _UNITS_MS[match[2]]
 
 
 def _parser() -> argparse.ArgumentParser:

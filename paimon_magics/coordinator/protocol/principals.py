@@ -268,5 +268,5 @@ def sees_location(principal: Principal, location: str) -> bool:
     """Whether a principal may read the table that has this folder."""
     if principal.is_free:
         return True
-    found = _PLACE.search(location)
-    return found is not None and principal.may_on(Scope.READ, found[1], found[2])
+    match = _PLACE.search(location)
+    return match is not None and principal.may_on(Scope.READ, match[1], match[2])

@@ -186,16 +186,16 @@ class Worker:
             return FilesRemoved(id, self._now_ms())
         if not self._claim(transaction, Fate.REMOVAL):
             return Ticked(self._now_ms())  # another coordinator was about to commit it
-        found = find_commit(table, transaction)
-        if found is None:
+        commit = find_commit(table, transaction)
+        if commit is None:
             reach("removal.claimed")
             self._remove_runs(table, id, transaction, adopted)
             wait_ms_max = self._settings.attempt_wait_ms_max
             remove_uncommitted(table, transaction, frozenset(), wait_ms_max)
             reach("files.removed")
         self._drop_claim(transaction)
-        if found is not None:
-            return CommitPublished(id, found, self._now_ms())
+        if commit is not None:
+            return CommitPublished(id, commit, self._now_ms())
         return FilesRemoved(id, self._now_ms())
 
     def sweep(self, request: CommitRequest) -> int:

@@ -332,12 +332,12 @@ class Coordinator:
     def _was_committed(self, held: TransactionState) -> bool:
         """Whether another coordinator committed the transaction while this one was down; the
         receipt is stored if so."""
-        found = self._worker.receipt(self._state_thread.opened[held.id])
-        if found is None:
+        receipt = self._worker.receipt(self._state_thread.opened[held.id])
+        if receipt is None:
             return False
         until_ms = self._now_ms() + self._state_thread.state.limits.receipt_retention_ms
         self._store.transactions.save(
-            replace(held, phase=Phase.COMMITTED, receipt=found, expires_at_ms=until_ms)
+            replace(held, phase=Phase.COMMITTED, receipt=receipt, expires_at_ms=until_ms)
         )
         self._state_thread.opened.pop(held.id)
         return True

@@ -216,13 +216,13 @@ class Transactions:
         check_adopted_id(id)
         self._owning.own()
         table, transaction = adopted_transaction(self._catalog, document)
-        asked = None if request_for is None else request_for(transaction)
-        if asked is not None:
-            check_names(decoded(table, asked))
-        found = find_commit(table, transaction)
-        if found is not None and asked is not None:
-            return Committed(found)
-        if asked is not None and self._lost_its_place(id, table, asked):
+        request = None if request_for is None else request_for(transaction)
+        if request is not None:
+            check_names(decoded(table, request))
+        commit = find_commit(table, transaction)
+        if commit is not None and request is not None:
+            return Committed(commit)
+        if request is not None and self._lost_its_place(id, table, request):
             self.adopt(id, owner, document, None, origin)
             raise CommitConflictError(
                 f"The statement on `{table.name}` was begun at another coordinator, and its place "
@@ -233,9 +233,9 @@ class Transactions:
         epoch = self._owning.epoch
         if epoch is None:
             return Unknown()
-        body = None if asked is None else request_body(asked)
+        body = None if request is None else request_body(request)
         digest = None if body is None else digest_of(body)
-        compacts = asked is not None and isinstance(asked.change, Compact)
+        compacts = request is not None and isinstance(request.change, Compact)
         return self._state_thread.ask(
             lambda ask: Asked(
                 Adopted(
@@ -249,10 +249,10 @@ class Transactions:
                     not compacts and takes_one_at_a_time(table.schema),
                     origin,
                     str(table.name),
-                    None if asked is None else noted_files(asked.properties),
+                    None if request is None else noted_files(request.properties),
                 ),
                 opened=transaction,
-                request=asked,
+                request=request,
                 body=body,
             )
         )
@@ -279,9 +279,9 @@ class Transactions:
 
         Return None when the transaction is not committed, or not with this request.
         """
-        held = self._stored.state(id)
+        state = self._stored.state(id)
         digest = digest_of(request_body(request))
-        if held is None or held.phase is not Phase.COMMITTED or held.digest != digest:
+        if state is None or state.phase is not Phase.COMMITTED or state.digest != digest:
             return None
         return self._worker.sweep(request)
 
@@ -394,9 +394,9 @@ def adopted_transaction(catalog: Catalog, document: Any) -> tuple[Table, Transac
     and UnknownNameError for a table that does not exist.
     """
     brought = transaction_of(document)
-    found = _COMMIT_USER.fullmatch(brought.commit_user)
+    match = _COMMIT_USER.fullmatch(brought.commit_user)
     try:
-        identity = uuid.UUID(found[1]) if found is not None else None
+        identity = uuid.UUID(match[1]) if match is not None else None
     except ValueError:
         identity = None
     if identity is None or brought.file_prefix != f"pm-{identity.hex}-":

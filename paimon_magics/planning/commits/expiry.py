@@ -157,18 +157,18 @@ def _retention(schema: TableSchema, what: str, default: Retention) -> Retention:
         f"{what}.{rest}" for rest in ("num-retained.min", "num-retained.max", "time-retained")
     )
     least, most, long = (schema.option(key) for key in (low, high, time))
-    found = Retention(
+    retention = Retention(
         count_min=default.count_min if least is None else integer_value(low, least),
         count_max=default.count_max if most is None else integer_value(high, most),
         time_ms=default.time_ms if long is None else duration_ms(time, long),
     )
-    if found.count_min < 1 or found.count_max < found.count_min:
+    if retention.count_min < 1 or retention.count_max < retention.count_min:
         raise InvalidTableError(
-            f"'{low}' = '{found.count_min}' and '{high}' = '{found.count_max}' contradict each "
-            "other: nothing expires.",
+            f"'{low}' = '{retention.count_min}' and '{high}' = '{retention.count_max}' contradict "
+            "each other: nothing expires.",
             hint=f"'{low}' must be at least 1, and '{high}' at least '{low}'.",
         )
-    return found
+    return retention
 
 
 def _integer(schema: TableSchema, key: str) -> int:

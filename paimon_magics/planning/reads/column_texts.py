@@ -66,8 +66,8 @@ class Guess:
 
 def text_within(shown: str) -> str:
     """The text of a Column, from what `str` makes of it."""
-    found = _WHOLE.fullmatch(shown)
-    return shown if found is None else found[1]
+    match = _WHOLE.fullmatch(shown)
+    return shown if match is None else match[1]
 
 
 def mentioned(text: str, columns: Collection[str]) -> frozenset[str] | None:
@@ -105,10 +105,10 @@ def is_plain_name(text: str) -> bool:
 
 def guesses(text: str, columns: Collection[Column]) -> Iterator[Guess]:
     """What a text may compare a column with, the likeliest first. Each must be checked."""
-    found = _CALL.fullmatch(text)
-    if found is None:
+    match = _CALL.fullmatch(text)
+    if match is None:
         return
-    operator, inner = found[1], found[2]
+    operator, inner = match[1], match[2]
     name, _, rest = inner.partition(", ")
     named = [column for column in columns if column.name.lower() == name.strip("`").lower()]
     if len(named) != 1 or not isinstance(named[0].type, AtomicType):

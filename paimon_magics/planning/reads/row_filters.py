@@ -277,9 +277,9 @@ def _literal(value: _Value, kind: Kind) -> str:
 
 
 def _kind(column: str, kinds: Mapping[str, ColumnKind]) -> ColumnKind:
-    found = kinds.get(column)
-    if found is None:
+    kind = kinds.get(column)
+    if kind is None:
         raise UnknownNameError(
             f"There is no column `{column}`.", hint=nearest(column, kinds, what="columns")
         )
-    return found
+    return kind

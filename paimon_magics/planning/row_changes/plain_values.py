@@ -146,18 +146,18 @@ def _plain(cursor: Cursor, column: Column, names: Mapping[str, Column], table: s
     if not sign:
         if isinstance(first, _Stored) and first.column.type != column.type:
             raise _NotPlainError
-        found = PlainValue(column, first)
+        plain_value = PlainValue(column, first)
     else:
-        found = PlainValue(column, first, sign, _operand(cursor, names, table))
+        plain_value = PlainValue(column, first, sign, _operand(cursor, names, table))
         # Only of the column's own type: between two types Spark chooses a third.
-        if not found.sources or any(
+        if not plain_value.sources or any(
             isinstance(one, _Stored) and one.column.type != column.type
-            for one in (found.first, found.second)
+            for one in (plain_value.first, plain_value.second)
         ):
             raise _NotPlainError
     if not cursor.at_end:
         raise _NotPlainError
-    return found
+    return plain_value
 
 
 def _operand(cursor: Cursor, names: Mapping[str, Column], table: str) -> _Operand:

@@ -157,5 +157,5 @@ def _number(schema: TableSchema, key: str) -> int:
 
 
 def _flag(schema: TableSchema, key: str) -> bool | None:
-    given = schema.stored_option(key)
-    return None if given is None else given.strip().lower() == "true"
+    stored_option = schema.stored_option(key)
+    return None if stored_option is None else stored_option.strip().lower() == "true"

@@ -92,16 +92,16 @@ def frame_of_query(
     rows that are not loaded. `selection` is for queries of rows to change. Errors have positions
     in `statement`."""
     bound = bind(query.parameters, parameters, statement, connection.zone)
-    held = HeldSnapshots(connection.committer)
+    held_snapshots = HeldSnapshots(connection.committer)
     try:
         frame = frame_of_views(
-            connection, statement, query, held, bound,
+            connection, statement, query, held_snapshots, bound,
             include_buffer=include_buffer, selection=selection,
         )  # fmt: skip
         names = tuple(reference.name.object_name for reference in query.references)
-        return held.noted(frame, names)
+        return held_snapshots.noted(frame, names)
     finally:
-        held.release()
+        held_snapshots.release()
         connection.views.drop_passing()
 
 
@@ -344,13 +344,13 @@ def read_plan(connection: Connection, relation: Relation) -> tuple[ReadPlan, Dat
 def is_known(connection: Connection, relation: Relation, statement: str, query: QueryText) -> bool:
     """Whether a query of `relation` is answered by manifests alone."""
     wanted = whole_aggregates(statement, query)
-    held = HeldSnapshots(connection.committer)
+    held_snapshots = HeldSnapshots(connection.committer)
     try:
         return wanted is not None and (
-            known_row(connection, relation, wanted.calls, held) is not None
+            known_row(connection, relation, wanted.calls, held_snapshots) is not None
         )
     finally:
-        held.release()
+        held_snapshots.release()
 
 
 # The results of aggregates that are known without reading a table's rows, as a relation of SQL.
@@ -429,16 +429,16 @@ def frame_with_buffer(
             hint="Connect with coordinator='embedded' or the address of a coordinator, or leave "
             "`include_buffer` (--include-buffer) out.",
         )
-    found = connection.committer.administration().queues.buffer(name)
-    if found.acknowledged == found.published:
-        return read(replace(relation, snapshot_id=found.snapshot_id))
-    entries = buffered_entries(found, table)
+    buffer = connection.committer.administration().queues.buffer(name)
+    if buffer.acknowledged == buffer.published:
+        return read(replace(relation, snapshot_id=buffer.snapshot_id))
+    entries = buffered_entries(buffer, table)
     keys = table.schema.primary_keys
     names = None if relation.names is None else relation.names | {key.lower() for key in keys}
-    below = read(replace(relation, snapshot_id=found.snapshot_id, names=names))
+    below = read(replace(relation, snapshot_id=buffer.snapshot_id, names=names))
     if not keys:
         return with_rows(connection.spark, below, _rows_of(entries, table.schema))
-    whole = replace(relation, snapshot_id=found.snapshot_id, names=None, filters=())
+    whole = replace(relation, snapshot_id=buffer.snapshot_id, names=None, filters=())
     return _upserted(connection, table, below, entries, lambda: read(whole))
 
 

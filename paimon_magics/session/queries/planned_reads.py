@@ -204,9 +204,9 @@ def _resolved(table: Table, relation: Relation, zone: str) -> Resolved:
         case 0:
             return Resolved(TableState(None))
         case snapshot_id:
-            found = find_target(table, AtSnapshot(snapshot_id), zone)
-            assert isinstance(found.target, TableState)
-            return replace(found, target=TableState(found.target.snapshot))
+            target = find_target(table, AtSnapshot(snapshot_id), zone)
+            assert isinstance(target.target, TableState)
+            return replace(target, target=TableState(target.target.snapshot))
     return find_target(table, point_of_read(table.schema, dict(relation.options)), zone)
 
 

@@ -279,13 +279,13 @@ def pass_to_spark(
             _refuse_shadow(connection, statement, target, statement.name_position)
     query = _whole(statement)
     bound = bind(query.parameters, parameters, statement.text, connection.zone)
-    held = HeldSnapshots(connection.committer)
+    held_snapshots = HeldSnapshots(connection.committer)
     try:
         with cancellable(connection.spark):  # Spark runs commands at once
-            frame = frame_of_views(connection, statement.text, query, held, bound)
-        held.noted(frame)
+            frame = frame_of_views(connection, statement.text, query, held_snapshots, bound)
+        held_snapshots.noted(frame)
     finally:
-        held.release()
+        held_snapshots.release()
         connection.views.drop_passing()
     if not frame.columns:
         message = f"Spark ran {leading_words(statement.text)}; it returns no rows."

@@ -188,17 +188,17 @@ def _frame_and_source(
     relation = Relation(name, given, unordered=not in_order, lists_null=lists_null)
     if is_metadata(name):
         return metadata_frame(connection, relation), None
-    held = HeldSnapshots(connection.committer)
+    held_snapshots = HeldSnapshots(connection.committer)
     try:
         if include_buffer:
-            found = buffered_frame(connection, relation, held)
+            found = buffered_frame(connection, relation, held_snapshots)
             if found is not None:
-                return held.noted(found), None
+                return held_snapshots.noted(found), None
         # What is done with the frame decides what is read of it: nothing is read before.
-        kept = kept_read(connection, relation, held, by_spark=True)
-        frame = held.noted(_new_frame(kept), (name.object_name,))
+        kept = kept_read(connection, relation, held_snapshots, by_spark=True)
+        frame = held_snapshots.noted(_new_frame(kept), (name.object_name,))
     finally:
-        held.release()
+        held_snapshots.release()
     source = _TableSource(connection, relation, kept)
     note_source(frame, source)
     return frame, source
@@ -255,14 +255,14 @@ class _TableSource:
             rows_wanted=wanted.rows,
             lists_null=self.relation.lists_null or wanted.lists_null,
         )
-        held = HeldSnapshots(connection.committer)
+        held_snapshots = HeldSnapshots(connection.committer)
         try:
-            kept = kept_read(connection, relation, held, self.first)
+            kept = kept_read(connection, relation, held_snapshots, self.first)
             if kept.view == self.first.view:
                 return None
-            return held.noted(_new_frame(kept), (relation.name.object_name,))
+            return held_snapshots.noted(_new_frame(kept), (relation.name.object_name,))
         finally:
-            held.release()
+            held_snapshots.release()
             connection.views.drop_passing()
 
 
@@ -407,9 +407,9 @@ def frame_of_state(
     """All rows of a snapshot, in the columns of the table's schema, merged whatever their level;
     of `partitions` (serialised) only, if given. The snapshot does not expire while the frame is
     there. Raises OutdatedPlanError if it has expired."""
-    held = HeldSnapshots(connection.committer)
+    held_snapshots = HeldSnapshots(connection.committer)
     try:
-        if not held.hold(replace(table.name, system_table=None), int(snapshot.id)):
+        if not held_snapshots.hold(replace(table.name, system_table=None), int(snapshot.id)):
             raise OutdatedPlanError(
                 f"Snapshot {snapshot.id} of `{table.name}` expired before it was read.",
                 hint="Nothing was written. Run the statement again.",
@@ -423,7 +423,7 @@ def frame_of_state(
         )
         plan = plan_of(connection, read)
         frame = read_frame(connection.spark, plan, read.schema.columns, read.reader)
-        held.planned.append(read.planned)
-        return held.noted(frame, (table.name.object_name,))
+        held_snapshots.planned.append(read.planned)
+        return held_snapshots.noted(frame, (table.name.object_name,))
     finally:
-        held.release()
+        held_snapshots.release()

@@ -307,8 +307,8 @@ def _section(read: TableRead) -> Section:
     )
     charts = (Chart("Files left after each step", bars),) if bars else ()
     note = " ".join(f"{said[0].upper()}{said[1:]}." for said in (read.how, *read.conditions))
-    found = pa.Table.from_pylist(rows, schema=_SCHEMA) if rows else pa.table({})
-    return Section(read.name, found, "", charts=charts, note=note)
+    table = pa.Table.from_pylist(rows, schema=_SCHEMA) if rows else pa.table({})
+    return Section(read.name, table, "", charts=charts, note=note)
 
 
 def _amount(one: PruningStep) -> str:

@@ -169,8 +169,8 @@ def check_confirmed(
     mode = connection.spark.conf.get(_MODE_KEY, "static") or "static"
     for statement in statements:
         if isinstance(statement, PassThrough):
-            found = _MODE.search(statement.text)
-            mode = found[1] if found is not None else mode
+            match = _MODE.search(statement.text)
+            mode = match[1] if match is not None else mode
             continue
         try:
             unconfirmed = handler_of(connection, statement, parameters).unconfirmed

@@ -40,14 +40,14 @@ _OF_SOURCE = re.compile(r"[\s(]*s\s*\.\s*(?:`((?:[^`]|``)+)`|(\w+))[\s)]*", re.I
 def check_exact(frame: DataFrame, columns: Sequence[Column | None]) -> None:
     """Raise InvalidValueError for the first value of `frame` that storing would change; it names
     row, column and type. `columns` are the target columns of the frame's, None for none."""
-    found = first_loss(frame, [None if column is None else column.type for column in columns])
-    if found is None:
+    loss = first_loss(frame, [None if column is None else column.type for column in columns])
+    if loss is None:
         return
-    column = columns[found.position]
+    column = columns[loss.position]
     assert column is not None
-    wanted, value = to_spark_sql(column.type), shortened(found.value, _SHOWN_MAX)
+    wanted, value = to_spark_sql(column.type), shortened(loss.value, _SHOWN_MAX)
     raise InvalidValueError(
-        f"Column `{column.name}` is {wanted}, but row {found.row} has {value}: "
+        f"Column `{column.name}` is {wanted}, but row {loss.row} has {value}: "
         f"{reason(column.type)}.",
         hint=f"Nothing was written. Give a value that fits, or convert this one"
         f"{_as(value, column.type)}. After connect(store_assignment='ansi') values are cast as "

@@ -305,19 +305,21 @@ def chosen_rows(
     name = replace(table.name, system_table=None)
     relation = relation_of(connection, reference, change.text, bound, known=name)
     assert isinstance(relation, Relation)  # it is known to be a table
-    held = HeldSnapshots(connection.committer)
+    held_snapshots = HeldSnapshots(connection.committer)
     try:
         # The same read that is made of the statement's query where None is returned: it is kept.
-        read = planned_read(connection, replace(relation, snapshot_id=snapshot_id), held).read
+        read = planned_read(
+            connection, replace(relation, snapshot_id=snapshot_id), held_snapshots
+        ).read
         plan = _plan(connection, read)
         if plan is None:
             return None
-        held.planned.append(read.planned)
-        held.plan = plan
+        held_snapshots.planned.append(read.planned)
+        held_snapshots.plan = plan
         reader = _leaving_out(read, predicates).reader
-        return held.noted(read_frame(connection.spark, plan, columns, reader))
+        return held_snapshots.noted(read_frame(connection.spark, plan, columns, reader))
     finally:
-        held.release()
+        held_snapshots.release()
 
 
 def _has_plain_columns(schema: TableSchema) -> bool:

@@ -230,8 +230,8 @@ def placed_frame(
 ) -> DataFrame:
     """`placed_rows` of files of a snapshot, 0 for none, which stays for as long as the frame does.
     Raises OutdatedPlanError if it has expired."""
-    held = HeldSnapshots(connection.committer)
-    if snapshot_id and not held.hold(replace(table.name, system_table=None), snapshot_id):
+    held_snapshots = HeldSnapshots(connection.committer)
+    if snapshot_id and not held_snapshots.hold(replace(table.name, system_table=None), snapshot_id):
         raise OutdatedPlanError(
             f"Snapshot {snapshot_id} of `{table.name}` expired before it was read.",
             hint="Nothing was written. Run the statement again, or keep snapshots longer: "
@@ -239,6 +239,6 @@ def placed_frame(
         )
     try:
         rows = placed_rows(connection.spark, files, columns, more, connection.slots, keys)
-        return held.noted(rows)
+        return held_snapshots.noted(rows)
     finally:
-        held.release()
+        held_snapshots.release()

@@ -162,8 +162,8 @@ def _found(
         for one in reference.filters
     )
     bound = bind(query.parameters, parameters, change.text, connection.zone)
-    held = HeldSnapshots(connection.committer)
-    if snapshot is None or not held.hold(table.name, snapshot.id):
+    held_snapshots = HeldSnapshots(connection.committer)
+    if snapshot is None or not held_snapshots.hold(table.name, snapshot.id):
         return None
     try:
         read = plan_data_read(
@@ -179,7 +179,7 @@ def _found(
         batch = few_rows(read, splits_of(read), limits)
         return None if batch is None else pa.Table.from_batches([batch])
     finally:
-        held.release()
+        held_snapshots.release()
 
 
 def _selected_by_key(

@@ -80,21 +80,21 @@ class DroppedFolders:
         """Take a folder out of its name; None if there is none. Nothing is deleted yet."""
         location = (local_path(location) or location).rstrip("/")
         store = self._stores.of(location)
-        found = Detached(label, location, "", False, tuple(outside), is_database)
+        detached = Detached(label, location, "", False, tuple(outside), is_database)
         if not store.renames_folders:
-            return self._bury(store, found)
+            return self._bury(store, detached)
         target = f"{self._folder}/{uuid.uuid4().hex}"
         store.make_folder(self._folder)
         try:
-            _put_record(store, found)
+            _put_record(store, detached)
             store.move_folder(location, target)
         except FileNotFoundError:
             return None
         except OSError as error:
             _log.warning("%s can't be moved, so that its files are listed: %s", location, error)
-            return self._bury(store, found)
+            return self._bury(store, detached)
         reach("drop.detached")
-        return replace(found, path=target, is_moved=True)
+        return replace(detached, path=target, is_moved=True)
 
     def delete_database(self, location: str) -> bool:
         """Delete the files in a database's folder that are there now; return False, and delete

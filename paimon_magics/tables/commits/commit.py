@@ -152,8 +152,8 @@ def remove_run(table: Table, transaction: Transaction, token: str) -> int:
     UnknownOutcomeError if it is unknown whether there is such a snapshot.
     """
     latest = latest_snapshot(table.paimon)
-    found = find_snapshot(table, transaction, latest, transaction.base_snapshot_id)
-    keep = set() if found is None else _metadata_of(table, found)
+    snapshot = find_snapshot(table, transaction, latest, transaction.base_snapshot_id)
+    keep = set() if snapshot is None else _metadata_of(table, snapshot)
     return remove_metadata(table.paimon, token, keep)
 
 

@@ -26,8 +26,8 @@ def find_commit(table: Table, transaction: Transaction) -> CommitReceipt | None:
     expired, so that the answer is unknown.
     """
     latest = latest_snapshot(table.paimon)
-    found = find_snapshot(table, transaction, latest, transaction.base_snapshot_id)
-    return None if found is None else receipt_of(found)
+    snapshot = find_snapshot(table, transaction, latest, transaction.base_snapshot_id)
+    return None if snapshot is None else receipt_of(snapshot)
 
 
 def find_snapshot(table: Table, transaction: Transaction, latest: Any, searched_to: int) -> Any:

@@ -155,8 +155,12 @@ def plan_postponed(
     if not files.num_rows:
         return None
     schema = table.schema
-    given = schema.stored_option("postpone.default-bucket-num")
-    default = slots if given is None else positive_value("postpone.default-bucket-num", given)
+    stored_option = schema.stored_option("postpone.default-bucket-num")
+    default = (
+        slots
+        if stored_option is None
+        else positive_value("postpone.default-bucket-num", stored_option)
+    )
     counts = bucket_counts(table, int(snapshot.id))
     target = schema.stored_option("postpone.target-row-num-per-bucket")
     if target is not None:

@@ -100,10 +100,10 @@ def decide(table: Table, rules: ExpiryRules, floor: int, now_ms: int) -> Expiry 
     if begin < end:
         read = (read_snapshot(paimon, snapshot_id) for snapshot_id in range(begin, end + 1))
         snapshots = [snapshot for snapshot in read if snapshot is not None]
-        kept = ProtectedFiles(table)
+        protected_files = ProtectedFiles(table)
         table.store.write(hint, str(end).encode())
         reach("expiry.decided")
-        return Expiry(table, rules, now_ms, begin, end, snapshots, kept)
+        return Expiry(table, rules, now_ms, begin, end, snapshots, protected_files)
     if table.store.read(hint) is None:  # so that the folder need not be listed again
         write_hint(table.store, hint, end)
     if rules.keeps_changelogs:
@@ -176,7 +176,7 @@ def _metadata(
     """The paths of the manifests, manifest lists, index and statistics files that only the expired
     snapshots refer to: `planManifestsCleaner`. A list comes after the manifests that it names."""
     rules = expiry.rules
-    kept = expiry.kept.metadata(expiry.begin, expiry.end, [last])
+    metadata = expiry.kept.metadata(expiry.begin, expiry.end, [last])
     paths: dict[str, None] = {}
     for snapshot in expired:
         lists = []
@@ -185,9 +185,9 @@ def _metadata(
         if not rules.keeps_changelogs and snapshot.changelog_manifest_list is not None:
             lists.append(snapshot.changelog_manifest_list)
         for name in lists:
-            paths |= files.of_list(name, kept)
-        paths |= files.of_index(snapshot, kept)
-        paths |= files.of_statistics(snapshot, kept)
+            paths |= files.of_list(name, metadata)
+        paths |= files.of_index(snapshot, metadata)
+        paths |= files.of_statistics(snapshot, metadata)
     return paths
 
 
@@ -338,13 +338,15 @@ def _remove_tag_files(table: Table, rules: ExpiryRules, tagged: Any) -> None:
     latest, earliest = latest_snapshot(paimon), earliest_snapshot_id(paimon, table.store)
     if latest is None or earliest is None or tagged.id >= earliest:
         return  # the snapshot is still there: expiry removes it
-    kept = ProtectedFiles(table)
-    if any(tag.id == tagged.id for tag in kept.tags):
+    protected_files = ProtectedFiles(table)
+    if any(tag.id == tagged.id for tag in protected_files.tags):
         return
     chain = usable_snapshots(paimon, table.store)
-    files = ExpiredFiles(table, rules, kept)
-    data = files.of_data(tagged, kept.data_beside(tagged.id) | kept.data_of(chain))
-    names = kept.metadata(0, NO_FLOOR, chain)
+    files = ExpiredFiles(table, rules, protected_files)
+    data = files.of_data(
+        tagged, protected_files.data_beside(tagged.id) | protected_files.data_of(chain)
+    )
+    names = protected_files.metadata(0, NO_FLOOR, chain)
     metadata: dict[str, None] = {}
     for manifest_list in (tagged.base_manifest_list, tagged.delta_manifest_list):
         metadata |= files.of_list(manifest_list, names)

@@ -211,10 +211,10 @@ def remove_overwritten(catalog: Catalog, p: Publication, runs: int) -> int:
         lists = []
     chain = usable_snapshots(table.paimon, table.store)
     changelogs = kept_changelogs(table)
-    kept = ProtectedFiles(table)
+    protected_files = ProtectedFiles(table)
     manager = ManifestListManager(table.paimon)
-    keep = kept.metadata(0, NO_FLOOR, chain, changelogs)
-    leading = [*chain, *changelogs, *kept.tags, *kept.beside]
+    keep = protected_files.metadata(0, NO_FLOOR, chain, changelogs)
+    leading = [*chain, *changelogs, *protected_files.tags, *protected_files.beside]
     keep |= _with_manifests(manager, (one.changelog_manifest_list for one in leading))
     removed = sum(remove_metadata(table.paimon, token, keep) for token in tokens)
     left = _with_manifests(manager, lists) - keep

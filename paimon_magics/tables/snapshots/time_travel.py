@@ -300,9 +300,9 @@ class _Finder:
         return None if refused.id == earliest.id else self._snapshot(refused.id - 1)
 
     def _snapshot(self, snapshot_id: int) -> Any:
-        found = read_snapshot(self._paimon, snapshot_id)
-        if found is not None:
-            return found
+        snapshot = read_snapshot(self._paimon, snapshot_id)
+        if snapshot is not None:
+            return snapshot
         earliest = self._earliest()
         if earliest is None:
             return self._refuse("has no snapshots")

@@ -127,15 +127,15 @@ def raw_files(
         "rows": (taken["row_count"], [file.rows for file in more]),
         "bytes": (taken["file_size"], [file.size_bytes for file in more]),
     }
-    found = pa.table(
+    table = pa.table(
         {
             name: pa.chunked_array([_single(one), pa.array(others, one.type)])
             for name, (one, others) in columns.items()
         }
     )
-    kinds = found.select(["schema_id", "format"])
+    kinds = table.select(["schema_id", "format"])
     kinds = kinds.group_by(kinds.column_names, use_threads=False).aggregate([])
-    return tuple(_of_kind(found, **kind) for kind in kinds.to_pylist())
+    return tuple(_of_kind(table, **kind) for kind in kinds.to_pylist())
 
 
 def _of_kind(files: pa.Table, schema_id: int, format: str) -> RawFiles:

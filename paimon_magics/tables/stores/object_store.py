@@ -283,8 +283,8 @@ class ObjectStore:
 
     def modified_ms(self, path: str) -> int | None:
         """See `Store.modified_ms`."""
-        found = self.status(path)
-        return None if found is None else found[1]
+        status = self.status(path)
+        return None if status is None else status[1]
 
     def make_folder(self, folder: str) -> None:
         """See `Store.make_folder`: there are no folders."""

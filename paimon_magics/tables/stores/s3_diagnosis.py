@@ -85,8 +85,8 @@ def _check_endpoint(access: S3Access, bucket: str) -> None:
 def diagnosis(warehouse: str, access: S3Access, error: PaimonMagicsError) -> SetupError:
     """The error for a request that raised `error`: the reason, and what has to change."""
     text = f"{error.message} {error.__cause__ or ''}"
-    found = re.search(r"<Code>(\w+)</Code>", text)
-    code = found[1] if found else ""
+    match = re.search(r"<Code>(\w+)</Code>", text)
+    code = match[1] if match else ""
     reason = _by_code(code, urlsplit(warehouse).netloc, access) or _by_text(
         code, text, urlsplit(warehouse).netloc, access
     )

@@ -140,9 +140,9 @@ def _stored(catalog: Catalog, name: TableName) -> StoredTable:
 
 
 def _snapshot(table: StoredTable, snapshot_id: int) -> dict[str, Any]:
-    found = snapshot_by_id(table, snapshot_id)
-    if found is not None:
-        return found
+    snapshot = snapshot_by_id(table, snapshot_id)
+    if snapshot is not None:
+        return snapshot
     for name in list_tags(table):
         tag = load_tag(table, name)
         if tag is not None and tag["id"] == snapshot_id:

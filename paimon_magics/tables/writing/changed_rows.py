@@ -111,10 +111,12 @@ class UnseenRows:
             return rows
         kinds = np.asarray(rows.column(KIND))
         counts = np.bincount(kinds, minlength=PARTLY + 1)
-        found = UnseenCounts(int(counts[OLDER]), int(counts[UNCHANGED]), int(counts[PARTLY]))
-        if not found:
+        unseen_counts = UnseenCounts(
+            int(counts[OLDER]), int(counts[UNCHANGED]), int(counts[PARTLY])
+        )
+        if not unseen_counts:
             return rows
-        self.counts += found
+        self.counts += unseen_counts
         is_written = ~np.isin(kinds, (OLDER, UNCHANGED))
         kinds = np.where(kinds == PARTLY, np.int8(UPDATE_AFTER), kinds).astype(np.int8)
         place = rows.schema.get_field_index(KIND)

@@ -239,10 +239,10 @@ class _Bucket:
 
 def buffer_bytes(schema: TableSchema) -> int:
     """How much the buffers of one writer may hold together: `write-buffer-size`, 1 GiB at most."""
-    given = schema.stored_option("write-buffer-size")
-    if given is None:
+    stored_option = schema.stored_option("write-buffer-size")
+    if stored_option is None:
         return _BUFFER_BYTES
-    return min(memory_size_bytes("write-buffer-size", given), _BUFFER_BYTES_MAX)
+    return min(memory_size_bytes("write-buffer-size", stored_option), _BUFFER_BYTES_MAX)
 
 
 def flush_table(table: Table, file_prefix: str) -> FlushTable:

@@ -165,9 +165,9 @@ def buffer_options(schema: TableSchema, slots: int) -> dict[str, str]:
     The size is that of each open bucket of a writer. The fixed buckets of a table are spread over
     `slots` writers; the default gives each of a writer's buckets an equal part of its memory.
     """
-    given = schema.stored_option("write-buffer-size")
-    if given is not None:
-        size_bytes = memory_size_bytes("write-buffer-size", given)
+    stored_option = schema.stored_option("write-buffer-size")
+    if stored_option is not None:
+        size_bytes = memory_size_bytes("write-buffer-size", stored_option)
     else:
         together = max(1, -(-schema.bucket // slots))
         size_bytes = max(_BUFFER_BYTES // together, _BUFFER_BYTES_MIN)

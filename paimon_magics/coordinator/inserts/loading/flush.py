@@ -248,13 +248,13 @@ class Flushing:
         was believed dead. Raises StuckError where the table has other records than the batch."""
         stored = self._stored(table_id)
         above = 0 if stored is None else stored.snapshot_id or 0
-        found = self._position(table, stored, table_id, above)
-        if found is None or found.last < batch.first:
+        position = self._position(table, stored, table_id, above)
+        if position is None or position.last < batch.first:
             return None
-        if (found.first, found.last, found.dead) != (batch.first, batch.last, 0):
+        if (position.first, position.last, position.dead) != (batch.first, batch.last, 0):
             raise StuckError(
-                f"Snapshot {found.snapshot_id} of `{table.name}` has records {found.first} to "
-                f"{found.last}, {found.dead} of them left out, which the log does not know: "
+                f"Snapshot {position.snapshot_id} of `{table.name}` has records {position.first} "
+                f"to {position.last}, {position.dead} of them left out, which the log does not know: "
                 f"records {batch.first} to {batch.last} are not loaded again"
             )
         segments = self._log.read(table_id, batch.first, batch.last)
@@ -263,8 +263,8 @@ class Flushing:
         except DamagedError as error:
             raise StuckError(f"The log is damaged: {error}.") from error
         assert chain is not None
-        self._log.publish(table_id, batch.last, chain, found.snapshot_id)
-        return Loaded(found.snapshot_id)
+        self._log.publish(table_id, batch.last, chain, position.snapshot_id)
+        return Loaded(position.snapshot_id)
 
     # ---- the steps of a flush ----
 
