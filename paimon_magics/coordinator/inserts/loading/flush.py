@@ -254,8 +254,8 @@ class Flushing:
         if (position.first, position.last, position.dead) != (batch.first, batch.last, 0):
             raise StuckError(
                 f"Snapshot {position.snapshot_id} of `{table.name}` has records {position.first} "
-                f"to {position.last}, {position.dead} of them left out, which the log does not know: "
-                f"records {batch.first} to {batch.last} are not loaded again"
+                f"to {position.last}, {position.dead} of them left out, which the log does not "
+                f"know: records {batch.first} to {batch.last} are not loaded again"
             )
         segments = self._log.read(table_id, batch.first, batch.last)
         try:
