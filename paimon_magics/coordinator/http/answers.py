@@ -15,8 +15,7 @@ which no client repeats by itself.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -292,20 +291,25 @@ async def json_body(request: Request) -> dict[str, Any]:
 # Requests to a coordinator whose warehouse is not in its place.
 
 
-class WhileInPlace:
-    """Answers requests below a path only while `misplaced` returns no error: what a warehouse seems
-    to hold that is gone is not true."""
+class Placed(Protocol):
+    """What knows why a warehouse is not in its place: None while it is."""
 
-    def __init__(
-        self, app: ASGIApp, path: str, misplaced: Callable[[], PaimonMagicsError | None]
-    ) -> None:
+    @property
+    def misplaced(self) -> PaimonMagicsError | None: ...
+
+
+class WhileInPlace:
+    """Answers requests below a path only while the `warehouse` is in its place: what a warehouse
+    seems to hold that is gone is not true."""
+
+    def __init__(self, app: ASGIApp, path: str, warehouse: Placed) -> None:
         self._app = app
         self._path = path
-        self._misplaced = misplaced
+        self._warehouse = warehouse
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or pass it on."""
-        app, error = self._app, self._misplaced()
+        app, error = self._app, self._warehouse.misplaced
         if error is not None and scope["type"] == "http" and scope["path"].startswith(self._path):
             app = error_answer(503, type(error).__name__, error.message, error.hint)
         await app(scope, receive, send)

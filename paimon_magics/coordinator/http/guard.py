@@ -33,8 +33,8 @@ from paimon_magics.coordinator.http.limits import (
     Lanes,
     Threads,
     Turnstile,
+    Using,
     run_in_threadpool,
-    using,
 )
 from paimon_magics.coordinator.protocol.principals import (
     PRINCIPAL,
@@ -179,11 +179,14 @@ class Guard:
             return
         connection = HTTPConnection(scope)
         if path not in self._public or (path == _READY and bearer_token(connection)):
-            seconds = _READY_SECONDS if path == _READY else None
-            try:
-                answer = await asyncio.wait_for(self._admit(scope, connection), seconds)
-            except TimeoutError:  # who asks gets what everybody gets
-                answer = None
+            if path != _READY:
+                answer = await self._admit(scope, connection)
+            else:
+                try:
+                    admitted = self._admit(scope, connection)
+                    answer = await asyncio.wait_for(admitted, _READY_SECONDS)
+                except TimeoutError:  # who asks gets what everybody gets
+                    answer = None
             is_known_later = path == _READY and answer is not None and answer.status_code == 503
             if answer is not None and not is_known_later:
                 await answer(scope, receive, send)
@@ -195,9 +198,10 @@ class Guard:
         length = headers.get(b"content-length", b"0")
         if not length.isdigit() or len(length) > _DIGITS_MAX or int(length) > self._bytes_max:
             return _too_large(self._bytes_max)
-        encoding = headers.get(b"content-encoding", b"identity").decode("latin-1")
-        if encoding.lower() not in ("", "identity"):
-            message = f"The body's content-encoding is {encoding}, which is not read."
+        encoding = headers.get(b"content-encoding")
+        if encoding is not None and encoding.lower() not in (b"", b"identity"):
+            shown = encoding.decode("latin-1")
+            message = f"The body's content-encoding is {shown}, which is not read."
             return error_answer(415, "Unsupported", message, "Send the body as it is.")
         return None
 
@@ -242,16 +246,21 @@ class Guard:
         if not is_below or await self._admit(scope, connection) is not None:
             await send({"type": "websocket.close", "code": UNAUTHORISED})
             return
-        sender = StreamSender(self._principal, connection, scope[PRINCIPAL], receive)
+        sender = StreamSender(self._principal_again, connection, scope[PRINCIPAL], receive)
         await self._let_in(scope, sender.receive, send)
         if sender.has_ended:
             await send({"type": "websocket.close", "code": UNAUTHORISED})
 
     async def _principal(self, connection: HTTPConnection) -> Principal | None:
-        """The sender, who sees the audit log only as an administrator."""
-        with using(self._identity):
-            principal = await self._authoriser.principal(connection)
+        """The sender, who sees the audit log only as an administrator. Outside an endpoint what
+        blocks runs in threads of no class, so a slow issuer of tokens takes none of theirs."""
+        principal = await self._authoriser.principal(connection)
         return None if principal is None else principal.without(self._closed)
+
+    async def _principal_again(self, connection: HTTPConnection) -> Principal | None:
+        """The sender of a stream, inside its endpoint."""
+        with Using(self._identity):
+            return await self._principal(connection)
 
     async def _admit(self, scope: Scope, connection: HTTPConnection) -> Response | None:
         answer = await self._checked(scope, connection)
@@ -302,7 +311,7 @@ class _Scoped:
             return
         names = scope.get("path_params", {})
         table = f"{names['database']}.{names['table']}" if names.keys() >= _TABLE_PARTS else ""
-        with using(self.threads[method], table):
+        with Using(self.threads[method], table):
             answer = await self._refusal(scope, method)
             if answer is None:
                 await self.app(scope, receive, send)

@@ -329,7 +329,7 @@ class BoundedConnection(HttpToolsProtocol):
         """Take a header; pass over a trailer, which nothing here reads."""
         self._head_bytes += len(name) + len(value)
         if self._in_head:
-            super().on_header(name, value)
+            HttpToolsProtocol.on_header(self, name, value)
 
     def on_headers_complete(self) -> None:
         """Hand the request over, unless its head came as a whole and is too large."""

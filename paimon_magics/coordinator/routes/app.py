@@ -161,7 +161,7 @@ def application(
         exception_handlers=_ON_ERRORS,
     )
     behind: ASGIApp = app if inserts is None else QuickInserts(app, inserts.entry, root)
-    behind = WhileInPlace(behind, f"{root}/v1/", lambda: parts.coordinator.misplaced)
+    behind = WhileInPlace(behind, f"{root}/v1/", parts.coordinator)
     return Guard(behind, authoriser, request_bytes_max, root, limits, parts.trail, threads)
 
 

@@ -152,6 +152,7 @@ class Noted(Generic[T]):
         self._steady_ms = runtime.clock.steady_ms
         self._look = look
         self._every_ms = every_ms
+        self._old_ms = _STANDS_STILL_SECONDS * 1000 + every_ms
         self._noted_ms = self._steady_ms()
         self.value = first
         self.trouble = ""
@@ -168,8 +169,9 @@ class Noted(Generic[T]):
         """Why the value can't be relied on, "" where it can."""
         if self.trouble:
             return self.trouble
-        is_old = self.seconds > _STANDS_STILL_SECONDS + self._every_ms / 1000
-        return f"no answer for {self.seconds:.0f} s" if is_old else ""
+        if self._steady_ms() - self._noted_ms <= self._old_ms:  # each insert asks
+            return ""
+        return f"no answer for {self.seconds:.0f} s"
 
     def stop(self) -> None:
         """Look no more, without waiting for a look that does not end. What it looks at may be

@@ -86,9 +86,8 @@ def profile_of(
         and manifests.stored_rows * len(asked) <= _EXACT_VALUES_MAX
     )
     title = _EXACT if is_exact else _ESTIMATED
-    counts = {one.name: _COUNTS[title] for one in asked} | dict.fromkeys(
-        partitions, _COUNTS[_EXACT]
-    )
+    counts = {column.name: _COUNTS[title] for column in asked}
+    counts |= dict.fromkeys(partitions, _COUNTS[_EXACT])
     counted: Mapping[str, Any] = {}
     if wants_job:
         rows, counted = _counted(connection, name, _query(asked, counts, title))

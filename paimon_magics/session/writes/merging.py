@@ -228,10 +228,8 @@ def prepare_merge(
     references = merge.within.references
     if source is None:
         references = (*references, *merge.source.references)
-    reads_itself = any(
-        reads_now(connection, merge.text, table, reference) for reference in references
-    )
-    looked_for = () if reads_itself else target.predicates
+    reads = (reads_now(connection, merge.text, table, reference) for reference in references)
+    looked_for = () if any(reads) else target.predicates
     read_set = _read_set(merge, plan, table.schema, state, looked_for)
     if is_keyed:
         insert = keyed_rows(table, rows, base, again=again, read_set=read_set)

@@ -252,8 +252,9 @@ class DiskReserve:
         """Why nothing may be written, "" where more may be."""
         if not self._holds_log:
             return ""
-        if self._free.problem:
-            return f"The disk of {self._folder} does not work: {self._free.problem}."
+        problem = self._free.problem
+        if problem:
+            return f"The disk of {self._folder} does not work: {problem}."
         free = self._free.value
         if free <= self._reserve_bytes:
             return f"The disk of {self._folder} is almost full: {free:,} bytes are free."
