@@ -8,7 +8,7 @@ table takes none.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 
 from paimon_magics.coordinator.inserts.queue.events import Append, Effect, Reply
 from paimon_magics.coordinator.inserts.queue.values import (
@@ -55,8 +55,11 @@ class _Group:
         self._waiters: list[Waiter] = []
         self._sealed = list(queue.sealed)
         self._open: _OpenBatch | None = None
-        if queue.open is not None:
-            self._open = _OpenBatch(*astuple(queue.open))
+        batch = queue.open
+        if batch is not None:  # `astuple` would copy each number deeply, in each turn
+            self._open = _OpenBatch(
+                batch.first, batch.last, batch.rows, batch.size_bytes, batch.since_ms
+            )
         self._is_refusing = any(hold.refuses for hold in queue.holds)
 
     def take(self, arrival: Arrival) -> None:
