@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -114,3 +115,37 @@ def commit(process: Process) -> CommitReceipt:
     return client.commit(
         CommitRequest(transaction, Append(), write(catalog, transaction, [{"k": 1}]))
     )
+
+
+def test_rows_of_a_table_whose_drop_failed_late_do_not_close_its_successor(
+    tmp_path: Path,
+) -> None:
+    """The drop fails after the table has lost its name, and a new one gets that before the rows
+    that wait are looked at: they go with their table."""
+    process = Process(tmp_path / "warehouse", tmp_path / "state")
+    sql = (
+        "CREATE TABLE t (k INT) TBLPROPERTIES ('auto_batch_load' = 'true', "
+        "'group_commit_interval_ms' = '3000')"
+    )
+    create_table(process.warehouse, sql)
+    process.start(faults="drop.detached=raise")
+    headers = {"authorization": f"Bearer {process.token()}"}
+    try:
+        with httpx.Client(
+            base_url=process.address, headers=headers, trust_env=False, timeout=60
+        ) as client:
+            rows = "/v1/inserts/default/t"
+            assert client.post(rows, json={"rows": [[1]]}).status_code == 200
+            (tmp_path / "warehouse/default.db/t/schema/schema-0").write_bytes(b"")  # nothing loads
+            dropped = client.delete("/v1/paimon/databases/default/tables/t")
+            assert dropped.status_code >= 500, dropped.text
+            create_table(process.warehouse, sql)
+            assert client.post(rows, json={"rows": [[2]]}).status_code == 200
+            flushed = client.post(f"{rows}/flush", json={"wait_ms": 30_000})
+            assert flushed.status_code == 200, flushed.text
+            time.sleep(4)  # the first table's rows are looked at after three seconds
+            problems = client.get("/health/ready").json()["problems"]
+            assert not [one for one in problems if "dropped and created" in str(one)], problems
+        assert read(Catalog.open({"warehouse": str(process.warehouse)})) == [{"k": 2}]
+    finally:
+        process.close()

@@ -215,6 +215,9 @@ class Loading:
             )
         except StuckError as error:
             now_ms = self._now_ms()
+            if error.replaced and table.may_be_dropped:
+                self.forget(table.id)
+                return (FlushFailed(str(error), now_ms),)
             return Closed(str(error), now_ms), FlushFailed(str(error), now_ms)
         return (Published(loaded.snapshot_id, self._now_ms(), loaded.dead),)
 

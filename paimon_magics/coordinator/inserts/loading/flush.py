@@ -107,7 +107,12 @@ class NotLoadedError(Exception):
 
 
 class StuckError(Exception):
-    """An administrator has to look: a batch's outcome is unknown, or the log is damaged."""
+    """An administrator has to look: a batch's outcome is unknown, the log is damaged, or the table
+    is gone and `replaced` by another one of its name."""
+
+    def __init__(self, why: str, *, replaced: bool = False) -> None:
+        super().__init__(why)
+        self.replaced = replaced
 
 
 class NotYetKnownError(Exception):
@@ -240,7 +245,8 @@ class Flushing:
             raise NotLoadedError(f"there is no table `{name}`", gone=True)
         raise StuckError(
             f"`{name}` was dropped and created again; records {batch.first} and later were "
-            "acknowledged for the dropped table"
+            "acknowledged for the dropped table",
+            replaced=True,
         )
 
     def _loaded_before(self, table: Table, table_id: str, batch: Batch) -> Loaded | None:
