@@ -275,7 +275,7 @@ def test_the_history_of_a_table_tells_its_snapshots(run: Run) -> None:
         ("changes orders", "CHANGES", "3 rows (3 inserted)"),
         ("files orders --partition day=mon", "FILES", "orders, day=mon: 1 file"),
         ("partitions orders", "PARTITIONS", "2 partitions"),
-        ("profile orders --distinct", "PROFILE", "3 rows, one Spark job for 3 columns"),
+        ("profile orders --distinct", "PROFILE", "3 rows, one Spark job for 2 columns"),
         ("explain SELECT * FROM orders WHERE day = :which", "PRUNING", "1 of 2 files"),
     ],
 )
