@@ -52,7 +52,7 @@ _EXPIRING = (
     "'snapshot.time-retained' = '1 s'"
 )
 _TRIES_MAX = 60
-_ANSWER_US = 40_000_000
+_ANSWER_US = 75_000_000  # a statement waits up to 60 s for its hold, while loads may fail
 _REFUSED = (400, 403, 404, 409, 410, 413, 416, 422, 423, 429, 501, 507)
 
 

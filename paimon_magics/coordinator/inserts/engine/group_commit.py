@@ -105,9 +105,7 @@ class GroupCommit:
         own: Callable[[], object] = _nothing if ownership is None else ownership.acquire
         self._ids = coordinator.table_ids
         self._flusher = Flusher()
-        flushing = Flushing(
-            catalog, coordinator, self._log, self._flusher, settings.writing, self._ids
-        )
+        flushing = Flushing(catalog, coordinator, log, self._flusher, settings.writing, self._ids)
         self._registry = log.registry
         openings = Openings(log, flushing, own, settings.thresholds)
         may_answer = _nothing if ownership is None else ownership.check_lease
@@ -494,6 +492,12 @@ class StatementOrder:
         if hold is None:
             return ChangeHold(self, None, drops, renamed_to)
         yield hold.granted
+        if drops:
+            try:
+                self._loading.note_drop(hold.table_id)
+            except BaseException:
+                self._holds.end(hold)
+                raise
         if renamed_to is not None:
             reach("rename.noted")
         return ChangeHold(self, hold, drops, renamed_to)
@@ -523,6 +527,4 @@ class StatementOrder:
                 self._owner.put(Done(rename))
         elif done and change.drops:
             self._loading.forget(hold.table_id)
-        elif change.drops and table is not None:
-            table.may_be_dropped = True  # what waits for it is forgotten where it is gone
         self._holds.end(hold)

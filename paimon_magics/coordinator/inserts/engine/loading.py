@@ -78,7 +78,7 @@ class Loading:
         """See `TableWork.open`."""
         self._tables.effect(
             f"opening {table.name}",
-            lambda: partial(self._owner.opened, table, self._openings.open(table)),
+            lambda: partial(self._owner.opened, table, self._openings.open_for_inserts(table)),
             lambda error: partial(self._owner.not_opened, table, self._lost(error)),
             lambda adopt: self._owner.put(Done(adopt)),
         )
@@ -87,7 +87,7 @@ class Loading:
     def load(self, table: TableQueue, effect: BeginFlush) -> None:
         """See `TableWork.load`."""
         if not table.is_open:  # its rows were acknowledged before this process began
-            check: Callable[[], str | Exception] = partial(self._openings.open, table)
+            check: Callable[[], str | Exception] = partial(self._openings.open_for_loading, table)
             checked = partial(self._checked, table, effect)
             self._tables.effect(f"checking {table.name}", check, self._lost, checked)
             return
@@ -161,6 +161,12 @@ class Loading:
         note = partial(self._flushing.note_name, table.id, table.name)
         self._again(f"renaming {table.name}", note)
 
+    def note_drop(self, table_id: str) -> None:
+        """Note that a drop begins of a table for which rows wait. Raises SetupError."""
+        table = self._owner.tables.get(table_id)
+        if table is not None and table.queue.batches:
+            self._openings.note_drop(table_id)
+
     def forget(self, table_id: str) -> None:
         """Forget a table that was dropped, with what waits for it, in queues, log and registry."""
 
@@ -206,7 +212,7 @@ class Loading:
         try:
             loaded = yield from steps
         except NotLoadedError as error:
-            if error.gone and table.may_be_dropped:
+            if error.dropped:
                 self.forget(table.id)
             return (
                 FlushFailed(
@@ -215,9 +221,6 @@ class Loading:
             )
         except StuckError as error:
             now_ms = self._now_ms()
-            if error.replaced and table.may_be_dropped:
-                self.forget(table.id)
-                return (FlushFailed(str(error), now_ms),)
             return Closed(str(error), now_ms), FlushFailed(str(error), now_ms)
         return (Published(loaded.snapshot_id, self._now_ms(), loaded.dead),)
 
@@ -240,6 +243,8 @@ class Loading:
                 self.load(table, effect)
                 return
             self._owner.happen(table, FlushFailed(str(found), self._now_ms()))
+            if isinstance(found, NotLoadedError) and found.dropped:
+                self.forget(table.id)
             if isinstance(found, str):
                 self._owner.opened(table, found)
 

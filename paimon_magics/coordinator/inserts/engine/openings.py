@@ -41,13 +41,24 @@ class Openings:
         self._own = own
         self._defaults = defaults
 
-    def open(self, table: TableQueue) -> str:
-        """Note in the log registry that this log has the table's records; or return why some are
-        missing. Raises UnknownNameError for a table that is gone: who inserts may know one that was
-        dropped since."""
+    def open_for_inserts(self, table: TableQueue) -> str:
+        """See `_open`. Raises UnknownNameError for a table that is gone: who inserts may know one
+        that was dropped since."""
         self._own()
-        if not table.queue.batches and self._flushing.table_of(table.name, table.id) is None:
+        if self._flushing.table_of(table.name, table.id) is None:
             raise dropped(table.name)
+        return self._open(table)
+
+    def open_for_loading(self, table: TableQueue) -> str:
+        """See `_open`. Raises NotLoadedError for a table that was dropped here."""
+        self._own()
+        if self._flushing.table_of(table.name, table.id) is None:
+            self._flushing.check_not_dropped(table.name, table.id)
+        return self._open(table)
+
+    def _open(self, table: TableQueue) -> str:
+        """Note in the log registry that this log has the table's records; or return why some are
+        missing."""
         missing = self.missing(table)
         acknowledged = table.queue.acknowledged
         if not missing:
@@ -117,6 +128,10 @@ class Openings:
         """Note in the log registry that a table has nothing left in the log."""
         if table.is_open and not table.queue.batches:
             self._registry.clean(table.id, table.queue.acknowledged)
+
+    def note_drop(self, table_id: str) -> None:
+        """Note in the log registry that a drop of a table begins."""
+        self._registry.note_drop(table_id)
 
     def forget(self, table_id: str) -> None:
         """Forget a table that was dropped."""

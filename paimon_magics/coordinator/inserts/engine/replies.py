@@ -108,7 +108,6 @@ class TableQueue:
     log. `is_open` tells that the log registry names this log for the table; what came
     before is `parked`, None where nobody is opening it. `mode` is the table's mode, None before an
     insert. `noted` is the last record in the registry's note, which `Openings` alone sets.
-    `may_be_dropped` is set by a drop that has failed, perhaps after the table was gone.
     """
 
     id: str
@@ -119,7 +118,6 @@ class TableQueue:
     parked: list[Insert | Asked] | None = None
     mode: Mode | None = None
     noted: int = 0
-    may_be_dropped: bool = False
 
     def take_parked(self) -> Sequence[Insert | Asked]:
         """What waited for the table to be opened."""

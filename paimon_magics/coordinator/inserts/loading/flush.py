@@ -32,13 +32,13 @@ from paimon_magics.coordinator.inserts.loading.flusher_process import (
 )
 from paimon_magics.coordinator.inserts.log.log import (
     DeadLetter,
-    Log,
     LogTable,
     StoredFlush,
     queue_id,
     stored_name,
 )
 from paimon_magics.coordinator.inserts.log.records import DamagedError, read_segments
+from paimon_magics.coordinator.inserts.log.registry import RegisteredLog
 from paimon_magics.coordinator.inserts.queue.values import Batch
 from paimon_magics.coordinator.protocol.documents import transaction_document, transaction_of
 from paimon_magics.coordinator.runtime import Steps
@@ -97,22 +97,18 @@ class Loaded:
 
 class NotLoadedError(Exception):
     """A batch is certainly not in the table. `permanent` if its rows are the reason, `refused` if
-    the store refuses access, `gone` if there is no such table."""
+    the store refuses access, `dropped` if a drop here took the table, and its rows with it."""
 
     def __init__(
-        self, why: str, *, permanent: bool = False, refused: bool = False, gone: bool = False
+        self, why: str, *, permanent: bool = False, refused: bool = False, dropped: bool = False
     ) -> None:
         super().__init__(redacted(why))
-        self.permanent, self.refused, self.gone = permanent, refused, gone
+        self.permanent, self.refused, self.dropped = permanent, refused, dropped
 
 
 class StuckError(Exception):
-    """An administrator has to look: a batch's outcome is unknown, the log is damaged, or the table
-    is gone and `replaced` by another one of its name."""
-
-    def __init__(self, why: str, *, replaced: bool = False) -> None:
-        super().__init__(why)
-        self.replaced = replaced
+    """An administrator has to look: a batch's outcome is unknown, the log is damaged, or somebody
+    else replaced the table by another one of its name."""
 
 
 class NotYetKnownError(Exception):
@@ -130,7 +126,7 @@ class Flushing:
         self,
         catalog: Catalog,
         coordinator: Coordinator,
-        log: Log,
+        log: RegisteredLog,
         flusher: Flusher,
         settings: Settings,
         ids: TableIds,
@@ -139,7 +135,8 @@ class Flushing:
         self._catalog = catalog
         self._coordinator = coordinator
         self._transactions = coordinator.transactions
-        self._log = log
+        self._log = log.log
+        self._registry = log.registry
         self._flusher = flusher
         self._settings = settings
         self._ids = ids
@@ -236,18 +233,23 @@ class Flushing:
         return position
 
     def _table(self, name: TableName, table_id: str, batch: Batch) -> Table:
-        """See `table_of`; raises NotLoadedError for a table that is gone, StuckError where another
-        one has taken its place."""
+        """See `table_of`; raises NotLoadedError for a table that is gone, StuckError where somebody
+        else has put another one in its place."""
         table = self.table_of(name, table_id)
         if table is not None:
             return table
+        self.check_not_dropped(name, table_id)
         if self._catalog.find(name) is None:
-            raise NotLoadedError(f"there is no table `{name}`", gone=True)
+            raise NotLoadedError(f"there is no table `{name}`")
         raise StuckError(
             f"`{name}` was dropped and created again; records {batch.first} and later were "
-            "acknowledged for the dropped table",
-            replaced=True,
+            "acknowledged for the dropped table"
         )
+
+    def check_not_dropped(self, name: TableName, table_id: str) -> None:
+        """Raise NotLoadedError for a table that is gone and whose drop began here."""
+        if self._registry.has_drop(table_id):
+            raise NotLoadedError(f"`{name}` was dropped", dropped=True)
 
     def _loaded_before(self, table: Table, table_id: str, batch: Batch) -> Loaded | None:
         """The batch, if the table has it already, unknown to the log: published by a process that

@@ -8,6 +8,9 @@ administrator accepts the loss, or the log comes back. The note is renewed while
 acknowledged: so the loss of a log's last records, or its return to an old copy, is noticed, except
 for rows acknowledged since the last renewal.
 
+A drop of a table whose rows still wait is noted as well: if it fails, or the process dies, nobody
+else can tell whether the table went by this drop, and its rows with it.
+
 If the process dies, the note stays open, as it should. Notes of older versions, which knew tables
 by their locations, are written anew at the first look.
 """
@@ -29,6 +32,7 @@ __all__ = ["LogRegistry", "Note", "RegisteredLog"]
 
 _FOLDER = ".paimon-magics/logs"
 _PREFIX = "table-"  # older versions had none
+_DROP_PREFIX = "drop-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +106,23 @@ class LogRegistry:
         with store_errors(f"Looking at the log registry, {self._folder},"):
             self._store.names(self._folder, f"{_PREFIX}none")
 
+    def note_drop(self, table_id: str) -> None:
+        """Note that a drop of a table begins. The note stays if the drop fails: its answer may be
+        lost, and be carried out later."""
+        with store_errors(f"Writing to the log registry, {self._folder},"):
+            self._store.make_folder(self._folder)
+            self._store.write(self._drop_path(table_id), b"")
+
+    def has_drop(self, table_id: str) -> bool:
+        """Whether a drop of a table began, in this process or an earlier one."""
+        with store_errors(f"Reading the log registry, {self._folder},"):
+            return self._store.read(self._drop_path(table_id)) is not None
+
     def forget(self, table_id: str) -> None:
-        """Remove the note of a table that is gone, with nothing in the log. If that fails it does
+        """Remove the notes of a table that is gone, with nothing in the log. If that fails it does
         no harm: no other table has that identity."""
         with contextlib.suppress(PaimonMagicsError, OSError):
-            self._store.delete([self._path(table_id)])
+            self._store.delete([self._path(table_id), self._drop_path(table_id)])
 
     def _write(self, table_id: str, first: int, *, is_open: bool) -> None:
         note = Note(table_id, self._log, self._name, self._who, first, is_open)
@@ -120,6 +136,9 @@ class LogRegistry:
 
     def _path(self, table_id: str) -> str:
         return f"{self._folder}/{_PREFIX}{table_id}.json"
+
+    def _drop_path(self, table_id: str) -> str:
+        return f"{self._folder}/{_DROP_PREFIX}{table_id}"
 
     def _renew_old(self) -> None:
         with self._turn:
