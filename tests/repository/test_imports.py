@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import subprocess
 import sys
@@ -40,6 +41,48 @@ def test_every_package_stands_on_the_ladder() -> None:
     packages = [p.parent.name for p in (ROOT / "paimon_magics").glob("*/__init__.py")]
     assert packages
     assert [name for name in packages if f"paimon_magics.{name}" not in ladder] == []
+
+
+def bound_names(path: Path) -> set[str]:
+    """What a module binds at its top, in blocks as well."""
+    names: set[str] = set()
+    nodes = list(ast.parse(path.read_text(encoding="utf-8")).body)
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names.add(node.name)
+            continue
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            names.update(alias.asname or alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+        nodes += ast.iter_child_nodes(node)  # type: ignore[arg-type]
+    return names
+
+
+def test_what_tests_and_benchmarks_import_is_there() -> None:
+    """In functions as well: a run has a lot of the tests only, and would not meet each."""
+    missing = []
+    known: dict[str, set[str]] = {}
+    for folder in ("tests", "benchmarks"):  # mypy looks at the others
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if not isinstance(node, ast.ImportFrom) or node.level or node.module is None:
+                    continue
+                if node.module.partition(".")[0] not in ("paimon_magics", "tests"):
+                    continue
+                package = ROOT.joinpath(*node.module.split("."))
+                module = package / "__init__.py" if package.is_dir() else package.with_suffix(".py")
+                if node.module not in known:
+                    known[node.module] = bound_names(module) if module.is_file() else set()
+                missing += [
+                    f"{path.relative_to(ROOT)}:{node.lineno} {node.module}.{alias.name}"
+                    for alias in node.names
+                    if alias.name not in known[node.module]
+                    and not (package / f"{alias.name}.py").is_file()
+                    and not (package / alias.name).is_dir()
+                ]
+    assert missing == []
 
 
 def test_importing_the_package_loads_no_heavy_library() -> None:

@@ -41,7 +41,7 @@ def json_value(body: bytes) -> Any:
     Raises ValueError for anything else, for an object that names a member twice, and for a text
     with half of a surrogate pair, which can't be written as UTF-8.
     """
-    return _value(body, _DECODER, _SCAN)
+    return _value(body, _STRICT, _SCAN)
 
 
 def exact_json_value(body: bytes) -> Any:
@@ -50,7 +50,7 @@ def exact_json_value(body: bytes) -> Any:
     # Most bodies have no such number, and need no call for each of theirs.
     kinds = body.translate(_KINDS)
     if _LONG in kinds or _EXPONENT in kinds:
-        return _value(body, _EXACT_DECODER, _EXACT_SCAN)
+        return _value(body, _STRICT_EXACT, _EXACT_SCAN)
     return json_value(body)
 
 
@@ -72,15 +72,15 @@ class LongNumber(float):
         return self._literal
 
 
-def _value(body: bytes, decoder: json.JSONDecoder, scan: _Scan) -> Any:
+def _value(body: bytes, strict: json.JSONDecoder, scan: _Scan) -> Any:
     try:
         text = body.decode().strip(_SPACE)
         try:
             value, end = scan(text, 0)
         except StopIteration:
             end = -1
-        if end != len(text):
-            value = decoder.decode(text)  # raises what is wrong
+        if end != len(text) or not _has_all_members(value, text):
+            value = strict.decode(text)  # raises what is wrong
         if _MAY_BE_HALF.search(body):
             json.dumps(value, ensure_ascii=False).encode()
     except RecursionError as error:
@@ -100,6 +100,28 @@ def _float(literal: str) -> float:
 
 def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
+
+
+def _has_all_members(value: Any, text: str) -> bool:
+    """Whether each member of the text is in its value, so that none is given twice; False also
+    where a short look does not tell. It tells for an object, and for lists of objects in it: by the
+    most objects and members that the text can have, which a call for each object would cost more.
+    """
+    objects = members = 0
+    if type(value) is dict:
+        objects, members = 1, len(value)
+        for item in value.values():
+            if type(item) is list and item and type(item[0]) is dict:
+                if set(map(type, item)) != {dict}:
+                    return False
+                objects += len(item)
+                members += sum(map(len, item))
+    if text.count("{") != objects:
+        return False
+    # A time of day in a text has colons, but none behind a quote or a space.
+    return text.count(":") == members or (
+        text.count('":') == members and not any(f"{space}:" in text for space in _SPACE)
+    )
 
 
 def _object(members: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -125,12 +147,15 @@ _EXPONENT = b"0e"
 _Scan = Callable[[str, int], tuple[Any, int]]
 _SPACE = " \t\n\r"  # JSON's
 # Making a decoder costs more than decoding, and so does all that it does beside scanning.
-_DECODER = json.JSONDecoder(parse_constant=_no_constant, object_pairs_hook=_object)
-_EXACT_DECODER = json.JSONDecoder(
+_SCAN: _Scan
+_SCAN = json.JSONDecoder(parse_constant=_no_constant).scan_once  # type: ignore[attr-defined]
+_EXACT_SCAN: _Scan = json.JSONDecoder(  # type: ignore[attr-defined]
+    parse_float=_float, parse_constant=_no_constant
+).scan_once
+_STRICT = json.JSONDecoder(parse_constant=_no_constant, object_pairs_hook=_object)
+_STRICT_EXACT = json.JSONDecoder(
     parse_float=_float, parse_constant=_no_constant, object_pairs_hook=_object
 )
-_SCAN: _Scan = _DECODER.scan_once  # type: ignore[attr-defined]
-_EXACT_SCAN: _Scan = _EXACT_DECODER.scan_once  # type: ignore[attr-defined]
 
 
 # Texts that clients send and that are stored: not every database can hold any of them.

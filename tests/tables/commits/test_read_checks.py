@@ -32,6 +32,7 @@ from paimon_magics.planning.commits.requests import (
     Transaction,
 )
 from paimon_magics.planning.reads.predicates import ColumnPredicate
+from paimon_magics.tables.commits import read_checks
 from paimon_magics.tables.commits.commit import commit
 from paimon_magics.tables.commits.decoded_request import decoded
 from paimon_magics.tables.commits.read_checks import have_common_key
@@ -235,9 +236,7 @@ def test_rows_that_were_taken_away_are_not_brought_back(tmp_path: Path) -> None:
 def test_too_many_keys_on_both_sides_count_as_common(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from paimon_magics.tables.commits import common_keys
-
-    monkeypatch.setattr(common_keys, "HELD_KEYS_MAX", 1)
+    monkeypatch.setattr(read_checks, "HELD_KEYS_MAX", 1)
     table = keyed(tmp_path)
     added(table, (1, "a"))
     own = written(table, rows_of(table, (2, "c"), (4, "c")))
