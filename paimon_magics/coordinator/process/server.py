@@ -254,11 +254,12 @@ class BoundedConnection(HttpToolsProtocol):
 
     _in_head = False  # the head of a request has begun and is not complete
     _began = 0.0  # the loop's time at which its head, body or rest began
-    _head_bytes = 0
+    _has_large_head = False
     _body_bytes = 0
     _pending_bytes = (
         0  # of a head, of trailers or of chunks' extensions: neither has a body's limit
     )
+    _arrived_bytes = 0  # the most that a head can have which this call completes
     _has_advanced = False  # a head was completed, or a body went on, by the bytes of this call
     _stuck: tuple[int, float] | None = None  # unsent bytes, and since when
     _is_ended = False
@@ -306,6 +307,7 @@ class BoundedConnection(HttpToolsProtocol):
         if self._is_ended:
             return
         self._pending_bytes += len(data)
+        self._arrived_bytes = self._pending_bytes
         self._has_advanced = False
         super().data_received(data)
         if self._pending_bytes > self.bounds.head_bytes_max and not self._is_ended:
@@ -316,34 +318,32 @@ class BoundedConnection(HttpToolsProtocol):
         super().on_message_begin()
         self._began = self.loop.time()
         self._in_head = True
-        self._head_bytes = self._body_bytes = 0
-        if self._has_advanced:  # what came before in these bytes belongs to other requests
-            self._pending_bytes = 0
-
-    def on_url(self, url: bytes) -> None:
-        """Take the request's target, or a part of it."""
-        self._head_bytes += len(url)
-        super().on_url(url)
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header; pass over a trailer, which nothing here reads."""
-        self._head_bytes += len(name) + len(value)
-        if self._in_head:
-            HttpToolsProtocol.on_header(self, name, value)
+        self._body_bytes = 0
+        if self._has_advanced and not self._has_large_head:
+            self._pending_bytes = 0  # what came before in these bytes belongs to other requests
 
     def on_headers_complete(self) -> None:
         """Hand the request over, unless its head came as a whole and is too large."""
         self._in_head = False
-        if self._has_large_head:
-            self._pending_bytes = self._head_bytes
+        head_bytes_max = self.bounds.head_bytes_max
+        if self._has_large_head:  # nothing behind such a head is answered
             return
-        self._advance()
+        if self._arrived_bytes > head_bytes_max:
+            head_bytes = len(self.url) + sum(len(name) + len(text) for name, text in self.headers)
+            self._has_large_head = head_bytes > head_bytes_max
+            if self._has_large_head:
+                self._pending_bytes = head_bytes
+                return
+        self._has_advanced = True
+        self._pending_bytes = 0
         self._began = self.loop.time()
         if self._is_counted:
             self.bounds.resting[self._address].pop(self, None)
         super().on_headers_complete()
-        is_taken = self.cycle is not None and self.cycle.scope is self.scope  # and no WebSocket
-        if is_taken and self.scope["method"] == "POST":
+        if self.cycle is None or self.cycle.scope is not self.scope:
+            return  # a WebSocket
+        self.headers = []  # what follows are trailers, which nothing here reads
+        if self.scope["method"] == "POST":
             extensions: dict[str, Any] = {AT_ONCE: _AtOnce(self.cycle)}
             self.scope["extensions"] = extensions
 
@@ -357,7 +357,8 @@ class BoundedConnection(HttpToolsProtocol):
         """Take a part of the body."""
         if self._has_large_head:
             return
-        self._advance()
+        self._has_advanced = True
+        self._pending_bytes = 0
         self._body_bytes += len(body)
         super().on_body(body)
 
@@ -390,14 +391,6 @@ class BoundedConnection(HttpToolsProtocol):
     @property
     def _is_answering(self) -> bool:
         return self.cycle is not None and not self.cycle.response_complete
-
-    @property
-    def _has_large_head(self) -> bool:
-        return self._head_bytes > self.bounds.head_bytes_max
-
-    def _advance(self) -> None:
-        self._has_advanced = True
-        self._pending_bytes = 0
 
     def _rest(self) -> None:
         if not self._in_head:

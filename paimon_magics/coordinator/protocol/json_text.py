@@ -112,10 +112,11 @@ def _has_all_members(value: Any, text: str) -> bool:
         objects, members = 1, len(value)
         for item in value.values():
             if type(item) is list and item and type(item[0]) is dict:
-                if set(map(type, item)) != {dict}:
+                try:
+                    members += sum(map(dict.__len__, item))
+                except TypeError:  # other values stand beside them
                     return False
                 objects += len(item)
-                members += sum(map(len, item))
     if text.count("{") != objects:
         return False
     # A time of day in a text has colons, but none behind a quote or a space.

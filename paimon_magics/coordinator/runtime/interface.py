@@ -336,10 +336,12 @@ def _wall_ms() -> float:
     return time.time() * 1000
 
 
+_BOOTTIME = getattr(time, "CLOCK_BOOTTIME", None)
+
+
 def _steady_ms() -> float:
     """Milliseconds of a clock that never goes back and, where possible, runs on during sleep."""
-    boottime = getattr(time, "CLOCK_BOOTTIME", None)
-    return (time.monotonic() if boottime is None else time.clock_gettime(boottime)) * 1000
+    return (time.monotonic() if _BOOTTIME is None else time.clock_gettime(_BOOTTIME)) * 1000
 
 
 class Clock:
@@ -353,13 +355,10 @@ class Clock:
         wall_ms: Callable[[], float] = _wall_ms,
         steady_ms: Callable[[], float] = _steady_ms,
     ) -> None:
-        self._steady_ms = steady_ms
+        self.steady_ms = steady_ms
+        """Milliseconds since an unknown time, for differences alone."""
         self._ahead_ms = wall_ms() - steady_ms()
 
     def now_ms(self) -> int:
         """Milliseconds since 1970 in UTC, as of the machine's clock when this one was made."""
-        return int(self._steady_ms() + self._ahead_ms)
-
-    def steady_ms(self) -> float:
-        """Milliseconds since an unknown time, for differences alone."""
-        return self._steady_ms()
+        return int(self.steady_ms() + self._ahead_ms)

@@ -136,6 +136,22 @@ def test_what_is_no_body_has_a_limit_wherever_it_comes(
     assert answer[:13] in (b"", b"HTTP/1.1 431 ", b"HTTP/1.1 401 "), answer[:100]
 
 
+def test_nothing_behind_a_large_head_is_answered_in_its_stead(process: Process) -> None:
+    parts = urlsplit(process.address)
+    small = b"GET /health/live HTTP/1.1\r\nHost: x\r\n\r\n"
+    large = b"GET /health/live HTTP/1.1\r\nHost: x\r\nX: " + b"a" * 100_000 + b"\r\n\r\n"
+    with socket.create_connection((str(parts.hostname), int(parts.port or 0))) as client:
+        client.settimeout(10)
+        answer = b""
+        with contextlib.suppress(ConnectionError):
+            client.sendall(small + large + small)
+            while part := client.recv(1_000):
+                answer += part
+    statuses = [line[9:12] for line in answer.split(b"\r\n") if line.startswith(b"HTTP/1.1 ")]
+    assert statuses.count(b"200") <= 1, answer
+    assert statuses[-1:] in ([], [b"431"], [b"200"]), answer
+
+
 def test_a_body_that_is_encoded_is_refused_by_name(process: Process) -> None:
     headers = {"Authorization": f"Bearer {process.token()}", "Content-Encoding": "gzip"}
     url = f"{process.address}/v1/inserts/default/t"
