@@ -102,8 +102,7 @@ def write_nulls_as_java() -> None:
     keeps room for a TIMESTAMP(4) to (9) and a DECIMAL of more than 18 digits where it is NULL, and
     pypaimon 2.1 does not. Repeated, it does nothing. Sources: `GenerateUtils`
     (`binaryWriterWriteNull`), `AbstractBinaryWriter`."""
-    from pypaimon.table.row import generic_row
-
+    generic_row = _generic_row()
     serializer = generic_row.GenericRowSerializer
     as_written = serializer.to_bytes.__func__
     if hasattr(as_written, "__wrapped__"):
@@ -129,11 +128,17 @@ def write_nulls_as_java() -> None:
 _ARITY = bytes(4)  # the number of fields, before each row
 
 
+@functools.cache
+def _generic_row() -> Any:
+    from pypaimon.table.row import generic_row
+
+    return generic_row
+
+
 def wide_nulls(row: Any) -> dict[int, Any]:
     """The places of the NULLs of a row of pypaimon's for which Java keeps room, each with the zero
     of its type."""
-    from pypaimon.table.row import generic_row
-
+    generic_row = _generic_row()
     if isinstance(row, generic_row.BinaryRow) or None not in row.values:
         return {}
     found: dict[int, Any] = {}

@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import json
 import uuid
+from functools import lru_cache
 from typing import Any
 
 from pypaimon.common.json_util import JSON
@@ -95,9 +96,16 @@ class Definitions:
 def created_at_ms(table: Table) -> int | None:
     """When the table that is at the location now was created, in milliseconds since 1970 UTC; None
     where its first schema is gone. Asks the store each time."""
-    manager = table.paimon.schema_manager
-    first = manager.copy_with_branch(manager.branch).get_schema(0)
-    return None if first is None else int(first.time_millis)
+    try:
+        text = table.paimon.file_io.read_file_utf8(schema_path(table.paimon.schema_manager, 0))
+    except FileNotFoundError:
+        return None
+    return _created_ms(text)
+
+
+@lru_cache(maxsize=_TABLES_MAX)
+def _created_ms(text: str) -> int:
+    return int(StoredSchema.from_json(text).time_millis)
 
 
 def creation_of(table: Table) -> str:

@@ -40,7 +40,9 @@ __all__ = [
 
 _STEPS_MAX = 100
 _PARSED_MAX = 64  # some kilobytes each
-_NUMBERS = (int, int | None)  # as pypaimon declares them
+_NUMBERS = tuple(  # as pypaimon declares them
+    field.name for field in fields(Snapshot) if field.type in (int, int | None)
+)
 _OTHER = "Restore the file, or read another snapshot: VERSION AS OF."
 
 
@@ -118,23 +120,30 @@ def _read(paimon: Any, manager: Any, snapshot_id: int) -> Any:
 def _parsed(text: str) -> Any:
     """The snapshot in a file's text. A statement asks several times for one snapshot, and nobody
     changes what it gets."""
-    return snapshot_of(json.loads(text))
+    document = json.loads(text)
+    if "\\u" in text:  # half a character can come as an escape alone
+        return snapshot_of(document)
+    return _snapshot(document, text)
 
 
 def snapshot_of(document: Any) -> Any:
     """The pypaimon Snapshot of a JSON document. Raises ValueError for one that no Snapshot can be
     made of. Its numbers have 64 bits, as in Java's `Snapshot`: others could not be stored in a
     coordinator's records or in the next snapshot."""
-    if not isinstance(document, dict):
-        raise ValueError("it is not a JSON object")
     text = json.dumps(document, ensure_ascii=False)
     text.encode()  # neither a file nor an answer could hold a lone surrogate
+    return _snapshot(document, text)
+
+
+def _snapshot(document: Any, text: str) -> Any:
+    if not isinstance(document, dict):
+        raise ValueError("it is not a JSON object")
     snapshot = JSON.from_json(text, Snapshot)
-    for field in fields(Snapshot):
-        value = getattr(snapshot, field.name)
+    for name in _NUMBERS:
+        value = getattr(snapshot, name)
         is_number = type(value) is int and -(2**63) <= value < 2**63
-        if field.type in _NUMBERS and not is_number and value is not None:
-            raise ValueError(f"its `{field.name}` is no whole number of 64 bits")
+        if not is_number and value is not None:
+            raise ValueError(f"its `{name}` is no whole number of 64 bits")
     return snapshot
 
 

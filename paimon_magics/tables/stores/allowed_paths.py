@@ -16,6 +16,7 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from paimon_magics.errors import InvalidValueError, SetupError
 from paimon_magics.tables.stores.paths import local_path
@@ -97,7 +98,6 @@ class AllowedPaths:
         self._stores = stores
         self._named_roots = named_roots
         self._real_folders: dict[str, str] = {}
-        self._table = _folder(location)
         self._roots: list[_Place] | None = None
 
     @property
@@ -110,9 +110,13 @@ class AllowedPaths:
         place = self._file(path)
         if place is None:
             return False
-        if self._table is not None and place.below(self._table):
-            return not _is_own(place.below(self._table))
+        if self._table is not None and (below := place.below(self._table)):
+            return not _is_own(below)
         return any(place.below(root) for root in self._external()) and not self._is_private(place)
+
+    @cached_property
+    def _table(self) -> _Place | None:
+        return _folder(self._location)  # most tables that are loaded have no path to be judged
 
     def check(self, paths: Iterable[str]) -> None:
         """Raise InvalidValueError that names the first path that is not allowed."""
