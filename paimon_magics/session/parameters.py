@@ -6,6 +6,7 @@ import datetime
 import decimal
 import math
 import re
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -29,6 +30,7 @@ _BOUND_AS_THEY_ARE = (
 )
 _GREGORIAN_FROM = (1582, 10, 15)
 _FOUR_DIGITS_FROM = 1000
+_TRANSITIONS_FROM = 1900
 _DECIMAL_DIGITS_MAX = 38
 _INT = range(-(2**31), 2**31)
 _AS_TEXT = "Pass a text, and cast it in the statement: CAST(:name AS TIMESTAMP)."
@@ -109,6 +111,12 @@ def _bindable(value: object) -> object:
             "day",
             _AS_TEXT,
         )
+    if isinstance(plain_value, datetime.datetime) and _has_other_offset(plain_value):
+        raise _UnboundError(
+            f"{value!s}; for days before 1900 PySpark takes today's offset of this machine's zone, "
+            "and would bind another moment",
+            _AS_TEXT,
+        )
     if isinstance(plain_value, int) and plain_value not in BIGINT:
         plain_value = decimal.Decimal(plain_value)  # as SQL reads a whole number of so many digits
     if isinstance(plain_value, decimal.Decimal) and not _fits(plain_value):
@@ -168,6 +176,16 @@ def _is_shifted(value: Any) -> bool:
     # Dates are passed as text, which fails only for the days that the change of calendars skipped.
     left_out = (1582, 10, 4) < (value.year, value.month, value.day) < _GREGORIAN_FROM
     return left_out or value.year < _FOUR_DIGITS_FROM
+
+
+def _has_other_offset(value: datetime.datetime) -> bool:
+    """Whether PySpark would hand the JVM another moment for the zone's sake: Java's old date
+    classes know no transitions before 1900 (`ZoneInfo.UTC1900`), and Spark corrects by what they
+    say (`RebaseDateTime.rebaseJulianToGregorianMicros`)."""
+    if value.year >= _TRANSITIONS_FROM:
+        return False
+    moment = value if value.tzinfo is not None else value.replace(tzinfo=datetime.UTC)
+    return moment.astimezone().utcoffset() != datetime.timedelta(seconds=-time.timezone)
 
 
 def _hint(name: str, visible: Sequence[str]) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime
+import time
 
+import pyarrow as pa
 import pytest
 
 from paimon_magics import Session
@@ -30,7 +32,7 @@ def test_days_that_pyspark_would_shift_are_refused(value: datetime.date) -> None
     assert "CAST(:day AS" in str(error.value.hint)
 
 
-@pytest.mark.parametrize("value", [DAY(1000, 1, 1), AT(1582, 10, 15), DAY(9999, 12, 31)])
+@pytest.mark.parametrize("value", [DAY(1000, 1, 1), AT(1900, 1, 1), DAY(9999, 12, 31)])
 def test_later_days_are_bound(value: datetime.date) -> None:
     meant = value.replace(tzinfo=UTC) if isinstance(value, AT) else value
     assert bind(["day"], {"day": value}, "SELECT :day", "UTC") == {"day": meant}
@@ -44,10 +46,48 @@ def test_early_days_that_are_bound_are_the_same_days(session: Session, value: DA
 
 
 @pytest.mark.spark
-def test_early_moments_that_are_bound_are_the_same_moments(session: Session) -> None:
-    value = AT(1582, 10, 15, 12, 30, tzinfo=UTC)
-    found = session.run("SELECT :at AS at", {"at": value}).to_arrow()
-    assert found["at"].to_pylist() == [value]
+@pytest.mark.parametrize("year", [1582, 1750, 1899, 1900, 1901])
+def test_early_moments_are_bound_as_they_are_or_refused(session: Session, year: int) -> None:
+    """In UTC they are bound; where a zone had another offset then, PySpark would shift them."""
+    value = AT(year, 11, 15, 12, 30, tzinfo=UTC)
+    try:
+        found = session.run("SELECT :at AS at", {"at": value}).to_arrow()
+    except InvalidValueError as error:
+        assert year < 1900 and value.astimezone().utcoffset() != value.utcoffset()
+        assert "before 1900" in str(error) and "CAST(:at AS" in str(error.hint)
+        text = {"at": "1899-11-15 12:30:00Z"}
+        found = session.run("SELECT CAST(:at AS TIMESTAMP) AS at", text).to_arrow()
+        value = AT(1899, 11, 15, 12, 30, tzinfo=UTC)
+    # Local mean times have seconds, which offsets in Python may lack.
+    assert found["at"].cast(pa.timestamp("us", "UTC")).to_pylist() == [value]
+
+
+@pytest.mark.skipif(not hasattr(time, "tzset"), reason="Windows has no tzset")
+@pytest.mark.parametrize(
+    ("zone", "year", "is_bound"),
+    [
+        ("America/St_Johns", 1899, False),
+        ("America/St_Johns", 1901, True),
+        ("Asia/Tokyo", 1850, False),
+        ("Asia/Tokyo", 1899, True),
+        ("UTC", 1600, True),
+    ],
+)
+def test_moments_before_1900_are_refused_where_the_machines_zone_had_another_offset(
+    monkeypatch: pytest.MonkeyPatch, zone: str, year: int, is_bound: bool
+) -> None:
+    values = {"at": AT(year, 11, 15, 12, 30, tzinfo=UTC)}
+    try:
+        with monkeypatch.context() as there:
+            there.setenv("TZ", zone)
+            time.tzset()
+            if is_bound:
+                assert bind(["at"], values, "SELECT :at", "UTC") == values
+            else:
+                with pytest.raises(InvalidValueError, match="before 1900"):
+                    bind(["at"], values, "SELECT :at", "UTC")
+    finally:
+        time.tzset()
 
 
 @pytest.mark.spark
