@@ -15,7 +15,7 @@ import pytest
 from tests.backends.jvm import prepare_jvms
 from tests.backends.maven import fetched_jar
 from tests.fast import Fast
-from tests.lots import Lot
+from tests.lots import Lot, enter_zone
 from tests.oracle.java_compactor import JavaCompact, java_compactor
 from tests.oracle.java_reader import PACKAGE, JavaPaimon
 from tests.order import FileTimes, dearest_first, recorded_seconds
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tests.coordinator.postgres import PostgresServer
 
 prepare_jvms()
+ZONE = enter_zone(Path(__file__).parents[1])
 
 ROOT = str(Path(__file__).parents[1])
 MASTER = os.environ.get("PAIMON_MAGICS_TEST_MASTER", "local[2]")
@@ -46,6 +47,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--write-durations", action="store_true", help="write tests/durations.json anew"
     )
+
+
+def pytest_report_header() -> str:
+    return f"zone of the machine: TZ={ZONE}"
 
 
 def pytest_configure(config: pytest.Config) -> None:

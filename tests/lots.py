@@ -1,16 +1,22 @@
-"""Which cases of dear files a run of `make test` has: one lot in eight, another with each commit.
+"""Which cases of dear files a run of `make test` has, and the zone that its machine is in.
+
+One lot in eight, another with each commit.
 
 All tests take an hour on two cores, and three quarters of it are a tenth of the cases: those that
 start Spark, coordinators and kernels. A file that took more than some seconds when it was last
 recorded runs an eighth of its cases, and those that are marked `always`. Other files run whole, and
 so do checks of the repository's texts. A notebook is drawn as a whole, since its cells build on
 each other. `make test-all` runs everything.
+
+Nothing may rest on a machine whose zone is UTC. So each commit has its tests in one of some zones;
+the variable TZ names another one.
 """
 
 from __future__ import annotations
 
 import os
 import subprocess
+import time
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,8 +25,11 @@ import pytest
 
 from tests.order import file_of
 
-__all__ = ["LOTS", "Lot", "lot_of"]
+__all__ = ["LOTS", "Lot", "enter_zone", "lot_of"]
 
+ZONES = ("UTC", "America/St_Johns")
+"""The second one is behind UTC by three hours and a half, and has summer time; days of 1582 and
+1900 have seconds."""
 LOTS = 8
 _SECONDS_MAX = 10
 """What a file may take and still run whole. There are hundreds of these files."""
@@ -43,10 +52,23 @@ def _drawn(root: Path) -> int:
                 f"{_VARIABLE} is {named!r}. Set it to a number from 0 to {LOTS - 1}."
             )
         return int(named)
+    return _head(root) % LOTS
+
+
+def enter_zone(root: Path) -> str:
+    """Let this process and those that it starts be in the zone that the environment names, or that
+    of the last commit; return its name."""
+    zone = os.environ.setdefault("TZ", ZONES[_head(root) // LOTS % len(ZONES)])
+    time.tzset()
+    return zone
+
+
+def _head(root: Path) -> int:
+    """The last commit as a number; 0 where there is no repository."""
     head = subprocess.run(
         ["git", "rev-parse", "HEAD"], cwd=root, capture_output=True, text=True, check=False
     )
-    return int(head.stdout, 16) % LOTS if head.returncode == 0 else 0
+    return int(head.stdout, 16) if head.returncode == 0 else 0
 
 
 class Lot:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from pathlib import Path
 
 import pandas as pd
@@ -155,6 +156,7 @@ def test_names_of_the_catalog_are_completed(connected: InteractiveShell, run: Ru
     harvest = pd.DataFrame({"apples": [1]})
     connected.user_ns.update(today="mon", unit=len, harvest=harvest, pears=pa.table(harvest))
     made = session.history("orders").data.column("commit_time")[0].as_py()
+    made = made.astimezone(datetime.UTC)
     at_two = f"{made:%Y-%m-%d %H:%M:%S}.{made.microsecond // 1000:03}Z"
     pairs = {
         "SELECT * FROM ord|": "orders",
