@@ -24,6 +24,7 @@ from pyspark.sql import SparkSession
 from paimon_magics.errors import SetupError, value_text
 from paimon_magics.settings import Settings
 from paimon_magics.spark import python_daemon
+from paimon_magics.spark.idle_memory import release_when_idle
 from paimon_magics.spark.java import (
     find_java,
     newest_java,
@@ -55,6 +56,7 @@ _is_inherited = False  # whether the parent of this process had Spark when it fo
 _SOCKET_FOLDER = "spark.python.unix.domain.socket.dir"
 _log_file: Path | None = None
 _folder: OwnedFolder | None = None
+_idle_watch: threading.Thread | None = None
 
 _SLOTS_UNKNOWN = 8
 _JVM_ENDS_S = 10
@@ -88,7 +90,7 @@ def start(settings: Settings) -> SparkSession:
     if len(tempfile.gettempdir()) <= _SOCKET_FOLDER_CHARACTERS_MAX:
         builder = builder.config(UNIX_SOCKETS, "true")
         builder = builder.config(_SOCKET_FOLDER, tempfile.gettempdir())
-    global _folder
+    global _folder, _idle_watch
     _folder = OwnedFolder("spark")
     folder = _folder.path
     if settings.master.startswith("local"):
@@ -105,6 +107,8 @@ def start(settings: Settings) -> SparkSession:
         ) from error
     # What killed kernels have left may be large: nobody waits for it.
     threading.Thread(target=remove_left, name="temporary folders", daemon=True).start()
+    if settings.master.startswith("local") and not (_idle_watch and _idle_watch.is_alive()):
+        _idle_watch = release_when_idle(spark)
     return adopt(spark)
 
 
