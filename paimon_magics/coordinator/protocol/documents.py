@@ -13,13 +13,13 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import fields
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from paimon_magics.coordinator.core import Origin
 from paimon_magics.coordinator.core.state import CompactedBucket
-from paimon_magics.coordinator.protocol.json_text import member
+from paimon_magics.coordinator.protocol.json_text import dataclass_members, member
 from paimon_magics.errors import InvalidValueError
 from paimon_magics.planning.commits.read_sets import Found, ReadSet
 from paimon_magics.planning.commits.requests import (
@@ -83,7 +83,7 @@ def table_of(document: Any) -> TableName:
 
 def transaction_document(transaction: Transaction) -> dict[str, Any]:
     """The document of an open transaction, with all that its owner needs."""
-    return {**asdict(transaction), "table": table_document(transaction.table)}
+    return {**dataclass_members(transaction), "table": table_document(transaction.table)}
 
 
 def transaction_of(document: Any) -> Transaction:
@@ -105,7 +105,7 @@ def transaction_of(document: Any) -> Transaction:
 
 def origin_document(origin: Origin) -> dict[str, Any]:
     """The document of a transaction's origin."""
-    return asdict(origin)
+    return dataclass_members(origin)
 
 
 def origin_of(document: Any) -> Origin:
@@ -152,7 +152,7 @@ def digest_of(body: bytes) -> str:
 
 def receipt_document(receipt: CommitReceipt) -> dict[str, Any]:
     """The document of a receipt."""
-    return asdict(receipt)
+    return dataclass_members(receipt)
 
 
 def receipt_of(document: Any) -> CommitReceipt:

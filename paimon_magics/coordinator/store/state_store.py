@@ -16,6 +16,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from paimon_magics.coordinator.core import FINISHED, Origin, Phase, TransactionState
+from paimon_magics.coordinator.protocol.json_text import dataclass_json
 from paimon_magics.coordinator.store.database import Change, Database, check_warehouse
 from paimon_magics.coordinator.store.sql import Sql
 from paimon_magics.coordinator.store.sqlite import SqliteDatabase
@@ -412,7 +413,7 @@ class TransactionTable:
 
 
 def _body(held: TransactionState) -> str:
-    return json.dumps(asdict(held))
+    return dataclass_json(held)
 
 
 def _held(text: str) -> TransactionState:

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from paimon_magics.coordinator.core import Pause, Stopped
+from paimon_magics.coordinator.protocol.json_text import dataclass_json
 from paimon_magics.coordinator.store.sql import Sql
 from paimon_magics.planning.commits.publications import Publication
 from paimon_magics.statements.statement import TableName
@@ -65,7 +66,7 @@ class PublicationTable:
             "body = excluded.body",
             *(publication.id, publication.location, publication.table.branch or ""),
             *(publication.snapshot_id, publication.commit_user, int(watched)),
-            *(publication.kept_until_ms, json.dumps(asdict(publication))),
+            *(publication.kept_until_ms, dataclass_json(publication)),
         )
 
     def drop(self, id: str) -> None:
@@ -90,7 +91,7 @@ class PublicationTable:
             "INSERT INTO repetitions (id, snapshot_id, runs, begun_at_ms, body) "
             "VALUES (?, ?, 1, ?, ?) ON CONFLICT (id, snapshot_id) DO UPDATE SET "
             "runs = repetitions.runs + 1, begun_at_ms = excluded.begun_at_ms",
-            *(publication.id, publication.snapshot_id, now_ms, json.dumps(asdict(publication))),
+            *(publication.id, publication.snapshot_id, now_ms, dataclass_json(publication)),
         )
 
     def repetitions(self) -> list[tuple[Publication, int, int]]:

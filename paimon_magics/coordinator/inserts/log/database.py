@@ -30,7 +30,7 @@ from paimon_magics.coordinator.inserts.log.log import (
     remembered_of,
     remembering,
 )
-from paimon_magics.coordinator.protocol.json_text import storable_text
+from paimon_magics.coordinator.protocol.json_text import dataclass_json, storable_text
 from paimon_magics.coordinator.store.database import (
     Change,
     Database,
@@ -201,7 +201,7 @@ class DatabaseLog:
             [
                 Change(
                     "UPDATE log_tables SET flush = ? WHERE table_id = ?",
-                    (json.dumps(asdict(flush)), table_id),
+                    (dataclass_json(flush), table_id),
                 ),
                 _exhumation(table_id, flush.first, flush.last),
                 *_burials(dead),

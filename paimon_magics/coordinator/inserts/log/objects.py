@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 
 from paimon_magics.coordinator.inserts.log.changes import (
     append_document,
@@ -37,7 +36,7 @@ from paimon_magics.coordinator.inserts.log.log import (
     content_id,
 )
 from paimon_magics.coordinator.inserts.log.object_chain import ObjectChain, ObjectFolder
-from paimon_magics.coordinator.protocol.json_text import storable_text
+from paimon_magics.coordinator.protocol.json_text import dataclass_members, storable_text
 from paimon_magics.errors import SetupError
 from paimon_magics.tables.stores.store import Store
 
@@ -93,7 +92,7 @@ class ObjectLog:
             {
                 "change": "begin_flush",
                 "table_id": table_id,
-                "flush": asdict(flush),
+                "flush": dataclass_members(flush),
                 "dead": letters_document(dead),
             },
             [one.body for one in dead],

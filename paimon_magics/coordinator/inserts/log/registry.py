@@ -21,9 +21,10 @@ import contextlib
 import json
 import threading
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from paimon_magics.coordinator.inserts.log.log import Log
+from paimon_magics.coordinator.protocol.json_text import dataclass_json
 from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.tables.schema.history import table_id_of_legacy
 from paimon_magics.tables.stores.store import Store, store_errors
@@ -132,7 +133,7 @@ class LogRegistry:
             self._save(note)
 
     def _save(self, note: Note) -> None:
-        self._store.write(self._path(note.table_id), json.dumps(asdict(note)).encode())
+        self._store.write(self._path(note.table_id), dataclass_json(note).encode())
 
     def _path(self, table_id: str) -> str:
         return f"{self._folder}/{_PREFIX}{table_id}.json"
