@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 import paimon_magics
-from paimon_magics.errors import InvalidValueError, StatementError
+from paimon_magics.errors import InvalidValueError, StatementError, UnsupportedStatementError
 from tests.session.half_checkpoints import leave_half_a_write
+from tests.session.spark_settings import settings
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -77,3 +78,35 @@ def test_a_session_can_be_another_than_the_active_one(spark: SparkSession, wareh
             assert other.read.format("paimon").load("t").columns == ["k"]
         assert other.createDataFrame([(1,)], "a int").count() == 1
     spark.createDataFrame([(1,)], "a int")
+
+
+_WAYS: dict[str, Callable[[SparkSession], object]] = {
+    "load": lambda spark: spark.read.format("paimon").load("t"),
+    "system table": lambda spark: spark.read.format("paimon").load("t$audit_log"),
+    "save": lambda spark: spark.range(1).write.format("paimon").mode("append").save("t"),
+    "create": lambda spark: spark.range(1).write.format("paimon").save("made"),
+    "saveAsTable": lambda spark: spark.range(1).write.format("paimon").saveAsTable("made"),
+    "readStream": lambda spark: spark.readStream.format("paimon").load("t"),
+    "writeStream": lambda spark: (
+        spark.readStream.format("rate").load().writeStream.format("paimon")
+        .option("checkpointLocation", "/nowhere/checkpoint").start("t")
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("way", _WAYS)
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("spark.sql.timestampType", "TIMESTAMP_NTZ"), ("spark.paimon.file.format", "orc")],
+)
+def test_a_setting_that_is_not_honoured_is_refused_in_the_format(
+    registered: SparkSession, warehouse: Path, way: str, key: str, value: str
+) -> None:
+    registered.range(3).write.format("paimon").save("t")
+    with (
+        settings(registered, **{key: value}),
+        pytest.raises(UnsupportedStatementError, match=f"{key} = {value}"),
+    ):
+        _WAYS[way](registered)
+    assert registered.read.format("paimon").load("t").count() == 3
+    assert not (warehouse / "default.db/made").exists()

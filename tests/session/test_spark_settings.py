@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import pandas as pd
 import pytest
@@ -14,6 +13,7 @@ from paimon_magics.errors import InvalidValueError, UnsupportedStatementError
 from paimon_magics.planning.reads.spark_settings import REFUSED
 from paimon_magics.session.reports.profile import Effort
 from tests.session.rows import rows
+from tests.session.spark_settings import settings
 
 pytestmark = pytest.mark.spark
 
@@ -25,19 +25,6 @@ _OTHER = {
     "second": "first",
     "^[._]": "^data",
 }
-
-
-@contextmanager
-def settings(session: Session, **values: str) -> Iterator[None]:
-    conf = session.spark.conf
-    before = {key: conf.get(key, None) for key in values}
-    for key, value in values.items():
-        conf.set(key, value)
-    try:
-        yield
-    finally:
-        for key, old in before.items():
-            conf.unset(key) if old is None else conf.set(key, old)
 
 
 def paimon(**options: str) -> dict[str, str]:
@@ -98,7 +85,7 @@ def test_a_setting_that_is_not_honoured_is_refused_whatever_is_asked(
     if way == "python frame" and key.startswith("spark.paimon"):
         return  # it names no table of Paimon's
     with (
-        settings(table, **{key: value}),
+        settings(table.spark, **{key: value}),
         pytest.raises(UnsupportedStatementError, match=f"{key} = {value}") as caught,
     ):
         _WAYS[way](table)
@@ -120,7 +107,7 @@ def test_each_setting_that_would_change_a_meaning_is_refused_until_it_is_set_bac
         pytest.skip("this Spark does not have the setting")
     assert other is not None
     assert other.lower() == REFUSED[key].default
-    with settings(table, **{key: _OTHER[REFUSED[key].default]}):
+    with settings(table.spark, **{key: _OTHER[REFUSED[key].default]}):
         for statement in ("SELECT * FROM t", "DELETE FROM t WHERE k = 1"):
             with pytest.raises(UnsupportedStatementError, match=key.replace(".", r"\.")) as caught:
                 table.run(statement)
@@ -130,7 +117,7 @@ def test_each_setting_that_would_change_a_meaning_is_refused_until_it_is_set_bac
 
 
 def test_set_in_a_cell_holds_for_the_statements_behind_it(table: Session) -> None:
-    with settings(table), pytest.raises(UnsupportedStatementError, match="timestampType"):
+    with settings(table.spark), pytest.raises(UnsupportedStatementError, match="timestampType"):
         table.run(
             "SET spark.sql.timestampType = TIMESTAMP_NTZ; "
             "INSERT INTO t SELECT 4, '4', TIMESTAMP '2026-01-04 12:00:00'"
@@ -140,7 +127,7 @@ def test_set_in_a_cell_holds_for_the_statements_behind_it(table: Session) -> Non
 
 
 def test_names_in_double_quotes_are_refused_for_the_setting(table: Session) -> None:
-    with settings(table, **{"spark.sql.ansi.doubleQuotedIdentifiers": "true"}):
+    with settings(table.spark, **{"spark.sql.ansi.doubleQuotedIdentifiers": "true"}):
         for statement in ('SELECT "k" FROM "t"', 'DELETE FROM t WHERE "k" = 1'):
             with pytest.raises(UnsupportedStatementError, match="doubleQuotedIdentifiers"):
                 table.run(statement)
@@ -158,7 +145,7 @@ def test_a_frame_made_before_the_setting_does_not_read_texts_by_it(
     table: Session, key: str, text: str, count: int
 ) -> None:
     frame = table.table("t")
-    with settings(table, **{key: "true"}):
+    with settings(table.spark, **{key: "true"}):
         chosen = frame.where(text)
         assert chosen.count() == count
         assert len(chosen.collect()) == count
@@ -166,7 +153,7 @@ def test_a_frame_made_before_the_setting_does_not_read_texts_by_it(
 
 
 def test_strict_store_assignment_is_as_before(table: Session) -> None:
-    with settings(table, **{"spark.sql.storeAssignmentPolicy": "STRICT"}):
+    with settings(table.spark, **{"spark.sql.storeAssignmentPolicy": "STRICT"}):
         assert len(rows(table, "SELECT * FROM t")) == 3
         with pytest.raises(InvalidValueError, match="STRICT"):
             table.run("INSERT INTO t SELECT 4.5D, '4', NULL")
@@ -177,7 +164,7 @@ def numbers(session: Session, query: str) -> list[object]:
 
 
 def test_read_options_of_the_session_hold_for_queries_and_frames(table: Session) -> None:
-    with settings(table, **paimon(**{"scan.snapshot-id": "2"})):
+    with settings(table.spark, **paimon(**{"scan.snapshot-id": "2"})):
         assert numbers(table, "SELECT k FROM t") == [1, 2]
         assert rows(table, "SELECT count(*), max(k) FROM t") == [(2, 2)]
         assert sorted(row.k for row in table.table("t").collect()) == [1, 2]
@@ -189,7 +176,7 @@ def test_read_options_of_the_session_hold_for_queries_and_frames(table: Session)
         assert numbers(table, "SELECT k FROM t WITH ('scan.mode' = 'latest-full')") == [1, 2, 3]
         assert table.table("t", **{"incremental-between": "2,3"}).count() == 1
     assert numbers(table, "SELECT k FROM t") == [1, 2, 3]
-    with settings(table, **paimon(**{"incremental-between": "1,3"})):
+    with settings(table.spark, **paimon(**{"incremental-between": "1,3"})):
         assert numbers(table, "SELECT k FROM t") == [2, 3]
 
 
@@ -206,18 +193,20 @@ def test_options_of_a_table_hold_for_that_table(table: Session) -> None:
     table.run("CREATE TABLE u AS SELECT k FROM t")
     table.run("INSERT INTO u VALUES (9)")
     both = "SELECT t.k FROM t JOIN u ON t.k = u.k"
-    with settings(table, **paimon(**{"paimon.default.t.scan.snapshot-id": "2"})):
+    with settings(table.spark, **paimon(**{"paimon.default.t.scan.snapshot-id": "2"})):
         assert numbers(table, "SELECT k FROM t") == [1, 2]
         assert numbers(table, "SELECT k FROM u") == [1, 2, 3, 9]
         assert numbers(table, both) == [1, 2]
         table.run("INSERT INTO u SELECT k + 10 FROM t")
         table.run("DELETE FROM u WHERE k > 9")
-    with settings(table, **paimon(**{"*.*.t.scan.snapshot-id": "1", "scan.snapshot-id": "2"})):
+    with settings(
+        table.spark, **paimon(**{"*.*.t.scan.snapshot-id": "1", "scan.snapshot-id": "2"})
+    ):
         assert numbers(table, "SELECT k FROM t") == [1]
         assert numbers(table, "SELECT k FROM u") == [1, 2, 3, 9]
-    with settings(table, **paimon(**{"other.default.t.scan.snapshot-id": "1"})):
+    with settings(table.spark, **paimon(**{"other.default.t.scan.snapshot-id": "1"})):
         assert numbers(table, "SELECT k FROM t") == [1, 2, 3]
-    with settings(table, **paimon(**{"paimon.default.t.file.format": "orc"})):
+    with settings(table.spark, **paimon(**{"paimon.default.t.file.format": "orc"})):
         assert len(rows(table, "SELECT k FROM u")) == 4
         with pytest.raises(UnsupportedStatementError, match=r"paimon\.default\.t\.file\.format"):
             table.run("INSERT INTO t SELECT k, NULL, NULL FROM u")
@@ -233,7 +222,7 @@ def test_options_of_a_table_hold_for_that_table(table: Session) -> None:
 )
 def test_rows_are_not_changed_while_an_older_state_is_read(table: Session, statement: str) -> None:
     with (
-        settings(table, **paimon(**{"scan.snapshot-id": "2"})),
+        settings(table.spark, **paimon(**{"scan.snapshot-id": "2"})),
         pytest.raises(UnsupportedStatementError, match=r"spark\.paimon\.scan\.snapshot-id = 2"),
     ):
         table.run(statement)
@@ -242,7 +231,7 @@ def test_rows_are_not_changed_while_an_older_state_is_read(table: Session, state
 
 def test_no_write_goes_to_another_branch_than_named(table: Session) -> None:
     table.run("CALL sys.create_branch('t', 'b')")
-    with settings(table, **paimon(branch="b")):
+    with settings(table.spark, **paimon(branch="b")):
         assert numbers(table, "SELECT k FROM t") == []
         with pytest.raises(UnsupportedStatementError, match=r"spark\.paimon\.branch = b"):
             table.run("INSERT INTO t VALUES (4, '4', NULL)")
@@ -261,7 +250,7 @@ def test_no_write_goes_to_another_branch_than_named(table: Session) -> None:
     ],
 )
 def test_other_options_are_refused_by_name(table: Session, key: str, value: str) -> None:
-    with settings(table, **paimon(**{key: value})):
+    with settings(table.spark, **paimon(**{key: value})):
         for statement in ("SELECT * FROM t", "INSERT INTO t VALUES (4, '4', NULL)"):
             with pytest.raises(UnsupportedStatementError) as caught:
                 table.run(statement)
@@ -271,7 +260,7 @@ def test_other_options_are_refused_by_name(table: Session, key: str, value: str)
 
 def test_options_without_influence_and_usual_values_are_let_be(table: Session) -> None:
     options = {"write.use-v2-write": "true", "read.allow.fullScan": "true", "read.batch-size": "9"}
-    with settings(table, **paimon(**options)):
+    with settings(table.spark, **paimon(**options)):
         assert numbers(table, "SELECT k FROM t") == [1, 2, 3]
         table.run("INSERT INTO t VALUES (4, '4', NULL)")
 
@@ -279,7 +268,7 @@ def test_options_without_influence_and_usual_values_are_let_be(table: Session) -
 def test_times_are_stored_as_before_once_the_setting_is_gone(table: Session) -> None:
     moment = datetime.datetime(2026, 1, 4, 12, tzinfo=datetime.UTC)
     frame = pd.DataFrame({"k": [4], "at": [moment]})
-    with settings(table, **{"spark.sql.timestampType": "TIMESTAMP_NTZ"}):
+    with settings(table.spark, **{"spark.sql.timestampType": "TIMESTAMP_NTZ"}):
         for write in (
             lambda: table.write(frame, "t"),
             lambda: table.run("INSERT INTO t SELECT 4, '4', at FROM df", frames={"df": frame}),
@@ -302,12 +291,12 @@ def test_times_are_stored_as_before_once_the_setting_is_gone(table: Session) -> 
 )
 def test_a_variable_that_spark_would_replace_is_refused(table: Session, statement: str) -> None:
     """Files were left out by the text that stood there before."""
-    with settings(table, **{"spark.wanted": "2"}):
+    with settings(table.spark, **{"spark.wanted": "2"}):
         with pytest.raises(UnsupportedStatementError, match=r"\$\{spark\.wanted\}") as caught:
             table.run(statement)
         assert "parameters=" in caught.value.hint
         assert rows(table, "SELECT '${spark.wanted}' AS v") == [("2",)]
-        with settings(table, **{"spark.sql.variable.substitute": "false"}):
+        with settings(table.spark, **{"spark.sql.variable.substitute": "false"}):
             table.run(statement)
     assert len(rows(table, "SELECT * FROM t")) == 3 + statement.startswith("INSERT")
 
@@ -316,6 +305,6 @@ def test_a_text_that_spark_leaves_is_kept(table: Session) -> None:
     insert = "INSERT INTO t VALUES (4, '${nobody.knows}', NULL)"
     with pytest.raises(UnsupportedStatementError, match=r"\$\{nobody\.knows\}"):
         table.run(insert)  # Spark would store an empty text
-    with settings(table, **{"spark.sql.variable.substitute": "false"}):
+    with settings(table.spark, **{"spark.sql.variable.substitute": "false"}):
         table.run(insert)
         assert numbers(table, "SELECT k FROM t WHERE s = '${nobody.knows}'") == [4]

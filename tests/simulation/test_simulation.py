@@ -18,7 +18,7 @@ from tests.simulation.planted import PLANTED
 
 ROOT = Path(__file__).parents[2]
 SEEDS_MAX = 400
-RUNS_MIN = 40
+RUNS_MIN = 100
 
 
 def simulate(*words: str, seconds: float | None = 500) -> subprocess.CompletedProcess[str]:
@@ -48,12 +48,14 @@ def test_a_run_is_repeated_by_its_seed(seed: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.always
-@pytest.mark.parametrize("kinds", [(), ("--gentle",)])
-def test_seeds_are_clean(kinds: tuple[str, ...]) -> None:
-    """As many as there is time for, but not few, and others with each run. A failing one prints the
-    command that replays it."""
+@pytest.mark.parametrize(("kinds", "seconds"), [((), "240"), (("--gentle",), "120")])
+def test_seeds_are_clean(kinds: tuple[str, ...], seconds: str) -> None:
+    """As many as there is time for, which is a thousand or two, and others with each run. A failing
+    one prints the command that replays it."""
     first = random.randrange(10**9)
-    ran = simulate("--seeds", f"{first}..{first + 5000}", "--seconds", "60", "--stop", "3", *kinds)
+    seeds = f"{first}..{first + 5000}"
+    ran = simulate("--seeds", seeds, "--seconds", seconds, "--stop", "3", *kinds)
+    print(ran.stdout)
     assert ran.returncode == 0, ran.stdout
     assert runs_of(ran) >= RUNS_MIN, ran.stdout
 
