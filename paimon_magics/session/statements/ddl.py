@@ -29,12 +29,13 @@ from paimon_magics.session.statements.handler import (
     harmed,
     position_of,
     taken_away,
+    unconfirmed,
 )
 from paimon_magics.session.statements.losses import loss_of_alteration
 from paimon_magics.session.writes.merged_schemas import harm_told
 from paimon_magics.session.writes.new_tables import filled
 from paimon_magics.session.writes.ordering import nothing_changed
-from paimon_magics.session.writes.outcomes import Replaced
+from paimon_magics.session.writes.outcomes import Replaced, rows_taken
 from paimon_magics.session.writes.partitions import (
     PartitionSpec,
     matches,
@@ -89,7 +90,10 @@ def drop_table_handler(connection: Connection, statement: DropTable) -> Handler:
     def ask(mode: str) -> UnconfirmedError | None:
         lost = replaced()
         instead = f"The table's snapshots, tags and branches go with it. {SEE_PREVIEW}"
-        return taken_away(statement, f"DROP TABLE `{lost.table.name}`", lost.sizes, instead)
+        if not lost.sizes:
+            return None
+        what = f"DROP TABLE `{lost.table.name}`"
+        return unconfirmed(statement, what, rows_taken(lost.sizes), instead)
 
     return Handler(
         run=lambda: _drop_table(connection, statement),
@@ -300,8 +304,8 @@ def _unconfirmed_alter(
     # Clauses that each name a single partition need no confirmation.
     if not any(len(sizes_of_replaced(table, specs=[spec])) > 1 for spec in specs):
         return None
-    sizes = sizes_of_replaced(table, specs=specs)
-    return taken_away(statement, f"DROP PARTITION of `{table.name}`", sizes, SEE_PREVIEW)
+    replaced = Replaced(table, sizes_of_replaced(table, specs=specs))
+    return taken_away(statement, f"DROP PARTITION of `{table.name}`", replaced)
 
 
 def _existing(

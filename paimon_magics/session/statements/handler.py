@@ -12,11 +12,12 @@ from paimon_magics.session.connection import Connection
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.writes.merged_schemas import HarmTold
 from paimon_magics.session.writes.ordering import Changed, nothing_changed
-from paimon_magics.session.writes.outcomes import Replaced, rows_taken
+from paimon_magics.session.writes.outcomes import Replaced, rows_back, rows_taken
 from paimon_magics.session.writes.previews import ChangedRows
 from paimon_magics.statements.statement import TableName
 from paimon_magics.statements.subjects import Statement
-from paimon_magics.tables.commits.replaced_partitions import PartitionSize
+from paimon_magics.tables.snapshots.latest import latest_snapshot_id
+from paimon_magics.tables.table import Table
 
 __all__ = [
     "SEE_PREVIEW",
@@ -31,6 +32,7 @@ __all__ = [
     "said",
     "taken_away",
     "unconfirmed",
+    "way_back",
 ]
 
 
@@ -113,10 +115,18 @@ def unconfirmed(statement: Statement, what: str, loss: str, instead: str) -> Unc
 
 
 def taken_away(
-    statement: Statement, what: str, sizes: Sequence[PartitionSize], instead: str
+    statement: Statement, what: str, replaced: Replaced, instead: str = SEE_PREVIEW
 ) -> UnconfirmedError | None:
-    """Return the error for rows that would be removed; None if there are none."""
-    return unconfirmed(statement, what, rows_taken(sizes), instead) if sizes else None
+    """Return the error for rows that would be removed by a new snapshot; None if there are none."""
+    if not replaced.sizes:
+        return None
+    instead = f"{way_back(replaced.table)} {instead}"
+    return unconfirmed(statement, what, rows_taken(replaced.sizes), instead)
+
+
+def way_back(table: Table) -> str:
+    """Return how to get a table's rows of now back after a change of them."""
+    return rows_back(table.name, latest_snapshot_id(table))
 
 
 def harmed(statement: Statement, told: HarmTold | None) -> UnconfirmedError | None:

@@ -32,6 +32,7 @@ from paimon_magics.session.statements.handler import (
     explanation,
     said,
     unconfirmed,
+    way_back,
 )
 from paimon_magics.session.statements.queries import query_handler, steps_text, view_handler
 from paimon_magics.session.statements.rows import (
@@ -237,7 +238,8 @@ def _unconfirmed(connection: Connection, merge: MergeInto) -> UnconfirmedError |
     return UnconfirmedError(
         "MERGE with WHEN NOT MATCHED BY SOURCE THEN DELETE takes away each row of "
         f"`{table.name}` that the source does not have; the table has {rows_taken(sizes)}.",
-        hint="To run it, begin the cell with %%paimon --yes. %%paimon --preview counts the rows. "
+        hint="To run it, begin the cell with %%paimon --yes. "
+        f"{way_back(table)} %%paimon --preview counts the rows. "
         "WHEN NOT MATCHED BY SOURCE AND a condition THEN DELETE does not ask.",
         statement=merge.text,
         position=0,

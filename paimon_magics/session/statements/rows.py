@@ -16,7 +16,7 @@ from paimon_magics.planning.row_changes.logged_changes import LoggedChange
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.outcome import Outcome
-from paimon_magics.session.statements.handler import SEE_PREVIEW, Handler, taken_away
+from paimon_magics.session.statements.handler import SEE_PREVIEW, Handler, taken_away, way_back
 from paimon_magics.session.statements.queries import query_lines
 from paimon_magics.session.writes.merged_schemas import columns_told
 from paimon_magics.session.writes.ordering import nothing_changed
@@ -95,10 +95,10 @@ def truncate_handler(
 
     def unconfirmed(mode: str) -> UnconfirmedError | None:
         wanted = specs()
-        sizes = sizes_of_replaced(table(), specs=wanted)
-        if wanted and len(sizes) < 2:
+        replaced = Replaced(table(), sizes_of_replaced(table(), specs=wanted))
+        if wanted and len(replaced.sizes) < 2:
             return None
-        return taken_away(statement, f"TRUNCATE TABLE `{table().name}`", sizes, SEE_PREVIEW)
+        return taken_away(statement, f"TRUNCATE TABLE `{table().name}`", replaced)
 
     return Handler(
         run=lambda: remove_partitions(
@@ -123,7 +123,7 @@ def _unconfirmed_insert(
     instead = "PARTITION (…) after the table's name, or the dynamic overwrite mode, "
     instead += f"replaces less. {SEE_PREVIEW}"
     what = f"INSERT OVERWRITE `{table.name}` without PARTITION"
-    return taken_away(insert, what, sizes, instead)
+    return taken_away(insert, what, Replaced(table, sizes), instead)
 
 
 def _insert_lines(
@@ -274,12 +274,13 @@ def _unconfirmed(change: RowChange, table: Table) -> UnconfirmedError | None:
     kind = kind_of(change)
     sizes = sizes_of_replaced(table, specs=())
     if isinstance(change, Delete):
-        return taken_away(change, f"DELETE `{table.name}` {where}", sizes, SEE_PREVIEW)
+        return taken_away(change, f"DELETE `{table.name}` {where}", Replaced(table, sizes))
     if not sizes:
         return None
     return UnconfirmedError(
         f"{kind} `{table.name}` {where} changes {rows_taken(sizes)}.",
-        hint="To run it, begin the cell with %%paimon --yes. %%paimon --preview shows some rows, "
+        hint="To run it, begin the cell with %%paimon --yes. "
+        f"{way_back(table)} %%paimon --preview shows some rows, "
         "before and after.",
         statement=change.text,
         position=0,

@@ -25,6 +25,7 @@ from paimon_magics.session.writes.prepare import PreparedInsert
 from paimon_magics.spark.failures import translate
 from paimon_magics.spark.queries import cancellable
 from paimon_magics.statements.clauses.names import table_text
+from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.commits.replaced_partitions import PartitionSize, sizes_of_replaced
 from paimon_magics.tables.compaction.planning import CompactionScope
 from paimon_magics.tables.compaction.plans import may_be_due
@@ -40,6 +41,7 @@ __all__ = [
     "finished",
     "of_write",
     "replaced_by_insert",
+    "rows_back",
     "rows_taken",
     "with_losses",
     "write_outcome",
@@ -237,6 +239,14 @@ def replaced_by_insert(prepared: PreparedInsert) -> Replaced:
                 raise translate(error) from error
             values = [tuple(row.values()) for row in written.to_pylist()]
             return Replaced(table, sizes_of_replaced(table, partitions=values))
+
+
+def rows_back(name: TableName, snapshot_id: int) -> str:
+    """Return how to get a table's rows back as they were in a snapshot."""
+    return (
+        f"CALL sys.rollback('{name}', '{snapshot_id}') brings the rows back as they were, until "
+        f"snapshot {snapshot_id} expires."
+    )
 
 
 def rows_taken(sizes: Sequence[PartitionSize]) -> str:

@@ -14,8 +14,10 @@ from paimon_magics.errors import (
     nearest,
 )
 from paimon_magics.planning.commits.requests import (
+    CommitReceipt,
     CommitRequest,
     OverwritePartitions,
+    Transaction,
 )
 from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.row_changes.engine_rules import may_select_partitions
@@ -23,7 +25,7 @@ from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.parameters import bind
 from paimon_magics.session.provenance import Operation, provenance
-from paimon_magics.session.writes.outcomes import NOTHING_WRITTEN
+from paimon_magics.session.writes.outcomes import NOTHING_WRITTEN, rows_back
 from paimon_magics.session.writes.prepare import (
     partition_constants,
 )
@@ -38,7 +40,7 @@ from paimon_magics.statements.lexing.cursor import Cursor
 from paimon_magics.statements.lexing.tokens import tokenize
 from paimon_magics.statements.queries.query_text import bind_parameters
 from paimon_magics.statements.row_changes import Delete
-from paimon_magics.statements.statement import PartitionItem, TruncateTable
+from paimon_magics.statements.statement import PartitionItem, TableName, TruncateTable
 from paimon_magics.tables.compaction.scopes import stored_partitions
 from paimon_magics.tables.manifests.partitions import partition_value_text
 from paimon_magics.tables.snapshots.latest import latest_snapshot_id
@@ -91,8 +93,13 @@ def remove_partitions(
         rows_written=0,
         files_written=0,
         message=f"{kind}: `{table.name}` has {stored} stored now (snapshot {receipt.snapshot_id}).",
-        notes=attempts.notes(),
+        notes=(*attempts.notes(), *_way_back(table.name, transaction, receipt)),
     )
+
+
+def _way_back(name: TableName, transaction: Transaction, receipt: CommitReceipt) -> tuple[str, ...]:
+    """How to get rows back that a commit took away."""
+    return (rows_back(name, transaction.base_snapshot_id),) if receipt.delta_rows < 0 else ()
 
 
 def partition_specs(

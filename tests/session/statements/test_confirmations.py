@@ -37,9 +37,17 @@ def session(session: Session) -> Session:
         ("CALL sys.delete_branch('t', 'side')", "the branch `side`", "INSERT it first"),
         ("CALL sys.rescale('t', 4)", "3 rows in 3 files", "bucket_num => 2"),
         ("ALTER TABLE t DROP COLUMN name", "the values of `name` in 3 rows", "VERSION AS OF"),
-        ("DELETE FROM t WHERE true", "WHERE true takes away 3 rows", "--preview"),
-        ("UPDATE t SET name = 'b' WHERE 1 = 1", "WHERE 1 = 1 changes 3 rows", "--preview"),
-        ("TRUNCATE TABLE `t$branch_side`", "takes away 2 rows", "--preview"),
+        ("DELETE FROM t WHERE true", "WHERE true takes away 3 rows", "rollback('default.t', '3')"),
+        (
+            "UPDATE t SET name = 'b' WHERE 1 = 1",
+            "WHERE 1 = 1 changes 3 rows",
+            "rollback('default.t', '3')",
+        ),
+        (
+            "TRUNCATE TABLE `t$branch_side`",
+            "takes away 2 rows",
+            "rollback('default.t$branch_side', '2')",
+        ),
         (
             "ALTER TABLE t SET TBLPROPERTIES ('snapshot.time-retained' = '1 min')",
             "`snapshot.time-retained` from 1 h to 1 min",
@@ -91,6 +99,16 @@ def test_a_statement_behind_others_is_asked_about_what_they_brought(session: Ses
 def test_a_program_is_not_asked(session: Session) -> None:
     session.run("TRUNCATE TABLE t")
     assert session.run("SELECT * FROM t").to_arrow().num_rows == 0
+
+
+@pytest.mark.parametrize("name", ["t", "t$branch_side"])
+@pytest.mark.parametrize("statement", ["TRUNCATE TABLE `{}`", "DELETE FROM `{}`"])
+def test_rows_come_back_as_the_outcome_says(session: Session, name: str, statement: str) -> None:
+    before = session.run(f"SELECT * FROM `{name}` ORDER BY id").to_pylist()
+    outcome = session.run(statement.format(name))
+    way_back = outcome.notes[-1].partition(" brings the rows back")[0]
+    session.run(way_back)
+    assert session.run(f"SELECT * FROM `{name}` ORDER BY id").to_pylist() == before
 
 
 def test_a_rollback_leaves_a_snapshot_that_says_who_did_it(session: Session) -> None:
