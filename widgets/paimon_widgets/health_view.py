@@ -31,7 +31,7 @@ from paimon_magics.session.reports.health import (
 )
 from paimon_widgets.assets import script, style, with_widget
 from paimon_widgets.charts import chart_svg
-from paimon_widgets.running import Running, in_background
+from paimon_widgets.running import Running
 from paimon_widgets.static_pages import amount, code, paragraph, table
 
 if TYPE_CHECKING:
@@ -210,7 +210,7 @@ class HealthView(anywidget.AnyWidget):
 
     def _asked(self, _: Any, question: Any, __: Any) -> None:
         if isinstance(question, dict) and question.get("ask") == "run":
-            in_background(lambda: self._send_answer(question))
+            self._running.start(lambda: self._send_answer(question))
         else:
             self._send_answer(question)
 

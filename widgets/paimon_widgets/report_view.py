@@ -30,7 +30,7 @@ from paimon_magics.session.reports.paging import ArrowRows, Page, QueryRows, Row
 from paimon_magics.session.reports.report import Action, Report, Section
 from paimon_widgets.assets import script, style, with_widget
 from paimon_widgets.charts import chart_svg
-from paimon_widgets.running import Running, in_background
+from paimon_widgets.running import Running
 from paimon_widgets.static_pages import Cell, code, paragraph, table
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ class ReportView(anywidget.AnyWidget):
 
     def _asked(self, _: Any, question: Any, __: Any) -> None:
         if self._may_run_jobs(question):
-            in_background(lambda: self._send_answer(question))
+            self._running.start(lambda: self._send_answer(question))
         else:
             self._send_answer(question)
 

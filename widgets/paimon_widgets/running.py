@@ -4,18 +4,19 @@ be asked for other things meanwhile, and to stop it."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
 from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.spark.listening import listen, listener
-from paimon_magics.spark.stopping import Stop, stoppable
+from paimon_magics.spark.stopping import Stop, raise_if_stopped, stop_of_thread, stoppable
 
 if TYPE_CHECKING:
     from paimon_magics.planning.jobs.progress import Progress
 
-__all__ = ["Running", "in_background"]
+__all__ = ["Running"]
 
 
 class Running:
@@ -24,13 +25,24 @@ class Running:
     def __init__(self, send: Callable[[dict[str, Any]], object]) -> None:
         self._send = send
         self._turns = threading.Lock()
-        self._stop: Stop | None = None  # of what runs
+        self._stops: list[Stop] = []  # of what runs or waits for its turn
 
     def stop(self) -> None:
-        """Stop what runs, if anything does."""
-        stop = self._stop
-        if stop is not None:
+        """Stop what runs or waits, if anything does."""
+        for stop in tuple(self._stops):
             stop.ask()
+
+    def start(self, work: Callable[[], object]) -> None:
+        """Do it in a thread of its own, with the context of this one. From now on `stop` ends what
+        it runs, also before the thread has begun."""
+        stop = Stop()
+        self._stops.append(stop)
+
+        def stoppable_work() -> None:
+            with self._listed(stop):
+                work()
+
+        threading.Thread(target=copy_context().run, args=(stoppable_work,), daemon=True).start()
 
     def run(
         self,
@@ -47,13 +59,12 @@ class Running:
                 share = -1 if progress.share is None else progress.share
                 self._send({"of": "progress", "text": progress.text(), "share": share, **about})
 
-        with self._turns:
-            self._stop = stop = Stop()
+        with self._stoppable(), self._turns:
             before = listener()
             listen(tell)
             try:
-                with stoppable(stop):
-                    return work()
+                raise_if_stopped()
+                return work()
             except KeyboardInterrupt:
                 return {"problem": stopped}
             except PaimonMagicsError as error:
@@ -62,9 +73,19 @@ class Running:
                 return {"problem": f"{type(error).__name__}: {error}"}
             finally:
                 listen(before)
-                self._stop = None
 
+    def _stoppable(self) -> AbstractContextManager[None]:
+        """Let `stop` end the body; in a thread of `start` it does already."""
+        if stop_of_thread() in self._stops:
+            return nullcontext()
+        stop = Stop()
+        self._stops.append(stop)
+        return self._listed(stop)
 
-def in_background(work: Callable[[], object]) -> None:
-    """Do it in a thread, with the context of this one."""
-    threading.Thread(target=copy_context().run, args=(work,), daemon=True).start()
+    @contextmanager
+    def _listed(self, stop: Stop) -> Iterator[None]:
+        try:
+            with stoppable(stop):
+                yield
+        finally:
+            self._stops.remove(stop)
