@@ -143,8 +143,15 @@ def _given(pairs: list[str]) -> dict[str, str]:
     secret_before = False
     for pair in pairs:
         key, equals, value = pair.partition("=")
-        if not equals and pair.startswith("-"):
-            raise UnknownNameError(f"`connect` has no option `{pair}`.", hint="It has `--close`.")
+        if pair.startswith("-"):
+            plain = key.lstrip("-").replace("-", "_")
+            is_named = plain in names or plain.startswith(CATALOG)
+            raise UnknownNameError(
+                f"`connect` has no option `{key}`.",
+                hint=f"Leave the dashes out: %paimon connect {plain}=…"
+                if is_named
+                else "It has `--close`; all else is given as name=value, such as warehouse=….",
+            )
         if not equals:
             shown = "***" if secret_before else pair
             raise StatementSyntaxError(
