@@ -6,6 +6,7 @@ Ends with 1 where a test fails that `expected.toml` does not list, or one passes
 from __future__ import annotations
 
 import argparse
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,21 +16,32 @@ from tests.conformance.java_tests import java_outcomes
 from tests.conformance.outcomes import differences, expected_failures, number_of_tests
 from tests.conformance.python_tests import python_outcomes
 
+_REPOSITORY = "https://github.com/apache/paimon.git"
 _SUITES = {"java": java_outcomes, "python": python_outcomes}
 
 
 def main() -> int:
     """Run the suites that the command line chooses; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--source", type=Path, required=True, help="a checkout of Paimon 2.0.0")
+    parser.add_argument(
+        "--source", type=Path, help="a checkout of Paimon 2.0.0; else it is fetched"
+    )
     parser.add_argument("--build", type=Path, required=True, help="a folder for what is made")
     parser.add_argument("--suite", choices=_SUITES, help="both where none is said")
     parser.add_argument("tests", nargs="*", help="Class.method, or a file of pypaimon's; else all")
     given = parser.parse_args()
     given.build.mkdir(parents=True, exist_ok=True)
     suites = [given.suite] if given.suite else list(_SUITES)
-    source, build = given.source.resolve(), given.build.resolve()
+    build = given.build.resolve()
+    source = given.source.resolve() if given.source else _fetched(build / "paimon")
     return int(any([_is_wrong(suite, source, build, given.tests) for suite in suites]))
+
+
+def _fetched(folder: Path) -> Path:
+    if not folder.exists():
+        release = ["--depth", "1", "--branch", "release-2.0.0", _REPOSITORY]
+        subprocess.run(["git", "clone", "--quiet", *release, str(folder)], check=True)
+    return folder
 
 
 def _is_wrong(suite: str, source: Path, build: Path, only: Sequence[str]) -> bool:

@@ -21,6 +21,7 @@ from tests.peer.comparison import Difference, differences
 from tests.peer.source_sql import scenarios_of
 
 RELEASE = "release-2.0.0"
+_REPOSITORY = "https://github.com/apache/paimon"
 _TESTS = "paimon-spark/paimon-spark-ut/src/test/scala"
 _SIDE = Path(__file__).with_name("side.py")
 
@@ -28,7 +29,7 @@ _SIDE = Path(__file__).with_name("side.py")
 def main() -> int:
     """Fetch, run and compare; return the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
-    parser.add_argument("--repository", required=True, help="a URL or a path for git clone")
+    parser.add_argument("--repository", default=_REPOSITORY, help="a URL or a path for git clone")
     parser.add_argument("--build", type=Path, required=True, help="a folder for what is made")
     parser.add_argument("--connector", required=True, help="the connector's jar")
     parser.add_argument("--connector-python", default="python3", help="has its PySpark")
