@@ -98,7 +98,7 @@ def test_every_option_of_the_coordinator_is_documented() -> None:
     from paimon_magics.coordinator.process.arguments import parser
 
     options = {action.option_strings[-1] for action in parser()._actions} - {"--help"}
-    assert options <= set(table_rows(read("coordinator.md")))
+    assert options <= set(table_rows(read("coordinator-service.md")))
 
 
 def test_the_tree_of_errors_is_documented_as_it_is() -> None:

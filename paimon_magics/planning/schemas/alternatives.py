@@ -32,8 +32,8 @@ INSTEAD: dict[str, str] = {
     "VACUUM": "Unneeded files are removed when snapshots expire, by the table's options "
     "'snapshot.time-retained' and 'snapshot.num-retained.max'.",
     "OPTIMIZE": "Write CALL sys.compact('t').",
-    "GRANT": "Access is configured at the coordinator: see docs/coordinator.md.",
-    "REVOKE": "Access is configured at the coordinator: see docs/coordinator.md.",
+    "GRANT": "Access is configured at the coordinator: see docs/coordinator-service.md.",
+    "REVOKE": "Access is configured at the coordinator: see docs/coordinator-service.md.",
     "ANALYZE TABLE": "It is not needed: Paimon keeps rows, bounds and sizes with each file; "
     "%paimon profile t shows more.",
     "REFRESH": "It is not needed: a query reads the table's latest snapshot.",

@@ -83,7 +83,7 @@ IDIOMS: tuple[Idiom, ...] = (
     Idiom("^ IF|WHILE|CASE|LOOP", "`{0}` is not offered: there are no control-flow statements.", "Put the condition into a WHERE clause, or into Python code around session.run."),
     Idiom("^ BULK INSERT <name> FROM <string>", "BULK INSERT is SQL Server's.", "Write INSERT INTO {2} SELECT * FROM csv.`path`."),
     Idiom("^ USE CATALOG|WAREHOUSE|ROLE", "A session has one catalog: its warehouse's.", "USE names a database of it; %paimon connect warehouse=… connects to another warehouse."),
-    Idiom("^ CREATE USER|ROLE", "CREATE {1} is not offered.", "Access is configured at the coordinator: see docs/coordinator.md."),
+    Idiom("^ CREATE USER|ROLE", "CREATE {1} is not offered.", "Access is configured at the coordinator: see docs/coordinator-service.md."),
     # ---- variables, as other magics and tools write them
     Idiom("FROM|JOIN|INTO|TABLE|OVERWRITE|UPDATE { { <word> } }", "`{{{{{3}}}}}` is not replaced by a name here.", _TABLE),
     Idiom("FROM|JOIN|INTO|TABLE|OVERWRITE|UPDATE { <word> }", "`{{{2}}}` is not replaced by a name here.", _TABLE),
