@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pyspark
-from pyspark import SparkContext
+from pyspark import SparkContext, java_gateway
 from pyspark.sql import SparkSession
 
 from paimon_magics.errors import SetupError, value_text
@@ -98,7 +98,7 @@ def start(settings: Settings) -> SparkSession:
     global _log_file
     log = _log_file = folder / "spark.log"
     try:
-        with _error_stream_to(log), doing("Spark is starting"):
+        with _error_stream_to(log), doing("Spark is starting"), _jvm_of_body():
             spark = builder.getOrCreate()
     except Exception as error:
         raise SetupError(
@@ -175,8 +175,54 @@ def is_started() -> bool:
 
 
 def _started() -> SparkSession | None:
-    active = SparkSession.getActiveSession()
+    process = getattr(SparkContext._gateway, "proc", None)
+    if process is not None and process.poll() is not None:
+        _forget_jvm()
+    try:
+        active = SparkSession.getActiveSession()
+    except Exception:  # the JVM that somebody else has started is gone
+        return None
     return active if active is not None and is_alive(active) else None
+
+
+def _forget_jvm() -> None:
+    """Let PySpark start another JVM. It keeps objects of one that is gone."""
+    SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
+    SparkSession._instantiatedSession = SparkSession._activeSession = None
+
+
+@contextmanager
+def _jvm_of_body() -> Iterator[None]:
+    """End the JVM that the body starts, if the body fails or is interrupted.
+
+    PySpark would leave it: as a process without a parent, whose port nobody was told, or with half
+    a context, beside which no other can be made.
+    """
+    processes: list[subprocess.Popen[bytes]] = []
+    module: Any = java_gateway
+    popen = module.Popen
+
+    def noted(*args: Any, **options: Any) -> subprocess.Popen[bytes]:
+        process: subprocess.Popen[bytes] = popen(*args, **options)
+        processes.append(process)
+        return process
+
+    module.Popen = noted
+    try:
+        yield
+    except BaseException as error:
+        is_interrupted = not isinstance(error, Exception)
+        earlier = getattr(SparkContext._gateway, "proc", None)
+        if is_interrupted and earlier is not None:
+            processes.append(earlier)  # the context was begun in it
+        if processes:
+            _forget_jvm()
+        for process in processes:
+            process.kill()
+            process.wait(_JVM_ENDS_S)
+        raise
+    finally:
+        module.Popen = popen
 
 
 @contextmanager
