@@ -257,11 +257,14 @@ def nearest(
     that lists the candidates may fail; there is no hint then.
     """
     try:
-        names = sorted(set(candidates() if callable(candidates) else candidates))
+        every = set(candidates() if callable(candidates) else candidates)
     except Exception:
         return ""
-    if not names:
+    if not every:
         return f"There are no {what}."
+    names = sorted(every - {name})  # somebody may have made it meanwhile
+    if not names:
+        return ""
     meant = likely_meant(name, names)
     if meant:
         return meant

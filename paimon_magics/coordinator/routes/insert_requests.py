@@ -189,10 +189,10 @@ def named_by(label: str | None, channel: str | None, offset: str | int | None) -
 
 def offset_of(text: str | int) -> int:
     """An offset in a channel. Raises InvalidValueError."""
-    try:
-        number = int(text)
-    except ValueError:
-        number = -1
+    digits = str(text)
+    # int() takes signs, spaces and underscores too. The length is limited before it is parsed.
+    is_number = digits.isascii() and digits.isdigit() and len(digits) <= len(str(_OFFSET_MAX))
+    number = int(digits) if is_number else -1
     if not 0 <= number <= _OFFSET_MAX:
         raise InvalidValueError(f"`{text}` is not an offset.", hint="Offsets are 0, 1, 2, …")
     return number

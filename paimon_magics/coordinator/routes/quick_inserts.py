@@ -93,12 +93,16 @@ class QuickInserts:
 
 async def _body(receive: Receive) -> bytes:
     message = await receive()
+    if message["type"] == "http.disconnect":
+        raise ClientDisconnect
     body: bytes = message.get("body", b"")
     if not message.get("more_body", False):
         return body
     parts = [body]
     while message.get("more_body", False):
         message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
         parts.append(message.get("body", b""))
     return b"".join(parts)
 

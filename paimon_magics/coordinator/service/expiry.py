@@ -37,6 +37,7 @@ _DROPPED = "dropped"
 _LEFT = "Files of overwritten snapshots could not be removed"
 _DROPPED_LEFT = "Files of dropped tables could not be removed"
 _AGAIN_MS = 60_000  # after a failure
+_DROPS_EVERY_MS = 600_000
 
 _Key = str | tuple[str, str | None]
 """A table's location and branch, _OVERWRITTEN or _DROPPED."""
@@ -174,13 +175,13 @@ class Upkeep:
         due_ms = self._overwritten.due_ms()
         return None if due_ms is None else max(due_ms, self._now_ms() + self._every_ms)
 
-    def _finish_drops(self) -> int | None:
-        """Delete what processes that died have left of dropped tables; return when to run again,
-        None without any left."""
+    def _finish_drops(self) -> int:
+        """Delete what drops have left that failed or whose process died; return when to run
+        again."""
         if not self._gate.owns():  # an embedded coordinator takes the warehouse when it writes
             return self._now_ms() + self._every_ms
         self._gate.check()
-        return self._now_ms() + _AGAIN_MS if self._catalog.finish_drops() else None
+        return self._now_ms() + (_AGAIN_MS if self._catalog.finish_drops() else _DROPS_EVERY_MS)
 
     def _expire(self, name: TableName) -> int | None:
         """Expire snapshots of a table; return when to run again, None for after the next commit."""

@@ -10,8 +10,12 @@ name is never deleted. `<warehouse>/.paimon-magics/dropped` has what is still to
   names a new table would use again (snapshots, tags, …); a mark beside the tombstone, `….unnamed`,
   says that they are gone. Until then nobody creates a table there.
 
-If the process dies, the next one that looks here can delete what is left. A tombstone whose table
-still has all its schemas means nothing: the drop has not happened.
+A store deletes schemas one by one, and may fail between them: others then see a table of which a
+part can't be read. So the tombstone has their contents. As long as one of them is there, the drop
+has not happened, and those that are gone are written again. Nothing else of the table is gone then,
+and what others have added meanwhile stays.
+
+If the process dies, the next one that looks here does what is left.
 """
 
 from __future__ import annotations
@@ -24,7 +28,7 @@ import os
 import re
 import time
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from paimon_magics.errors import CommitConflictError, PaimonMagicsError
@@ -40,6 +44,7 @@ _RECORD = ".paimon-magics-dropped"
 _UNNAMED = ".unnamed"
 _TOMBSTONE = ".json"
 _SCHEMA = "schema/schema-"
+_ENDED = "is_ended"
 _OF_TABLE = re.compile(r"^[^/]+/schema/schema-\d+$")
 # Folders of files that have unique names, so that no new table uses them again.
 _UNIQUE = ("manifest", "index", "statistics")
@@ -193,20 +198,46 @@ class DroppedFolders:
         if not names:
             return None
         path = f"{self._folder}/{_hash(found.location)}-{uuid.uuid4().hex}{_TOMBSTONE}"
+        schemas = {
+            name: content
+            for name in names
+            if name.startswith(_SCHEMA)
+            and (content := store.read(f"{found.location}/{name}")) is not None
+        }
         store.make_folder(self._folder)
-        store.write(path, _record(found, names))
+        store.write(path, _record(found, names, schemas))
         reach("drop.detached")
         detached = replace(found, path=path)
+        try:
+            _delete_schemas(store, detached, names)
+        except Exception:
+            if _is_restored(store, detached, schemas):
+                self._end(store, detached, names)
+                raise
+        if store.read(path) is None:  # this process stood still, and another one took the drop back
+            _restore(store, detached, schemas)
+            raise CommitConflictError(
+                f"`{found.label}` was not dropped: the drop took too long.",
+                hint="Run the statement again.",
+            )
         self._free_names(store, detached, names)
         return detached
 
+    def _end(self, store: Store, detached: Detached, files: Sequence[str]) -> None:
+        """Take a tombstone back, whose table stays: it is in nobody's way."""
+        try:
+            store.delete([detached.path])
+        except Exception:  # a store that refuses deletions may still take this
+            with contextlib.suppress(Exception):
+                store.write(detached.path, _record(detached, files, is_ended=True))
+
     def _delete_listed(self, store: Store, detached: Detached) -> None:
-        files = _files(store, detached)
+        record = _document(store.read(detached.path))
+        files = _files(record)
         mark = _mark(detached)
         if store.read(mark) is None:
-            schemas = [name for name in files if name.startswith(_SCHEMA)]
-            if schemas and set(schemas) <= set(_below(store, detached.location)):
-                store.delete([detached.path])  # nothing was dropped yet: others use the table
+            if record.get(_ENDED) or _is_restored(store, detached, _schemas(record), files):
+                store.delete([detached.path])  # nothing was dropped: others use the table
                 return
             self._free_names(store, detached, files)
         _delete(store, detached.location, [name for name in files if _is_unique(name)])
@@ -218,8 +249,7 @@ class DroppedFolders:
     def _free_names(self, store: Store, detached: Detached, files: Sequence[str]) -> None:
         """Delete the files by which a table is seen, and those whose names a new one would use."""
         location = detached.location
-        first = [name for name in files if name.startswith("schema/")]
-        _delete(store, location, sorted(first, key=_schema_order))
+        _delete_schemas(store, detached, files)
         reach("drop.schema_removed")
         now = _below(store, location)
         if not any(name.startswith(_SCHEMA) for name in now):  # else it is a new table already
@@ -227,6 +257,34 @@ class DroppedFolders:
         _delete(store, location, [name for name in files if not _is_unique(name)])
         store.write(_mark(detached), b"")
         reach("drop.unnamed")
+
+
+def _delete_schemas(store: Store, detached: Detached, files: Iterable[str]) -> None:
+    """Delete the files by which a table is seen, the newest last: readers of the others fail."""
+    first = [name for name in files if name.startswith("schema/")]
+    _delete(store, detached.location, sorted(first, key=_schema_order))
+
+
+def _is_restored(
+    store: Store, detached: Detached, schemas: Mapping[str, bytes], files: Iterable[str] = ()
+) -> bool:
+    """Whether a table that was to be dropped is still there; lost schemas are written again. A
+    tombstone of an older version has `files` alone."""
+    if not schemas:
+        listed = {name for name in files if name.startswith(_SCHEMA)}
+        return bool(listed) and listed <= set(_below(store, detached.location))
+    stored = {name: store.read(f"{detached.location}/{name}") for name in schemas}
+    present = {name: content for name, content in stored.items() if content is not None}
+    # Other schemas of these names are those of a new table.
+    if not present or any(schemas[name] != content for name, content in present.items()):
+        return False
+    _restore(store, detached, {n: c for n, c in schemas.items() if n not in present})
+    return True
+
+
+def _restore(store: Store, detached: Detached, schemas: Mapping[str, bytes]) -> None:
+    for name, content in schemas.items():
+        store.write(f"{detached.location}/{name}", content)
 
 
 def _put_record(store: Store, detached: Detached) -> None:
@@ -243,14 +301,24 @@ def _put_record(store: Store, detached: Detached) -> None:
 
 
 def _is_dead(store: Store, path: str) -> bool:
+    if _document(store.read(path)).get(_ENDED):
+        return True
     modified_ms = store.modified_ms(path)
     return modified_ms is not None and time.time() * 1000 - modified_ms > _DEAD_AFTER_MS
 
 
-def _files(store: Store, detached: Detached) -> list[str]:
+def _files(record: Mapping[str, object]) -> list[str]:
     """The files that a tombstone lists."""
-    files = _document(store.read(detached.path)).get("files")
+    files = record.get("files")
     return [str(name) for name in files] if isinstance(files, list) else []
+
+
+def _schemas(record: Mapping[str, object]) -> dict[str, bytes]:
+    """The schemas in a tombstone, by their names."""
+    texts = record.get("schemas")
+    if not isinstance(texts, dict):
+        return {}
+    return {str(name): str(text).encode(errors="surrogateescape") for name, text in texts.items()}
 
 
 def _mark(detached: Detached) -> str:
@@ -274,7 +342,7 @@ def _is_unique(name: str) -> bool:
 
 
 def _schema_order(name: str) -> tuple[int, str]:
-    """The newest schema last: until then the table is whole, or has no schema."""
+    """The newest schema last: engines write by it, and none shall write by an older one."""
     number = name.rpartition("-")[2]
     return (int(number) if number.isdigit() else -1), name
 
@@ -289,14 +357,23 @@ def _hash(location: str) -> str:
     return hashlib.sha256(text).hexdigest()[:16]
 
 
-def _record(detached: Detached, files: Sequence[str] | None = None) -> bytes:
+def _record(
+    detached: Detached,
+    files: Sequence[str] | None = None,
+    schemas: Mapping[str, bytes] | None = None,
+    *,
+    is_ended: bool = False,
+) -> bytes:
     record: dict[str, object] = {
         "label": detached.label,
         "location": detached.location,
         "outside": detached.outside,
         "is_database": detached.is_database,
     }
-    return json.dumps(record if files is None else {**record, "files": files}).encode()
+    if files is not None:
+        texts = {n: c.decode(errors="surrogateescape") for n, c in (schemas or {}).items()}
+        record |= {"files": files, "schemas": texts, _ENDED: is_ended}
+    return json.dumps(record).encode()
 
 
 def _document(content: bytes | None) -> dict[str, object]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import socket
 import sqlite3
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -80,3 +83,35 @@ def test_a_channel_that_an_older_version_began_answers_as_it_did(tmp_path: Path)
         served.process.start()
         assert send(served, 4).json()["duplicate"]
         assert send(served, 6).json()["lsn"] == 2
+
+
+def test_an_offset_is_digits_and_nothing_else(tmp_path: Path) -> None:
+    with Served(tmp_path, table_sql(options=SLOW)) as served:
+        for text in ("1_0", "+1", "5 5", "1e1", "-1", "9" * 30):
+            answer = served.insert([[1, "a"]], paimon_channel="c", paimon_offset=text)
+            assert answer.status_code == 400, (text, answer.text)
+            assert "is not an offset" in answer.json()["error"]["message"]
+        assert send(served, 7).status_code == 200
+
+
+@pytest.mark.parametrize("head", ["", "Paimon-User: ada\r\n", "Paimon-Table: x\r\n"])
+@pytest.mark.parametrize("framing", ["Content-Length: 200", "Transfer-Encoding: chunked"])
+def test_an_insert_whose_body_breaks_off_is_not_carried_out(
+    tmp_path: Path, framing: str, head: str
+) -> None:
+    with Served(tmp_path, table_sql(options=SLOW)) as served:
+        served.insert([[0, "a"]])  # the table is known now
+        place = urlsplit(served.process.address)
+        body = b'{"rows": [[1, "a"]]}'
+        if "chunked" in framing:
+            body = b"%x\r\n%s\r\n" % (len(body), body)
+        with socket.create_connection((place.hostname or "", place.port or 0)) as connection:
+            connection.sendall(
+                f"POST {served.path} HTTP/1.1\r\nHost: x\r\n{head}{framing}\r\n"
+                f"Authorization: Bearer {served.process.token()}\r\n\r\n".encode()
+                + body
+            )
+            time.sleep(0.2)
+        served.insert([[2, "a"]])
+        served.flush()
+        assert served.ids() == [0, 2]

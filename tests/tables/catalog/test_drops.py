@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from paimon_magics.errors import CommitConflictError, StatementError, UnknownNameError
+from paimon_magics.errors import (
+    CommitConflictError,
+    PaimonMagicsError,
+    StatementError,
+    UnknownNameError,
+)
 from paimon_magics.planning.schemas.table_schema import plan_create_table
 from paimon_magics.statements.grammar.parsing import parse_statement
 from paimon_magics.statements.statement import CreateTable, TableName
+from paimon_magics.statements.table_changes import SetOptions
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.stores.store import LocalStore
 from paimon_magics.tables.table import Table
-from tests.backends.s3 import S3Server
+from tests.backends.s3 import Reply, S3Server
 
 T = TableName("t", "d")
 DROP = """
@@ -190,6 +199,109 @@ def test_a_name_is_not_given_again_before_its_files_are_gone(
     time.sleep(1.1)  # S3 says when an object was written in seconds
     create(catalog)
     assert rows(catalog) == []
+    assert catalog.detached() == []
+
+
+@pytest.fixture
+def failing(s3: S3Server) -> Iterator[Callable[[Callable[[bytes], bool]], None]]:
+    """Lets the server answer each deletion of an object, for whose key a function is true, with an
+    error, and delete the others that are named beside it."""
+
+    def deletes(fails: Callable[[bytes], bool]) -> None:
+        def between(environ: dict[str, Any], on: Callable[[], Reply]) -> Reply:
+            if environ["REQUEST_METHOD"] != "POST" or "delete" not in environ["QUERY_STRING"]:
+                return on()
+            body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+            every = re.findall(rb"<Object>.*?</Object>", body)
+            failed = [each for each in every if fails(_key(each))]
+            for each in failed:
+                body = body.replace(each, b"")
+            environ |= {"wsgi.input": io.BytesIO(body), "CONTENT_LENGTH": str(len(body))}
+            if not failed:
+                return on()
+            if len(failed) < len(every):
+                assert on().status.startswith("200")
+            errors = b"".join(
+                b"<Error><Key>%s</Key><Code>InternalError</Code></Error>" % _key(each)
+                for each in failed
+            )
+            answer = b"<?xml version='1.0'?><DeleteResult>%s</DeleteResult>" % errors
+            return Reply("200 OK", [("Content-Type", "application/xml")], answer)
+
+        s3.between = between
+
+    before = s3.between
+    try:
+        yield deletes
+    finally:
+        s3.between = before
+
+
+def _key(item: bytes) -> bytes:
+    return item.partition(b"<Key>")[2].partition(b"</Key>")[0]
+
+
+@pytest.mark.parametrize("lost", [b"schema-0", b"schema-1", b"schema-"])
+def test_a_table_is_whole_after_a_drop_that_deleted_a_part_of_its_schemas(
+    s3: S3Server, failing: Callable[[Callable[[bytes], bool]], None], lost: bytes
+) -> None:
+    catalog = Catalog.open(s3.bucket().options)
+    catalog.create_database("d")
+    create(catalog)
+    write(catalog, 1)
+    catalog.alter_table(T, [SetOptions((("snapshot.num-retained.max", "50"),))])
+    failing(lambda key: lost in key)
+    with pytest.raises(PaimonMagicsError, match="can't be deleted"):
+        catalog.drop_table(T)
+    assert catalog.detached() == []
+    write(catalog, 2)
+    failing(lambda key: False)
+    assert rows(catalog) == [1, 2]
+    assert catalog.finish_drops() == 0
+    assert rows(catalog) == [1, 2]
+    assert catalog.drop_table(T)
+    create(catalog)  # at once
+    assert rows(catalog) == []
+
+
+def test_a_drop_whose_deletions_are_all_refused_is_in_nobodys_way(
+    s3: S3Server, failing: Callable[[Callable[[bytes], bool]], None]
+) -> None:
+    catalog = Catalog.open(s3.bucket().options)
+    catalog.create_database("d")
+    create(catalog)
+    write(catalog, 1)
+    failing(lambda key: True)
+    with pytest.raises(PaimonMagicsError):
+        catalog.drop_table(T)
+    failing(lambda key: False)
+    assert rows(catalog) == [1]
+    assert catalog.drop_table(T)
+    create(catalog)  # at once
+    write(catalog, 2)
+    assert catalog.finish_drops() == 0
+    assert catalog.detached() == []
+    assert rows(catalog) == [2]
+
+
+def test_a_drop_that_died_within_the_schemas_is_taken_back(
+    s3: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = s3.bucket().options
+    catalog = Catalog.open(options)
+    catalog.create_database("d")
+    create(catalog)
+    write(catalog, 1)
+    catalog.alter_table(T, [SetOptions((("snapshot.num-retained.max", "50"),))])
+    location = catalog.load(T).location
+    environment = {**os.environ, "PAIMON_MAGICS_FAULTS": "drop.detached=kill"}
+    died = subprocess.run([sys.executable, "-c", DROP, json.dumps(dict(options))], env=environment)
+    assert died.returncode == -9
+    catalog.stores.of(location).delete([f"{location}/schema/schema-0"])
+    monkeypatch.setattr("paimon_magics.tables.catalog.detached._DEAD_AFTER_MS", 0)
+    time.sleep(1.1)
+    assert catalog.finish_drops() == 0
+    assert rows(catalog) == [1]
     assert catalog.detached() == []
 
 

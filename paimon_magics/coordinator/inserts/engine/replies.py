@@ -34,6 +34,7 @@ class Replies:
         self.counts: Counter[str] = Counter()
         self._pending: dict[int, Insert | Asked] = {}
         self._withheld: list[tuple[Insert | Asked, Answer]] = []
+        self._is_refused = False  # whether the last answers were withheld
 
     @property
     def are_withheld(self) -> bool:
@@ -60,8 +61,11 @@ class Replies:
         except DeposedError:
             raise
         except PaimonMagicsError as error:
-            _log.error("What is stored can't be acknowledged yet: %s", error)
+            if not self._is_refused:  # it is tried again and again
+                _log.error("What is stored can't be acknowledged yet: %s", error)
+            self._is_refused = True
         else:
+            self._is_refused = False
             self._withheld = []
             deliver([(i.answer, given) for i, given in answers if i.answer is not None])
 
