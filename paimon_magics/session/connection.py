@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from paimon_magics.coordinator.client.interface import CoordinatorClient, Definitions
 from paimon_magics.errors import (
+    CommitConflictError,
     InvalidTableError,
     PaimonMagicsError,
+    TableDamagedError,
     UnknownNameError,
     UnsupportedStatementError,
 )
@@ -27,6 +29,7 @@ from paimon_magics.spark.stores import OpenedStores
 from paimon_magics.spark.views import Views
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
+from paimon_magics.tables.schema.history import is_other_table
 from paimon_magics.tables.stores.probes import StoreReport
 from paimon_magics.tables.table import Table
 
@@ -119,7 +122,11 @@ class Connection:
             ),
             self.telling(),
         ):
-            yield self.told
+            try:
+                yield self.told
+            except TableDamagedError:
+                tables.check_present()
+                raise
 
     def writing_epoch(self, epoch: Epoch) -> AbstractContextManager[None]:
         """What this thread writes in the body belongs to a stream's `epoch`."""
@@ -295,6 +302,20 @@ class OpenTables:
         if table is not None:
             self._tables[name] = table
         return table is not None
+
+    def check_present(self) -> None:
+        """Raise CommitConflictError where somebody has dropped a table since it was loaded: its
+        files are gone then, and nothing is damaged."""
+        for name, table in self._tables.items():
+            present = None
+            with suppress(UnknownNameError):
+                present = self._catalog.find(name)
+            if present is None or is_other_table(table, present):
+                raise CommitConflictError(
+                    f"`{name}` was dropped while the statement was running.",
+                    hint="Nothing was written. Run the statement again if the table was meant to "
+                    "go, and another has its name now.",
+                ) from None
 
     def renew(self) -> None:
         """Load each table again on its next use."""

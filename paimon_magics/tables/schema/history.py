@@ -28,6 +28,7 @@ __all__ = [
     "TableSchemas",
     "created_at_ms",
     "creation_of",
+    "is_other_table",
     "publish_schema",
     "schema_text",
     "table_id_of_legacy",
@@ -122,6 +123,14 @@ def creation_of(table: Table) -> str:
             raise
         created_ms = None
     return "" if created_ms is None else str(created_ms)
+
+
+def is_other_table(table: Table, present: Table) -> bool:
+    """Whether the table that has the name at `present` is another one than `table`, which was
+    loaded from there before: it has no such schema, or one that was made at another time."""
+    loaded = table.paimon.table_schema
+    stored = present.paimon.schema_manager.get_schema(loaded.id)
+    return stored is None or stored.time_millis != loaded.time_millis
 
 
 def version_of(table: Table) -> str:

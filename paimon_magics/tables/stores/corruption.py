@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Iterator, Sequence
 
 from paimon_magics.errors import (
@@ -37,6 +38,11 @@ FOLDERS_MIXED = "a folder stands where a file is expected, or a file where a fol
 
 RESTORE = "Restore the file, or go back to a snapshot that does not use it."
 
+_RUN_AGAIN = (
+    "The table may have been dropped, or its snapshot have expired, while it was read: run the "
+    "statement again. If the file is still missing, "
+)
+_MISSING = re.compile(r"^it is gone$|FileNotFoundException|NoSuchFileException|NoSuchKey")
 
 SNAPSHOT_VERSION = 3
 SCHEMA_VERSION = 3
@@ -45,8 +51,11 @@ MANIFEST_VERSION = 2
 
 def damaged(what: str, reason: object, hint: str = RESTORE) -> TableDamagedError:
     """The error that says that `what` can't be read, with the reason."""
-    told = "it is gone" if isinstance(reason, FileNotFoundError) else str(reason).rstrip(".")
-    return TableDamagedError(f"{what} can't be read: {told}.", hint=hint)
+    text = str(reason).rstrip(".")
+    if isinstance(reason, FileNotFoundError) or _MISSING.search(text):
+        # Most often nothing is damaged: somebody has dropped the table while it was read.
+        text, hint = "it is gone", f"{_RUN_AGAIN}{hint[:1].lower()}{hint[1:]}"
+    return TableDamagedError(f"{what} can't be read: {text}.", hint=hint)
 
 
 def unread_by_java(path: str, reason: object) -> PaimonMagicsError:

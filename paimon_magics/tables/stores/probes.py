@@ -90,6 +90,7 @@ def probe_store(options: Mapping[str, str]) -> StoreReport:
 
 def _local(folder: Path) -> StoreReport:
     if not folder.is_dir():  # the first table makes it
+        _check_can_be_made(folder)
         return StoreReport("local disk", is_new=True, is_remote=False, is_tried=False)
     names = [one.name for one in folder.iterdir()]
     is_new = bool(names) and not any(name.endswith(".db") for name in names)
@@ -104,6 +105,24 @@ def _local(folder: Path) -> StoreReport:
         with contextlib.suppress(OSError):
             store.delete([path])
     return StoreReport("local disk", is_new=is_new, read_only=read_only, is_remote=False)
+
+
+def _check_can_be_made(folder: Path) -> None:
+    """Raise SetupError for a folder that can't be made: one above it is made, and removed again."""
+    missing = folder
+    while not missing.parent.exists():
+        missing = missing.parent
+    try:
+        missing.mkdir()
+        with contextlib.suppress(OSError):  # somebody has used it meanwhile
+            missing.rmdir()
+    except OSError as error:
+        if missing.is_dir():  # somebody has made it meanwhile
+            return
+        raise SetupError(
+            f"The warehouse {folder} is not there, and can't be made: {error.strerror}.",
+            hint="Name a folder that is there, or one below a folder that you may write to.",
+        ) from error
 
 
 def _s3(warehouse: str, options: Mapping[str, str]) -> StoreReport:

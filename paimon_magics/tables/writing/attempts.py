@@ -336,4 +336,8 @@ def _lock_is_free(path: str) -> bool:
 
 def ended_error() -> JobError:
     """The error that an attempt raises when its transaction has ended."""
-    return JobError("The statement that this task writes for has ended; it writes nothing.")
+    return JobError(
+        "The statement that this task writes for has ended: its table was dropped or renamed, or "
+        "the coordinator has ended it. The task writes nothing.",
+        hint="Nothing was written. Run the statement again if the table is still there.",
+    )

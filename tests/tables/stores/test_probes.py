@@ -217,3 +217,15 @@ class web_server:
     def __exit__(self, *_: object) -> None:
         self._server.shutdown()
         self._server.server_close()
+
+
+@pytest.mark.parametrize("place", ["/proc/nope", "/proc/nope/deeper", "{}/file", "{}/file/below"])
+def test_a_local_warehouse_that_can_not_be_made_is_refused(tmp_path: Path, place: str) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SetupError, match="is not there, and can't be made"):
+        probe_store({"warehouse": place.format(tmp_path)})
+
+
+def test_a_local_warehouse_that_can_be_made_is_not_made_yet(tmp_path: Path) -> None:
+    assert probe_store({"warehouse": str(tmp_path / "a" / "b")}).is_new
+    assert list(tmp_path.iterdir()) == []
