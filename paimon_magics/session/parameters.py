@@ -34,6 +34,7 @@ _TRANSITIONS_FROM = 1900
 _DECIMAL_DIGITS_MAX = 38
 _INT = range(-(2**31), 2**31)
 _AS_TEXT = "Pass a text, and cast it in the statement: CAST(:name AS TIMESTAMP)."
+_DATE_AS_TEXT = _AS_TEXT.replace("TIMESTAMP", "DATE")
 _AS_DOUBLE = "Bind a float, or a text, and cast it in the statement: CAST(:name AS DOUBLE)."
 _HINT = "Bind numbers, texts, dates or lists; read a DataFrame through a temporary view."
 
@@ -109,7 +110,7 @@ def _bindable(value: object) -> object:
         raise _UnboundError(
             f"{value!s}; PySpark uses another calendar for such early days, and would bind another "
             "day",
-            _AS_TEXT,
+            _AS_TEXT if isinstance(plain_value, datetime.datetime) else _DATE_AS_TEXT,
         )
     if isinstance(plain_value, datetime.datetime) and _has_other_offset(plain_value):
         raise _UnboundError(

@@ -175,7 +175,8 @@ def _check_files(plan: ReadPlan, relation: Relation, call: str) -> None:
         f"{call} has no answer for rows of `{name}` that are merged from several files, or read by "
         "Python: no single file has them as they are shown.",
         hint=f"SELECT file_path, record_count FROM {replace(name, system_table=None)}$files lists "
-        "the files. After CALL sys.compact, Spark reads most tables itself, and the call works.",
+        "the files. After CALL sys.compact, the call works where Spark opens the table's files "
+        "itself: on S3 it takes the jar hadoop-aws for that.",
     )
 
 

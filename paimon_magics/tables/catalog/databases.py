@@ -41,7 +41,7 @@ from paimon_magics.tables.stores.allowed_paths import (
 )
 from paimon_magics.tables.stores.object_file_io import know_object_stores, use_object_file_io
 from paimon_magics.tables.stores.paths import plain_location
-from paimon_magics.tables.stores.s3_access import s3_access, with_region
+from paimon_magics.tables.stores.s3_access import check_option_names, s3_access, with_region
 from paimon_magics.tables.stores.s3_diagnosis import check_access
 from paimon_magics.tables.stores.store import (
     OBJECT_SCHEMES,
@@ -319,6 +319,7 @@ def checked_options(options: Mapping[str, str]) -> dict[str, str]:
         checked["warehouse"] = _checked_warehouse(checked["warehouse"])
         checked = with_region(checked)
         if urlparse(checked["warehouse"]).scheme in S3_SCHEMES:
+            check_option_names(checked)
             check_access(checked["warehouse"], s3_access(checked))
         elif urlparse(checked["warehouse"]).scheme in OBJECT_SCHEMES:
             open_object_store(checked["warehouse"], checked)  # refuses what can't be reached

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
+from paimon_magics.errors import SetupError, likely_meant
 from paimon_magics.tables.stores.object_client import ObjectClient, ObstoreClient
 from paimon_magics.tables.stores.object_store import ObjectStore
 from paimon_magics.tables.stores.store import S3_SCHEMES, is_directory_bucket
@@ -16,6 +18,7 @@ __all__ = [
     "ENVIRONMENT_KEYS",
     "S3Access",
     "S3Store",
+    "check_option_names",
     "s3_access",
     "with_credentials",
     "with_region",
@@ -24,6 +27,15 @@ __all__ = [
 
 ENVIRONMENT_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 """The environment variables that S3 clients take keys from."""
+
+
+_PREFIX = re.compile(r"^(fs\.)?s3a?\.")
+_NAMES = (
+    *("endpoint", "region", "path-style-access", "path.style.access"),
+    *("access-key", "access.key", "accessKeyId", "secret-key", "secret.key", "accessKeySecret"),
+    *("session-token", "session.token", "security-token", "security.token", "securityToken"),
+)
+_ALIKE = 0.85
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +66,24 @@ class S3Access:
             "s3.path-style-access": "true" if self.path_style else None,
         }
         return {key: value for key, value in named.items() if value is not None}
+
+
+def check_option_names(options: Mapping[str, str]) -> None:
+    """Raise SetupError for an option of S3 that is nearly one of those that are read here. Others
+    may be Hadoop's, of which engines know many.
+
+    A mistyped endpoint would send what the store's keys have signed to Amazon.
+    """
+    for key in options:
+        name = _PREFIX.sub("", key)
+        if name == key or name in _NAMES:
+            continue
+        meant = likely_meant(name, _NAMES, alike=_ALIKE)
+        if meant:
+            prefix = key.removesuffix(name)
+            raise SetupError(
+                f"There is no option '{key}' of S3.", hint=meant.replace("`", f"`{prefix}", 1)
+            )
 
 
 def s3_access(options: Mapping[str, str]) -> S3Access:

@@ -16,6 +16,7 @@ from paimon_magics.errors import SetupError
 from paimon_magics.session.connect_target import _compared
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.stores.probes import probe_store
+from paimon_magics.tables.stores.s3_access import check_option_names
 from tests.backends.s3 import Between, Bucket, Reply, S3Server, s3_server
 
 SECONDS_MAX = 12
@@ -229,3 +230,22 @@ def test_a_local_warehouse_that_can_not_be_made_is_refused(tmp_path: Path, place
 def test_a_local_warehouse_that_can_be_made_is_not_made_yet(tmp_path: Path) -> None:
     assert probe_store({"warehouse": str(tmp_path / "a" / "b")}).is_new
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [
+        ("s3.endpont", "s3.endpoint"),
+        ("s3.acces-key", "s3.access-key"),
+        ("fs.s3a.path-style-acces", "fs.s3a.path-style-access"),
+    ],
+)
+def test_a_mistyped_option_of_s3_is_named(key: str, meant: str) -> None:
+    with pytest.raises(SetupError, match=f"no option '{key}'") as refused:
+        Catalog.open({"warehouse": "s3://lake/w", key: "x"})
+    assert refused.value.hint == f"Did you mean `{meant}`?"
+
+
+def test_options_of_hadoops_are_let_be() -> None:
+    for key in ("fs.s3a.endpoint.region", "fs.s3a.connection.maximum", "s3.signer-type"):
+        check_option_names({key: "x"})
