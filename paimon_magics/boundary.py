@@ -236,12 +236,25 @@ def _function(function: FunctionType) -> Callable[..., Any]:
             scrub(error)
             raise
         except BaseException as error:
+            explained = _explained(args, error)
+            if explained is not None:
+                _shorten(explained, function.__name__)
+                raise explained from error
             scrub(error)
             raise
         return _each(made, function.__name__) if isinstance(made, GeneratorType) else made
 
     setattr(calls, _ENTRY, True)
     return calls
+
+
+def _explained(arguments: tuple[Any, ...], error: BaseException) -> PaimonMagicsError | None:
+    """The error of ours that an entry's object has for a foreign one, by its `_explained`."""
+    explain = getattr(type(arguments[0]), "_explained", None) if arguments else None
+    if explain is None or not isinstance(error, Exception):
+        return None
+    ours: PaimonMagicsError | None = explain(arguments[0], error)
+    return ours
 
 
 def _taken(function: FunctionType, said: str) -> str:

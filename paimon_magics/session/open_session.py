@@ -14,7 +14,7 @@ from paimon_magics.errors import (
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.name_cache import KnownNames
 from paimon_magics.settings import Settings
-from paimon_magics.spark.sessions import check_process, is_alive, stop
+from paimon_magics.spark.sessions import check_process, ended, stop
 from paimon_magics.tables.catalog.catalog import Catalog
 
 if TYPE_CHECKING:
@@ -126,9 +126,10 @@ class OpenSession:
         """Raise SetupError from `error` if Spark's JVM is gone; errors of ours other than JobError
         are left alone."""
         is_ours = isinstance(error, PaimonMagicsError) and not isinstance(error, JobError)
-        if not is_ours and not is_alive(self.spark):
-            raise SetupError(
-                "Spark has ended, so the statement could not be run.",
-                hint="Connect again, which starts Spark anew on the same warehouse: "
-                "paimon_magics.connect() or %paimon connect.",
-            ) from error
+        if not is_ours and (gone := ended(self.spark)) is not None:
+            raise gone from error
+
+    def _explained(self, error: Exception) -> PaimonMagicsError | None:
+        """The error for one of PySpark's connection to its JVM, which tells nobody anything."""
+        is_of_jvm = isinstance(error, ConnectionError) or type(error).__module__.startswith("py4j")
+        return ended(self.spark) if is_of_jvm else None

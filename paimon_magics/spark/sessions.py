@@ -38,6 +38,7 @@ __all__ = [
     "UNIX_SOCKETS",
     "adopt",
     "check_process",
+    "ended",
     "is_alive",
     "is_one_process",
     "is_started",
@@ -288,6 +289,17 @@ def is_alive(spark: SparkSession) -> bool:
     except Exception:
         return False
     return True
+
+
+def ended(spark: SparkSession) -> SetupError | None:
+    """The error for a session whose JVM is gone; None for one that answers."""
+    if is_alive(spark):
+        return None
+    return SetupError(
+        "Spark has ended, so the statement could not be run.",
+        hint="Connect again, which starts Spark anew on the same warehouse: "
+        "paimon_magics.connect() or %paimon connect.",
+    )
 
 
 def runs_here(spark: SparkSession) -> bool:

@@ -24,6 +24,12 @@ try:
     session.run("SELECT sum(k) FROM t")
 except SetupError as error:
     print(error)
+for ask in (session.history, session.layout, session.table):
+    try:
+        ask("t")
+        print("not noticed")
+    except SetupError as error:
+        assert "Spark has ended" in str(error), error
 session = paimon_magics.connect(sys.argv[1], coordinator="in-process")
 print(session.run("SELECT sum(k) AS k FROM t").to_pylist())
 """
@@ -68,7 +74,7 @@ def _output(script: str, *arguments: str) -> str:
 
 def test_a_connection_after_a_killed_jvm_starts_another(tmp_path: Path) -> None:
     shown = _output(_KILLED, str(tmp_path))
-    assert "Connect again" in shown
+    assert "Connect again" in shown and "not noticed" not in shown
     assert shown.splitlines()[-1] == "[{'k': 1}]"
 
 
