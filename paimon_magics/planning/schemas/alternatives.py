@@ -34,6 +34,8 @@ INSTEAD: dict[str, str] = {
     "OPTIMIZE": "Write CALL sys.compact('t').",
     "GRANT": "Access is configured at the coordinator: see docs/coordinator-service.md.",
     "REVOKE": "Access is configured at the coordinator: see docs/coordinator-service.md.",
+    "EXPLAIN ANALYZE": "It would run the statement. EXPLAIN FORMATTED shows the plan; run the "
+    "statement to see how long it takes.",
     "ANALYZE TABLE": "It is not needed: Paimon keeps rows, bounds and sizes with each file; "
     "%paimon profile t shows more.",
     "REFRESH": "It is not needed: a query reads the table's latest snapshot.",

@@ -163,6 +163,8 @@ def _with(cursor: Cursor, offset: int) -> Statement:
 
 
 def _explain(cursor: Cursor, offset: int) -> Explain:
+    if cursor.at("ANALYZE") and cursor.peek(1).upper not in ("TABLE", "TABLES"):
+        raise RefusedHere("EXPLAIN ANALYZE")  # ANALYZE TABLE is a statement
     mode = cursor.accept_any(*_EXPLAIN_MODES)
     if cursor.at_end:
         cursor.fail("a statement to explain")

@@ -377,6 +377,7 @@ def test_with_in_front_of_an_insert_belongs_to_the_source():
         ("CREATE TABLE t LIKE s", "CREATE TABLE … LIKE", T),
         ("CREATE TABLE IF NOT EXISTS t LIKE s USING paimon", "CREATE TABLE … LIKE", T),
         ("CREATE EXTERNAL TABLE t (a INT)", "CREATE EXTERNAL TABLE", T),
+        ("EXPLAIN ANALYZE SELECT * FROM t", "EXPLAIN ANALYZE", T),
         ("CREATE TABLE t (a DATE) PARTITIONED BY (days(a))",
          "CREATE TABLE … PARTITIONED BY days(…)", T),
         ("CREATE TABLE t (a INT) CLUSTERED BY (a) INTO 4 BUCKETS",
