@@ -11,27 +11,13 @@ from pyspark.sql import SparkSession
 
 from paimon_magics import Session
 from paimon_magics.spark.session_settings import few_shuffle_tasks
+from tests.session.spark_settings import settings
 
 pytestmark = pytest.mark.spark
 
 INITIAL = "spark.sql.adaptive.coalescePartitions.initialPartitionNum"
 USUAL = "spark.sql.shuffle.partitions"
 MIB = 2**20
-
-
-@contextmanager
-def settings(spark: SparkSession, values: dict[str, str]) -> Iterator[None]:
-    before = {key: spark.conf.get(key, None) for key in values}
-    for key, value in values.items():
-        spark.conf.set(key, value)
-    try:
-        yield
-    finally:
-        for key, old in before.items():
-            if old is None:
-                spark.conf.unset(key)
-            else:
-                spark.conf.set(key, old)
 
 
 @pytest.mark.parametrize(
@@ -48,21 +34,21 @@ def settings(spark: SparkSession, values: dict[str, str]) -> Iterator[None]:
 def test_the_first_tasks_are_as_many_as_the_rows_need_and_never_more_than_the_sessions(
     spark: SparkSession, size_bytes: float | None, slots: int, tasks: str | None
 ) -> None:
-    with settings(spark, {USUAL: "200"}):
+    with settings(spark, **{USUAL: "200"}):
         with few_shuffle_tasks(spark, size_bytes, slots):
             assert spark.conf.get(INITIAL, None) == tasks
         assert spark.conf.get(INITIAL, None) is None
 
 
 def test_a_number_that_the_session_has_set_counts(spark: SparkSession) -> None:
-    with settings(spark, {INITIAL: "17"}):
+    with settings(spark, **{INITIAL: "17"}):
         with few_shuffle_tasks(spark, 0, 2):
             assert spark.conf.get(INITIAL) == "17"
         assert spark.conf.get(INITIAL) == "17"
 
 
 def test_statements_that_overlap_leave_the_session_as_it_was(spark: SparkSession) -> None:
-    with settings(spark, {USUAL: "200"}):
+    with settings(spark, **{USUAL: "200"}):
         first, second = few_shuffle_tasks(spark, 0, 2), few_shuffle_tasks(spark, 0, 4)
         with first:
             second.__enter__()
@@ -94,7 +80,7 @@ def test_a_merge_of_few_rows_shuffles_them_to_few_tasks(
     with (
         settings(
             spark,
-            {
+            **{
                 USUAL: "60",
                 "spark.sql.autoBroadcastJoinThreshold": "-1",
                 "spark.sql.adaptive.coalescePartitions.minPartitionSize": "1b",
