@@ -214,12 +214,14 @@ class DroppedFolders:
             if _is_restored(store, detached, schemas):
                 self._end(store, detached, names)
                 raise
-        if store.read(path) is None:  # this process stood still, and another one took the drop back
-            _restore(store, detached, schemas)
-            raise CommitConflictError(
-                f"`{found.label}` was not dropped: the drop took too long.",
-                hint="Run the statement again.",
-            )
+        if store.read(path) is None:  # this process stood still, and was taken for dead
+            if _is_restored(store, detached, schemas):
+                raise CommitConflictError(
+                    f"`{found.label}` was not dropped: the drop took too long.",
+                    hint="Run the statement again.",
+                )
+            if store.names(f"{found.location}/schema", "schema-"):  # of a new table
+                return replace(detached, path="")
         self._free_names(store, detached, names)
         return detached
 

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from paimon_magics.statements.grammar.parsing import parse_statement
 from paimon_magics.statements.statement import CreateTable, TableName
 from paimon_magics.statements.table_changes import SetOptions
 from paimon_magics.tables.catalog.catalog import Catalog
+from paimon_magics.tables.catalog.detached import Detached
 from paimon_magics.tables.stores.store import LocalStore
 from paimon_magics.tables.table import Table
 from tests.backends.s3 import Reply, S3Server
@@ -303,6 +304,53 @@ def test_a_drop_that_died_within_the_schemas_is_taken_back(
     assert catalog.finish_drops() == 0
     assert rows(catalog) == [1]
     assert catalog.detached() == []
+
+
+@pytest.mark.parametrize("new", ["the same", "another", "none"])
+def test_a_drop_that_stood_still_and_was_taken_for_dead_harms_no_table(
+    s3: S3Server, monkeypatch: pytest.MonkeyPatch, new: str
+) -> None:
+    """Meanwhile its tombstone was removed: the table is whole, another has its name, or nobody."""
+    catalog = Catalog.open(s3.bucket().options)
+    catalog.create_database("d")
+    create(catalog)
+    write(catalog, 1)
+    catalog.alter_table(T, [SetOptions((("snapshot.num-retained.max", "50"),))])
+    store = catalog.stores.of(catalog.load(T).location)
+    delete = type(store).delete
+
+    def slow(self: Any, paths: Sequence[str]) -> Any:
+        if not any("/schema/" in path for path in paths) or not tombstones:
+            return delete(self, paths)
+        mine = [path for path in store.files_below(folder) if path not in tombstones]
+        tombstones.clear()
+        if new == "the same":
+            delete(self, [*mine, paths[-1]])
+            return None
+        result = delete(self, paths)
+        for path in mine:
+            catalog.delete_detached(Detached("d.t", catalog_location, path, False))
+        if new == "another":
+            create(catalog)
+            write(catalog, 7)
+        return result
+
+    folder = f"{catalog.warehouse}/.paimon-magics/dropped"
+    catalog_location = catalog.load(T).location
+    tombstones = ["none yet"]
+    monkeypatch.setattr(type(store), "delete", slow)
+    if new == "the same":
+        with pytest.raises(CommitConflictError, match="took too long"):
+            catalog.drop_table(T)
+        assert rows(catalog) == [1]
+        return
+    assert catalog.drop_table(T)
+    if new == "another":
+        assert rows(catalog) == [7]
+    else:
+        assert catalog.list_tables("d") == []
+        create(catalog)
+        assert rows(catalog) == []
 
 
 def test_a_database_is_dropped_with_its_tables(catalog: Catalog) -> None:
