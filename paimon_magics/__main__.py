@@ -14,8 +14,6 @@ import sys
 from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.version import __version__
 
-__all__ = ["main"]
-
 _SOMETHING_TO_DO = 1
 _NOT_UNDERSTOOD = 2
 

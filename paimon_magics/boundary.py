@@ -33,17 +33,6 @@ from paimon_magics.errors import (
 )
 from paimon_magics.redaction import redacted, scrub
 
-__all__ = [
-    "FULL_TRACEBACKS",
-    "full_trace",
-    "is_entry",
-    "knows_other_words",
-    "short_errors",
-    "show_as",
-    "show_full_tracebacks",
-    "shows_full_tracebacks",
-]
-
 FULL_TRACEBACKS = "PAIMON_FULL_TRACEBACKS"
 _OFF = ("", "0", "false", "no", "off")
 _ENTRY = "__paimon_magics_entry__"

@@ -13,8 +13,6 @@ import os
 import signal
 import threading
 
-__all__ = ["STEPS", "reach"]
-
 STEPS = (
     "begin.stored",  # the transaction is stored, its client has no answer yet
     "statement.begun",  # a statement has its transaction, and has written nothing

@@ -14,8 +14,6 @@ import threading
 import weakref
 from typing import Protocol
 
-__all__ = ["FORKS_WAIT", "Renewed", "renew_after_fork"]
-
 FORKS_WAIT = threading.Lock()
 """Forks wait while a thread has it. `subprocess` waits for the end of a pipe until the new program
 runs; a child that is forked meanwhile would keep that open for as long as it lives."""

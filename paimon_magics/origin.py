@@ -6,8 +6,6 @@ import getpass
 import os
 import socket
 
-__all__ = ["host_name", "notebook_name", "user_name"]
-
 
 def user_name() -> str:
     """The user's name on the JupyterHub, else on this machine; "" if there is none."""

@@ -11,8 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-__all__ = ["MASK", "conceal", "conceal_options", "is_secret_name", "masked", "redacted", "scrub"]
-
 MASK = "***"
 
 # A shorter secret would also be found inside ordinary words.

@@ -13,17 +13,6 @@ from typing import Literal, get_args
 from paimon_magics.boundary import shows_full_tracebacks
 from paimon_magics.errors import SetupError, nearest
 
-__all__ = [
-    "DEFAULT_WAREHOUSE",
-    "STATEMENT_HISTORIES",
-    "STORE_ASSIGNMENTS",
-    "WAITS",
-    "Settings",
-    "StatementHistory",
-    "StoreAssignment",
-    "Wait",
-]
-
 # Like Spark's own `spark-warehouse`: a folder in the notebook's working directory.
 DEFAULT_WAREHOUSE = "paimon-warehouse"
 

@@ -18,8 +18,6 @@ from pathlib import Path
 
 from paimon_magics.forks import renew_after_fork
 
-__all__ = ["OwnedFolder", "remove_left"]
-
 _PREFIX = "paimon-magics-"
 _OWNER = ".owner"
 # A folder younger than that may not have its lock yet.

@@ -19,9 +19,6 @@ import pyarrow as pa
 from paimon_magics.columnar.roaring import long_bitmap_union
 from paimon_magics.errors import JobError, SetupError, UnsupportedStatementError
 
-__all__ = ["Aggregator", "ColumnFunction", "aggregator", "single_values_stay"]
-
-
 _EMPTY, _SINGLE_ITEM = 4, 32  # flags of a compact theta sketch
 
 

@@ -23,9 +23,6 @@ import pyarrow.compute as pc
 from paimon_magics.columnar.bucket_hash import is_bytes
 from paimon_magics.errors import TableDamagedError
 
-__all__ = ["decode_bounds", "decode_rows", "encode_row", "encode_values"]
-
-
 _ARITY_BYTES = 4
 _COMPACT_DECIMAL_PRECISION_MAX = 18
 _NANOS_PER_MILLI = 1_000_000

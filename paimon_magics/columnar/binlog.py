@@ -16,8 +16,6 @@ import pyarrow as pa
 
 from paimon_magics.planning.reads.views import UPDATE_BEFORE
 
-__all__ = ["pack_updates", "side_by_side", "single_rows"]
-
 
 def single_rows(columns: Iterable[pa.Array], rows: int) -> list[pa.Array]:
     """The columns with each value in an array of its own; `rows` is their length."""

@@ -18,8 +18,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["binary_row_hash", "default_bucket", "is_bytes", "mod_bucket"]
-
 SEED = 42
 _INLINE_BYTES_MAX = 7  # longer strings live in the variable part
 _COMPACT_DECIMAL_PRECISION_MAX = 18

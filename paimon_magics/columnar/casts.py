@@ -23,9 +23,6 @@ from paimon_magics.planning.formatting import shortened
 from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.statements.data_types import AtomicType
 
-__all__ = ["UnreadableValueError", "can_cast", "cast_values"]
-
-
 _FAMILIES = {
     **dict.fromkeys(("TINYINT", "SMALLINT", "INT", "BIGINT"), "integer"),
     **dict.fromkeys(("FLOAT", "DOUBLE"), "float"),

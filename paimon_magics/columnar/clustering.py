@@ -21,8 +21,6 @@ import pyarrow.compute as pc
 from paimon_magics.columnar.bucket_hash import is_bytes
 from paimon_magics.columnar.key_numbers import in_java_order
 
-__all__ = ["hilbert_keys", "row_order", "z_order_keys"]
-
 _WIDTH = 8
 _HILBERT_BITS = 63
 _LONG_MAX = np.int64(2**63 - 1)

@@ -32,8 +32,6 @@ from paimon_magics.columnar.merging import (
 from paimon_magics.errors import JobError
 from paimon_magics.planning.reads.views import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 
-__all__ = ["Changelog", "Compacted", "CompactionRule", "compacted"]
-
 _NO_LEVEL = np.iinfo(np.int16).max
 _Ints = npt.NDArray[np.int64]
 _Bools = npt.NDArray[np.bool_]

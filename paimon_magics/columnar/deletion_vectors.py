@@ -17,8 +17,6 @@ import numpy.typing as npt
 
 from paimon_magics.columnar.roaring import numbers_at, roaring_bitmap
 
-__all__ = ["StoredVector", "deleted_rows", "united_rows", "vector_file"]
-
 _MAGIC_32 = 1581511376  # stored big-endian
 _MAGIC_64 = 1681511377  # stored little-endian
 

@@ -10,9 +10,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["changed_columns", "same_rows"]
-
-
 _Ints = npt.NDArray[np.int64]
 
 

@@ -16,8 +16,6 @@ import pyarrow.compute as pc
 from paimon_magics.columnar.casts import can_cast, cast_values
 from paimon_magics.statements.data_types import AtomicType
 
-__all__ = ["Field", "can_evolve", "evolved"]
-
 
 @dataclass(frozen=True)
 class Field:

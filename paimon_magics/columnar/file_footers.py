@@ -10,18 +10,6 @@ import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 
-__all__ = [
-    "LENGTH_AND_MAGIC_BYTES",
-    "MAGIC",
-    "file_of_footer",
-    "orc_times",
-    "signed",
-    "varint",
-    "with_listed_maps",
-    "without_float_bounds",
-]
-
-
 MAGIC = b"PAR1"
 LENGTH_AND_MAGIC_BYTES = 8
 """The bytes at the end of a file: the footer's length (32 bits, little-endian) and `MAGIC`."""

@@ -25,8 +25,6 @@ from paimon_magics.columnar.merging import (
 )
 from paimon_magics.errors import JobError
 
-__all__ = ["Flushed", "flushed"]
-
 _FOLDED_ROWS = 64 * 1024
 _Ints = npt.NDArray[np.int64]
 

@@ -29,8 +29,6 @@ from paimon_magics.columnar.merging import (
 from paimon_magics.errors import JobError
 from paimon_magics.planning.reads.views import DELETE, INSERT, UPDATE_BEFORE
 
-__all__ = ["MergeRule", "SequenceGroup", "folds_rows", "merge_rows"]
-
 _Ints = npt.NDArray[np.int64]
 
 

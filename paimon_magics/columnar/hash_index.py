@@ -17,17 +17,6 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-__all__ = [
-    "BUCKETS_MAX",
-    "PartitionBuckets",
-    "TooManyBucketsError",
-    "assigner_of",
-    "decode_hashes",
-    "distinct",
-    "encode_hashes",
-]
-
-
 BUCKETS_MAX = 32767  # Paimon keeps a bucket in a short
 
 Hashes = npt.NDArray[np.int32]

@@ -12,8 +12,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-__all__ = ["DIGITS_MAX", "decimals_of_hashes", "numbers_of_hashes"]
-
 DIGITS_MAX = 18
 """The digits of a DECIMAL that Spark holds as a number of 64 bits (`Decimal.MAX_LONG_DIGITS`)."""
 

@@ -19,18 +19,6 @@ import pyarrow.compute as pc
 from paimon_magics.columnar.time_zones import clock_text, rules_of
 from paimon_magics.statements.data_types import AtomicType, DataType
 
-__all__ = [
-    "braced",
-    "bracketed",
-    "cast_text",
-    "java_float",
-    "java_text",
-    "map_order",
-    "stored_type",
-    "texts_map",
-    "told_text",
-]
-
 _EPOCH = datetime.datetime(1970, 1, 1)
 _PLAIN = {
     "BOOLEAN": pa.bool_(),

@@ -8,9 +8,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-__all__ = ["from_java_order", "in_java_order", "key_numbers"]
-
-
 _Ints = npt.NDArray[np.int64]
 
 

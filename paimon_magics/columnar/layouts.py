@@ -14,17 +14,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = [
-    "CELLS",
-    "FILES",
-    "SizeHistogram",
-    "by_partition",
-    "cells",
-    "partition_sizes",
-    "size_histogram",
-    "sorted_runs",
-]
-
 FILES = pa.schema(
     [
         pa.field("partition", pa.string()),

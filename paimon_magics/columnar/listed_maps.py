@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-__all__ = ["map_field", "with_maps"]
-
 _ENTRIES = "key_value"  # no list of Paimon's writers has elements of this name
 
 

@@ -25,23 +25,6 @@ import pyarrow.compute as pc
 from paimon_magics.columnar.key_numbers import in_java_order
 from paimon_magics.planning.reads.views import SEQUENCE_NUMBER
 
-__all__ = [
-    "FILE_BITS",
-    "KIND",
-    "LEVEL",
-    "PLACE",
-    "SEQUENCE",
-    "Groups",
-    "RunOrder",
-    "comparable_keys",
-    "first_rows",
-    "group_rows",
-    "is_retract",
-    "last_places",
-    "last_rows",
-    "merge_runs",
-]
-
 SEQUENCE = SEQUENCE_NUMBER
 KIND = "_VALUE_KIND"
 PLACE = "_PLACE"  # a row's number in its file, above FILE_BITS the file's number

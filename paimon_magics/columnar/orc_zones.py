@@ -27,8 +27,6 @@ import pyarrow.compute as pc
 
 from paimon_magics.columnar.time_zones import rules_of
 
-__all__ = ["has_times", "has_wall_clocks", "in_zone", "is_utc"]
-
 _SECOND_NS = 1_000_000_000
 _YEAR_1900_S = -2_208_988_800
 _MILLISECOND_NS = 999_999

@@ -17,8 +17,6 @@ import pyarrow.compute as pc
 
 from paimon_magics.columnar.time_zones import rules_of
 
-__all__ = ["python_values", "shortest"]
-
 _Convert = Callable[[Any], Any]
 
 

@@ -9,8 +9,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["RecordExpiry"]
-
 _MILLIS_FROM = 1_000_000_000_000  # a BIGINT from here on counts milliseconds, else seconds
 _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 

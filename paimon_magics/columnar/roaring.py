@@ -14,16 +14,6 @@ from itertools import takewhile
 import numpy as np
 import numpy.typing as npt
 
-__all__ = [
-    "long_bitmap",
-    "long_bitmap_union",
-    "numbers_at",
-    "numbers_of",
-    "roaring_bitmap",
-    "roaring_bitmaps",
-]
-
-
 _COOKIE_WITHOUT_RUNS = 12346
 _COOKIE_WITH_RUNS = 12347
 _NO_OFFSETS_MAX = 4

@@ -21,8 +21,6 @@ from paimon_magics.planning.reads.row_filters import (
     value_of,
 )
 
-__all__ = ["filtered", "kinds_of"]
-
 _COMPARED = {
     "=": pc.equal,
     "<>": pc.not_equal,

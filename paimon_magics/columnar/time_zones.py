@@ -15,17 +15,6 @@ from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 
-__all__ = [
-    "UTC",
-    "arrow_zone",
-    "clock_text",
-    "in_zone",
-    "is_ambiguous",
-    "process_zone",
-    "rules_of",
-    "zones_of",
-]
-
 UTC = "UTC"
 
 _UTC_NAMES = frozenset(

@@ -16,19 +16,6 @@ import pyarrow.compute as pc
 
 from paimon_magics.planning.reads.predicates import ColumnPredicate
 
-__all__ = [
-    "Bounds",
-    "BoundsCollector",
-    "can_have",
-    "has_bounds",
-    "matching",
-    "may_match",
-    "odd_float_columns",
-    "truncated_greatest",
-    "truncated_least",
-]
-
-
 _SURROGATES = range(0xD800, 0xE000)
 _CODE_POINT_MAX = 0x10FFFF
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-__all__ = ["whole_structs"]
-
 
 def whole_structs(rows: pa.Table) -> pa.Table:
     """The same rows. In a column with a STRUCT at any level no array is a slice of a longer one,

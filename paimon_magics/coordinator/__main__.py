@@ -25,8 +25,6 @@ from paimon_magics.coordinator.process.succession import begin
 from paimon_magics.coordinator.process.token_command import token_command
 from paimon_magics.errors import PaimonMagicsError
 
-__all__ = ["command", "main"]
-
 _UNABLE = 2  # exit codes
 _DEPOSED = 3
 _FAILED = 4

@@ -7,8 +7,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 
-__all__ = ["Turn", "Turns"]
-
 Turn = Callable[[str], AbstractContextManager[None]]
 """Gives one caller at a time the table at a location, which is that of `StoredTable`."""
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from paimon_magics.magics.configuration import PaimonMagics
     from paimon_magics.session.outcome import Outcome
 
-__all__ = ["run_cell", "with_empty_body"]
-
 _MAGIC = "%%paimon"
 
 

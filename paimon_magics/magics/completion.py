@@ -28,10 +28,6 @@ if TYPE_CHECKING:
     from paimon_magics.magics.configuration import PaimonMagics
     from paimon_magics.statements.completion.wants import Expected
 
-__all__ = [
-    "Completer",
-]
-
 _ABOUT_MAX = 90
 _STREAM_TEXT_MAX = 2000  # of Python before the cursor that is looked at
 _LINE = re.compile(r"\s*(?:[^\W\d]\w*\s*=\s*)?%paimon\s")

@@ -32,8 +32,6 @@ from paimon_magics.settings import (
 if TYPE_CHECKING:
     from paimon_magics.session.session import Session
 
-__all__ = ["PaimonMagics"]
-
 _DEFAULTS = Settings()
 _INTERRUPTED = (
     "KeyboardInterrupt: the cell was stopped, and its Spark jobs with it.\n"

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from paimon_magics.magics.configuration import PaimonMagics
     from paimon_magics.session.session import Session
 
-__all__ = ["AT_ONCE", "CATALOG", "CONNECT_OPTIONS", "connect_verb", "print_place", "read_setting"]
-
 # Configured values that take effect at once; the others are read when a connection is made.
 AT_ONCE = ("confirm", "display_rows", "limit", "progress", "result_type", "full_tracebacks")
 CATALOG = "catalog."

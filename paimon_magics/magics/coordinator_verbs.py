@@ -19,8 +19,6 @@ from paimon_magics.planning.formatting import count_text
 if TYPE_CHECKING:
     from paimon_magics.magics.configuration import PaimonMagics
 
-__all__ = ["COORDINATOR_VERBS"]
-
 _ID = re.compile(r"[0-9a-f]{32}")
 
 

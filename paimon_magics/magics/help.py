@@ -16,8 +16,6 @@ from paimon_magics.planning.options.table_options import CORE_OPTIONS, OWN_OPTIO
 from paimon_magics.planning.reads.stream_points import STREAM_PURPOSES
 from paimon_magics.planning.schemas.alternatives import COMING
 
-__all__ = ["REFUSED", "STATEMENTS", "StatementHelp", "cell_help", "help_text", "topics"]
-
 
 @dataclass(frozen=True, slots=True)
 class StatementHelp:

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from paimon_magics.statements.completion.wants import Expected, Want
     from paimon_magics.statements.statement import TableName
 
-__all__ = ["NameOffers", "Offer", "matching", "open_session"]
-
 _SHOWN_MAX = 500
 
 

@@ -8,8 +8,6 @@ from typing import Any
 
 from paimon_magics.errors import UnknownNameError, nearest
 
-__all__ = ["Variables", "filled_in"]
-
 _NOTHING = object()
 _IN_BRACES = re.compile(r"\{([^\W\d]\w*)\}")
 

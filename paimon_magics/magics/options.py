@@ -15,17 +15,6 @@ from dataclasses import dataclass, replace
 from paimon_magics.errors import InvalidValueError, StatementSyntaxError, UnknownNameError, nearest
 from paimon_magics.settings import WAITS, Wait
 
-__all__ = [
-    "CELL_OPTIONS",
-    "RESULT_TYPES",
-    "CellOptions",
-    "GivenWords",
-    "Option",
-    "read_cell",
-    "read_words",
-    "split_words",
-]
-
 _BACK_QUOTED = re.compile(r"`(?:[^`]|``)+`")
 RESULT_TYPES = ("outcome", "spark", "arrow", "pandas", "polars")
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from paimon_magics.magics.configuration import PaimonMagics
     from paimon_magics.planning.jobs.progress import Progress
 
-__all__ = ["ProgressOfCells"]
-
 
 class ProgressOfCells:
     """Follows the jobs of each cell of a shell, if the setting `progress` is on."""

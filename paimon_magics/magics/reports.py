@@ -12,8 +12,6 @@ from paimon_magics.magics.verb import Verb, name_and_rest, one_name
 if TYPE_CHECKING:
     from paimon_magics.magics.configuration import PaimonMagics
 
-__all__ = ["REPORT_VERBS"]
-
 _TABLE = "a table"
 
 _FILES_OPTIONS = (

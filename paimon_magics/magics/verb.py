@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from paimon_magics.statements.statement import TableName
 
 
-__all__ = ["Verb", "expected_by", "name_and_rest", "one_name"]
-
-
 _NAME = re.compile(r"(?:`(?:[^`]|``)+`|[^\s.`;,()'\"]+)(?:\.(?:`(?:[^`]|``)+`|[^\s.`;,()'\"]+))*")
 
 

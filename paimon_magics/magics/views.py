@@ -8,8 +8,6 @@ import threading
 from contextlib import suppress
 from typing import Any
 
-__all__ = ["load_views_aside", "views_package"]
-
 
 def views_package() -> Any:
     """The package, or None where it is not installed."""

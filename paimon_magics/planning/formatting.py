@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["age_text", "count_text", "shortened", "size_text", "stored_rows_text"]
-
 
 def count_text(number: int, what: str) -> str:
     """A count with its noun: `1 file`, `1,204 files`."""

@@ -27,8 +27,6 @@ from paimon_magics.tables.stores.probes import StoreReport, probe_store
 from paimon_magics.tables.stores.s3_access import with_region
 from paimon_magics.tables.stores.store import OBJECT_SCHEMES
 
-__all__ = ["ConnectTarget", "committer_of", "found_target"]
-
 
 @dataclass(frozen=True, slots=True)
 class ConnectTarget:

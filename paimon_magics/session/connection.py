@@ -39,9 +39,6 @@ if TYPE_CHECKING:
     from paimon_magics.tables.reading.data_read import DataRead
 
 
-__all__ = ["Connection", "Epoch"]
-
-
 _FOLDERS_MAX = 8
 _READS_MAX = 8  # each may list a hundred thousand files
 

@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from paimon_magics.coordinator.client.administration import Status
     from paimon_magics.session.session import Session
 
-__all__ = ["Advice", "Diagnosis", "doctor", "doctor_of_place"]
-
 _PACKAGES = ("paimon-magics", "pyspark", "pypaimon", "pypaimon-rust", "pyarrow", "pandas", "polars",
              "obstore", "sqlglot", "ipython", "ipywidgets")  # fmt: skip
 _VARIABLES = ("JAVA_HOME", "SPARK_HOME", "SPARK_CONF_DIR", "TZ", "XDG_STATE_HOME")

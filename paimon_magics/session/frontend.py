@@ -11,8 +11,6 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-__all__ = ["is_attended", "is_kernel", "somebody_is_there"]
-
 
 def is_kernel(shell: Any) -> bool:
     """Whether the shell is a Jupyter kernel's."""

@@ -31,9 +31,6 @@ if TYPE_CHECKING:
     from paimon_magics.spark.handles import DataFrame
 
 
-__all__ = ["MergeBuilder", "values_by_column"]
-
-
 _EXAMPLE = "s.amount"
 _OF_ANOTHER = re.compile(r"no column `(?!t`|s`)[^`]+`\.`", re.IGNORECASE)
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from paimon_magics.tables.catalog.catalog import Catalog
     from paimon_magics.tables.catalog.databases import Visibility
 
-__all__ = ["KnownColumn", "KnownNames", "KnownSnapshot", "KnownTable", "KnownTag"]
-
 _OLD_SECONDS = 30.0
 _KEPT_MAX = 2_000
 _SNAPSHOTS = 50

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from paimon_magics.spark.handles import SparkSession
     from paimon_magics.tables.stores.probes import StoreReport
 
-__all__ = ["OpenSession"]
-
 
 @short_errors
 class OpenSession:

@@ -28,18 +28,6 @@ if TYPE_CHECKING:
     from paimon_magics.session.session import Session
     from paimon_magics.spark.handles import SparkSession
 
-__all__ = [
-    "FailedConnect",
-    "active_session",
-    "check_usable",
-    "connect",
-    "connect_failed",
-    "connection_on",
-    "failed_connect",
-    "session_of_cells",
-    "usable_session",
-]
-
 # How to ask for the default warehouse explicitly.
 _LOCAL = f"for the folder `{DEFAULT_WAREHOUSE}`: %paimon connect warehouse={DEFAULT_WAREHOUSE}"
 

@@ -37,9 +37,6 @@ if TYPE_CHECKING:
     from paimon_magics.spark.handles import DataFrame, SparkSession
 
 
-__all__ = ["ArrowBatches", "Outcome"]
-
-
 _FEW_ROWS = 1000
 """Rows up to which Python's values take less time than a Spark job that makes Arrow of them."""
 

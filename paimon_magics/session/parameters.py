@@ -20,9 +20,6 @@ from paimon_magics.session.value_inputs import BIGINT, CutValueError, kind_of, p
 from paimon_magics.statements.clauses.names import text_literal
 from paimon_magics.statements.queries.query_text import parameter_ranges
 
-__all__ = ["bind", "bindings_text", "literal", "with_values"]
-
-
 # Types that Spark makes literals of, besides its own columns and numpy's arrays.
 _BOUND_AS_THEY_ARE = (
     *(bool, int, float, decimal.Decimal, str, bytes, bytearray),

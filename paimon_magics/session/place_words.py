@@ -6,8 +6,6 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["PlaceWords"]
-
 
 @dataclass(frozen=True, slots=True)
 class PlaceWords:

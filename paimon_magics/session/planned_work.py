@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from paimon_magics.spark.handles import DataFrame
     from paimon_magics.tables.splits.planning import PlannedSplits
 
-__all__ = ["Reads", "made_of", "note_reads", "planned_bytes", "reads_of", "work_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class Reads:

@@ -12,8 +12,6 @@ from paimon_magics.session.connection import Connection
 from paimon_magics.statements.lexing.tokens import without_values
 from paimon_magics.tables.snapshots.provenance import PREFIX
 
-__all__ = ["Operation", "engine_name", "provenance"]
-
 _HASH_CHARACTERS = 16
 _TEXT_MAX = 2_000  # each snapshot has it
 

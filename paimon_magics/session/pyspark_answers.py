@@ -25,8 +25,6 @@ from paimon_magics.statements.statement import TableName
 if TYPE_CHECKING:
     from paimon_magics.spark.handles import DataFrame, SparkSession
 
-__all__ = ["FormatAnswers", "PysparkAnswers"]
-
 _DYNAMIC = "partitionOverwriteMode"
 _CHECKPOINT = "checkpointLocation"
 _MERGE = "write.merge-schema"

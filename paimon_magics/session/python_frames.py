@@ -26,21 +26,6 @@ if TYPE_CHECKING:
     from paimon_magics.spark.handles import DataFrame, SparkSession
 
 
-__all__ = [
-    "arrow_of",
-    "column_names",
-    "frame_kind",
-    "frame_text",
-    "has_rows",
-    "is_own",
-    "notes_on",
-    "paimon_columns",
-    "spark_frame",
-    "spooled_rows",
-    "stream_of",
-]
-
-
 _HINT = (
     "Give a DataFrame of Spark, pandas or polars, Arrow data (whatever has `__arrow_c_stream__`), "
     "or a list of rows with names: dictionaries, named tuples, or `Row`s of PySpark."

@@ -6,8 +6,6 @@ from paimon_magics.errors import UnsupportedStatementError
 from paimon_magics.planning.schemas.alternatives import INSTEAD
 from paimon_magics.statements.statement import Refused
 
-__all__ = ["instead_of", "refused"]
-
 _LISTED = "%paimon help lists what is offered."
 
 

@@ -17,8 +17,6 @@ from paimon_magics.spark.pyspark_calls import answer_by
 if TYPE_CHECKING:
     from paimon_magics.spark.handles import SparkSession
 
-__all__ = ["register"]
-
 
 @short_errors
 def register(

@@ -20,17 +20,6 @@ from paimon_magics.planning.formatting import count_text, shortened
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = [
-    "cut_text",
-    "is_number",
-    "render_html",
-    "render_text",
-    "shown_value",
-    "shown_values",
-    "type_text",
-    "zones_text",
-]
-
 _WIDTH_MAX = 60
 _KEPT_ROWS_MAX = 1_000
 _KEPT_CHARACTERS_MAX = 200_000

@@ -20,8 +20,6 @@ from paimon_magics.statements.row_changes import Delete, Update
 from paimon_magics.statements.statement import Query
 from paimon_magics.statements.subjects import Statement
 
-__all__ = ["RowChanging"]
-
 
 @short_errors
 class RowChanging(OpenSession):

@@ -54,9 +54,6 @@ if TYPE_CHECKING:
     from paimon_magics.spark.handles import DataFrame
 
 
-__all__ = ["Session"]
-
-
 # Method names of other libraries, with ours.
 _OTHER_WORDS = {
     **dict.fromkeys(("sql", "query", "execute", "exec", "read_sql", "run_sql"), "run(text)"),

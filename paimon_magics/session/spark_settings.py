@@ -27,15 +27,6 @@ from paimon_magics.statements.statement import (
 from paimon_magics.statements.subjects import Statement, subject_of
 from paimon_magics.statements.version_changes import Call
 
-__all__ = [
-    "check_settings",
-    "check_statement",
-    "check_variables",
-    "check_written",
-    "parsed",
-    "with_settings",
-]
-
 _VERBS: Mapping[type, str] = {
     Insert: "INSERT",
     Delete: "DELETE",

@@ -47,17 +47,6 @@ if TYPE_CHECKING:
     from paimon_magics.spark.handles import DataFrame
 
 
-__all__ = [
-    "checked_sink",
-    "place_of",
-    "refuse_options",
-    "register_source",
-    "start_stream",
-    "stream_frame",
-    "stream_options",
-]
-
-
 _UNITS = "microsecond|millisecond|second|minute|hour|day|week"
 _INTERVAL = re.compile(rf"(interval\s+)?(\d+\s+({_UNITS})s?\s*)+", re.IGNORECASE)
 _STREAM_KEYS = (*STREAM_OPTIONS, *READ_OPTIONS)  # those that no stream has are refused by it

@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from paimon_magics.spark.handles import DataFrame, SparkSession, StreamingQuery
 
 
-__all__ = ["Stream", "StreamProgress", "StreamSink", "sink_of"]
-
-
 _LOOK_SECONDS = 0.2
 _PARTS_OF_A_SLOT = 8
 """More parts of state than so many for each task that can run at once are told of."""

@@ -17,9 +17,6 @@ import pyarrow.compute as pc
 from paimon_magics.columnar.time_zones import UTC, clock_text, rules_of
 from paimon_magics.errors import PaimonMagicsError
 
-__all__ = ["columns_in_zone", "instant", "moments_in_zone", "tell_moments", "value_in_zone"]
-
-
 # A moment between quotes is a user's value and stays.
 _MOMENT = re.compile(r"(?<!['\"`\w])(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) UTC\b(?!['\"`])")
 

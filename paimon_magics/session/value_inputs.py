@@ -36,22 +36,6 @@ import pyarrow as pa
 from paimon_magics.errors import InvalidValueError
 from paimon_magics.planning.formatting import shortened
 
-__all__ = [
-    "BIGINT",
-    "MISSING",
-    "CutValueError",
-    "check_names",
-    "columns_of",
-    "fields_of",
-    "inferred_array",
-    "kind_of",
-    "misfit",
-    "plain",
-    "refused",
-    "shown",
-]
-
-
 MISSING = "missing"
 _SHOWN_MAX = 40
 BIGINT = range(-(2**63), 2**63)

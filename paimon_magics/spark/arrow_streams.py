@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, Row
 
-__all__ = ["arrow_stream"]
-
 # Of one binary value: far below the 128 MB of a message of Spark Connect.
 _MESSAGE_BYTES_MAX = 16 << 20
 # Of the batches of a partition that go through Spark's driver, and of a file for those behind them.

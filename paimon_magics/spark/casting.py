@@ -36,18 +36,6 @@ from paimon_magics.statements.data_types import (
 )
 from paimon_magics.statements.queries.query_text import with_markers_apart
 
-__all__ = [
-    "CHECK_FAILED",
-    "ansi_casts",
-    "check_stored_types",
-    "partition_values",
-    "project",
-    "selected_columns",
-    "stored",
-    "type_text",
-]
-
-
 CHECK_FAILED = "paimon-magics:"
 """The prefix of the messages that our own checks raise inside Spark."""
 

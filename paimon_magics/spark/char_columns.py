@@ -18,8 +18,6 @@ from paimon_magics.spark.types import CHAR_METADATA
 from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.statements.data_types import AtomicType
 
-__all__ = ["with_char_columns"]
-
 
 def with_char_columns(frame: DataFrame, columns: Sequence[Column]) -> DataFrame:
     """The frame, with those of its columns that are CHAR among `columns` as Spark has them. Fields

@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
 
-__all__ = ["HashedDecimals", "with_hashed_decimals", "with_json_texts", "with_nullable_fields"]
-
-
 @dataclass(frozen=True, slots=True)
 class HashedDecimals:
     """The DECIMAL columns of a frame that come as hashes: name, precision and scale of each."""

@@ -10,8 +10,6 @@ from pyspark.sql import functions as F
 from paimon_magics.errors import UnknownNameError
 from paimon_magics.spark.failures import translate
 
-__all__ = ["rows_where"]
-
 _NUMBER = "__number"
 
 

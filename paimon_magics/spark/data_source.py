@@ -55,17 +55,6 @@ except ImportError:  # PySpark 4.1
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = [
-    "FORMAT",
-    "STREAM_FORMAT",
-    "TABLE_KEYS",
-    "PaimonSource",
-    "Place",
-    "asked_table",
-    "register",
-    "source_at",
-]
-
 FORMAT = "paimon"
 STREAM_FORMAT = "paimon_magics"
 """A second name of the data source, by which streams are read. The first one is that of Paimon's

@@ -26,9 +26,6 @@ from paimon_magics.statements.dialects.misreadings import misread
 from paimon_magics.statements.lexing.tokens import tokenize
 from paimon_magics.tables.stores.corruption import unread_by_java
 
-__all__ = ["translate"]
-
-
 # The SQLSTATE class for values that don't fit.
 _DATA_EXCEPTION = "22"
 _INVALID_VALUE = ("INCOMPATIBLE_DATA_FOR_TABLE", "CAST_OVERFLOW_IN_TABLE_INSERT")

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-__all__ = ["fetched", "few_fetched"]
-
 _PLAIN = (
     *(spark_types.BooleanType, spark_types.ByteType, spark_types.ShortType),
     *(spark_types.IntegerType, spark_types.LongType, spark_types.FloatType),

@@ -13,9 +13,6 @@ from pyspark.sql import types as T
 from paimon_magics.spark.queries import cancellable
 from paimon_magics.statements.clauses.names import quoted
 
-__all__ = ["CORRUPT", "BadLines", "bad_lines", "file_frame", "lacks_file_system", "load_files"]
-
-
 _NO_FILE_SYSTEM = re.compile(r"No FileSystem for scheme|ClassNotFoundException: Class \S*\.fs\.")
 
 _PATTERN = re.compile(r"[\\{}\[\]*?]")  # what Hadoop takes a path with for a pattern

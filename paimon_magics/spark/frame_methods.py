@@ -29,8 +29,6 @@ from paimon_magics.spark.narrowing import (
 )
 from paimon_magics.spark.progress import is_connect
 
-__all__ = ["note_calls"]
-
 _MARK = "__paimon_magics_notes__"
 _UNSEEN = ("paimon_magics", "paimon_widgets", "pyspark")
 

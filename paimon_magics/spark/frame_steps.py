@@ -35,21 +35,6 @@ from paimon_magics.statements.grammar.parsing import parse_statement
 from paimon_magics.statements.queries.query_traits import lists_null
 from paimon_magics.statements.statement import ColumnFilter, FilterValue, Query, TableReference
 
-__all__ = [
-    "PARTS",
-    "Narrowed",
-    "Source",
-    "Step",
-    "StepFilters",
-    "conditions_in",
-    "filters_of_steps",
-    "has_only_conditions",
-    "list_null",
-    "rows_wanted",
-    "used_columns",
-]
-
-
 PARTS = "_paimon_magics_parts"
 """Attribute of a Column that `&` made: the two Columns."""
 

@@ -18,8 +18,6 @@ from typing import Any
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-__all__ = ["release", "release_when_idle"]
-
 _log = logging.getLogger(__name__)
 _LOOK_S = 30.0
 _QUIET_LOOKS = 2

@@ -18,8 +18,6 @@ from pyspark.sql import SparkSession
 
 from paimon_magics.spark.progress import is_connect
 
-__all__ = ["at_interrupt", "between_locks"]
-
 _AGAIN_SECONDS = 0.01
 _AT_A_LOCK = frozenset(
     {threading.Condition.__enter__.__code__, threading.Condition.__exit__.__code__}

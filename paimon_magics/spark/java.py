@@ -27,8 +27,6 @@ from typing import Literal
 
 from paimon_magics.errors import SetupError
 
-__all__ = ["OLDEST_JAVA", "Java", "find_java", "newest_java", "prepare_environment", "utf8_locale"]
-
 OLDEST_JAVA = 17
 """Spark 4 is compiled for Java 17."""
 

@@ -9,8 +9,6 @@ from contextvars import ContextVar
 
 from paimon_magics.planning.jobs.progress import Progress
 
-__all__ = ["Listener", "listen", "listener"]
-
 Listener = Callable[[Progress | None], None]
 """Called with the progress now and then while jobs run, and with None when they have ended."""
 

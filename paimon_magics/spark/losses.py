@@ -40,22 +40,6 @@ from paimon_magics.statements.data_types import (
     RowType,
 )
 
-__all__ = [
-    "Entry",
-    "Loss",
-    "changeable",
-    "counted_losses",
-    "first_loss",
-    "kept_losses",
-    "loss",
-    "loss_entry",
-    "losses_column",
-    "lossy_columns",
-    "may_lose",
-    "reason",
-    "without_losses",
-]
-
 _INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
 _WHOLE = (
     spark_types.ByteType,

@@ -53,17 +53,6 @@ from paimon_magics.spark.types import spark_type
 from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.statements.data_types import AtomicType, DataType, RowType
 
-__all__ = [
-    "COUNTED",
-    "KIND_NUMBERS",
-    "MatchCounts",
-    "changed_rows",
-    "given_values",
-    "marked",
-    "match_counts",
-]
-
-
 KIND_NUMBERS: dict[Effect, int] = {
     "insert": INSERT,
     "update": UPDATE_AFTER,

@@ -47,18 +47,6 @@ from paimon_magics.spark.progress import is_connect
 from paimon_magics.spark.session_settings import settings_of
 from paimon_magics.statements.clauses.names import quoted
 
-__all__ = [
-    "Use",
-    "known_count",
-    "narrowed",
-    "note_made",
-    "note_source",
-    "note_step",
-    "settle",
-    "shares_source",
-    "steps_of",
-]
-
 _STEPS_MAX = 100
 _MARKS = ("''", '"', "\\", "`")  # what the settings in LEXING are about
 _KEEP_ROWS = ("alias", "drop", "orderBy", "sort")  # as many as before

@@ -20,8 +20,6 @@ from paimon_magics.tables.reading.data_files import FileReader
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["stored_rows_frame"]
-
 
 def stored_rows_frame(
     spark: SparkSession,

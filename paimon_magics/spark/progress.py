@@ -37,9 +37,6 @@ from paimon_magics.spark.listening import Listener, listen, listener
 from paimon_magics.spark.stopping import raise_if_stopped
 from paimon_magics.spark.task_reports import TaskCounts, heard, is_alone, read_reports
 
-__all__ = ["WorkKnown", "doing", "is_connect", "watched"]
-
-
 WorkKnown = Callable[[], Work]
 """Returns the amount of work; called once, from another thread, when a job takes long enough."""
 

@@ -12,8 +12,6 @@ from pyspark.sql import datasource as pushed
 
 from paimon_magics.statements.statement import ColumnFilter, FilterValue
 
-__all__ = ["column_filters"]
-
 _OPERATORS: dict[type[Any], str] = {
     pushed.EqualTo: "=",
     pushed.LessThan: "<",

@@ -24,24 +24,6 @@ from paimon_magics.spark.progress import is_connect
 from paimon_magics.spark.streaming_queries import streaming_frame
 from paimon_magics.statements.clauses.names import quoted
 
-__all__ = [
-    "FORMAT_METHODS",
-    "Answers",
-    "Told",
-    "Wrap",
-    "answer",
-    "answer_by",
-    "answer_no_longer",
-    "answer_not",
-    "asked",
-    "given",
-    "is_elsewhere",
-    "keeps",
-    "replace",
-    "told",
-]
-
-
 _OWN_PACKAGES = ("paimon_magics", "paimon_widgets")
 _MARK = "__paimon_magics_asks__"
 _TOLD = "_paimon_magics_told"

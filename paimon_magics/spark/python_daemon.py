@@ -15,8 +15,6 @@ import os
 import sys
 from collections.abc import Sequence
 
-__all__ = ["MODULE", "unpacked"]
-
 MODULE = "paimon_magics.spark.python_daemon"
 """What `spark.python.daemon.module` is set to."""
 

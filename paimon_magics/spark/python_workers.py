@@ -13,8 +13,6 @@ import sys
 from collections.abc import Callable
 from zipimport import zipimporter
 
-__all__ = ["keep_modules"]
-
 _MORE_MODULES = 10
 _modules_kept = 0
 

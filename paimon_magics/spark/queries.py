@@ -51,18 +51,6 @@ _OnTag = Callable[[str], object]
 _catalogs: WeakKeyDictionary[SparkSession, Any] = WeakKeyDictionary()
 """The JVM's catalog of each session, which is the same one for its life: each call costs a trip."""
 
-__all__ = [
-    "binding_replacements",
-    "cancel_jobs",
-    "cancellable",
-    "frame_of_text",
-    "has_own_catalog",
-    "is_temporary_view",
-    "kind_in_spark",
-    "known_to_spark",
-    "query_frame",
-]
-
 
 def query_frame(
     spark: SparkSession,

@@ -39,8 +39,6 @@ from paimon_magics.tables.stores.corruption import check_stored
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["read_frame"]
-
 _KIND_TYPE = AtomicType("TINYINT")
 _SYSTEM = (
     Column(0, SEQUENCE, AtomicType("BIGINT")),

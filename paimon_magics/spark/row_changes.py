@@ -31,18 +31,6 @@ from paimon_magics.statements.data_types import AtomicType, DataType, RowType
 from paimon_magics.statements.row_changes import VALUE_PREFIX
 from paimon_magics.tables.row_changes.selected_rows import FILE_COLUMN
 
-__all__ = [
-    "as_inserted",
-    "before_columns",
-    "kind_text",
-    "row_counts",
-    "unseen_counts",
-    "with_assigned",
-    "with_buckets",
-    "with_changes",
-    "with_merged_kinds",
-]
-
 _BEFORE = "__paimon_magics_before_"
 
 

@@ -41,8 +41,6 @@ from paimon_magics.tables.writing.write_spec import WriteSpec, Written
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["AddedRows", "change_and_add_files", "change_files", "placed_rows"]
-
 _TASKS_PER_SLOT = 3
 _SYSTEM = (Column(0, FILE_COLUMN, AtomicType("INT")), Column(0, PLACE_COLUMN, AtomicType("BIGINT")))
 

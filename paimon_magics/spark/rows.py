@@ -18,18 +18,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-__all__ = [
-    "frame_of_batch",
-    "frame_of_count",
-    "frame_of_rows",
-    "frame_without_rows",
-    "last_rows",
-    "rows_with_keys",
-    "with_rows",
-    "without_keys",
-]
-
-
 _ORDER = "__paimon_magics_order"
 _NUMBER = "__paimon_magics_number"
 

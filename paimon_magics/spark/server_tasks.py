@@ -13,8 +13,6 @@ from paimon_magics.spark.failures import translate
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["run_on_server"]
-
 
 def run_on_server(spark: SparkSession, work: Callable[[], object]) -> None:
     """Run `work` in a task; Spark runs it again where it fails, and raises a PaimonMagicsError at

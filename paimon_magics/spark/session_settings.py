@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-__all__ = ["Values", "few_shuffle_tasks", "session_zone", "settings_of", "statement_settings"]
-
-
 _KEY = re.compile(r"(?:\{|, )(spark\.[^=,\s]+)=")
 
 

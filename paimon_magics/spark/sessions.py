@@ -34,21 +34,6 @@ from paimon_magics.spark.java import (
 from paimon_magics.spark.progress import doing
 from paimon_magics.temporary_folders import OwnedFolder, remove_left
 
-__all__ = [
-    "UNIX_SOCKETS",
-    "adopt",
-    "check_process",
-    "ended",
-    "is_alive",
-    "is_one_process",
-    "is_started",
-    "log_file",
-    "runs_here",
-    "slots",
-    "start",
-    "stop",
-]
-
 UNIX_SOCKETS = "spark.python.unix.domain.socket.enabled"
 """Spark's setting by which its JVM and its Python processes talk by sockets of the file system."""
 

@@ -17,18 +17,6 @@ from paimon_magics.errors import InvalidTableError
 from paimon_magics.planning.options.values import memory_size_bytes
 from paimon_magics.planning.reads.scans import ScanSizes
 
-__all__ = [
-    "COMPRESSED_AT_MOST",
-    "Estimate",
-    "Sources",
-    "estimate",
-    "estimated_bytes",
-    "estimated_sources",
-    "printed_plan",
-    "scan_sizes",
-]
-
-
 COMPRESSED_AT_MOST = 16
 """How many times as large as a file its rows are taken to be where they have to fit somewhere."""
 

@@ -19,8 +19,6 @@ from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.statements.data_types import AtomicType
 from paimon_magics.tables.row_changes.looked_up_keys import INTEGERS_MAX, TEXTS_MAX
 
-__all__ = ["distinct_values", "key_ranges", "type_of", "within"]
-
 _CHARACTERS_MAX = 1_000
 _EPOCH = datetime.date(1970, 1, 1).toordinal()
 _OTHER_ROWS = (

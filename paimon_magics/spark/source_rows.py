@@ -20,8 +20,6 @@ from paimon_magics.tables.reading.split_reader import SplitReader, with_kind_nam
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["GivenRows", "SplitRows", "parts_of", "rows_of_part"]
-
 _TASK_BYTES_MIN = 4 << 20  # a task of less takes longer to begin than to read
 
 

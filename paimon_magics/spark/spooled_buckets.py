@@ -24,8 +24,6 @@ from paimon_magics.spark.writing_tasks import WriteTasks
 from paimon_magics.tables.writing.bucket_assignment import row_groups
 from paimon_magics.tables.writing.writer import gathered
 
-__all__ = ["SPOOLED", "SpoolTasks", "SpooledWriteTasks"]
-
 _GROUP_ROWS_MIN = 4096  # rows of smaller groups stay together
 
 SPOOLED = spark_types.StructType(

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["SpooledRows", "frame_of_stream"]
-
 _IN_MEMORY_BYTES_MAX = 32 << 20
 # Of Arrow data, before it is compressed; a task reads one file.
 _FILE_BYTES = 64 << 20

@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-__all__ = ["Stop", "raise_if_stopped", "stop_of_thread", "stoppable"]
-
 
 class Stop:
     """A request to stop, which any thread may make once."""

@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["OpenedStores", "spelled"]
-
 _TRY_S = 15.0  # a file system without credentials looks for some in several places first
 # Hadoop's scheme for S3 is `s3a`; it knows others only where a session is configured so.
 _SPELLINGS = {"s3": ("s3a", "s3"), "s3n": ("s3a", "s3n")}

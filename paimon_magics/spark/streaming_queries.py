@@ -14,8 +14,6 @@ from paimon_magics.spark.data_source import STREAM_FORMAT
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["AVAILABLE_NOW", "last_report", "query_id", "start_query", "streaming_frame"]
-
 AVAILABLE_NOW = "available-now"
 """The trigger of a query that ends with what there is."""
 

@@ -21,8 +21,6 @@ from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.spark.types import spark_type
 from paimon_magics.statements.data_types import ArrayType, DataType, MapType, RowType
 
-__all__ = ["has_all_fields", "with_fields_by_name", "with_fields_kept"]
-
 
 def with_fields_by_name(
     frame: DataFrame, columns: Sequence[Column | None], *, fills: bool = True

@@ -22,8 +22,6 @@ from pathlib import Path
 
 from paimon_magics.temporary_folders import OwnedFolder
 
-__all__ = ["Reporter", "TaskCounts", "heard", "read_reports", "reports_folder"]
-
 _EVERY_SECONDS = 1.0
 _RECORD = struct.Struct("<qq?")
 

@@ -21,15 +21,6 @@ from paimon_magics.tables.writing.changed_rows import LossyRows
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = [
-    "RESULT_SCHEMA",
-    "TaskUnits",
-    "UnitResults",
-    "result_batch",
-    "run_units",
-    "unit_results",
-]
-
 RESULT_SCHEMA = spark_types.StructType(
     [
         spark_types.StructField("result", spark_types.BinaryType()),

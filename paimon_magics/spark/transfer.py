@@ -14,8 +14,6 @@ from pyspark.sql import types as spark_types
 
 from paimon_magics.spark.session_settings import Values, statement_settings
 
-__all__ = ["collected", "small_batches"]
-
 _ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 _UNLIMITED = str(2**31 - 1)  # Spark's own value for no limit

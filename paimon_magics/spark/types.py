@@ -22,16 +22,6 @@ from paimon_magics.statements.data_types import (
 )
 from paimon_magics.statements.types.type_text import from_sql, to_spark_sql
 
-__all__ = [
-    "CHAR_METADATA",
-    "columns_of",
-    "declared_columns",
-    "declared_schema",
-    "plain_type",
-    "spark_schema",
-    "spark_type",
-]
-
 CHAR_METADATA = "__CHAR_VARCHAR_TYPE_STRING"
 """The member of a column's metadata in which Spark keeps a type with CHAR or VARCHAR."""
 _COMMENT = "comment"

@@ -22,8 +22,6 @@ from pyspark.sql import functions as F
 
 from paimon_magics.spark.progress import is_connect
 
-__all__ = ["Views", "temporary_views"]
-
 _PREFIX = "paimon_magics_"
 _numbers = itertools.count(1)
 

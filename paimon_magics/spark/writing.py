@@ -50,9 +50,6 @@ from paimon_magics.tables.writing.flush_writer import FlushTable
 from paimon_magics.tables.writing.write_spec import WriteSpec, Written
 from paimon_magics.tables.writing.writer import GROUP_BITS, GROUP_SHIFT
 
-__all__ = ["JobWritten", "RowOrder", "write_frame"]
-
-
 _OWNER = "__paimon_magics_owner"
 _HASH = "__paimon_magics_hash"
 _ORDER = "__paimon_magics_order"

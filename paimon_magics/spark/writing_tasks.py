@@ -25,8 +25,6 @@ from paimon_magics.tables.writing.writer import (
     write_batches,
 )
 
-__all__ = ["WRITTEN", "AssignTasks", "OwnerTasks", "WriteTasks"]
-
 WRITTEN = spark_types.StructType(
     [
         spark_types.StructField("messages", spark_types.ArrayType(spark_types.BinaryType())),

@@ -10,21 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-__all__ = [
-    "ArrayType",
-    "AtomicType",
-    "DataType",
-    "MapType",
-    "MultisetType",
-    "RowField",
-    "RowType",
-    "VectorType",
-    "as_nullable",
-    "contains_type",
-    "depth_of",
-    "parts_of",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class AtomicType:

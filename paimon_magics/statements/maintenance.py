@@ -4,15 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = [
-    "CompactDatabase",
-    "CompactManifest",
-    "CompactTable",
-    "Maintenance",
-    "RescaleBuckets",
-    "RewriteFileIndex",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class CompactTable:

@@ -17,22 +17,6 @@ from paimon_magics.statements.statement import (
     TextRange,
 )
 
-__all__ = [
-    "VALUE_PREFIX",
-    "Delete",
-    "DeleteAction",
-    "InsertAction",
-    "MatchKind",
-    "MergeAction",
-    "MergeClause",
-    "MergeInto",
-    "RowChange",
-    "RowSelection",
-    "Update",
-    "UpdateAction",
-]
-
-
 VALUE_PREFIX = "__paimon_magics_value_"
 """Begins the names of the columns that a selection adds: one for each assignment, by its number."""
 

@@ -10,42 +10,6 @@ from dataclasses import dataclass
 
 from paimon_magics.statements.data_types import DataType
 
-__all__ = [
-    "NAME_BYTES_MAX",
-    "Assignment",
-    "ColumnDefinition",
-    "CreateDatabase",
-    "CreateTable",
-    "CreateTemporaryView",
-    "Describe",
-    "DescribeDatabase",
-    "DescribeHistory",
-    "DropDatabase",
-    "DropTable",
-    "Insert",
-    "PartitionItem",
-    "PassThrough",
-    "Query",
-    "QueryText",
-    "Refused",
-    "ShowColumns",
-    "ShowCreateTable",
-    "ShowCurrent",
-    "ShowDatabases",
-    "ShowOptions",
-    "ShowPartitions",
-    "ShowProcedures",
-    "ShowTables",
-    "ShowViews",
-    "StatementText",
-    "TableName",
-    "TableReference",
-    "TextRange",
-    "TimeTravel",
-    "TruncateTable",
-    "UseDatabase",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class TextRange:

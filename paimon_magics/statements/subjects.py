@@ -37,8 +37,6 @@ from paimon_magics.statements.statement import (
 from paimon_magics.statements.table_changes import AlterTable
 from paimon_magics.statements.version_changes import AlterTags, Call, ShowTags
 
-__all__ = ["Explain", "Statement", "Subject", "subject_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class Subject:

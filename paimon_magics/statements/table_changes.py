@@ -7,23 +7,6 @@ from dataclasses import dataclass
 from paimon_magics.statements.data_types import DataType
 from paimon_magics.statements.statement import PartitionItem, StatementText, TableName
 
-__all__ = [
-    "AddColumn",
-    "AlterTable",
-    "DropColumn",
-    "DropPartitions",
-    "RenameColumn",
-    "RenameTable",
-    "ReorderColumn",
-    "RetypeColumn",
-    "SetColumnComment",
-    "SetColumnDefault",
-    "SetColumnNullability",
-    "SetOptions",
-    "TableChange",
-    "UnsetOptions",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class AddColumn:

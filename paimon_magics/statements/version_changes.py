@@ -10,30 +10,6 @@ from dataclasses import dataclass
 
 from paimon_magics.statements.statement import StatementText, TableName
 
-__all__ = [
-    "AlterTags",
-    "Argument",
-    "Call",
-    "CreateBranch",
-    "CreateTag",
-    "CreateTagFromTimestamp",
-    "DeleteBranches",
-    "DeleteTags",
-    "FastForward",
-    "Parameter",
-    "RenameBranch",
-    "RenameTag",
-    "ReplaceTag",
-    "RollBack",
-    "RollBackToSnapshot",
-    "RollBackToTag",
-    "RollBackToTimestamp",
-    "RollBackToWatermark",
-    "ShowTags",
-    "TagChange",
-    "VersionChange",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class CreateTag:

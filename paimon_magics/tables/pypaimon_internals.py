@@ -14,28 +14,6 @@ from typing import Any
 
 from paimon_magics.columnar.whole_arrays import whole_structs
 
-__all__ = [
-    "catalog_options",
-    "changed_schema",
-    "check_row_ids_since",
-    "forget_table",
-    "innermost_file_io",
-    "manifest_record",
-    "numbers_from_zero",
-    "open_files_by",
-    "read_manifests_of_older_releases",
-    "read_statistics_of_row_ids",
-    "replace_innermost_file_io",
-    "schema_ids",
-    "schema_path",
-    "store_options",
-    "sync_table_properties",
-    "wide_nulls",
-    "with_commit_user",
-    "write_nulls_as_java",
-    "write_whole_structs",
-]
-
 
 def schema_path(manager: Any, schema_id: int) -> str:
     """The path of a schema file; `manager` is a SchemaManager."""

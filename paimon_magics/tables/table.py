@@ -17,8 +17,6 @@ from paimon_magics.tables.pypaimon_internals import (
 from paimon_magics.tables.stores.allowed_paths import AllowedPaths
 from paimon_magics.tables.stores.store import Store
 
-__all__ = ["StoredTable", "Table", "publishes_itself"]
-
 # Before any manifest is read.
 read_manifests_of_older_releases()
 read_statistics_of_row_ids()

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from paimon_magics.planning.jobs.progress import Progress
     from paimon_widgets.progress_view import ProgressView
 
-__all__ = ["load", "progress_widget", "register", "unregister"]
-
 _VIEWS = {
     "paimon_magics.session.reports.layout.Layout": "layout_view.layout_bundle",
     "paimon_magics.session.reports.health.Health": "health_view.health_bundle",

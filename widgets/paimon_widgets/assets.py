@@ -6,8 +6,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-__all__ = ["PROGRESS", "WIDGET", "script", "style", "with_widget"]
-
 WIDGET = "application/vnd.jupyter.widget-view+json"
 PROGRESS = "application/vnd.paimon-magics.progress+json"
 """The MIME type that marks the output of a progress widget, which has no static page."""

@@ -10,8 +10,6 @@ import html
 
 from paimon_magics.session.reports.report import Bar, Chart, Shape
 
-__all__ = ["chart_svg"]
-
 _COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00")
 """A palette for people with colour vision deficiency, by Okabe and Ito."""
 _OWN = {"small": "#e69f00", "some small": "#f0c566"}

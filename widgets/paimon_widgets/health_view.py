@@ -39,9 +39,6 @@ if TYPE_CHECKING:
     from paimon_magics.session.reports.layout import Layout
 
 
-__all__ = ["HealthView", "health_bundle"]
-
-
 _LISTED_MAX = 100
 _STOPPED = (
     "Stopped. The statement left nothing behind unless it was committed already; "

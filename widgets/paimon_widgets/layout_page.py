@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from paimon_magics.session.reports.layout import Layout
 
 
-__all__ = ["METRICS", "PackedCells", "colour", "layout_html", "packed_cells"]
-
-
 _Grid = npt.NDArray[np.uint8]
 
 _DRAWN = (60, 160)  # the most rows and columns of a static picture

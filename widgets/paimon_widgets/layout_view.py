@@ -24,8 +24,6 @@ from paimon_widgets.layout_page import METRICS, PackedCells, layout_html, packed
 if TYPE_CHECKING:
     from paimon_magics.session.reports.layout import Layout
 
-__all__ = ["LayoutView", "layout_bundle"]
-
 _LISTED_MAX = 100
 _LABELS_MAX = 400
 _QUESTIONS = ("cell", "files", "partition")

@@ -16,8 +16,6 @@ from paimon_widgets.assets import PROGRESS, WIDGET, script, style
 if TYPE_CHECKING:
     from paimon_magics.planning.jobs.progress import Progress
 
-__all__ = ["ProgressView"]
-
 
 class ProgressView(anywidget.AnyWidget):
     """The widget. `text` is the line; `share` is the finished share of the work, -1 if unknown."""

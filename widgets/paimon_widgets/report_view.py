@@ -38,9 +38,6 @@ if TYPE_CHECKING:
     from paimon_magics.session.streams import Stream
 
 
-__all__ = ["ReportView", "outcome_bundle", "report_bundle", "stream_bundle"]
-
-
 _PAGE_ROWS = 20
 _PAGE_ROWS_MAX = 100
 _CELL_MAX = 200

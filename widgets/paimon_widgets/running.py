@@ -16,8 +16,6 @@ from paimon_magics.spark.stopping import Stop, raise_if_stopped, stop_of_thread,
 if TYPE_CHECKING:
     from paimon_magics.planning.jobs.progress import Progress
 
-__all__ = ["Running"]
-
 
 class Running:
     """Runs one piece of work at a time. `send` gets messages of its progress for the page."""

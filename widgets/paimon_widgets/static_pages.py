@@ -6,8 +6,6 @@ import html
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["Cell", "amount", "code", "paragraph", "table"]
-
 
 @dataclass(frozen=True, slots=True)
 class Cell:

@@ -18,8 +18,6 @@ from paimon_magics.columnar.file_indexes.hashes import fast_hashes
 from paimon_magics.columnar.file_indexes.values import index_values, stored_pieces
 from paimon_magics.columnar.roaring import numbers_at
 
-__all__ = ["JUDGED_KINDS", "WantedValues", "has_none_of", "wanted_values"]
-
 JUDGED_KINDS = ("bloom-filter", "bitmap", "range-bitmap", "bsi")
 
 _BLOOM_HEAD_BYTES = 4

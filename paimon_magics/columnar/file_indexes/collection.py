@@ -30,9 +30,6 @@ from paimon_magics.planning.writes.index_rules import (
     RangeBitmap,
 )
 
-__all__ = ["HEAD_START_BYTES", "IndexCollection", "head_bytes", "indexes_in", "stored_name"]
-
-
 _MARKS_PER_PASS = 2**18
 
 

@@ -12,8 +12,6 @@ import pyarrow as pa
 
 from paimon_magics.columnar.file_indexes.values import index_values
 
-__all__ = ["fast_hashes"]
-
 _Hashes = npt.NDArray[np.uint64]
 _Places = npt.NDArray[np.int64]
 

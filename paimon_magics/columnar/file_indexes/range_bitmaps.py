@@ -22,8 +22,6 @@ from paimon_magics.columnar.file_indexes.values import (
 )
 from paimon_magics.columnar.roaring import roaring_bitmap
 
-__all__ = ["RangeBitmapIndex"]
-
 _VERSION = 1
 _OFFSET_BYTES = 4
 

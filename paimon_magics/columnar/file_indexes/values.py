@@ -15,16 +15,6 @@ import pyarrow.compute as pc
 from paimon_magics.columnar.bucket_hash import is_bytes
 from paimon_magics.columnar.key_numbers import from_java_order, in_java_order
 
-__all__ = [
-    "DistinctValues",
-    "Pieces",
-    "big_endian",
-    "index_values",
-    "stored_pieces",
-    "written_side_by_side",
-]
-
-
 _LONG_DIGITS = 18
 
 

@@ -21,8 +21,6 @@ from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.manifests.partitions import list_partitions
 
-__all__ = ["AuditTable"]
-
 ENGINE = "audit"
 _RETENTION = "partition.expiration-time"
 _EXPIRE_SECONDS = 3_600.0

@@ -10,8 +10,6 @@ from enum import StrEnum
 
 from paimon_magics.redaction import redacted
 
-__all__ = ["Entry", "Outcome", "entry_id", "entry_of"]
-
 _DETAIL_CHARACTERS_MAX = 1_000
 _TOKEN = re.compile(r"(pmt_[0-9a-f]{12}_)[\w-]+|(?<=\beyJ)[\w-]+\.[\w.-]+")
 

@@ -28,8 +28,6 @@ from paimon_magics.errors import PaimonMagicsError, SetupError
 from paimon_magics.planning.commits.publications import Publication
 from paimon_magics.tables.snapshots.provenance import noted
 
-__all__ = ["PropertiesOf", "Trail"]
-
 PropertiesOf = Callable[[Publication], tuple[tuple[str, str], ...]]
 """The properties of a published commit."""
 

@@ -19,18 +19,6 @@ from paimon_magics.errors import SetupError
 from paimon_magics.forks import renew_after_fork
 from paimon_magics.redaction import conceal
 
-__all__ = [
-    "Addresses",
-    "GivenToken",
-    "Token",
-    "ca_of",
-    "is_address",
-    "tls_context",
-    "token_of_user",
-    "trusting",
-]
-
-
 _SCHEMES = ("http://", "https://")
 
 

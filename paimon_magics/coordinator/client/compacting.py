@@ -33,19 +33,6 @@ from paimon_magics.tables.compaction.second_picks import picked_again
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.commit_messages import write_message, written_buckets
 
-__all__ = [
-    "Compacted",
-    "CompactionCommit",
-    "CompactionEngine",
-    "CompactionReceipt",
-    "Messages",
-    "claimed_plan",
-    "commit_compaction",
-    "compact_plan",
-    "rewritten_again",
-]
-
-
 _P = TypeVar("_P", Plan, IndexRewriting)
 _WAIT_SECONDS = 1.0
 _RUN_AGAIN = "Nothing of these buckets was changed. Run the statement again later."

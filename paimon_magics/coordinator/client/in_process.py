@@ -54,9 +54,6 @@ from paimon_magics.tables.stores.store import store_errors
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.cleanup import remove_uncommitted
 
-__all__ = ["InProcessCommitter"]
-
-
 _TOLD_SECONDS = 0.2
 
 

@@ -36,9 +36,6 @@ from paimon_magics.tables.catalog.names import check_name, check_new_table
 from paimon_magics.tables.schema.history import created_at_ms
 from paimon_magics.tables.snapshots.tags_and_branches import VersionReceipt
 
-__all__ = ["Attempts", "CoordinatorClient", "Definitions"]
-
-
 _PAUSE_SECONDS = 0.05
 _PAUSE_SECONDS_MAX = 2.0
 

@@ -22,8 +22,6 @@ from paimon_magics.errors import SetupError
 from paimon_magics.forks import renew_after_fork
 from paimon_magics.statements.statement import TableName
 
-__all__ = ["ReadLeases"]
-
 _RENEWALS_PER_LEASE = 4
 _SECONDS_MIN = 0.05
 

@@ -61,9 +61,6 @@ from paimon_magics.statements.version_changes import VersionChange
 from paimon_magics.tables.catalog.databases import Visibility
 from paimon_magics.tables.snapshots.tags_and_branches import VersionReceipt
 
-__all__ = ["RemoteCoordinator"]
-
-
 _TURN_PAUSE_SECONDS = 0.1
 _ENDED = 410
 _END_SECONDS = 1.0  # the caller asks again

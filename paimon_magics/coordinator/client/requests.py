@@ -45,9 +45,6 @@ if TYPE_CHECKING:
     import socket
 
 
-__all__ = ["BinaryBody", "Requests", "broke_off"]
-
-
 _CONNECT_SECONDS = 5.0
 _ANSWER_SECONDS = 120.0
 _PAUSE_SECONDS = 0.05

@@ -35,8 +35,6 @@ from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.commit_messages import write_message
 from paimon_magics.tables.writing.postponed_writer import POSTPONED_BUCKET
 
-__all__ = ["Moved", "Settled", "SettlingEngine", "settle_postponed"]
-
 _RUN_AGAIN = "No row was moved. Run the statement again later."
 
 

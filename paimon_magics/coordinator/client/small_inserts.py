@@ -45,9 +45,6 @@ if TYPE_CHECKING:
     from paimon_magics.tables.table import Table
 
 
-__all__ = ["InsertReceipt", "Send", "SmallInserts", "buffered_entries", "check_label", "table_path"]
-
-
 Send = Callable[[str, bytes, Mapping[str, str]], Any]
 """Posts a body with headers to a path until there is an answer; returns the answer's document."""
 

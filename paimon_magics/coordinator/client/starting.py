@@ -53,19 +53,6 @@ from paimon_magics.tables.stores.paths import canonical_endpoint, canonical_loca
 from paimon_magics.tables.stores.s3_access import s3_access, with_credentials
 from paimon_magics.tables.stores.store import Stores
 
-__all__ = [
-    "At",
-    "Embedded",
-    "Endpoint",
-    "Finder",
-    "can_start",
-    "check_answers",
-    "living_lease",
-    "state_at",
-    "state_path",
-]
-
-
 _START_SECONDS_MAX = 60.0
 _LOOK_SECONDS = 0.02
 # Longer than the coordinator tries to reach a store.

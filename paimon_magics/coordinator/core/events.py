@@ -21,53 +21,6 @@ from paimon_magics.planning.commits.publications import Publication, Publication
 from paimon_magics.planning.commits.requests import CommitReceipt
 from paimon_magics.statements.statement import TableName
 
-__all__ = [
-    "AbortAsked",
-    "Adopted",
-    "BeginAsked",
-    "ChainCut",
-    "CheckAsked",
-    "CheckFailed",
-    "CheckFinished",
-    "CheckTable",
-    "CommitAsked",
-    "CommitPublished",
-    "CommitRefused",
-    "CommitUnclear",
-    "CommitUndetermined",
-    "CutPublications",
-    "DropPublication",
-    "Effect",
-    "Event",
-    "FilesRemoved",
-    "ForgetFinished",
-    "ForgetPublications",
-    "HeartbeatAsked",
-    "LookUpCommit",
-    "NotPublished",
-    "Noted",
-    "PauseAsked",
-    "RemoveFiles",
-    "Reply",
-    "Republish",
-    "RepublishUnclear",
-    "Republished",
-    "Restored",
-    "ResumeAsked",
-    "RunCommit",
-    "Save",
-    "SavePause",
-    "SavePublication",
-    "SaveStopped",
-    "SlotAsked",
-    "SlotEnded",
-    "TableDropped",
-    "TableMoved",
-    "Ticked",
-    "TurnAsked",
-    "UnpauseAsked",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class BeginAsked:

@@ -56,22 +56,6 @@ from paimon_magics.coordinator.core.values import (
 from paimon_magics.planning.commits.publications import Publication, PublicationFinding, Verdict
 from paimon_magics.statements.statement import TableName
 
-__all__ = [
-    "ask_check",
-    "check_failed",
-    "check_finished",
-    "cut_chain",
-    "drop_table",
-    "due_checks",
-    "move_table",
-    "not_published",
-    "note",
-    "published",
-    "republish_unclear",
-    "republished",
-    "resume",
-]
-
 _Step = tuple[State, tuple[Effect, ...]]
 
 

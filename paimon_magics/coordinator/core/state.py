@@ -27,30 +27,6 @@ from paimon_magics.coordinator.core.values import (
 )
 from paimon_magics.planning.commits.publications import Publication
 
-__all__ = [
-    "CHECKING",
-    "WAITER_MS",
-    "CompactedBucket",
-    "State",
-    "aborting",
-    "answered",
-    "claimed",
-    "give_slot",
-    "in_turn",
-    "leave",
-    "next_job",
-    "pending_commits",
-    "pending_transactions",
-    "slot_name",
-    "still_claimed",
-    "waiting",
-    "waits",
-    "with_held",
-    "without",
-    "without_held",
-]
-
-
 CHECKING = ""
 """Stands in `State.running` for a check of a table's publications and what follows from it."""
 

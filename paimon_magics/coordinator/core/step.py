@@ -79,9 +79,6 @@ from paimon_magics.coordinator.core.values import (
     Unknown,
 )
 
-__all__ = ["step"]
-
-
 _BY_OWNER = "its owner ended it"
 
 

@@ -9,8 +9,6 @@ from paimon_magics.coordinator.core.events import Effect, ForgetFinished, Remove
 from paimon_magics.coordinator.core.state import State, aborting, with_held
 from paimon_magics.coordinator.core.values import Phase
 
-__all__ = ["FORGET_EVERY_MS", "STALL_MS", "ticked"]
-
 STALL_MS = 5_000
 """More milliseconds than this between two ticks mean that the process stood still or the clock was
 set."""

@@ -7,36 +7,6 @@ from enum import StrEnum
 
 from paimon_magics.planning.commits.requests import CommitReceipt
 
-__all__ = [
-    "FINISHED",
-    "NOWHERE",
-    "PENDING",
-    "Aborted",
-    "Answer",
-    "Cause",
-    "Committed",
-    "Done",
-    "Gone",
-    "Halted",
-    "Limits",
-    "Mismatch",
-    "NotCommitted",
-    "Occupied",
-    "Opened",
-    "Origin",
-    "Overwritten",
-    "Pause",
-    "Phase",
-    "Refusal",
-    "Stopped",
-    "Suspended",
-    "TransactionState",
-    "Unchecked",
-    "Undetermined",
-    "Unknown",
-    "Waiter",
-]
-
 
 class Phase(StrEnum):
     """Where a transaction is in its life; the values are stored."""

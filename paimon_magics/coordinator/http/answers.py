@@ -69,20 +69,6 @@ from paimon_magics.errors import (
 from paimon_magics.tables.commits.fencing import NotOwnerError
 from paimon_magics.tables.stores.store import StoreRefusedError
 
-__all__ = [
-    "AT_ONCE",
-    "NEW_CREDENTIALS",
-    "WhileInPlace",
-    "answer_response",
-    "error_answer",
-    "json_body",
-    "on_error",
-    "on_gone",
-    "on_no_route",
-    "on_unexpected",
-]
-
-
 AT_ONCE = "paimon_magics.answer_at_once"
 """The extension of a request's scope that answers it with JSON and the status 200: a function of
 the content, which returns False where the answer has to be sent in the usual way."""
@@ -295,7 +281,8 @@ class Placed(Protocol):
     """What knows why a warehouse is not in its place: None while it is."""
 
     @property
-    def misplaced(self) -> PaimonMagicsError | None: ...
+    def misplaced(self) -> PaimonMagicsError | None:
+        """Why the warehouse is not in its place."""
 
 
 class WhileInPlace:

@@ -24,8 +24,6 @@ from paimon_magics.coordinator.protocol.clock import now_ms
 from paimon_magics.coordinator.protocol.principals import PRINCIPAL, Principal
 from paimon_magics.errors import PaimonMagicsError
 
-__all__ = ["ACTIONS", "NOT_KEPT", "Audited", "refused_entry", "tell"]
-
 _TOLD = "paimon_magics.told"
 _PATH_CHARACTERS_MAX = 300
 _BODY_BYTES_MAX = 65_536

@@ -30,22 +30,6 @@ from paimon_magics.coordinator.protocol.principals import Principal, Scope, gran
 from paimon_magics.coordinator.store.tables import StoredToken, TokenTable
 from paimon_magics.errors import InvalidValueError, SetupError, UnknownNameError
 
-__all__ = [
-    "EVERYWHERE",
-    "PUBLIC",
-    "SCOPES",
-    "STREAMS",
-    "Authoriser",
-    "NamedTokens",
-    "OwnProcesses",
-    "TokenFile",
-    "Tokens",
-    "bearer_token",
-    "is_name",
-    "unauthorised",
-]
-
-
 _READ_SECONDS = 0.25  # shorter than a probe waits
 
 

@@ -16,8 +16,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from paimon_magics.coordinator.http.answers import error_answer
 from paimon_magics.errors import SetupError
 
-__all__ = ["Forwarding", "Peers"]
-
 _Net = ipaddress.IPv4Network | ipaddress.IPv6Network
 _HOPS_MAX = 20  # of X-Forwarded-For that are looked at
 _CLOSED = 4403  # the code that a refused WebSocket is closed with

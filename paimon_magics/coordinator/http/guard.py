@@ -49,9 +49,6 @@ from paimon_magics.coordinator.protocol.principals import (
 from paimon_magics.errors import PaimonMagicsError, SetupError, UnknownNameError
 from paimon_magics.statements.statement import NAME_BYTES_MAX, TableName
 
-__all__ = ["Guard", "TooLargeError", "guarded", "on_too_large", "principal_in", "principal_of"]
-
-
 _WEBSOCKET = "WEBSOCKET"
 _FORBIDDEN = 4403  # codes of refused WebSockets
 _BUSY = 4429

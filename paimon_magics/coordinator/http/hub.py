@@ -38,8 +38,6 @@ from paimon_magics.errors import SetupError
 if TYPE_CHECKING:
     from jupyterhub.services.auth import HubOAuth
 
-__all__ = ["HUB_CACHE_MS", "HubAuthoriser", "HubService", "hub_service"]
-
 HUB_CACHE_MS = 10_000
 
 _SCOPE = "custom:paimon-coordinator:{}"

@@ -29,20 +29,6 @@ from paimon_magics.coordinator.service.health import Fact
 from paimon_magics.errors import SetupError
 from paimon_magics.statements.statement import TableName
 
-__all__ = [
-    "REQUEST_BYTES_MAX",
-    "Capacity",
-    "ClientLimits",
-    "Lanes",
-    "Threads",
-    "Turnstile",
-    "Using",
-    "run_in_threadpool",
-    "run_steps",
-    "settled",
-]
-
-
 REQUEST_BYTES_MAX = 16 * 2**20
 """The largest request that is taken, unless the coordinator is started with another limit."""
 

@@ -40,8 +40,6 @@ from paimon_magics.errors import PaimonMagicsError, SetupError
 if TYPE_CHECKING:
     from jwt import PyJWK
 
-__all__ = ["IssuedTokens", "Issuer", "IssuerKeys", "granting"]
-
 _ALGORITHMS = (
     *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
     *("ES256", "ES384", "ES512", "EdDSA"),

@@ -13,8 +13,6 @@ from collections.abc import Iterable
 
 from starlette.responses import HTMLResponse
 
-__all__ = ["HEADERS", "Markup", "notice", "page"]
-
 _STYLE = """
 :root { color-scheme: light dark; font: 15px/1.45 system-ui, sans-serif; }
 body { margin: 2rem auto; max-width: 80rem; padding: 0 1rem; }

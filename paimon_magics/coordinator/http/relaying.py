@@ -29,8 +29,6 @@ from websockets.typing import Subprotocol
 from paimon_magics.coordinator.http.answers import error_answer
 from paimon_magics.coordinator.protocol.errors import BrokeOffError
 
-__all__ = ["PASSED_ON", "Relay"]
-
 _log = logging.getLogger(__name__)
 PASSED_ON = "paimon-coordinator-passed-on"
 """The header of requests that a coordinator has passed on."""

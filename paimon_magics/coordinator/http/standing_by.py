@@ -37,8 +37,6 @@ from paimon_magics.coordinator.http.relaying import PASSED_ON, Relay
 from paimon_magics.coordinator.ownership.lease import Lease
 from paimon_magics.coordinator.protocol.errors import NoOwnerError
 
-__all__ = ["HOLD_SECONDS", "StandingBy"]
-
 HOLD_SECONDS = 30.0
 """How long a request waits for an owner."""
 

@@ -20,8 +20,6 @@ from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.catalog.warehouse_mark import read_warehouse_id, warehouse_id
 from paimon_magics.tables.stores.paths import canonical_location
 
-__all__ = ["WarehouseBinding"]
-
 # Where versions without bindings noted tables by their locations: file, table, rows looked at.
 _OLD_LOCATIONS = (
     ("log.sqlite", "log_tables"),

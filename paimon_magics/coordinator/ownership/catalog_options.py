@@ -13,8 +13,6 @@ from pathlib import Path
 from paimon_magics.errors import SetupError
 from paimon_magics.redaction import is_secret_name
 
-__all__ = ["ENVIRONMENT", "catalog_options", "environment_options"]
-
 ENVIRONMENT = "PAIMON_CATALOG_OPTIONS"
 """The environment variable that may hold options, as a JSON object."""
 

@@ -18,27 +18,6 @@ from paimon_magics.errors import SetupError
 from paimon_magics.tables.commits.fencing import NotOwnerError
 from paimon_magics.tables.stores.store import Store
 
-__all__ = [
-    "FOLDER",
-    "RENEWALS_PER_LEASE",
-    "Claims",
-    "Fate",
-    "Home",
-    "Lease",
-    "LeaseFolder",
-    "LeaseWatch",
-    "Owner",
-    "Watched",
-    "current_lease",
-    "epoch_in",
-    "is_renewed",
-    "lease_name",
-    "lease_of",
-    "look_seconds",
-    "owned_elsewhere",
-]
-
-
 FOLDER = ".paimon-magics"
 """The folder of a warehouse for coordinators' objects. It is no database: their folders end in
 `.db`."""

@@ -35,8 +35,6 @@ from paimon_magics.errors import SetupError
 from paimon_magics.tables.commits.fencing import DeposedError, Fence
 from paimon_magics.tables.stores.store import Store, UnreachableError
 
-__all__ = ["Binding", "Ownership", "Saw"]
-
 # The part of a lease by which it ends earlier for its owner than for others: clocks tick unevenly.
 _MARGIN = 0.1
 

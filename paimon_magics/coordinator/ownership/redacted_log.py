@@ -13,8 +13,6 @@ from typing import TextIO
 
 from paimon_magics.redaction import redacted
 
-__all__ = ["keep_secrets_out_of_logs"]
-
 _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 

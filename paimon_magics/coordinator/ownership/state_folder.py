@@ -30,16 +30,6 @@ try:
 except ImportError:  # not a POSIX system: the database's own lock remains
     fcntl = None  # type: ignore[assignment]
 
-__all__ = [
-    "BY_ID",
-    "Binding",
-    "Running",
-    "StateFolder",
-    "binding_of",
-    "network_file_system",
-    "token_of",
-]
-
 _NETWORK = re.compile(
     r"nfs\d?|cifs|smb\d?|smbfs|9p|afs|ceph|lustre|beegfs|gpfs|glusterfs|davfs\d?|"
     r"fuse\.(sshfs|s3fs|glusterfs|ceph|rclone|goofys|gcsfuse|blobfuse2?|davfs2?|nfs.*|juicefs)"

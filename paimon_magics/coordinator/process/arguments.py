@@ -11,8 +11,6 @@ from paimon_magics.coordinator.inserts.queue.values import Thresholds
 from paimon_magics.coordinator.process.network import LOOPBACK
 from paimon_magics.coordinator.service.compaction_scheduler import Budget
 
-__all__ = ["parser"]
-
 # Long enough to survive a store that does not answer for a while, short enough to wait for.
 _OWNERSHIP_LEASE_MS = 30_000
 _IDLE_MS = 600_000

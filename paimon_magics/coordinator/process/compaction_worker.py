@@ -61,8 +61,6 @@ from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.table_write import completed
 from paimon_magics.tables.writing.writer import write_batches
 
-__all__ = ["ENGINE", "Compactor", "main"]
-
 ENGINE = "auto_compact"
 """The engine's name in the transactions and snapshots of these compactions."""
 

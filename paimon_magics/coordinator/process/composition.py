@@ -80,9 +80,6 @@ from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.schema.history import created_at_ms
 from paimon_magics.temporary_folders import remove_left
 
-__all__ = ["OwnerParts", "ownership_of", "start_owner"]
-
-
 _COMPACTION_WORKER = "paimon_magics.coordinator.process.compaction_worker"
 _PROBE_MS, _PROBE_FILE_MS, _LETTERS_MS = 5_000.0, 30_000.0, 5_000.0
 _FOLDERS_MS = 3_600_000.0

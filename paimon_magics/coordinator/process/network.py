@@ -25,9 +25,6 @@ from paimon_magics.coordinator.http.forwarding import Peers
 from paimon_magics.coordinator.service.health import Fact
 from paimon_magics.errors import SetupError
 
-__all__ = ["LOOPBACK", "Certificate", "Network", "is_loopback_host", "listen", "network_of"]
-
-
 LOOPBACK = "127.0.0.1"
 
 _PORT_MAX = 65_535

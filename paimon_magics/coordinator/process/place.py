@@ -29,8 +29,6 @@ from paimon_magics.tables.stores.allowed_paths import PathRules
 from paimon_magics.tables.stores.s3_access import ENVIRONMENT_KEYS, with_credentials
 from paimon_magics.tables.stores.store import UnreachableError
 
-__all__ = ["Place", "place_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class Place:

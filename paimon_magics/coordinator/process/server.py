@@ -25,9 +25,6 @@ from uvicorn.protocols.http.httptools_impl import (
 from paimon_magics.coordinator.http.answers import AT_ONCE
 from paimon_magics.coordinator.process.network import Certificate
 
-__all__ = ["Bounds", "Server", "Shutdown", "process_connections_max"]
-
-
 _GRACE_SECONDS = 30  # for requests that wait for something that does not come
 _HANDSHAKE_SECONDS = 10.0
 _TICKS = 10  # of uvicorn, in a second

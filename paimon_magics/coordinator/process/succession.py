@@ -43,9 +43,6 @@ from paimon_magics.coordinator.store.state_store import store_trouble
 from paimon_magics.errors import SetupError
 from paimon_magics.version import __version__
 
-__all__ = ["Succession", "begin"]
-
-
 _LOOK_MS = 500.0
 
 _log = logging.getLogger(__name__)

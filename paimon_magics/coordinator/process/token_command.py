@@ -26,8 +26,6 @@ from paimon_magics.coordinator.routes.administration import token_document
 from paimon_magics.coordinator.store.state_store import open_store, store_address
 from paimon_magics.errors import InvalidValueError, SetupError
 
-__all__ = ["token_command"]
-
 _UNITS_MS = {"m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _TIME = re.compile(r"([1-9][0-9]{0,5})([mhd])")
 

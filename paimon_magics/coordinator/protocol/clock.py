@@ -12,8 +12,6 @@ from typing import Any
 
 from paimon_magics.coordinator.protocol.json_text import member
 
-__all__ = ["Clock", "lease_members", "lease_ms_of", "now_ms"]
-
 Clock = Callable[[], int]
 """Returns the milliseconds since 1970."""
 

@@ -28,23 +28,6 @@ from paimon_magics.tables.catalog.rest_documents import (
 )
 from paimon_magics.tables.snapshots.tags_and_branches import VersionReceipt
 
-__all__ = [
-    "DatabaseCreation",
-    "DatabaseDrop",
-    "DefinitionChange",
-    "TableAlteration",
-    "TableCreation",
-    "TableDrop",
-    "TableRename",
-    "change_document",
-    "change_of",
-    "definition_change_of",
-    "definition_document",
-    "version_receipt_document",
-    "version_receipt_of",
-]
-
-
 _KINDS: Mapping[str, type[Any]] = {kind.__name__: kind for kind in get_args(VersionChange)}
 # The annotations of the members of changes, and the types of the JSON values that they accept.
 _MEMBERS: Mapping[str, tuple[type, ...]] = {

@@ -37,26 +37,6 @@ from paimon_magics.planning.reads.predicates import ColumnPredicate, PredicateVa
 from paimon_magics.planning.row_changes.logged_changes import LoggedChange
 from paimon_magics.statements.statement import NAME_BYTES_MAX, TableName
 
-__all__ = [
-    "OPTIONS_PATH",
-    "bucket_document",
-    "bucket_of",
-    "change_document",
-    "digest_of",
-    "origin_document",
-    "origin_of",
-    "receipt_document",
-    "receipt_of",
-    "request_body",
-    "request_document",
-    "request_of",
-    "table_document",
-    "table_of",
-    "transaction_document",
-    "transaction_of",
-]
-
-
 _TEXT_CHARACTERS_MAX = 500
 
 

@@ -14,18 +14,6 @@ from paimon_magics.errors import (
     SetupError,
 )
 
-__all__ = [
-    "RESUME_HINT",
-    "RETRY_AFTER",
-    "BrokeOffError",
-    "NoOwnerError",
-    "NotTheirsError",
-    "OversizedError",
-    "PausedError",
-    "StoppedError",
-    "TableHeldError",
-]
-
 RETRY_AFTER = "5"
 """The header `retry-after` for a client that was refused in a pause, in seconds."""
 

@@ -13,20 +13,6 @@ from typing import Any
 
 from paimon_magics.errors import InvalidValueError
 
-__all__ = [
-    "EXACT_DIGITS",
-    "LABEL_CHARACTERS_MAX",
-    "LongNumber",
-    "dataclass_json",
-    "dataclass_members",
-    "exact_json_value",
-    "is_storable",
-    "json_value",
-    "member",
-    "storable_text",
-]
-
-
 EXACT_DIGITS = 15
 """A float keeps this many digits of any number."""
 

@@ -19,22 +19,6 @@ from paimon_magics.coordinator.protocol.errors import NotTheirsError
 from paimon_magics.errors import InvalidValueError, PaimonMagicsError, UnknownNameError
 from paimon_magics.statements.statement import TableName
 
-__all__ = [
-    "PRINCIPAL",
-    "Grant",
-    "Load",
-    "Principal",
-    "Scope",
-    "check_right",
-    "check_table",
-    "closed_table",
-    "grants_of",
-    "principal_document",
-    "principal_of_document",
-    "sees_location",
-]
-
-
 PRINCIPAL = "paimon_magics.principal"
 """The key of a request's principal in its ASGI scope."""
 

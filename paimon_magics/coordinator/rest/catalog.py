@@ -73,8 +73,6 @@ from paimon_magics.tables.catalog.rest_documents import (
 )
 from paimon_magics.tables.stores.paths import canonical_location, local_path
 
-__all__ = ["rest_catalog_routes"]
-
 _METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
 
 

@@ -37,12 +37,6 @@ from paimon_magics.tables.commits.rest_commit import (
 from paimon_magics.tables.manifests.hash_indexes import StaleIndexError
 from paimon_magics.tables.table import StoredTable, publishes_itself
 
-__all__ = [
-    "commit_prepared",
-    "require_looked_at",
-]
-
-
 _KEEPS_ROWS = ("COMPACT", "ANALYZE")
 """Kinds of commits that change no row: small inserts need not be loaded before them."""
 

@@ -42,9 +42,6 @@ from paimon_magics.tables.catalog.rest_documents import (
     text_of,
 )
 
-__all__ = ["DEFINITION_ENDPOINTS"]
-
-
 Document = dict[str, Any]
 
 

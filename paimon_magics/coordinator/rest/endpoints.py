@@ -40,26 +40,6 @@ from paimon_magics.tables.catalog.rest_documents import mapping_of, text_of
 from paimon_magics.tables.catalog.stored_tables import load_stored
 from paimon_magics.tables.table import StoredTable
 
-__all__ = [
-    "Call",
-    "Handler",
-    "database_of",
-    "endpoint",
-    "identifier_of",
-    "like_filter",
-    "page",
-    "require_database",
-    "require_right",
-    "safe_name",
-    "seen_databases",
-    "seen_tables",
-    "table_name",
-    "table_of",
-    "warn_of_spelling",
-    "whole_number",
-]
-
-
 _log = logging.getLogger(__name__)
 
 

@@ -37,17 +37,6 @@ from paimon_magics.tables.commits.fencing import NotOwnerError
 from paimon_magics.tables.manifests.hash_indexes import StaleIndexError
 from paimon_magics.tables.stores.store import UnreachableError, UnreachableFileError
 
-__all__ = [
-    "RestError",
-    "already_exists",
-    "bad_request",
-    "error_response",
-    "not_found",
-    "not_offered",
-    "suppress_missing",
-]
-
-
 _UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)
 
 _ANOTHER_ENGINE = re.compile(r"\bengine\b|\bFlink\b|\bSpark\b")

@@ -78,9 +78,6 @@ from paimon_magics.tables.snapshots.provenance import USER
 from paimon_magics.tables.table import StoredTable, Table
 from paimon_magics.tables.writing.cleanup import tidy_up
 
-__all__ = ["VERSION_ENDPOINTS"]
-
-
 _BODY = "The body"
 _NOT_MEASURED = -1
 

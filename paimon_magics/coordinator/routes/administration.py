@@ -47,21 +47,6 @@ from paimon_magics.planning.compaction.schedule import Seen, State, Watched
 from paimon_magics.planning.formatting import count_text, size_text
 from paimon_magics.version import __version__
 
-__all__ = [
-    "COMPACTION_COLUMNS",
-    "about",
-    "administration_routes",
-    "compaction_routes",
-    "compaction_rows",
-    "pause_document",
-    "problems_document",
-    "stopped_document",
-    "table_routes",
-    "token_document",
-    "token_routes",
-]
-
-
 _TEXT_CHARACTERS_MAX = 500
 _STARTED_AT_MS = int(time.time() * 1000)  # a time of day
 

@@ -77,9 +77,6 @@ from paimon_magics.coordinator.service.health import HealthMonitor
 from paimon_magics.coordinator.service.snapshot_leases import check_count
 from paimon_magics.errors import InvalidValueError, PaimonMagicsError
 
-__all__ = ["Parts", "application"]
-
-
 _ON_ERRORS: dict[Any, Any] = {
     PaimonMagicsError: on_error,
     TooLargeError: on_too_large,

@@ -29,9 +29,6 @@ from paimon_magics.coordinator.service.tags_and_branches import change_versions
 from paimon_magics.errors import InvalidValueError
 from paimon_magics.statements.statement import TableName
 
-__all__ = ["catalog_routes"]
-
-
 _ID_CHARACTERS_MAX = 100
 
 

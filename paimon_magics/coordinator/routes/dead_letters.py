@@ -34,9 +34,6 @@ from paimon_magics.errors import (
     UnknownNameError,
 )
 
-__all__ = ["LETTER_COLUMNS", "DeadLetterForms", "DeadLetterRoutes"]
-
-
 _TABLE = "/v1/inserts/{database}/{table}"
 
 

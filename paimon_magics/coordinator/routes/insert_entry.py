@@ -36,9 +36,6 @@ from paimon_magics.errors import (
     StatementError,
 )
 
-__all__ = ["InsertEntry", "NoRoomError", "validated_stream"]
-
-
 _IN_LOOP_BYTES_MAX = 64 * 1024
 
 

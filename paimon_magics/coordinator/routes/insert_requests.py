@@ -34,23 +34,6 @@ from paimon_magics.coordinator.protocol.principals import Principal
 from paimon_magics.errors import InvalidValueError, with_one_stop
 from paimon_magics.statements.statement import TableName
 
-__all__ = [
-    "ARROW",
-    "Named",
-    "answer_document",
-    "answer_json",
-    "answer_of",
-    "digest_of",
-    "header_bytes",
-    "header_of",
-    "header_text",
-    "named_by",
-    "named_table",
-    "offset_of",
-    "refusal",
-    "sender_of",
-]
-
 ARROW = "application/vnd.apache.arrow.stream"
 _DIGEST_BYTES = 16
 _OFFSET_MAX = 2**63 - 2

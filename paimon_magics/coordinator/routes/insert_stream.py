@@ -42,8 +42,6 @@ from paimon_magics.coordinator.routes.insert_requests import (
 )
 from paimon_magics.errors import PaimonMagicsError
 
-__all__ = ["WINDOW", "InsertStream"]
-
 WINDOW = 1_024
 """The number of messages of one stream that may be under way."""
 

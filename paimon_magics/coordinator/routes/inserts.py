@@ -44,8 +44,6 @@ from paimon_magics.errors import (
 )
 from paimon_magics.statements.statement import TableName
 
-__all__ = ["InsertRoutes", "queue_document"]
-
 _TABLE = "/v1/inserts/{database}/{table}"
 _WAIT_MS = 60_000
 _WAIT_MS_MAX = 600_000

@@ -18,18 +18,6 @@ from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.coordinator.service.health import NAMES, Fact, HealthMonitor
 from paimon_magics.planning.compaction.schedule import State
 
-__all__ = [
-    "QUEUE_COLUMNS",
-    "AuditMetrics",
-    "CompactionMetrics",
-    "HealthMetrics",
-    "InsertMetrics",
-    "Metrics",
-    "insert_facts",
-    "queue_rows",
-]
-
-
 _OVERDUE_SECONDS_MAX = 60.0
 
 QUEUE_COLUMNS = (

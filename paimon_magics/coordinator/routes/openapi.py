@@ -18,8 +18,6 @@ from starlette.routing import BaseRoute, Route
 from paimon_magics.coordinator.http.authorisation import PUBLIC, SCOPES
 from paimon_magics.version import __version__
 
-__all__ = ["OPENAPI_PATH", "openapi_document", "openapi_route"]
-
 OPENAPI_PATH = "/openapi.json"
 
 _NAME = re.compile(r"\{(\w+)(?::path)?\}")

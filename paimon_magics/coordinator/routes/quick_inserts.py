@@ -27,8 +27,6 @@ from paimon_magics.coordinator.routes.insert_requests import (
 )
 from paimon_magics.errors import PaimonMagicsError
 
-__all__ = ["QuickInserts"]
-
 _PARTS = ["", "v1", "inserts"]
 _NAMES = (b"idempotency-key", b"paimon-channel", b"paimon-offset", b"group_commit")
 _JSON = (b"content-type", b"application/json")

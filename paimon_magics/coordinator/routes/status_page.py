@@ -23,8 +23,6 @@ from paimon_magics.coordinator.service.health import Health
 from paimon_magics.planning.commits.publications import Publication
 from paimon_magics.tables.snapshots.provenance import noted
 
-__all__ = ["status_page"]
-
 _Cells = tuple[object, ...]
 
 _COMMITS_SHOWN = 50

@@ -30,8 +30,6 @@ from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.stores.probes import endpoint_of, probe_store
 from paimon_magics.tables.stores.store import open_store
 
-__all__ = ["StoreOptions"]
-
 _SAME = ("metastore", "uri", "warehouse")
 
 _log = logging.getLogger(__name__)

@@ -50,8 +50,6 @@ from paimon_magics.planning.commits.requests import CommitRequest, Transaction
 from paimon_magics.planning.formatting import count_text
 from paimon_magics.tables.snapshots.provenance import USER
 
-__all__ = ["all_transactions", "shown_transaction", "transaction_routes"]
-
 _COMMIT_SECONDS = 3_600.0  # clients give up long before
 _TEXT_CHARACTERS_MAX = 500
 _FINISHED_SHOWN = 100

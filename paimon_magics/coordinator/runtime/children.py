@@ -21,8 +21,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["SILENCE_SECONDS", "ChildDiedError", "ChildProcess", "do_jobs"]
-
 SILENCE_SECONDS = 20.0  # native code may hold Python's lock for some seconds
 _START_SECONDS_MAX = 120.0  # it loads packages, perhaps on a busy machine
 _ALIVE_SECONDS = 2.0

@@ -30,9 +30,6 @@ from paimon_magics.coordinator.runtime.interface import (
 )
 from paimon_magics.errors import PaimonMagicsError
 
-__all__ = ["ThreadRuntime"]
-
-
 _IDLE_THREAD_SECONDS = 30.0
 
 _log = logging.getLogger(__name__)

@@ -72,9 +72,6 @@ from paimon_magics.tables.stores.store import UnreachableError
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.cleanup import remove_uncommitted
 
-__all__ = ["CommitPool", "Worker"]
-
-
 _log = logging.getLogger(__name__)
 
 

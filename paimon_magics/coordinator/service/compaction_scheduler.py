@@ -36,17 +36,6 @@ from paimon_magics.planning.formatting import count_text, size_text
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 
-__all__ = [
-    "OUT_OF_MEMORY",
-    "Budget",
-    "CompactionAnswer",
-    "CompactionJob",
-    "CompactionRules",
-    "CompactionScheduler",
-    "Endpoint",
-]
-
-
 _PURPOSE = "compacts tables"
 _REST_MS = 30_000.0  # a process without a job ends after so long
 _PAUSED_MS = 1_000.0

@@ -70,9 +70,6 @@ from paimon_magics.tables.catalog.marks import TableIds
 from paimon_magics.tables.commits.fencing import DeposedError
 from paimon_magics.tables.stores.probes import store_facts
 
-__all__ = ["Coordinator", "Idling"]
-
-
 _logger = logging.getLogger(__name__)
 
 _BUCKETS_MAX = 100_000  # of one transaction: some 20 MB of memory

@@ -66,8 +66,6 @@ from paimon_magics.tables.schema.history import Definitions as StoredSchemas
 from paimon_magics.tables.schema.history import created_at_ms
 from paimon_magics.tables.snapshots.latest import latest_snapshot_id
 
-__all__ = ["ANYTHING", "DefinitionChanges", "RecentChanges"]
-
 ANYTHING = Principal(None, Scope.ADMIN)
 """Who changes definitions in their own process."""
 

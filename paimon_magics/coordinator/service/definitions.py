@@ -19,9 +19,6 @@ from paimon_magics.tables.catalog.databases import DEFAULT_DATABASE
 from paimon_magics.tables.catalog.marks import database_mark, mark_database
 from paimon_magics.tables.stores.paths import local_path
 
-__all__ = ["Databases", "DefinitionStore", "Definitions", "Kind", "PropertyStore"]
-
-
 Document = dict[str, Any]
 
 

@@ -29,9 +29,6 @@ from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.expiry.expire_snapshots import can_expire, carry_out, decide
 from paimon_magics.tables.expiry.expired_files import remove_overwritten
 
-__all__ = ["ExpiryGate", "Overwritten", "Upkeep"]
-
-
 _OVERWRITTEN = ""
 _DROPPED = "dropped"
 _LEFT = "Files of overwritten snapshots could not be removed"

@@ -18,17 +18,6 @@ from paimon_magics.coordinator.runtime import Runtime
 from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.statements.statement import TableName
 
-__all__ = [
-    "NAMES",
-    "Fact",
-    "Health",
-    "HealthMonitor",
-    "Noted",
-    "log_fact",
-    "standard_monitor",
-    "store_fact",
-]
-
 NAMES = {
     "running": "1 while the coordinator takes requests, 0 after it has stopped.",
     "draining": "1 while it is about to end.",

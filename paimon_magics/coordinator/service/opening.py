@@ -19,8 +19,6 @@ from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.attempts import open_attempts
 from paimon_magics.tables.writing.cleanup import attempts_of
 
-__all__ = ["Owning", "open_on", "open_transaction"]
-
 
 def open_transaction(
     catalog: Catalog, name: TableName, base_snapshot_id: int | None

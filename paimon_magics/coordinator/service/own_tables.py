@@ -24,8 +24,6 @@ from paimon_magics.tables.snapshots.provenance import PREFIX
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.table_write import completed, write_spec
 
-__all__ = ["OwnTable"]
-
 
 class OwnTable:
     """A table of the warehouse, made by the statement `sql` when it is needed. Its snapshots name

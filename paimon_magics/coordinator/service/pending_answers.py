@@ -9,8 +9,6 @@ from concurrent.futures import Future, InvalidStateError
 from paimon_magics.coordinator.core import Answer
 from paimon_magics.errors import SetupError
 
-__all__ = ["PendingAnswers"]
-
 
 class PendingAnswers:
     """The questions that are not answered yet. Safe for several threads."""

@@ -52,8 +52,6 @@ from paimon_magics.tables.commits.republishing import (
 from paimon_magics.tables.expiry.expired_files import repetition_token
 from paimon_magics.tables.table import Table, publishes_itself
 
-__all__ = ["Watching", "publication_of"]
-
 
 def publication_of(
     id: str, asked: DecodedRequest, receipt: CommitReceipt, now_ms: int

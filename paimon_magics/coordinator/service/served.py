@@ -38,18 +38,6 @@ from paimon_magics.tables.snapshots.chain import (
 from paimon_magics.tables.stores.store import Publish
 from paimon_magics.tables.table import StoredTable
 
-__all__ = [
-    "Context",
-    "Document",
-    "Mover",
-    "NameLocks",
-    "Order",
-    "Watch",
-    "publication_of",
-    "watch_latest",
-]
-
-
 Document = Mapping[str, Any]
 
 

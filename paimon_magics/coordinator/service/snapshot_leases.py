@@ -21,8 +21,6 @@ from paimon_magics.tables.expiry.expire_snapshots import can_expire
 from paimon_magics.tables.snapshots.latest import earliest_snapshot_id, read_snapshot
 from paimon_magics.tables.table import Table
 
-__all__ = ["Leased", "Leases", "check_count"]
-
 _LEASES_MAX = 1_000  # of one holder
 _HOLDERS_MAX = 10_000
 

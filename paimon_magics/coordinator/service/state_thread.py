@@ -72,9 +72,6 @@ from paimon_magics.planning.commits.expiry import NO_FLOOR
 from paimon_magics.planning.commits.requests import CommitRequest, Transaction
 from paimon_magics.tables.commits.fencing import DeposedError
 
-__all__ = ["Asked", "StateThread", "StoredTransactions"]
-
-
 _TICK_MS = 1_000
 _AGAIN_MS = 10_000  # before an event that the core could not take is tried again
 

@@ -27,10 +27,6 @@ from paimon_magics.tables.expiry.expire_snapshots import remove_tag
 from paimon_magics.tables.snapshots.tags_and_branches import VersionReceipt, change_version
 from paimon_magics.tables.table import StoredTable
 
-__all__ = [
-    "change_versions",
-]
-
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 _CUTS = FastForward | RollBack

@@ -68,9 +68,6 @@ from paimon_magics.tables.snapshots.provenance import noted_files
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.cleanup import attempts_of, tidy_up
 
-__all__ = ["PlaceOf", "Purpose", "Transactions", "adopted_transaction", "check_adopted_id"]
-
-
 _ID = re.compile(r"[0-9a-f]{32}")
 _COMMIT_USER = re.compile(r"paimon-magics-([0-9a-f-]{36})")
 

@@ -16,18 +16,6 @@ from typing import Any, Protocol
 
 from paimon_magics.errors import SetupError
 
-__all__ = [
-    "Change",
-    "Database",
-    "Dialect",
-    "KnownWrites",
-    "StoreLostError",
-    "StoreUnavailableError",
-    "Turn",
-    "UnstorableError",
-    "check_warehouse",
-]
-
 _UNCLEAR_MAX = 10_000  # ids of writes whose answers were lost; each has some 100 bytes
 _RECENT_MAX = 1_024
 

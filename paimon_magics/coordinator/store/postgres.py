@@ -44,9 +44,6 @@ from paimon_magics.coordinator.store.database import (
 )
 from paimon_magics.errors import SetupError
 
-__all__ = ["PostgresDatabase", "trouble_at"]
-
-
 SCHEMA = "paimon_coordinator"
 
 DEADLINE_SECONDS = 5.0

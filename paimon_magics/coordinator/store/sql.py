@@ -10,8 +10,6 @@ from typing import Any
 from paimon_magics.coordinator.protocol.json_text import storable_text
 from paimon_magics.coordinator.store.database import Change, Database
 
-__all__ = ["Sql"]
-
 
 class Sql:
     """Reads and writes one database, for any thread.

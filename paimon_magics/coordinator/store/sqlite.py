@@ -27,8 +27,6 @@ from paimon_magics.coordinator.store.database import (
 )
 from paimon_magics.errors import SetupError
 
-__all__ = ["MemoryDatabase", "SqliteDatabase"]
-
 _BUSY_MS = 1_000
 _READ_TURN_SECONDS = 1.0  # nobody who only looks waits for a slow disk
 _WRITE_TURN_SECONDS = 5.0

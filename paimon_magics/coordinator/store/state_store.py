@@ -25,9 +25,6 @@ from paimon_magics.errors import SetupError
 from paimon_magics.planning.commits.requests import CommitReceipt
 from paimon_magics.tables.stores.paths import plain_location
 
-__all__ = ["StateStore", "open_store", "store_address", "store_trouble"]
-
-
 _FORMAT = 6
 _FORMATS_READ = (4, 5, 6)  # 4 has other names in the bodies of transactions, 5 has no warehouse
 _SCHEMES = ("postgresql://", "postgres://")

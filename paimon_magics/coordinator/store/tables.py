@@ -14,9 +14,6 @@ from paimon_magics.coordinator.store.sql import Sql
 from paimon_magics.planning.commits.publications import Publication
 from paimon_magics.statements.statement import TableName
 
-__all__ = ["AuditLog", "HaltTable", "PublicationTable", "StoredToken", "TokenTable"]
-
-
 _TOGETHER = 500  # ids in one statement
 
 

@@ -12,17 +12,6 @@ from paimon_magics.planning.formatting import age_text
 from paimon_magics.planning.options.values import duration_ms, integer_value
 from paimon_magics.planning.schemas.table_schema import TableSchema
 
-__all__ = [
-    "NO_FLOOR",
-    "TIME_RETAINED",
-    "ExpiryRules",
-    "Retention",
-    "changelogs_end",
-    "retention_note",
-    "snapshots_end",
-    "with_time_retained",
-]
-
 TIME_RETAINED = "snapshot.time-retained"
 """The option that says how long a table's snapshots are kept."""
 

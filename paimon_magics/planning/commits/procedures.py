@@ -47,8 +47,6 @@ from paimon_magics.statements.version_changes import (
     VersionChange,
 )
 
-__all__ = ["PROCEDURES", "PlannedCall", "Procedure", "plan_call"]
-
 _OTHERS = word_set(
     "alter_function alter_view_dialect clear_consumers "
     "copy create_function create_global_index drop_function drop_global_index expire_partitions "

@@ -14,8 +14,6 @@ from enum import StrEnum
 from paimon_magics.planning.commits.requests import CommitReceipt
 from paimon_magics.statements.statement import TableName
 
-__all__ = ["Publication", "PublicationFinding", "Verdict"]
-
 
 @dataclass(frozen=True, slots=True)
 class Publication:

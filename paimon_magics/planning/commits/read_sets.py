@@ -13,8 +13,6 @@ from dataclasses import dataclass
 
 from paimon_magics.planning.reads.predicates import ColumnPredicate
 
-__all__ = ["FILES_MAX", "Found", "ReadSet", "read_files", "read_keys", "read_rows"]
-
 FILES_MAX = 20_000
 """Names of files in a read set: some 2 MB of a commit request. With more of them, all files that
 the statement searched are checked."""

@@ -11,21 +11,6 @@ from dataclasses import dataclass, field
 from paimon_magics.planning.commits.read_sets import ReadSet
 from paimon_magics.statements.statement import TableName
 
-__all__ = [
-    "BATCH_COMMIT_IDENTIFIER",
-    "Append",
-    "Change",
-    "CommitReceipt",
-    "CommitRequest",
-    "Compact",
-    "CompactManifests",
-    "InsertChange",
-    "OverwritePartitions",
-    "OverwriteTouched",
-    "Transaction",
-    "Waiting",
-]
-
 # What Paimon's batch jobs use; the commit user of such a job is never used again.
 BATCH_COMMIT_IDENTIFIER = 2**63 - 1
 

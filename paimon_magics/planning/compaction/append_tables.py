@@ -14,17 +14,6 @@ from paimon_magics.errors import TableDamagedError
 from paimon_magics.planning.options.values import double_value, integer_value, memory_size_bytes
 from paimon_magics.planning.schemas.table_schema import TableSchema
 
-__all__ = [
-    "AppendFile",
-    "AppendRules",
-    "RowRangeFile",
-    "files_in_order",
-    "packed_files",
-    "row_range_bins",
-    "window_of_files",
-]
-
-
 _TARGET_BYTES = 256 << 20
 _FULL_FILES_MIN = 3  # BucketedAppendCompactManager.FULL_COMPACT_MIN_FILE
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from paimon_magics.planning.schemas.table_schema import TableSchema
 
-__all__ = ["obstacle_to_moves"]
-
 
 def obstacle_to_moves(schema: TableSchema) -> str | None:
     """The option because of which keys can't be moved, None where they can."""

@@ -12,17 +12,6 @@ from dataclasses import dataclass
 from paimon_magics.planning.options.values import duration_ms, integer_value, memory_size_bytes
 from paimon_magics.planning.schemas.table_schema import TableSchema
 
-__all__ = [
-    "BucketFile",
-    "Moment",
-    "Pick",
-    "PickOptions",
-    "SortedRun",
-    "pick",
-    "pick_all",
-    "sorted_runs",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Moment:

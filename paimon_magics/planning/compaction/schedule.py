@@ -16,22 +16,6 @@ from paimon_magics.planning.options.values import integer_value
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.statements.statement import TableName
 
-__all__ = [
-    "INLINE_BYTES_MAX",
-    "Assess",
-    "Next",
-    "Pressure",
-    "Schedule",
-    "Seen",
-    "State",
-    "Watched",
-    "Work",
-    "compacts_inline",
-    "is_full",
-    "not_compacted",
-]
-
-
 _AGEING_MS = 60_000  # a wait of this long halves what the work seems to cost
 _AGEING_MAX = 40
 _RETRY_MS = 30_000

@@ -27,9 +27,6 @@ from paimon_magics.planning.options.values import duration_ms, integer_value
 from paimon_magics.planning.schemas.table_schema import TableSchema, column_list
 from paimon_magics.statements.data_types import AtomicType
 
-__all__ = ["ClusteringRules", "SortOrder", "clustered_runs", "sort_order"]
-
-
 _STRATEGIES = ("order", "zorder", "hilbert")
 _UNORDERED = ("VARIANT", "BLOB")
 

@@ -14,18 +14,6 @@ from paimon_magics.planning.compaction.picks import BucketFile, Pick, SortedRun
 from paimon_magics.planning.reads.splits import KeyRange, sections
 from paimon_magics.planning.schemas.table_schema import TableSchema
 
-__all__ = [
-    "LookupRules",
-    "Rewrite",
-    "RewriteRules",
-    "Upgrade",
-    "balanced",
-    "drops_deletes",
-    "steps_of",
-    "with_lookups",
-]
-
-
 _T = TypeVar("_T")
 
 

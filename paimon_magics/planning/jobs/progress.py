@@ -12,9 +12,6 @@ from dataclasses import dataclass, field
 
 from paimon_magics.planning.formatting import count_text, size_text
 
-__all__ = ["Pace", "Progress", "RowCounts", "StageProgress", "StageRows", "Work", "duration_text"]
-
-
 # Until this many tasks have ended, their pace says little about the remaining ones.
 _TASKS_MIN = 3
 # Until this share of the rows is done, neither does the pace of rows.

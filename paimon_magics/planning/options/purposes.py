@@ -5,8 +5,6 @@ The page "Core Options" of Paimon's documentation describes them in full.
 
 from __future__ import annotations
 
-__all__ = ["OPTION_PURPOSES"]
-
 OPTION_PURPOSES: dict[str, str] = {
     "add-column-before-partition": "a new column stands before the partition columns, not last",
     "aggregation.remove-record-on-delete": "a -D removes the whole row",

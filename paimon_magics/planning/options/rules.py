@@ -28,8 +28,6 @@ from paimon_magics.planning.options.table_options import (
     OptionDefinition,
 )
 
-__all__ = ["check_option_key", "check_option_value", "known_option"]
-
 _SIMILAR = 0.75
 _KNOWN_KEYS = (*CORE_OPTIONS, *OWN_OPTIONS, *DEPRECATED_KEYS, *sorted(ENGINE_OPTIONS))
 

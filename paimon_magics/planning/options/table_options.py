@@ -9,18 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = [
-    "CORE_OPTIONS",
-    "DEPRECATED_KEYS",
-    "ENGINE_OPTIONS",
-    "FIELD_OPTIONS",
-    "OPEN_FAMILIES",
-    "OWN_OPTIONS",
-    "OptionDefinition",
-    "OptionType",
-    "default_value",
-]
-
 OptionType = Literal[
     "string",
     "integer",

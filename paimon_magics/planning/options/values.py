@@ -14,18 +14,6 @@ from collections.abc import Sequence
 from paimon_magics.errors import InvalidTableError, nearest
 from paimon_magics.planning.formatting import shortened
 
-__all__ = [
-    "TAG_DAYS_MAX",
-    "boolean_value",
-    "choice_value",
-    "double_value",
-    "duration_ms",
-    "integer_value",
-    "memory_size_bytes",
-    "positive_value",
-    "retention_ms",
-]
-
 TAG_DAYS_MAX = 1_000_000
 """How long a tag may be kept, in days. Java and Python may not have the day of a later end."""
 

@@ -17,16 +17,6 @@ from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.statements.data_types import AtomicType
 from paimon_magics.statements.lexing.tokens import word_set
 
-__all__ = [
-    "Guess",
-    "calls_of_a_row",
-    "guesses",
-    "is_plain_name",
-    "mentioned",
-    "text_within",
-    "uses_other_rows",
-]
-
 _WHOLE = re.compile(r"Column<'(.*)'>", re.DOTALL)
 # Texts that may stand for columns which they don't name: stars, patterns, subqueries, and lists
 # that Spark cut.

@@ -19,16 +19,6 @@ from paimon_magics.statements.clauses.names import spelled, text_literal
 from paimon_magics.statements.data_types import AtomicType
 from paimon_magics.statements.statement import ColumnFilter, FilterValue
 
-__all__ = [
-    "ColumnPredicate",
-    "column_predicates",
-    "condition_text",
-    "few_values",
-    "plain_day",
-    "remainder_predicates",
-]
-
-
 PredicateValue = int | str | bool | Decimal | datetime.date
 
 

@@ -16,27 +16,6 @@ from paimon_magics.planning.options.table_options import CORE_OPTIONS, DEPRECATE
 from paimon_magics.planning.options.values import boolean_value, choice_value, integer_value
 from paimon_magics.planning.schemas.table_schema import TableSchema
 
-__all__ = [
-    "POINT_OPTIONS",
-    "READ_OPTIONS",
-    "AtSnapshot",
-    "AtTag",
-    "AtTimestamp",
-    "AtVersion",
-    "AtWatermark",
-    "Between",
-    "BetweenTimestamps",
-    "CreatedAfter",
-    "CreatedFrom",
-    "Latest",
-    "ReadPoint",
-    "ScanMode",
-    "ToAutoTag",
-    "point_of_read",
-    "read_options",
-    "read_point",
-]
-
 
 class ScanMode(Enum):
     """`incremental-between-scan-mode`: which files of the snapshots in between count as changes."""

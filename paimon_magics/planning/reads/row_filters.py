@@ -19,19 +19,6 @@ from enum import Enum
 from paimon_magics.errors import InvalidValueError, UnknownNameError, nearest
 from paimon_magics.statements.clauses.names import quoted, text_literal
 
-__all__ = [
-    "OPERATORS",
-    "ColumnKind",
-    "Condition",
-    "Kind",
-    "Order",
-    "RowFilter",
-    "condition_sql",
-    "filter_sql",
-    "limited_sql",
-    "value_of",
-]
-
 _COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
 _TEXT_OPERATORS = ("contains",)
 _NULL_OPERATORS = ("is null", "is not null")

@@ -26,28 +26,6 @@ from paimon_magics.statements.data_types import (
     parts_of,
 )
 
-__all__ = [
-    "MENDED_PREFIXES",
-    "OWN_PREFIXES",
-    "LocalLimits",
-    "RawColumn",
-    "RawScan",
-    "ReadPlan",
-    "ScanSizes",
-    "fixes_keys",
-    "floating_columns",
-    "has_true_bounds",
-    "have_own_buckets",
-    "is_floating",
-    "judged_by_bounds",
-    "pack_splits",
-    "plain_splits",
-    "plan_local",
-    "plan_read",
-    "stored_bytes",
-]
-
-
 MENDED_PREFIXES = {"data-file.prefix": "mdata-", "changelog-file.prefix": "mchangelog-"}
 """What follows the transaction's prefix in the names of such files of the native writer, by the
 option that sets the prefix of file names. It has no hyphen inside, because the attempt's id

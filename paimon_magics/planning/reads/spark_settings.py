@@ -20,20 +20,6 @@ from paimon_magics.planning.reads.read_points import POINT_OPTIONS, READ_OPTIONS
 from paimon_magics.planning.reads.stream_points import LIMIT_OPTIONS
 from paimon_magics.statements.statement import TableName
 
-__all__ = [
-    "HONOURED",
-    "LEXING",
-    "PAIMON_HONOURED",
-    "PAIMON_PREFIX",
-    "PAIMON_WITHOUT_INFLUENCE",
-    "REFUSED",
-    "WITHOUT_INFLUENCE",
-    "RefusedSetting",
-    "check_sql_settings",
-    "options_set",
-    "refuse_read_point",
-]
-
 PAIMON_PREFIX = "spark.paimon."
 
 

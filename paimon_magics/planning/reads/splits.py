@@ -11,24 +11,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-__all__ = [
-    "ColumnsSplit",
-    "Deletions",
-    "DifferenceSplit",
-    "KeyRange",
-    "MergeSplit",
-    "PlainSplit",
-    "RawFiles",
-    "RowRange",
-    "Section",
-    "StoredFile",
-    "TaskSplit",
-    "pack_in_order",
-    "row_groups",
-    "sections",
-]
-
-
 _T = TypeVar("_T")
 
 

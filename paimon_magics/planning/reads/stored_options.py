@@ -17,8 +17,6 @@ from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.statements.clauses.names import table_text, text_literal
 from paimon_magics.statements.statement import TableName
 
-__all__ = ["HONOURED", "REFUSED", "WITHOUT_INFLUENCE", "check_readable"]
-
 _HONOURED_KEYS = """
 bucket bucket-key bucket-function.type data-file.external-paths data-file.path-directory
 index-file-in-data-file-dir partition.default-name partition.legacy-name merge-engine

@@ -31,28 +31,6 @@ from paimon_magics.planning.reads.views import ViewKind
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.statements.statement import TableName
 
-__all__ = [
-    "LIMIT_OPTIONS",
-    "STREAM_MODES",
-    "STREAM_OPTIONS",
-    "STREAM_PURPOSES",
-    "AtFull",
-    "AtSnapshotFull",
-    "FromSnapshot",
-    "FromTime",
-    "Limits",
-    "Next",
-    "SnapshotSize",
-    "StreamOffset",
-    "StreamRequest",
-    "StreamStart",
-    "admitted",
-    "check_consumer_name",
-    "check_streamable",
-    "stream_request",
-]
-
-
 _BYTES_MAX = 240
 _NAME = re.compile(r"[^/\\\s\x00-\x1f]{1,200}")
 

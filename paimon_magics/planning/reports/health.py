@@ -15,8 +15,6 @@ from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.statements.clauses.names import table_text, text_literal
 from paimon_magics.statements.statement import TableName
 
-__all__ = ["Figures", "Finding", "LayoutRules", "Severity", "findings", "worst"]
-
 _TARGET_BYTES = {True: 128 * 1024 * 1024, False: 256 * 1024 * 1024}
 """The default of `target-file-size`, by whether a table has a primary key."""
 _SKEW_RATIO = 4.0

@@ -16,27 +16,6 @@ from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.statements.clauses.names import quoted, text_literal
 from paimon_magics.statements.data_types import AtomicType, DataType
 
-__all__ = [
-    "CHANGES",
-    "HISTORY_IN_SQL",
-    "NATIVE_NAME",
-    "KeyKind",
-    "PartitionNames",
-    "buckets_sql",
-    "changed_files_sql",
-    "counts_sql",
-    "escaped",
-    "files_sql",
-    "grown_sql",
-    "history_sql",
-    "key_kind",
-    "kinds_sql",
-    "partitions_sql",
-    "single_changes_sql",
-    "snapshots_sql",
-]
-
-
 HISTORY_IN_SQL = ("snapshot_id", "commit_kind", "commit_time", "commit_user")
 """The columns of a history that `$snapshots` has; only snapshot files name users and notebooks."""
 

@@ -21,16 +21,6 @@ from paimon_magics.statements.lexing.tokens import IDENTIFIER_KINDS, Token, toke
 from paimon_magics.statements.row_changes import Update
 from paimon_magics.statements.statement import TableName
 
-__all__ = [
-    "AssignedPath",
-    "AssignedTable",
-    "ColumnPath",
-    "assigned_paths",
-    "check_apart",
-    "dotted_name",
-]
-
-
 # Which column, or field of a STRUCT, a name means that is assigned.
 #
 # UPDATE and MERGE name columns alike: what names the table may come first, and fields of a STRUCT

@@ -18,17 +18,6 @@ from paimon_magics.statements.lexing.tokens import IDENTIFIER_KINDS, QUERY_WORDS
 from paimon_magics.statements.row_changes import RowChange
 from paimon_magics.statements.statement import TableName
 
-__all__ = [
-    "ChangeMethod",
-    "adds_changed_rows",
-    "check_moves",
-    "chooses_row_by_row",
-    "may_select_partitions",
-    "method_of_delete",
-    "method_of_update",
-]
-
-
 _UPDATABLE = ("deduplicate", "partial-update")
 
 

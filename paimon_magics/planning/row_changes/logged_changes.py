@@ -31,8 +31,6 @@ from paimon_magics.planning.writes.inserts import level_zero_hidden_by, takes_sm
 from paimon_magics.statements.row_changes import Delete, RowChange, Update
 from paimon_magics.statements.statement import TableName
 
-__all__ = ["KEYS_MAX", "LoggedChange", "check_takes_change", "logged_change", "pinned_columns"]
-
 KEYS_MAX = 1000
 """Keys of one statement. More of them are better read by a statement of its own."""
 

@@ -30,20 +30,6 @@ from paimon_magics.statements.queries.tree import condition_filters
 from paimon_magics.statements.row_changes import MatchKind, MergeInto
 from paimon_magics.statements.statement import ColumnFilter, TextRange
 
-__all__ = [
-    "CLAUSE_COLUMN",
-    "SOURCE_MARK",
-    "TARGET_MARK",
-    "merge_query",
-    "needed_columns",
-    "source_name",
-    "target_filters",
-    "target_name",
-    "users_text",
-    "value_name",
-]
-
-
 _PREFIX = "__paimon_magics_"
 TARGET_MARK = f"{_PREFIX}target"
 """The column that the target's view has besides its own: true in each row."""

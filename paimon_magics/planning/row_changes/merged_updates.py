@@ -29,9 +29,6 @@ from paimon_magics.statements.data_types import (
 )
 from paimon_magics.statements.statement import TableName
 
-__all__ = ["ALL_SEEN", "MergedUpdate", "UnseenCounts", "merged_update", "unseen_notes"]
-
-
 Text = Callable[[str], str]
 """The SQL text of a column's value."""
 

@@ -37,27 +37,6 @@ from paimon_magics.statements.row_changes import (
 )
 from paimon_magics.statements.statement import Assignment, TextRange
 
-__all__ = [
-    "ByField",
-    "Effect",
-    "FromSource",
-    "FromText",
-    "Join",
-    "Kept",
-    "MergePlan",
-    "PlannedClause",
-    "ToDefault",
-    "Value",
-    "assigned_columns",
-    "inserts_keys_of_on",
-    "merged_table",
-    "on_terms",
-    "plan_merge",
-    "side_and_column",
-    "text_range",
-]
-
-
 Effect = Literal["update", "delete", "insert"]
 
 

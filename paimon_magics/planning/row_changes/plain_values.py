@@ -28,9 +28,6 @@ from paimon_magics.statements.lexing.tokens import (
 from paimon_magics.statements.row_changes import RowChange, Update
 from paimon_magics.statements.statement import ColumnFilter, FilterValue
 
-__all__ = ["PlainValue", "computed", "plain_filters", "plain_values"]
-
-
 _BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
 _NUMERIC = frozenset({*_BITS, "DOUBLE", "DECIMAL"})
 _DECIMAL_DIGITS_MAX = 38

@@ -28,15 +28,6 @@ from paimon_magics.statements.queries.query_traits import random_part
 from paimon_magics.statements.row_changes import MergeInto
 from paimon_magics.statements.statement import ColumnFilter, FilterValue, TextRange
 
-__all__ = [
-    "KeyRange",
-    "SourceKey",
-    "compare_alike",
-    "look_up_alike",
-    "range_filters",
-    "source_keys",
-]
-
 KeyValue = int | str | Decimal | datetime.date
 
 _DIGITS = {"TINYINT": 3, "SMALLINT": 5, "INT": 10, "BIGINT": 20}

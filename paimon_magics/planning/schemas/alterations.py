@@ -57,8 +57,6 @@ from paimon_magics.statements.table_changes import (
     UnsetOptions,
 )
 
-__all__ = ["Alteration", "plan_alter_table", "plan_alteration"]
-
 _INDEX_OPTIONS = (
     "pk-vector.index.columns",
     "pk-btree.index.columns",

@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-__all__ = ["COMING", "INSTEAD"]
-
 COMING: dict[str, str] = {
     "UPSERT": "INSERT INTO a table with a primary key is an upsert: a row replaces the one of the "
     "same key.\n"

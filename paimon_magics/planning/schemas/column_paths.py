@@ -23,17 +23,6 @@ from paimon_magics.statements.data_types import (
     VectorType,
 )
 
-__all__ = [
-    "resolve",
-    "resolved_name",
-    "siblings_at",
-    "type_at",
-    "type_name",
-    "with_field",
-    "with_siblings",
-    "with_type",
-]
-
 
 def resolve(columns: Sequence[Column | RowField], path: tuple[str, ...]) -> tuple[str, ...]:
     """Return the path with exact names. Raises UnknownNameError for a name that does not exist."""

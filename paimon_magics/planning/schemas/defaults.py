@@ -13,8 +13,6 @@ import re
 from paimon_magics.errors import InvalidTableError
 from paimon_magics.statements.data_types import AtomicType, DataType
 
-__all__ = ["default_text", "retyped_default", "stored_default"]
-
 _INTEGER_BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 # Numbers and booleans whose text is the same to Paimon and as Spark's CAST to STRING writes it.

@@ -18,16 +18,6 @@ from paimon_magics.statements.data_types import (
     contains_type,
 )
 
-__all__ = [
-    "FEATURE_RULES",
-    "FILE_INDEXES",
-    "check_exist",
-    "check_file_index",
-    "check_file_index_type",
-    "is_blob_column",
-]
-
-
 # By scan.mode: the options of which exactly one must be set. The others must not be set then.
 _TIME_OPTIONS = ("scan.timestamp-millis", "scan.timestamp")
 _SNAPSHOT_OPTIONS = ("scan.snapshot-id", "scan.tag-name", "scan.watermark")

@@ -19,8 +19,6 @@ from paimon_magics.statements.data_types import (
 )
 from paimon_magics.statements.statement import TableName
 
-__all__ = ["check_file_format", "fits_format", "fits_spark", "written_formats"]
-
 _TIMESTAMPS = ("TIMESTAMP", "TIMESTAMP_LTZ")
 _MICROSECONDS = 6
 _LTZ_LEGACY = "orc.timestamp-ltz.legacy.type"

@@ -17,8 +17,6 @@ from paimon_magics.planning.options.values import choice_value
 from paimon_magics.planning.schemas.table_schema import TableSchema, column_list
 from paimon_magics.statements.data_types import ArrayType, AtomicType, DataType, MapType, RowType
 
-__all__ = ["MERGE_RULES", "STATED_MERGE_RULES", "field_option_keys"]
-
 _NUMERIC = ("TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL")
 _AGGREGATES_OF_ANY_TYPE = (
     "first_non_null_value", "first_not_null_value", "first_value", "last_non_null_value",

@@ -26,8 +26,6 @@ from paimon_magics.statements.data_types import (
 )
 from paimon_magics.statements.table_changes import AddColumn, RetypeColumn
 
-__all__ = ["MergeRules", "merged_columns"]
-
 _UNBOUNDED = 2**31 - 1  # Paimon's STRING and BYTES are VARCHAR and VARBINARY of this length
 _LENGTHS = ("CHAR", "VARCHAR", "STRING", "BINARY", "VARBINARY", "BYTES")
 _TIMES = ("TIME", "TIMESTAMP", "TIMESTAMP_LTZ")

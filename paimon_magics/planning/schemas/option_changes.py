@@ -19,8 +19,6 @@ from paimon_magics.planning.options.table_options import default_value
 from paimon_magics.planning.options.values import boolean_value, integer_value
 from paimon_magics.planning.schemas.table_schema import TableSchema, column_list
 
-__all__ = ["renamed_in_options", "set_option", "unset_option"]
-
 # Options whose value may only change from false to true.
 _ONE_WAY = ("ignore-delete", "ignore-update-before")
 _FIXED = {

@@ -27,14 +27,6 @@ from paimon_magics.statements.data_types import (
     VectorType,
 )
 
-__all__ = [
-    "check_columns_exist",
-    "check_schema",
-    "check_stated",
-    "check_structure",
-    "is_of_an_engine",
-]
-
 _SYSTEM_NAMES = ("_SEQUENCE_NUMBER", "_VALUE_KIND", "_LEVEL", "rowkind", "_ROW_ID")
 _KEY_PREFIX = "_KEY_"
 # Paimon takes a comment with such a beginning as a change of the column's type

@@ -29,16 +29,6 @@ from paimon_magics.statements.data_types import (
 )
 from paimon_magics.statements.statement import CreateTable
 
-__all__ = [
-    "DEFAULT_PARTITION_NAME",
-    "Column",
-    "ColumnLike",
-    "TableSchema",
-    "column_list",
-    "nested_field_count",
-    "plan_create_table",
-]
-
 DEFAULT_PARTITION_NAME = "__DEFAULT_PARTITION__"
 """The default of `partition.default-name`."""
 

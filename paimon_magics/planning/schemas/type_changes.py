@@ -17,8 +17,6 @@ from paimon_magics.statements.data_types import (
     as_nullable,
 )
 
-__all__ = ["can_retype"]
-
 _INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
 _NUMBERS = (*_INTEGERS, "FLOAT", "DOUBLE", "DECIMAL")
 _STRINGS = ("CHAR", "VARCHAR")

@@ -17,8 +17,6 @@ from paimon_magics.planning.options.values import integer_value
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.statements.statement import TableName
 
-__all__ = ["SHREDDING_OPTIONS", "check_written_options", "options_not_applied", "values_by_level"]
-
 SHREDDING_OPTIONS = ("variant.shreddingSchema", "variant.inferShreddingSchema")
 """The options by which parts of VARIANT values are stored as columns. Files without such columns
 are valid, too."""

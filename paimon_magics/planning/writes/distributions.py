@@ -12,20 +12,6 @@ from dataclasses import dataclass
 
 from paimon_magics.planning.schemas.table_schema import TableSchema
 
-__all__ = [
-    "BUCKET_COLUMN",
-    "IN_PLACE_FILE_BYTES_MIN",
-    "ByAssigner",
-    "ByBucket",
-    "ByGivenBucket",
-    "Distribution",
-    "Gathered",
-    "InPlace",
-    "OneWriter",
-    "OwnBuckets",
-    "distribution_of",
-]
-
 BUCKET_COLUMN = "__paimon_magics_bucket"
 """The column in which rows bring their buckets with them."""
 

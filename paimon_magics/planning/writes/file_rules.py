@@ -14,17 +14,6 @@ from paimon_magics.planning.options.values import integer_value
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.planning.schemas.written_options import values_by_level
 
-__all__ = [
-    "KEY_STATISTICS",
-    "NO_STATISTICS",
-    "FileRules",
-    "Statistics",
-    "changelog_file_rules",
-    "check_file_rules",
-    "data_file_format",
-    "data_file_rules",
-]
-
 _TRUNCATED = re.compile(r"TRUNCATE\((\d+)\)")
 _BY_LEVEL = ("file.format.per.level", "file.compression.per.level", "metadata.stats-mode.per.level")
 _KEYS_LENGTH = 128

@@ -24,16 +24,6 @@ from paimon_magics.planning.schemas.feature_rules import (
 from paimon_magics.planning.schemas.table_schema import TableSchema, column_list
 from paimon_magics.statements.data_types import AtomicType, DataType, MapType
 
-__all__ = [
-    "BitSlices",
-    "Bitmap",
-    "BloomFilter",
-    "FileIndex",
-    "FileIndexes",
-    "RangeBitmap",
-    "file_indexes_of",
-]
-
 _PREFIX = "file-index."
 _COLUMNS = ".columns"
 _BITS_MAX = 2**31 - 8

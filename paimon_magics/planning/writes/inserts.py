@@ -25,22 +25,6 @@ from paimon_magics.planning.schemas.written_options import check_written_options
 from paimon_magics.planning.writes.file_rules import check_file_rules
 from paimon_magics.statements.statement import Insert, TableName
 
-__all__ = [
-    "Constant",
-    "FromInput",
-    "Missing",
-    "Source",
-    "check_adds_rows",
-    "check_writable",
-    "level_zero_hidden_by",
-    "match_columns",
-    "plans_in_turn",
-    "rows_hidden_by",
-    "static_partition_columns",
-    "takes_one_at_a_time",
-    "takes_small_inserts",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class FromInput:

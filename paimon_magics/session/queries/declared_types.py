@@ -24,8 +24,6 @@ from paimon_magics.statements.statement import QueryText
 if TYPE_CHECKING:
     from paimon_magics.spark.handles import DataFrame
 
-__all__ = ["columns_of_query"]
-
 
 def columns_of_query(
     connection: Connection,

@@ -45,9 +45,6 @@ if TYPE_CHECKING:
     from paimon_magics.tables.stores.object_store import ObjectReader, ObjectStore
 
 
-__all__ = ["FileRelation", "file_meant", "file_relation", "frame_of_files"]
-
-
 _FORMATS = ("parquet", "orc", "avro", "csv", "json", "text", "binaryfile")
 _GUESSED = {"header": "true", "inferSchema": "true"}
 _OF_ENDING = {

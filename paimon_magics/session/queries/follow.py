@@ -25,8 +25,6 @@ from paimon_magics.tables.table import Table
 if TYPE_CHECKING:
     from paimon_magics.spark.handles import DataFrame
 
-__all__ = ["SnapshotChanges", "follow"]
-
 
 @dataclass(frozen=True)
 class SnapshotChanges:

@@ -68,17 +68,6 @@ if TYPE_CHECKING:
     from paimon_magics.tables.reading.changed_rows import Change
 
 
-__all__ = [
-    "buffered_frame",
-    "frame_of_query",
-    "frame_of_views",
-    "is_known",
-    "metadata_frame",
-    "note_view",
-    "read_plan",
-]
-
-
 def frame_of_query(
     connection: Connection,
     statement: str,

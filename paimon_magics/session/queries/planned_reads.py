@@ -41,22 +41,6 @@ if TYPE_CHECKING:
     from paimon_magics.tables.splits.planning import PlannedSplits
 
 
-__all__ = [
-    "HeldSnapshots",
-    "KeptRead",
-    "PlannedRead",
-    "kept_read",
-    "kind_of",
-    "limits_of",
-    "local_limits",
-    "needs_no_column",
-    "plan_of",
-    "planned_read",
-    "table_of",
-    "unkept_read",
-]
-
-
 _READS_MAX = 10
 
 

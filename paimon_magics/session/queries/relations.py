@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from paimon_magics.spark.handles import DataFrame, SparkSession
 
 
-__all__ = ["Conditions", "Relation", "Selection", "check_plain", "relation_of"]
-
-
 _NO_CONSTANT = {
     "UNRESOLVED_COLUMN": "it names a column",
     "TABLE_OR_VIEW_NOT_FOUND": "it has a query on a table",

@@ -18,8 +18,6 @@ from paimon_magics.spark.queries import kind_in_spark
 from paimon_magics.statements.statement import TableName, TableReference
 from paimon_magics.tables.system_tables.registry import is_catalog_table
 
-__all__ = ["GivenFrame", "Meaning", "SparkOwn", "is_paimon_table", "resolve", "tell_of_two"]
-
 
 @dataclass(frozen=True, slots=True)
 class SparkOwn:

@@ -46,9 +46,6 @@ if TYPE_CHECKING:
     from paimon_magics.spark.handles import DataFrame, SparkSession
 
 
-__all__ = ["SparkCalls", "is_for_spark", "pass_to_spark"]
-
-
 _WRITE = "Call session.write(frame, '{name}', mode='append'), or with 'overwrite', 'dynamic'."
 _INSTEAD = {
     "saveAsTable": _WRITE,

@@ -46,9 +46,6 @@ if TYPE_CHECKING:
     from paimon_magics.spark.handles import DataFrame
 
 
-__all__ = ["chosen_of_table", "frame_of_plain_query", "frame_of_state", "frame_of_table"]
-
-
 # Also of tables that show level 0 only after a compaction.
 _ALL_LEVELS = {"batch-scan-mode": "compact"}
 

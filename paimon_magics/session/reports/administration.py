@@ -27,15 +27,6 @@ from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.times import moments_in_zone
 from paimon_magics.statements.clauses.names import named
 
-__all__ = [
-    "COMPACTIONS_SCHEMA",
-    "DEAD_LETTERS_SCHEMA",
-    "DRAIN_SECONDS",
-    "QUEUES_SCHEMA",
-    "TRANSACTIONS_SCHEMA",
-    "Administration",
-]
-
 DRAIN_SECONDS = 60.0
 
 TRANSACTIONS_SCHEMA = pa.schema(

@@ -32,8 +32,6 @@ from paimon_magics.tables.snapshots.provenance import noted
 from paimon_magics.tables.system_tables.registry import table_view
 from paimon_magics.tables.table import Table
 
-__all__ = ["changes_of", "latest_range"]
-
 _ROWS_MAX = 1_000
 _SNAPSHOTS = 10
 _STEPS_MAX = 20  # of one query

@@ -48,9 +48,6 @@ from paimon_magics.tables.system_tables.layout import NamedFiles, named_files
 from paimon_magics.tables.system_tables.registry import table_view
 from paimon_magics.tables.table import Table
 
-__all__ = ["difference_of", "overwritten_rows", "rows_of_query"]
-
-
 _SAMPLE = 100
 _PARTITIONS_MAX = 100
 

@@ -25,8 +25,6 @@ from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.system_tables.layout import named_files
 from paimon_magics.tables.system_tables.registry import table_view
 
-__all__ = ["files_of", "partitions_of"]
-
 _FILES_SHOWN = ("partition", "bucket", "level", "record_count", "file_size_in_bytes")
 _PARTITIONS_SHOWN = (
     *("partition", "bucket_count", "record_count", "file_size_in_bytes"),

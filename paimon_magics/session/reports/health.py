@@ -28,17 +28,6 @@ from paimon_magics.tables.catalog.catalog import Catalog
 if TYPE_CHECKING:
     from paimon_magics.session.outcome import Outcome
 
-__all__ = [
-    "Health",
-    "Helper",
-    "rules_text",
-    "sizes_chart",
-    "sizes_of",
-    "sizes_sql",
-    "tables_of",
-    "worst_partitions",
-]
-
 _WORST_SHOWN = 10
 
 

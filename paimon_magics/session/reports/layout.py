@@ -39,8 +39,6 @@ from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.system_tables.layout import layout_files
 from paimon_magics.tables.system_tables.registry import table_view
 
-__all__ = ["Layout", "histogram_chart", "layout_of", "step_texts"]
-
 _SHOWN_CELLS = 10
 
 

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from paimon_magics.session.outcome import Outcome
     from paimon_magics.spark.handles import DataFrame
 
-__all__ = ["ArrowRows", "Page", "QueryRows", "Rows", "rows_of"]
-
 _WINDOW_ROWS = 1_000
 
 

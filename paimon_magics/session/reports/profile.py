@@ -36,8 +36,6 @@ from paimon_magics.tables.reading.data_read import DataRead
 from paimon_magics.tables.schema.history import TableSchemas
 from paimon_magics.tables.snapshots.targets import TableState
 
-__all__ = ["Effort", "profile_of"]
-
 _FILES, _JOB, _NOWHERE = "file statistics", "Spark job", "not known"
 _EXACT_VALUES_MAX = 2_000_000
 """Up to this many values, of all columns together, distinct values are counted, not estimated."""

@@ -18,8 +18,6 @@ from paimon_magics.columnar.time_zones import in_zone
 from paimon_magics.planning.reads.row_filters import RowFilter, filter_sql
 from paimon_magics.session.rendering import render_text
 
-__all__ = ["Action", "Bar", "Chart", "Report", "Section", "Shape", "bar_lines", "told_in_zone"]
-
 _SHOWN = 20
 _BAR = 24
 

@@ -10,8 +10,6 @@ import pyarrow as pa
 from paimon_magics.planning.formatting import count_text
 from paimon_magics.session.reports.report import Action, Report, Section
 
-__all__ = ["StreamState", "stream_of"]
-
 _SECONDS = 1.0
 _MANY_PARTS = (
     "Spark keeps the state in {} parts, and each is a task of every micro-batch. Fewer are faster "

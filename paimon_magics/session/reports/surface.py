@@ -44,9 +44,6 @@ if TYPE_CHECKING:
     from paimon_magics.session.reports.administration import Administration
 
 
-__all__ = ["Reporting"]
-
-
 _UNSHOWN = ("commit_time", "user", "notebook", "commit_user")  # these differ between runs
 _SHOWN = tuple(name for name in TIMELINE.names if name not in _UNSHOWN)
 _BESIDE = ("files_added", "files_removed", "tags", "user", "notebook")  # in no system table

@@ -44,9 +44,6 @@ from paimon_magics.statements.version_changes import Call, Parameter
 from paimon_magics.tables.manifests.merging import ManifestCounts, counted_manifests
 from paimon_magics.tables.table import Table
 
-__all__ = ["call_handler"]
-
-
 _NOTES_MAX = 20
 
 

@@ -22,15 +22,6 @@ from paimon_magics.statements.statement import PassThrough
 from paimon_magics.statements.subjects import Explain, Statement
 from paimon_magics.tables.manifests.partitions import partition_name
 
-__all__ = [
-    "check_after_others",
-    "check_confirmed",
-    "dry_run_of",
-    "explanation_of",
-    "may_take_away",
-    "preview_of",
-]
-
 _WORDS = re.compile(
     r"\b(?:overwrite|truncate|drop|alter|delete|update|merge|call)\b", re.IGNORECASE
 )

@@ -56,16 +56,6 @@ from paimon_magics.tables.snapshots.latest import latest_snapshot
 from paimon_magics.tables.splits.stored_files import files_of_partitions
 from paimon_magics.tables.table import Table
 
-__all__ = [
-    "check_choice",
-    "chosen_partitions",
-    "compaction_lines",
-    "rescale_lines",
-    "run_compaction",
-    "run_rescale",
-]
-
-
 _STRATEGIES = ("full", "minor")
 
 

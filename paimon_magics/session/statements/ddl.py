@@ -58,8 +58,6 @@ from paimon_magics.tables.manifests.partitions import (
 )
 from paimon_magics.tables.table import Table
 
-__all__ = ["alter_table_handler", "create_table_handler", "drop_table_handler"]
-
 
 def create_table_handler(
     connection: Connection, statement: CreateTable, parameters: Mapping[str, object]

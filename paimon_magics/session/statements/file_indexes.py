@@ -37,8 +37,6 @@ from paimon_magics.tables.manifests.live_files import ManifestCache
 from paimon_magics.tables.snapshots.latest import latest_snapshot
 from paimon_magics.tables.table import Table
 
-__all__ = ["file_index_lines", "run_file_index_rewriting"]
-
 # A job costs some tenths of a second before its first row.
 _IN_PROCESS_BYTES_MAX = 64 << 20
 

@@ -19,23 +19,6 @@ from paimon_magics.statements.subjects import Statement
 from paimon_magics.tables.snapshots.latest import latest_snapshot_id
 from paimon_magics.tables.table import Table
 
-__all__ = [
-    "SEE_PREVIEW",
-    "Handler",
-    "done",
-    "dry_run_sentence",
-    "explained",
-    "explanation",
-    "harmed",
-    "listing",
-    "position_of",
-    "said",
-    "taken_away",
-    "unconfirmed",
-    "way_back",
-]
-
-
 SEE_PREVIEW = "%%paimon --preview shows the rows of each partition."
 
 

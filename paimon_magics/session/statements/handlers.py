@@ -69,9 +69,6 @@ from paimon_magics.statements.table_changes import AlterTable
 from paimon_magics.statements.version_changes import AlterTags, Call, ShowTags
 from paimon_magics.tables.commits.replaced_partitions import sizes_of_replaced
 
-__all__ = ["handler_of", "run_statement"]
-
-
 _JOINS = {
     "INNER": "the pairs of target and source rows that match",
     "LEFT OUTER": "all target rows, with the source rows that match",

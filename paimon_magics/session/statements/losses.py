@@ -41,8 +41,6 @@ from paimon_magics.tables.snapshots.chain import (
 from paimon_magics.tables.snapshots.tags_and_branches import rolled_back_to
 from paimon_magics.tables.table import StoredTable, Table
 
-__all__ = ["loss_of_alteration", "loss_of_change"]
-
 _KEEP_STATE = (
     "To keep the state of now, run CALL sys.create_tag('{table}', 'before') and "
     "CALL sys.create_branch('{table}', 'before', 'before') first: `{table}$branch_before` then has "

@@ -45,9 +45,6 @@ if TYPE_CHECKING:
     from paimon_magics.spark.handles import DataFrame
 
 
-__all__ = ["TableRead", "query_handler", "query_lines", "steps_text", "table_reads", "view_handler"]
-
-
 _REASONS: dict[type, str] = {
     MergeSplit: "keys of theirs overlap, or rows delete others",
     DifferenceSplit: "two states are compared",

@@ -52,9 +52,6 @@ from paimon_magics.statements.subjects import subject_of
 from paimon_magics.tables.commits.replaced_partitions import sizes_of_replaced
 from paimon_magics.tables.table import Table
 
-__all__ = ["insert_handler", "row_change_handler", "truncate_handler"]
-
-
 _CONSTANT_WORDS = ("TRUE", "FALSE", "NULL", "NOT", "AND", "OR", "IS", "IN", "BETWEEN", "LIKE")
 
 

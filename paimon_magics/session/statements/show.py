@@ -55,8 +55,6 @@ from paimon_magics.tables.system_tables.registry import is_metadata, metadata_ta
 from paimon_magics.tables.system_tables.sys_database import SYSTEM_DATABASE, catalog_table_names
 from paimon_magics.tables.system_tables.timeline import history
 
-__all__ = ["Shown", "history_of", "show_handler"]
-
 Shown = (
     ShowDatabases
     | ShowTables

@@ -39,8 +39,6 @@ from paimon_magics.tables.snapshots.chain import list_tags
 from paimon_magics.tables.snapshots.provenance import ROLLED_BACK_FROM
 from paimon_magics.tables.snapshots.tags_and_branches import VersionReceipt
 
-__all__ = ["alter_tags_handler", "run_version_change", "show_tags_handler"]
-
 
 def alter_tags_handler(connection: Connection, statement: AlterTags) -> Handler:
     """ALTER TABLE … CREATE, REPLACE, DELETE or RENAME TAG."""

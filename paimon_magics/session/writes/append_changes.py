@@ -47,14 +47,6 @@ from paimon_magics.tables.writing.commit_messages import write_message
 if TYPE_CHECKING:
     from paimon_magics.spark.handles import DataFrame
 
-__all__ = [
-    "PreparedAppendChange",
-    "check_stays",
-    "prepare_append_change",
-    "run_append_change",
-    "written_files",
-]
-
 _PLACES = (
     Column(0, FILE_COLUMN, AtomicType("INT")),
     Column(0, PLACE_COLUMN, AtomicType("BIGINT")),

@@ -38,17 +38,6 @@ from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.table_write import completed
 from paimon_magics.tables.writing.writer import write_batches
 
-__all__ = [
-    "SparkEngine",
-    "SparkTransactions",
-    "compact_plan",
-    "compact_table",
-    "planned_compaction",
-    "postponed_rows",
-    "settle",
-]
-
-
 # A job costs some tenths of a second before its first row.
 _IN_PROCESS_BYTES_MAX = 16 << 20
 # Rows of append tables are neither sorted nor merged.

@@ -47,8 +47,6 @@ from paimon_magics.tables.table import Table
 if TYPE_CHECKING:
     from paimon_magics.spark.handles import DataFrame
 
-__all__ = ["ROW_KINDS", "check_stream_mode", "takes_changes", "write_epoch"]
-
 ROW_KINDS = "rowkind"
 """The column of a changelog, as `$audit_log` has it."""
 

@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from paimon_magics.tables.table import Table
 
 
-__all__ = ["check_exact", "check_losses", "check_own_rows", "check_policy", "is_strict"]
-
-
 _POLICY = "spark.sql.storeAssignmentPolicy"
 _SHOWN_MAX = 60
 

@@ -14,8 +14,6 @@ from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.statements.grammar.parsing import parse_statement
 from paimon_magics.statements.statement import Insert, TableName
 
-__all__ = ["WriteMode", "check_mode", "write_frame_to"]
-
 WriteMode = Literal["append", "overwrite", "dynamic"]
 _MODES = ("append", "overwrite", "dynamic")
 

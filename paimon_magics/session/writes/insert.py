@@ -56,8 +56,6 @@ from paimon_magics.tables.writing.writer import write_batches
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["run_job", "run_prepared", "write_planned"]
-
 
 def run_prepared(connection: Connection, insert: Insert, prepared: PreparedInsert) -> Outcome:
     """Write and commit a planned INSERT; plan and run it again if another commit came first. Each

@@ -43,8 +43,6 @@ from paimon_magics.statements.data_types import (
 from paimon_magics.statements.types.type_text import to_spark_sql
 from paimon_magics.tables.schema.types import arrow_schema
 
-__all__ = ["given_table"]
-
 _BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
 _TAKEN = {
     "BOOLEAN": "True or False",

@@ -34,8 +34,6 @@ from paimon_magics.tables.table import Table
 if TYPE_CHECKING:
     from paimon_magics.spark.handles import DataFrame
 
-__all__ = ["check_seen", "keyed_rows", "with_key_buckets", "without_kinds"]
-
 _AT_ONCE = ("postpone.batch-write-fixed-bucket", "true")
 
 

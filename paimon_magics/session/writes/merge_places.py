@@ -62,15 +62,6 @@ from paimon_magics.tables.writing.write_spec import WriteSpec
 if TYPE_CHECKING:
     from paimon_magics.spark.handles import DataFrame
 
-__all__ = [
-    "MergePlaces",
-    "MergedRows",
-    "changed_twice",
-    "counted_rows",
-    "merge_places",
-    "run_place_merge",
-]
-
 _TWICE = (
     "The ON search condition of the MERGE statement matched a single row from the target table "
     "with multiple rows of the source table, so that it would be updated or deleted more than once."

@@ -68,18 +68,6 @@ if TYPE_CHECKING:
     from paimon_magics.spark.handles import DataFrame
 
 
-__all__ = [
-    "Asked",
-    "MergeOnTable",
-    "MergeTarget",
-    "SourceLookup",
-    "asked",
-    "merge_target",
-    "merged_rows",
-    "target_conditions",
-]
-
-
 _KEY = "__paimon_magics_key_"
 _LOOKUP_BYTES_MIN = 8 * 2**20
 _LOOKUP_SOURCE_BYTES_MAX = 64 * 2**20

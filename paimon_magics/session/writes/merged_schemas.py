@@ -40,16 +40,6 @@ if TYPE_CHECKING:
     from paimon_magics.spark.handles import DataFrame
 
 
-__all__ = [
-    "HarmTold",
-    "columns_told",
-    "harm_told",
-    "merge_columns",
-    "merge_columns_of_source",
-    "merge_rules_of",
-]
-
-
 _OPTION = "spark.paimon.write.merge-schema"
 # Another writer may change the table at the same time, and even add the same column.
 _ATTEMPTS = 10

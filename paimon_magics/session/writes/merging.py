@@ -95,9 +95,6 @@ if TYPE_CHECKING:
     from paimon_magics.spark.handles import DataFrame
 
 
-__all__ = ["PreparedMerge", "prepare_merge", "run_merge"]
-
-
 @dataclass(frozen=True)
 class PreparedMerge:
     """A planned MERGE: what its clauses do, how the table's rows are changed, what is read of the

@@ -34,8 +34,6 @@ from paimon_magics.spark.types import columns_of
 from paimon_magics.statements.data_types import RowField
 from paimon_magics.statements.statement import CreateTable, TableName
 
-__all__ = ["WantedTable", "filled", "option_text", "write_to_new"]
-
 
 @dataclass(frozen=True, slots=True)
 class WantedTable:

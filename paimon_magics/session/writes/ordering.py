@@ -12,9 +12,6 @@ from paimon_magics.session.connection import Connection
 from paimon_magics.session.writes.small_inserts import flush_queue
 from paimon_magics.statements.statement import TableName
 
-__all__ = ["Changed", "in_order", "nothing_changed"]
-
-
 Changed = Callable[[], Sequence[TableName]]
 """Gives the tables whose rows a statement changes. DROP and RENAME come in order with small inserts
 by themselves (`Definitions`)."""

@@ -34,20 +34,6 @@ from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.commit_messages import BucketKey
 from paimon_magics.tables.writing.table_write import CompletedWrite
 
-__all__ = [
-    "NOTHING_WRITTEN",
-    "Replaced",
-    "WrittenFiles",
-    "finished",
-    "of_write",
-    "replaced_by_insert",
-    "rows_back",
-    "rows_taken",
-    "with_losses",
-    "write_outcome",
-]
-
-
 _CLAIMS_WAIT_MS = 60_000  # the rows are committed, and show after the next compaction
 
 

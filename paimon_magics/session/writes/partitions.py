@@ -46,18 +46,6 @@ from paimon_magics.tables.manifests.partitions import partition_value_text
 from paimon_magics.tables.snapshots.latest import latest_snapshot_id
 from paimon_magics.tables.table import Table
 
-__all__ = [
-    "PartitionSpec",
-    "delete_partitions",
-    "deleted_partitions",
-    "matches",
-    "partition_specs",
-    "partition_texts",
-    "remove_partitions",
-    "truncate_specs",
-]
-
-
 PartitionSpec = tuple[tuple[str, str | None], ...]
 """The columns that a PARTITION clause names, each with its value as text (None for NULL)."""
 

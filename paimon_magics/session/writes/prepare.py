@@ -66,17 +66,6 @@ if TYPE_CHECKING:
     from paimon_magics.spark.handles import DataFrame
 
 
-__all__ = [
-    "PreparedInsert",
-    "change_of",
-    "distribution",
-    "fetched_values",
-    "partition_constants",
-    "prepare_insert",
-    "reads_now",
-]
-
-
 _KIND_COLUMN = Column(0, KIND, AtomicType("TINYINT"))
 
 

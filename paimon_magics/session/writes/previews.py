@@ -47,17 +47,6 @@ if TYPE_CHECKING:
     from paimon_magics.spark.handles import DataFrame
 
 
-__all__ = [
-    "ROWS_MAX",
-    "ChangedRows",
-    "files_told",
-    "preview_merge",
-    "preview_rows",
-    "shown_columns",
-    "with_kinds",
-]
-
-
 ROWS_MAX = 10
 """How many rows a preview shows."""
 

@@ -94,9 +94,6 @@ if TYPE_CHECKING:
     from paimon_magics.spark.handles import DataFrame
 
 
-__all__ = ["PreparedChange", "chosen_rows", "prepare_row_change", "run_row_change"]
-
-
 PreparedChange = PreparedInsert | PreparedAppendChange | PreparedKeys
 """A planned DELETE or UPDATE: rows of a kind that are written, or places in files."""
 

@@ -52,20 +52,6 @@ if TYPE_CHECKING:
     from paimon_magics.spark.handles import DataFrame
 
 
-__all__ = [
-    "changed_outcome",
-    "check_no_file_calls",
-    "kind_of",
-    "merged_update_of",
-    "new_values",
-    "operation_of",
-    "paths_of",
-    "placed_frame",
-    "predicates_of",
-    "selected_rows",
-]
-
-
 def kind_of(change: RowChange) -> str:
     """DELETE or UPDATE."""
     return "DELETE" if isinstance(change, Delete) else "UPDATE"

@@ -62,8 +62,6 @@ if TYPE_CHECKING:
 
     from paimon_magics.spark.handles import DataFrame
 
-__all__ = ["PreparedKeys", "commit_by_key", "prepare_by_key"]
-
 _KEYS_MAX = 1000
 _FILES_BYTES_MAX = 256 << 20
 """The size of the files that can hold the keys, which one core may have to read."""

@@ -38,19 +38,6 @@ from paimon_magics.tables.schema.history import version_of
 from paimon_magics.tables.schema.types import arrow_schema
 from paimon_magics.tables.table import Table
 
-__all__ = [
-    "PendingInsert",
-    "check_wait",
-    "flush_queue",
-    "flush_table",
-    "insert_rows",
-    "inserts_of",
-    "run_insert_statement",
-    "run_small_change",
-    "small_change",
-]
-
-
 _FLUSH_MS = 300_000
 _FRESH_SECONDS = 1.0
 _UNCOUNTED = (

@@ -38,8 +38,6 @@ from paimon_magics.spark.failures import translate
 from paimon_magics.spark.progress import doing
 from paimon_magics.statements.statement import TableName
 
-__all__ = ["ToCommit", "begun", "committed", "committed_compaction", "run_again", "transact"]
-
 _Receipt = TypeVar("_Receipt")
 _Plan = TypeVar("_Plan")
 _Written = TypeVar("_Written")

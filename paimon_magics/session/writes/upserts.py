@@ -33,8 +33,6 @@ from paimon_magics.statements.statement import Insert
 if TYPE_CHECKING:
     from paimon_magics.spark.handles import DataFrame
 
-__all__ = ["run_insert", "run_planned"]
-
 
 def run_insert(
     connection: Connection,

@@ -15,19 +15,6 @@ from paimon_magics.statements.lexing.cursor import Cursor, RefusedHere
 from paimon_magics.statements.lexing.tokens import IDENTIFIER_KINDS, Token
 from paimon_magics.statements.statement import TableName
 
-__all__ = [
-    "name_parts",
-    "named",
-    "quoted",
-    "spelled",
-    "table_name",
-    "table_name_of",
-    "table_text",
-    "text_literal",
-    "try_table_name",
-]
-
-
 _BRANCH_PREFIX = "branch_"
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*")
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from paimon_magics.statements.lexing.cursor import Cursor
 from paimon_magics.statements.statement import PartitionItem
 
-__all__ = ["read_partition", "read_properties", "read_property_key", "read_property_keys"]
-
 _EACH_VALUE = (
     "Give every partition column of the list a value. For a range, write DELETE FROM t WHERE …: "
     "it drops whole partitions at once."

@@ -66,9 +66,6 @@ from paimon_magics.statements.lexing.tokens import (
 )
 from paimon_magics.statements.statement import TableName
 
-__all__ = ["expected_at"]
-
-
 _WORD_AT_END = re.compile(r"[\w$]*\Z")
 _QUALIFIERS_AT_END = re.compile(r"(?:(?:`(?:[^`]|``)*`|[\w$]+)\.)*\Z")
 _PART = re.compile(r"`(?:[^`]|``)*`|[\w$]+")

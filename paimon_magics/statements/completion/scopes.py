@@ -21,8 +21,6 @@ from paimon_magics.statements.lexing.tokens import (
 )
 from paimon_magics.statements.statement import TableName
 
-__all__ = ["Group", "Item", "Seen", "grouped", "relations_of", "segment_at"]
-
 _SET_WORDS = word_set("UNION EXCEPT INTERSECT MINUS SETMINUS")
 _ENDS_LIST = word_set("FROM WHERE GROUP HAVING ORDER SORT CLUSTER DISTRIBUTE LIMIT WINDOW QUALIFY")
 _NO_ALIAS = CLAUSE_WORDS | word_set("VERSION TIMESTAMP SYSTEM_VERSION SYSTEM_TIME FOR PARTITION BY")

@@ -13,21 +13,6 @@ from paimon_magics.statements.completion.scopes import (
 )
 from paimon_magics.statements.lexing.tokens import IDENTIFIER_KINDS, Token, tokenize
 
-__all__ = [
-    "CURSOR",
-    "clause_of",
-    "defined_columns",
-    "ends_operand",
-    "kind_of",
-    "of_statement",
-    "path_to_cursor",
-    "tokens_after",
-    "tokens_before",
-    "unquoted",
-    "word_of",
-    "words_of",
-]
-
 _COMMENT_AT_END = re.compile(r"--[^\r\n]*\Z")
 
 

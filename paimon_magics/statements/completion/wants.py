@@ -10,29 +10,6 @@ from paimon_magics.statements.completion.scopes import (
 )
 from paimon_magics.statements.statement import TableName
 
-__all__ = [
-    "BindNames",
-    "Columns",
-    "Databases",
-    "Expected",
-    "Fields",
-    "Functions",
-    "Keywords",
-    "OptionValues",
-    "Options",
-    "PartitionColumns",
-    "PartitionValues",
-    "Partitions",
-    "ProcedureParameters",
-    "Procedures",
-    "SystemTables",
-    "Tables",
-    "Times",
-    "Versions",
-    "Want",
-    "in_quotes",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Keywords:

@@ -10,20 +10,6 @@ from collections.abc import Sequence
 
 from paimon_magics.statements.lexing.tokens import word_set
 
-__all__ = [
-    "AFTER_TABLE",
-    "BEFORE_OPERANDS",
-    "CLAUSES",
-    "FUNCTIONS",
-    "OPERATORS",
-    "STATEMENTS",
-    "TABLE_FUNCTIONS",
-    "TIME_FUNCTIONS",
-    "TYPES",
-    "following",
-    "in_clause",
-]
-
 TIME_FUNCTIONS = (
     "current_timestamp()",
     "current_timestamp() - INTERVAL 1 HOUR",

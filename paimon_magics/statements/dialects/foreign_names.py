@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["foreign_function_hint", "foreign_type_hint"]
-
-
 _TIMES = (
     "TIMESTAMP (an instant, shown in the session's time zone) or TIMESTAMP_NTZ (date and time "
     "without a zone)"

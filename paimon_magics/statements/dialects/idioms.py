@@ -18,8 +18,6 @@ from dataclasses import dataclass
 
 from paimon_magics.statements.lexing.tokens import IDENTIFIER_KINDS, Token, word_set
 
-__all__ = ["IDIOMS", "Idiom", "idiom_at"]
-
 _NO_NAMES = word_set(
     "TABLE TABLES DATABASE SCHEMA VIEW COLUMN COLUMNS PARTITION SELECT VALUES INTO OVERWRITE FROM "
     "WHERE SET TO TYPE NULL"

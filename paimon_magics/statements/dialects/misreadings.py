@@ -16,8 +16,6 @@ from paimon_magics.statements.lexing.tokens import (
     word_set,
 )
 
-__all__ = ["misread"]
-
 _CLAUSES = word_set("FROM WHERE GROUP HAVING ORDER LIMIT JOIN ON SELECT UNION VALUES INTO BY")
 _ALIKE_MIN = 0.7
 _NAME_BEHIND = word_set("FROM JOIN INTO TABLE UPDATE . ,")

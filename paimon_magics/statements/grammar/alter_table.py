@@ -32,8 +32,6 @@ from paimon_magics.statements.table_changes import (
 from paimon_magics.statements.types.sql_types import read_type
 from paimon_magics.statements.version_changes import AlterTags
 
-__all__ = ["read_alter_table"]
-
 _VERBS = ("ADD", "DROP", "RENAME", "ALTER", "CHANGE", "SET", "UNSET", "REPLACE", "CREATE", "DELETE")
 _REFUSED_VERBS = ("REPLACE", "CREATE", "DELETE", "RECOVER", "PARTITION", "CLUSTER", "COMPACT")
 _ACTIONS = ("TYPE", "COMMENT", "FIRST", "AFTER", "SET", "DROP")

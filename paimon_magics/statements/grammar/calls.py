@@ -26,14 +26,6 @@ from paimon_magics.statements.version_changes import (
     TagChange,
 )
 
-__all__ = [
-    "NAMESPACE",
-    "at_tag_change",
-    "read_alter_tags",
-    "read_call",
-    "read_show_tags",
-]
-
 NAMESPACE = "sys"
 """The namespace of Paimon's procedures."""
 

@@ -18,20 +18,6 @@ from paimon_magics.statements.statement import (
     UseDatabase,
 )
 
-__all__ = [
-    "DATABASE_WORDS",
-    "OtherCatalogError",
-    "read_create_database",
-    "read_describe_database",
-    "read_drop_database",
-    "read_show_current",
-    "read_show_databases",
-    "read_show_procedures",
-    "read_show_tables",
-    "read_show_views",
-    "read_use",
-]
-
 DATABASE_WORDS = ("DATABASE", "SCHEMA", "NAMESPACE")
 
 _CATALOG = "paimon"

@@ -30,8 +30,6 @@ from paimon_magics.statements.row_changes import (
 )
 from paimon_magics.statements.statement import Assignment, QueryText, TableName, TextRange
 
-__all__ = ["read_merge"]
-
 _UNNAMED_SOURCE = "__paimon_source"
 
 

@@ -48,9 +48,6 @@ from paimon_magics.statements.statement import (
 )
 from paimon_magics.statements.subjects import Explain, Statement
 
-__all__ = ["parse_cell", "parse_statement"]
-
-
 _CELLS_KEPT = 8  # a cell is parsed by its guard rails, and again when it runs
 _ALIKE_MIN = 0.7  # `orders` is not REFRESH
 _EXPLAIN_MODES = ("LOGICAL", "FORMATTED", "EXTENDED", "CODEGEN", "COST")

@@ -22,9 +22,6 @@ from paimon_magics.statements.row_changes import (
 )
 from paimon_magics.statements.statement import Assignment, TableName, TextRange
 
-__all__ = ["column_path", "expression_until", "read_delete", "read_update", "refuse_inside"]
-
-
 _GENERATORS = word_set(
     "EXPLODE EXPLODE_OUTER POSEXPLODE POSEXPLODE_OUTER INLINE INLINE_OUTER STACK JSON_TUPLE "
     "VARIANT_EXPLODE VARIANT_EXPLODE_OUTER"

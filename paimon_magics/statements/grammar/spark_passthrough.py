@@ -18,8 +18,6 @@ from paimon_magics.statements.lexing.tokens import (
 )
 from paimon_magics.statements.statement import PassThrough, TableName
 
-__all__ = ["leading_words", "names_in", "pass_through"]
-
 _NAME_NO_TABLE = word_set("SET RESET ADD LIST DFS DECLARE BEGIN CLEAR")
 """First words of statements on settings, files or variables, which never name tables."""
 

@@ -30,22 +30,6 @@ from paimon_magics.statements.statement import (
 )
 from paimon_magics.statements.types.sql_types import read_type
 
-__all__ = [
-    "read_create_table",
-    "read_describe_history",
-    "read_describe_table",
-    "read_details",
-    "read_drop_table",
-    "read_path",
-    "read_position",
-    "read_show_columns",
-    "read_show_create_table",
-    "read_show_options",
-    "read_show_partitions",
-    "read_truncate",
-]
-
-
 _REFUSED_CLAUSES = ("CLUSTERED", "CLUSTER", "SKEWED", "STORED", "ROW", "DEFAULT")
 
 

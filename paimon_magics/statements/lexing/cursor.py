@@ -10,8 +10,6 @@ from typing import NoReturn
 from paimon_magics.errors import StatementSyntaxError
 from paimon_magics.statements.lexing.tokens import IDENTIFIER_KINDS, Token, matching_brackets
 
-__all__ = ["Cursor", "RefusedHere"]
-
 
 class RefusedHere(Exception):
     """Raised inside the parsers for a recognised form that is not offered; becomes a `Refused`.

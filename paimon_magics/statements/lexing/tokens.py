@@ -16,25 +16,6 @@ from dataclasses import dataclass
 
 from paimon_magics.errors import StatementSyntaxError
 
-__all__ = [
-    "CLAUSE_WORDS",
-    "CLOSING",
-    "IDENTIFIER_KINDS",
-    "NAME_BEFORE",
-    "NOT_A_PATH",
-    "OPENING",
-    "QUERY_WORDS",
-    "STATEMENT_WORDS",
-    "Token",
-    "matching_brackets",
-    "split_cell",
-    "split_tokens",
-    "tokenize",
-    "without_values",
-    "word_set",
-]
-
-
 IDENTIFIER_KINDS = frozenset({"word", "quoted"})
 OPENING = {"(": ")", "[": "]"}
 CLOSING = {")": "(", "]": "["}

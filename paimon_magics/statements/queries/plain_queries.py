@@ -17,16 +17,6 @@ from paimon_magics.statements.lexing.tokens import (
 from paimon_magics.statements.queries.rewriting import Replacement, replacements_by
 from paimon_magics.statements.statement import QueryText, TableReference, TextRange
 
-__all__ = [
-    "AggregateCall",
-    "ChosenColumn",
-    "PlainQuery",
-    "WholeAggregates",
-    "plain_query",
-    "whole_aggregates",
-]
-
-
 # Words that begin another clause or a subquery, and operators whose meaning depends on more.
 _OTHERS = word_set(
     "SELECT GROUP HAVING ORDER SORT CLUSTER DISTRIBUTE LIMIT OFFSET UNION INTERSECT EXCEPT MINUS "

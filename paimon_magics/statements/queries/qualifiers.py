@@ -15,8 +15,6 @@ from paimon_magics.statements.lexing.tokens import IDENTIFIER_KINDS, Token
 from paimon_magics.statements.queries.references import Relation
 from paimon_magics.statements.statement import TableReference, TextRange
 
-__all__ = ["references_of"]
-
 _CATALOG = "paimon"
 
 

@@ -32,16 +32,6 @@ from paimon_magics.statements.queries.scanning import scan_relations
 from paimon_magics.statements.queries.tree import TreeRelation, masked, tree_relations
 from paimon_magics.statements.statement import QueryText, TableName, TableReference, TextRange
 
-__all__ = [
-    "at_query",
-    "bind_parameters",
-    "merging_places",
-    "parameter_ranges",
-    "read_query",
-    "with_markers_apart",
-]
-
-
 _SEARCH_FUNCTIONS = frozenset({"vector_search", "hybrid_search", "full_text_search"})
 """The functions of Paimon's `PaimonTableValuedFunctions` that are not offered."""
 

@@ -14,9 +14,6 @@ from itertools import pairwise
 from paimon_magics.statements.lexing.tokens import IDENTIFIER_KINDS, Token, tokenize, word_set
 from paimon_magics.statements.statement import QueryText
 
-__all__ = ["adds_no_rows", "input_file_call", "lists_null", "random_part", "used_names"]
-
-
 # Words that use columns without naming them.
 _NAMELESS = frozenset({"NATURAL", "PIVOT", "UNPIVOT", "TABLE", "IDENTIFIER", "COLUMNS"})
 _BEFORE_A_STAR = frozenset({"SELECT", "DISTINCT", "ALL", ",", ".", "("})

@@ -14,15 +14,6 @@ from paimon_magics.statements.lexing.cursor import Cursor
 from paimon_magics.statements.lexing.tokens import CLAUSE_WORDS, IDENTIFIER_KINDS, Token
 from paimon_magics.statements.statement import ColumnFilter, TextRange, TimeTravel
 
-__all__ = [
-    "Relation",
-    "at_options",
-    "at_time_travel",
-    "read_alias",
-    "read_relation",
-    "skip_time_travel",
-]
-
 _TIME_TRAVEL = {
     "VERSION": "version",
     "SYSTEM_VERSION": "version",

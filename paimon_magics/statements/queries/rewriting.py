@@ -21,21 +21,6 @@ from paimon_magics.statements.lexing.tokens import (
 )
 from paimon_magics.statements.statement import QueryText, TableReference, TextRange
 
-__all__ = [
-    "ROW_ID_COLUMNS",
-    "Replacement",
-    "RewrittenText",
-    "current_names",
-    "cuts_of",
-    "joined_text",
-    "names_row_ids",
-    "replacements_by",
-    "replacements_for",
-    "rewrite",
-    "stars_without_row_ids",
-]
-
-
 Replacement = tuple[TextRange, str]
 
 

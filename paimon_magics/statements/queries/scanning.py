@@ -17,8 +17,6 @@ from paimon_magics.statements.lexing.tokens import (
 )
 from paimon_magics.statements.queries.references import read_relation
 
-__all__ = ["scan_relations"]
-
 _SET_WORDS = word_set("UNION EXCEPT INTERSECT MINUS SETMINUS ALL DISTINCT")
 _ENDS_FROM = word_set(
     "WHERE GROUP HAVING ORDER SORT CLUSTER DISTRIBUTE LIMIT OFFSET WINDOW QUALIFY SELECT "

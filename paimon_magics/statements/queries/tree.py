@@ -17,9 +17,6 @@ from sqlglot.errors import SqlglotError
 
 from paimon_magics.statements.statement import ColumnFilter, FilterValue, TextRange
 
-__all__ = ["MASK", "TreeRelation", "condition_filters", "masked", "tree_relations"]
-
-
 MASK = "\N{LATIN LETTER RETROFLEX CLICK}"
 """Replaces `$` in the text that sqlglot reads; a letter that nobody uses in a name."""
 

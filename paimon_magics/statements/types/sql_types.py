@@ -23,8 +23,6 @@ from paimon_magics.statements.dialects.foreign_names import foreign_type_hint
 from paimon_magics.statements.lexing.cursor import Cursor
 from paimon_magics.statements.lexing.tokens import Token
 
-__all__ = ["read_type"]
-
 _PLAIN = {
     "BOOLEAN": "BOOLEAN",
     "TINYINT": "TINYINT",

@@ -30,8 +30,6 @@ from paimon_magics.statements.lexing.cursor import Cursor
 from paimon_magics.statements.lexing.tokens import tokenize, word_set
 from paimon_magics.statements.types.sql_types import read_type
 
-__all__ = ["from_paimon", "from_sql", "to_paimon", "to_spark_sql"]
-
 _MAX_LENGTH = 2**31 - 1
 _NOT_NULL = " NOT NULL"
 _ATOMIC = re.compile(

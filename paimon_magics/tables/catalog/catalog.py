@@ -43,8 +43,6 @@ from paimon_magics.tables.snapshots.latest import latest_snapshot
 from paimon_magics.tables.stores.store import store_errors
 from paimon_magics.tables.table import Table
 
-__all__ = ["Catalog"]
-
 _ALTER_ATTEMPTS = 10
 
 

@@ -51,9 +51,6 @@ from paimon_magics.tables.stores.store import (
     open_object_store,
 )
 
-__all__ = ["DEFAULT_DATABASE", "Databases", "Visibility"]
-
-
 DEFAULT_DATABASE = "default"
 _T = TypeVar("_T")
 

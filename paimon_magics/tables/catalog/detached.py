@@ -36,8 +36,6 @@ from paimon_magics.faults import reach
 from paimon_magics.tables.stores.paths import canonical_location, local_path
 from paimon_magics.tables.stores.store import Store, Stores
 
-__all__ = ["Detached", "DroppedFolders"]
-
 _log = logging.getLogger(__name__)
 _FOLDER = ".paimon-magics/dropped"
 _RECORD = ".paimon-magics-dropped"

@@ -24,8 +24,6 @@ from paimon_magics.tables.pypaimon_internals import forget_table
 from paimon_magics.tables.stores.store import store_errors
 from paimon_magics.tables.table import Table
 
-__all__ = ["Dropping", "Outside", "not_empty"]
-
 _log = logging.getLogger(__name__)
 
 Outside = Callable[[Table], Sequence[str]]

@@ -35,8 +35,6 @@ from paimon_magics.tables.stores.paths import plain_location
 from paimon_magics.tables.stores.store import StoreRefusedError, UnreachableError, failure
 from paimon_magics.tables.table import Table
 
-__all__ = ["REST_ADDS", "Lookup"]
-
 REST_ADDS = ("path", "owner", "createdAt", "createdBy", "updatedAt", "updatedBy")
 """Keys that Paimon's REST clients add to a table's options: facts of the server, not stored."""
 

@@ -32,9 +32,6 @@ from paimon_magics.tables.stores.paths import local_path, plain_location
 from paimon_magics.tables.stores.store import store_errors
 from paimon_magics.tables.table import Table
 
-__all__ = ["TableIds", "database_mark", "mark_database"]
-
-
 _NAME = ".paimon-magics-table"
 _TABLES_MAX = 16_384
 _PLACES_MAX = 4 * _TABLES_MAX

@@ -8,17 +8,6 @@ from paimon_magics.errors import InvalidTableError, UnknownNameError
 from paimon_magics.statements.statement import NAME_BYTES_MAX, TableName
 from paimon_magics.tables.stores.allowed_paths import is_plain_name
 
-__all__ = [
-    "check_name",
-    "check_new_table",
-    "database_of",
-    "first_line",
-    "identifier",
-    "is_text",
-    "quoted",
-    "shown",
-]
-
 _SYSTEM_DATABASE = "sys"
 
 

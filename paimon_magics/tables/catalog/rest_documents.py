@@ -30,23 +30,6 @@ from paimon_magics.statements.types.type_text import from_paimon, to_paimon
 from paimon_magics.tables.catalog.lookup import REST_ADDS
 from paimon_magics.tables.table import StoredTable
 
-__all__ = [
-    "MalformedDocumentError",
-    "changes_from_documents",
-    "check_fields",
-    "integer_of",
-    "mapping_of",
-    "optional_text",
-    "schema_document",
-    "schema_from_document",
-    "sequence_of",
-    "string_map",
-    "table_document",
-    "text_of",
-    "texts_of",
-]
-
-
 # The owner is an option of the stored schema, as in Paimon's own catalog in a file system.
 _KEPT = ("path", "owner")
 

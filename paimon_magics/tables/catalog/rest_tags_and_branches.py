@@ -45,8 +45,6 @@ from paimon_magics.tables.snapshots.tags_and_branches import (
 )
 from paimon_magics.tables.table import StoredTable
 
-__all__ = ["change_version_by_server"]
-
 
 def change_version_by_server(
     catalog: Catalog, table: StoredTable, change: VersionChange

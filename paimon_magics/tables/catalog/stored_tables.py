@@ -20,8 +20,6 @@ from paimon_magics.tables.schema.history import schema_text
 from paimon_magics.tables.stores.paths import plain_location
 from paimon_magics.tables.table import StoredTable
 
-__all__ = ["load_stored"]
-
 
 def load_stored(catalog: Catalog, name: TableName) -> StoredTable:
     """The table with its newest schema; `name` must have its database.

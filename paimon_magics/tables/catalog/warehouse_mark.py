@@ -20,8 +20,6 @@ from paimon_magics.errors import PaimonMagicsError, SetupError
 from paimon_magics.tables.stores.paths import canonical_location, local_path
 from paimon_magics.tables.stores.store import Stores
 
-__all__ = ["read_warehouse_id", "warehouse_id"]
-
 _WAREHOUSE_FOLDER = ".paimon-magics"
 _WAREHOUSE_MARK = "warehouse-id"
 _ID = re.compile(r"[0-9a-f]{32}")

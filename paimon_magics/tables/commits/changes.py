@@ -37,8 +37,6 @@ from paimon_magics.tables.commits.message_checks import check_compaction, check_
 from paimon_magics.tables.manifests.names import ADD, DELETE
 from paimon_magics.tables.table import Table
 
-__all__ = ["Changes", "PlanChanges", "partition_filter", "plan_changes", "typed_partition"]
-
 
 @dataclass(frozen=True, slots=True)
 class Changes:

@@ -72,9 +72,6 @@ from paimon_magics.tables.stores.syncing import begin_sync, sync_files
 from paimon_magics.tables.table import Table, publishes_itself
 from paimon_magics.tables.writing.bucket_counts import compacted_bucket_counts, own_bucket_counts
 
-__all__ = ["check_can_publish", "commit", "remove_run"]
-
-
 _RETRIES_MAX = 100
 # What pypaimon and pyarrow raise for bad content; stores raise other errors.
 _DATA_ERRORS = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)

@@ -36,8 +36,6 @@ from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.bucket_counts import newer_bucket_counts
 from paimon_magics.tables.writing.dynamic_buckets import IndexFile, hash_index_in
 
-__all__ = ["FileConflicts", "bucket_check", "overwrite_check"]
-
 
 def overwrite_check(
     table: Table, request: CommitRequest, messages: Sequence[CommitMessage]

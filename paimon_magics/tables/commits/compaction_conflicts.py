@@ -32,9 +32,6 @@ from paimon_magics.tables.manifests.partitions import partition_values
 from paimon_magics.tables.splits.bucket_splits import KeyRanks
 from paimon_magics.tables.table import Table
 
-__all__ = ["CompactionConflicts", "overlapping_places"]
-
-
 _Ints = npt.NDArray[np.int64]
 
 # With more partitions it is cheaper to read all manifests than to test each of them.

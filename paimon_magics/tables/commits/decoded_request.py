@@ -18,18 +18,6 @@ from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.cleanup import tidy_up
 from paimon_magics.tables.writing.commit_messages import read_messages
 
-__all__ = [
-    "DecodedRequest",
-    "check_files",
-    "check_names",
-    "decoded",
-    "file_is_gone",
-    "file_paths",
-    "left_out_paths",
-    "settle",
-    "written_files",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class DecodedRequest:

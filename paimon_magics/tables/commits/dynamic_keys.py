@@ -62,24 +62,6 @@ from paimon_magics.tables.snapshots.provenance import PREFIX
 from paimon_magics.tables.splits.stored_files import stored_files, stores_elsewhere
 from paimon_magics.tables.table import Table
 
-__all__ = [
-    "KEYS_MOVED_FOR",
-    "IndexUnion",
-    "StreamedKeysError",
-    "after_adding",
-    "brought_hashes",
-    "carried_properties",
-    "check_key_buckets",
-    "check_streamed_keys",
-    "has_moved_keys",
-    "hash_entries",
-    "streamed_keys_check",
-    "united_entries",
-    "write_index_file",
-    "write_union",
-]
-
-
 _NONE: npt.NDArray[np.int32] = np.zeros(0, dtype=np.int32)
 KEYS_MOVED_FOR = PREFIX + "keys-moved-for"
 """The property of a snapshot that tells for whom keys were last moved to other buckets."""

@@ -25,15 +25,6 @@ from paimon_magics.tables.snapshots.latest import latest_snapshot, read_snapshot
 from paimon_magics.tables.snapshots.provenance import PREFIX, noted
 from paimon_magics.tables.table import Table
 
-__all__ = [
-    "EpochNote",
-    "committed_epoch",
-    "epoch_properties",
-    "note_epoch",
-    "noted_epoch",
-    "remove_old_notes",
-]
-
 _KEPT_DAYS = 90
 _KEPT_NOTES_MIN = 100
 _DAY_MS = 86_400_000

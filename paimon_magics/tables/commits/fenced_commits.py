@@ -18,8 +18,6 @@ from paimon_magics.tables.snapshots.latest import latest_snapshot, read_snapshot
 from paimon_magics.tables.stores.store import Publish
 from paimon_magics.tables.table import Table
 
-__all__ = ["commit_fenced", "is_fenced"]
-
 
 class _CommittedBeforeError(PaimonMagicsError):
     """Ends a commit that is in the chain already. It is no error for the caller."""

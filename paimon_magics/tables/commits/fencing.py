@@ -15,8 +15,6 @@ from typing import Any
 from paimon_magics.errors import SetupError
 from paimon_magics.tables.snapshots.provenance import PREFIX
 
-__all__ = ["EPOCH", "DeposedError", "Fence", "NotOwnerError", "epoch_of"]
-
 EPOCH = PREFIX + "epoch"
 """The property of a snapshot that holds the epoch of the coordinator that published it."""
 

@@ -16,8 +16,6 @@ from paimon_magics.tables.snapshots.latest import latest_snapshot, read_snapshot
 from paimon_magics.tables.snapshots.provenance import PREFIX
 from paimon_magics.tables.table import Table
 
-__all__ = ["LogPosition", "is_of_log", "log_check", "log_position", "log_properties"]
-
 _LOG = f"{PREFIX}log"
 _FIRST = f"{PREFIX}log.first"
 _LAST = f"{PREFIX}log.last"

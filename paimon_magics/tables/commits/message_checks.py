@@ -19,14 +19,6 @@ from paimon_magics.tables.schema.history import creation_of
 from paimon_magics.tables.stores.store import store_errors
 from paimon_magics.tables.table import Table
 
-__all__ = [
-    "check_compaction",
-    "check_creation",
-    "check_messages",
-    "check_rows",
-    "has_other_creation",
-]
-
 
 def has_other_creation(table: Table, transaction: Transaction) -> bool:
     """Whether the table is another one than that on which the transaction was opened, by the same

@@ -54,8 +54,6 @@ from paimon_magics.tables.stores.corruption import SNAPSHOT_VERSION
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.stored_rows import StoredRow
 
-__all__ = ["Prepared", "SnapshotPreparation"]
-
 
 @dataclass(frozen=True, slots=True)
 class Prepared:

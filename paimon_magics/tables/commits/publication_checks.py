@@ -32,8 +32,6 @@ from paimon_magics.tables.snapshots.latest import kept_as_changelog, latest_snap
 from paimon_magics.tables.snapshots.provenance import made_by
 from paimon_magics.tables.table import Table
 
-__all__ = ["examine", "made_since", "moved", "republished_as", "unnamed_receipt"]
-
 _WITHOUT_ROWS = ("COMPACT", "ANALYZE")
 
 

@@ -44,9 +44,6 @@ from paimon_magics.tables.splits.pruning import (
 from paimon_magics.tables.splits.stored_files import stored_files, stores_elsewhere
 from paimon_magics.tables.table import Table
 
-__all__ = ["READ_SNAPSHOT", "read_check", "read_properties"]
-
-
 READ_SNAPSHOT = PREFIX + "read-snapshot"
 """The property of a snapshot whose rows were made of rows of its table: the id of the snapshot
 that was read."""

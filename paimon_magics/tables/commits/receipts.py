@@ -13,9 +13,6 @@ from paimon_magics.tables.snapshots.chain import snapshot_by_id
 from paimon_magics.tables.snapshots.latest import latest_snapshot, read_snapshot
 from paimon_magics.tables.table import StoredTable, Table
 
-__all__ = ["RecentCommits", "find_commit", "find_snapshot", "receipt_of"]
-
-
 Document = Mapping[str, Any]
 
 

@@ -15,8 +15,6 @@ from paimon_magics.tables.manifests.partitions import partition_values
 from paimon_magics.tables.snapshots.latest import latest_snapshot
 from paimon_magics.tables.table import Table
 
-__all__ = ["PartitionSize", "sizes_of_replaced"]
-
 Spec = tuple[tuple[str, str | None], ...]
 
 

@@ -37,17 +37,6 @@ from paimon_magics.tables.snapshots.provenance import PREFIX
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.commit_messages import write_message
 
-__all__ = [
-    "REPUBLISHED",
-    "ChangedFiles",
-    "Lineage",
-    "changed_by_request",
-    "obstacle",
-    "repetition",
-    "unrepeatable",
-]
-
-
 REPUBLISHED = f"{PREFIX}republished"
 """The property by which a snapshot that repeats an overwritten one names that one's id."""
 

@@ -63,17 +63,6 @@ from paimon_magics.tables.stores.store import Publish
 from paimon_magics.tables.stores.syncing import sync_files
 from paimon_magics.tables.table import StoredTable, Table, publishes_itself
 
-__all__ = [
-    "NO_LEDGER",
-    "CommitChecks",
-    "Ledger",
-    "PreparedCommit",
-    "PreparedFiles",
-    "check_snapshot",
-    "publish_prepared",
-]
-
-
 Document = Mapping[str, Any]
 
 _KINDS = ("APPEND", "COMPACT", "OVERWRITE", "ANALYZE")

@@ -46,9 +46,6 @@ from paimon_magics.tables.writing.key_value_files import ROW_FIELDS
 from paimon_magics.tables.writing.new_files import NewFile
 from paimon_magics.tables.writing.sequence_numbers import number_files
 
-__all__ = ["append_messages", "meta_of_row_file", "moved_vectors", "put_marks", "put_vectors"]
-
-
 Heirs = Mapping[Bucket, Mapping[str, tuple[str, int]]]
 """For data files by bucket and name: the file that has their rows now, and the place there of
 their first row."""

@@ -67,15 +67,6 @@ from paimon_magics.tables.writing.columns_files import columns_files, stored_col
 from paimon_magics.tables.writing.key_value_files import KeyValueFiles, level_files, wall_clock_ms
 from paimon_magics.tables.writing.table_write import write_spec
 
-__all__ = [
-    "AppendCompaction",
-    "check_compactable",
-    "plan_append_compaction",
-    "row_files",
-    "stored_files_of",
-]
-
-
 _NEEDED = ["partition", "file_name", "level", "file_size", "min_sequence_number", "schema_id"]
 
 

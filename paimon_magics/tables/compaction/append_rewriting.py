@@ -28,9 +28,6 @@ from paimon_magics.tables.writing.new_files import NewFile
 from paimon_magics.tables.writing.write_spec import WriteSpec, Written
 from paimon_magics.tables.writing.writer import write_batches
 
-__all__ = ["AppendRewrite", "AppendUnits", "RewrittenUnit", "RowFiles"]
-
-
 _BUCKET = "__paimon_magics_bucket"
 _GROUPS = 3  # for each slot
 _SORTED_BYTES_MIN = 64 << 20  # each part of a unit is read whole by the task that sorts a share

@@ -28,14 +28,6 @@ from paimon_magics.planning.compaction.append_tables import (
 from paimon_magics.planning.reads.splits import Deletions, StoredFile
 from paimon_magics.tables.splits.planning import FileKey, StoredState
 
-__all__ = [
-    "AppendPicks",
-    "AppendUnit",
-    "all_append_files",
-    "pick_append_files",
-    "pick_evolving_files",
-]
-
 _Bools = npt.NDArray[np.bool_]
 _Ints = npt.NDArray[np.int64]
 

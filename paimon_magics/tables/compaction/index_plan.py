@@ -47,9 +47,6 @@ from paimon_magics.tables.writing.data_file_metas import stored_metas
 from paimon_magics.tables.writing.file_indexes import INDEX_SUFFIX, FileIndexWriter, StoredIndex
 from paimon_magics.tables.writing.key_value_files import FileCreation
 
-__all__ = ["IndexRewriting", "IndexUnits", "needs_merged_manifests", "plan_index_rewriting"]
-
-
 _Identity = tuple[str, int, tuple[str, ...], bytes | None]
 
 

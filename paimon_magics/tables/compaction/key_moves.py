@@ -54,8 +54,6 @@ from paimon_magics.tables.writing.data_file_metas import meta_of_new_file
 from paimon_magics.tables.writing.dynamic_buckets import INDEX_FOLDER
 from paimon_magics.tables.writing.key_value_files import KeyValueFileWriter, level_files
 
-__all__ = ["KeyMoves", "plan_key_moves"]
-
 _Hashes = npt.NDArray[np.int32]
 _TARGETS_MAX = 8  # so many files are open at a time; a bucket is read again for more
 

@@ -24,9 +24,6 @@ from paimon_magics.planning.reads.predicates import ColumnPredicate
 from paimon_magics.planning.reads.splits import Section, StoredFile
 from paimon_magics.tables.reading.data_files import FileReader
 
-__all__ = ["ALL_KEYS", "KeyBounds", "Marks", "SectionReader", "section_cuts"]
-
-
 _BLOCK_BYTES = 48 * 2**20  # what the blocks of all runs of a merge hold together
 _BLOCK_ROWS_MIN = 4 * 1024
 _BLOCK_ROWS_MAX = 256 * 1024

@@ -32,9 +32,6 @@ from paimon_magics.tables.writing.data_file_metas import meta_of_new_file, store
 from paimon_magics.tables.writing.deletion_vector_files import ChangedVectors, vector_index
 from paimon_magics.tables.writing.dynamic_buckets import INDEX_FOLDER
 
-__all__ = ["compaction_messages"]
-
-
 _Rows = npt.NDArray[np.int64]
 
 

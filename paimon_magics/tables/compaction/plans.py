@@ -29,17 +29,6 @@ from paimon_magics.tables.snapshots.latest import latest_snapshot, read_snapshot
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.commit_messages import BucketKey
 
-__all__ = [
-    "Plan",
-    "is_outdated",
-    "may_be_due",
-    "planned",
-    "planned_after",
-    "rewritten_here",
-    "run_here",
-]
-
-
 _LOOKED_AT_MAX = 20  # snapshots; planning anew costs less than more of them
 
 Plan = CompactionPlan | AppendCompaction

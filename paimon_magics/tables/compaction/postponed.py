@@ -41,8 +41,6 @@ from paimon_magics.tables.writing.postponed_writer import POSTPONED_BUCKET, post
 from paimon_magics.tables.writing.table_write import write_spec
 from paimon_magics.tables.writing.write_spec import WriteSpec
 
-__all__ = ["PostponedRows", "plan_postponed"]
-
 _FIXED = {"postpone.batch-write-fixed-bucket": "true"}
 _KIND_FIELD = pa.field(KIND, pa.int8(), nullable=False)
 

@@ -33,15 +33,6 @@ from paimon_magics.tables.writing.attempts import Abortable, Attempt, writing_at
 from paimon_magics.tables.writing.key_value_files import KeyValueFiles, KeyValueFileWriter
 from paimon_magics.tables.writing.new_files import NewFile
 
-__all__ = [
-    "RewriteSpec",
-    "RewriteTask",
-    "RewriteUnits",
-    "Rewritten",
-    "partition_row",
-    "rewrite_all",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class RewriteTask:

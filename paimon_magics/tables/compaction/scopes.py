@@ -19,9 +19,6 @@ from paimon_magics.tables.schema.types import arrow_type
 from paimon_magics.tables.snapshots.latest import latest_snapshot
 from paimon_magics.tables.table import Table
 
-__all__ = ["StoredPartitions", "fullest_bucket", "partitions_of_specs", "stored_partitions"]
-
-
 _Bools = npt.NDArray[np.bool_]
 
 

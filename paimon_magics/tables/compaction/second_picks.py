@@ -26,8 +26,6 @@ from paimon_magics.tables.snapshots.latest import read_snapshot
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.commit_messages import BucketKey, bucket_key
 
-__all__ = ["Rewriting", "picked_again", "united_messages"]
-
 _TASKS_MAX = 1_000_000  # of one plan; their numbers are in the names of files
 
 _Passed = tuple[CommitMessage, Any]

@@ -26,8 +26,6 @@ from paimon_magics.columnar.clustering import hilbert_keys, row_order, z_order_k
 from paimon_magics.columnar.key_numbers import in_java_order
 from paimon_magics.planning.compaction.sort_orders import SortOrder
 
-__all__ = ["SORT_MEMORY_BYTES", "SortInput", "sorted_rows"]
-
 SORT_MEMORY_BYTES = 128 << 20
 """The most that rows and their keys take which a task sorts at once; copies take as much again."""
 

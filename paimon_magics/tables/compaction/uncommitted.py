@@ -18,8 +18,6 @@ from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.commit_messages import bucket_key
 from paimon_magics.tables.writing.deletion_vector_files import VectorIndex
 
-__all__ = ["deletions_after", "files_after", "vectors_after"]
-
 _FileKey = tuple[bytes, int, str]
 
 

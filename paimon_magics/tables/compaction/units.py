@@ -42,8 +42,6 @@ from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.tables.splits.bucket_splits import KeyRanks
 from paimon_magics.tables.splits.stored_files import by_bucket, stored_files
 
-__all__ = ["BucketUnit", "UnitRules", "bucket_units"]
-
 FileKey = tuple[bytes, int, str]
 _Ints = npt.NDArray[np.int64]
 _Bools = npt.NDArray[np.bool_]

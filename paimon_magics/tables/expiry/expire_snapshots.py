@@ -42,9 +42,6 @@ from paimon_magics.tables.snapshots.latest import (
 from paimon_magics.tables.snapshots.tagged import snapshot_of_tag, tag_path
 from paimon_magics.tables.table import Table, publishes_itself
 
-__all__ = ["Expiry", "can_expire", "carry_out", "decide", "remove_tag"]
-
-
 _log = logging.getLogger(__name__)
 
 

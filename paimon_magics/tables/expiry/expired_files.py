@@ -33,8 +33,6 @@ from paimon_magics.tables.snapshots.latest import kept_changelogs, usable_snapsh
 from paimon_magics.tables.stores.paths import local_path
 from paimon_magics.tables.table import Table
 
-__all__ = ["ExpiredFiles", "remove_overwritten", "repetition_token"]
-
 
 class ExpiredFiles:
     """The files of one run of expiry; paths are as pypaimon writes them."""

@@ -19,8 +19,6 @@ from paimon_magics.tables.snapshots.latest import usable_snapshots
 from paimon_magics.tables.snapshots.tagged import tagged_snapshots
 from paimon_magics.tables.table import Table
 
-__all__ = ["DataFile", "ProtectedFiles", "data_file"]
-
 DataFile = tuple[tuple[Any, ...], int, str]
 """A data file by its partition's values, its bucket and its name."""
 

@@ -23,8 +23,6 @@ import pyarrow as pa
 
 from paimon_magics.columnar.file_footers import signed, varint
 
-__all__ = ["avro_columns", "avro_parts"]
-
 _PART_BYTES = 16_000_000
 _SYNC_BYTES = 16
 _CHECKSUM_BYTES = 4

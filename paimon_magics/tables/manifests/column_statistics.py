@@ -18,8 +18,6 @@ from paimon_magics.columnar.binary_rows import decode_bounds
 from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.tables.schema.types import arrow_type
 
-__all__ = ["Bounds", "column_bounds"]
-
 _CUT_AT = 16
 
 

@@ -22,18 +22,6 @@ from paimon_magics.tables.manifests.avro_columns import avro_columns, avro_parts
 from paimon_magics.tables.pypaimon_internals import manifest_record
 from paimon_magics.tables.stores.corruption import MANIFEST_VERSION, check_version, damaged
 
-__all__ = [
-    "MANIFEST_ENTRIES",
-    "MANIFEST_FILES",
-    "ManifestColumns",
-    "ReadCache",
-    "columns_of_entries",
-    "entries",
-    "manifest_files",
-    "only",
-]
-
-
 _STATS = ("_MIN_VALUES", "_MAX_VALUES", "_NULL_COUNTS")
 
 # The columns of `ManifestColumns.entries`: Paimon's names in lower case, nested fields flattened.

@@ -21,9 +21,6 @@ from paimon_magics.tables.snapshots.tagged import tagged_snapshots
 from paimon_magics.tables.stores.paths import local_path
 from paimon_magics.tables.table import Table
 
-__all__ = ["external_files", "file_paths"]
-
-
 _TEXT = pa.large_string()
 
 

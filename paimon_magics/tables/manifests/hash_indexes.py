@@ -35,16 +35,6 @@ from paimon_magics.planning.formatting import count_text
 from paimon_magics.tables.manifests.columns import ReadCache
 from paimon_magics.tables.table import StoredTable, Table
 
-__all__ = [
-    "Brought",
-    "Bucket",
-    "HashIndexes",
-    "IndexedTable",
-    "MisplacedKeys",
-    "StaleIndexError",
-    "United",
-]
-
 _NONE: npt.NDArray[np.int32] = np.zeros(0, dtype=np.int32)
 _CACHED_BYTES = 64 * 1024 * 1024
 

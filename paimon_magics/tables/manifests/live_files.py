@@ -24,15 +24,6 @@ from paimon_magics.tables.manifests.columns import MANIFEST_ENTRIES, ManifestCol
 from paimon_magics.tables.manifests.names import ADD, DELETE
 from paimon_magics.tables.stores.corruption import damaged
 
-__all__ = [
-    "FEW_ENTRIES",
-    "ManifestCache",
-    "ManifestGoneError",
-    "added_files",
-    "live_files",
-    "undeleted",
-]
-
 FEW_ENTRIES = 10_000
 """Manifests with so many entries are read whole, and the last snapshot's files are kept: a few
 megabytes. A statement asks for them several times."""

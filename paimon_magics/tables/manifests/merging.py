@@ -36,8 +36,6 @@ from paimon_magics.tables.manifests.writing import (
 from paimon_magics.tables.snapshots.latest import latest_snapshot
 from paimon_magics.tables.table import Table
 
-__all__ = ["ManifestCounts", "MergeRules", "counted_manifests", "may_hold", "merge_manifests"]
-
 _FileKey = tuple[Any, ...]
 
 

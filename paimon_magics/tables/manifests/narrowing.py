@@ -23,8 +23,6 @@ from paimon_magics.tables.manifests.live_files import (
     undeleted,
 )
 
-__all__ = ["NarrowedFiles", "Narrowing", "narrowed_files"]
-
 
 class Narrowing(Protocol):
     """Says what can be of use."""

@@ -32,17 +32,6 @@ from paimon_magics.tables.schema.history import schema_text
 from paimon_magics.tables.snapshots.latest import latest_snapshot, read_snapshot
 from paimon_magics.tables.table import StoredTable, Table
 
-__all__ = [
-    "list_partitions",
-    "partition_documents",
-    "partition_name",
-    "partition_statistics",
-    "partition_value_text",
-    "partition_values",
-    "partitions_max",
-]
-
-
 _ENTRIES_MAX = 2000  # some milliseconds
 
 

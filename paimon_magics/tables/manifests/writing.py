@@ -26,9 +26,6 @@ from pypaimon.table.row.generic_row import GenericRow, GenericRowDeserializer
 from paimon_magics.tables.manifests.names import ADD, MetadataNames, manifest_folder
 from paimon_magics.tables.pypaimon_internals import manifest_record
 
-__all__ = ["ManifestReader", "ManifestWriter", "Record", "widest_schema"]
-
-
 Record = dict[str, Any]
 """An entry as an Avro record, with the field names of Paimon's `ManifestEntry.SCHEMA`."""
 

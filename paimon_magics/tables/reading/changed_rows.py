@@ -25,9 +25,6 @@ from paimon_magics.planning.reads.views import DELETE, INSERT, KIND_NAMES, UPDAT
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.tables.schema.merge_options import merge_rule
 
-__all__ = ["Change", "changed_rows", "keys_of", "merged_on_top", "needs_rows_below"]
-
-
 _Ints = npt.NDArray[np.int64]
 _Bools = npt.NDArray[np.bool_]
 

@@ -35,9 +35,6 @@ from paimon_magics.tables.reading.file_formats import (
 from paimon_magics.tables.stores.corruption import RESTORE, damaged
 from paimon_magics.tables.stores.paths import local_path
 
-__all__ = ["FileAccess", "FileColumns", "FileReader"]
-
-
 _LENGTHS_AND_CHECKSUM_BYTES = 8
 _SYSTEM = {SEQUENCE: pa.int64(), KIND: pa.int8(), ROW_ID: pa.int64()}
 _ROW_IDS = (ROW_ID, SEQUENCE)

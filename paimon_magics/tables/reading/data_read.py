@@ -39,8 +39,6 @@ from paimon_magics.tables.splits.planning import PlannedSplits, TableScan
 from paimon_magics.tables.splits.table_scan import plan_splits
 from paimon_magics.tables.table import Table
 
-__all__ = ["DataRead", "ReadRequest", "plan_data_read", "row_view", "shown_schema"]
-
 
 @dataclass(frozen=True)
 class DataRead:

@@ -20,8 +20,6 @@ from paimon_magics.planning.reads.views import ROW_ID
 from paimon_magics.tables.reading.data_files import FileReader
 from paimon_magics.tables.stores.corruption import RESTORE
 
-__all__ = ["anchor_of", "side_by_side", "updated_rows"]
-
 
 def side_by_side(
     reader: FileReader, groups: Sequence[Sequence[StoredFile]]

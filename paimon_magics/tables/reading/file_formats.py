@@ -32,16 +32,6 @@ from paimon_magics.columnar.value_bounds import may_match
 from paimon_magics.errors import UnsupportedStatementError
 from paimon_magics.planning.reads.predicates import ColumnPredicate
 
-__all__ = [
-    "FORMATS",
-    "RowGroups",
-    "StoredColumns",
-    "StoredCondition",
-    "parquet_file",
-    "useful_row_groups",
-]
-
-
 _PARQUET_BUFFER_BYTES = 1024 * 1024
 _NULLABLE_KEYS = "Map keys must be annotated as required"  # Arrow's words
 _NANOSECONDS_MS = 2**63 // 1_000_000  # the milliseconds that fit into 64 bits of nanoseconds

@@ -30,9 +30,6 @@ from paimon_magics.tables.stores.allowed_paths import own_folder_only
 from paimon_magics.tables.stores.store import Stores, open_store
 from paimon_magics.tables.table import Table
 
-__all__ = ["KeyedRead", "few_rows", "keyed_read", "splits_of"]
-
-
 _VALUES_MAX = 1000
 """Values of a column that files are pruned by; by their bounds where there are more."""
 

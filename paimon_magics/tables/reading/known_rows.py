@@ -18,8 +18,6 @@ from paimon_magics.tables.reading.evolving_files import anchor_of
 from paimon_magics.tables.schema.types import arrow_type
 from paimon_magics.tables.splits.pruning import ExactBounds, exact_bounds
 
-__all__ = ["are_decided", "known_bounds", "row_count"]
-
 
 def are_decided(read: DataRead, filters: Sequence[ColumnFilter]) -> bool:
     """Whether the planned files hold just the rows that meet `filters`: they compare partition keys

@@ -22,8 +22,6 @@ from paimon_magics.planning.reads.splits import Section, StoredFile
 from paimon_magics.tables.reading.data_files import FileReader
 from paimon_magics.tables.reading.file_formats import parquet_file
 
-__all__ = ["ChosenRows", "block_rows", "merged_late", "takes_late"]
-
 _Ints = npt.NDArray[np.int64]
 # Below this size, opening files twice costs more than late materialization saves.
 _LATE_BYTES_MIN = 4 * 1024 * 1024

@@ -41,9 +41,6 @@ from paimon_magics.tables.splits.stored_files import stored_files
 from paimon_magics.tables.stores.paths import local_path
 from paimon_magics.tables.table import Table
 
-__all__ = ["Harm", "StoredValue", "harm_of"]
-
-
 _FILES_MAX = 64
 """The most files to open: each costs a request to the store."""
 

@@ -9,8 +9,6 @@ import pyarrow.compute as pc
 
 from paimon_magics.columnar.binlog import side_by_side
 
-__all__ = ["IS_PAIR", "names_apart", "pairs_apart", "spark_arrow_type", "spark_batches"]
-
 IS_PAIR = "is_pair"
 
 

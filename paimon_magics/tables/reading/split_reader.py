@@ -36,8 +36,6 @@ from paimon_magics.tables.reading.data_files import FileReader
 from paimon_magics.tables.reading.evolving_files import side_by_side
 from paimon_magics.tables.reading.late_materialization import block_rows, merged_late, takes_late
 
-__all__ = ["SplitReader", "with_kind_names"]
-
 _BEFORE = "_BEFORE"
 
 

@@ -20,15 +20,6 @@ from paimon_magics.tables.schema.types import fields_of
 from paimon_magics.tables.stores.paths import local_path
 from paimon_magics.tables.table import Table
 
-__all__ = [
-    "check_types",
-    "file_access",
-    "own_store",
-    "reader_of_schema",
-    "updated_columns_reader",
-    "whole_rows_reader",
-]
-
 _LOCAL = "file"
 _BATCH_ROWS = 65_536
 

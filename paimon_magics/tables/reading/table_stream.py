@@ -54,8 +54,6 @@ from paimon_magics.tables.snapshots.targets import SnapshotChanges, TableState
 from paimon_magics.tables.snapshots.time_travel import find_target, moment_ms
 from paimon_magics.tables.table import Table
 
-__all__ = ["TableStream"]
-
 # A snapshot's manifests are read when a batch is measured and again when it is planned, and never
 # after it: room for those of some hundred snapshots.
 _KEPT_BYTES_MAX = 16 * 1024 * 1024

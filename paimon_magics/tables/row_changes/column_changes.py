@@ -29,8 +29,6 @@ from paimon_magics.tables.row_changes.selected_rows import (
 from paimon_magics.tables.schema.arrow_casting import conform
 from paimon_magics.tables.writing.columns_files import ColumnsWrite, WrittenColumns
 
-__all__ = ["ColumnChanges"]
-
 
 @dataclass(frozen=True)
 class ColumnChanges:

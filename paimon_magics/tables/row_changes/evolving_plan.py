@@ -47,9 +47,6 @@ from paimon_magics.tables.writing.columns_files import (
     stored_columns,
 )
 
-__all__ = ["EvolvingChange", "plan_evolving_change"]
-
-
 _ACTION = "global-index.column-update-action"
 
 

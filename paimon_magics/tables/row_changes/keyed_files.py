@@ -46,8 +46,6 @@ from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.data_file_metas import meta_of_new_file
 from paimon_magics.tables.writing.key_value_files import level_files
 
-__all__ = ["KeyedChange", "plan_keyed_change"]
-
 
 @dataclass(frozen=True)
 class KeyedChange(AppendChange):

@@ -33,9 +33,6 @@ from paimon_magics.tables.splits.stored_files import schema_ids, stores_elsewher
 from paimon_magics.tables.splits.table_scan import files_seen
 from paimon_magics.tables.table import Table
 
-__all__ = ["INTEGERS_MAX", "TEXTS_MAX", "LookedUpKeys", "check_none_wait", "key_files"]
-
-
 INTEGERS_MAX = 1_000_000
 """The most values of a column of whole numbers or dates."""
 TEXTS_MAX = 65_536

@@ -48,8 +48,6 @@ from paimon_magics.tables.writing.float_bounds import mend_messages
 from paimon_magics.tables.writing.sequence_numbers import number_files, number_rows
 from paimon_magics.tables.writing.table_write import write_spec
 
-__all__ = ["AppendChange", "plan_append_change"]
-
 
 @dataclass(frozen=True)
 class AppendChange:

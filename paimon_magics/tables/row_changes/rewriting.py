@@ -38,9 +38,6 @@ from paimon_magics.tables.writing.new_files import NewFile
 from paimon_magics.tables.writing.write_spec import WriteSpec, Written
 from paimon_magics.tables.writing.writer import write_batches
 
-__all__ = ["ChangedFile", "FileChanges", "FilesByLevel", "moving_row_files"]
-
-
 _OPEN_PARTITIONS_MAX = 16  # an open file holds a row group
 
 

@@ -21,18 +21,6 @@ from paimon_magics.tables.compaction.append_units import AppendUnit
 from paimon_magics.tables.reading.data_files import FileReader
 from paimon_magics.tables.reading.evolving_files import side_by_side
 
-__all__ = [
-    "FILE_COLUMN",
-    "PLACE_COLUMN",
-    "FileRows",
-    "PlacedFiles",
-    "RowsOutOfOrderError",
-    "SelectedRows",
-    "Told",
-    "in_order",
-]
-
-
 FILE_COLUMN = "__paimon_magics_file"
 """The number of the file that a selected row is in (INT)."""
 PLACE_COLUMN = "__paimon_magics_place"

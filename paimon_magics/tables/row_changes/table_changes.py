@@ -13,8 +13,6 @@ from paimon_magics.tables.row_changes.keyed_files import plan_keyed_change
 from paimon_magics.tables.row_changes.plan import AppendChange, plan_append_change
 from paimon_magics.tables.table import Table
 
-__all__ = ["TableChange", "plan_table_change"]
-
 TableChange = AppendChange | EvolvingChange
 """A planned change of rows in their files."""
 

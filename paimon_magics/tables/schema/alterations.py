@@ -38,8 +38,6 @@ from paimon_magics.statements.table_changes import (
 from paimon_magics.tables.pypaimon_internals import changed_schema
 from paimon_magics.tables.schema.types import column_from_field, to_paimon_type
 
-__all__ = ["altered_schema", "schema_changes", "schema_of"]
-
 
 def schema_of(schema: StoredSchema) -> TableSchema:
     """A pypaimon schema as this project's TableSchema."""

@@ -23,19 +23,6 @@ from paimon_magics.tables.stores.paths import canonical_location, local_path
 from paimon_magics.tables.stores.store import Stores
 from paimon_magics.tables.table import Table
 
-__all__ = [
-    "Definitions",
-    "TableSchemas",
-    "created_at_ms",
-    "creation_of",
-    "is_other_table",
-    "publish_schema",
-    "schema_text",
-    "table_id_of_legacy",
-    "version_of",
-]
-
-
 _TABLES_MAX = 256
 
 

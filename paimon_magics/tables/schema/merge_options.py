@@ -15,9 +15,6 @@ from paimon_magics.errors import UnsupportedStatementError
 from paimon_magics.planning.schemas.merge_rules import field_option_keys
 from paimon_magics.planning.schemas.table_schema import TableSchema, column_list
 
-__all__ = ["external_roots", "merge_rule"]
-
-
 _OPTIONS = ("data-file.external-paths", "global-index.external-path")
 _MAIN = "main"
 

@@ -9,8 +9,6 @@ from paimon_magics.errors import InvalidTableError
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.statements.data_types import contains_type
 
-__all__ = ["WRITER_ZONE", "orc_legacy_zone", "unknown_zone_note"]
-
 WRITER_ZONE = "orc.timestamp-ltz.writer-zone"
 _LEGACY = "orc.timestamp-ltz.legacy.type"
 

@@ -28,18 +28,6 @@ from paimon_magics.statements.data_types import (
 )
 from paimon_magics.statements.types.type_text import from_paimon, to_paimon
 
-__all__ = [
-    "arrow_schema",
-    "arrow_type",
-    "column_from_field",
-    "columns_from_arrow",
-    "field_from_column",
-    "fields_of",
-    "from_arrow_type",
-    "from_paimon_type",
-    "to_paimon_type",
-]
-
 
 def from_paimon_type(paimon_type: Any) -> DataType:
     """A pypaimon type as a DataType. Raises UnsupportedStatementError for one that is not

@@ -35,15 +35,6 @@ from paimon_magics.tables.stores.allowed_paths import is_plain_name
 from paimon_magics.tables.stores.store import Publish
 from paimon_magics.tables.table import StoredTable
 
-__all__ = [
-    "branch_exists",
-    "create_branch",
-    "drop_branch",
-    "forward_to_branch",
-    "list_branches",
-    "rename_branch",
-]
-
 _SHOWN_MAX = 60
 
 

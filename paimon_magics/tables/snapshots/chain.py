@@ -36,30 +36,6 @@ from paimon_magics.tables.stores.paths import local_path
 from paimon_magics.tables.stores.store import Publish
 from paimon_magics.tables.table import StoredTable
 
-__all__ = [
-    "Removing",
-    "create_tag",
-    "delete_tag",
-    "latest_document",
-    "list_snapshots",
-    "list_tags",
-    "load_snapshot",
-    "load_tag",
-    "published_path",
-    "remove_above",
-    "removes_silently",
-    "rename_tag",
-    "replace_tag",
-    "retained_seconds",
-    "retained_text",
-    "roll_back",
-    "roll_back_schema",
-    "snapshot_by_id",
-    "snapshot_ids",
-    "tag_document",
-]
-
-
 Document = dict[str, Any]
 Removing = Callable[[str | None, int], object]
 """Is told of a branch (None for the main one) whose snapshots above an id are about to be removed.

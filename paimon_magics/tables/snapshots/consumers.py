@@ -15,8 +15,6 @@ from paimon_magics.planning.reads.stream_points import check_consumer_name
 from paimon_magics.tables.stores.corruption import parsing
 from paimon_magics.tables.table import Table
 
-__all__ = ["forget_progress", "keep_progress", "list_progress", "progress_of"]
-
 _PREFIX = "consumer-"
 
 

@@ -23,21 +23,6 @@ from paimon_magics.tables.stores.corruption import SNAPSHOT_VERSION, check_versi
 from paimon_magics.tables.stores.store import Store
 from paimon_magics.tables.table import StoredTable, Table
 
-__all__ = [
-    "changelog_folder",
-    "earliest_snapshot_id",
-    "kept_as_changelog",
-    "kept_changelogs",
-    "latest_snapshot",
-    "latest_snapshot_id",
-    "read_changelog",
-    "read_snapshot",
-    "snapshot_of",
-    "usable_snapshots",
-    "write_hint",
-]
-
-
 _STEPS_MAX = 100
 _PARSED_MAX = 64  # some kilobytes each
 _NUMBERS = tuple(  # as pypaimon declares them

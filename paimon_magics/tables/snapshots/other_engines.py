@@ -15,9 +15,6 @@ from paimon_magics.tables.snapshots.latest import latest_snapshot_id, read_snaps
 from paimon_magics.tables.snapshots.provenance import noted
 from paimon_magics.tables.table import Table
 
-__all__ = ["OtherEngines", "streaming_jobs"]
-
-
 _AWAITED_MS = 3_600_000  # who has done nothing for so long is no longer awaited
 _SNAPSHOTS_MAX = 50
 

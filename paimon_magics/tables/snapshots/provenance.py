@@ -11,17 +11,6 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-__all__ = [
-    "PREFIX",
-    "ROLLED_BACK_FROM",
-    "USER",
-    "described",
-    "made_by",
-    "noted",
-    "noted_files",
-    "noted_users",
-]
-
 PREFIX = "paimon-magics."
 USER = PREFIX + "user"
 ROLLED_BACK_FROM = PREFIX + "rolled-back-from"

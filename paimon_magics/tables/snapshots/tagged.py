@@ -14,16 +14,6 @@ from paimon_magics.tables.stores.allowed_paths import is_plain_name
 from paimon_magics.tables.stores.corruption import SNAPSHOT_VERSION, check_version
 from paimon_magics.tables.table import StoredTable, Table
 
-__all__ = [
-    "check_tag_name",
-    "is_tag_name",
-    "snapshot_of_tag",
-    "tag_path",
-    "tag_snapshot",
-    "tagged_snapshots",
-]
-
-
 _SHOWN_MAX = 60
 
 

@@ -57,14 +57,6 @@ from paimon_magics.tables.snapshots.tagged import check_tag_name
 from paimon_magics.tables.stores.store import Publish
 from paimon_magics.tables.table import StoredTable
 
-__all__ = [
-    "VersionReceipt",
-    "change_version",
-    "first_not_earlier",
-    "require_tags",
-    "rolled_back_to",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class VersionReceipt:

@@ -9,16 +9,6 @@ from paimon_magics.planning.reads.read_points import (
     ScanMode,
 )
 
-__all__ = [
-    "Difference",
-    "Resolved",
-    "SnapshotChanges",
-    "TableState",
-    "Target",
-    "snapshot_ids",
-    "snapshots_of",
-]
-
 
 @dataclass(frozen=True)
 class TableState:

@@ -46,12 +46,6 @@ from paimon_magics.tables.snapshots.targets import (
 )
 from paimon_magics.tables.table import Table
 
-__all__ = [
-    "find_target",
-    "moment_ms",
-]
-
-
 # Without quotes, 2026-01-31 is the number 1994, and 20260131 a number of seconds: times in 1970.
 _HARDLY_MEANT_MS = 365 * 86_400_000
 _NOTHING = SnapshotChanges((), ScanMode.DELTA)

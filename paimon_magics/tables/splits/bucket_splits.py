@@ -31,8 +31,6 @@ from paimon_magics.planning.reads.splits import (
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.tables.schema.types import arrow_type
 
-__all__ = ["BucketSplits", "KeyRanks", "sections_of", "without_non_overlapping"]
-
 _Ints = npt.NDArray[np.int64]
 
 

@@ -46,9 +46,6 @@ from paimon_magics.tables.splits.pruning import (
     in_value_ranges,
 )
 
-__all__ = ["FilePruning", "IndexedFiles", "PruningStep"]
-
-
 _STATISTICS = (
     *("key_min_values", "key_max_values", "key_null_counts"),
     *("value_min_values", "value_max_values", "value_null_counts"),

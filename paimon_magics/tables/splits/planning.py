@@ -50,8 +50,6 @@ from paimon_magics.tables.splits.stored_files import (
     stores_elsewhere,
 )
 
-__all__ = ["FileKey", "PlannedSplits", "SplitPlanner", "StoredState", "TableScan"]
-
 FileKey = tuple[bytes, int, str]
 """Encoded partition, bucket and name of a data file."""
 

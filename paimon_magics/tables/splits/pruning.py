@@ -24,18 +24,6 @@ from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.statements.data_types import AtomicType
 from paimon_magics.tables.schema.types import arrow_type
 
-__all__ = [
-    "ExactBounds",
-    "exact_bounds",
-    "has_fields",
-    "in_buckets",
-    "in_key_ranges",
-    "in_partitions",
-    "in_value_ranges",
-    "stored_columns",
-]
-
-
 _Bools = npt.NDArray[np.bool_]
 
 _KEYS_MAX = 1000

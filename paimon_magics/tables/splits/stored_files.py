@@ -15,15 +15,6 @@ from paimon_magics.errors import UnsupportedStatementError
 from paimon_magics.planning.reads.splits import Deletions, RawFiles, StoredFile
 from paimon_magics.tables.manifests.names import APPENDED
 
-__all__ = [
-    "by_bucket",
-    "files_of_partitions",
-    "raw_files",
-    "schema_ids",
-    "stored_files",
-    "stores_elsewhere",
-]
-
 _Ints = npt.NDArray[np.int64]
 
 

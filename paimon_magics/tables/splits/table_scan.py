@@ -32,8 +32,6 @@ from paimon_magics.tables.splits.stored_files import stored_files
 from paimon_magics.tables.stores.paths import local_path
 from paimon_magics.tables.table import Table
 
-__all__ = ["files_seen", "plan_splits", "ranges_of", "row_ranges"]
-
 
 @dataclass(frozen=True, slots=True)
 class _Paths:

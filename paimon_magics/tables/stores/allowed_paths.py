@@ -22,8 +22,6 @@ from paimon_magics.errors import InvalidValueError, SetupError
 from paimon_magics.tables.stores.paths import local_path
 from paimon_magics.tables.stores.store import S3_SCHEMES, Stores
 
-__all__ = ["TABLES_DECIDE", "AllowedPaths", "PathRules", "is_plain_name", "own_folder_only"]
-
 _log = logging.getLogger(__name__)
 _OWN = ".paimon-magics"
 _DATABASE = ".db"

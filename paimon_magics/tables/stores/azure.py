@@ -21,8 +21,6 @@ from paimon_magics.errors import SetupError
 from paimon_magics.tables.stores.object_client import ObjectClient, ObstoreClient, named_option
 from paimon_magics.tables.stores.object_store import ObjectStore
 
-__all__ = ["AzureAccess", "AzureStore", "azure_access"]
-
 _PREFIXES = ("azure.", "fs.azure.", "abfs.", "fs.abfs.")
 
 

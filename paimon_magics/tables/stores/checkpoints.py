@@ -13,8 +13,6 @@ import re
 
 from paimon_magics.tables.stores.store import Store
 
-__all__ = ["clear_unbegun"]
-
 _LOGS = ("offsets", "commits")
 _ENTRY = re.compile(r"\d+(\.compact)?")
 _TEMPORARY = re.compile(r"\.{1,2}\d+\.[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.tmp(\.crc)?")

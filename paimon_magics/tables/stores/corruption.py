@@ -18,21 +18,6 @@ from paimon_magics.errors import (
 )
 from paimon_magics.tables.stores.paths import local_path
 
-__all__ = [
-    "FOLDERS_MIXED",
-    "MANIFEST_VERSION",
-    "RESTORE",
-    "SCHEMA_VERSION",
-    "SNAPSHOT_VERSION",
-    "check_stored",
-    "check_version",
-    "damaged",
-    "misread",
-    "parsing",
-    "unread_by_java",
-]
-
-
 FOLDERS_MIXED = "a folder stands where a file is expected, or a file where a folder is"
 """The reason of a path that is damaged in this way."""
 

@@ -16,8 +16,6 @@ from paimon_magics.errors import SetupError
 from paimon_magics.tables.stores.object_client import ObjectClient, ObstoreClient, named_option
 from paimon_magics.tables.stores.object_store import ObjectStore
 
-__all__ = ["GcsAccess", "GcsStore", "gcs_access"]
-
 _PREFIXES = ("gcs.", "gs.", "fs.gs.", "fs.gcs.")
 
 

@@ -19,8 +19,6 @@ from urllib.parse import urlsplit
 
 from paimon_magics.errors import SetupError
 
-__all__ = ["HdfsStore"]
-
 # The options that pypaimon hands to the same client.
 _CONFIGURATION_PREFIXES = ("dfs.", "fs.", "hadoop.", "ipc.", "io.")
 _CONFIGURATION_PREFIX = "hdfs.config."

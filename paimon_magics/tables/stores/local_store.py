@@ -15,9 +15,6 @@ from paimon_magics.errors import SetupError
 from paimon_magics.tables.stores.paths import local_path
 from paimon_magics.tables.stores.syncing import sync_path
 
-__all__ = ["LocalStore"]
-
-
 _NO_HARD_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS)
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 _HAS_UNNAMED = hasattr(os, "O_TMPFILE") and os.path.isdir("/proc/self/fd")

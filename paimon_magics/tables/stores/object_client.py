@@ -14,23 +14,6 @@ from typing import Any, Protocol
 from paimon_magics.errors import SetupError
 from paimon_magics.tables.stores.store import StoreRefusedError, UnreachableError
 
-__all__ = [
-    "PARTS_AT_ONCE",
-    "PART_BYTES",
-    "NeverSentError",
-    "ObjectClient",
-    "ObjectExistsError",
-    "ObstoreClient",
-    "check_bucket",
-    "failure",
-    "is_failure",
-    "is_final",
-    "named_option",
-    "said",
-    "was_never_sent",
-]
-
-
 PART_BYTES = 8 << 20
 PARTS_AT_ONCE = 4
 """An upload of any size takes some 40 MB of memory by these."""

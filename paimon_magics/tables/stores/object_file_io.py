@@ -38,9 +38,6 @@ from paimon_magics.tables.stores.store import (
     os_errors,
 )
 
-__all__ = ["ObjectFileIO", "S3FileIO", "know_object_stores", "use_object_file_io"]
-
-
 _ATTEMPTS = 4
 _REQUEST_SECONDS = 20
 _CONNECT_SECONDS = 5

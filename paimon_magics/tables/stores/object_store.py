@@ -40,9 +40,6 @@ from paimon_magics.tables.stores.object_client import (
 )
 from paimon_magics.tables.stores.store import os_errors
 
-__all__ = ["ObjectReader", "ObjectStore"]
-
-
 _PATIENCE_SECONDS = 10.0
 _IMPATIENT_SECONDS = 4.0
 _PAUSE_SECONDS = 0.05

@@ -25,8 +25,6 @@ from paimon_magics.tables.stores.object_client import (
     ObjectExistsError,
 )
 
-__all__ = ["OpendalClient"]
-
 _ROWS_OF_A_PAGE = 1000
 _ANSWER = re.compile(r"status: (\d+)")
 _TOLD = re.compile(r'code: "(\w*)", message: "(.*?)", request_id')

@@ -20,8 +20,6 @@ from paimon_magics.errors import SetupError
 from paimon_magics.tables.stores.object_client import ObjectClient, named_option
 from paimon_magics.tables.stores.object_store import ObjectStore
 
-__all__ = ["OssAccess", "OssStore", "oss_access"]
-
 _PREFIXES = ("fs.oss.", "oss.")
 
 

@@ -11,8 +11,6 @@ import posixpath
 import re
 from urllib.parse import unquote, urlsplit
 
-__all__ = ["canonical_endpoint", "canonical_location", "local_path", "plain_location"]
-
 # Spellings of one scheme, and the ports that a URI may leave out.
 _SAME_SCHEMES = {"s3a": "s3", "s3n": "s3", "abfs": "abfss", "wasb": "abfss", "wasbs": "abfss"}
 _PORTS = {"http": 80, "https": 443, "hdfs": 8020}

@@ -37,8 +37,6 @@ from paimon_magics.tables.stores.store import (
     open_store,
 )
 
-__all__ = ["StoreReport", "endpoint_of", "probe_store", "store_facts"]
-
 _CONTENT = b"written to see whether it can be read"
 
 

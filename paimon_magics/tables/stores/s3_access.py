@@ -14,17 +14,6 @@ from paimon_magics.tables.stores.object_client import ObjectClient, ObstoreClien
 from paimon_magics.tables.stores.object_store import ObjectStore
 from paimon_magics.tables.stores.store import S3_SCHEMES, is_directory_bucket
 
-__all__ = [
-    "ENVIRONMENT_KEYS",
-    "S3Access",
-    "S3Store",
-    "check_option_names",
-    "s3_access",
-    "with_credentials",
-    "with_region",
-]
-
-
 ENVIRONMENT_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 """The environment variables that S3 clients take keys from."""
 

@@ -17,8 +17,6 @@ from paimon_magics.redaction import masked
 from paimon_magics.tables.stores.s3_access import S3Access
 from paimon_magics.tables.stores.store import is_directory_bucket
 
-__all__ = ["check_access", "diagnosis", "is_refusal_to_write", "no_store"]
-
 _LOOK_SECONDS = 3.0
 _AWS = re.compile(r"(^|\.)amazonaws\.com(\.cn)?$")
 _PATH_STYLE = "s3.path-style-access"

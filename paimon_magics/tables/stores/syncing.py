@@ -18,8 +18,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 from paimon_magics.tables.stores.paths import local_path
 
-__all__ = ["begin_sync", "sync_files", "sync_path"]
-
 # Writing a larger file takes longer than waiting for the journal. Its pages that are on the disk
 # already would also be dropped from the cache, which slows the next read of the table.
 _BEGUN_BYTES_MAX = 1 << 20

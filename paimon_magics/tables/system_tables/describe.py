@@ -20,14 +20,6 @@ from paimon_magics.statements.data_types import (
 from paimon_magics.statements.types.type_text import to_spark_sql
 from paimon_magics.tables.table import Table
 
-__all__ = [
-    "create_statement",
-    "describe_column",
-    "describe_rows",
-    "option_rows",
-    "type_text",
-]
-
 _SQL_NAMES = {"TIMESTAMP": "TIMESTAMP_NTZ", "BYTES": "BINARY"}
 
 

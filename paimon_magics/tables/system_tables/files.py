@@ -21,8 +21,6 @@ from paimon_magics.tables.manifests.live_files import undeleted
 from paimon_magics.tables.stores.paths import local_path
 from paimon_magics.tables.system_tables.table_view import Field, TableView
 
-__all__ = ["file_key_ranges", "files", "manifests"]
-
 _REQUIRED = False  # the nullability of a column that is always there
 _FILES = pa.schema(
     [

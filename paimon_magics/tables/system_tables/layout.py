@@ -19,8 +19,6 @@ from paimon_magics.tables.manifests.columns import entries
 from paimon_magics.tables.manifests.live_files import undeleted
 from paimon_magics.tables.system_tables.table_view import TableView
 
-__all__ = ["NamedFiles", "layout_files", "named_files"]
-
 _COLUMNS = ["kind", "partition", "bucket", "level", "file_name", "row_count", "file_size",
             "creation_time"]  # fmt: skip
 _WITH_OFFSET = re.compile(r".*\d\d:\d\d[\d:.]*[+-]\d\d:\d\d")

@@ -23,8 +23,6 @@ from paimon_magics.statements.data_types import AtomicType
 from paimon_magics.tables.manifests.columns import entries
 from paimon_magics.tables.system_tables.table_view import TableView, rows_of
 
-__all__ = ["PartitionSum", "buckets", "partition_sums", "partitions", "table_indexes"]
-
 _REQUIRED = False  # the nullability of a column that is always there
 _TIME = pa.timestamp("us")
 _PARTITIONS = pa.schema(

@@ -34,16 +34,6 @@ from paimon_magics.tables.system_tables.sys_database import SYSTEM_DATABASE, cat
 from paimon_magics.tables.system_tables.table_view import TableView
 from paimon_magics.tables.table import StoredTable
 
-__all__ = [
-    "METADATA_COLUMNS",
-    "METADATA_TABLES",
-    "TIME_TRAVELLING",
-    "is_catalog_table",
-    "is_metadata",
-    "metadata_table",
-    "table_view",
-]
-
 _LOADERS: Mapping[str, Callable[[TableView], pa.Table]] = {
     "aggregation_fields": version_tables.aggregation_fields,
     "branches": version_tables.branches,

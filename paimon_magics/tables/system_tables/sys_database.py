@@ -30,8 +30,6 @@ from paimon_magics.tables.system_tables.partitions import partition_sums
 from paimon_magics.tables.system_tables.table_view import TableView, rows_of
 from paimon_magics.tables.table import StoredTable
 
-__all__ = ["SYSTEM_DATABASE", "catalog_table", "catalog_table_names"]
-
 SYSTEM_DATABASE = "sys"
 
 _TABLES = pa.schema(

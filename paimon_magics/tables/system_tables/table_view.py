@@ -25,8 +25,6 @@ from paimon_magics.tables.manifests.live_files import ManifestCache
 from paimon_magics.tables.pypaimon_internals import schema_path
 from paimon_magics.tables.table import StoredTable
 
-__all__ = ["Document", "Field", "TableView", "local_times", "rows_of"]
-
 Document = Mapping[str, Any]
 Row = tuple[Any, ...]
 

@@ -17,8 +17,6 @@ from paimon_magics.tables.snapshots.chain import list_tags, load_tag, snapshot_b
 from paimon_magics.tables.snapshots.provenance import noted
 from paimon_magics.tables.system_tables.table_view import TableView
 
-__all__ = ["HISTORY", "TIMELINE", "history", "timeline"]
-
 _Number = TypeVar("_Number", int, float)
 
 TIMELINE = pa.schema(

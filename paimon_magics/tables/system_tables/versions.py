@@ -27,17 +27,6 @@ from paimon_magics.tables.snapshots.chain import (
 from paimon_magics.tables.snapshots.latest import earliest_snapshot_id
 from paimon_magics.tables.system_tables.table_view import Document, TableView, local_times, rows_of
 
-__all__ = [
-    "aggregation_fields",
-    "branches",
-    "consumers",
-    "options",
-    "schemas",
-    "snapshots",
-    "statistics",
-    "tags",
-]
-
 _REQUIRED = False  # the nullability of a column that is always there
 _TIME = pa.timestamp("us")
 _SNAPSHOTS = pa.schema(

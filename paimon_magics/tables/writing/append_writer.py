@@ -28,8 +28,6 @@ from paimon_magics.tables.writing.open_files import OpenFiles
 if TYPE_CHECKING:
     from paimon_magics.tables.table import Table
 
-__all__ = ["AppendTable", "AppendWriter", "append_table", "appends_itself"]
-
 _WAITING_BYTES_MAX = 128 * 2**20  # in memory, before encoding
 _ROW_GROUP_ROWS = 256 * 1024
 

@@ -44,23 +44,6 @@ try:
 except ImportError:  # not a POSIX system
     fcntl = None  # type: ignore[assignment]
 
-__all__ = [
-    "Abortable",
-    "Attempt",
-    "Closed",
-    "Folder",
-    "attempt",
-    "attempt_of_file",
-    "attempts_stem",
-    "close_attempts",
-    "ended_error",
-    "forget_attempts",
-    "noted_folders",
-    "open_attempts",
-    "running_attempts",
-    "writing_attempt",
-]
-
 _FOLDER = ".attempts"
 _OPEN = "open"
 _ENDED = "ended"

@@ -13,8 +13,6 @@ import pyarrow.compute as pc
 
 from paimon_magics.columnar.bucket_hash import default_bucket, mod_bucket
 
-__all__ = ["BucketRule", "Partition", "Rows", "row_groups", "values_at"]
-
 Partition = tuple[Any, ...]
 """Partition values as Python values, as both engines give them."""
 

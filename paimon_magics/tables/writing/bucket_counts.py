@@ -27,16 +27,6 @@ from paimon_magics.tables.schema.alterations import schema_of
 from paimon_magics.tables.snapshots.latest import latest_snapshot, read_snapshot
 from paimon_magics.tables.table import Table
 
-__all__ = [
-    "bucket_counts",
-    "check_bucket_counts",
-    "check_cross_partition_size",
-    "compacted_bucket_counts",
-    "newer_bucket_counts",
-    "own_bucket_counts",
-    "put_bucket_counts",
-]
-
 Partition = tuple[Any, ...]
 
 

@@ -26,8 +26,6 @@ from paimon_magics.planning.writes.losses import (
     added_losses,
 )
 
-__all__ = ["ChangedRows", "ChangedTwiceError", "LossyRows", "UnseenRows"]
-
 
 class ChangedTwiceError(Exception):
     """Two rows that are no inserts have the same key: both would change one row of the table."""

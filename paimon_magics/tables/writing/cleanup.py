@@ -28,8 +28,6 @@ from paimon_magics.tables.writing.attempts import (
 )
 from paimon_magics.tables.writing.dynamic_buckets import INDEX_FOLDER
 
-__all__ = ["attempts_of", "remove_uncommitted", "tidy_up"]
-
 _BUCKET_FOLDER = "bucket-"
 _POLL_SECONDS = 0.02
 _POLL_SECONDS_MAX = 0.5

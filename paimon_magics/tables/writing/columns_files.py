@@ -46,16 +46,6 @@ from paimon_magics.tables.writing.key_value_files import (
 )
 from paimon_magics.tables.writing.new_files import NewFile
 
-__all__ = [
-    "ColumnsWrite",
-    "WrittenColumns",
-    "columns_files",
-    "columns_messages",
-    "columns_write",
-    "meta_of_columns_file",
-    "stored_columns",
-]
-
 _ONE_FILE_BYTES = 1 << 62  # never reached: `is_single` keeps all rows in one file
 
 

@@ -49,16 +49,6 @@ from paimon_magics.tables.writing.stored_rows import (
     packed_statistics,
 )
 
-__all__ = [
-    "BucketKey",
-    "bucket_key",
-    "bucket_of_message",
-    "read_messages",
-    "write_message",
-    "written_buckets",
-]
-
-
 _Value = TypeVar("_Value")
 
 # `DataFileMetaSerializer`, version 9: name, size, rows, keys, statistics, sequence numbers, schema,

@@ -16,8 +16,6 @@ from paimon_magics.tables.manifests.names import APPENDED, COMPACTED
 from paimon_magics.tables.writing.new_files import NewFile, StoredBounds
 from paimon_magics.tables.writing.stored_rows import StoredRow, StoredStatistics
 
-__all__ = ["meta_of_new_file", "stored_metas"]
-
 
 def stored_metas(paimon: Any, files: pa.Table) -> list[DataFileMeta]:
     """The metas of stored files; `files` has the columns of `columns.MANIFEST_ENTRIES`.

@@ -25,8 +25,6 @@ from paimon_magics.tables.manifests.names import ADD, DELETE
 from paimon_magics.tables.stores.corruption import damaged
 from paimon_magics.tables.table import Table
 
-__all__ = ["ChangedVectors", "VectorIndex", "vector_index"]
-
 _Rows = npt.NDArray[np.int64]
 Bucket = tuple[tuple[Any, ...], int]
 """Partition values and bucket."""

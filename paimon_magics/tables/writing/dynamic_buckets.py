@@ -42,19 +42,6 @@ if TYPE_CHECKING:
 
     from paimon_magics.tables.table import Table
 
-__all__ = [
-    "INDEX_FOLDER",
-    "Assign",
-    "DynamicBuckets",
-    "IndexFile",
-    "IndexWriter",
-    "IndexWritten",
-    "dynamic_buckets",
-    "hash_index_in",
-    "hash_index_of",
-    "put_index_files",
-]
-
 INDEX_FOLDER = -100
 """The bucket number by which attempts note that they write in the folder of index files."""
 

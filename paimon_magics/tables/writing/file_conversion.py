@@ -28,8 +28,6 @@ from paimon_magics.tables.writing.key_value_files import SYSTEM_FIELDS
 if TYPE_CHECKING:
     from paimon_magics.tables.table import Table
 
-__all__ = ["FileConversion", "file_conversion"]
-
 _PARQUET = "parquet"
 _BATCH_ROWS = 64 * 1024
 

@@ -27,15 +27,6 @@ if TYPE_CHECKING:
     from paimon_magics.tables.table import Table
 
 
-__all__ = [
-    "INDEX_SUFFIX",
-    "FileIndexRules",
-    "FileIndexWriter",
-    "StoredIndex",
-    "file_index_rules",
-]
-
-
 INDEX_SUFFIX = ".index"
 """How the name of a file of indexes ends."""
 

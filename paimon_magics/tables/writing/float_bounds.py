@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
     from paimon_magics.tables.table import Table
 
-__all__ = ["FloatColumns", "OddFloats", "float_columns", "mend_messages"]
-
 _COPIED_BYTES = 8 * 2**20
 _SUFFIX = ".parquet"
 

@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from paimon_magics.tables.table import Table
     from paimon_magics.tables.writing.sequence_numbers import Bucket
 
-__all__ = ["FlushTable", "FlushWriter", "buffer_bytes", "flush_table"]
-
 _BUFFER_BYTES = 128 * 2**20
 _BUFFER_BYTES_MAX = 2**30  # a flush puts a column together, and Arrow holds 2 GiB of texts at most
 

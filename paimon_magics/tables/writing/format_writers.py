@@ -19,16 +19,6 @@ from paimon_magics.columnar.whole_arrays import whole_structs
 from paimon_magics.errors import UnsupportedStatementError
 from paimon_magics.planning.writes.file_rules import FileRules
 
-__all__ = [
-    "DICTIONARY_OPTION",
-    "FORMAT_WRITERS",
-    "FormatWriter",
-    "check_orc_times",
-    "open_format_writer",
-    "repeats_values",
-]
-
-
 _PARQUET_CODECS = {"none": "none", "uncompressed": "none", "null": "none"}
 _ORC_CODECS = {"none": "uncompressed", "null": "uncompressed"}
 _AVRO_CODECS = {"none": "null", "uncompressed": "null", "zstd": "zstandard"}

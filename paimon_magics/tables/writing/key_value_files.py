@@ -49,19 +49,6 @@ if TYPE_CHECKING:
     from paimon_magics.tables.table import Table
 
 
-__all__ = [
-    "ROW_FIELDS",
-    "SYSTEM_FIELDS",
-    "FileCreation",
-    "KeyValueFileWriter",
-    "KeyValueFiles",
-    "changelog_files",
-    "level_files",
-    "target_bytes",
-    "wall_clock_ms",
-]
-
-
 _GROUP_ROWS_MAX = 512 * 1024
 _GROUP_BYTES_MAX = 64 * 2**20  # in memory, before encoding
 _FIELD_ID = b"PARQUET:field_id"

@@ -31,15 +31,6 @@ if TYPE_CHECKING:
     from paimon_magics.tables.table import Table
 
 
-__all__ = [
-    "NativeTable",
-    "NativeWriter",
-    "buffer_options",
-    "given_bucket_options",
-    "native_table",
-]
-
-
 _BUFFER_BYTES = 128 * 2**20  # with it a writer of one bucket takes at most 700 MB
 _BUFFER_BYTES_MIN = 8 * 2**20
 

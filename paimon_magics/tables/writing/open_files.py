@@ -9,8 +9,6 @@ from typing import Any
 from paimon_magics.tables.writing.bucket_assignment import Partition
 from paimon_magics.tables.writing.key_value_files import KeyValueFiles, KeyValueFileWriter
 
-__all__ = ["OpenFiles"]
-
 
 class OpenFiles:
     """Writers of new files of a table, made when their first rows come.

@@ -27,8 +27,6 @@ from paimon_magics.tables.writing.row_kinds import KindRule, kind_rule
 if TYPE_CHECKING:
     from paimon_magics.tables.table import Table
 
-__all__ = ["POSTPONED_BUCKET", "PostponedTable", "postponed_table", "postponed_writer_of"]
-
 POSTPONED_BUCKET = -2
 """The bucket of rows that wait for theirs (`BucketMode.POSTPONE_BUCKET`)."""
 

@@ -25,8 +25,6 @@ from paimon_magics.tables.writing.format_writers import check_orc_times
 if TYPE_CHECKING:
     from paimon_magics.tables.table import Table
 
-__all__ = ["PythonTable", "python_table"]
-
 _UNCOMPRESSED = ("none", "uncompressed", "null")
 _NO_COMPRESSION = {"orc": "uncompressed", "avro": "null"}  # the word of each format's library
 

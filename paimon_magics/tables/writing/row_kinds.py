@@ -13,8 +13,6 @@ from paimon_magics.columnar.merging import KIND
 from paimon_magics.planning.reads.views import DELETE, KIND_NAMES, UPDATE_BEFORE
 from paimon_magics.planning.schemas.table_schema import TableSchema
 
-__all__ = ["KindRule", "kind_rule"]
-
 
 @dataclass(frozen=True, slots=True)
 class KindRule:

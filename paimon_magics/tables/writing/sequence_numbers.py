@@ -19,8 +19,6 @@ from paimon_magics.tables.snapshots.latest import read_snapshot
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.stored_rows import packed_row
 
-__all__ = ["Bucket", "next_numbers", "number_files", "number_rows", "partition_row"]
-
 Bucket = tuple[bytes, int]
 """The partition as a serialised `BinaryRow`, and the bucket."""
 

@@ -22,8 +22,6 @@ from pypaimon.table.row.row_kind import RowKind
 
 from paimon_magics.tables.writing.row_layouts import BYTES, RowLayout, longs_of, packed_longs
 
-__all__ = ["StoredRow", "StoredStatistics", "packed_row", "packed_statistics"]
-
 _STATISTICS = RowLayout((BYTES, BYTES, BYTES), required=2)  # `SimpleStats`
 _INT = struct.Struct(">i")
 _EMPTY_ROW_BYTES: bytes = GenericRowSerializer.to_bytes(GenericRow([], []))

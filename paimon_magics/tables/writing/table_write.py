@@ -61,8 +61,6 @@ from paimon_magics.tables.writing.python_writer import python_table
 from paimon_magics.tables.writing.sequence_numbers import next_numbers, number_rows
 from paimon_magics.tables.writing.write_spec import WriteSpec, Written
 
-__all__ = ["CompletedWrite", "completed", "flushes_itself", "with_numbers", "write_spec"]
-
 _PREFIXES = {"data-file.prefix": "data-", "changelog-file.prefix": "changelog-"}
 _NUMBERED_BUCKETS_MAX = 1_000  # some tens of kilobytes in each task
 _ARITHMETIC = ("sum", "product")  # inf - inf and inf * 0 are NaN

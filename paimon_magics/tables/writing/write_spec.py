@@ -26,8 +26,6 @@ from paimon_magics.tables.writing.native_writer import NativeTable
 from paimon_magics.tables.writing.postponed_writer import PostponedTable
 from paimon_magics.tables.writing.python_writer import PythonTable
 
-__all__ = ["WriteSpec", "Written"]
-
 
 @dataclass(frozen=True, slots=True)
 class WriteSpec:

@@ -40,16 +40,6 @@ from paimon_magics.tables.writing.write_spec import WriteSpec, Written
 if TYPE_CHECKING:
     from paimon_magics.tables.manifests.live_files import ManifestCache
 
-__all__ = [
-    "GROUP_BITS",
-    "GROUP_SHIFT",
-    "TooManyPartitionsError",
-    "gathered",
-    "with_assigned_buckets",
-    "with_owners",
-    "write_batches",
-]
-
 GROUP_SHIFT = 53
 """The number of bits below a group's number in an order column; they order the group's rows."""
 

@@ -18,19 +18,6 @@ from paimon_magics.coordinator.protocol.errors import BrokeOffError
 from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.tables.commits.fencing import NotOwnerError
 
-__all__ = [
-    "Answered",
-    "Asked",
-    "Done",
-    "Insert",
-    "Item",
-    "deliver",
-    "fail",
-    "fail_items",
-    "not_known",
-]
-
-
 Answered = asyncio.Future[Answer] | Future[Answer]
 """The future in which a caller waits for an answer."""
 

@@ -41,8 +41,6 @@ from paimon_magics.statements.data_types import (
     as_nullable,
 )
 
-__all__ = ["CALENDAR_SECONDS", "ColumnReader", "column_reader", "default_value"]
-
 Reader = Callable[[Any], Any]
 """Returns the value for Arrow; raises ValueError, which tells what is expected and what was found.
 """

@@ -17,8 +17,6 @@ from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.statements.data_types import AtomicType, DataType, as_nullable
 from paimon_magics.statements.statement import TableName
 
-__all__ = ["Condition", "KeyChange", "Value", "is_change", "key_change"]
-
 _VERBS = ("delete", "update")
 _HINTS = {
     "delete": 'Send {"delete": {"keys": [[7], [8]], "where": [["version", "<", 3]]}}.',

@@ -37,19 +37,6 @@ from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.catalog.marks import TableIds
 from paimon_magics.tables.schema.history import version_of
 
-__all__ = [
-    "Given",
-    "InsertValidator",
-    "KnownTables",
-    "TableInfo",
-    "ValidatedInsert",
-    "given_columns",
-    "mode_of",
-    "statements_of",
-    "thresholds_of",
-]
-
-
 _MEMBERS = {"columns", "rows"}
 _HINT = 'Send {"columns": ["id", "name"], "rows": [[1, "a"], [2, "b"]]}.'
 _ARRAY_HINT = 'Each row is a list of values: {"rows": [[1, "a"]]}.'

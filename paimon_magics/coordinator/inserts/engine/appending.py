@@ -38,9 +38,6 @@ from paimon_magics.coordinator.store.database import (
 from paimon_magics.faults import reach
 from paimon_magics.tables.commits.fencing import DeposedError
 
-__all__ = ["FATAL", "Appending"]
-
-
 FATAL = (StoreLostError, DeposedError)
 """What ends the owner of the queues."""
 

@@ -47,9 +47,6 @@ from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.commits.fencing import DeposedError
 from paimon_magics.tables.snapshots.latest import latest_snapshot_id
 
-__all__ = ["Buffered", "GroupCommit", "GroupCommitSettings"]
-
-
 _STOP_SECONDS = 20.0
 _NOTE_EVERY_MS = 5_000
 _FORGET_EVERY_MS = 60_000

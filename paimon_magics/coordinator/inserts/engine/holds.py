@@ -30,8 +30,6 @@ from paimon_magics.errors import CommitConflictError
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.table import Table
 
-__all__ = ["CommitHold", "Hold", "StatementHolds", "TransactionPlace"]
-
 _WAIT_MS = 60_000.0
 _LOOK_MS = 10_000.0
 _KEPT_MS = 12_000.0  # longer than Paimon's clients wait before they try again

@@ -39,8 +39,6 @@ from paimon_magics.coordinator.runtime import Future, Runtime, Steps, run_steps
 from paimon_magics.coordinator.store.database import StoreLostError
 from paimon_magics.tables.commits.fencing import DeposedError
 
-__all__ = ["Loading"]
-
 _LOADERS = 4
 _OPENERS = 4
 _AGAIN_MS = 1_000

@@ -17,9 +17,6 @@ from paimon_magics.coordinator.inserts.log.registry import RegisteredLog
 from paimon_magics.coordinator.inserts.queue.values import Batch, Hold, Queue, Thresholds
 from paimon_magics.errors import SetupError
 
-__all__ = ["Openings", "recovered", "with_place"]
-
-
 _RECORDS_AT_ONCE = 4_096
 _NOBODY = 0  # waits for the hold, which is granted
 

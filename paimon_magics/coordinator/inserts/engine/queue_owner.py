@@ -49,8 +49,6 @@ from paimon_magics.coordinator.store.database import StoreUnavailableError
 from paimon_magics.errors import SetupError
 from paimon_magics.tables.commits.fencing import DeposedError
 
-__all__ = ["QueueOwner", "TableWork"]
-
 _GROUP_MAX = 4_096
 _TICK_MS = 50
 _AGAIN_MS = 500

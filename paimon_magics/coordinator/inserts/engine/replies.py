@@ -15,9 +15,6 @@ from paimon_magics.errors import PaimonMagicsError, SetupError, UnknownNameError
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.commits.fencing import DeposedError
 
-__all__ = ["Replies", "TableQueue", "dropped", "shown"]
-
-
 _log = logging.getLogger(__name__)
 
 

@@ -25,8 +25,6 @@ from paimon_magics.settings import Settings
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 
-__all__ = ["NAME", "DeadLetterTable", "State", "Told"]
-
 NAME = TableName("dead_letters", "paimon_magics")
 State = Literal["waiting", "retried", "discarded"]
 

@@ -75,8 +75,6 @@ from paimon_magics.tables.stores.store import StoreRefusedError, failure
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.table_write import completed, write_spec
 
-__all__ = ["ENGINE", "Flushing", "Loaded", "NotLoadedError", "StuckError"]
-
 ENGINE = "auto_batch_load"
 """The engine's name in the transactions and snapshots of batches."""
 

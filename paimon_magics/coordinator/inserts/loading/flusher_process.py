@@ -19,8 +19,6 @@ from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.tables.reading.keyed_rows import KeyedRead
 from paimon_magics.tables.writing.write_spec import WriteSpec, Written
 
-__all__ = ["FlushJob", "FlushResult", "Flusher", "WriteFailedError", "main"]
-
 _PROCESSES_MAX = 3
 _WAIT_SECONDS = 1.0  # before another process is started
 _POLL_SECONDS = 0.1

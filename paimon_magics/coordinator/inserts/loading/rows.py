@@ -38,9 +38,6 @@ from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.reading.changed_rows import Change
 from paimon_magics.tables.schema.types import arrow_schema, arrow_type
 
-__all__ = ["Unfit", "conformed_stream", "entries_of"]
-
-
 _NAME = TableName("table")
 _DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 _FAILURES = (PaimonMagicsError, pa.ArrowException, ValueError, KeyError, OverflowError, TypeError)

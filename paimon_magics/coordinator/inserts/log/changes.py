@@ -24,8 +24,6 @@ from paimon_magics.coordinator.inserts.log.records import Segment
 from paimon_magics.coordinator.protocol.json_text import storable_text
 from paimon_magics.coordinator.store.database import UnstorableError
 
-__all__ = ["append_document", "apply", "check", "letters_document", "replay", "replayed_id"]
-
 
 def append_document(groups: Sequence[Appended], at_ms: int) -> dict[str, Any]:
     """The document of an `append` at a running time. The segments' bodies are its parts."""

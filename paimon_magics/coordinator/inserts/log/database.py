@@ -40,8 +40,6 @@ from paimon_magics.coordinator.store.database import (
 )
 from paimon_magics.errors import SetupError
 
-__all__ = ["DatabaseLog"]
-
 _FORMAT = 2
 _KEYS_AT_ONCE = 200
 _FORGET_AT_ONCE = 10_000

@@ -17,8 +17,6 @@ from paimon_magics.coordinator.store.database import Change, Database
 from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.tables.schema.history import table_id_of_legacy
 
-__all__ = ["Move", "Renamed", "adopt", "begin_move", "move_table", "settled_moves", "upgrade"]
-
 Renamed = Callable[[str], str | None]
 """The location and creation time of the table that has a stored name now, None for no table."""
 

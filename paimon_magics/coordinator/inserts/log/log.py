@@ -26,28 +26,6 @@ from paimon_magics.coordinator.service.health import Fact, Noted
 from paimon_magics.coordinator.store.database import Change
 from paimon_magics.statements.statement import TableName
 
-__all__ = [
-    "FIRST_OFFSET",
-    "Appended",
-    "DeadLetter",
-    "DiskReserve",
-    "Keyed",
-    "Log",
-    "LogTable",
-    "Remembered",
-    "RunningTime",
-    "StoredFlush",
-    "append_id",
-    "content_id",
-    "forgetting",
-    "queue_id",
-    "remembered_of",
-    "remembering",
-    "stored_name",
-    "table_name",
-]
-
-
 _LOOK_MS = 1_000.0
 
 

@@ -37,9 +37,6 @@ from paimon_magics.errors import SetupError
 from paimon_magics.tables.stores.object_client import is_failure
 from paimon_magics.tables.stores.store import Store
 
-__all__ = ["ObjectChain", "ObjectFolder"]
-
-
 _ENTRIES_MAX = 1_024
 """The most entries that a start has to read, unless a checkpoint is large compared with them."""
 

@@ -20,16 +20,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = [
-    "Checkpoint",
-    "DamagedObjectError",
-    "Entry",
-    "open_checkpoint",
-    "open_entry",
-    "seal_checkpoint",
-    "seal_entry",
-]
-
 _ENTRY = b"PME1"
 _CHECKPOINT = b"PMC1"
 _HEAD = struct.Struct(">4sQI")

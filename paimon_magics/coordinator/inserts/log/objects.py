@@ -40,8 +40,6 @@ from paimon_magics.coordinator.protocol.json_text import dataclass_members, stor
 from paimon_magics.errors import SetupError
 from paimon_magics.tables.stores.store import Store
 
-__all__ = ["ObjectLog"]
-
 _NOTE_TIME_EVERY_MS = 3_600_000
 _NOTE_TIME_AT_CLOSE_MS = 60_000
 

@@ -23,8 +23,6 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
-__all__ = ["DamagedError", "Format", "Record", "Segment", "read_segment", "read_segments", "seal"]
-
 _MAGIC = b"PMG1"
 _HEADER = struct.Struct(">4sQII")
 _CRC = struct.Struct(">I")

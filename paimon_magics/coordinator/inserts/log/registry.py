@@ -29,8 +29,6 @@ from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.tables.schema.history import table_id_of_legacy
 from paimon_magics.tables.stores.store import Store, store_errors
 
-__all__ = ["LogRegistry", "Note", "RegisteredLog"]
-
 _FOLDER = ".paimon-magics/logs"
 _PREFIX = "table-"  # older versions had none
 _DROP_PREFIX = "drop-"

@@ -26,8 +26,6 @@ from paimon_magics.coordinator.inserts.queue.values import (
     is_full,
 )
 
-__all__ = ["arrive"]
-
 _BUSY_MS = 1_000
 _OFF_WAITING_MAX = 64  # each is a commit of its own, for which all later inserts wait
 

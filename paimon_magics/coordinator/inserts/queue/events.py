@@ -7,25 +7,6 @@ from typing import NamedTuple
 
 from paimon_magics.coordinator.inserts.queue.values import Answer, Arrival, Batch, Thresholds
 
-__all__ = [
-    "Append",
-    "Arrived",
-    "BeginFlush",
-    "Bury",
-    "Closed",
-    "Effect",
-    "Event",
-    "FlushAsked",
-    "FlushFailed",
-    "FlushUnclear",
-    "HoldAsked",
-    "HoldEnded",
-    "Published",
-    "Reply",
-    "SettleFlush",
-    "Ticked",
-]
-
 # -------------------------------------------------------------------------------------- events
 
 

@@ -55,8 +55,6 @@ from paimon_magics.coordinator.inserts.queue.values import (
     is_full,
 )
 
-__all__ = ["step"]
-
 _FAILURES_MAX = 3
 """How often a batch that can't be written is tried before it is split in halves."""
 

@@ -10,25 +10,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
-__all__ = [
-    "Accepted",
-    "Answer",
-    "Arrival",
-    "Batch",
-    "Flushed",
-    "Granted",
-    "Hold",
-    "Known",
-    "Mode",
-    "Queue",
-    "Reason",
-    "Refused",
-    "Thresholds",
-    "Waiter",
-    "backlog",
-    "is_full",
-]
-
 
 class Mode(StrEnum):
     """When an insert is acknowledged: when it is durable, when it is visible, or when it is
