@@ -16,6 +16,7 @@ from paimon_magics.boundary import short_errors
 from paimon_magics.errors import InvalidValueError, UnknownNameError, value_text
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.python_frames import has_rows, is_own, notes_on, spark_frame
+from paimon_magics.session.scope import StatementScope, statement_scope
 from paimon_magics.session.spark_settings import check_statement
 from paimon_magics.session.writes.exactness import check_own_rows
 from paimon_magics.session.writes.merging import run_merge
@@ -23,7 +24,7 @@ from paimon_magics.session.writes.ordering import in_order
 from paimon_magics.session.writes.previews import preview_merge
 from paimon_magics.statements.clauses.names import quoted, table_text
 from paimon_magics.statements.grammar.parsing import parse_statement
-from paimon_magics.statements.row_changes import MergeInto
+from paimon_magics.statements.row_changes import Delete, MergeInto, Update
 from paimon_magics.statements.statement import TableName
 
 if TYPE_CHECKING:
@@ -96,16 +97,13 @@ class MergeBuilder:
 
     def run(self, parameters: Mapping[str, object] | None = None) -> Outcome:
         """Run the MERGE as one commit; return its outcome. Raises what MERGE INTO raises."""
-        merge, connection = self._statement(), self._connection
         started = time.monotonic()
-        with connection.naming(None) as told, _naming_sides():
-            check_statement(connection, merge)
-            source = self._source(merge)
-            full = connection.full_name(self._name)
-            with in_order(connection, lambda: (full,)):
-                outcome = run_merge(connection, merge, dict(parameters or {}), source)
+        with self._scope() as (scope, merge, source):
+            full = scope.full_name(self._name)
+            with in_order(scope, lambda: (full,)):
+                outcome = run_merge(scope, merge, dict(parameters or {}), source)
         outcome.query = ""
-        outcome.notes = (*outcome.notes, *notes_on(self._frame), *told)
+        outcome.notes = (*outcome.notes, *notes_on(self._frame), *scope.notes)
         outcome.seconds = time.monotonic() - started
         return outcome
 
@@ -116,23 +114,25 @@ class MergeBuilder:
     def preview(self, parameters: Mapping[str, object] | None = None) -> Outcome:
         """Return at most 10 of the rows that the MERGE would change, with their kinds, and the
         numbers as a note. Writes nothing. Raises what running it raises before it writes."""
-        merge, connection = self._statement(), self._connection
-        with connection.naming(None) as told, _naming_sides():
-            check_statement(connection, merge)
-            source = self._source(merge)
-            found = preview_merge(connection, merge, dict(parameters or {}), source)
-        outcome = Outcome.of_rows(connection.spark, self.sql, "preview", found.sample, query="")
-        outcome.notes = (found.line, *notes_on(self._frame), *told)
+        with self._scope() as (scope, merge, source):
+            changed = preview_merge(scope, merge, dict(parameters or {}), source)
+        outcome = Outcome.of_rows(scope.spark, self.sql, "preview", changed.sample, query="")
+        outcome.notes = (changed.line, *notes_on(self._frame), *scope.notes)
         return outcome
 
     def __repr__(self) -> str:
         return self.sql
 
-    def _source(self, merge: MergeInto) -> DataFrame:
-        source = spark_frame(self._connection.spark, self._frame)
-        if is_own(self._frame):
-            check_own_rows(self._connection, merge, source)
-        return source
+    @contextlib.contextmanager
+    def _scope(self) -> Iterator[tuple[StatementScope, MergeInto, DataFrame]]:
+        """Run the body with the statement, its scope, and its source as a frame of Spark."""
+        merge = self._statement()
+        with statement_scope(self._connection) as scope, _naming_sides():
+            check_statement(scope, merge)
+            source = spark_frame(scope.spark, self._frame)
+            if is_own(self._frame):
+                check_own_rows(scope, merge, source)
+            yield scope, merge, source
 
     def _statement(self) -> MergeInto:
         merge = parse_statement(self.sql)
@@ -220,3 +220,43 @@ def sql_text(value: object, what: str, example: str) -> str:
             '":limit", with parameters={"limit": 3}.',
         )
     return value
+
+
+# DELETE and UPDATE as statements of such texts.
+
+
+def delete_statement(name: TableName, where: object) -> Delete:
+    """`DELETE FROM … WHERE …`. Raises InvalidValueError for what is no condition."""
+    text = f"DELETE FROM {table_text(name)} WHERE {_where(where, 'delete')}"
+    statement = parse_statement(text)
+    if not isinstance(statement, Delete):
+        raise _ends_early(text)
+    return statement
+
+
+def update_statement(name: TableName, values: object, where: object) -> Update:
+    """`UPDATE … SET … WHERE …`, with `values` by column. Raises InvalidValueError for what is no
+    condition, and as `values_by_column`."""
+    pairs = values_by_column(values, "amount + 1")
+    assignments = ", ".join(f"{column} = {value}" for column, value in pairs)
+    text = f"UPDATE {table_text(name)} SET {assignments} WHERE {_where(where, 'update')}"
+    statement = parse_statement(text)
+    if not isinstance(statement, Update) or len(statement.assignments) != len(pairs):
+        raise _ends_early(text)
+    return statement
+
+
+def _where(where: object, method: str) -> str:
+    if isinstance(where, str) and where.strip():
+        return where
+    raise InvalidValueError(
+        f"`where` of {method}() is {value_text(where)}, not a condition.",
+        hint='Give a text of SQL: "id = 7". For all rows of the table write "true".',
+    )
+
+
+def _ends_early(text: str) -> InvalidValueError:
+    return InvalidValueError(
+        "A condition or value ends the statement that it belongs to.",
+        hint=f"The whole statement is: {text}",
+    )

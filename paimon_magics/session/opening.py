@@ -250,7 +250,7 @@ def connection_on(words: PlaceWords, settings: Settings, spark: SparkSession) ->
 def _prepared(words: PlaceWords, settings: Settings) -> Callable[[SparkSession], Connection]:
     from paimon_magics.planning.options.values import duration_ms
     from paimon_magics.session.connect_target import committer_of, found_target
-    from paimon_magics.session.connection import Connection
+    from paimon_magics.session.connection import Connection, SessionState
     from paimon_magics.spark.views import Views
 
     if settings.snapshot_time_retained:
@@ -267,9 +267,9 @@ def _prepared(words: PlaceWords, settings: Settings) -> Callable[[SparkSession],
             committer=committer,
             coordinator=place.coordinator,
             settings=settings,
-            database=settings.database,
             views=Views(spark, settings.kept_views_max),
             slots=slots(spark),
+            state=SessionState(settings.database),
             words=words,
         )
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from paimon_magics.origin import notebook_name, user_name
 from paimon_magics.planning.formatting import shortened
 from paimon_magics.redaction import redacted
-from paimon_magics.session.connection import Connection
+from paimon_magics.session.scope import StatementScope
 from paimon_magics.statements.lexing.tokens import without_values
 from paimon_magics.tables.snapshots.provenance import PREFIX
 
@@ -32,7 +32,7 @@ def engine_name(spark_version: str) -> str:
 
 
 def provenance(
-    connection: Connection,
+    scope: StatementScope,
     statement: str,
     operation: Operation,
     *,
@@ -46,14 +46,14 @@ def provenance(
     values, or all of it: every reader of the table may see a snapshot.
     """
     text = ""
-    if connection.settings.statement_history != "none":
+    if scope.settings.statement_history != "none":
         text = redacted(statement)
-        if connection.settings.statement_history == "redacted":
+        if scope.settings.statement_history == "redacted":
             text = without_values(text)
     noted = {
         "user": user_name(),
         "notebook": notebook_name(),
-        "engine": engine_name(connection.spark.version),
+        "engine": engine_name(scope.spark.version),
         "operation": operation.name,
         "statement": hashlib.sha256(statement.encode()).hexdigest()[:_HASH_CHARACTERS],
         "sql": shortened(text.strip(), _TEXT_MAX),

@@ -10,6 +10,7 @@ from paimon_magics.errors import InvalidValueError, StatementError, UnsupportedS
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.queries.spark_calls import SparkCalls
 from paimon_magics.session.queries.table_frames import frame_of_table
+from paimon_magics.session.scope import statement_scope
 from paimon_magics.session.streaming import (
     checked_sink,
     place_of,
@@ -60,8 +61,8 @@ class FormatAnswers:
     def load(self, options: Mapping[str, str]) -> DataFrame:
         """Return the rows of a table with Paimon's read options, as `Session.table` does."""
         name, given = self._asked(options)
-        with self._connection.naming(None):
-            return frame_of_table(self._connection, name, given)
+        with statement_scope(self._connection) as scope:
+            return frame_of_table(scope, name, given)
 
     def save(
         self,
@@ -84,9 +85,8 @@ class FormatAnswers:
             raise InvalidValueError(
                 f"There is no mode '{mode}'.", hint="Use append, overwrite, error or ignore."
             )
-        connection = self._connection
-        with connection.naming(None):
-            exists = connection.catalog.table_exists(table)
+        with statement_scope(self._connection) as scope:
+            exists = scope.catalog.table_exists(table)
             if exists and kind == "ignore":
                 return
             if exists and kind not in ("append", "overwrite"):
@@ -97,18 +97,19 @@ class FormatAnswers:
             wanted = "dynamic" if dynamic and kind == "overwrite" else kind
             if exists:
                 _refuse_table_options(table, given, parts)
-                write_frame_to(connection, frame, table, wanted)
+                write_frame_to(scope, frame, table, wanted)
                 return
             key = given.pop("primary-key", None)
             keys = None if key is None else [part.strip() for part in key.split(",")]
-            new = WantedTable.of(keys, list(parts) or None, given)
-            write_to_new(connection, frame, table, None, new)
+            new = WantedTable.of(keys, list(parts) or None, given, create=True)
+            assert new is not None
+            write_to_new(scope, frame, table, None, new)
 
     def stream_options(self, options: Mapping[str, str], name: str | None) -> dict[str, str] | None:
         """Check the options of a stream and return them as the data source takes them."""
-        with self._connection.naming(None):
+        with statement_scope(self._connection) as scope:
             table, given = self._asked(options, name)
-            return stream_options(self._connection, table, given)
+            return stream_options(scope, table, given)
 
     def stream_sink(
         self, frame: DataFrame | None, options: Mapping[str, str], mode: str, name: str | None
@@ -118,7 +119,8 @@ class FormatAnswers:
         refuse_options(given, (_CHECKPOINT,))
         by_case = {key.lower(): value for key, value in given.items()}
         checkpoint = by_case.get(_CHECKPOINT.lower())
-        return checked_sink(self._connection, frame, table, mode, checkpoint)
+        with statement_scope(self._connection) as scope:
+            return checked_sink(scope, frame, table, mode, checkpoint)
 
     def _asked(
         self, options: Mapping[str, str], name: str | None = None

@@ -8,13 +8,16 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Self
 
 from paimon_magics.boundary import knows_other_words, short_errors
-from paimon_magics.errors import InvalidValueError
+from paimon_magics.errors import PaimonMagicsError, SetupError
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.frontend import somebody_is_there
+from paimon_magics.session.merge_builder import MergeBuilder, delete_statement, update_statement
+from paimon_magics.session.name_cache import KnownNames
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.pyspark_answers import PysparkAnswers
 from paimon_magics.session.queries.follow import SnapshotChanges, follow
@@ -23,36 +26,30 @@ from paimon_magics.session.reports.administration import Administration
 from paimon_magics.session.reports.health import Health, Helper, tables_of
 from paimon_magics.session.reports.layout import Layout, layout_of
 from paimon_magics.session.reports.surface import Reporting
-from paimon_magics.session.row_changing import RowChanging
+from paimon_magics.session.scope import StatementScope, statement_scope
 from paimon_magics.session.spark_settings import parsed
-from paimon_magics.session.statements.cells import (
-    check_after_others,
-    check_confirmed,
-    dry_run_of,
-    explanation_of,
-    limited,
-    may_take_away,
-    preview_of,
-)
+from paimon_magics.session.statements import cells
+from paimon_magics.session.statements.handlers import run_statement
 from paimon_magics.session.statements.show import history_of
 from paimon_magics.session.streaming import register_source, start_stream, stream_frame
 from paimon_magics.session.streams import Stream
 from paimon_magics.session.writes.frames import WriteMode, write_frame_to
 from paimon_magics.session.writes.new_tables import WantedTable, option_text, write_to_new
-from paimon_magics.session.writes.small_inserts import (
-    check_wait,
-    flush_table,
-    insert_rows,
-)
-from paimon_magics.settings import Wait
+from paimon_magics.session.writes.small_inserts import check_wait, flush_table, insert_rows
+from paimon_magics.settings import Settings, Wait
 from paimon_magics.spark.frame_methods import note_calls
+from paimon_magics.spark.interrupts import between_locks
 from paimon_magics.spark.pyspark_calls import answer_by, answer_no_longer
+from paimon_magics.spark.sessions import check_process, end_behind, stop
 from paimon_magics.statements.clauses.names import named, table_text, text_literal
+from paimon_magics.statements.statement import Query, TableName
+from paimon_magics.statements.subjects import Statement
+from paimon_magics.tables.catalog.catalog import Catalog
 
 if TYPE_CHECKING:
     from paimon_magics.session.doctor import Diagnosis
-    from paimon_magics.spark.handles import DataFrame
-
+    from paimon_magics.spark.handles import DataFrame, SparkSession
+    from paimon_magics.tables.stores.probes import StoreReport
 
 # Method names of other libraries, with ours.
 _OTHER_WORDS = {
@@ -67,76 +64,18 @@ _OTHER_WORDS = {
 }
 
 
-# The part of a session by which Python reads and writes tables as streams.
-
-
-@short_errors
-class RowStreaming(RowChanging):
-    """A session's methods for streams."""
-
-    def stream(self, name: str, **options: object) -> DataFrame:
-        """Return a table, its `$audit_log` or its `$binlog` as a streaming DataFrame:
-
-            session.stream("shop.orders$audit_log", **{"scan.mode": "latest"})
-
-        By default it begins with all rows that there are, and goes on with what changes. `options`
-        are Paimon's for streams (`scan.mode`, `scan.snapshot-id`, `scan.timestamp`, `consumer-id`),
-        and those of its connector for Spark (`read.stream.maxRowsPerTrigger`): docs/streams.md.
-
-        Raises UnknownNameError for an unknown name or option, UnsupportedStatementError for a table
-        that has no changes to read, InvalidValueError for options that contradict each other.
-        """
-        self._check_open()
-        connection = self._connection
-        given = {key: option_text(value) for key, value in options.items()}
-        with connection.naming(None):
-            return stream_frame(connection, connection.full_name(named(name)), given)
-
-    def write_stream(
-        self,
-        frame: DataFrame,
-        name: str,
-        *,
-        checkpoint: str | os.PathLike[str],
-        mode: str = "append",
-        trigger: str | None = None,
-    ) -> Stream:
-        """Start to write a streaming DataFrame to a table, each micro-batch in one commit, once:
-
-            stream = session.write_stream(session.stream("a"), "b", checkpoint="checkpoints/a-to-b")
-            stream.stop()
-
-        `checkpoint` is a folder of this stream alone; the same call with it goes on where the
-        stream was, whatever died. `mode` is `append`, `upsert` (rows of an aggregation replace
-        those of their keys) or `complete` (each micro-batch replaces the whole table). Rows of a
-        table with keys replace those of their keys in any mode, and the column `rowkind` of an
-        `$audit_log` says which rows are deleted. `trigger` is how often a micro-batch begins
-        ("10 seconds"), or "available-now" to end with what is there; by default, at once.
-
-        Raises what `write` raises for columns that don't fit, and InvalidValueError for a frame
-        that is no stream, before anything is written.
-        """
-        self._check_open()
-        connection = self._connection
-        with connection.naming(None):
-            full = connection.full_name(named(name))
-            return start_stream(
-                connection, frame, full, checkpoint=os.fspath(checkpoint or ""), mode=mode,
-                trigger=trigger,
-            )  # fmt: skip
-
-
 @short_errors
 @knows_other_words(_OTHER_WORDS)
-class Session(RowStreaming):
-    """Runs statements on one warehouse. Made by `connect`.
+class Session:
+    """Runs statements on one warehouse. Made by `connect`; stays open until `close`.
 
     Several threads may use one session, each with its own frames. They share the current database,
     which USE changes.
     """
 
     def __init__(self, connection: Connection) -> None:
-        super().__init__(connection)
+        self._connection = connection
+        self._known_names: KnownNames | None = None
         self._spark_calls = PysparkAnswers(connection, self.run)
         answer_by(self._spark_calls)
         note_calls(connection.spark)
@@ -171,31 +110,29 @@ class Session(RowStreaming):
         Raises StatementError (change the statement), SetupError (change the environment),
         JobError, CommitConflictError or UnknownOutcomeError: see `paimon_magics.errors`.
         """
-        self._check_open()
         check_wait(wait)
-        if limit is not None and limit < 0:
-            raise InvalidValueError(
-                f"`limit` of run() is {limit}.", hint="Give a number of rows, 0 or more."
-            )
-        statements = parsed(self._connection, text)
+        cells.check_limit(limit)
+        if dry_run:
+            return self._planned(cells.dry_run_of, text, parameters, frames)
+        with self._scope(frames) as scope:
+            statements = parsed(scope, text)
         if not statements:
             return Outcome(statement="", kind="nothing", message="There is no statement.")
         values = dict(parameters or {})
-        if dry_run:
-            with self._connection.naming(frames):
-                return dry_run_of(self._connection, text, statements, values)
-        asks = (somebody_is_there() if confirm is None else not confirm) and may_take_away(text)
+        asks = (somebody_is_there() if confirm is None else not confirm) and cells.may_take_away(
+            text
+        )
         if asks:  # before anything has run
             self.check_confirmed(text, values, frames=frames)
         for number, statement in enumerate(statements):
             if asks and number:  # the statements before it may have brought what it takes away
-                with self._connection.naming(frames):
-                    check_after_others(self._connection, statement, values)
+                with self._scope(frames) as scope:
+                    cells.check_after_others(scope, statement, values)
             outcome = self._run_one(
                 statement, values, frames, include_buffer=include_buffer, wait=wait
             )
         if limit is not None and outcome.dataframe is not None:
-            outcome = limited(outcome, limit)
+            outcome = cells.limited(outcome, limit)
         return outcome
 
     def explain(
@@ -206,12 +143,7 @@ class Session(RowStreaming):
         frames: Mapping[str, object] | None = None,
     ) -> Outcome:
         """Return how the statements of `text` would run: snapshots, files, reads and writers."""
-        self._check_open()
-        statements = parsed(self._connection, text)
-        if not statements:
-            return Outcome(statement="", kind="nothing", message="There is no statement.")
-        with self._connection.naming(frames):
-            return explanation_of(self._connection, text, statements, dict(parameters or {}))
+        return self._planned(cells.explanation_of, text, parameters, frames)
 
     def preview(
         self,
@@ -226,12 +158,7 @@ class Session(RowStreaming):
         For these, INSERT OVERWRITE, TRUNCATE, DROP PARTITION and DROP TABLE; raises
         UnsupportedStatementError for others.
         """
-        self._check_open()
-        statements = parsed(self._connection, text)
-        if not statements:
-            return Outcome(statement="", kind="nothing", message="There is no statement.")
-        with self._connection.naming(frames):
-            return preview_of(self._connection, text, statements, dict(parameters or {}))
+        return self._planned(cells.preview_of, text, parameters, frames)
 
     def check_confirmed(
         self,
@@ -243,10 +170,9 @@ class Session(RowStreaming):
         """Raise UnconfirmedError if a statement of `text` would take away much; the error says what
         would go. Writes nothing."""
         self._check_open()
-        if may_take_away(text):
-            with self._connection.naming(frames):
-                statements = parsed(self._connection, text)
-                check_confirmed(self._connection, statements, dict(parameters or {}))
+        if cells.may_take_away(text):
+            with self._scope(frames) as scope:
+                cells.check_confirmed(scope, parsed(scope, text), dict(parameters or {}))
 
     def table(
         self,
@@ -270,13 +196,10 @@ class Session(RowStreaming):
         Raises UnknownNameError for an unknown name, column or option, InvalidValueError for options
         that contradict each other, and the error of a query for a condition that Spark refuses.
         """
-        self._check_open()
-        connection = self._connection
-        given = {key: option_text(value) for key, value in options.items()}
-        with connection.naming(None):
-            full = connection.full_name(named(name))
+        texts = {key: option_text(value) for key, value in options.items()}
+        with self._scope() as scope:
             return chosen_of_table(
-                connection, full, given, columns, where, include_buffer=include_buffer
+                scope, self._full(name), texts, columns, where, include_buffer=include_buffer
             )
 
     def changes(
@@ -300,13 +223,9 @@ class Session(RowStreaming):
         """
         self._check_open()
         return follow(
-            self._connection,
-            self._connection.full_name(named(name)),
-            from_snapshot=from_snapshot,
-            consumer_id=consumer_id,
-            poll_ms=poll_ms,
-            wait=wait,
-        )
+            self._connection, self._full(name), from_snapshot=from_snapshot,
+            consumer_id=consumer_id, poll_ms=poll_ms, wait=wait,
+        )  # fmt: skip
 
     def write(
         self,
@@ -330,22 +249,10 @@ class Session(RowStreaming):
 
         Raises what an INSERT raises, and StatementError for a table that exists already.
         """
-        self._check_open()
-        started = time.monotonic()
-        wanted = WantedTable.of(primary_key, partition_by, options)
-        if not create and not wanted.is_empty:
-            raise InvalidValueError(
-                "`primary_key`, `partition_by` and `options` are for a new table only.",
-                hint="Add create=True, or leave them out.",
-            )
-        with self._connection.naming(None) as told:
-            if create:
-                outcome = write_to_new(self._connection, frame, named(name), mode, wanted)
-            else:
-                outcome = write_frame_to(self._connection, frame, named(name), mode)
-        outcome.notes = (*outcome.notes, *told)
-        outcome.seconds = time.monotonic() - started
-        return outcome
+        new = WantedTable.of(primary_key, partition_by, options, create=create)
+        if new is None:
+            return self._timed(lambda scope: write_frame_to(scope, frame, named(name), mode))
+        return self._timed(lambda scope: write_to_new(scope, frame, named(name), mode, new))
 
     def insert(
         self, name: str, rows: object, *, label: str | None = None, wait: Wait | None = None
@@ -360,40 +267,31 @@ class Session(RowStreaming):
 
         Raises InvalidValueError for rows that don't fit or a label that was used for other rows.
         """
-        self._check_open()
-        started = time.monotonic()
-        full = self._connection.full_name(named(name))
-        with self._connection.telling():
-            given = insert_rows(self._connection, full, rows, label=label, wait=wait)
-            outcome = given if isinstance(given, Outcome) else given.outcome()
-        outcome.seconds = time.monotonic() - started
-        return outcome
+
+        def insert(scope: StatementScope) -> Outcome:
+            inserted = insert_rows(scope, self._full(name), rows, label=label, wait=wait)
+            return inserted if isinstance(inserted, Outcome) else inserted.outcome()
+
+        return self._timed(insert)
 
     async def insert_async(
         self, name: str, rows: object, *, label: str | None = None, wait: Wait | None = None
     ) -> Outcome:
         """`insert` for an event loop: many inserts may be pending, and are grouped. Inserts into
         one table are acknowledged in the order of the calls."""
-        self._check_open()
-        full = self._connection.full_name(named(name))
-        with self._connection.telling():
-            given = insert_rows(self._connection, full, rows, label=label, wait=wait)
-            if isinstance(given, Outcome):
-                return given
-            await asyncio.wrap_future(given.answer)
-            return await asyncio.to_thread(given.outcome)
+        with self._scope() as scope:
+            inserted = insert_rows(scope, self._full(name), rows, label=label, wait=wait)
+            if isinstance(inserted, Outcome):
+                return inserted
+            await asyncio.wrap_future(inserted.answer)
+            return await asyncio.to_thread(inserted.outcome)
 
     def flush(self, name: str) -> Outcome:
         """Make all acknowledged small inserts of a table visible, and wait until they are.
 
         Raises SetupError if there is no coordinator, or if it takes longer than 5 minutes.
         """
-        self._check_open()
-        started = time.monotonic()
-        with self._connection.telling():
-            outcome = flush_table(self._connection, self._connection.full_name(named(name)))
-        outcome.seconds = time.monotonic() - started
-        return outcome
+        return self._timed(lambda scope: flush_table(scope, self._full(name)))
 
     def compact(self, name: str) -> Outcome:
         """Compact all files of a table with this session's Spark: `CALL sys.compact`."""
@@ -401,21 +299,20 @@ class Session(RowStreaming):
 
     def history(self, name: str) -> Outcome:
         """Return a table's snapshots, newest first, with user, notebook and statement."""
-        self._check_open()
-        return history_of(self._connection, self._connection.full_name(named(name)))
+        with self._scope() as scope:
+            return history_of(scope, self._full(name))
 
     def layout(self, name: str) -> Layout:
         """Return the layout of a table: rows, bytes and files of each partition and bucket, small
         files, skew. Read from manifests, without a Spark job. Raises UnknownNameError."""
         self._check_open()
-        full = self._connection.full_name(named(name))
-        return layout_of(self._connection.catalog, full, name, self._connection.zone)
+        return layout_of(self.catalog, self._full(name), name, self._connection.zone)
 
     def health(self, name: str | None = None) -> Health:
         """Check the layout of a table, or of all tables of a database (`shop.*`; without a name,
         the current database), against the tables' options. Raises UnknownNameError."""
         self._check_open()
-        names = tables_of(self._connection.catalog, name, self.database)
+        names = tables_of(self.catalog, name, self.database)
         helper = Helper(lambda sql: self.run(sql, confirm=True), self.layout)
         return Health(tuple(self.layout(name) for name in names), helper)
 
@@ -441,8 +338,262 @@ class Session(RowStreaming):
         self._check_open()
         return Administration(self._connection)
 
+    def delete(
+        self,
+        name: str,
+        where: str | None,
+        parameters: Mapping[str, object] | None = None,
+        *,
+        frames: Mapping[str, object] | None = None,
+        wait: Wait | None = None,
+    ) -> Outcome:
+        """Delete the rows of a table that meet the condition `where`, a text of SQL:
+
+            session.delete("shop.orders", "id = :id", {"id": 7})
+
+        It runs `DELETE FROM … WHERE …`, with `parameters`, `frames` and `wait` as in `run`. The
+        condition "true" is for all rows; None is refused, so that a condition that got lost deletes
+        nothing.
+
+        Raises what DELETE raises.
+        """
+        statement = delete_statement(named(name), where)
+        return self._run_one(statement, parameters, frames, wait=wait)
+
+    def update(
+        self,
+        name: str,
+        values: Mapping[str, str],
+        where: str | None,
+        parameters: Mapping[str, object] | None = None,
+        *,
+        frames: Mapping[str, object] | None = None,
+        wait: Wait | None = None,
+    ) -> Outcome:
+        """Update the rows of a table that meet the condition `where`. `values` are texts of SQL by
+        column, or by the field of a struct:
+
+            session.update("shop.orders", {"amount": "amount + :more"}, "id = 7", {"more": 1})
+
+        It runs `UPDATE … SET … WHERE …`, with `parameters`, `frames` and `wait` as in `run`. The
+        condition "true" is for all rows; None is refused, so that a condition that got lost changes
+        nothing.
+
+        Raises what UPDATE raises.
+        """
+        statement = update_statement(named(name), values, where)
+        return self._run_one(statement, parameters, frames, wait=wait)
+
+    def merge(self, frame: object, name: str, on: str | Sequence[str]) -> MergeBuilder:
+        """Begin a MERGE of a frame into a table; nothing runs before `.run()`:
+
+            session.merge(frame, "shop.orders", on="t.id = s.id") \\
+                .when_matched_update({"amount": "t.amount + s.amount"}) \\
+                .when_not_matched_insert() \\
+                .run()
+
+        In texts the table is `t` and the frame `s`. `on` may also be the names of columns that are
+        equal on both sides. Raises InvalidValueError for a value that is no frame.
+        """
+        self._check_open()
+        return MergeBuilder(self._connection, frame, named(name), on)
+
+    def stream(self, name: str, **options: object) -> DataFrame:
+        """Return a table, its `$audit_log` or its `$binlog` as a streaming DataFrame:
+
+            session.stream("shop.orders$audit_log", **{"scan.mode": "latest"})
+
+        By default it begins with all rows that there are, and goes on with what changes. `options`
+        are Paimon's for streams (`scan.mode`, `scan.snapshot-id`, `scan.timestamp`, `consumer-id`),
+        and those of its connector for Spark (`read.stream.maxRowsPerTrigger`): docs/streams.md.
+
+        Raises UnknownNameError for an unknown name or option, UnsupportedStatementError for a table
+        that has no changes to read, InvalidValueError for options that contradict each other.
+        """
+        texts = {key: option_text(value) for key, value in options.items()}
+        with self._scope() as scope:
+            return stream_frame(scope, self._full(name), texts)
+
+    def write_stream(
+        self,
+        frame: DataFrame,
+        name: str,
+        *,
+        checkpoint: str | os.PathLike[str],
+        mode: str = "append",
+        trigger: str | None = None,
+    ) -> Stream:
+        """Start to write a streaming DataFrame to a table, each micro-batch in one commit, once:
+
+            stream = session.write_stream(session.stream("a"), "b", checkpoint="checkpoints/a-to-b")
+            stream.stop()
+
+        `checkpoint` is a folder of this stream alone; the same call with it goes on where the
+        stream was, whatever died. `mode` is `append`, `upsert` (rows of an aggregation replace
+        those of their keys) or `complete` (each micro-batch replaces the whole table). Rows of a
+        table with keys replace those of their keys in any mode, and the column `rowkind` of an
+        `$audit_log` says which rows are deleted. `trigger` is how often a micro-batch begins
+        ("10 seconds"), or "available-now" to end with what is there; by default, at once.
+
+        Raises what `write` raises for columns that don't fit, and InvalidValueError for a frame
+        that is no stream, before anything is written.
+        """
+        with self._scope() as scope:
+            return start_stream(
+                scope, frame, self._full(name), checkpoint=os.fspath(checkpoint or ""), mode=mode,
+                trigger=trigger,
+            )  # fmt: skip
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._connection.state.closed
+
+    @property
+    def spark(self) -> SparkSession:
+        """The Spark session that jobs run in. While this session is open, PySpark's own calls on it
+        read Paimon's tables and refuse to change them: see docs/coming-from-pyspark.md. Raises
+        SetupError in a forked child."""
+        check_process(self._connection.is_inherited)
+        return self._connection.spark
+
+    @property
+    def warehouse(self) -> str:
+        """The warehouse's path, URI, or name on a REST server."""
+        return self._connection.catalog.warehouse
+
+    @property
+    def catalog(self) -> Catalog:
+        """The catalog of the warehouse."""
+        return self._connection.catalog
+
+    @property
+    def catalog_options(self) -> Mapping[str, str]:
+        """The catalog's options, credentials included: not for display."""
+        return self._connection.catalog.options
+
+    @property
+    def coordinator(self) -> str:
+        """Where commits are made: "embedded", "in-process", or the address given to `connect`."""
+        return self._connection.coordinator
+
+    @property
+    def store(self) -> StoreReport:
+        """The report on the warehouse's store, from when the session was opened."""
+        return self._connection.store
+
+    @property
+    def known_names(self) -> KnownNames:
+        """The name cache: the catalog's names as they were last read, for completion."""
+        if self._known_names is None:
+            self._known_names = KnownNames(self.catalog_options, self.catalog.visibility)
+        return self._known_names
+
+    @property
+    def settings(self) -> Settings:
+        """The session's settings."""
+        return self._connection.settings
+
+    @property
+    def database(self) -> str:
+        """The database of unqualified table names."""
+        return self._connection.state.database
+
     def close(self, *, stop_spark: bool = False) -> None:
         """End the session. Spark keeps running for frames that still need it, unless
-        `stop_spark`."""
+        `stop_spark`. In a forked child this ends nothing of the parent's."""
+        connection = self._connection
         answer_no_longer(self._spark_calls)
-        super().close(stop_spark=stop_spark)
+        connection.state.closed = True
+        if connection.is_inherited:
+            connection.committer.close()
+            return
+        connection.state.close()
+        connection.views.close()
+        connection.committer.close()
+        if stop_spark:
+            stop(connection.spark)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        new = "new warehouse, " if self.store.is_new else ""
+        state = "closed" if self.closed else f"{new}database {self.database}"
+        return f"Session({self.warehouse}, {state})"
+
+    def _check_open(self) -> None:
+        check_process(self._connection.is_inherited)
+        if self.closed:
+            raise SetupError(
+                "This session is closed.",
+                hint="Open one with paimon_magics.connect() or %paimon connect.",
+            )
+
+    @contextmanager
+    def _scope(self, frames: Mapping[str, object] | None = None) -> Iterator[StatementScope]:
+        """Run the body as one statement of this session, which is open."""
+        self._check_open()
+        with statement_scope(self._connection, frames) as scope:
+            yield scope
+
+    def _timed(self, run: Callable[[StatementScope], Outcome]) -> Outcome:
+        """Return the outcome of `run`, with its notes and how long it took."""
+        started = time.monotonic()
+        with self._scope() as scope:
+            outcome = run(scope)
+        outcome.notes = (*outcome.notes, *scope.notes)
+        outcome.seconds = time.monotonic() - started
+        return outcome
+
+    def _planned(
+        self,
+        plan: Callable[..., Outcome],
+        text: str,
+        parameters: Mapping[str, object] | None,
+        frames: Mapping[str, object] | None,
+    ) -> Outcome:
+        """Return what `plan` says of the statements of `text`, which don't run."""
+        with self._scope(frames) as scope:
+            statements = parsed(scope, text)
+            if not statements:
+                return Outcome(statement="", kind="nothing", message="There is no statement.")
+            return plan(scope, text, statements, dict(parameters or {}))
+
+    def _run_one(
+        self,
+        statement: Statement,
+        parameters: Mapping[str, object] | None,
+        frames: Mapping[str, object] | None,
+        *,
+        include_buffer: bool = False,
+        wait: Wait | None = None,
+    ) -> Outcome:
+        """Run one statement; its outcome says how long it took and what was noted meanwhile."""
+        check_wait(wait)
+        started = time.monotonic()
+        try:
+            with between_locks(self._connection.spark), self._scope(frames) as scope:
+                outcome = run_statement(
+                    scope, statement, dict(parameters or {}), include_buffer=include_buffer,
+                    wait=wait,
+                )  # fmt: skip
+            outcome.notes = (*outcome.notes, *scope.notes)
+        except Exception as error:
+            if (end := end_behind(error, self.spark)) is not None:
+                raise end from error
+            raise
+        finally:
+            if self._known_names is not None and not isinstance(statement, Query):
+                self._known_names.forget()
+        outcome.seconds = time.monotonic() - started
+        return outcome
+
+    def _full(self, name: str) -> TableName:
+        return self._connection.full_name(named(name))
+
+    def _explained(self, error: Exception) -> PaimonMagicsError | None:
+        return end_behind(error, self.spark)

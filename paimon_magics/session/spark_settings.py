@@ -12,7 +12,7 @@ from paimon_magics.planning.reads.spark_settings import (
     options_set,
     refuse_read_point,
 )
-from paimon_magics.session.connection import Connection
+from paimon_magics.session.scope import StatementScope
 from paimon_magics.statements.clauses.names import text_literal
 from paimon_magics.statements.grammar.parsing import parse_cell
 from paimon_magics.statements.row_changes import Delete, MergeInto, Update
@@ -36,28 +36,28 @@ _VERBS: Mapping[type, str] = {
 _VARIABLE = re.compile(r"\$\{(?:\w+?:)?[^\s'\"`\\]+?\}")
 
 
-def parsed(connection: Connection, text: str) -> tuple[Statement, ...]:
+def parsed(scope: StatementScope, text: str) -> tuple[Statement, ...]:
     """`parse_cell`; a text that can't be parsed while a setting is not honoured is refused for the
     setting."""
     try:
         return tuple(parse_cell(text))
     except StatementError:
-        check_settings(connection)
+        check_settings(scope)
         raise
 
 
-def check_settings(connection: Connection) -> None:
+def check_settings(scope: StatementScope) -> None:
     """Raise UnsupportedStatementError for a setting that this project does not honour."""
-    check_sql_settings(connection.spark_settings)
+    check_sql_settings(scope.spark_settings)
 
 
-def check_variables(connection: Connection, text: str) -> None:
+def check_variables(scope: StatementScope, text: str) -> None:
     """Raise UnsupportedStatementError for a `${…}` in a statement on Paimon's tables that Spark
     would replace by a setting: what this project reads of the text would not be what Spark runs
     (`VariableSubstitution`)."""
     for variable in _VARIABLE.finditer(text) if "${" in text else ():
         literal = text_literal(variable[0])
-        row = connection.spark.sql(f"SELECT {literal} AS value").head()
+        row = scope.spark.sql(f"SELECT {literal} AS value").head()
         if row is None or row["value"] != variable[0]:
             raise UnsupportedStatementError(
                 f"Spark replaces `{variable[0]}` by a setting, or by nothing, which is not "
@@ -71,7 +71,7 @@ def check_variables(connection: Connection, text: str) -> None:
 
 
 def with_settings(
-    connection: Connection,
+    scope: StatementScope,
     name: TableName,
     options: Mapping[str, str],
     known: Collection[str] = READ_OPTIONS,
@@ -81,35 +81,35 @@ def with_settings(
 
     Raises UnsupportedStatementError for a setting that is not honoured.
     """
-    settings = connection.spark_settings
+    settings = scope.spark_settings
     if not settings:
         return dict(options)
     check_sql_settings(settings)
-    catalog = connection.settings.catalog_name
+    catalog = scope.settings.catalog_name
     return options_set(settings, catalog, name, options, known) | dict(options)
 
 
-def check_written(connection: Connection, name: TableName | None, verb: str) -> None:
+def check_written(scope: StatementScope, name: TableName | None, verb: str) -> None:
     """Raise UnsupportedStatementError for a setting that is not honoured by a statement of the kind
     `verb` that writes or changes the table; without a table, whatever it is about."""
-    settings = connection.spark_settings
+    settings = scope.spark_settings
     if not settings:
         return
     check_sql_settings(settings)
-    full = None if name is None else connection.full_name(name)
-    refuse_read_point(settings, connection.settings.catalog_name, full, verb)
+    full = None if name is None else scope.full_name(name)
+    refuse_read_point(settings, scope.settings.catalog_name, full, verb)
 
 
-def check_statement(connection: Connection, statement: Statement) -> None:
+def check_statement(scope: StatementScope, statement: Statement) -> None:
     """`check_written` and `check_variables` for statements that write or define. What the queries
     in statements read is checked where they name it."""
     if isinstance(statement, PassThrough):
         return
     subject = subject_of(statement)
     if subject.table is not None:
-        check_variables(connection, statement.text)
+        check_variables(scope, statement.text)
     if isinstance(statement, Call | CreateDatabase | DropDatabase):
-        check_written(connection, None, "A change of tables")
+        check_written(scope, None, "A change of tables")
     elif subject.table is not None and not (subject.only_tells or isinstance(statement, Refused)):
         verb = _VERBS.get(type(statement), "A change of a table")
-        check_written(connection, subject.table, verb)
+        check_written(scope, subject.table, verb)

@@ -26,6 +26,7 @@ from paimon_magics.planning.reads.stream_points import (
 )
 from paimon_magics.planning.reads.views import view_named
 from paimon_magics.session.connection import Connection
+from paimon_magics.session.scope import StatementScope
 from paimon_magics.session.spark_settings import check_written, with_settings
 from paimon_magics.session.streams import Stream, StreamSink, sink_of
 from paimon_magics.session.writes.epochs import ROW_KINDS, check_stream_mode, takes_changes
@@ -58,7 +59,7 @@ def place_of(connection: Connection) -> Place:
     return Place(
         connection.catalog.warehouse,
         tuple(connection.catalog.options.items()),
-        connection.database,
+        connection.state.database,
         connection.zone,
         connection.slots,
         connection.settings.batch_rows,
@@ -72,33 +73,33 @@ def register_source(connection: Connection) -> None:
 
 
 def stream_options(
-    connection: Connection, name: TableName, options: Mapping[str, str]
+    scope: StatementScope, name: TableName, options: Mapping[str, str]
 ) -> dict[str, str]:
     """Check the options of a stream of a table, and return them as the data source takes them.
 
     Raises what `stream_request` and `check_streamable` raise, and UnknownNameError for the table.
     """
-    options = with_settings(connection, name, options, _STREAM_KEYS)
-    table = connection.tables.load(_itself(name))
+    options = with_settings(scope, name, options, _STREAM_KEYS)
+    table = scope.tables.load(_itself(name))
     check_streamable(name, table.schema, view_named(name.system_table))
     request = stream_request(table.schema, options)
     branch = dict(request.reads).get("branch", "main")
     if branch != "main":
-        connection.tables.load(replace(_itself(name), branch=branch))
+        scope.tables.load(replace(_itself(name), branch=branch))
     given = {key: value for key, value in options.items() if key.lower() != "scan.timestamp"}
     if isinstance(request.start, FromTime) and isinstance(request.start.time, str):
-        given["scan.timestamp-millis"] = str(moment_ms(request.start.time, connection.zone))
+        given["scan.timestamp-millis"] = str(moment_ms(request.start.time, scope.zone))
     return given | {"table": f"{quoted(name.database or '')}.{quoted(name.object_name)}"}
 
 
-def stream_frame(connection: Connection, name: TableName, options: Mapping[str, str]) -> DataFrame:
+def stream_frame(scope: StatementScope, name: TableName, options: Mapping[str, str]) -> DataFrame:
     """The table as a streaming frame. Raises what `stream_options` raises."""
-    given = stream_options(connection, name, options)
-    return streaming_frame(connection.spark, given)
+    given = stream_options(scope, name, options)
+    return streaming_frame(scope.spark, given)
 
 
 def start_stream(
-    connection: Connection,
+    scope: StatementScope,
     frame: DataFrame,
     name: TableName,
     *,
@@ -122,13 +123,13 @@ def start_stream(
             f"There is no trigger '{trigger}' of a stream.",
             hint=f"Use an interval, such as '10 seconds', or '{AVAILABLE_NOW}'.",
         )
-    sink = checked_sink(connection, frame, name, mode, checkpoint)
+    sink = checked_sink(scope, frame, name, mode, checkpoint)
     query = start_query(frame, sink, checkpoint=checkpoint, mode=sink.mode, trigger=trigger)
-    return Stream(connection, sink, query)
+    return Stream(scope.connection, sink, query)
 
 
 def checked_sink(
-    connection: Connection,
+    scope: StatementScope,
     frame: DataFrame | None,
     name: TableName,
     mode: str,
@@ -153,20 +154,19 @@ def checked_sink(
             ".option('checkpointLocation', '…').",
         )
     mode = _MODES[mode.lower()]
-    with connection.naming(None):
-        check_written(connection, name, "INSERT")
-        schema = connection.tables.load(name).schema
-        if frame is not None:
-            check_stream_mode(name, schema, mode, frame.columns)
-            empty = connection.spark.createDataFrame([], frame.schema)
-            if takes_changes(schema, frame.columns):
-                empty = with_changes(empty, ROW_KINDS)
-            target = f"{quoted(name.database or '')}.{quoted(name.object_name)}"
-            insert = parse_statement(f"INSERT INTO {target} BY NAME SELECT * FROM frame")
-            assert isinstance(insert, Insert)
-            prepare_insert(connection, insert, {}, frame=empty)
-    clear_half_begun(connection, checkpoint)
-    return sink_of(connection, name, mode, checkpoint)
+    check_written(scope, name, "INSERT")
+    schema = scope.tables.load(name).schema
+    if frame is not None:
+        check_stream_mode(name, schema, mode, frame.columns)
+        empty = scope.spark.createDataFrame([], frame.schema)
+        if takes_changes(schema, frame.columns):
+            empty = with_changes(empty, ROW_KINDS)
+        target = f"{quoted(name.database or '')}.{quoted(name.object_name)}"
+        insert = parse_statement(f"INSERT INTO {target} BY NAME SELECT * FROM frame")
+        assert isinstance(insert, Insert)
+        prepare_insert(scope, insert, {}, frame=empty)
+    clear_half_begun(scope, checkpoint)
+    return sink_of(scope.connection, name, mode, checkpoint)
 
 
 def _itself(name: TableName) -> TableName:
@@ -186,7 +186,7 @@ def refuse_options(options: Mapping[str, str], known: tuple[str, ...]) -> None:
 # Makes the checkpoint of a query ready before Spark opens it (`tables.stores.checkpoints`).
 
 
-def clear_half_begun(connection: Connection, checkpoint: str) -> None:
+def clear_half_begun(scope: StatementScope, checkpoint: str) -> None:
     """Delete what a kill in the first moment of a query left in its checkpoint, since Spark would
     refuse it. A batch that has begun is never touched.
 
@@ -196,10 +196,10 @@ def clear_half_begun(connection: Connection, checkpoint: str) -> None:
     """
     with suppress(OSError, PaimonMagicsError):  # Spark says itself what is wrong with a checkpoint
         if local_path(checkpoint) is None:
-            if _kind(checkpoint) == _kind(connection.catalog.warehouse):
-                clear_unbegun(connection.catalog.stores.of(checkpoint), checkpoint)
-        elif is_connect(connection.spark):
-            run_on_server(connection.spark, partial(clear_unbegun, LocalStore(), checkpoint))
+            if _kind(checkpoint) == _kind(scope.catalog.warehouse):
+                clear_unbegun(scope.catalog.stores.of(checkpoint), checkpoint)
+        elif is_connect(scope.spark):
+            run_on_server(scope.spark, partial(clear_unbegun, LocalStore(), checkpoint))
         else:
             clear_unbegun(LocalStore(), checkpoint)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from paimon_magics.boundary import short_errors
@@ -14,6 +14,7 @@ from paimon_magics.session.opening import connection_on
 from paimon_magics.session.place_words import PlaceWords
 from paimon_magics.session.reports.report import Report
 from paimon_magics.session.reports.stream import StreamState, stream_of
+from paimon_magics.session.scope import statement_scope
 from paimon_magics.session.writes.epochs import write_epoch
 from paimon_magics.settings import Settings
 from paimon_magics.spark.failures import translate
@@ -55,7 +56,7 @@ class Stream:
         self._connection = connection
         self._sink = sink
         self.query = query
-        connection.running.append(self)
+        connection.state.running.append(self)
 
     @property
     def table(self) -> str:
@@ -86,7 +87,7 @@ class Stream:
 
     def _state(self) -> StreamState | None:
         """How the stream is; None when its session is closed."""
-        if self._connection.closed:
+        if self._connection.state.closed:
             return None
         failed = None if self.is_active else self.query.exception()
         state = "failed" if failed is not None else "running" if self.is_active else "ended"
@@ -110,8 +111,8 @@ class Stream:
         """Stop the stream. The batch that is being written is given up or finished; it is whole in
         the table or not at all, and comes again when the stream is started again."""
         self.query.stop()
-        if self in self._connection.running:
-            self._connection.running.remove(self)
+        if self in self._connection.state.running:
+            self._connection.state.running.remove(self)
 
     def wait(self, seconds: float | None = None) -> bool:
         """Wait until the stream has ended, for at most `seconds`; return whether it has.
@@ -230,7 +231,8 @@ class StreamSink:
         connection = self._connection_on(batch.sparkSession)
         if not self._query_id:
             self._query_id = query_id(batch.sparkSession, self.checkpoint)
-        outcome = write_epoch(connection, batch, self.table, self.mode, self._query_id, number)
+        with statement_scope(connection) as scope:
+            outcome = write_epoch(scope, batch, self.table, self.mode, self._query_id, number)
         self.written.epochs = number + 1
         if outcome is not None:
             self.written.rows += outcome.rows_written or 0
@@ -243,7 +245,7 @@ class StreamSink:
             return known
         if self._given is not None:
             views = Views(spark, self.settings.kept_views_max)
-            self._connection = replace(self._given, spark=spark, views=views, running=[])
+            self._connection = self._given.beside(spark=spark, views=views)
         else:
             self._connection = connection_on(self.words, self.settings, spark)
         return self._connection

@@ -21,7 +21,7 @@ import pyspark
 from pyspark import SparkContext, java_gateway
 from pyspark.sql import SparkSession
 
-from paimon_magics.errors import SetupError, value_text
+from paimon_magics.errors import JobError, PaimonMagicsError, SetupError, value_text
 from paimon_magics.settings import Settings
 from paimon_magics.spark import python_daemon
 from paimon_magics.spark.idle_memory import release_when_idle
@@ -285,6 +285,14 @@ def ended(spark: SparkSession) -> SetupError | None:
         hint="Connect again, which starts Spark anew on the same warehouse: "
         "paimon_magics.connect() or %paimon connect.",
     )
+
+
+def end_behind(error: Exception, spark: SparkSession) -> SetupError | None:
+    """The error for a call that failed because the session's JVM is gone; None where it is there.
+    PySpark's own error tells the user nothing. Errors of ours other than JobError have another
+    cause."""
+    is_ours = isinstance(error, PaimonMagicsError) and not isinstance(error, JobError)
+    return None if is_ours else ended(spark)
 
 
 def runs_here(spark: SparkSession) -> bool:

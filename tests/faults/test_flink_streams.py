@@ -14,7 +14,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -224,7 +224,7 @@ def test_a_stream_and_sessions_lose_and_double_nothing_while_the_coordinator_is_
     print("seed", seed)
     chance = random.Random(seed)
     committer = RemoteCoordinator(At(process.address, process.token()))
-    second = paimon_magics.Session(replace(session._connection, committer=committer))
+    second = paimon_magics.Session(session._connection.beside(committer=committer))
     writers = [
         Inserting(one, number * KEYS, range(AHEAD + number, min(rows, 3 * AHEAD), 2))
         for number, one in enumerate((session, second), 1)

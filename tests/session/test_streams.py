@@ -21,6 +21,7 @@ from paimon_magics.errors import (
     UnknownNameError,
     UnsupportedStatementError,
 )
+from paimon_magics.session.scope import StatementScope
 from paimon_magics.session.streaming import place_of, stream_options
 from paimon_magics.session.writes.epochs import write_epoch
 from paimon_magics.spark.data_source import source_at
@@ -78,7 +79,7 @@ def reader_of(session: Session, name: str, **options: object) -> Any:
     """What Spark asks for the batches of a stream."""
     connection = session._connection
     given = {key: str(value) for key, value in options.items()}
-    found = stream_options(connection, connection.full_name(named(name)), given)
+    found = stream_options(StatementScope(connection), connection.full_name(named(name)), given)
     source = source_at(place_of(connection))({key.lower(): one for key, one in found.items()})
     return source.streamReader(source.schema())
 
@@ -188,9 +189,9 @@ def test_rows_of_a_table_that_changes_reach_another_one_once(
 
 def test_an_epoch_that_comes_again_is_written_once(session: Session) -> None:
     session.run("CREATE TABLE again (k BIGINT)")
-    connection, name = session._connection, TableName("again", "default")
+    scope, name = StatementScope(session._connection), TableName("again", "default")
     for query, number in (("q", 0), ("q", 0), ("q", 1), ("q", 0), ("other", 1)):
-        write_epoch(connection, session.spark.range(3).toDF("k"), name, "append", query, number)
+        write_epoch(scope, session.spark.range(3).toDF("k"), name, "append", query, number)
     assert len(rows(session, "SELECT * FROM again")) == 9
     properties = rows(session, "SELECT snapshot_id FROM again$snapshots")
     assert len(properties) == 3
@@ -200,22 +201,22 @@ def test_notes_of_streams_that_rest_for_long_go_and_snapshots_tell_what_they_did
     session: Session, warehouse: Path
 ) -> None:
     session.run("CREATE TABLE noted (k BIGINT)")
-    connection, name = session._connection, TableName("noted", "default")
+    scope, name = StatementScope(session._connection), TableName("noted", "default")
     frame = session.spark.range(3).toDF("k")
     for number in (0, 1):
-        write_epoch(connection, frame, name, "append", "mine", number)
+        write_epoch(scope, frame, name, "append", "mine", number)
     folder = warehouse / "default.db/noted/.streams"
     for number in range(101):
         (folder / f"other-{number}").write_text("{}")
     days = 86_400
     for path, age in ((folder / "mine", 91), (folder / "other-7", 92), (folder / "other-8", 89)):
         os.utime(path, (time.time() - age * days,) * 2)
-    write_epoch(connection, frame, name, "append", "new", 0)
+    write_epoch(scope, frame, name, "append", "new", 0)
     left = {path.name for path in folder.iterdir()}
     assert left == {"new", *(f"other-{number}" for number in range(101))} - {"other-7"}
     assert len(rows(session, "SELECT * FROM noted")) == 9
     for number in (1, 2):  # the first one was committed: a snapshot has its number
-        write_epoch(connection, frame, name, "append", "mine", number)
+        write_epoch(scope, frame, name, "append", "mine", number)
     assert len(rows(session, "SELECT * FROM noted")) == 12
 
 

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from paimon_magics.errors import PaimonMagicsError
-from paimon_magics.session.connection import Connection
 from paimon_magics.session.parameters import bind
 from paimon_magics.session.queries.planned_reads import table_of
 from paimon_magics.session.queries.relations import Relation, relation_of
+from paimon_magics.session.scope import StatementScope
 from paimon_magics.spark.queries import query_frame
 from paimon_magics.spark.types import columns_of, declared_columns, declared_schema
 from paimon_magics.statements.data_types import RowField
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def columns_of_query(
-    connection: Connection,
+    scope: StatementScope,
     statement: str,
     query: QueryText,
     parameters: Mapping[str, object],
@@ -37,33 +37,31 @@ def columns_of_query(
     Raises UnsupportedStatementError for a Spark type that Paimon has no counterpart for.
     """
     columns = columns_of(frame.schema)
-    declared = _declared(connection, statement, query, parameters)
+    declared = _declared(scope, statement, query, parameters)
     if declared is None or [field.name for field in declared] != frame.columns:
         return columns
     return declared
 
 
 def _declared(
-    connection: Connection, statement: str, query: QueryText, parameters: Mapping[str, object]
+    scope: StatementScope, statement: str, query: QueryText, parameters: Mapping[str, object]
 ) -> tuple[RowField, ...] | None:
     """The columns as the tables declare them; None where the query reads something else."""
-    spark = connection.spark
-    bound = bind(query.parameters, parameters, statement, connection.zone)
+    spark = scope.spark
+    bound = bind(query.parameters, parameters, statement, scope.zone)
     views = []
     try:
         for reference in query.references:
-            relation = relation_of(connection, reference, statement, bound)
+            relation = relation_of(scope, reference, statement, bound)
             if not isinstance(relation, Relation) or relation.name.system_table is not None:
                 return None
-            columns = table_of(connection, relation).schema.columns
+            columns = table_of(scope, relation).schema.columns
             empty = spark.createDataFrame([], schema=declared_schema(columns))
-            views.append((reference, connection.views.pass_by(empty)))
-        names = current_names(
-            statement, query, connection.settings.catalog_name, connection.database
-        )
+            views.append((reference, scope.views.pass_by(empty)))
+        names = current_names(statement, query, scope.settings.catalog_name, scope.database)
         planned = query_frame(spark, statement, query, views, bound, names)
         return declared_columns(planned.schema)
     except PaimonMagicsError:
         return None  # such as a table of another moment: the rows themselves tell
     finally:
-        connection.views.drop_passing()
+        scope.views.drop_passing()

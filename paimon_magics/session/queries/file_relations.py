@@ -32,7 +32,7 @@ from paimon_magics.errors import (
     likely_meant,
 )
 from paimon_magics.planning.formatting import count_text, shortened, size_text
-from paimon_magics.session.connection import Connection
+from paimon_magics.session.scope import StatementScope
 from paimon_magics.spark.failures import translate
 from paimon_magics.spark.files import CORRUPT, BadLines, bad_lines, file_frame, lacks_file_system
 from paimon_magics.spark.sessions import runs_here
@@ -98,7 +98,7 @@ def file_meant(name: TableName) -> str:
     return f"There is a file of that name, which is read as {kind}.`{path}`."
 
 
-def frame_of_files(connection: Connection, files: FileRelation) -> DataFrame:
+def frame_of_files(scope: StatementScope, files: FileRelation) -> DataFrame:
     """Return the rows of the files as a lazy frame; adds a note on how a CSV file was read.
 
     Raises UnknownNameError if there is no file, InvalidValueError for a file of another format, and
@@ -110,23 +110,21 @@ def frame_of_files(connection: Connection, files: FileRelation) -> DataFrame:
         guessed = {key: value for key, value in _GUESSED.items() if key.lower() not in given}
         options |= guessed
         if guessed:
-            connection.tell(_told(files.path, guessed))
-    is_here = not _SCHEME.match(files.path) and runs_here(connection.spark)
+            scope.note(_told(files.path, guessed))
+    is_here = not _SCHEME.match(files.path) and runs_here(scope.spark)
     path = _found_here(files.path) if is_here else files.path
     if files.format == "csv" and is_here and len(options.get("sep", ",")) == 1:
         found = quoting(path.removeprefix("file://"), options.get("sep", ","))
         found = {key: value for key, value in found.items() if key.lower() not in given}
         if "multiLine" in found:
-            connection.tell(
-                "Texts in it have line ends, so each file was read as a whole, by one task."
-            )
+            scope.note("Texts in it have line ends, so each file was read as a whole, by one task.")
         options |= found
     if files.format == "json" and is_here and "multiline" not in given and _is_list(path):
         options["multiLine"] = "true"
     reader = reader_options(files.format, options)
     try:
-        frame, path = _frame(connection, files, path, reader)
-        check_lines(connection, files.format, path, files.path, options, frame)
+        frame, path = _frame(scope, files, path, reader)
+        check_lines(scope, files.format, path, files.path, options, frame)
     except PaimonMagicsError:
         raise
     except Exception as error:
@@ -142,24 +140,22 @@ def frame_of_files(connection: Connection, files: FileRelation) -> DataFrame:
     if files.format == "csv" and "sep" not in given and len(frame.columns) == 1:
         found_in = next((one for one in _SEPARATORS if one in frame.columns[0]), None)
         if found_in is not None:
-            connection.tell(
-                f"It has one column; WITH ('sep' = '{found_in}') splits it into several."
-            )
+            scope.note(f"It has one column; WITH ('sep' = '{found_in}') splits it into several.")
     return frame
 
 
 def _frame(
-    connection: Connection, files: FileRelation, path: str, options: Mapping[str, str]
+    scope: StatementScope, files: FileRelation, path: str, options: Mapping[str, str]
 ) -> tuple[DataFrame, str]:
     """The frame of the files, and the path that Spark reads: that of a copy where it has no jar for
     the store."""
     try:
-        return file_frame(connection.spark, files.format, path, options), path
+        return file_frame(scope.spark, files.format, path, options), path
     except Exception as error:
         if not lacks_file_system(error):
             raise
-    copy = staged(connection, files.path)
-    return file_frame(connection.spark, files.format, copy, options), copy
+    copy = staged(scope, files.path)
+    return file_frame(scope.spark, files.format, copy, options), copy
 
 
 def _told(path: str, guessed: Mapping[str, str]) -> str:
@@ -254,7 +250,7 @@ def _beginning(path: str) -> str:
 # the catalog's keys. A copy lives in a temporary folder as long as the connection.
 
 
-def staged(connection: Connection, path: str) -> str:
+def staged(scope: StatementScope, path: str) -> str:
     """Copy the object, or all objects of the folder, at `path`; return the `file:` URI of the copy.
     Adds a note.
 
@@ -262,14 +258,14 @@ def staged(connection: Connection, path: str) -> str:
     other machines, or it is no object store, InvalidValueError for a pattern and for more bytes
     than the disk can spare.
     """
-    if path.partition("://")[0] not in OBJECT_SCHEMES or not runs_here(connection.spark):
+    if path.partition("://")[0] not in OBJECT_SCHEMES or not runs_here(scope.spark):
         raise SetupError(f"Spark has no jar for the store of `{path}`.", hint=f"{_JARS}.")
     if _PATTERN.search(path):
         raise InvalidValueError(
             f"`{path}` is a pattern, and Spark has no jar for its store.",
             hint=f"Name one file or a folder, which is copied; or {_JARS[0].lower()}{_JARS[1:]}.",
         )
-    store = cast("ObjectStore", connection.catalog.stores.of(path))
+    store = cast("ObjectStore", scope.catalog.stores.of(path))
     with store_errors(f"Copying `{path}` to this machine"):
         objects = _objects(store, path)
         if not objects:
@@ -282,8 +278,8 @@ def staged(connection: Connection, path: str) -> str:
         while objects:  # a reader keeps some of what it has read
             below, reader = objects.popitem()
             _copy(reader, root / below)
-    connection.streams.append(owned)
-    connection.tell(
+    scope.connection.state.keep_spooled([owned])
+    scope.note(
         f"Spark has no jar for the store of `{path}`, so {count_text(count, 'file')} "
         f"({size_text(size_bytes)}) were copied to this machine."
     )
@@ -358,7 +354,7 @@ def reader_options(kind: str, options: Mapping[str, str]) -> dict[str, str]:
 
 
 def check_lines(
-    connection: Connection,
+    scope: StatementScope,
     kind: str,
     path: str,
     shown: str,
@@ -375,8 +371,8 @@ def check_lines(
         return  # Spark has read all lines already, to find their columns
     if frame.columns == [CORRUPT]:
         return  # the rows say it themselves
-    lines = bad_lines(connection.spark, kind, path, options, frame.schema)
-    if not mode and connection.fills_table:
+    lines = bad_lines(scope.spark, kind, path, options, frame.schema)
+    if not mode and scope.fills_table:
         mode = "FAILFAST"
     notes = _notes(lines, kind, shown, len(frame.columns), mode)
     if mode == "FAILFAST" and notes:
@@ -387,7 +383,7 @@ def check_lines(
             "stores them as Spark reads them.",
         )
     for note in notes:
-        connection.tell(note)
+        scope.note(note)
 
 
 def _mode(options: Mapping[str, str]) -> str:

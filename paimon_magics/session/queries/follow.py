@@ -17,6 +17,7 @@ from paimon_magics.errors import InvalidValueError, UnknownNameError
 from paimon_magics.planning.reads.views import ViewKind, view_named
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.queries.table_frames import frame_of_table
+from paimon_magics.session.scope import statement_scope
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.snapshots.consumers import keep_progress, progress_of
 from paimon_magics.tables.snapshots.latest import latest_snapshot, read_snapshot
@@ -91,9 +92,9 @@ def _changes(
             continue
         if _changes_rows(table, snapshot.commit_kind, snapshot.changelog_manifest_list):
             # Loaded again: the table may have new columns.
-            frame = frame_of_table(
-                connection, name, {"incremental-between": _window(wanted)}, in_order=True
-            )
+            with statement_scope(connection) as scope:
+                options = {"incremental-between": _window(wanted)}
+                frame = frame_of_table(scope, name, options, in_order=True)
             yield SnapshotChanges(wanted, snapshot.commit_kind, snapshot.time_millis, frame)
         wanted += 1
         if consumer_id is not None:

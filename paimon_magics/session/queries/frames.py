@@ -18,7 +18,7 @@ from paimon_magics.planning.reads.scans import ReadPlan
 from paimon_magics.planning.reads.views import ViewKind
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.planning.writes.inserts import takes_small_inserts
-from paimon_magics.session.connection import Connection, located
+from paimon_magics.session.connection import NamedView
 from paimon_magics.session.parameters import bind
 from paimon_magics.session.planned_work import Reads, note_reads, reads_of
 from paimon_magics.session.python_frames import spark_frame, spooled_rows
@@ -36,6 +36,7 @@ from paimon_magics.session.queries.planned_reads import (
 )
 from paimon_magics.session.queries.relations import Relation, Selection, check_plain, relation_of
 from paimon_magics.session.queries.resolution import GivenFrame, SparkOwn
+from paimon_magics.session.scope import StatementScope, located
 from paimon_magics.session.spark_settings import check_settings
 from paimon_magics.spark.frame_steps import Narrowed, Source
 from paimon_magics.spark.progress import is_connect
@@ -51,7 +52,6 @@ from paimon_magics.statements.queries.query_traits import adds_no_rows, used_nam
 from paimon_magics.statements.queries.rewriting import current_names, stars_without_row_ids
 from paimon_magics.statements.statement import QueryText, TableReference
 from paimon_magics.statements.types.type_text import to_spark_sql
-from paimon_magics.tables.manifests.live_files import ManifestCache
 from paimon_magics.tables.reading.data_read import DataRead
 from paimon_magics.tables.reading.known_rows import are_decided, known_bounds, row_count
 from paimon_magics.tables.schema.types import arrow_schema
@@ -69,7 +69,7 @@ if TYPE_CHECKING:
 
 
 def frame_of_query(
-    connection: Connection,
+    scope: StatementScope,
     statement: str,
     query: QueryText,
     parameters: Mapping[str, object],
@@ -80,22 +80,22 @@ def frame_of_query(
     """Return the lazy frame of a query inside `statement`; with `include_buffer` also acknowledged
     rows that are not loaded. `selection` is for queries of rows to change. Errors have positions
     in `statement`."""
-    bound = bind(query.parameters, parameters, statement, connection.zone)
-    held_snapshots = HeldSnapshots(connection.committer)
+    bound = bind(query.parameters, parameters, statement, scope.zone)
+    held_snapshots = HeldSnapshots(scope.committer)
     try:
         frame = frame_of_views(
-            connection, statement, query, held_snapshots, bound,
+            scope, statement, query, held_snapshots, bound,
             include_buffer=include_buffer, selection=selection,
         )  # fmt: skip
         names = tuple(reference.name.object_name for reference in query.references)
         return held_snapshots.noted(frame, names)
     finally:
         held_snapshots.release()
-        connection.views.drop_passing()
+        scope.views.drop_passing()
 
 
 def frame_of_views(
-    connection: Connection,
+    scope: StatementScope,
     statement: str,
     query: QueryText,
     held: HeldSnapshots,
@@ -109,7 +109,7 @@ def frame_of_views(
     values of the bind names."""
 
     def planned(names: frozenset[str] | None) -> DataFrame:
-        reading = _Reading(connection, statement, held, bound, names, include_buffer, selection)
+        reading = _Reading(scope, statement, held, bound, names, include_buffer, selection)
         known = whole_aggregates(statement, query) if not reading.shows_more else None
         known_frame = None if known is None else _known_frame(reading, query, known)
         if known_frame is not None:
@@ -118,12 +118,12 @@ def frame_of_views(
         more = stars_without_row_ids(statement, query, with_ids) if with_ids else ()
         if selection is not None:
             more = (*more, *selection.replacements)
-        names_here = connection.settings.catalog_name, connection.database
+        names_here = scope.settings.catalog_name, scope.database
         more = (*more, *current_names(statement, query, *names_here))
         if reading.rows and not reading.shows_more and adds_no_rows(statement, query):
             held.rows_at_most = max(1, *reading.rows)
-        frame = query_frame(connection.spark, statement, query, views, bound, more)
-        connection.views.read_by(frame, {view for _, view in views})
+        frame = query_frame(scope.spark, statement, query, views, bound, more)
+        scope.views.read_by(frame, {view for _, view in views})
         return frame
 
     names = used_names(statement, query)
@@ -140,7 +140,7 @@ def frame_of_views(
 class _Reading:
     """What is known when the views of a query's references are made."""
 
-    connection: Connection
+    scope: StatementScope
     statement: str
     held: HeldSnapshots
     bound: Mapping[str, object]
@@ -176,9 +176,7 @@ class _Reading:
         # The statement's target has been found before: neither Spark is asked about its name again,
         # nor the catalog.
         known = chosen.table if chosen is not None and is_target else None
-        found = relation_of(
-            self.connection, reference, self.statement, self.bound, self.names, known
-        )
+        found = relation_of(self.scope, reference, self.statement, self.bound, self.names, known)
         if chosen is not None and chosen.shows_row_ids and isinstance(found, Relation):
             found = replace(found, names_row_ids=True)
         if chosen is None or not isinstance(found, Relation) or found.name != chosen.table:
@@ -195,12 +193,12 @@ class _Reading:
 
 def _known_frame(reading: _Reading, query: QueryText, wanted: WholeAggregates) -> DataFrame | None:
     """The frame of a query whose aggregates are known without its table's rows; None for others."""
-    connection = reading.connection
+    scope = reading.scope
     try:
         relation = reading.relation_of(wanted.reference)
         if not isinstance(relation, Relation) or is_metadata(relation.name):
             return None
-        row = known_row(connection, relation, wanted.calls, reading.held)
+        row = known_row(scope, relation, wanted.calls, reading.held)
     except PaimonMagicsError as error:
         raise located(error, reading.statement, wanted.reference.range.start) from None
     if row is None:
@@ -209,84 +207,82 @@ def _known_frame(reading: _Reading, query: QueryText, wanted: WholeAggregates) -
         query = replace(query, cuts=(*query.cuts, wanted.where))
     more = wanted.of_known(row)
     reading.held.rows_at_most = 1
-    return query_frame(connection.spark, reading.statement, query, (), reading.bound, more)
+    return query_frame(scope.spark, reading.statement, query, (), reading.bound, more)
 
 
 def _views(
     reading: _Reading, query: QueryText
 ) -> tuple[list[tuple[TableReference, str]], list[TableReference]]:
     """The views of the references, and the references whose views have the ids of rows."""
-    connection, statement, held = reading.connection, reading.statement, reading.held
+    scope, statement, held = reading.scope, reading.statement, reading.held
     views, with_ids = [], []
     frames: dict[str, str] = {}
     for reference in query.references:
         given_frame = reading.given(reference)
         if given_frame is not None:
             held.hold_of(given_frame)
-            views.append((reference, connection.views.pass_by(given_frame)))
+            views.append((reference, scope.views.pass_by(given_frame)))
             continue
         try:
             match reading.relation_of(reference):
                 case Relation() as relation:
                     frame = None
                     if reading.include_buffer:
-                        frame = buffered_frame(connection, relation, held)
+                        frame = buffered_frame(scope, relation, held)
                     if frame is not None:
-                        view = connection.views.pass_by(frame)
+                        view = scope.views.pass_by(frame)
                     else:
-                        view, frame = _view_of(connection, relation, held)
+                        view, frame = _view_of(scope, relation, held)
                         known = reads_of(frame).rows_at_most
                         reading.rows.extend(() if known is None else (known,))
                         if reading.selects_from(query, reference):
                             held.plan = reads_of(frame).plan
-                        if relation.names_row_ids and _shows_row_ids(connection, relation):
+                        if relation.names_row_ids and _shows_row_ids(scope, relation):
                             with_ids.append(reference)
                 case FileRelation() as files:
-                    check_settings(connection)
-                    view = connection.views.pass_by(frame_of_files(connection, files))
+                    check_settings(scope)
+                    view = scope.views.pass_by(frame_of_files(scope, files))
                 case GivenFrame(name=name, frame=given):
-                    check_settings(connection)
+                    check_settings(scope)
                     check_plain(reference)
                     if name not in frames:  # a self-join sends the frame once
-                        frame = spark_frame(connection.spark, given)
+                        frame = spark_frame(scope.spark, given)
                         held.hold_of(frame)
-                        connection.streams.extend(spooled_rows(frame))
-                        frames[name] = connection.views.pass_by(frame)
+                        scope.connection.state.keep_spooled(spooled_rows(frame))
+                        frames[name] = scope.views.pass_by(frame)
                     view = frames[name]
                 case SparkOwn():
-                    narrow = frame_of_view(connection, reference, reading.names, reading.bound)
+                    narrow = frame_of_view(scope, reference, reading.names, reading.bound)
                     if narrow is None:
                         continue
                     held.hold_of(narrow)
-                    view = connection.views.pass_by(narrow)
+                    view = scope.views.pass_by(narrow)
             views.append((reference, view))
         except PaimonMagicsError as error:
             raise located(error, statement, reference.range.start) from None
     return views, with_ids
 
 
-def metadata_frame(connection: Connection, relation: Relation) -> DataFrame:
+def metadata_frame(scope: StatementScope, relation: Relation) -> DataFrame:
     """The rows of a system table that shows no data, such as `$snapshots`."""
     rows = metadata_table(
-        connection.catalog,
+        scope.catalog,
         relation.name,
-        snapshot_id=_snapshot_of(connection, relation),
-        folder_of=lambda table: connection.manifests(
-            table.location, lambda: ManifestCache(table.paimon)
-        ),
+        snapshot_id=_snapshot_of(scope, relation),
+        folder_of=lambda table: scope.manifests(table),
     )
-    return note_reads(frame_of_rows(connection.spark, rows), Reads(rows_at_most=rows.num_rows))
+    return note_reads(frame_of_rows(scope.spark, rows), Reads(rows_at_most=rows.num_rows))
 
 
-def _snapshot_of(connection: Connection, relation: Relation) -> int | None:
+def _snapshot_of(scope: StatementScope, relation: Relation) -> int | None:
     """The id of the snapshot that the read options name; None for the latest."""
     if relation.name.system_table is None:
         return None
-    table = table_of(connection, relation)
+    table = table_of(scope, relation)
     point = point_of_read(table.schema, dict(relation.options))
     if isinstance(point, Latest):
         return None
-    target = find_target(table, point, connection.zone).target
+    target = find_target(table, point, scope.zone).target
     if not isinstance(target, TableState):
         raise InvalidValueError(
             f"`{relation.name}` shows one state of its table, not changes between two.",
@@ -296,47 +292,45 @@ def _snapshot_of(connection: Connection, relation: Relation) -> int | None:
 
 
 def _view_of(
-    connection: Connection, relation: Relation, held: HeldSnapshots
+    scope: StatementScope, relation: Relation, held: HeldSnapshots
 ) -> tuple[str, DataFrame]:
     if is_metadata(relation.name):
-        frame = metadata_frame(connection, relation)
-        return connection.views.pass_by(frame), frame
-    kept = kept_read(connection, relation, held)
+        frame = metadata_frame(scope, relation)
+        return scope.views.pass_by(frame), frame
+    kept = kept_read(scope, relation, held)
     return kept.view, kept.frame
 
 
-def _shows_row_ids(connection: Connection, relation: Relation) -> bool:
+def _shows_row_ids(scope: StatementScope, relation: Relation) -> bool:
     """Whether a table, no system table, is shown with the ids of its rows."""
     if relation.name.system_table is not None:
         return False
-    return kind_of(table_of(connection, relation), relation) is ViewKind.ROW_TRACKING
+    return kind_of(table_of(scope, relation), relation) is ViewKind.ROW_TRACKING
 
 
 def buffered_frame(
-    connection: Connection, relation: Relation, held: HeldSnapshots
+    scope: StatementScope, relation: Relation, held: HeldSnapshots
 ) -> DataFrame | None:
     """The frame of a table with rows that are not loaded yet; None where it has none."""
-    return frame_with_buffer(
-        connection, relation, lambda one: kept_read(connection, one, held).frame
-    )
+    return frame_with_buffer(scope, relation, lambda one: kept_read(scope, one, held).frame)
 
 
-def read_plan(connection: Connection, relation: Relation) -> tuple[ReadPlan, DataRead]:
+def read_plan(scope: StatementScope, relation: Relation) -> tuple[ReadPlan, DataRead]:
     """Return how a table, or a system table of its data, is read."""
-    read = unkept_read(connection, relation)
+    read = unkept_read(scope, relation)
     rows = row_count(read) if needs_no_column(read, relation) else None
     if rows is not None:
         return ReadPlan((), (), known_rows=rows), read
-    return plan_of(connection, read, limits_of(connection, read, relation)), read
+    return plan_of(scope, read, limits_of(scope, read, relation)), read
 
 
-def is_known(connection: Connection, relation: Relation, statement: str, query: QueryText) -> bool:
+def is_known(scope: StatementScope, relation: Relation, statement: str, query: QueryText) -> bool:
     """Whether a query of `relation` is answered by manifests alone."""
     wanted = whole_aggregates(statement, query)
-    held_snapshots = HeldSnapshots(connection.committer)
+    held_snapshots = HeldSnapshots(scope.committer)
     try:
         return wanted is not None and (
-            known_row(connection, relation, wanted.calls, held_snapshots) is not None
+            known_row(scope, relation, wanted.calls, held_snapshots) is not None
         )
     finally:
         held_snapshots.release()
@@ -346,7 +340,7 @@ def is_known(connection: Connection, relation: Relation, statement: str, query: 
 
 
 def known_row(
-    connection: Connection,
+    scope: StatementScope,
     relation: Relation,
     calls: Sequence[AggregateCall],
     held: HeldSnapshots,
@@ -354,7 +348,7 @@ def known_row(
     """A relation of one row with the results of `calls`, named as they are; None where they are not
     known from manifests."""
     with_bounds = any(call.column is not None for call in calls)
-    read = planned_read(connection, relation, held, with_entries=with_bounds).read
+    read = planned_read(scope, relation, held, with_entries=with_bounds).read
     if not are_decided(read, relation.filters):
         return None
     found = {call.name: _value(read, call) for call in calls}
@@ -395,7 +389,7 @@ def _value(read: DataRead, call: AggregateCall) -> str | None:
 
 
 def frame_with_buffer(
-    connection: Connection, relation: Relation, read: Callable[[Relation], DataFrame]
+    scope: StatementScope, relation: Relation, read: Callable[[Relation], DataFrame]
 ) -> DataFrame | None:
     """Return the rows that `relation` will have when all inserts acknowledged now are loaded. None
     if it takes no small inserts, or is not the table's current state. `read` gives the frame of the
@@ -408,17 +402,17 @@ def frame_with_buffer(
     if name.system_table is not None or name.branch is not None or relation.options:
         return None
     relation = replace(relation, names_row_ids=False)  # such rows have no ids yet
-    table = connection.tables.load(name)
+    table = scope.tables.load(name)
     if not takes_small_inserts(table.schema) or _reads_another_state(table.schema):
         return None
-    if connection.committer.inserts() is None:
+    if scope.committer.inserts() is None:
         raise InvalidValueError(
             f"Acknowledged rows of `{name}` that are not loaded can't be read: this session has no "
             "coordinator.",
             hint="Connect with coordinator='embedded' or the address of a coordinator, or leave "
             "`include_buffer` (--include-buffer) out.",
         )
-    buffer = connection.committer.administration().queues.buffer(name)
+    buffer = scope.committer.administration().queues.buffer(name)
     if buffer.acknowledged == buffer.published:
         return read(replace(relation, snapshot_id=buffer.snapshot_id))
     entries = buffered_entries(buffer, table)
@@ -426,9 +420,9 @@ def frame_with_buffer(
     names = None if relation.names is None else relation.names | {key.lower() for key in keys}
     below = read(replace(relation, snapshot_id=buffer.snapshot_id, names=names))
     if not keys:
-        return with_rows(connection.spark, below, _rows_of(entries, table.schema))
+        return with_rows(scope.spark, below, _rows_of(entries, table.schema))
     whole = replace(relation, snapshot_id=buffer.snapshot_id, names=None, filters=())
-    return _upserted(connection, table, below, entries, lambda: read(whole))
+    return _upserted(scope, table, below, entries, lambda: read(whole))
 
 
 def _rows_of(entries: Sequence[pa.RecordBatch | Change], schema: TableSchema) -> pa.Table:
@@ -445,7 +439,7 @@ def _reads_another_state(schema: TableSchema) -> bool:
 
 
 def _upserted(
-    connection: Connection,
+    scope: StatementScope,
     table: Table,
     below: DataFrame,
     entries: Sequence[pa.RecordBatch | Change],
@@ -463,7 +457,7 @@ def _upserted(
     )
     from paimon_magics.tables.schema.arrow_casting import conform
 
-    spark, table_schema = connection.spark, table.schema
+    spark, table_schema = scope.spark, table.schema
     rows = _rows_of(entries, table_schema)
     keys = rows.select(list(table_schema.primary_keys))
     schema = arrow_schema(table_schema)
@@ -485,26 +479,17 @@ def _upserted(
 # Temporary views that choose columns and rows of a table: queries of them read what they use.
 
 
-@dataclass(frozen=True)
-class _ViewRead:
-    """A view's source, and the frame that Spark gave for its name when it was made."""
-
-    source: Source
-    shown: DataFrame
-
-
-def note_view(connection: Connection, name: str, source: Source | None) -> None:
-    """Note what a new view reads; None for a view that is left to Spark."""
-    connection.view_reads.pop(name.lower(), None)
+def note_view(scope: StatementScope, name: str, frame: DataFrame, source: Source | None) -> None:
+    """Note a new view of `frame`, and what it reads; None for a view that is left to Spark."""
     # Spark Connect gives the frame of a name anew at each call, so that a view which another call
     # has replaced would not be noticed.
-    if source is not None and not is_connect(connection.spark):
-        read = _ViewRead(source, connection.spark.table(name))
-        connection.view_reads[name.lower()] = read
+    is_read = source is not None and not is_connect(scope.spark)
+    view = NamedView(frame, source, scope.spark.table(name)) if is_read else NamedView(frame)
+    scope.connection.state.views[name.lower()] = view
 
 
 def frame_of_view(
-    connection: Connection,
+    scope: StatementScope,
     reference: TableReference,
     names: frozenset[str] | None,
     bound: Mapping[str, object],
@@ -512,12 +497,11 @@ def frame_of_view(
     """The rows of a view that the query of `reference` can use, with the columns among `names`
     (None for all); None where Spark reads the view."""
     name = reference.name.object_name
-    read = connection.view_reads.get(name.lower())
-    if not isinstance(read, _ViewRead) or reference.name.database is not None:
+    view = scope.connection.state.views.get(name.lower())
+    if view is None or view.source is None or reference.name.database is not None:
         return None
-    if not connection.spark.table(name).sameSemantics(read.shown):
+    if view.shown is None or not scope.spark.table(name).sameSemantics(view.shown):
         return None  # PySpark has replaced the view
-    shown = read.source.names
-    wanted = None if names is None else frozenset(one for one in shown if one.lower() in names)
-    filters, rows = reference.filters, reference.rows_wanted
-    return read.source.read(Narrowed(wanted, filters, bound, rows))
+    columns = view.source.names
+    used = None if names is None else frozenset(name for name in columns if name.lower() in names)
+    return view.source.read(Narrowed(used, reference.filters, bound, reference.rows_wanted))

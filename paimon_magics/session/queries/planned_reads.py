@@ -19,15 +19,14 @@ from paimon_magics.planning.reads.scans import (
     plan_read,
 )
 from paimon_magics.planning.reads.views import ViewKind, shown_columns, shown_kind
-from paimon_magics.session.connection import Connection
 from paimon_magics.session.planned_work import Reads, note_reads, reads_of
 from paimon_magics.session.queries.relations import Relation
+from paimon_magics.session.scope import StatementScope
 from paimon_magics.spark.reading import read_frame
 from paimon_magics.spark.rows import frame_of_batch, frame_of_count
 from paimon_magics.spark.stores import spelled
 from paimon_magics.statements.data_types import contains_type
 from paimon_magics.statements.statement import TableName
-from paimon_magics.tables.manifests.live_files import ManifestCache
 from paimon_magics.tables.reading.data_read import DataRead, ReadRequest, plan_data_read
 from paimon_magics.tables.reading.keyed_rows import few_rows
 from paimon_magics.tables.reading.known_rows import are_decided, row_count
@@ -72,7 +71,7 @@ class KeptRead:
 
 
 def planned_read(
-    connection: Connection,
+    scope: StatementScope,
     relation: Relation,
     held: HeldSnapshots,
     again: KeptRead | None = None,
@@ -85,9 +84,9 @@ def planned_read(
 
     Raises what `plan_data_read` raises.
     """
-    table = table_of(connection, relation) if again is None else again.table
+    table = table_of(scope, relation) if again is None else again.table
     kind = kind_of(table, relation)
-    zone = connection.zone
+    zone = scope.zone
     for _ in range(_READS_MAX):
         point = _resolved(table, relation, zone) if again is None else again.point
         key = (
@@ -97,13 +96,13 @@ def planned_read(
         )  # fmt: skip
         if not _hold(held, table.name, point):
             continue  # the snapshot has expired meanwhile
-        read = connection.reads.get(key)
+        read = scope.connection.plans.read(key)
         if read is None:
-            read = _read(connection, table, relation, point, with_entries=with_entries)
-        connection.keep_read(key, read)
+            read = _read(scope, table, relation, point, with_entries=with_entries)
+        scope.connection.plans.keep_read(key, read)
         note = unknown_zone_note(table.schema, relation.names)
         if note is not None:
-            connection.tell(note)
+            scope.note(note)
         return PlannedRead(key, read, table, point)
     raise UnknownNameError(
         f"Snapshots of `{table.name}` expire before they can be read.",
@@ -112,7 +111,7 @@ def planned_read(
 
 
 def kept_read(
-    connection: Connection,
+    scope: StatementScope,
     relation: Relation,
     held: HeldSnapshots,
     again: KeptRead | None = None,
@@ -121,32 +120,32 @@ def kept_read(
 ) -> KeptRead:
     """Return the read of a relation, and keep its view and frame for later queries on the snapshot;
     `again` as in `planned_read`. With `by_spark` this process reads no files, however small."""
-    planned = planned_read(connection, relation, held, again)
+    planned = planned_read(scope, relation, held, again)
     read = planned.read
     if needs_no_column(read, relation):
         rows = row_count(read)
         if rows is not None:
-            counted = connection.views.find((planned.key, rows))
+            counted = scope.views.find((planned.key, rows))
             if counted is None:
-                frame = frame_of_count(connection.spark, rows)
-                counted = connection.views.keep((planned.key, rows), frame)
+                frame = frame_of_count(scope.spark, rows)
+                counted = scope.views.keep((planned.key, rows), frame)
             return KeptRead(*counted, read, planned.table, planned.point)
     held.planned.append(read.planned)
     by_spark |= relation.file_call is not None  # a Python process tells Spark no files
-    limits = None if by_spark else limits_of(connection, read, relation)
+    limits = None if by_spark else limits_of(scope, read, relation)
     narrowed, columns, plan = read, None, None
     if relation.file_call is not None:
-        _check_files(plan_of(connection, read), relation, relation.file_call)
+        _check_files(plan_of(scope, read), relation, relation.file_call)
     if not read.planned.splits:
-        plan = plan_of(connection, read, limits)
+        plan = plan_of(scope, read, limits)
     # In a raw scan Spark itself leaves columns out, and its errors can name all columns.
     if plan is None or plan.tasks or plan.local:
         narrowed, columns = _narrowed(read, relation.names)
     key = planned.key, columns, limits, relation.lists_null
-    found = connection.views.find(key)
+    found = scope.views.find(key)
     if found is None:
-        frame = frame_of_read(connection, narrowed, limits, lists_null=relation.lists_null)
-        found = connection.views.keep(key, frame)
+        frame = frame_of_read(scope, narrowed, limits, lists_null=relation.lists_null)
+        found = scope.views.keep(key, frame)
     return KeptRead(*found, read, planned.table, planned.point)
 
 
@@ -164,16 +163,16 @@ def _check_files(plan: ReadPlan, relation: Relation, call: str) -> None:
     )
 
 
-def limits_of(connection: Connection, read: DataRead, relation: Relation) -> LocalLimits | None:
+def limits_of(scope: StatementScope, read: DataRead, relation: Relation) -> LocalLimits | None:
     """Up to where this process reads the rows of a query itself."""
     wanted = relation.rows_wanted if are_decided(read, relation.filters) else None
-    return local_limits(connection, read, wanted)
+    return local_limits(scope, read, wanted)
 
 
-def unkept_read(connection: Connection, relation: Relation) -> DataRead:
+def unkept_read(scope: StatementScope, relation: Relation) -> DataRead:
     """Plan a read that nothing is read of."""
-    table = table_of(connection, relation)
-    return _read(connection, table, relation, _resolved(table, relation, connection.zone))
+    table = table_of(scope, relation)
+    return _read(scope, table, relation, _resolved(table, relation, scope.zone))
 
 
 def kind_of(table: Table, relation: Relation) -> ViewKind | None:
@@ -204,17 +203,17 @@ def _hold(held: HeldSnapshots, name: TableName, found: Resolved) -> bool:
     return held.hold(replace(name, system_table=None), min(ids))
 
 
-def table_of(connection: Connection, relation: Relation) -> Table:
+def table_of(scope: StatementScope, relation: Relation) -> Table:
     """The table of a read, or the branch of it that the read names."""
     name = replace(relation.name, system_table=None)
     branch = dict(relation.options).get("branch")
     if branch is not None and branch != "main":
         name = replace(name, branch=branch)
-    return connection.tables.load(name)
+    return scope.tables.load(name)
 
 
 def _read(
-    connection: Connection,
+    scope: StatementScope,
     table: Table,
     relation: Relation,
     found: Resolved,
@@ -224,7 +223,7 @@ def _read(
     request = ReadRequest(
         kind_of(table, relation) or ViewKind.TABLE,
         options=dict(relation.options),
-        zone=connection.zone,
+        zone=scope.zone,
         filters=relation.filters,
         bound=dict(relation.bound),
         unordered=relation.unordered,
@@ -234,8 +233,8 @@ def _read(
         table,
         request,
         target=found.target,
-        manifests=connection.manifests(table.location, lambda: ManifestCache(table.paimon)),
-        batch_rows=connection.settings.batch_rows,
+        manifests=scope.manifests(table),
+        batch_rows=scope.settings.batch_rows,
     )
 
 
@@ -265,7 +264,7 @@ def _narrowed(
 # How a planned read is run: which files Spark scans itself, and which splits tasks read.
 
 
-def plan_of(connection: Connection, read: DataRead, limits: LocalLimits | None = None) -> ReadPlan:
+def plan_of(scope: StatementScope, read: DataRead, limits: LocalLimits | None = None) -> ReadPlan:
     """The plan of a read in the connection's Spark, or within `limits` in this process."""
     planned = read.planned
     local = None if limits is None else plan_local(limits, planned.raw, planned.splits)
@@ -273,7 +272,7 @@ def plan_of(connection: Connection, read: DataRead, limits: LocalLimits | None =
         return local
     shown = set(read.reader.columns)
     paths = (path for files in planned.raw for path in files.paths)
-    schemes = {} if read.stores == {"file"} else connection.opened.schemes(paths)
+    schemes = {} if read.stores == {"file"} else scope.connection.opened.schemes(paths)
     plan = plan_read(
         [column for column in read.schema.columns if column.name in shown],
         {
@@ -285,7 +284,7 @@ def plan_of(connection: Connection, read: DataRead, limits: LocalLimits | None =
         read.planned.raw,
         read.planned.splits,
         changed=read.changed_parts,
-        slots=connection.slots,
+        slots=scope.slots,
         spark_opens_store=schemes is not None,
     )
     if not schemes or all(scheme == stored for (stored, _), scheme in schemes.items()):
@@ -298,11 +297,11 @@ def plan_of(connection: Connection, read: DataRead, limits: LocalLimits | None =
 
 
 def local_limits(
-    connection: Connection, read: DataRead, first_rows: int | None = None
+    scope: StatementScope, read: DataRead, first_rows: int | None = None
 ) -> LocalLimits | None:
     """Up to where this process reads the rows of a read itself; None where Spark has to. A VARIANT
     has no form outside of Spark's tasks. `first_rows`: so many are wanted, whichever."""
-    settings = connection.settings
+    settings = scope.settings
     shown = set(read.reader.columns)
     if any(
         column.name in shown and contains_type(column.type, "VARIANT")
@@ -319,7 +318,7 @@ def local_limits(
 
 
 def frame_of_read(
-    connection: Connection, read: DataRead, limits: LocalLimits | None, *, lists_null: bool = False
+    scope: StatementScope, read: DataRead, limits: LocalLimits | None, *, lists_null: bool = False
 ) -> DataFrame:
     """The lazy frame of a read. What this process reads itself, within `limits`, is read now. With
     `lists_null` a condition may compare a column with a list that has NULL in it.
@@ -328,14 +327,14 @@ def frame_of_read(
     """
     by_name = {column.name: column for column in read.schema.columns}
     columns = [by_name[name] for name in read.reader.columns]
-    plan = plan_of(connection, read, limits)
+    plan = plan_of(scope, read, limits)
     if limits is not None and not plan.raw_scans and not plan.tasks:
         rows = few_rows(read, plan.local, limits)
         if rows is not None:
-            frame = frame_of_batch(connection.spark, rows, shown_columns(columns, read.view))
+            frame = frame_of_batch(scope.spark, rows, shown_columns(columns, read.view))
             return note_reads(frame, Reads(rows_at_most=rows.num_rows))
-        plan = plan_of(connection, read)  # they are more in memory than they are stored
-    frame = read_frame(connection.spark, plan, columns, read.reader, lists_null=lists_null)
+        plan = plan_of(scope, read)  # they are more in memory than they are stored
+    frame = read_frame(scope.spark, plan, columns, read.reader, lists_null=lists_null)
     return note_reads(frame, Reads(plan=plan))
 
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from paimon_magics.errors import InvalidValueError, UnsupportedStatementError
 from paimon_magics.planning.reads.predicates import ColumnPredicate, column_predicates
 from paimon_magics.planning.schemas.table_schema import TableSchema
-from paimon_magics.session.connection import Connection
 from paimon_magics.session.queries.file_relations import FileRelation
 from paimon_magics.session.queries.resolution import GivenFrame, SparkOwn, resolve
+from paimon_magics.session.scope import StatementScope
 from paimon_magics.session.spark_settings import check_variables, with_settings
 from paimon_magics.statements.queries.query_text import with_markers_apart
 from paimon_magics.statements.queries.query_traits import input_file_call, lists_null, random_part
@@ -56,7 +56,7 @@ class Relation:
 
 
 def relation_of(
-    connection: Connection,
+    scope: StatementScope,
     reference: TableReference,
     statement: str,
     bound: Mapping[str, object],
@@ -65,17 +65,17 @@ def relation_of(
 ) -> Relation | SparkOwn | FileRelation | GivenFrame:
     """Return what a reference reads; `known` is the table, if that is clear. Raises
     UnknownNameError, and UnsupportedStatementError for a setting of Spark that is not honoured."""
-    name = known or resolve(connection, reference, statement)
+    name = known or resolve(scope, reference, statement)
     if not isinstance(name, TableName):
         return name
-    check_variables(connection, statement)
+    check_variables(scope, statement)
     options = dict(reference.options)
     if reference.time_travel is not None:
-        options |= travel_options(connection.spark, reference.time_travel, bound)
+        options |= travel_options(scope.spark, reference.time_travel, bound)
     if reference.bounds:
         (option,) = options
-        options[option] = bounds_value(connection.spark, reference.bounds, option, bound)
-    options = with_settings(connection, name, options)
+        options[option] = bounds_value(scope.spark, reference.bounds, option, bound)
+    options = with_settings(scope, name, options)
     named = {value.text for one in reference.filters for value in one.values}
     values = tuple((key, value) for key, value in sorted(bound.items()) if key in named)
     return Relation(

@@ -20,6 +20,7 @@ from paimon_magics.session.queries.planned_reads import HeldSnapshots
 from paimon_magics.session.queries.resolution import is_paimon_table
 from paimon_magics.session.queries.table_frames import frame_of_table
 from paimon_magics.session.refusals import instead_of
+from paimon_magics.session.scope import StatementScope
 from paimon_magics.spark.queries import (
     cancellable,
     has_own_catalog,
@@ -82,7 +83,9 @@ class SparkCalls:
         found = self._named(name)
         if found is None or not self._is_read(found) or not is_alive(self.spark):
             return None
-        return frame_of_table(self._connection, self._connection.full_name(found), options)
+        return frame_of_table(
+            StatementScope(self._connection), self._connection.full_name(found), options
+        )
 
     def exists(self, name: str) -> bool | None:
         """Whether Paimon has the table; an unqualified name is one of the session's database. None
@@ -125,7 +128,9 @@ class SparkCalls:
         read = next(filter(self._is_read, _read(statement)), None)
         if read is None or not is_alive(self.spark):
             return None
-        if isinstance(statement, CreateTable) and not is_for_spark(self._connection, statement):
+        if isinstance(statement, CreateTable) and not is_for_spark(
+            StatementScope(self._connection), statement
+        ):
             raise _not_by_sql(text, read)
         values = args if isinstance(args, Mapping) else {}
         outcome = self._run(text, dict(values))
@@ -156,7 +161,9 @@ class SparkCalls:
 
     def _exists(self, name: TableName) -> bool:
         try:
-            return is_paimon_table(self._connection, self._connection.full_name(name))
+            return is_paimon_table(
+                StatementScope(self._connection), self._connection.full_name(name)
+            )
         except PaimonMagicsError:
             return False  # Paimon's catalog can't have such a name
 
@@ -178,7 +185,7 @@ class SparkCalls:
             return None
         if name.catalog is not None:
             return self._connection.full_name(name)
-        databases = [name.database or self._connection.database]
+        databases = [name.database or self._connection.state.database]
         if name.database is None and is_alive(self.spark):  # Spark may have been stopped
             databases.append(self.spark.catalog.currentDatabase())
         for database in dict.fromkeys(databases):
@@ -244,7 +251,7 @@ def _spark_own(name: TableName) -> str:
 # Statements that are passed to Spark: on its own tables and views, or of other kinds than ours.
 
 
-def is_for_spark(connection: Connection, statement: Statement) -> bool:
+def is_for_spark(scope: StatementScope, statement: Statement) -> bool:
     """Whether Spark runs the statement: it is about a table that only Spark has, or of a kind that
     is passed on."""
     match statement:
@@ -254,11 +261,11 @@ def is_for_spark(connection: Connection, statement: Statement) -> bool:
             return True
         case _:
             name = subject_of(statement).table
-            return name is not None and _is_sparks(connection, name)
+            return name is not None and _is_sparks(scope, name)
 
 
 def pass_to_spark(
-    connection: Connection, statement: Statement, parameters: Mapping[str, object]
+    scope: StatementScope, statement: Statement, parameters: Mapping[str, object]
 ) -> Outcome:
     """Run the statement's text in Spark, with views for the Paimon tables that its query reads.
 
@@ -266,24 +273,24 @@ def pass_to_spark(
     """
     match statement:
         case PassThrough():
-            _refuse_paimon(connection, statement)
+            _refuse_paimon(scope, statement)
         case CreateTable(name=name, name_position=position):
-            _refuse_shadow(connection, statement, name, position)
+            _refuse_shadow(scope, statement, name, position)
         case Delete() | Update() | MergeInto():
-            _refuse_view(connection, statement)
+            _refuse_view(scope, statement)
         case AlterTable(name=name, changes=(RenameTable(new_name=new_name),)):
             target = replace(new_name, database=new_name.database or name.database)
-            _refuse_shadow(connection, statement, target, statement.name_position)
+            _refuse_shadow(scope, statement, target, statement.name_position)
     query = _whole(statement)
-    bound = bind(query.parameters, parameters, statement.text, connection.zone)
-    held_snapshots = HeldSnapshots(connection.committer)
+    bound = bind(query.parameters, parameters, statement.text, scope.zone)
+    held_snapshots = HeldSnapshots(scope.committer)
     try:
-        with cancellable(connection.spark):  # Spark runs commands at once
-            frame = frame_of_views(connection, statement.text, query, held_snapshots, bound)
+        with cancellable(scope.spark):  # Spark runs commands at once
+            frame = frame_of_views(scope, statement.text, query, held_snapshots, bound)
         held_snapshots.noted(frame)
     finally:
         held_snapshots.release()
-        connection.views.drop_passing()
+        scope.views.drop_passing()
     if not frame.columns:
         message = f"Spark ran {leading_words(statement.text)}; it returns no rows."
         return Outcome(statement.text, "Spark statement", message=message)
@@ -291,26 +298,26 @@ def pass_to_spark(
         statement.text,
         "Spark statement",
         dataframe=frame,
-        display_rows=connection.settings.display_rows,
+        display_rows=scope.settings.display_rows,
     )
 
 
-def _is_sparks(connection: Connection, name: TableName) -> bool:
+def _is_sparks(scope: StatementScope, name: TableName) -> bool:
     if name.catalog is not None:
-        return name.catalog != connection.settings.catalog_name
-    if name.database is None and is_temporary_view(connection.spark, name.object_name):
+        return name.catalog != scope.settings.catalog_name
+    if name.database is None and is_temporary_view(scope.spark, name.object_name):
         return True
-    if is_paimon_table(connection, connection.full_name(name)):
+    if is_paimon_table(scope, scope.full_name(name)):
         return False
     parts = [part for part in (name.database, name.object_name) if part is not None]
-    return known_to_spark(connection.spark, parts)
+    return known_to_spark(scope.spark, parts)
 
 
-def _refuse_paimon(connection: Connection, statement: PassThrough) -> None:
+def _refuse_paimon(scope: StatementScope, statement: PassThrough) -> None:
     word = statement.text.split(None, 1)[0].upper()
     for name, position in statement.names:
-        if name.catalog in (None, connection.settings.catalog_name) and is_paimon_table(
-            connection, connection.full_name(name)
+        if name.catalog in (None, scope.settings.catalog_name) and is_paimon_table(
+            scope, scope.full_name(name)
         ):
             raise UnsupportedStatementError(
                 f"{word} is not offered for Paimon's table `{name}`.",
@@ -318,14 +325,14 @@ def _refuse_paimon(connection: Connection, statement: PassThrough) -> None:
                 statement=statement.text,
                 position=position,
             )
-        if word == "OPTIMIZE" and not _is_sparks(connection, name):
-            connection.load(name, statement.text, position)  # raises: there is no such table
+        if word == "OPTIMIZE" and not _is_sparks(scope, name):
+            scope.load(name, statement.text, position)  # raises: there is no such table
 
 
-def _refuse_view(connection: Connection, statement: Delete | Update | MergeInto) -> None:
+def _refuse_view(scope: StatementScope, statement: Delete | Update | MergeInto) -> None:
     """Refuse to change the rows of a temporary view, of which Spark says something unclear."""
     name = statement.target
-    if name.catalog or name.database or not is_temporary_view(connection.spark, name.object_name):
+    if name.catalog or name.database or not is_temporary_view(scope.spark, name.object_name):
         return
     raise UnsupportedStatementError(
         f"`{name}` is a temporary view: it has no rows of its own to be changed.",
@@ -336,13 +343,13 @@ def _refuse_view(connection: Connection, statement: Delete | Update | MergeInto)
 
 
 def _refuse_shadow(
-    connection: Connection, statement: Statement, name: TableName, position: int
+    scope: StatementScope, statement: Statement, name: TableName, position: int
 ) -> None:
     """Refuse to create a Spark table under a Paimon table's name: queries would not find it."""
-    if name.catalog in (None, connection.settings.catalog_name) and is_paimon_table(
-        connection, connection.full_name(name)
+    if name.catalog in (None, scope.settings.catalog_name) and is_paimon_table(
+        scope, scope.full_name(name)
     ):
-        full = connection.full_name(name)
+        full = scope.full_name(name)
         raise UnsupportedStatementError(
             f"`{full}` is a Paimon table: one of Spark's own would not be found under its name.",
             hint="Choose another name, or name Spark's in full: "

@@ -26,6 +26,7 @@ from paimon_magics.session.queries.planned_reads import (
     plan_of,
 )
 from paimon_magics.session.queries.relations import Relation, relation_of
+from paimon_magics.session.scope import StatementScope
 from paimon_magics.session.spark_settings import check_settings, with_settings
 from paimon_magics.spark.failures import translate
 from paimon_magics.spark.frame_steps import Narrowed, Source, conditions_in, has_only_conditions
@@ -35,7 +36,6 @@ from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.statements.queries.plain_queries import ChosenColumn, PlainQuery
 from paimon_magics.statements.queries.query_traits import lists_null
 from paimon_magics.statements.statement import ColumnFilter, TableName
-from paimon_magics.tables.manifests.live_files import ManifestCache
 from paimon_magics.tables.reading.data_read import ReadRequest, plan_data_read
 from paimon_magics.tables.reading.known_rows import row_count
 from paimon_magics.tables.snapshots.targets import TableState
@@ -51,7 +51,7 @@ _ALL_LEVELS = {"batch-scan-mode": "compact"}
 
 
 def frame_of_table(
-    connection: Connection,
+    scope: StatementScope,
     name: TableName,
     options: Mapping[str, str] | None = None,
     *,
@@ -61,14 +61,14 @@ def frame_of_table(
     """Return all rows of a table or system table as a lazy frame, with Paimon's read options;
     `include_buffer` as in `frame_of_query`. With `in_order` the two rows of an update stay next to
     each other; without it Spark may cut files anywhere."""
-    given = with_settings(connection, name, options or {})
-    return _frame_and_source(
-        connection, name, given, include_buffer=include_buffer, in_order=in_order
-    )[0]
+    given = with_settings(scope, name, options or {})
+    return _frame_and_source(scope, name, given, include_buffer=include_buffer, in_order=in_order)[
+        0
+    ]
 
 
 def chosen_of_table(
-    connection: Connection,
+    scope: StatementScope,
     name: TableName,
     options: Mapping[str, str],
     columns: object,
@@ -84,9 +84,9 @@ def chosen_of_table(
     not honoured, and what Spark says of the condition as our errors.
     """
     condition = _condition(where)
-    given = with_settings(connection, name, options)
+    given = with_settings(scope, name, options)
     frame, source = _frame_and_source(
-        connection,
+        scope,
         name,
         given,
         include_buffer=include_buffer,
@@ -114,12 +114,12 @@ def chosen_of_table(
 
 
 def frame_of_plain_query(
-    connection: Connection, statement: str, plain: PlainQuery, names: Sequence[str] | None = None
+    scope: StatementScope, statement: str, plain: PlainQuery, names: Sequence[str] | None = None
 ) -> tuple[DataFrame, Source] | None:
     """The frame of a plain query of a table, and the source that reads less of it; None where the
     query is not of a table's data, or each row may depend on others. `names` are those of the
     columns, None for the query's own."""
-    relation = relation_of(connection, plain.reference, statement, {})
+    relation = relation_of(scope, plain.reference, statement, {})
     if not isinstance(relation, Relation) or is_metadata(relation.name):
         return None
     texts = [one.text for one in plain.columns or ()]
@@ -127,7 +127,7 @@ def frame_of_plain_query(
         return None
     options = dict(relation.options)
     frame, source = _frame_and_source(
-        connection,
+        scope,
         relation.name,
         options,
         include_buffer=False,
@@ -173,7 +173,7 @@ def _outputs(
 
 
 def _frame_and_source(
-    connection: Connection,
+    scope: StatementScope,
     name: TableName,
     options: Mapping[str, str] | None,
     *,
@@ -184,19 +184,19 @@ def _frame_and_source(
     given = tuple(sorted((options or {}).items()))
     relation = Relation(name, given, unordered=not in_order, lists_null=lists_null)
     if is_metadata(name):
-        return metadata_frame(connection, relation), None
-    held_snapshots = HeldSnapshots(connection.committer)
+        return metadata_frame(scope, relation), None
+    held_snapshots = HeldSnapshots(scope.committer)
     try:
         if include_buffer:
-            found = buffered_frame(connection, relation, held_snapshots)
+            found = buffered_frame(scope, relation, held_snapshots)
             if found is not None:
                 return held_snapshots.noted(found), None
         # What is done with the frame decides what is read of it: nothing is read before.
-        kept = kept_read(connection, relation, held_snapshots, by_spark=True)
+        kept = kept_read(scope, relation, held_snapshots, by_spark=True)
         frame = held_snapshots.noted(_new_frame(kept), (name.object_name,))
     finally:
         held_snapshots.release()
-    source = _TableSource(connection, relation, kept)
+    source = _TableSource(scope.connection, relation, kept)
     note_source(frame, source)
     return frame, source
 
@@ -228,8 +228,8 @@ class _TableSource:
     @property
     def is_small(self) -> bool:
         """Whether this process reads all of it."""
-        connection, read = self.connection, self.first.read
-        limits = limits_of(connection, read, self.relation)
+        scope, read = StatementScope(self.connection), self.first.read
+        limits = limits_of(scope, read, self.relation)
         return limits is not None and limits.take(read.planned.raw, read.planned.splits)
 
     def row_count(self) -> int | None:
@@ -239,10 +239,10 @@ class _TableSource:
     def read(self, wanted: Narrowed) -> DataFrame | None:
         """A frame of fewer columns and files; None where they are the same, or the session is
         closed."""
-        connection = self.connection
-        if connection.closed:
+        if self.connection.state.closed:
             return None
-        check_settings(connection)  # texts of steps would mean something else
+        scope = StatementScope(self.connection)
+        check_settings(scope)  # texts of steps would mean something else
         names = wanted.columns
         relation = replace(
             self.relation,
@@ -252,15 +252,15 @@ class _TableSource:
             rows_wanted=wanted.rows,
             lists_null=self.relation.lists_null or wanted.lists_null,
         )
-        held_snapshots = HeldSnapshots(connection.committer)
+        held_snapshots = HeldSnapshots(scope.committer)
         try:
-            kept = kept_read(connection, relation, held_snapshots, self.first)
+            kept = kept_read(scope, relation, held_snapshots, self.first)
             if kept.view == self.first.view:
                 return None
             return held_snapshots.noted(_new_frame(kept), (relation.name.object_name,))
         finally:
             held_snapshots.release()
-            connection.views.drop_passing()
+            scope.views.drop_passing()
 
 
 @dataclass(frozen=True, slots=True)
@@ -399,12 +399,12 @@ def _chosen(columns: object, known: Sequence[str], table: TableName) -> tuple[st
 
 
 def frame_of_state(
-    connection: Connection, table: Table, snapshot: Any, partitions: frozenset[bytes] | None
+    scope: StatementScope, table: Table, snapshot: Any, partitions: frozenset[bytes] | None
 ) -> DataFrame:
     """All rows of a snapshot, in the columns of the table's schema, merged whatever their level;
     of `partitions` (serialised) only, if given. The snapshot does not expire while the frame is
     there. Raises OutdatedPlanError if it has expired."""
-    held_snapshots = HeldSnapshots(connection.committer)
+    held_snapshots = HeldSnapshots(scope.committer)
     try:
         if not held_snapshots.hold(replace(table.name, system_table=None), int(snapshot.id)):
             raise OutdatedPlanError(
@@ -413,13 +413,13 @@ def frame_of_state(
             )
         read = plan_data_read(
             table,
-            ReadRequest(options=_ALL_LEVELS, zone=connection.zone, partitions=partitions),
+            ReadRequest(options=_ALL_LEVELS, zone=scope.zone, partitions=partitions),
             target=TableState(snapshot),
-            manifests=connection.manifests(table.location, lambda: ManifestCache(table.paimon)),
-            batch_rows=connection.settings.batch_rows,
+            manifests=scope.manifests(table),
+            batch_rows=scope.settings.batch_rows,
         )
-        plan = plan_of(connection, read)
-        frame = read_frame(connection.spark, plan, read.schema.columns, read.reader)
+        plan = plan_of(scope, read)
+        frame = read_frame(scope.spark, plan, read.schema.columns, read.reader)
         held_snapshots.planned.append(read.planned)
         return held_snapshots.noted(frame, (table.name.object_name,))
     finally:

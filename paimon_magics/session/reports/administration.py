@@ -98,7 +98,7 @@ class Administration:
     @property
     def is_closed(self) -> bool:
         """Whether the session is closed; then no method works any more."""
-        return self._connection.closed
+        return self._connection.state.closed
 
     def status(self) -> Outcome:
         """Which coordinator it is, whether it takes new work, what is pending and stopped."""

@@ -20,9 +20,9 @@ from paimon_magics.errors import InvalidValueError
 from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.reads.views import ViewKind, shown_columns, view_named
 from paimon_magics.planning.reports.view_queries import single_changes_sql
-from paimon_magics.session.connection import Connection
 from paimon_magics.session.reports.difference import overwritten_rows, rows_of_query
 from paimon_magics.session.reports.report import Report, Section
+from paimon_magics.session.scope import StatementScope
 from paimon_magics.statements.clauses.names import quoted, table_text, text_literal
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.reading.data_read import row_view
@@ -38,7 +38,7 @@ _STEPS_MAX = 20  # of one query
 _KINDS = {"+I": "inserted", "-U": "before an update", "+U": "after an update", "-D": "deleted"}
 
 
-def changes_of(connection: Connection, name: TableName, start: str, end: str) -> Report:
+def changes_of(scope: StatementScope, name: TableName, start: str, end: str) -> Report:
     """Return the changes after `start` up to `end`, two snapshots or two tags: the newest thousand
     rows of `$audit_log`, or of `$binlog` if `name` is that. Paimon keeps no changes of an
     overwrite, so its snapshot is compared with the one before.
@@ -53,14 +53,14 @@ def changes_of(connection: Connection, name: TableName, start: str, end: str) ->
             f"`{name}` has no changes to show.",
             hint="Name the table, its $audit_log or its $binlog.",
         )
-    table = connection.catalog.load(replace(name, system_table=None))
+    table = scope.catalog.load(replace(name, system_table=None))
     schema = table.schema
-    read = _read(connection, name, table, start, end)
+    read = _read(scope, name, table, start, end)
     rows, notes = read.rows, list(read.notes)
     counts = Counter(rows.column("rowkind").to_pylist())
     said = ", ".join(f"{counts[one]:,} {word}" for one, word in _KINDS.items() if counts[one])
     note = f"These are the newest {_ROWS_MAX:,} rows; there are older ones." if read.follow else ""
-    first = _first_state(connection, name, start)
+    first = _first_state(scope, name, start)
     has_updates_only = schema.is_primary_key_table and schema.changelog_producer == "none"
     if has_updates_only and first != end:  # before the first snapshot no row existed
         notes.append(
@@ -155,7 +155,7 @@ class _Changes:
     snapshots: dict[int, Any]
 
 
-def _read(connection: Connection, name: TableName, table: Table, start: str, end: str) -> _Changes:
+def _read(scope: StatementScope, name: TableName, table: Table, start: str, end: str) -> _Changes:
     view = row_view(table.schema, ViewKind.AUDIT_LOG)
     names = [column.name for column in shown_columns(table.schema.columns, view)][1:]
     queries: list[str] = []
@@ -164,12 +164,12 @@ def _read(connection: Connection, name: TableName, table: Table, start: str, end
     snapshots: dict[int, Any] = {}
     rows = 0
     for batch in _batches(_steps(table, start, end)):
-        queries += [_step_sql(connection, name, table, names, step) for step in batch]
+        queries += [_step_sql(scope, name, table, names, step) for step in batch]
         notes += [_overwrite_note(step) for step in batch if step.is_overwrite]
         snapshots |= {step.id: step.snapshot for step in batch if step.id is not None}
         # Without a shuffle the parts of a union come in their order.
         query = " UNION ALL ".join(queries[-len(batch) :])
-        parts.append(rows_of_query(connection, f"{query} LIMIT {_ROWS_MAX + 1 - rows}"))
+        parts.append(rows_of_query(scope, f"{query} LIMIT {_ROWS_MAX + 1 - rows}"))
         rows += parts[-1].num_rows
         if rows > _ROWS_MAX:
             break
@@ -185,10 +185,10 @@ def _read(connection: Connection, name: TableName, table: Table, start: str, end
 
 
 def _step_sql(
-    connection: Connection, name: TableName, table: Table, names: Sequence[str], step: _Step
+    scope: StatementScope, name: TableName, table: Table, names: Sequence[str], step: _Step
 ) -> str:
     if step.is_overwrite and step.has_before:
-        rows = overwritten_rows(connection, table, step.end, names)
+        rows = overwritten_rows(scope, table, step.end, names)
     else:
         span = text_literal(f"{step.start},{step.end}")
         rows = f"SELECT * FROM {table_text(name)} WITH ('incremental-between' = {span})"
@@ -231,15 +231,15 @@ def _free(name: str, names: Sequence[str]) -> str:
     return _free(f"commit_{name}", names) if name in names else name
 
 
-def _first_state(connection: Connection, name: TableName, start: str) -> str:
+def _first_state(scope: StatementScope, name: TableName, start: str) -> str:
     """The state to compare with: the one at `start`, or the first after it that still exists."""
-    ids = snapshot_ids(table_view(connection.catalog, replace(name, system_table=None)).table)
+    ids = snapshot_ids(table_view(scope.catalog, replace(name, system_table=None)).table)
     return str(ids[0]) if start.isdigit() and ids and int(start) < ids[0] else start
 
 
-def latest_range(connection: Connection, name: TableName) -> tuple[str, str]:
+def latest_range(scope: StatementScope, name: TableName) -> tuple[str, str]:
     """The start and end of the last ten snapshots, or of as many as have not expired."""
-    view = table_view(connection.catalog, replace(name, system_table=None))
+    view = table_view(scope.catalog, replace(name, system_table=None))
     ids = snapshot_ids(view.table)[-_SNAPSHOTS:]
     if not ids:
         raise InvalidValueError(

@@ -31,10 +31,10 @@ from paimon_magics.planning.reports.view_queries import (
     kinds_sql,
 )
 from paimon_magics.planning.schemas.table_schema import Column, TableSchema
-from paimon_magics.session.connection import Connection
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.queries.frames import frame_of_query
 from paimon_magics.session.reports.report import Report, Section
+from paimon_magics.session.scope import StatementScope
 from paimon_magics.statements.clauses.names import quoted, table_text, text_literal
 from paimon_magics.statements.grammar.parsing import parse_cell
 from paimon_magics.statements.statement import Query, TableName
@@ -57,16 +57,16 @@ _EMPTY = "0"
 """The name of the state before the first snapshot."""
 
 
-def difference_of(connection: Connection, name: TableName, before: str, after: str) -> Report:
+def difference_of(scope: StatementScope, name: TableName, before: str, after: str) -> Report:
     """Report what changed from one state to another, each a snapshot, a tag or a time; 0 is the
     empty state before the first snapshot, also where that has expired.
 
     Raises UnknownNameError for a state that does not exist, InvalidValueError for two empty ones.
     """
-    table = connection.catalog.load(name)
-    sides = sides_of(connection, table, before, after)
+    table = scope.catalog.load(name)
+    sides = sides_of(scope, table, before, after)
     gone, new = _other_files(*sides)
-    counts, sample, query, note = _rows(connection, table, sides, gone, new)
+    counts, sample, query, note = _rows(scope, table, sides, gone, new)
     keys = table.schema.partition_keys
     hidden = () if keys else ("partition",)
     versions = sides[0].version, sides[1].version
@@ -77,7 +77,7 @@ def difference_of(connection: Connection, name: TableName, before: str, after: s
         *([sample] if sample is not None else []),
         Section("Files", _files(gone, new), files_query, hidden=hidden),
     ]
-    schema = _schema_changes(connection, table, sides)
+    schema = _schema_changes(scope, table, sides)
     if schema.num_rows:
         sections.append(Section("Schema", schema, ""))
     sums = [pc.sum(counts.column(word)).as_py() or 0 for word in CHANGES]
@@ -87,7 +87,7 @@ def difference_of(connection: Connection, name: TableName, before: str, after: s
         f"{f'rows {rows_said}' if rows_said else 'the same rows'}; "
         f"{count_text(new.num_rows, 'file')} added, {gone.num_rows:,} removed; "
         f"{'another schema' if schema.num_rows else 'the same schema'}"
-        f"{names.told_in(connection.zone)}"
+        f"{names.told_in(scope.zone)}"
     )
     return Report("DIFFERENCE", summary, tuple(sections))
 
@@ -104,17 +104,17 @@ def changed_rows(
 
 
 def overwritten_rows(
-    connection: Connection, table: Table, snapshot: str, names: Sequence[str]
+    scope: StatementScope, table: Table, snapshot: str, names: Sequence[str]
 ) -> str:
     """Return the query for the rows that differ between a snapshot and the one before, with the
     columns `rowkind` and `names`; columns that the snapshot lacks are NULL."""
-    after = side_of(connection, table, snapshot)
+    after = side_of(scope, table, snapshot)
     columns = {column.name: column for column in after.columns}
     if snapshot == "1":
         changes = f"SELECT 'added' AS `change`, * FROM {named_table(table.name)} VERSION AS OF 1"
         found, is_paired = list(columns), False
     else:
-        before = side_of(connection, table, str(int(snapshot) - 1))
+        before = side_of(scope, table, str(int(snapshot) - 1))
         changes, found = changed_rows(table, before, after, *_other_files(before, after))
         is_paired = table.schema.is_primary_key_table
     types = {column.name: to_spark_sql(column.type) for column in table.schema.columns}
@@ -171,7 +171,7 @@ def _files(gone: pa.Table, new: pa.Table) -> pa.Table:
 
 
 def _rows(
-    connection: Connection,
+    scope: StatementScope,
     table: Table,
     sides: tuple[Side, Side],
     gone: pa.Table,
@@ -206,18 +206,18 @@ def _rows(
             text = f"SELECT * FROM {after.source(table.name, before)}"
         with_kinds = text.replace("SELECT *", "SELECT '+I' AS rowkind, *", 1)
         note = "Files were only added: their rows are counted without a Spark job."
-        sample = _sample(connection, f"{with_kinds} LIMIT {_SAMPLE}")
+        sample = _sample(scope, f"{with_kinds} LIMIT {_SAMPLE}")
         return _grown(new), sample, grown_sql(text, partition), note
     text, names = changed_rows(table, before, after, gone, new)
     counted = counts_sql(text, partition)
-    counts = rows_of_query(connection, counted)
+    counts = rows_of_query(scope, counted)
     order = schema.primary_keys or schema.partition_keys
     by = f" ORDER BY {', '.join(map(quoted, order))}" if order else ""
     some = f"{text}{by} LIMIT {_SAMPLE}"
     sample = None
     if counts.num_rows:
         is_paired = schema.is_primary_key_table
-        sample = _sample(connection, kinds_sql(some, names, is_paired=is_paired))
+        sample = _sample(scope, kinds_sql(some, names, is_paired=is_paired))
     return counts, sample, counted, "Compared by Spark."
 
 
@@ -296,8 +296,8 @@ def _shared(before: Sequence[Column], after: Sequence[Column]) -> list[tuple[str
     return [(old[column.id], column) for column in after if column.id in old]
 
 
-def _sample(connection: Connection, query: str) -> Section | None:
-    rows = rows_of_query(connection, query)
+def _sample(scope: StatementScope, query: str) -> Section | None:
+    rows = rows_of_query(scope, query)
     if not rows.num_rows:
         return None
     is_paired = "-U" in rows.column("rowkind").to_pylist()
@@ -325,7 +325,7 @@ def _grown(new: pa.Table) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=_COUNTS)
 
 
-def _schema_changes(connection: Connection, table: Table, sides: tuple[Side, Side]) -> pa.Table:
+def _schema_changes(scope: StatementScope, table: Table, sides: tuple[Side, Side]) -> pa.Table:
     before, after = ({column.id: column for column in side.columns} for side in sides)
     rows: list[tuple[str, str, str | None, str | None]] = []
     for id in sorted({*before, *after}):
@@ -356,11 +356,11 @@ def _changes_table(rows: Sequence[tuple[str, str, str | None, str | None]]) -> p
     return pa.table({n: pa.array(c, pa.string()) for n, c in zip(names, columns, strict=True)})
 
 
-def rows_of_query(connection: Connection, text: str) -> pa.Table:
+def rows_of_query(scope: StatementScope, text: str) -> pa.Table:
     """Run a query on Paimon's tables and return its rows."""
     (statement,) = parse_cell(text)
     assert isinstance(statement, Query), text
-    frame = frame_of_query(connection, statement.text, statement.query, {})
+    frame = frame_of_query(scope, statement.text, statement.query, {})
     return Outcome(text, "SELECT", dataframe=frame).to_arrow()
 
 
@@ -401,11 +401,11 @@ class Side:
         return f"{named_table(name)} VERSION AS OF {self.version}"
 
 
-def sides_of(connection: Connection, table: Table, before: str, after: str) -> tuple[Side, Side]:
+def sides_of(scope: StatementScope, table: Table, before: str, after: str) -> tuple[Side, Side]:
     """The two states that a caller names; 0 is the empty one, and so is a time before the table's
     first snapshot. Raises UnknownNameError for a state that does not exist, InvalidValueError for
     two empty ones."""
-    sides = [_side(connection, table, text.strip()) for text in (before, after)]
+    sides = [_side(scope, table, text.strip()) for text in (before, after)]
     stored = next((side for side in sides if side is not None), None)
     if stored is None:
         raise InvalidValueError(
@@ -418,41 +418,41 @@ def sides_of(connection: Connection, table: Table, before: str, after: str) -> t
     return first, second
 
 
-def _side(connection: Connection, table: Table, text: str) -> Side | None:
+def _side(scope: StatementScope, table: Table, text: str) -> Side | None:
     """The state that a text names; None for the empty one."""
     if text == _EMPTY:
         return None
     try:
-        return side_of(connection, table, text)
+        return side_of(scope, table, text)
     except UnknownNameError:
         # Its first snapshot is number 1: where that has expired, the state of a time before the
         # one that is first now is gone.
-        is_time = isinstance(_point(connection, table, text), AtTimestamp)
+        is_time = isinstance(_point(scope, table, text), AtTimestamp)
         if is_time and earliest_snapshot_id(table.paimon, table.store) in (None, 1):
             return None
         raise
 
 
-def _point(connection: Connection, table: Table, text: str) -> AtTimestamp | AtVersion:
+def _point(scope: StatementScope, table: Table, text: str) -> AtTimestamp | AtVersion:
     if text.lower() in _DAYS and tag_snapshot(table.paimon, text) is None:
-        today = datetime.datetime.now(rules_of(connection.zone)).date()
+        today = datetime.datetime.now(rules_of(scope.zone)).date()
         return AtTimestamp(str(today - datetime.timedelta(days=_DAYS[text.lower()])))
     is_time = "-" in text[1:5] and text[:4].isdigit()
     return AtTimestamp(text) if is_time else AtVersion(text)
 
 
-def side_of(connection: Connection, table: Table, text: str) -> Side:
+def side_of(scope: StatementScope, table: Table, text: str) -> Side:
     """The state of a snapshot, a tag or a time; `yesterday` and `today` are when that day began,
     unless a tag has the name. Raises UnknownNameError if there is none."""
-    point = _point(connection, table, text)
+    point = _point(scope, table, text)
     is_time = isinstance(point, AtTimestamp)
-    target = find_target(table, point, connection.zone).target
+    target = find_target(table, point, scope.zone).target
     assert isinstance(target, TableState) and target.snapshot is not None
     snapshot = target.snapshot
-    view = table_view(connection.catalog, table.name, int(snapshot.id))
+    view = table_view(scope.catalog, table.name, int(snapshot.id))
     columns = TableSchemas(table.paimon).columns(snapshot.schema_id)
     version = text_literal(str(snapshot.id) if is_time else text)
-    return Side(text, snapshot, version, columns, named_files(view, connection.zone))
+    return Side(text, snapshot, version, columns, named_files(view, scope.zone))
 
 
 def is_kept(table: Table, side: Side) -> bool:

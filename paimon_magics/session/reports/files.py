@@ -16,10 +16,10 @@ from paimon_magics.planning.formatting import count_text, size_text
 from paimon_magics.planning.reports.health import LayoutRules
 from paimon_magics.planning.reports.view_queries import PartitionNames, files_sql
 from paimon_magics.planning.schemas.table_schema import TableSchema
-from paimon_magics.session.connection import Connection
 from paimon_magics.session.reports.health import sizes_of, sizes_sql
 from paimon_magics.session.reports.layout import histogram_chart, layout_of
 from paimon_magics.session.reports.report import Action, Bar, Chart, Report, Section
+from paimon_magics.session.scope import StatementScope
 from paimon_magics.statements.clauses.names import table_text, text_literal
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.system_tables.layout import named_files
@@ -34,7 +34,7 @@ _DRAWN = 15
 
 
 def files_of(
-    connection: Connection, name: TableName, shown: str, partition: str | None = None
+    scope: StatementScope, name: TableName, shown: str, partition: str | None = None
 ) -> Report:
     """Report the data files of the latest snapshot, by partition, bucket and level. `partition` is
     such as `day=2026-11-20/region=eu`, or its first part, or as SHOW PARTITIONS names it. `shown`
@@ -42,10 +42,10 @@ def files_of(
 
     Raises UnknownNameError for an unknown table or partition.
     """
-    view = table_view(connection.catalog, name)
-    named = named_files(view, connection.zone)
+    view = table_view(scope.catalog, name)
+    named = named_files(view, scope.zone)
     files = named.files
-    schema = connection.catalog.load(name).schema
+    schema = scope.catalog.load(name).schema
     names = PartitionNames.of(schema, process_zone(), named.twice)
     if partition is not None:
         partition = _known_name(files, partition.strip("/"), schema)
@@ -60,7 +60,7 @@ def files_of(
     summary = (
         f"{shown}{where}: {count_text(files.num_rows, 'file')}, {size_text(total)}; "
         f"{small or 0:,} small (below {size_text(rules.small_below_bytes)})"
-        f"{names.told_in(connection.zone)}"
+        f"{names.told_in(scope.zone)}"
     )
     chart = histogram_chart(size_histogram(files, rules.target_bytes), shown)
     hidden = () if schema.partition_keys else ("partition",)
@@ -76,10 +76,10 @@ def files_of(
     return Report("FILES", summary, (section,))
 
 
-def partitions_of(connection: Connection, name: TableName, shown: str) -> Report:
+def partitions_of(scope: StatementScope, name: TableName, shown: str) -> Report:
     """Report the partitions of the latest snapshot with their sums, a chart of those with the most
     small files, and findings. Raises UnknownNameError."""
-    layout = layout_of(connection.catalog, name, shown, connection.zone)
+    layout = layout_of(scope.catalog, name, shown, scope.zone)
     hidden = () if layout.has_partitions else ("partition",)
     found = sizes_of(layout).sort_by("partition")
     worst = found.sort_by([("small_file_count", "descending"), ("partition", "ascending")])
@@ -98,7 +98,9 @@ def partitions_of(connection: Connection, name: TableName, shown: str) -> Report
         bars,
     )
     action = Action(
-        "Files of it", 1, lambda rows: files_of(connection, name, shown, str(rows[0]["partition"]))
+        "Files of it",
+        1,
+        lambda rows: files_of(scope.renewed(), name, shown, str(rows[0]["partition"])),
     )
     section = Section(
         "", found, sizes_sql(layout), _PARTITIONS_SHOWN,

@@ -18,19 +18,19 @@ import pyarrow as pa
 from paimon_magics.columnar.time_zones import rules_of
 from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.schemas.table_schema import Column
-from paimon_magics.session.connection import Connection
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.queries.frames import read_plan
 from paimon_magics.session.queries.relations import Relation
 from paimon_magics.session.queries.table_frames import frame_of_table
 from paimon_magics.session.rendering import shown_value
 from paimon_magics.session.reports.report import Report, Section
+from paimon_magics.session.scope import StatementScope
 from paimon_magics.statements.clauses.names import quoted, table_text, text_literal
 from paimon_magics.statements.data_types import AtomicType
 from paimon_magics.statements.statement import TableName
 from paimon_magics.statements.types.type_text import to_spark_sql
 from paimon_magics.tables.manifests.column_statistics import Bounds, column_bounds
-from paimon_magics.tables.manifests.live_files import ManifestCache, live_files
+from paimon_magics.tables.manifests.live_files import live_files
 from paimon_magics.tables.manifests.partitions import partition_values
 from paimon_magics.tables.reading.data_read import DataRead
 from paimon_magics.tables.schema.history import TableSchemas
@@ -60,14 +60,14 @@ class Effort(Enum):
 
 
 def profile_of(
-    connection: Connection, name: TableName, shown: str, effort: Effort = Effort.NEEDED
+    scope: StatementScope, name: TableName, shown: str, effort: Effort = Effort.NEEDED
 ) -> Report:
     """Report a row for each column, by at most one Spark job. Distinct values are counted if that
     is cheap, else estimated in a column `≈distinct`. Raises UnknownNameError, JobError."""
-    _, read = read_plan(connection, Relation(name))
+    _, read = read_plan(scope, Relation(name))
     columns, key = read.schema.columns, read.schema.primary_keys
     needs_merge = bool(read.planned.splits)
-    manifests = _of_manifests(connection, name, read, needs_merge=needs_merge)
+    manifests = _of_manifests(scope, name, read, needs_merge=needs_merge)
     known, partitions, rows = manifests.bounds, manifests.partitions, manifests.rows
     lacking = [
         column
@@ -88,10 +88,10 @@ def profile_of(
     counts |= dict.fromkeys(partitions, _COUNTS[_EXACT])
     counted: Mapping[str, Any] = {}
     if wants_job:
-        rows, counted = _counted(connection, name, _query(asked, counts, title))
+        rows, counted = _counted(scope, name, _query(asked, counts, title))
     drawn = []
     for column in columns:
-        row = _row(column, known.get(column.name, Bounds()), counted, rows, connection.zone)
+        row = _row(column, known.get(column.name, Bounds()), counted, rows, scope.zone)
         distinct = partitions.get(column.name, row.get(title))
         is_unique = True if key == (column.name,) else _is_unique(distinct, rows, title)
         drawn.append({**row, title: distinct, "unique": is_unique})
@@ -113,7 +113,7 @@ def profile_of(
         )
     if None in found.column(5).to_pylist() and effort is not Effort.DISTINCT:
         notes.append(_COUNT_ALL.format(shown))
-    notes += _moments(columns, connection.zone)
+    notes += _moments(columns, scope.zone)
     # Without a job, the query would give more than the rows if statistics are lacking.
     query = f"{_query(columns, counts, title)} FROM {table_text(name)})"
     text = query if wants_job or not lacking else ""
@@ -142,15 +142,15 @@ class _Manifests:
 
 
 def _of_manifests(
-    connection: Connection, name: TableName, read: DataRead, *, needs_merge: bool
+    scope: StatementScope, name: TableName, read: DataRead, *, needs_merge: bool
 ) -> _Manifests:
     if not isinstance(read.target, TableState):
         return _Manifests()
     snapshot = read.target.snapshot
     if snapshot is None:
         return _Manifests(0, None if needs_merge else 0)
-    table = connection.catalog.load(name)
-    folder = connection.manifests(table.location, lambda: ManifestCache(table.paimon))
+    table = scope.catalog.load(name)
+    folder = scope.manifests(table)
     files = live_files(folder, snapshot)
     stored = sum(files["row_count"].to_pylist())
     if needs_merge:
@@ -219,10 +219,10 @@ def _query(columns: Sequence[Column], counts: Mapping[str, str], title: str) -> 
 
 
 def _counted(
-    connection: Connection, name: TableName, query: str
+    scope: StatementScope, name: TableName, query: str
 ) -> tuple[int, dict[str, dict[str, Any]]]:
     """Run the job; return the number of rows, and the profile row of each column."""
-    frame = frame_of_table(connection, name)
+    frame = frame_of_table(scope, name)
     text = query.partition("(SELECT ")[2]
     found = Outcome(f"profile {name}", "SELECT", dataframe=frame).fetched(
         lambda frame: frame.selectExpr("count(*) AS rows", text).toArrow()

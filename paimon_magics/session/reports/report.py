@@ -147,7 +147,7 @@ class Report:
         return str(self)
 
 
-def told_in_zone(report: Report, zone: Callable[[], str]) -> Report:
+def report_in_zone(report: Report, zone: Callable[[], str]) -> Report:
     """Return the report with instants in the current zone, which `zone` returns. The reports of its
     actions and refreshes are converted to the zone of their time."""
     now = zone()
@@ -155,10 +155,10 @@ def told_in_zone(report: Report, zone: Callable[[], str]) -> Report:
     def anew() -> Report | None:
         assert report.refresh is not None
         found = report.refresh()
-        return None if found is None else told_in_zone(found, zone)
+        return None if found is None else report_in_zone(found, zone)
 
     def asked(run: Callable[..., Report]) -> Callable[..., Report]:
-        return lambda *given: told_in_zone(run(*given), zone)
+        return lambda *given: report_in_zone(run(*given), zone)
 
     sections = tuple(
         replace(

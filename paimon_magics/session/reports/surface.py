@@ -29,8 +29,9 @@ from paimon_magics.session.reports.report import (
     Report,
     Section,
     Shape,
-    told_in_zone,
+    report_in_zone,
 )
+from paimon_magics.session.scope import StatementScope, statement_scope
 from paimon_magics.session.statements.queries import TableRead, table_reads
 from paimon_magics.statements.clauses.names import named, table_text
 from paimon_magics.statements.grammar.parsing import parse_cell
@@ -78,32 +79,36 @@ class Reporting:
 
     def snapshots(self, name: str) -> Report:
         """A table's snapshots, newest first; two can be compared. Without a Spark job."""
-        return self._told(timeline_of(self._connection, self._table(name), name))
+        return self._report(lambda scope: timeline_of(scope, self._table(name), name))
 
     def diff(self, name: str, before: str, after: str) -> Report:
         """The difference of two states in rows, files and schema. Each state is a snapshot, a tag,
         or a time such as `2026-01-31 12:00:00`."""
-        return self._told(difference_of(self._connection, self._table(name), before, after))
+        return self._report(lambda scope: difference_of(scope, self._table(name), before, after))
 
     def changes(self, name: str, start: str | None = None, end: str | None = None) -> Report:
         """The changes after `start` up to `end`, two snapshots or two tags, with the rows before
         updates. If both are None, the changes of the last ten snapshots."""
         full = self._full(name)
-        if start is None or end is None:
-            start, end = latest_range(self._connection, full)
-        return self._told(changes_of(self._connection, full, start, end))
+
+        def changes(scope: StatementScope) -> Report:
+            if start is None or end is None:
+                return changes_of(scope, full, *latest_range(scope, full))
+            return changes_of(scope, full, start, end)
+
+        return self._report(changes)
 
     def files(self, name: str, partition: str | None = None) -> Report:
         """The data files of a table, or of a partition such as `day=2026-11-20`."""
-        return self._told(files_of(self._connection, self._table(name), name, partition))
+        return self._report(lambda scope: files_of(scope, self._table(name), name, partition))
 
     def partitions(self, name: str) -> Report:
         """The partitions of a table, with their share of small files."""
-        return self._told(partitions_of(self._connection, self._table(name), name))
+        return self._report(lambda scope: partitions_of(scope, self._table(name), name))
 
     def profile(self, name: str, effort: Effort = Effort.NEEDED) -> Report:
         """NULLs, bounds and distinct values of each column; by at most one Spark job."""
-        return self._told(profile_of(self._connection, self._table(name), name, effort))
+        return self._report(lambda scope: profile_of(scope, self._table(name), name, effort))
 
     def explain(
         self,
@@ -113,15 +118,19 @@ class Reporting:
         frames: Mapping[str, object] | None = None,
     ) -> Report:
         """How a query prunes files, step by step. Runs nothing."""
-        with self._connection.naming(frames):
-            return self._told(pruning_of(self._connection, text, dict(parameters or {})))
+        return self._report(lambda scope: pruning_of(scope, text, dict(parameters or {})), frames)
 
     def queue(self) -> Report:
         """The coordinator, its open transactions, and its queues of small inserts."""
-        return self._told(queue_of(Administration(self._connection)))
+        return self._report(lambda _: queue_of(Administration(self._connection)))
 
-    def _told(self, report: Report) -> Report:
-        return told_in_zone(report, lambda: self._connection.zone)
+    def _report(
+        self,
+        make: Callable[[StatementScope], Report],
+        frames: Mapping[str, object] | None = None,
+    ) -> Report:
+        with statement_scope(self._connection, frames) as scope:
+            return report_in_zone(make(scope), lambda: self._connection.zone)
 
     def _full(self, name: str) -> TableName:
         return self._connection.full_name(named(name))
@@ -139,10 +148,10 @@ class Reporting:
 # A report on a table's snapshots in time; two of them can be picked and compared.
 
 
-def timeline_of(connection: Connection, name: TableName, shown: str) -> Report:
+def timeline_of(scope: StatementScope, name: TableName, shown: str) -> Report:
     """Report the snapshots of a table that have not expired, the newest first. `shown` is the
     table's name in the report. Raises UnknownNameError."""
-    found = timeline(table_view(connection.catalog, name))
+    found = timeline(table_view(scope.catalog, name))
     kinds = Counter(found.column("commit_kind").to_pylist())
     said = ", ".join(f"{count:,} {kind}" for kind, count in sorted(kinds.items()))
     summary = f"{shown}: {count_text(found.num_rows, 'snapshot')}" + (f" ({said})" if said else "")
@@ -159,15 +168,17 @@ def timeline_of(connection: Connection, name: TableName, shown: str) -> Report:
     legend = ", ".join(f"{_LETTERS.get(kind, '?')} {kind}" for kind in sorted(kinds))
     chart = Chart(f"Rows added or removed by each commit ({legend})", bars, Shape.COLUMNS)
     actions = (
-        Action("Compare the two", 2, lambda rows: difference_of(connection, name, *_ends(rows))),
-        Action("Changes between", 2, lambda rows: changes_of(connection, name, *_ends(rows))),
+        Action(
+            "Compare the two", 2, lambda rows: difference_of(scope.renewed(), name, *_ends(rows))
+        ),
+        Action("Changes between", 2, lambda rows: changes_of(scope.renewed(), name, *_ends(rows))),
     )
     query = snapshots_sql(table_text(name, "snapshots"), process_zone())
     section = Section(
         "", found, query, _SHOWN, in_query=_IN_SQL,
         actions=actions if found.num_rows > 1 else (), charts=(chart,) if bars else (),
     )  # fmt: skip
-    note = retention_note(connection.catalog.load(name).schema)
+    note = retention_note(scope.catalog.load(name).schema)
     return Report("TIMELINE", summary, (section,), (note,) if note else ())
 
 
@@ -242,7 +253,7 @@ def _coordinator(status: Status, in_zone: Callable[[str], str]) -> pa.Table:
 # A report on how a query prunes files, table by table.
 
 
-def pruning_of(connection: Connection, text: str, parameters: Mapping[str, object]) -> Report:
+def pruning_of(scope: StatementScope, text: str, parameters: Mapping[str, object]) -> Report:
     """Report what a query, or the query of an INSERT, reads: a section for each table. Runs
     nothing.
 
@@ -268,8 +279,8 @@ def pruning_of(connection: Connection, text: str, parameters: Mapping[str, objec
                 f"`{statement.text.split()[0].upper()}`.",
                 hint="Other statements are explained by a cell with %%paimon --explain.",
             )
-    bound = bind(query.parameters, parameters, statement.text, connection.zone)
-    reads = table_reads(connection, statement.text, query, bound)
+    bound = bind(query.parameters, parameters, statement.text, scope.zone)
+    reads = table_reads(scope, statement.text, query, bound)
     text = with_values(statement.text, bound)
     opened = [read for read in reads if read.pruning_steps and read.opens_files]
     left = sum(read.pruning_steps[-1].files for read in opened)

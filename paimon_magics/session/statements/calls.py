@@ -13,10 +13,10 @@ from paimon_magics.planning.commits.procedures import PlannedCall, plan_call
 from paimon_magics.planning.commits.requests import CommitRequest, CompactManifests
 from paimon_magics.planning.formatting import count_text, size_text
 from paimon_magics.planning.options.values import memory_size_bytes
-from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.parameters import bind
 from paimon_magics.session.provenance import Operation, provenance
+from paimon_magics.session.scope import StatementScope, located
 from paimon_magics.session.statements.compaction import (
     compaction_lines,
     rescale_lines,
@@ -53,81 +53,81 @@ _WITHOUT_EFFECT = ("manifest.merge-min-count", "manifest.full-compaction-thresho
 
 
 def call_handler(
-    connection: Connection, statement: Call, parameters: Mapping[str, object]
+    scope: StatementScope, statement: Call, parameters: Mapping[str, object]
 ) -> Handler:
     """CALL of a procedure."""
 
     def planned() -> PlannedCall:
-        return _planned(connection, statement, parameters)
+        return _planned(scope, statement, parameters)
 
     return Handler(
-        run=lambda: _run(connection, statement, planned()),
-        dry_run=lambda: " ".join(_lines(connection, statement, planned())),
-        explain=lambda mode: _lines(connection, statement, planned()),
+        run=lambda: _run(scope, statement, planned()),
+        dry_run=lambda: " ".join(_lines(scope, statement, planned())),
+        explain=lambda mode: _lines(scope, statement, planned()),
         preview=None,
-        unconfirmed=lambda mode: _unconfirmed(connection, statement, planned()),
+        unconfirmed=lambda mode: _unconfirmed(scope, statement, planned()),
     )
 
 
 def _unconfirmed(
-    connection: Connection, statement: Call, call: PlannedCall
+    scope: StatementScope, statement: Call, call: PlannedCall
 ) -> UnconfirmedError | None:
     if isinstance(call.change, CompactDatabase):
         return None
-    name = _table(connection, statement, call)
-    return loss_of_change(connection, statement, name, call.change, call.position)
+    name = _table(scope, statement, call)
+    return loss_of_change(scope, statement, name, call.change, call.position)
 
 
 def _planned(
-    connection: Connection, statement: Call, parameters: Mapping[str, object]
+    scope: StatementScope, statement: Call, parameters: Mapping[str, object]
 ) -> PlannedCall:
     names = [a.value.name for a in statement.arguments if isinstance(a.value, Parameter)]
-    bound = bind(names, parameters, statement.text, connection.zone)
-    return plan_call(statement, bound, connection.settings.catalog_name)
+    bound = bind(names, parameters, statement.text, scope.zone)
+    return plan_call(statement, bound, scope.settings.catalog_name)
 
 
-def _table(connection: Connection, statement: Call, call: PlannedCall) -> TableName:
+def _table(scope: StatementScope, statement: Call, call: PlannedCall) -> TableName:
     """The full name of the call's table."""
     try:
         name = named(call.table or "")
     except PaimonMagicsError as error:
         raise located(error, statement.text, call.position) from None
-    return connection.full_name(name)
+    return scope.full_name(name)
 
 
-def _run(connection: Connection, statement: Call, call: PlannedCall) -> Outcome:
+def _run(scope: StatementScope, statement: Call, call: PlannedCall) -> Outcome:
     if isinstance(call.change, CompactDatabase):
-        return run_database_compaction(connection, statement, call.change)
-    name = _table(connection, statement, call)
+        return run_database_compaction(scope, statement, call.change)
+    name = _table(scope, statement, call)
     match call.change:
         case CompactTable():
-            return run_compaction(connection, statement, name, call.change, call.position)
+            return run_compaction(scope, statement, name, call.change, call.position)
         case CompactManifest():
-            return run_manifest_compaction(connection, statement, name, call.change, call.position)
+            return run_manifest_compaction(scope, statement, name, call.change, call.position)
         case RewriteFileIndex():
-            return run_file_index_rewriting(connection, statement, name, call.change, call.position)
+            return run_file_index_rewriting(scope, statement, name, call.change, call.position)
         case RescaleBuckets():
-            return run_rescale(connection, statement, name, call.change, call.position)
+            return run_rescale(scope, statement, name, call.change, call.position)
         case change:
-            return run_version_change(connection, statement, name, change, call.position)
+            return run_version_change(scope, statement, name, change, call.position)
 
 
-def _lines(connection: Connection, statement: Call, call: PlannedCall) -> list[str]:
+def _lines(scope: StatementScope, statement: Call, call: PlannedCall) -> list[str]:
     """What the call would do."""
     if isinstance(call.change, CompactDatabase):
-        return database_lines(connection, statement, call.change)
-    name = _table(connection, statement, call)
+        return database_lines(scope, statement, call.change)
+    name = _table(scope, statement, call)
     match call.change:
         case CompactTable():
-            return compaction_lines(connection, statement, name, call.change, call.position)
+            return compaction_lines(scope, statement, name, call.change, call.position)
         case CompactManifest():
-            return manifest_lines(connection, statement, name, call.change, call.position)
+            return manifest_lines(scope, statement, name, call.change, call.position)
         case RewriteFileIndex():
-            return file_index_lines(connection, statement, name, call.change, call.position)
+            return file_index_lines(scope, statement, name, call.change, call.position)
         case RescaleBuckets():
-            return rescale_lines(connection, statement, name, call.change, call.position)
+            return rescale_lines(scope, statement, name, call.change, call.position)
         case _:
-            connection.load(name, statement.text, call.position)
+            scope.load(name, statement.text, call.position)
             return [f"Would call sys.{call.procedure} for `{name}`."]
 
 
@@ -137,23 +137,23 @@ def _lines(connection: Connection, statement: Call, call: PlannedCall) -> list[s
 
 
 def run_database_compaction(
-    connection: Connection, statement: Call, asked: CompactDatabase
+    scope: StatementScope, statement: Call, asked: CompactDatabase
 ) -> Outcome:
     """Run CALL sys.compact_database. It returns how many tables were compacted and how many could
     not be, in the words of Paimon's `CompactDatabaseProcedure`."""
-    tables = _tables(connection, statement, asked)
+    tables = _tables(scope, statement, asked)
     position = statement.procedure_position
     wanted = CompactTable(options=asked.options)
     failed: list[str] = []
     for name in tables:
         try:
-            run_compaction(connection, statement, name, wanted, position)
+            run_compaction(scope, statement, name, wanted, position)
         except PaimonMagicsError as error:
             failed.append(f"`{name}`: {error.message}")
     done = len(tables) - len(failed)
     text = f"Compact database finished. Success: {done}, Failed: {len(failed)}"
     rows = pa.table({"result": pa.array([text])})
-    outcome = Outcome.of_rows(connection.spark, statement.text, "CALL", rows)
+    outcome = Outcome.of_rows(scope.spark, statement.text, "CALL", rows)
     outcome.message = f"{count_text(done, 'table')} compacted, {len(failed)} failed."
     left = len(failed) - _NOTES_MAX
     more = (f"{left:,} more failed.",) if left > 0 else ()
@@ -161,9 +161,9 @@ def run_database_compaction(
     return outcome
 
 
-def database_lines(connection: Connection, statement: Call, asked: CompactDatabase) -> list[str]:
+def database_lines(scope: StatementScope, statement: Call, asked: CompactDatabase) -> list[str]:
     """What CALL sys.compact_database would compact."""
-    tables = _tables(connection, statement, asked)
+    tables = _tables(scope, statement, asked)
     if not tables:
         return ["No table matches: nothing to compact."]
     shown = ", ".join(f"`{name}`" for name in tables[:_NOTES_MAX])
@@ -174,14 +174,14 @@ def database_lines(connection: Connection, statement: Call, asked: CompactDataba
     ]
 
 
-def _tables(connection: Connection, statement: Call, asked: CompactDatabase) -> list[TableName]:
+def _tables(scope: StatementScope, statement: Call, asked: CompactDatabase) -> list[TableName]:
     """The tables that match: `CompactDatabaseProcedure.shouldCompactTable`."""
     databases = _pattern(statement, "including_databases", asked.including_databases or ".*")
     included = _pattern(statement, "including_tables", asked.including_tables or ".*")
     excluded = None
     if asked.excluding_tables is not None and asked.excluding_tables.strip():
         excluded = _pattern(statement, "excluding_tables", asked.excluding_tables)
-    catalog = connection.catalog
+    catalog = scope.catalog
     return [
         TableName(table, database=database)
         for database in sorted(catalog.list_databases())
@@ -208,22 +208,22 @@ def _pattern(statement: Call, parameter: str, text: str) -> re.Pattern[str]:
 
 
 def run_manifest_compaction(
-    connection: Connection, statement: Call, name: TableName, asked: CompactManifest, position: int
+    scope: StatementScope, statement: Call, name: TableName, asked: CompactManifest, position: int
 ) -> Outcome:
     """Run CALL sys.compact_manifest. It returns true, also where there was nothing to do."""
-    table, target_bytes = _checked(connection, statement, name, asked, position)
+    table, target_bytes = _checked(scope, statement, name, asked, position)
     rows = pa.table({"result": pa.array([True])})
-    outcome = Outcome.of_rows(connection.spark, statement.text, "CALL", rows)
+    outcome = Outcome.of_rows(scope.spark, statement.text, "CALL", rows)
     outcome.table = str(table.name)
     if asked.dry_run:
         outcome.message = _described(table, counted_manifests(table, target_bytes))
         return outcome
     before = counted_manifests(table, target_bytes)
     attempts = Attempts(reruns_max=0)
-    transaction = begun(connection, table.name, None, attempts, compacts=True)
-    properties = provenance(connection, statement.text, Operation("COMPACT"))
+    transaction = begun(scope, table.name, None, attempts, compacts=True)
+    properties = provenance(scope, statement.text, Operation("COMPACT"))
     request = CommitRequest(transaction, CompactManifests(target_bytes), properties=properties)
-    receipt = committed(connection, request)
+    receipt = committed(scope, request)
     outcome.notes = attempts.notes()
     outcome.snapshot_id, outcome.commit_kind = receipt.snapshot_id, receipt.commit_kind
     if receipt.snapshot_id is None:
@@ -238,10 +238,10 @@ def run_manifest_compaction(
 
 
 def manifest_lines(
-    connection: Connection, statement: Call, name: TableName, asked: CompactManifest, position: int
+    scope: StatementScope, statement: Call, name: TableName, asked: CompactManifest, position: int
 ) -> list[str]:
     """The manifests that CALL sys.compact_manifest would be about."""
-    table, target_bytes = _checked(connection, statement, name, asked, position)
+    table, target_bytes = _checked(scope, statement, name, asked, position)
     return [_described(table, counted_manifests(table, target_bytes))]
 
 
@@ -255,10 +255,10 @@ def _described(table: Table, counts: ManifestCounts) -> str:
 
 
 def _checked(
-    connection: Connection, statement: Call, name: TableName, asked: CompactManifest, position: int
+    scope: StatementScope, statement: Call, name: TableName, asked: CompactManifest, position: int
 ) -> tuple[Table, int | None]:
     """The table, and the target size that `options` give."""
-    table = connection.load(name, statement.text, position)
+    table = scope.load(name, statement.text, position)
     try:
         return table, _target_bytes(asked.options)
     except PaimonMagicsError as error:

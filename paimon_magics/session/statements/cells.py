@@ -8,12 +8,17 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
-from paimon_magics.errors import PaimonMagicsError, UnconfirmedError, UnsupportedStatementError
+from paimon_magics.errors import (
+    InvalidValueError,
+    PaimonMagicsError,
+    UnconfirmedError,
+    UnsupportedStatementError,
+)
 from paimon_magics.planning.reads.row_filters import limited_sql
-from paimon_magics.session.connection import Connection
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.planned_work import made_of
 from paimon_magics.session.queries.spark_calls import is_for_spark
+from paimon_magics.session.scope import StatementScope
 from paimon_magics.session.statements.handler import dry_run_sentence, explained, explanation
 from paimon_magics.session.statements.handlers import handler_of
 from paimon_magics.session.writes.outcomes import Replaced, rows_taken
@@ -30,7 +35,7 @@ _MODE_KEY = "spark.sql.sources.partitionOverwriteMode"
 
 
 def explanation_of(
-    connection: Connection,
+    scope: StatementScope,
     text: str,
     statements: Sequence[Statement],
     parameters: Mapping[str, object],
@@ -42,26 +47,26 @@ def explanation_of(
         mode = ""
         if isinstance(statement, Explain):
             mode, statement = statement.mode, statement.inner
-        handler = handler_of(connection, statement, parameters)
-        lines += ([""] if lines else []) + explained(connection, handler, mode, planned)
-    return explanation(connection, text, lines, query="")
+        handler = handler_of(scope, statement, parameters)
+        lines += ([""] if lines else []) + explained(scope, handler, mode, planned)
+    return explanation(scope, text, lines, query="")
 
 
 def dry_run_of(
-    connection: Connection,
+    scope: StatementScope,
     text: str,
     statements: Sequence[Statement],
     parameters: Mapping[str, object],
 ) -> Outcome:
     """Return a line on what each statement would do; raises the first error among them."""
     planned: set[str] = set()
-    handlers = (handler_of(connection, statement, parameters) for statement in statements)
-    lines = [dry_run_sentence(connection, handler, planned) for handler in handlers]
+    handlers = (handler_of(scope, statement, parameters) for statement in statements)
+    lines = [dry_run_sentence(scope, handler, planned) for handler in handlers]
     return Outcome(text, "dry run", message="\n".join(lines), query="")
 
 
 def preview_of(
-    connection: Connection,
+    scope: StatementScope,
     text: str,
     statements: Sequence[Statement],
     parameters: Mapping[str, object],
@@ -80,17 +85,17 @@ def preview_of(
     rows: list[dict[str, object]] = []
     lines: list[str] = []
     for statement in statements:
-        replaced = _replaced(connection, statement, parameters)
+        replaced = _replaced(scope, statement, parameters)
         if isinstance(replaced, ChangedRows):
             lines.append(replaced.line)
             if len(statements) == 1:
-                return _previewed(connection, text, replaced.sample, lines)
+                return _previewed(scope, text, replaced.sample, lines)
             continue
         table, sizes = replaced.table, replaced.sizes
         rows += [
             {
                 "table": str(table.name),
-                "partition": partition_name(table, size.partition, connection.zone)
+                "partition": partition_name(table, size.partition, scope.zone)
                 if size.partition
                 else "",
                 "files": size.files,
@@ -109,19 +114,19 @@ def preview_of(
             ("record_count", pa.int64()),
         ]
     )
-    return _previewed(connection, text, pa.Table.from_pylist(rows, schema=schema), lines)
+    return _previewed(scope, text, pa.Table.from_pylist(rows, schema=schema), lines)
 
 
-def _previewed(connection: Connection, text: str, rows: pa.Table, lines: Sequence[str]) -> Outcome:
-    outcome = Outcome.of_rows(connection.spark, text, "preview", rows, query="")
+def _previewed(scope: StatementScope, text: str, rows: pa.Table, lines: Sequence[str]) -> Outcome:
+    outcome = Outcome.of_rows(scope.spark, text, "preview", rows, query="")
     outcome.notes = tuple(lines)
     return outcome
 
 
 def _replaced(
-    connection: Connection, statement: Statement, parameters: Mapping[str, object]
+    scope: StatementScope, statement: Statement, parameters: Mapping[str, object]
 ) -> Replaced | ChangedRows:
-    preview = handler_of(connection, statement, parameters).preview
+    preview = handler_of(scope, statement, parameters).preview
     if preview is not None:
         return preview()
     raise UnsupportedStatementError(
@@ -139,39 +144,47 @@ def may_take_away(text: str) -> bool:
 
 
 def check_after_others(
-    connection: Connection, statement: Statement, parameters: Mapping[str, object]
+    scope: StatementScope, statement: Statement, parameters: Mapping[str, object]
 ) -> None:
     """The same as `check_confirmed` for a statement behind others of its cell, which have run."""
     try:
-        check_confirmed(connection, [statement], parameters)
+        check_confirmed(scope, [statement], parameters)
     except UnconfirmedError as error:
         error.hint = f"The statements before it have run: leave them out. {error.hint}"
         raise
 
 
 def check_confirmed(
-    connection: Connection, statements: Sequence[Statement], parameters: Mapping[str, object]
+    scope: StatementScope, statements: Sequence[Statement], parameters: Mapping[str, object]
 ) -> None:
     """Raise UnconfirmedError for the first of `statements` that would take away much by few words.
 
     A statement that names each partition, or that would lose nothing, passes. Errors in a statement
     are ignored here: running it raises them.
     """
-    mode = connection.spark.conf.get(_MODE_KEY, "static") or "static"
+    mode = scope.spark.conf.get(_MODE_KEY, "static") or "static"
     for statement in statements:
         if isinstance(statement, PassThrough):
             match = _MODE.search(statement.text)
             mode = match[1] if match is not None else mode
             continue
         try:
-            unconfirmed = handler_of(connection, statement, parameters).unconfirmed
-            if unconfirmed is None or is_for_spark(connection, statement):
+            unconfirmed = handler_of(scope, statement, parameters).unconfirmed
+            if unconfirmed is None or is_for_spark(scope, statement):
                 continue
             error = unconfirmed(mode.lower())
         except PaimonMagicsError:
             continue
         if error is not None:
             raise error
+
+
+def check_limit(limit: int | None) -> None:
+    """Raise InvalidValueError for a `limit` of rows below 0."""
+    if limit is not None and limit < 0:
+        raise InvalidValueError(
+            f"`limit` of run() is {limit}.", hint="Give a number of rows, 0 or more."
+        )
 
 
 def limited(outcome: Outcome, limit: int) -> Outcome:

@@ -26,9 +26,9 @@ from paimon_magics.planning.options.values import duration_ms
 from paimon_magics.planning.schemas.format_rules import fits_spark
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.planning.writes.inserts import check_writable
-from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.queries.table_frames import frame_of_state
+from paimon_magics.session.scope import StatementScope, located
 from paimon_magics.session.writes.compaction import (
     compact_table,
     planned_compaction,
@@ -51,7 +51,7 @@ from paimon_magics.tables.compaction.scopes import (
     partitions_of_specs,
     stored_partitions,
 )
-from paimon_magics.tables.manifests.live_files import ManifestCache, live_files
+from paimon_magics.tables.manifests.live_files import live_files
 from paimon_magics.tables.snapshots.latest import latest_snapshot
 from paimon_magics.tables.splits.stored_files import files_of_partitions
 from paimon_magics.tables.table import Table
@@ -64,14 +64,14 @@ _FIXED = ("HASH_FIXED", "POSTPONE_MODE")
 
 
 def run_compaction(
-    connection: Connection, statement: Call, name: TableName, asked: CompactTable, position: int
+    scope: StatementScope, statement: Call, name: TableName, asked: CompactTable, position: int
 ) -> Outcome:
     """Run CALL sys.compact. It returns true, also where there was nothing to do, as Paimon's."""
-    table, scope = _scope(connection, statement, name, asked, position)
-    settled = settle(connection, table, scope, statement.text)
-    done = compact_table(connection, table, scope, statement.text)
+    table, extent = _extent(scope, statement, name, asked, position)
+    settled = settle(scope, table, extent, statement.text)
+    done = compact_table(scope, table, extent, statement.text)
     rows = pa.table({"result": pa.array([True])})
-    outcome = Outcome.of_rows(connection.spark, statement.text, "CALL", rows)
+    outcome = Outcome.of_rows(scope.spark, statement.text, "CALL", rows)
     outcome.table = str(table.name)
     outcome.message = _message(table, settled, done)
     outcome.notes = (*settled.notes, *done.notes)
@@ -83,13 +83,13 @@ def run_compaction(
 
 
 def compaction_lines(
-    connection: Connection, statement: Call, name: TableName, asked: CompactTable, position: int
+    scope: StatementScope, statement: Call, name: TableName, asked: CompactTable, position: int
 ) -> list[str]:
     """What CALL sys.compact would do, a line for each decision. Nothing is written."""
-    table, scope = _scope(connection, statement, name, asked, position)
-    waiting = postponed_rows(connection, table, scope)
+    table, extent = _extent(scope, statement, name, asked, position)
+    waiting = postponed_rows(scope, table, extent)
     lines = [] if waiting is None else [_waiting_line(waiting)]
-    plan = planned_compaction(connection, table, scope)
+    plan = planned_compaction(scope, table, extent)
     if plan is None:
         return lines or [f"{table.name}: nothing to compact."]
     return [
@@ -152,18 +152,18 @@ def _message(table: Table, settled: Settled, done: Compacted) -> str:
     )
 
 
-def _scope(
-    connection: Connection, statement: Call, name: TableName, asked: CompactTable, position: int
+def _extent(
+    scope: StatementScope, statement: Call, name: TableName, asked: CompactTable, position: int
 ) -> tuple[Table, CompactionScope]:
     """The table with the options of the call, and what of it is compacted. Raises errors of ours
     with a position in the statement."""
-    table = connection.load(name, statement.text, position)
+    table = scope.load(name, statement.text, position)
     try:
         table = _with_options(table, asked)
         order = sort_order(table.schema, asked.order_strategy, asked.order_by)
         _check(table, asked, order)
         partitions = chosen_partitions(
-            connection, table, asked.partitions, asked.where, asked.partition_idle_time
+            scope, table, asked.partitions, asked.where, asked.partition_idle_time
         )
     except PaimonMagicsError as error:
         raise located(error, statement.text, statement.procedure_position) from None
@@ -251,7 +251,7 @@ def check_choice(partitions: str | None, where: str | None) -> None:
 
 
 def chosen_partitions(
-    connection: Connection,
+    scope: StatementScope,
     table: Table,
     partitions: str | None,
     where: str | None,
@@ -269,14 +269,14 @@ def chosen_partitions(
     if partitions is not None:
         kept &= partitions_of_specs(table, stored, partitions)
     if where is not None:
-        kept &= _matching(connection, table, stored, where)
+        kept &= _matching(scope, table, stored, where)
     if partition_idle_time is not None:
         idle_ms = duration_ms("partition_idle_time", partition_idle_time)
         kept &= stored.written_ms < time.time() * 1000 - idle_ms
     return frozenset(pc.filter(stored.encoded, pa.array(kept)).to_pylist())
 
 
-def _matching(connection: Connection, table: Table, stored: StoredPartitions, where: str) -> Any:
+def _matching(scope: StatementScope, table: Table, stored: StoredPartitions, where: str) -> Any:
     """Which partitions meet a condition, by Spark."""
     keys = table.schema.partition_keys
     if not keys:
@@ -286,7 +286,7 @@ def _matching(connection: Connection, table: Table, stored: StoredPartitions, wh
         )
     rows = pa.table(stored.values, names=list(keys))
     kept = np.zeros(len(stored.encoded), dtype=bool)
-    kept[rows_where(connection.spark, rows, where)] = True
+    kept[rows_where(scope.spark, rows, where)] = True
     return kept
 
 
@@ -309,20 +309,20 @@ class _Rescaling:
 
 
 def run_rescale(
-    connection: Connection, statement: Call, name: TableName, asked: RescaleBuckets, position: int
+    scope: StatementScope, statement: Call, name: TableName, asked: RescaleBuckets, position: int
 ) -> Outcome:
     """Run CALL sys.rescale. It returns true, also where there was nothing to do, as Paimon's."""
-    found = _planned(connection, statement, name, asked, position)
+    found = _planned(scope, statement, name, asked, position)
     table = found.table
     rows = pa.table({"result": pa.array([True])})
-    outcome = Outcome.of_rows(connection.spark, statement.text, "CALL", rows)
+    outcome = Outcome.of_rows(scope.spark, statement.text, "CALL", rows)
     outcome.table = str(table.name)
     if not found.files.num_rows:
         outcome.message = f"`{table.name}`: no files to rescale."
         return outcome
     insert = _as_insert(statement, table.name)
-    prepared = _prepared(connection, statement, name, asked, found)
-    done = run_prepared(connection, insert, prepared)
+    prepared = _prepared(scope, statement, name, asked, found)
+    done = run_prepared(scope, insert, prepared)
     outcome.snapshot_id, outcome.commit_kind = done.snapshot_id, done.commit_kind
     outcome.rows_written, outcome.files_written = done.rows_written, done.files_written
     outcome.bytes_written = done.bytes_written
@@ -336,10 +336,10 @@ def run_rescale(
 
 
 def rescale_lines(
-    connection: Connection, statement: Call, name: TableName, asked: RescaleBuckets, position: int
+    scope: StatementScope, statement: Call, name: TableName, asked: RescaleBuckets, position: int
 ) -> list[str]:
     """What CALL sys.rescale would do."""
-    found = _planned(connection, statement, name, asked, position)
+    found = _planned(scope, statement, name, asked, position)
     table, files = found.table, found.files
     if not files.num_rows:
         return [f"{table.name}: no files to rescale."]
@@ -353,10 +353,10 @@ def rescale_lines(
 
 
 def _planned(
-    connection: Connection, statement: Call, name: TableName, asked: RescaleBuckets, position: int
+    scope: StatementScope, statement: Call, name: TableName, asked: RescaleBuckets, position: int
 ) -> _Rescaling:
     """The checks of Paimon's `RescaleProcedure`, and of what can't be written here."""
-    table = connection.load(name, statement.text, position)
+    table = scope.load(name, statement.text, position)
     try:
         check_choice(asked.partitions, asked.where)
         table = replace(table, schema=_rescaled(table, asked.bucket_num))
@@ -367,8 +367,8 @@ def _planned(
                 f"`{table.name}` has no snapshot, no need to rescale.",
                 hint="Set its option 'bucket' instead: rows that come will follow it.",
             )
-        partitions = chosen_partitions(connection, table, asked.partitions, asked.where)
-        cache = connection.manifests(table.location, lambda: ManifestCache(table.paimon))
+        partitions = chosen_partitions(scope, table, asked.partitions, asked.where)
+        cache = scope.manifests(table)
         files = files_of_partitions(live_files(cache, snapshot), partitions)
         if pc.any(pc.less(files["bucket"], 0)).as_py():
             raise UnsupportedStatementError(
@@ -410,18 +410,18 @@ def _rescaled(table: Table, bucket_num: int | None) -> TableSchema:
 
 
 def _prepared(
-    connection: Connection,
+    scope: StatementScope,
     statement: Call,
     name: TableName,
     asked: RescaleBuckets,
     found: _Rescaling,
 ) -> PreparedInsert:
-    frame = frame_of_state(connection, found.table, found.snapshot, found.partitions)
+    frame = frame_of_state(scope, found.table, found.snapshot, found.partitions)
 
     def again() -> PreparedInsert:
-        connection.tables.renew()
-        newer = _planned(connection, statement, name, asked, statement.procedure_position)
-        return _prepared(connection, statement, name, asked, newer)
+        scope.tables.renew()
+        newer = _planned(scope, statement, name, asked, statement.procedure_position)
+        return _prepared(scope, statement, name, asked, newer)
 
     return PreparedInsert(
         found.table,

@@ -17,11 +17,11 @@ from paimon_magics.planning.schemas.alterations import plan_alter_table
 from paimon_magics.planning.schemas.rules import check_stated
 from paimon_magics.planning.schemas.table_schema import plan_create_table
 from paimon_magics.planning.writes.inserts import check_writable
-from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.queries.declared_types import columns_of_query
 from paimon_magics.session.queries.frames import frame_of_query
 from paimon_magics.session.queries.resolution import tell_of_two
+from paimon_magics.session.scope import StatementScope, located
 from paimon_magics.session.statements.handler import (
     SEE_PREVIEW,
     Handler,
@@ -60,12 +60,12 @@ from paimon_magics.tables.table import Table
 
 
 def create_table_handler(
-    connection: Connection, statement: CreateTable, parameters: Mapping[str, object]
+    scope: StatementScope, statement: CreateTable, parameters: Mapping[str, object]
 ) -> Handler:
     """CREATE TABLE, with or without a query."""
     return Handler(
-        run=lambda: _create_table(connection, statement, parameters),
-        dry_run=lambda: _checked_create(connection, statement, parameters),
+        run=lambda: _create_table(scope, statement, parameters),
+        dry_run=lambda: _checked_create(scope, statement, parameters),
         explain=None,
         preview=None,
         unconfirmed=None,
@@ -73,16 +73,16 @@ def create_table_handler(
     )
 
 
-def drop_table_handler(connection: Connection, statement: DropTable) -> Handler:
+def drop_table_handler(scope: StatementScope, statement: DropTable) -> Handler:
     """DROP TABLE."""
 
     def dry_run() -> str:
         if statement.if_exists:
             return "Would run."
-        return f"Would drop `{connection.load(statement.name, statement.text, 0).name}`."
+        return f"Would drop `{scope.load(statement.name, statement.text, 0).name}`."
 
     def replaced() -> Replaced:
-        table = connection.load(statement.name, statement.text, 0)
+        table = scope.load(statement.name, statement.text, 0)
         return Replaced(table, sizes_of_replaced(table, specs=()))
 
     def ask(mode: str) -> UnconfirmedError | None:
@@ -94,7 +94,7 @@ def drop_table_handler(connection: Connection, statement: DropTable) -> Handler:
         return unconfirmed(statement, what, rows_taken(lost.sizes), instead)
 
     return Handler(
-        run=lambda: _drop_table(connection, statement),
+        run=lambda: _drop_table(scope, statement),
         dry_run=dry_run,
         explain=None,
         preview=replaced,
@@ -103,31 +103,30 @@ def drop_table_handler(connection: Connection, statement: DropTable) -> Handler:
 
 
 def alter_table_handler(
-    connection: Connection, statement: AlterTable, parameters: Mapping[str, object]
+    scope: StatementScope, statement: AlterTable, parameters: Mapping[str, object]
 ) -> Handler:
     """ALTER TABLE, except for tags. Only DROP PARTITION can be previewed."""
     renames = any(isinstance(change, RenameTable) for change in statement.changes)
     drops = any(isinstance(change, DropPartitions) for change in statement.changes)
     return Handler(
-        run=lambda: _alter_table(connection, statement, parameters),
-        dry_run=lambda: _checked_alter(connection, statement),
+        run=lambda: _alter_table(scope, statement, parameters),
+        dry_run=lambda: _checked_alter(scope, statement),
         explain=None,
-        preview=(lambda: _dropped(connection, statement, parameters)) if drops else None,
-        unconfirmed=lambda mode: _unconfirmed_alter(connection, statement, parameters),
+        preview=(lambda: _dropped(scope, statement, parameters)) if drops else None,
+        unconfirmed=lambda mode: _unconfirmed_alter(scope, statement, parameters),
         changed=nothing_changed if renames else lambda: (statement.name,),
         needs=(statement.name,),
     )
 
 
 def _checked_create(
-    connection: Connection, statement: CreateTable, parameters: Mapping[str, object]
+    scope: StatementScope, statement: CreateTable, parameters: Mapping[str, object]
 ) -> str:
-    name = connection.full_name(statement.name)
+    name = scope.full_name(statement.name)
     columns = None
     if statement.query is not None:
-        with connection.filling():
-            frame = frame_of_query(connection, statement.text, statement.query, parameters)
-        columns = columns_of_query(connection, statement.text, statement.query, parameters, frame)
+        frame = frame_of_query(scope.filling(), statement.text, statement.query, parameters)
+        columns = columns_of_query(scope, statement.text, statement.query, parameters, frame)
     try:
         schema = plan_create_table(statement, columns)
         check_stated(schema)
@@ -140,10 +139,10 @@ def _checked_create(
 
 
 def _create_table(
-    connection: Connection, statement: CreateTable, parameters: Mapping[str, object]
+    scope: StatementScope, statement: CreateTable, parameters: Mapping[str, object]
 ) -> Outcome:
-    name = connection.full_name(statement.name)
-    exists = connection.tables.exists(name)
+    name = scope.full_name(statement.name)
+    exists = scope.tables.exists(name)
     if statement.or_replace and (exists or statement.must_exist):
         raise UnsupportedStatementError(
             "Replacing a table is not offered yet.",
@@ -156,38 +155,35 @@ def _create_table(
     frame = None
     query_columns = None
     if statement.query is not None:
-        with connection.filling():
-            frame = frame_of_query(connection, statement.text, statement.query, parameters)
-        query_columns = columns_of_query(
-            connection, statement.text, statement.query, parameters, frame
-        )
+        frame = frame_of_query(scope.filling(), statement.text, statement.query, parameters)
+        query_columns = columns_of_query(scope, statement.text, statement.query, parameters, frame)
     try:
         schema = with_time_retained(
-            plan_create_table(statement, query_columns), connection.settings.snapshot_time_retained
+            plan_create_table(statement, query_columns), scope.settings.snapshot_time_retained
         )
         check_stated(schema)
         if statement.query is not None:
             check_writable(name, schema)
-        created = connection.definitions.create_table(
+        created = scope.definitions.create_table(
             name, schema, if_not_exists=statement.if_not_exists
         )
     except PaimonMagicsError as error:
         raise located(error, statement.text, statement.name_position) from None
     if not created:
         return done(statement, "CREATE TABLE", name, f"Table `{name}` exists already.")
-    if known_to_spark(connection.spark, [name.database or "", name.object_name]):
-        tell_of_two(connection, name)
+    if known_to_spark(scope.spark, [name.database or "", name.object_name]):
+        tell_of_two(scope, name)
     if statement.query is None:
         outcome = done(statement, "CREATE TABLE", name, f"Table `{name}` created.")
     else:
-        outcome = _fill(connection, statement, name, parameters)
+        outcome = _fill(scope, statement, name, parameters)
     if schema.stored_option(TIME_RETAINED) is None and (note := retention_note(schema)):
         outcome.notes = (*outcome.notes, note)
     return outcome
 
 
 def _fill(
-    connection: Connection,
+    scope: StatementScope,
     statement: CreateTable,
     name: TableName,
     parameters: Mapping[str, object],
@@ -202,22 +198,22 @@ def _fill(
         overwrite=False,
         source=statement.query,
     )
-    return filled(connection, name, lambda: run_insert(connection, insert, parameters))
+    return filled(scope, name, lambda: run_insert(scope, insert, parameters))
 
 
-def _drop_table(connection: Connection, statement: DropTable) -> Outcome:
-    name = connection.full_name(statement.name)
+def _drop_table(scope: StatementScope, statement: DropTable) -> Outcome:
+    name = scope.full_name(statement.name)
     try:
-        dropped = connection.definitions.drop_table(name, if_exists=statement.if_exists)
+        dropped = scope.definitions.drop_table(name, if_exists=statement.if_exists)
     except PaimonMagicsError as error:
         raise located(error, statement.text, position_of(statement, name)) from None
-    connection.inserted.pop(name, None)
+    scope.connection.recent.forget(name)
     message = f"Table `{name}` dropped." if dropped else f"There is no table `{name}`."
     return done(statement, "DROP TABLE", name, message)
 
 
-def _checked_alter(connection: Connection, statement: AlterTable) -> str:
-    table = connection.load(statement.name, statement.text, statement.name_position)
+def _checked_alter(scope: StatementScope, statement: AlterTable) -> str:
+    table = scope.load(statement.name, statement.text, statement.name_position)
     changes = [
         change
         for change in statement.changes
@@ -231,42 +227,42 @@ def _checked_alter(connection: Connection, statement: AlterTable) -> str:
 
 
 def _alter_table(
-    connection: Connection, statement: AlterTable, parameters: Mapping[str, object]
+    scope: StatementScope, statement: AlterTable, parameters: Mapping[str, object]
 ) -> Outcome:
-    table = connection.load(statement.name, statement.text, statement.name_position)
+    table = scope.load(statement.name, statement.text, statement.name_position)
     name = table.name
     match statement.changes:
         case (RenameTable(new_name=new_name),):
-            target = _new_name(connection, name, new_name)
-            _placed(statement, lambda: connection.definitions.rename_table(name, target))
-            connection.inserted.pop(name, None)
+            target = _new_name(scope, name, new_name)
+            _placed(statement, lambda: scope.definitions.rename_table(name, target))
+            scope.connection.recent.forget(name)
             return done(statement, "ALTER TABLE", target, f"`{name}` is `{target}` now.")
         case (DropPartitions() as drop,):
-            specs = partition_specs(connection, table, statement.text, drop.specs, parameters)
+            specs = partition_specs(scope, table, statement.text, drop.specs, parameters)
             kept = _existing(table, specs, drop, statement)
             if not kept:
                 return done(statement, "ALTER TABLE", name, "No partition to drop.")
             return remove_partitions(
-                connection, table, statement.text, "ALTER TABLE … DROP PARTITION", kept
+                scope, table, statement.text, "ALTER TABLE … DROP PARTITION", kept
             )
         case _:
-            told = harm_told(connection, table, statement.changes)
+            told = harm_told(scope, table, statement.changes)
             base, changes = table.schema.schema_id, statement.changes
-            _placed(statement, lambda: connection.definitions.alter_table(name, changes, base))
+            _placed(statement, lambda: scope.definitions.alter_table(name, changes, base))
             outcome = done(statement, "ALTER TABLE", name, f"Table `{name}` altered.")
             if told is not None:
                 outcome.notes = told.notes
             return outcome
 
 
-def _new_name(connection: Connection, name: TableName, new_name: TableName) -> TableName:
+def _new_name(scope: StatementScope, name: TableName, new_name: TableName) -> TableName:
     """The full new name of a table; an unqualified name stays in the table's database."""
-    database = new_name.database or connection.full_name(name).database
-    return replace(connection.full_name(new_name), database=database)
+    database = new_name.database or scope.full_name(name).database
+    return replace(scope.full_name(new_name), database=database)
 
 
 def _dropped_specs(
-    connection: Connection,
+    scope: StatementScope,
     table: Table,
     statement: AlterTable,
     parameters: Mapping[str, object],
@@ -277,28 +273,28 @@ def _dropped_specs(
         if isinstance(change, DropPartitions)
         for spec in change.specs
     ]
-    return partition_specs(connection, table, statement.text, wanted, parameters)
+    return partition_specs(scope, table, statement.text, wanted, parameters)
 
 
 def _dropped(
-    connection: Connection, statement: AlterTable, parameters: Mapping[str, object]
+    scope: StatementScope, statement: AlterTable, parameters: Mapping[str, object]
 ) -> Replaced:
-    table = connection.load(statement.name, statement.text, 0)
-    specs = _dropped_specs(connection, table, statement, parameters)
+    table = scope.load(statement.name, statement.text, 0)
+    specs = _dropped_specs(scope, table, statement, parameters)
     return Replaced(table, sizes_of_replaced(table, specs=specs))
 
 
 def _unconfirmed_alter(
-    connection: Connection, statement: AlterTable, parameters: Mapping[str, object]
+    scope: StatementScope, statement: AlterTable, parameters: Mapping[str, object]
 ) -> UnconfirmedError | None:
-    table = connection.load(statement.name, statement.text, 0)
-    harm = harmed(statement, harm_told(connection, table, statement.changes))
+    table = scope.load(statement.name, statement.text, 0)
+    harm = harmed(statement, harm_told(scope, table, statement.changes))
     if harm is not None:
         return harm
     loss = loss_of_alteration(statement, table)
     if loss is not None:
         return loss
-    specs = _dropped_specs(connection, table, statement, parameters)
+    specs = _dropped_specs(scope, table, statement, parameters)
     # Clauses that each name a single partition need no confirmation.
     if not any(len(sizes_of_replaced(table, specs=[spec])) > 1 for spec in specs):
         return None

@@ -14,8 +14,8 @@ from paimon_magics.planning.commits.requests import CommitRequest, CompactManife
 from paimon_magics.planning.formatting import count_text, size_text
 from paimon_magics.planning.jobs.progress import Work
 from paimon_magics.planning.writes.index_rules import file_indexes_of
-from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.outcome import Outcome
+from paimon_magics.session.scope import StatementScope, located
 from paimon_magics.session.statements.compaction import chosen_partitions
 from paimon_magics.session.writes.compaction import SparkTransactions
 from paimon_magics.session.writes.transactions import begun, committed
@@ -33,7 +33,6 @@ from paimon_magics.tables.compaction.index_plan import (
 )
 from paimon_magics.tables.compaction.planning import CompactionScope
 from paimon_magics.tables.compaction.plans import run_here
-from paimon_magics.tables.manifests.live_files import ManifestCache
 from paimon_magics.tables.snapshots.latest import latest_snapshot
 from paimon_magics.tables.table import Table
 
@@ -42,14 +41,14 @@ _IN_PROCESS_BYTES_MAX = 64 << 20
 
 
 def run_file_index_rewriting(
-    connection: Connection, statement: Call, name: TableName, asked: RewriteFileIndex, position: int
+    scope: StatementScope, statement: Call, name: TableName, asked: RewriteFileIndex, position: int
 ) -> Outcome:
     """Run CALL sys.rewrite_file_index. It returns how many partitions and files got indexes."""
-    table, scope = _scope(connection, statement, name, asked, position)
-    engine = _IndexEngine(connection, statement.text)
-    plan = engine.planned(table, scope)
-    wait_ms = connection.settings.exclusive_wait_ms
-    done = None if plan is None else compact_plan(engine, plan, scope, claims_wait_ms=wait_ms)
+    table, extent = _extent(scope, statement, name, asked, position)
+    engine = _IndexEngine(scope, statement.text)
+    plan = engine.planned(table, extent)
+    wait_ms = scope.settings.exclusive_wait_ms
+    done = None if plan is None else compact_plan(engine, plan, extent, claims_wait_ms=wait_ms)
     files = 0 if done is None else done.files_after
     rows = pa.table(
         {
@@ -57,7 +56,7 @@ def run_file_index_rewriting(
             "written_indexes": pa.array([files], pa.int32()),
         }
     )
-    outcome = Outcome.of_rows(connection.spark, statement.text, "CALL", rows)
+    outcome = Outcome.of_rows(scope.spark, statement.text, "CALL", rows)
     outcome.table = str(table.name)
     if done is None or done.receipt is None or done.receipt.snapshot_id is None:
         outcome.message = f"`{table.name}`: all files have the indexes that are asked for."
@@ -72,11 +71,11 @@ def run_file_index_rewriting(
 
 
 def file_index_lines(
-    connection: Connection, statement: Call, name: TableName, asked: RewriteFileIndex, position: int
+    scope: StatementScope, statement: Call, name: TableName, asked: RewriteFileIndex, position: int
 ) -> list[str]:
     """What CALL sys.rewrite_file_index would read."""
-    table, scope = _scope(connection, statement, name, asked, position)
-    plan = _IndexEngine(connection, statement.text).planned(table, scope)
+    table, extent = _extent(scope, statement, name, asked, position)
+    plan = _IndexEngine(scope, statement.text).planned(table, extent)
     if plan is None:
         return [f"{table.name}: no file has an index, and none is asked for."]
     wanted = [f"{index.kind} of {index.name}" for index in file_indexes_of(table.schema).indexes]
@@ -87,10 +86,10 @@ def file_index_lines(
     ]
 
 
-def _scope(
-    connection: Connection, statement: Call, name: TableName, asked: RewriteFileIndex, position: int
+def _extent(
+    scope: StatementScope, statement: Call, name: TableName, asked: RewriteFileIndex, position: int
 ) -> tuple[Table, CompactionScope]:
-    table = connection.load(name, statement.text, position)
+    table = scope.load(name, statement.text, position)
     try:
         if table.schema.data_evolution_enabled:
             raise UnsupportedStatementError(
@@ -99,7 +98,7 @@ def _scope(
                 hint="Index it with another engine.",
             )
         file_indexes_of(table.schema)
-        partitions = chosen_partitions(connection, table, None, asked.where)
+        partitions = chosen_partitions(scope, table, None, asked.where)
     except PaimonMagicsError as error:
         raise located(error, statement.text, statement.procedure_position) from None
     return table, CompactionScope(is_full=True, partitions=partitions)
@@ -112,26 +111,26 @@ class _IndexEngine(SparkTransactions):
 
     partitions: set[tuple[object, ...]] = field(default_factory=set)
 
-    def planned(self, table: Table, scope: CompactionScope) -> IndexRewriting | None:
+    def planned(self, table: Table, extent: CompactionScope) -> IndexRewriting | None:
         """See `CompactionEngine.planned`."""
         snapshot = latest_snapshot(table.paimon)
         if snapshot is None:
             return None
-        cache = self.connection.manifests(table.location, lambda: ManifestCache(table.paimon))
-        plan = plan_index_rewriting(table, snapshot, scope, cache)
+        cache = self.scope.manifests(table)
+        plan = plan_index_rewriting(table, snapshot, extent, cache)
         return None if plan.is_empty else plan
 
     def rewritten(self, plan: IndexRewriting, transaction: Transaction) -> Messages:
         """See `CompactionEngine.rewritten`."""
         try:
-            with cancellable(self.connection.spark, lambda: _work(plan)):
-                rewrite, slots = plan.rewrite(transaction), self.connection.slots
+            with cancellable(self.scope.spark, lambda: _work(plan)):
+                rewrite, slots = plan.rewrite(transaction), self.scope.slots
                 if plan.rewritten_bytes <= _IN_PROCESS_BYTES_MAX:
                     threads = min(slots, os.cpu_count() or 1)
                     indexed, repeated = run_here(rewrite, plan.units, threads=threads), False
                 else:
                     units = IndexUnits.of(rewrite, plan.units, slots)
-                    results = run_units(self.connection.spark, units)
+                    results = run_units(self.scope.spark, units)
                     indexed = [one for group in results.results for one in group]
                     repeated = results.repeated_attempts
                 messages = plan.messages(indexed)
@@ -144,10 +143,10 @@ class _IndexEngine(SparkTransactions):
 
     def _merge_manifests(self, table: Table) -> None:
         attempts = Attempts(reruns_max=0)
-        transaction = begun(self.connection, table.name, None, attempts, compacts=True)
+        transaction = begun(self.scope, table.name, None, attempts, compacts=True)
         properties = self.provenance(rows=0, files=0)
         request = CommitRequest(transaction, CompactManifests(), properties=properties)
-        committed(self.connection, request)
+        committed(self.scope, request)
 
 
 def _work(plan: IndexRewriting) -> Work:

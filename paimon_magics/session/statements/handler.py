@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from paimon_magics.errors import UnconfirmedError
-from paimon_magics.session.connection import Connection
 from paimon_magics.session.outcome import Outcome
+from paimon_magics.session.scope import StatementScope
 from paimon_magics.session.writes.merged_schemas import HarmTold
 from paimon_magics.session.writes.ordering import Changed, nothing_changed
 from paimon_magics.session.writes.outcomes import Replaced, rows_back, rows_taken
@@ -53,7 +53,7 @@ class Handler:
 
 
 def listing(
-    connection: Connection,
+    scope: StatementScope,
     statement: Statement,
     kind: str,
     columns: Mapping[str, Sequence[object]],
@@ -66,7 +66,7 @@ def listing(
             for name, values in columns.items()
         }
     )
-    return Outcome.of_rows(connection.spark, statement.text, kind, rows)
+    return Outcome.of_rows(scope.spark, statement.text, kind, rows)
 
 
 def done(statement: Statement, kind: str, name: TableName, message: str) -> Outcome:
@@ -128,45 +128,45 @@ def harmed(statement: Statement, told: HarmTold | None) -> UnconfirmedError | No
 # How a statement would run, without running it: `--explain` and `--dry-run`.
 
 
-def explained(connection: Connection, handler: Handler, mode: str, planned: set[str]) -> list[str]:
+def explained(scope: StatementScope, handler: Handler, mode: str, planned: set[str]) -> list[str]:
     """Return a line for each decision; Spark's plan of a query follows as EXPLAIN gives it.
 
     `planned` is as in `dry_run_sentence`.
     """
-    if handler.explain is not None and not _awaited(connection, handler, planned):
+    if handler.explain is not None and not _awaited(scope, handler, planned):
         return handler.explain(mode)
-    return [dry_run_sentence(connection, handler, planned)]
+    return [dry_run_sentence(scope, handler, planned)]
 
 
-def dry_run_sentence(connection: Connection, handler: Handler, planned: set[str]) -> str:
+def dry_run_sentence(scope: StatementScope, handler: Handler, planned: set[str]) -> str:
     """Return what the statement would do. Raises the errors that it would raise before its job
     starts.
 
     `planned` collects the tables that earlier statements of the cell would create. Statements that
     need those can't be checked yet.
     """
-    awaited = _awaited(connection, handler, planned)
+    awaited = _awaited(scope, handler, planned)
     if awaited:
         shown = ", ".join(f"`{name}`" for name in awaited)
         return f"Not checked: an earlier statement would create {shown} first."
     sentence = "Would run." if handler.dry_run is None else handler.dry_run()
     if handler.creates is not None:
-        planned.add(str(connection.full_name(handler.creates)))
+        planned.add(str(scope.full_name(handler.creates)))
     return sentence
 
 
 def explanation(
-    connection: Connection, statement: str, lines: list[str], query: str | None = None
+    scope: StatementScope, statement: str, lines: list[str], query: str | None = None
 ) -> Outcome:
     """Return the lines as an Outcome with a single row, whose value is all lines as one text."""
     rows = pa.table({"plan": pa.array(["\n".join(lines)], type=pa.string())})
-    outcome = Outcome.of_rows(connection.spark, statement, "EXPLAIN", rows, query)
+    outcome = Outcome.of_rows(scope.spark, statement, "EXPLAIN", rows, query)
     outcome.message = "\n".join(lines)
     return outcome
 
 
-def _awaited(connection: Connection, handler: Handler, planned: set[str]) -> list[str]:
+def _awaited(scope: StatementScope, handler: Handler, planned: set[str]) -> list[str]:
     """The tables that the statement needs and that are only `planned`."""
-    ours = (None, connection.settings.catalog_name)
-    names = {str(connection.full_name(n)) for n in handler.needs if n.catalog in ours}
+    ours = (None, scope.settings.catalog_name)
+    names = {str(scope.full_name(n)) for n in handler.needs if n.catalog in ours}
     return sorted(names & planned)

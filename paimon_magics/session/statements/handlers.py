@@ -15,10 +15,10 @@ from paimon_magics.errors import (
 )
 from paimon_magics.planning.reads.predicates import condition_text
 from paimon_magics.planning.row_changes.merges import PlannedClause
-from paimon_magics.session.connection import Connection
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.queries.spark_calls import is_for_spark, pass_to_spark
 from paimon_magics.session.refusals import refused
+from paimon_magics.session.scope import StatementScope
 from paimon_magics.session.spark_settings import check_statement
 from paimon_magics.session.statements.calls import call_handler
 from paimon_magics.session.statements.ddl import (
@@ -83,7 +83,7 @@ _TABLES_SHOWN = 5
 
 
 def run_statement(
-    connection: Connection,
+    scope: StatementScope,
     statement: Statement,
     parameters: Mapping[str, object],
     *,
@@ -91,19 +91,17 @@ def run_statement(
     wait: str | None = None,
 ) -> Outcome:
     """Run a statement; in Spark if it is about a table that only Spark has."""
-    if is_for_spark(connection, statement):
-        return pass_to_spark(connection, statement, parameters)
-    handler = handler_of(
-        connection, statement, parameters, include_buffer=include_buffer, wait=wait
-    )
-    with in_order(connection, handler.changed) as told:
+    if is_for_spark(scope, statement):
+        return pass_to_spark(scope, statement, parameters)
+    handler = handler_of(scope, statement, parameters, include_buffer=include_buffer, wait=wait)
+    with in_order(scope, handler.changed) as told:
         outcome = handler.run()
     outcome.notes = (*told, *outcome.notes)
     return outcome
 
 
 def handler_of(
-    connection: Connection,
+    scope: StatementScope,
     statement: Statement,
     parameters: Mapping[str, object],
     *,
@@ -111,58 +109,58 @@ def handler_of(
     wait: str | None = None,
 ) -> Handler:
     """The handler of a statement, which is checked as by `check_statement`."""
-    check_statement(connection, statement)
+    check_statement(scope, statement)
     if isinstance(statement, Shown):
-        return show_handler(connection, statement, parameters)
+        return show_handler(scope, statement, parameters)
     match statement:
         case Query():
-            return query_handler(connection, statement, parameters, include_buffer=include_buffer)
+            return query_handler(scope, statement, parameters, include_buffer=include_buffer)
         case Insert():
-            return insert_handler(connection, statement, parameters, wait)
+            return insert_handler(scope, statement, parameters, wait)
         case Delete() | Update():
-            return row_change_handler(connection, statement, parameters, wait)
+            return row_change_handler(scope, statement, parameters, wait)
         case MergeInto():
-            return merge_handler(connection, statement, parameters)
+            return merge_handler(scope, statement, parameters)
         case TruncateTable():
-            return truncate_handler(connection, statement, parameters)
+            return truncate_handler(scope, statement, parameters)
         case CreateTemporaryView():
-            return view_handler(connection, statement, parameters)
+            return view_handler(scope, statement, parameters)
         case CreateTable():
-            return create_table_handler(connection, statement, parameters)
+            return create_table_handler(scope, statement, parameters)
         case DropTable():
-            return drop_table_handler(connection, statement)
+            return drop_table_handler(scope, statement)
         case AlterTable():
-            return alter_table_handler(connection, statement, parameters)
+            return alter_table_handler(scope, statement, parameters)
         case AlterTags():
-            return alter_tags_handler(connection, statement)
+            return alter_tags_handler(scope, statement)
         case Call():
-            return call_handler(connection, statement, parameters)
+            return call_handler(scope, statement, parameters)
         case ShowTags():
-            return show_tags_handler(connection, statement)
+            return show_tags_handler(scope, statement)
         case CreateDatabase():
-            return create_database_handler(connection, statement)
+            return create_database_handler(scope, statement)
         case DropDatabase():
-            return drop_database_handler(connection, statement)
+            return drop_database_handler(scope, statement)
         case UseDatabase():
-            return use_handler(connection, statement)
+            return use_handler(scope, statement)
         case Explain():
-            return _explain_handler(connection, statement, parameters)
+            return _explain_handler(scope, statement, parameters)
         case Refused():
             return _refused_handler(statement)
         case PassThrough():
-            return _spark_handler(connection, statement, parameters)
+            return _spark_handler(scope, statement, parameters)
         case _:
             assert_never(statement)
 
 
 def _explain_handler(
-    connection: Connection, statement: Explain, parameters: Mapping[str, object]
+    scope: StatementScope, statement: Explain, parameters: Mapping[str, object]
 ) -> Handler:
-    inner = handler_of(connection, statement.inner, parameters)
+    inner = handler_of(scope, statement.inner, parameters)
 
     def run() -> Outcome:
-        lines = explained(connection, inner, statement.mode, set())
-        return explanation(connection, statement.text, lines)
+        lines = explained(scope, inner, statement.mode, set())
+        return explanation(scope, statement.text, lines)
 
     return Handler(run=run, dry_run=None, explain=None, preview=None, unconfirmed=None)
 
@@ -175,10 +173,10 @@ def _refused_handler(statement: Refused) -> Handler:
 
 
 def _spark_handler(
-    connection: Connection, statement: PassThrough, parameters: Mapping[str, object]
+    scope: StatementScope, statement: PassThrough, parameters: Mapping[str, object]
 ) -> Handler:
     return Handler(
-        run=lambda: pass_to_spark(connection, statement, parameters),
+        run=lambda: pass_to_spark(scope, statement, parameters),
         dry_run=None,
         explain=None,
         preview=None,
@@ -190,12 +188,12 @@ def _spark_handler(
 
 
 def merge_handler(
-    connection: Connection, merge: MergeInto, parameters: Mapping[str, object]
+    scope: StatementScope, merge: MergeInto, parameters: Mapping[str, object]
 ) -> Handler:
     """MERGE INTO."""
 
     def lines() -> list[str]:
-        prepared = prepare_merge(connection, merge, parameters)
+        prepared = prepare_merge(scope, merge, parameters)
         insert = prepared.insert
         return [
             f"{insert.table.name}: rows of snapshot {insert.base_snapshot_id} are joined once with "
@@ -203,15 +201,15 @@ def merge_handler(
             *_read(merge, prepared),
             *(_clause(merge, clause) for clause in prepared.plan.clauses),
             _written(prepared),
-            f"Distribution: {distribution(connection, insert)}.",
+            f"Distribution: {distribution(scope, insert)}.",
         ]
 
     return Handler(
-        run=lambda: run_merge(connection, merge, parameters),
+        run=lambda: run_merge(scope, merge, parameters),
         dry_run=lambda: "Would run. " + " ".join(lines()),
         explain=lambda mode: lines(),
-        preview=lambda: preview_merge(connection, merge, parameters),
-        unconfirmed=lambda mode: _unconfirmed(connection, merge),
+        preview=lambda: preview_merge(scope, merge, parameters),
+        unconfirmed=lambda mode: _unconfirmed(scope, merge),
         changed=lambda: (merge.target,),
         needs=(
             merge.target,
@@ -221,14 +219,14 @@ def merge_handler(
     )
 
 
-def _unconfirmed(connection: Connection, merge: MergeInto) -> UnconfirmedError | None:
+def _unconfirmed(scope: StatementScope, merge: MergeInto) -> UnconfirmedError | None:
     """The question before all rows go that the source does not have: an empty source takes all."""
     clauses = merge.of_kind("NOT MATCHED BY SOURCE")
     if not any(
         isinstance(clause.action, DeleteAction) and clause.condition is None for clause in clauses
     ):
         return None
-    table = connection.load(merge.target, merge.text, merge.target_position)
+    table = scope.load(merge.target, merge.text, merge.target_position)
     sizes = sizes_of_replaced(table, specs=())
     if not sizes:
         return None
@@ -277,10 +275,10 @@ def _clause(merge: MergeInto, clause: PlannedClause) -> str:
 # CREATE DATABASE, DROP DATABASE and USE.
 
 
-def create_database_handler(connection: Connection, statement: CreateDatabase) -> Handler:
+def create_database_handler(scope: StatementScope, statement: CreateDatabase) -> Handler:
     """CREATE DATABASE."""
     return Handler(
-        run=lambda: _create_database(connection, statement),
+        run=lambda: _create_database(scope, statement),
         dry_run=None,
         explain=None,
         preview=None,
@@ -288,21 +286,21 @@ def create_database_handler(connection: Connection, statement: CreateDatabase) -
     )
 
 
-def drop_database_handler(connection: Connection, statement: DropDatabase) -> Handler:
+def drop_database_handler(scope: StatementScope, statement: DropDatabase) -> Handler:
     """DROP DATABASE; with CASCADE it also drops the tables."""
     return Handler(
-        run=lambda: _drop_database(connection, statement),
+        run=lambda: _drop_database(scope, statement),
         dry_run=None,
         explain=None,
         preview=None,
-        unconfirmed=lambda mode: _unconfirmed_drop(connection, statement),
+        unconfirmed=lambda mode: _unconfirmed_drop(scope, statement),
     )
 
 
-def use_handler(connection: Connection, statement: UseDatabase) -> Handler:
+def use_handler(scope: StatementScope, statement: UseDatabase) -> Handler:
     """USE."""
     return Handler(
-        run=lambda: _use(connection, statement),
+        run=lambda: _use(scope, statement),
         dry_run=None,
         explain=None,
         preview=None,
@@ -310,8 +308,8 @@ def use_handler(connection: Connection, statement: UseDatabase) -> Handler:
     )
 
 
-def _unconfirmed_drop(connection: Connection, statement: DropDatabase) -> UnconfirmedError | None:
-    tables = connection.catalog.list_tables(statement.name) if statement.cascade else []
+def _unconfirmed_drop(scope: StatementScope, statement: DropDatabase) -> UnconfirmedError | None:
+    tables = scope.catalog.list_tables(statement.name) if statement.cascade else []
     if not tables:
         return None
     shown = ", ".join(f"`{table}`" for table in tables[:_TABLES_SHOWN])
@@ -321,26 +319,26 @@ def _unconfirmed_drop(connection: Connection, statement: DropDatabase) -> Unconf
     return unconfirmed(statement, what, loss, "DROP TABLE drops them one by one.")
 
 
-def _create_database(connection: Connection, statement: CreateDatabase) -> Outcome:
+def _create_database(scope: StatementScope, statement: CreateDatabase) -> Outcome:
     properties = dict(statement.properties)
     if statement.comment is not None:
         properties["comment"] = statement.comment
     if statement.location is not None:
         properties["location"] = statement.location
-    created = connection.definitions.create_database(
+    created = scope.definitions.create_database(
         statement.name, properties, if_not_exists=statement.if_not_exists
     )
     word = "created" if created else "exists already"
     return said(statement, "CREATE DATABASE", f"Database `{statement.name}` {word}.")
 
 
-def _drop_database(connection: Connection, statement: DropDatabase) -> Outcome:
-    dropped = connection.definitions.drop_database(
+def _drop_database(scope: StatementScope, statement: DropDatabase) -> Outcome:
+    dropped = scope.definitions.drop_database(
         statement.name, if_exists=statement.if_exists, cascade=statement.cascade
     )
-    connection.inserted.clear()
-    if connection.database == statement.name:
-        connection.database = connection.settings.database
+    scope.connection.recent.forget()
+    if scope.database == statement.name:
+        scope.connection.state.database = scope.settings.database
     message = (
         f"Database `{statement.name}` dropped."
         if dropped
@@ -349,23 +347,23 @@ def _drop_database(connection: Connection, statement: DropDatabase) -> Outcome:
     return said(statement, "DROP DATABASE", message)
 
 
-def _use(connection: Connection, statement: UseDatabase) -> Outcome:
-    ours = connection.settings.catalog_name
+def _use(scope: StatementScope, statement: UseDatabase) -> Outcome:
+    ours = scope.settings.catalog_name
     database = statement.database
     if statement.catalog is not None and statement.catalog != ours:
         raise UnknownNameError(
             f"`{statement.catalog}` is not Paimon's catalog.",
             hint=f"Paimon's catalog is called `{ours}` here.",
         )
-    exists = connection.catalog.database_exists(database)
+    exists = scope.catalog.database_exists(database)
     if statement.catalog is None and database == ours and not exists:
-        database = connection.settings.database
-    if not connection.catalog.database_exists(database):
+        database = scope.settings.database
+    if not scope.catalog.database_exists(database):
         raise UnknownNameError(
             f"There is no database `{database}`.",
-            hint=nearest(database, connection.catalog.list_databases, what="databases"),
+            hint=nearest(database, scope.catalog.list_databases, what="databases"),
             statement=statement.text,
             position=max(statement.text.find(statement.database), 0),
         )
-    connection.database = database
+    scope.connection.state.database = database
     return said(statement, "USE", f"The current database is `{database}`.")

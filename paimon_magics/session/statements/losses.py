@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from paimon_magics.errors import PaimonMagicsError, UnconfirmedError
 from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.options.values import duration_ms
-from paimon_magics.session.connection import Connection
+from paimon_magics.session.scope import StatementScope
 from paimon_magics.session.statements.handler import unconfirmed
 from paimon_magics.session.writes.outcomes import rows_taken
 from paimon_magics.statements.maintenance import Maintenance, RescaleBuckets
@@ -65,7 +65,7 @@ _SNAPSHOTS, _CHANGELOGS = "snapshot.", "changelog."
 
 
 def loss_of_change(
-    connection: Connection,
+    scope: StatementScope,
     statement: Statement,
     name: TableName,
     change: VersionChange | Maintenance,
@@ -73,8 +73,8 @@ def loss_of_change(
 ) -> UnconfirmedError | None:
     """The question before a change of tags, branches, snapshots or buckets; None if nothing that
     can't be brought back goes. Raises what loading the table raises."""
-    loaded = connection.load(name, statement.text, position)
-    table = load_stored(connection.catalog, loaded.name)
+    loaded = scope.load(name, statement.text, position)
+    table = load_stored(scope.catalog, loaded.name)
     if isinstance(change, RollBack):
         return _loss_of_roll_back(statement, table, change)
     match change:

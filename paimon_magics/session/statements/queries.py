@@ -12,7 +12,6 @@ from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.reads.predicates import condition_text
 from paimon_magics.planning.reads.scans import ReadPlan
 from paimon_magics.planning.reads.splits import ColumnsSplit, DifferenceSplit, MergeSplit
-from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.parameters import bind, bindings_text, with_values
 from paimon_magics.session.planned_work import made_of
@@ -22,6 +21,7 @@ from paimon_magics.session.queries.frames import frame_of_query, is_known, note_
 from paimon_magics.session.queries.relations import Relation, relation_of
 from paimon_magics.session.queries.resolution import GivenFrame, SparkOwn
 from paimon_magics.session.queries.table_frames import frame_of_plain_query
+from paimon_magics.session.scope import StatementScope, located
 from paimon_magics.session.statements.handler import Handler
 from paimon_magics.spark.failures import translate
 from paimon_magics.spark.sizes import printed_plan
@@ -53,7 +53,7 @@ _REASONS: dict[type, str] = {
 
 
 def query_handler(
-    connection: Connection,
+    scope: StatementScope,
     statement: Query,
     parameters: Mapping[str, object],
     *,
@@ -62,17 +62,17 @@ def query_handler(
     """SELECT, WITH, VALUES, TABLE."""
 
     def dry_run() -> str:
-        frame = frame_of_query(connection, statement.text, statement.query, parameters)
+        frame = frame_of_query(scope, statement.text, statement.query, parameters)
         count = count_text(len(frame.columns), "column")
         return f"Would return {count}: {', '.join(frame.columns)}."
 
     def explain(mode: str) -> list[str]:
-        lines = query_lines(connection, statement.text, statement.query, parameters)
-        frame = frame_of_query(connection, statement.text, statement.query, parameters)
+        lines = query_lines(scope, statement.text, statement.query, parameters)
+        frame = frame_of_query(scope, statement.text, statement.query, parameters)
         return [*lines, *([""] if lines else []), *_spark_plan(frame, mode)]
 
     return Handler(
-        run=lambda: _run(connection, statement, parameters, include_buffer),
+        run=lambda: _run(scope, statement, parameters, include_buffer),
         dry_run=dry_run,
         explain=explain,
         preview=None,
@@ -82,11 +82,11 @@ def query_handler(
 
 
 def view_handler(
-    connection: Connection, statement: CreateTemporaryView, parameters: Mapping[str, object]
+    scope: StatementScope, statement: CreateTemporaryView, parameters: Mapping[str, object]
 ) -> Handler:
     """CREATE TEMPORARY VIEW."""
     return Handler(
-        run=lambda: _create_view(connection, statement, parameters),
+        run=lambda: _create_view(scope, statement, parameters),
         dry_run=None,
         explain=None,
         preview=None,
@@ -95,32 +95,32 @@ def view_handler(
 
 
 def _run(
-    connection: Connection,
+    scope: StatementScope,
     statement: Query,
     parameters: Mapping[str, object],
     include_buffer: bool,
 ) -> Outcome:
     frame = frame_of_query(
-        connection, statement.text, statement.query, parameters, include_buffer=include_buffer
+        scope, statement.text, statement.query, parameters, include_buffer=include_buffer
     )
     text = statement.text
     if parameters and statement.query.parameters:
         names = statement.query.parameters
-        text = with_values(text, bind(names, parameters, text, connection.zone))
+        text = with_values(text, bind(names, parameters, text, scope.zone))
     return Outcome(
         statement.text,
         "SELECT",
         dataframe=frame,
-        display_rows=connection.settings.display_rows,
+        display_rows=scope.settings.display_rows,
         # No SQL can give rows that are not loaded yet.
         query="" if include_buffer else text,
     )
 
 
 def _create_view(
-    connection: Connection, statement: CreateTemporaryView, parameters: Mapping[str, object]
+    scope: StatementScope, statement: CreateTemporaryView, parameters: Mapping[str, object]
 ) -> Outcome:
-    frame, source = _frame_of_new_view(connection, statement, parameters)
+    frame, source = _frame_of_new_view(scope, statement, parameters)
     try:
         if statement.or_replace:
             frame.createOrReplaceTempView(statement.name)
@@ -128,8 +128,7 @@ def _create_view(
             frame.createTempView(statement.name)
     except Exception as error:
         raise located(translate(error), statement.text, 0) from error
-    connection.view_frames[statement.name] = frame
-    note_view(connection, statement.name, source)
+    note_view(scope, statement.name, frame, source)
     return Outcome(
         statement.text,
         "CREATE TEMPORARY VIEW",
@@ -139,16 +138,16 @@ def _create_view(
 
 
 def _frame_of_new_view(
-    connection: Connection, statement: CreateTemporaryView, parameters: Mapping[str, object]
+    scope: StatementScope, statement: CreateTemporaryView, parameters: Mapping[str, object]
 ) -> tuple[DataFrame, Source | None]:
     plain = plain_query(statement.text, statement.query)
     if plain is not None:
         # Whatever is wrong with the query is told of the query as a whole.
         with contextlib.suppress(PaimonMagicsError):
-            found = frame_of_plain_query(connection, statement.text, plain, statement.columns)
+            found = frame_of_plain_query(scope, statement.text, plain, statement.columns)
             if found is not None:
                 return found
-    frame = frame_of_query(connection, statement.text, statement.query, parameters)
+    frame = frame_of_query(scope, statement.text, statement.query, parameters)
     names = statement.columns
     if names is None:
         return frame, None
@@ -170,15 +169,15 @@ def _spark_plan(frame: DataFrame, mode: str) -> list[str]:
 
 
 def query_lines(
-    connection: Connection,
+    scope: StatementScope,
     statement: str,
     query: QueryText,
     parameters: Mapping[str, object],
 ) -> list[str]:
     """Return a line for each table that the query reads, and lines on what is left out and why."""
-    bound = bind(query.parameters, parameters, statement, connection.zone)
+    bound = bind(query.parameters, parameters, statement, scope.zone)
     lines = [f"With {bindings_text(bound)}"] if bound else []
-    for table_read in table_reads(connection, statement, query, bound):
+    for table_read in table_reads(scope, statement, query, bound):
         lines.append(f"{table_read.name}: {table_read.how}")
         shown = steps_text(table_read.pruning_steps)
         lines += [f"  {shown}"] if shown else []
@@ -210,21 +209,21 @@ class TableRead:
 
 
 def table_reads(
-    connection: Connection, statement: str, query: QueryText, bound: Mapping[str, object]
+    scope: StatementScope, statement: str, query: QueryText, bound: Mapping[str, object]
 ) -> list[TableRead]:
     """Return the query's reads, in the order of its text. `bound` are the values of its bind names.
     Raises errors of ours."""
     found = []
     names = used_names(statement, query)
     for reference in query.references:
-        relation = relation_of(connection, reference, statement, bound, names)
+        relation = relation_of(scope, reference, statement, bound, names)
         if not isinstance(relation, Relation):
             found.append(TableRead(str(reference.name), _outside(relation)))
         elif is_metadata(relation.name):
             found.append(TableRead(str(relation.name), "metadata, read on the driver"))
         else:
-            plan, read = read_plan(connection, relation)
-            known = is_known(connection, relation, statement, query)
+            plan, read = read_plan(scope, relation)
+            known = is_known(scope, relation, statement, query)
             found.append(
                 TableRead(
                     str(relation.name),

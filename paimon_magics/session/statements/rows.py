@@ -14,8 +14,8 @@ from paimon_magics.planning.commits.requests import (
 from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.row_changes.logged_changes import LoggedChange
 from paimon_magics.planning.schemas.table_schema import TableSchema
-from paimon_magics.session.connection import Connection
 from paimon_magics.session.outcome import Outcome
+from paimon_magics.session.scope import StatementScope
 from paimon_magics.session.statements.handler import SEE_PREVIEW, Handler, taken_away, way_back
 from paimon_magics.session.statements.queries import query_lines
 from paimon_magics.session.writes.merged_schemas import columns_told
@@ -56,7 +56,7 @@ _CONSTANT_WORDS = ("TRUE", "FALSE", "NULL", "NOT", "AND", "OR", "IS", "IN", "BET
 
 
 def insert_handler(
-    connection: Connection,
+    scope: StatementScope,
     insert: Insert,
     parameters: Mapping[str, object],
     wait: str | None = None,
@@ -64,31 +64,31 @@ def insert_handler(
     """INSERT INTO and INSERT OVERWRITE."""
 
     def prepared() -> PreparedInsert:
-        return prepare_insert(connection, insert, parameters)
+        return prepare_insert(scope, insert, parameters)
 
     # The log keeps small inserts in order: nothing needs to be loaded before a VALUES list.
     changes = insert.overwrite or not insert.source.is_values
     return Handler(
-        run=lambda: run_insert_statement(connection, insert, parameters, wait),
-        dry_run=lambda: "Would run. " + " ".join(_insert_lines(connection, insert, parameters)),
-        explain=lambda mode: _insert_lines(connection, insert, parameters),
+        run=lambda: run_insert_statement(scope, insert, parameters, wait),
+        dry_run=lambda: "Would run. " + " ".join(_insert_lines(scope, insert, parameters)),
+        explain=lambda mode: _insert_lines(scope, insert, parameters),
         preview=lambda: replaced_by_insert(prepared()),
-        unconfirmed=lambda mode: _unconfirmed_insert(connection, insert, mode),
+        unconfirmed=lambda mode: _unconfirmed_insert(scope, insert, mode),
         changed=(lambda: (insert.target,)) if changes else nothing_changed,
         needs=(insert.target, *subject_of(insert).sources),
     )
 
 
 def truncate_handler(
-    connection: Connection, statement: TruncateTable, parameters: Mapping[str, object]
+    scope: StatementScope, statement: TruncateTable, parameters: Mapping[str, object]
 ) -> Handler:
     """TRUNCATE TABLE, for all or some partitions."""
 
     def table() -> Table:
-        return connection.load(statement.name, statement.text, 0)
+        return scope.load(statement.name, statement.text, 0)
 
     def specs() -> tuple[PartitionSpec, ...]:
-        return truncate_specs(connection, statement, table(), parameters)
+        return truncate_specs(scope, statement, table(), parameters)
 
     def unconfirmed(mode: str) -> UnconfirmedError | None:
         wanted = specs()
@@ -98,9 +98,7 @@ def truncate_handler(
         return taken_away(statement, f"TRUNCATE TABLE `{table().name}`", replaced)
 
     return Handler(
-        run=lambda: remove_partitions(
-            connection, table(), statement.text, "TRUNCATE TABLE", specs()
-        ),
+        run=lambda: remove_partitions(scope, table(), statement.text, "TRUNCATE TABLE", specs()),
         dry_run=lambda: f"Would remove rows of `{table().name}`.",
         explain=None,
         preview=lambda: Replaced(table(), sizes_of_replaced(table(), specs=specs())),
@@ -111,11 +109,11 @@ def truncate_handler(
 
 
 def _unconfirmed_insert(
-    connection: Connection, insert: Insert, mode: str
+    scope: StatementScope, insert: Insert, mode: str
 ) -> UnconfirmedError | None:
     if not insert.overwrite or insert.partition is not None or mode == "dynamic":
         return None
-    table = connection.load(insert.target, insert.text, 0)
+    table = scope.load(insert.target, insert.text, 0)
     sizes = sizes_of_replaced(table, specs=()) if table.schema.is_partitioned else []
     instead = "PARTITION (…) after the table's name, or the dynamic overwrite mode, "
     instead += f"replaces less. {SEE_PREVIEW}"
@@ -124,23 +122,21 @@ def _unconfirmed_insert(
 
 
 def _insert_lines(
-    connection: Connection, insert: Insert, parameters: Mapping[str, object]
+    scope: StatementScope, insert: Insert, parameters: Mapping[str, object]
 ) -> list[str]:
-    merged = columns_told(connection, insert, parameters)
+    merged = columns_told(scope, insert, parameters)
     if merged:  # the rest is planned on the table's new columns
         return [f"Before the rows are written: {told}" for told in merged]
-    prepared = prepare_insert(connection, insert, parameters)
+    prepared = prepare_insert(scope, insert, parameters)
     table, change = prepared.table, prepared.change
     lines = [
         f"{table.name}: {_replaced(change, table.schema)}.",
-        f"Distribution: {_distribution(connection, prepared, insert)}.",
+        f"Distribution: {_distribution(scope, prepared, insert)}.",
     ]
     casts = prepared.changeable()
     if casts:
         lines.append(f"Casts that may round or cut values: {', '.join(casts)}.")
-    lines += [
-        f"{line}." for line in query_lines(connection, insert.text, insert.source, parameters)
-    ]
+    lines += [f"{line}." for line in query_lines(scope, insert.text, insert.source, parameters)]
     return lines
 
 
@@ -160,17 +156,17 @@ def _replaced(change: InsertChange, schema: TableSchema) -> str:
             return f"the partitions with {shown} are replaced"
 
 
-def _distribution(connection: Connection, prepared: PreparedInsert, insert: Insert) -> str:
+def _distribution(scope: StatementScope, prepared: PreparedInsert, insert: Insert) -> str:
     if insert.source.is_values:
         return "the rows are written by this process, without a Spark job"
-    return str(distribution(connection, prepared))
+    return str(distribution(scope, prepared))
 
 
 # The handler of DELETE and UPDATE.
 
 
 def row_change_handler(
-    connection: Connection,
+    scope: StatementScope,
     change: RowChange,
     parameters: Mapping[str, object],
     wait: str | None = None,
@@ -178,24 +174,24 @@ def row_change_handler(
     """DELETE and UPDATE. `wait` is for small changes."""
 
     def table() -> Table:
-        return connection.load(change.target, change.text, change.target_position)
+        return scope.load(change.target, change.text, change.target_position)
 
     def small() -> LoggedChange | None:
-        return small_change(connection, change, table(), parameters)
+        return small_change(scope, change, table(), parameters)
 
     def partitions() -> tuple[PartitionSpec, ...] | None:
         if not isinstance(change, Delete):
             return None
-        return deleted_partitions(connection, change, table(), parameters)
+        return deleted_partitions(scope, change, table(), parameters)
 
     def run() -> Outcome:
         logged = small()
         if logged is not None:
-            return run_small_change(connection, change, table(), logged, wait)
+            return run_small_change(scope, change, table(), logged, wait)
         specs = partitions()
         if specs is not None and isinstance(change, Delete):
-            return delete_partitions(connection, change, table(), specs)
-        return run_row_change(connection, change, parameters)
+            return delete_partitions(scope, change, table(), specs)
+        return run_row_change(scope, change, parameters)
 
     def lines() -> list[str]:
         logged = small()
@@ -204,14 +200,14 @@ def row_change_handler(
         specs = partitions()
         if specs is not None:
             return [_partitions_line(table(), specs)]
-        prepared = prepare_row_change(connection, change, parameters)
+        prepared = prepare_row_change(scope, change, parameters)
         selected = f"{table().name}: rows of snapshot {prepared.base_snapshot_id} are selected."
-        return [selected, *_how(connection, prepared)]
+        return [selected, *_how(scope, prepared)]
 
     def preview() -> Replaced | ChangedRows:
         specs = partitions()
         if specs is None:
-            return preview_rows(connection, change, parameters)
+            return preview_rows(scope, change, parameters)
         whole = specs == ((),)
         sizes = sizes_of_replaced(table(), specs=() if whole else specs) if specs else ()
         return Replaced(table(), sizes)
@@ -241,14 +237,14 @@ def _partitions_line(table: Table, specs: tuple[PartitionSpec, ...]) -> str:
     return f"{table.name}: {what} removed by metadata; no file is read."
 
 
-def _how(connection: Connection, prepared: PreparedChange) -> list[str]:
+def _how(scope: StatementScope, prepared: PreparedChange) -> list[str]:
     """How the selected rows are changed."""
     if isinstance(prepared, PreparedKeys):
         return ["They have few keys: they are read and written in this process, without a job."]
     if isinstance(prepared, PreparedInsert):
         return [
             "They are written as changes, and merged by key.",
-            f"Distribution: {distribution(connection, prepared)}.",
+            f"Distribution: {distribution(scope, prepared)}.",
         ]
     units = 0 if prepared.plan is None else len(prepared.plan.units)
     schema = prepared.table.schema

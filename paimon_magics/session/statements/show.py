@@ -16,8 +16,8 @@ from paimon_magics.errors import (
 )
 from paimon_magics.planning.commits.procedures import PROCEDURES
 from paimon_magics.planning.reports.view_queries import HISTORY_IN_SQL, history_sql
-from paimon_magics.session.connection import Connection
 from paimon_magics.session.outcome import Outcome
+from paimon_magics.session.scope import StatementScope
 from paimon_magics.session.statements.handler import Handler, listing, position_of
 from paimon_magics.session.writes.partitions import (
     PartitionSpec,
@@ -75,11 +75,11 @@ _SHOWN = ("comment", "location", "owner")
 
 
 def show_handler(
-    connection: Connection, statement: Shown, parameters: Mapping[str, object]
+    scope: StatementScope, statement: Shown, parameters: Mapping[str, object]
 ) -> Handler:
     """SHOW and DESCRIBE. They change nothing, and can't be planned without running."""
     return Handler(
-        run=lambda: _run(connection, statement, parameters),
+        run=lambda: _run(scope, statement, parameters),
         dry_run=None,
         explain=None,
         preview=None,
@@ -87,65 +87,65 @@ def show_handler(
     )
 
 
-def _run(connection: Connection, statement: Shown, parameters: Mapping[str, object]) -> Outcome:
+def _run(scope: StatementScope, statement: Shown, parameters: Mapping[str, object]) -> Outcome:
     match statement:
         case ShowDatabases():
-            names = _matching(connection.catalog.list_databases(), statement.pattern)
-            return listing(connection, statement, "SHOW DATABASES", {"namespace": names})
+            names = _matching(scope.catalog.list_databases(), statement.pattern)
+            return listing(scope, statement, "SHOW DATABASES", {"namespace": names})
         case ShowTables():
-            return _show_tables(connection, statement)
+            return _show_tables(scope, statement)
         case ShowViews():
-            return _show_views(connection, statement)
+            return _show_views(scope, statement)
         case ShowProcedures():
             shown = {
                 "procedure": [f"{NAMESPACE}.{name}" for name in PROCEDURES],
                 "parameters": [procedure.signature for procedure in PROCEDURES.values()],
             }
-            return listing(connection, statement, "SHOW PROCEDURES", shown)
+            return listing(scope, statement, "SHOW PROCEDURES", shown)
         case ShowCurrent():
             place = {
-                "catalog": [connection.settings.catalog_name],
-                "namespace": [connection.database],
+                "catalog": [scope.settings.catalog_name],
+                "namespace": [scope.database],
             }
-            return listing(connection, statement, "SHOW CURRENT NAMESPACE", place)
+            return listing(scope, statement, "SHOW CURRENT NAMESPACE", place)
         case ShowPartitions():
-            return _show_partitions(connection, statement, parameters)
+            return _show_partitions(scope, statement, parameters)
         case ShowCreateTable():
-            return _show_create(connection, statement)
+            return _show_create(scope, statement)
         case ShowOptions():
-            return _show_options(connection, statement)
+            return _show_options(scope, statement)
         case ShowColumns():
-            table = connection.load(statement.name, statement.text, 0)
+            table = scope.load(statement.name, statement.text, 0)
             columns = {"col_name": list(table.schema.column_names)}
-            return listing(connection, statement, "SHOW COLUMNS", columns)
+            return listing(scope, statement, "SHOW COLUMNS", columns)
         case Describe():
-            return _describe(connection, statement)
+            return _describe(scope, statement)
         case DescribeHistory():
-            return history_of(connection, connection.full_name(statement.name))
+            return history_of(scope, scope.full_name(statement.name))
         case DescribeDatabase():
-            return _describe_database(connection, statement)
+            return _describe_database(scope, statement)
         case _:
             assert_never(statement)
 
 
-def _show_create(connection: Connection, statement: ShowCreateTable) -> Outcome:
-    table = connection.load(statement.name, statement.text, 0)
+def _show_create(scope: StatementScope, statement: ShowCreateTable) -> Outcome:
+    table = scope.load(statement.name, statement.text, 0)
     text = descriptions.create_statement(table)
-    outcome = listing(connection, statement, "SHOW CREATE TABLE", {"createtab_stmt": [text]})
+    outcome = listing(scope, statement, "SHOW CREATE TABLE", {"createtab_stmt": [text]})
     outcome.message = text
     return outcome
 
 
-def _show_tables(connection: Connection, statement: ShowTables) -> Outcome:
-    database = statement.database or connection.database
+def _show_tables(scope: StatementScope, statement: ShowTables) -> Outcome:
+    database = statement.database or scope.database
     if database == SYSTEM_DATABASE:
-        found = catalog_table_names(connection.catalog)
+        found = catalog_table_names(scope.catalog)
     else:
-        found = connection.catalog.list_tables(database)
+        found = scope.catalog.list_tables(database)
     names = _matching(found, statement.pattern)
-    views = _matching(temporary_views(connection.spark), statement.pattern)
+    views = _matching(temporary_views(scope.spark), statement.pattern)
     return listing(
-        connection,
+        scope,
         statement,
         "SHOW TABLES",
         {
@@ -156,13 +156,13 @@ def _show_tables(connection: Connection, statement: ShowTables) -> Outcome:
     )
 
 
-def _show_views(connection: Connection, statement: ShowViews) -> Outcome:
+def _show_views(scope: StatementScope, statement: ShowViews) -> Outcome:
     """The user's temporary views, which every database has."""
     if statement.database is not None:
-        connection.catalog.require_database(statement.database)
-    names = _matching(temporary_views(connection.spark), statement.pattern)
+        scope.catalog.require_database(statement.database)
+    names = _matching(temporary_views(scope.spark), statement.pattern)
     return listing(
-        connection,
+        scope,
         statement,
         "SHOW VIEWS",
         {
@@ -173,17 +173,17 @@ def _show_views(connection: Connection, statement: ShowViews) -> Outcome:
     )
 
 
-def history_of(connection: Connection, name: TableName) -> Outcome:
+def history_of(scope: StatementScope, name: TableName) -> Outcome:
     """A table's snapshots, newest first, with who made them. Raises UnknownNameError."""
-    rows = history(table_view(connection.catalog, name))
+    rows = history(table_view(scope.catalog, name))
     query = history_sql(table_text(name, "snapshots"), process_zone())
-    return Outcome.of_rows(connection.spark, query, "HISTORY", rows, in_query=HISTORY_IN_SQL)
+    return Outcome.of_rows(scope.spark, query, "HISTORY", rows, in_query=HISTORY_IN_SQL)
 
 
 def _show_partitions(
-    connection: Connection, statement: ShowPartitions, parameters: Mapping[str, object]
+    scope: StatementScope, statement: ShowPartitions, parameters: Mapping[str, object]
 ) -> Outcome:
-    table = connection.load(statement.name, statement.text, 0)
+    table = scope.load(statement.name, statement.text, 0)
     if not table.schema.is_partitioned:
         raise StatementError(
             f"Table `{table.name}` is not partitioned.",
@@ -194,37 +194,37 @@ def _show_partitions(
     spec: PartitionSpec = ()
     items: tuple[PartitionItem, ...] | None = statement.partition
     if items is not None:
-        (spec,) = partition_specs(connection, table, statement.text, [items], parameters)
+        (spec,) = partition_specs(scope, table, statement.text, [items], parameters)
     shown = [
-        partition_name(table, values, connection.zone)
+        partition_name(table, values, scope.zone)
         for values in list_partitions(table)
         if matches(partition_texts(table, values), spec)
     ]
-    return listing(connection, statement, "SHOW PARTITIONS", {"partition": sorted(shown)})
+    return listing(scope, statement, "SHOW PARTITIONS", {"partition": sorted(shown)})
 
 
-def _show_options(connection: Connection, statement: ShowOptions) -> Outcome:
-    table = connection.load(statement.name, statement.text, 0)
+def _show_options(scope: StatementScope, statement: ShowOptions) -> Outcome:
+    table = scope.load(statement.name, statement.text, 0)
     options = dict(descriptions.option_rows(table.schema))
     if statement.key is not None:
         missing = f"Table {table.name} does not have property: {statement.key}"
         options = {statement.key: options.get(statement.key, missing)}
     return listing(
-        connection,
+        scope,
         statement,
         "SHOW TBLPROPERTIES",
         {"key": list(options), "value": list(options.values())},
     )
 
 
-def _describe(connection: Connection, statement: Describe) -> Outcome:
-    full = connection.full_name(statement.name)
+def _describe(scope: StatementScope, statement: Describe) -> Outcome:
+    full = scope.full_name(statement.name)
     if is_metadata(full):
-        schema = metadata_table(connection.catalog, full).schema
+        schema = metadata_table(scope.catalog, full).schema
         rows = [(f.name, descriptions.type_text(from_arrow_type(f.type)), "") for f in schema]
     else:
         try:
-            table = connection.load(statement.name, statement.text, position_of(statement, full))
+            table = scope.load(statement.name, statement.text, position_of(statement, full))
         except UnknownNameError as error:
             if statement.column is not None and statement.name.object_name.upper() == "DETAIL":
                 error.hint = (  # DESCRIBE DETAIL t is a statement of Delta Lake
@@ -234,14 +234,14 @@ def _describe(connection: Connection, statement: Describe) -> Outcome:
         if statement.column is not None:
             shown = descriptions.describe_column(table, statement.column)
             return listing(
-                connection,
+                scope,
                 statement,
                 "DESCRIBE",
                 {"info_name": [row[0] for row in shown], "info_value": [row[1] for row in shown]},
             )
         rows = descriptions.describe_rows(table, extended=statement.extended)
     return listing(
-        connection,
+        scope,
         statement,
         "DESCRIBE",
         {
@@ -252,34 +252,34 @@ def _describe(connection: Connection, statement: Describe) -> Outcome:
     )
 
 
-def _describe_database(connection: Connection, statement: DescribeDatabase) -> Outcome:
-    if not connection.catalog.database_exists(statement.name):
+def _describe_database(scope: StatementScope, statement: DescribeDatabase) -> Outcome:
+    if not scope.catalog.database_exists(statement.name):
         raise UnknownNameError(
             f"There is no database `{statement.name}`.",
-            hint=nearest(statement.name, connection.catalog.list_databases, what="databases"),
+            hint=nearest(statement.name, scope.catalog.list_databases, what="databases"),
         )
     rows = {
-        "Catalog Name": connection.settings.catalog_name,
+        "Catalog Name": scope.settings.catalog_name,
         "Namespace Name": statement.name,
-        **_property_rows(connection, statement),
+        **_property_rows(scope, statement),
     }
     return listing(
-        connection,
+        scope,
         statement,
         "DESCRIBE DATABASE",
         {"info_name": list(rows), "info_value": list(rows.values())},
     )
 
 
-def _property_rows(connection: Connection, statement: DescribeDatabase) -> dict[str, str]:
+def _property_rows(scope: StatementScope, statement: DescribeDatabase) -> dict[str, str]:
     """The properties of a database as Spark shows them: some in rows of their own, the others
     together and only with EXTENDED."""
-    catalog, name = connection.catalog, statement.name
+    catalog, name = scope.catalog, statement.name
     properties = catalog.database_properties(name)
     unknown = None
     if catalog.metastore == "filesystem" and database_mark(catalog, name) is not None:
         try:
-            properties = connection.committer.database_properties(name)
+            properties = scope.committer.database_properties(name)
         except SetupError as error:
             unknown = f"not known: {error.message}"
     rows = {key.capitalize(): properties[key] for key in _SHOWN if properties.get(key)}

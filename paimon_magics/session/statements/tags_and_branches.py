@@ -11,9 +11,9 @@ from typing import Any
 from paimon_magics.coordinator.client.interface import Attempts
 from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.planning.commits.requests import Append, CommitRequest
-from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.provenance import Operation, provenance
+from paimon_magics.session.scope import StatementScope, located
 from paimon_magics.session.statements.handler import Handler
 from paimon_magics.session.statements.losses import loss_of_change
 from paimon_magics.session.writes.transactions import begun, committed
@@ -40,22 +40,22 @@ from paimon_magics.tables.snapshots.provenance import ROLLED_BACK_FROM
 from paimon_magics.tables.snapshots.tags_and_branches import VersionReceipt
 
 
-def alter_tags_handler(connection: Connection, statement: AlterTags) -> Handler:
+def alter_tags_handler(scope: StatementScope, statement: AlterTags) -> Handler:
     """ALTER TABLE … CREATE, REPLACE, DELETE or RENAME TAG."""
 
     def dry_run() -> str:
-        table = connection.load(statement.name, statement.text, statement.name_position)
+        table = scope.load(statement.name, statement.text, statement.name_position)
         return f"Would change tags of `{table.name}`."
 
     return Handler(
-        run=lambda: _alter_tags(connection, statement),
+        run=lambda: _alter_tags(scope, statement),
         dry_run=dry_run,
         explain=None,
         preview=None,
         unconfirmed=lambda mode: loss_of_change(
-            connection,
+            scope,
             statement,
-            connection.full_name(statement.name),
+            scope.full_name(statement.name),
             statement.change,
             statement.name_position,
         ),
@@ -64,44 +64,44 @@ def alter_tags_handler(connection: Connection, statement: AlterTags) -> Handler:
 
 
 def run_version_change(
-    connection: Connection,
+    scope: StatementScope,
     statement: Statement,
     name: TableName,
     change: VersionChange,
     position: int,
 ) -> Outcome:
     """Make the change that CALL asks for, and return what Paimon's procedure returns."""
-    receipt = _changed(connection, statement, name, change, position)
-    outcome = _rows(connection, statement, _returned(change, receipt))
+    receipt = _changed(scope, statement, name, change, position)
+    outcome = _rows(scope, statement, _returned(change, receipt))
     outcome.table, outcome.snapshot_id = str(name), receipt.snapshot_id
     outcome.message = _message(name, change, receipt)
     if isinstance(change, RollBack) and receipt.snapshot_id != receipt.previous_snapshot_id:
-        outcome.notes = (*outcome.notes, _trace(connection, statement, name, receipt))
+        outcome.notes = (*outcome.notes, _trace(scope, statement, name, receipt))
     return outcome
 
 
 def _trace(
-    connection: Connection, statement: Statement, name: TableName, receipt: VersionReceipt
+    scope: StatementScope, statement: Statement, name: TableName, receipt: VersionReceipt
 ) -> str:
     """Commit a snapshot without rows that says who rolled the table back, and from where: the
     removed snapshots can't. Return a sentence about it."""
-    author = provenance(connection, statement.text, Operation("ROLLBACK"))
+    author = provenance(scope, statement.text, Operation("ROLLBACK"))
     origin = (ROLLED_BACK_FROM, str(receipt.previous_snapshot_id))
     try:
-        transaction = begun(connection, name, None, Attempts(reruns_max=0))
+        transaction = begun(scope, name, None, Attempts(reruns_max=0))
         request = CommitRequest(
             transaction, Append(makes_snapshot=True), properties=(*author, origin)
         )
-        trace = committed(connection, request)
+        trace = committed(scope, request)
     except PaimonMagicsError as error:
         return f"No snapshot says that `{name}` was rolled back: {error.message}"
     return f"Snapshot {trace.snapshot_id}, without rows, says who rolled `{name}` back."
 
 
-def show_tags_handler(connection: Connection, statement: ShowTags) -> Handler:
+def show_tags_handler(scope: StatementScope, statement: ShowTags) -> Handler:
     """SHOW TAGS."""
     return Handler(
-        run=lambda: _show_tags(connection, statement),
+        run=lambda: _show_tags(scope, statement),
         dry_run=None,
         explain=None,
         preview=None,
@@ -109,31 +109,31 @@ def show_tags_handler(connection: Connection, statement: ShowTags) -> Handler:
     )
 
 
-def _alter_tags(connection: Connection, statement: AlterTags) -> Outcome:
-    name = connection.full_name(statement.name)
-    receipt = _changed(connection, statement, name, statement.change, statement.name_position)
+def _alter_tags(scope: StatementScope, statement: AlterTags) -> Outcome:
+    name = scope.full_name(statement.name)
+    receipt = _changed(scope, statement, name, statement.change, statement.name_position)
     message = _message(name, statement.change, receipt)
     return Outcome(statement=statement.text, kind="ALTER TABLE", table=str(name), message=message)
 
 
 def _changed(
-    connection: Connection,
+    scope: StatementScope,
     statement: Statement,
     name: TableName,
     change: VersionChange,
     position: int,
 ) -> VersionReceipt:
-    connection.load(name, statement.text, position)  # its error suggests the nearest name
+    scope.load(name, statement.text, position)  # its error suggests the nearest name
     try:
-        return connection.committer.change_versions(name, change)
+        return scope.committer.change_versions(name, change)
     except PaimonMagicsError as error:
         raise located(error, statement.text, position) from None
 
 
-def _show_tags(connection: Connection, statement: ShowTags) -> Outcome:
-    name = connection.load(statement.name, statement.text, statement.name_position).name
-    table = load_stored(connection.catalog, name)
-    return _rows(connection, statement, {"tag": list_tags(table)}, kind="SHOW TAGS")
+def _show_tags(scope: StatementScope, statement: ShowTags) -> Outcome:
+    name = scope.load(statement.name, statement.text, statement.name_position).name
+    table = load_stored(scope.catalog, name)
+    return _rows(scope, statement, {"tag": list_tags(table)}, kind="SHOW TAGS")
 
 
 def _returned(change: VersionChange, receipt: VersionReceipt) -> dict[str, list[Any]]:
@@ -195,7 +195,7 @@ def _message(name: TableName, change: VersionChange, receipt: VersionReceipt) ->
 
 
 def _rows(
-    connection: Connection,
+    scope: StatementScope,
     statement: Statement,
     columns: Mapping[str, list[Any]],
     kind: str = "CALL",
@@ -207,4 +207,4 @@ def _rows(
     rows = pa.table(
         {name: pa.array(v, type=types.get(name, pa.int64())) for name, v in columns.items()}
     )
-    return Outcome.of_rows(connection.spark, statement.text, kind, rows)
+    return Outcome.of_rows(scope.spark, statement.text, kind, rows)

@@ -16,8 +16,8 @@ from paimon_magics.planning.row_changes.assignments import assigned_paths
 from paimon_magics.planning.row_changes.engine_rules import adds_changed_rows, chooses_row_by_row
 from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.planning.writes.losses import ColumnLoss
-from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.outcome import Outcome
+from paimon_magics.session.scope import StatementScope, located
 from paimon_magics.session.writes.exactness import check_losses
 from paimon_magics.session.writes.keyed_rows import check_seen
 from paimon_magics.session.writes.outcomes import NOTHING_WRITTEN, WrittenFiles, with_losses
@@ -36,7 +36,6 @@ from paimon_magics.spark.task_units import UnitResults
 from paimon_magics.statements.data_types import AtomicType
 from paimon_magics.statements.queries.query_traits import used_names
 from paimon_magics.statements.row_changes import RowChange, Update
-from paimon_magics.tables.manifests.live_files import ManifestCache
 from paimon_magics.tables.row_changes.rewriting import ChangedFile
 from paimon_magics.tables.row_changes.selected_rows import FILE_COLUMN, PLACE_COLUMN
 from paimon_magics.tables.row_changes.table_changes import TableChange, plan_table_change
@@ -69,14 +68,14 @@ class PreparedAppendChange:
 
 
 def prepare_append_change(
-    connection: Connection,
+    scope: StatementScope,
     change: RowChange,
     parameters: Mapping[str, object],
     table: Table,
     base_snapshot_id: int,
 ) -> PreparedAppendChange:
     """Plan the change on a snapshot; nothing runs."""
-    plan = _plan(connection, change, parameters, table, base_snapshot_id)
+    plan = _plan(scope, change, parameters, table, base_snapshot_id)
     schema = table.schema
     paths = assigned_paths(change, schema) if isinstance(change, Update) else ()
     assigned = None
@@ -102,21 +101,21 @@ def prepare_append_change(
             if every or names is None or column.name in needed or column.name.lower() in names
         ]
         files = None if plan is None else plan.placed_files()
-        frame = placed_frame(connection, table, base_snapshot_id, files, columns, ids)
-        return selected_rows(connection, change, parameters, table, base_snapshot_id, frame)
+        frame = placed_frame(scope, table, base_snapshot_id, files, columns, ids)
+        return selected_rows(scope, change, parameters, table, base_snapshot_id, frame)
 
     try:
         rows = selected(False)
     except UnknownNameError:
         rows = selected(True)  # then Spark's error can suggest the column that was meant
-    values = new_values(connection, change, rows, [*_PLACES, *more, *written], paths)
+    values = new_values(scope, change, rows, [*_PLACES, *more, *written], paths)
     return PreparedAppendChange(
         table, base_snapshot_id, plan, values, assigned, chooses_row_by_row(change)
     )
 
 
 def _plan(
-    connection: Connection,
+    scope: StatementScope,
     change: RowChange,
     parameters: Mapping[str, object],
     table: Table,
@@ -124,16 +123,14 @@ def _plan(
 ) -> TableChange | None:
     if not base_snapshot_id:
         return None
-    predicates = predicates_of(connection, change, parameters, table)
-    check_seen(
-        connection, table, base_snapshot_id, predicates, (change.text, change.target_position)
-    )
+    predicates = predicates_of(scope, change, parameters, table)
+    check_seen(scope, table, base_snapshot_id, predicates, (change.text, change.target_position))
     try:
         return plan_table_change(
             table,
             read_snapshot(table.paimon, base_snapshot_id),
             predicates,
-            connection.manifests(table.location, lambda: ManifestCache(table.paimon)),
+            scope.manifests(table),
         )
     except UnsupportedStatementError as error:
         raise located(error, change.text, change.target_position) from None
@@ -154,17 +151,17 @@ def check_stays(table: Table, assigned: frozenset[str]) -> None:
 
 
 def run_append_change(
-    connection: Connection, change: RowChange, prepared: PreparedAppendChange, attempts: Attempts
+    scope: StatementScope, change: RowChange, prepared: PreparedAppendChange, attempts: Attempts
 ) -> Outcome:
     """Change the rows, in one transaction."""
     table, plan = prepared.table, prepared.plan
     if plan is None or not plan.units:
         return changed_outcome(change, table, None, 0, NOTHING_WRITTEN)
-    transaction = begun(connection, table.name, prepared.base_snapshot_id, attempts)
+    transaction = begun(scope, table.name, prepared.base_snapshot_id, attempts)
 
     def write() -> tuple[ToCommit, tuple[int, WrittenFiles, tuple[ColumnLoss, ...]]]:
-        job = _run_job(connection, prepared, plan, transaction)
-        check_losses(connection, table, job.losses)
+        job = _run_job(scope, prepared, plan, transaction)
+        check_losses(scope, table, job.losses)
         messages = plan.messages(job.results, transaction, prepared.assigned)
         rows = sum(result.changed for result in job.results)
         files = written_files(messages, *plan.file_counts(job.results))
@@ -178,7 +175,7 @@ def run_append_change(
         )
         return found, (rows, files, job.losses)
 
-    receipt, (rows, files, losses) = transact(connection, transaction, change.text, write)
+    receipt, (rows, files, losses) = transact(scope, transaction, change.text, write)
     outcome = changed_outcome(change, table, receipt, rows, files)
     return with_losses(outcome, table, losses)
 
@@ -198,19 +195,19 @@ def written_files(
 
 
 def _run_job(
-    connection: Connection,
+    scope: StatementScope,
     prepared: PreparedAppendChange,
     plan: TableChange,
     transaction: Transaction,
 ) -> UnitResults[ChangedFile]:
     changes = plan.changes(
-        transaction, prepared.assigned, slots=connection.slots, settings=connection.settings
+        transaction, prepared.assigned, slots=scope.slots, settings=scope.settings
     )
-    with cancellable(connection.spark):
+    with cancellable(scope.spark):
         return change_files(
-            connection.spark,
+            scope.spark,
             prepared.selected,
             changes,
-            connection.slots,
+            scope.slots,
             in_place=prepared.row_by_row,
         )

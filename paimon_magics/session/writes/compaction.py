@@ -15,8 +15,8 @@ from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.jobs.progress import Work
 from paimon_magics.planning.schemas.format_rules import fits_spark
 from paimon_magics.planning.writes.distributions import ByBucket
-from paimon_magics.session.connection import Connection
 from paimon_magics.session.provenance import Operation, provenance
+from paimon_magics.session.scope import StatementScope
 from paimon_magics.session.writes.transactions import begun, committed, committed_compaction
 from paimon_magics.spark.failures import translate
 from paimon_magics.spark.postponed import stored_rows_frame
@@ -32,7 +32,6 @@ from paimon_magics.tables.compaction.planning import CompactionPlan, CompactionS
 from paimon_magics.tables.compaction.plans import Plan, planned, rewritten_here
 from paimon_magics.tables.compaction.postponed import PostponedRows, plan_postponed
 from paimon_magics.tables.compaction.rewriting import RewriteUnits
-from paimon_magics.tables.manifests.live_files import ManifestCache
 from paimon_magics.tables.snapshots.latest import latest_snapshot
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.table_write import completed
@@ -48,24 +47,24 @@ _WAITING_IN_PROCESS_BYTES_MAX = 16 << 20  # a job costs some tenths of a second 
 _GROUPS = 3  # for each slot
 
 
-def planned_compaction(connection: Connection, table: Table, scope: CompactionScope) -> Plan | None:
+def planned_compaction(scope: StatementScope, table: Table, extent: CompactionScope) -> Plan | None:
     """The plan on the latest snapshot; None if there is nothing to do."""
-    cache = connection.manifests(table.location, lambda: ManifestCache(table.paimon))
-    return planned(table, scope, cache)
+    cache = scope.manifests(table)
+    return planned(table, extent, cache)
 
 
 def compact_table(
-    connection: Connection, table: Table, scope: CompactionScope, statement: str
+    scope: StatementScope, table: Table, extent: CompactionScope, statement: str
 ) -> Compacted:
-    """Compact what `scope` names of a table. See `compact_plan`."""
-    plan = planned_compaction(connection, table, scope)
-    return Compacted() if plan is None else compact_plan(connection, plan, scope, statement)
+    """Compact what `extent` names of a table. See `compact_plan`."""
+    plan = planned_compaction(scope, table, extent)
+    return Compacted() if plan is None else compact_plan(scope, plan, extent, statement)
 
 
 def compact_plan(
-    connection: Connection,
+    scope: StatementScope,
     plan: Plan,
-    scope: CompactionScope,
+    extent: CompactionScope,
     statement: str,
     *,
     claims_wait_ms: int | None = None,
@@ -73,27 +72,27 @@ def compact_plan(
     """Run a planned compaction of a statement: see `coordinator.client.compacting.compact_plan`.
     With nothing said, it waits for others as long as for a turn (`exclusive_wait_ms`)."""
     if claims_wait_ms is None:
-        claims_wait_ms = connection.settings.exclusive_wait_ms
-    engine = SparkEngine(connection, statement)
-    return compact_by(engine, plan, scope, claims_wait_ms=claims_wait_ms)
+        claims_wait_ms = scope.settings.exclusive_wait_ms
+    engine = SparkEngine(scope, statement)
+    return compact_by(engine, plan, extent, claims_wait_ms=claims_wait_ms)
 
 
 @dataclass(frozen=True)
 class SparkTransactions:
     """How the transactions of a `CompactionEngine` of a session begin and end."""
 
-    connection: Connection
+    scope: StatementScope
     statement: str
 
     @property
     def client(self) -> CoordinatorClient:
         """See `CompactionEngine.client`."""
-        return self.connection.committer
+        return self.scope.committer
 
     @property
     def reruns_max(self) -> int:
         """See `CompactionEngine.reruns_max`."""
-        return self.connection.settings.conflict_reruns_max
+        return self.scope.settings.conflict_reruns_max
 
     def wait(self, seconds: float, reason: str) -> None:
         """See `CompactionEngine.wait`."""
@@ -102,29 +101,29 @@ class SparkTransactions:
 
     def begun(self, table: TableName, base: int, attempts: Attempts) -> Transaction:
         """See `CompactionEngine.begun`."""
-        return begun(self.connection, table, base, attempts, compacts=True)
+        return begun(self.scope, table, base, attempts, compacts=True)
 
     def provenance(self, rows: int, files: int) -> tuple[tuple[str, str], ...]:
         """See `CompactionEngine.provenance`."""
         operation = Operation("COMPACT")
-        return provenance(self.connection, self.statement, operation, rows=rows, files=files)
+        return provenance(self.scope, self.statement, operation, rows=rows, files=files)
 
     def committed(self, request: CommitRequest) -> CompactionReceipt:
         """See `CompactionEngine.committed`."""
-        return committed_compaction(self.connection, request)
+        return committed_compaction(self.scope, request)
 
 
 class SparkEngine(SparkTransactions):
     """A `CompactionEngine` of a session. It shows progress, and stops when it is interrupted."""
 
-    def planned(self, table: Table, scope: CompactionScope) -> Plan | None:
+    def planned(self, table: Table, extent: CompactionScope) -> Plan | None:
         """See `CompactionEngine.planned`."""
-        return planned_compaction(self.connection, table, scope)
+        return planned_compaction(self.scope, table, extent)
 
     def rewritten(self, plan: Plan, transaction: Transaction) -> Messages:
         """See `CompactionEngine.rewritten`."""
         try:
-            with cancellable(self.connection.spark, lambda: _work(plan)):
+            with cancellable(self.scope.spark, lambda: _work(plan)):
                 if isinstance(plan, AppendCompaction):
                     return self._appends(plan, transaction)
                 return self._merged(plan, transaction)
@@ -132,22 +131,22 @@ class SparkEngine(SparkTransactions):
             raise translate(error, statement=self.statement) from error
 
     def _appends(self, plan: AppendCompaction, transaction: Transaction) -> Messages:
-        slots, settings = self.connection.slots, self.connection.settings
+        slots, settings = self.scope.slots, self.scope.settings
         if plan.rewritten_bytes <= _APPENDS_IN_PROCESS_BYTES_MAX:
             threads = min(slots, os.cpu_count() or 1)
             return Messages(rewritten_here(plan, transaction, threads=threads, settings=settings))
         rewrite = plan.rewrite(transaction, slots=slots, settings=settings)
-        results = run_units(self.connection.spark, AppendUnits.of(rewrite, plan.units, slots))
+        results = run_units(self.scope.spark, AppendUnits.of(rewrite, plan.units, slots))
         found = [one for group in results.results for one in group]
         return Messages(plan.messages(found, transaction), results.repeated_attempts)
 
     def _merged(self, plan: CompactionPlan, transaction: Transaction) -> Messages:
-        slots, settings = self.connection.slots, self.connection.settings
+        slots, settings = self.scope.slots, self.scope.settings
         if plan.read_bytes <= _IN_PROCESS_BYTES_MAX:
             return Messages(rewritten_here(plan, transaction, threads=slots, settings=settings))
         tasks = plan.tasks(slots)
         units = RewriteUnits.of(plan.spec(transaction), tasks, slots)
-        results = run_units(self.connection.spark, units)
+        results = run_units(self.scope.spark, units)
         found = [one for group in results.results for one in group]
         messages = compaction_messages(plan, tasks, found, transaction)
         return Messages(messages, results.repeated_attempts)
@@ -178,7 +177,7 @@ def _work(plan: Plan) -> Work:
 
 
 def postponed_rows(
-    connection: Connection, table: Table, scope: CompactionScope
+    scope: StatementScope, table: Table, extent: CompactionScope
 ) -> PostponedRows | None:
     """The rows that wait at the latest snapshot; None if there are none, or no such buckets."""
     if table.schema.bucket_mode != "POSTPONE_MODE":
@@ -186,41 +185,41 @@ def postponed_rows(
     snapshot = latest_snapshot(table.paimon)
     if snapshot is None:
         return None
-    cache = connection.manifests(table.location, lambda: ManifestCache(table.paimon))
-    return plan_postponed(table, snapshot, scope, cache, connection.slots)
+    cache = scope.manifests(table)
+    return plan_postponed(table, snapshot, extent, cache, scope.slots)
 
 
-def settle(connection: Connection, table: Table, scope: CompactionScope, statement: str) -> Settled:
+def settle(scope: StatementScope, table: Table, extent: CompactionScope, statement: str) -> Settled:
     """Move the waiting rows of a table into buckets. Raises as `settle_postponed` does."""
-    return settle_postponed(_SparkSettling(connection, statement), table, scope)
+    return settle_postponed(_SparkSettling(scope, statement), table, extent)
 
 
 class _SparkSettling(SparkEngine):
     """A `SettlingEngine` of a session."""
 
-    def waiting(self, table: Table, scope: CompactionScope) -> PostponedRows | None:
+    def waiting(self, table: Table, extent: CompactionScope) -> PostponedRows | None:
         """See `SettlingEngine.waiting`."""
-        return postponed_rows(self.connection, table, scope)
+        return postponed_rows(self.scope, table, extent)
 
     def moved(self, plan: PostponedRows, transaction: Transaction) -> Moved:
         """See `SettlingEngine.moved`."""
-        connection, table = self.connection, plan.table
+        scope, table = self.scope, plan.table
         try:
-            spec = plan.spec(transaction, slots=connection.slots, settings=connection.settings)
-            with cancellable(connection.spark, lambda: _waiting_work(plan)):
+            spec = plan.spec(transaction, slots=scope.slots, settings=scope.settings)
+            with cancellable(scope.spark, lambda: _waiting_work(plan)):
                 if plan.size_bytes <= _WAITING_IN_PROCESS_BYTES_MAX or not fits_spark(table.schema):
                     job = JobWritten(write_batches(spec, plan.batches()), repeated_attempts=False)
                 else:
-                    groups = plan.shares(connection.slots * _GROUPS)
+                    groups = plan.shares(scope.slots * _GROUPS)
                     columns = table.schema.columns
-                    frame = stored_rows_frame(connection.spark, plan.reader(), groups, columns)
+                    frame = stored_rows_frame(scope.spark, plan.reader(), groups, columns)
                     rule = ByBucket(table.schema.bucket_keys, None)
                     job = write_frame(
-                        connection.spark,
+                        scope.spark,
                         frame,
                         spec,
                         rule,
-                        slots=connection.slots,
+                        slots=scope.slots,
                         order=RowOrder(is_kept=True),
                     )
             written = completed(table, spec, job.written, transaction.base_snapshot_id)
@@ -230,7 +229,7 @@ class _SparkSettling(SparkEngine):
 
     def committed_whole(self, request: CommitRequest) -> CommitReceipt:
         """See `SettlingEngine.committed_whole`."""
-        return committed(self.connection, request)
+        return committed(self.scope, request)
 
 
 def _waiting_work(plan: PostponedRows) -> Work:

@@ -28,8 +28,8 @@ from paimon_magics.errors import (
 from paimon_magics.faults import reach
 from paimon_magics.planning.commits.requests import Transaction
 from paimon_magics.planning.schemas.table_schema import TableSchema, column_list
-from paimon_magics.session.connection import Connection, Epoch
 from paimon_magics.session.outcome import Outcome
+from paimon_magics.session.scope import Epoch, StatementScope
 from paimon_magics.session.writes.frames import write_frame_to
 from paimon_magics.spark.row_changes import with_changes
 from paimon_magics.statements.statement import TableName
@@ -90,7 +90,7 @@ def check_stream_mode(name: TableName, schema: TableSchema, mode: str, names: li
 
 
 def write_epoch(
-    connection: Connection,
+    scope: StatementScope,
     frame: DataFrame,
     name: TableName,
     mode: str,
@@ -102,27 +102,26 @@ def write_epoch(
     Raises what writing a frame raises, and UnknownOutcomeError if it is unknown whether the epoch
     was committed before.
     """
-    with connection.naming(None):
-        table = connection.tables.load(name)
-        if _is_done(connection, table, query_id, number):
-            return None
-        if takes_changes(table.schema, frame.columns):
-            frame = with_changes(frame, ROW_KINDS)
+    table = scope.tables.load(name)
+    if _is_done(scope, table, query_id, number):
+        return None
+    if takes_changes(table.schema, frame.columns):
+        frame = with_changes(frame, ROW_KINDS)
 
-        def begun(transaction: Transaction) -> None:
-            key = connection.committer.key_of(transaction)
-            note_epoch(table, query_id, EpochNote(number, transaction, key))
-            reach("epoch.noted")
+    def begun(transaction: Transaction) -> None:
+        key = scope.committer.key_of(transaction)
+        note_epoch(table, query_id, EpochNote(number, transaction, key))
+        reach("epoch.noted")
 
-        with connection.writing_epoch(Epoch(begun, epoch_properties(query_id, number))):
-            outcome = write_frame_to(
-                connection, frame, name, "overwrite" if mode == "complete" else "append"
-            )
-        reach("epoch.committed")
-        return outcome
+    epoch = Epoch(begun, epoch_properties(query_id, number))
+    outcome = write_frame_to(
+        scope.of_epoch(epoch), frame, name, "overwrite" if mode == "complete" else "append"
+    )
+    reach("epoch.committed")
+    return outcome
 
 
-def _is_done(connection: Connection, table: Table, query_id: str, number: int) -> bool:
+def _is_done(scope: StatementScope, table: Table, query_id: str, number: int) -> bool:
     """Whether an epoch is committed. If not, nothing of it will be any more."""
     note = noted_epoch(table, query_id)
     if note is None:
@@ -135,7 +134,7 @@ def _is_done(connection: Connection, table: Table, query_id: str, number: int) -
         return True
     deadline = time.monotonic() + _SETTLE_SECONDS
     while find_commit(table, note.transaction) is None:
-        if connection.committer.end(note.transaction, note.key):
+        if scope.committer.end(note.transaction, note.key):
             return find_commit(table, note.transaction) is not None
         if time.monotonic() > deadline:
             raise UnknownOutcomeError(

@@ -15,14 +15,14 @@ from paimon_magics.errors import InvalidValueError
 from paimon_magics.planning.formatting import shortened
 from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.planning.writes.losses import ColumnLoss, loss_texts
-from paimon_magics.session.connection import Connection
+from paimon_magics.session.scope import StatementScope
 from paimon_magics.spark.losses import first_loss, may_lose, reason
 from paimon_magics.statements.data_types import AtomicType, DataType
 from paimon_magics.statements.row_changes import DeleteAction, MergeInto
 from paimon_magics.statements.types.type_text import to_spark_sql
 
 if TYPE_CHECKING:
-    from paimon_magics.session.connection import Connection
+    from paimon_magics.session.scope import StatementScope
     from paimon_magics.spark.handles import DataFrame, SparkSession
     from paimon_magics.tables.table import Table
 
@@ -65,10 +65,10 @@ def _as(value: str, data_type: DataType) -> str:
             return ", by casts in the statement"
 
 
-def check_losses(connection: Connection, table: Table, losses: Sequence[ColumnLoss]) -> None:
+def check_losses(scope: StatementScope, table: Table, losses: Sequence[ColumnLoss]) -> None:
     """Raise InvalidValueError for values that a job has changed, where the setting
     `store_assignment` refuses them; it names table, columns, how many rows, and a value of each."""
-    if not losses or connection.settings.store_assignment != "exact":
+    if not losses or scope.settings.store_assignment != "exact":
         return
     told = loss_texts(table.schema.columns, losses, be="would be")
     raise InvalidValueError(
@@ -104,12 +104,12 @@ def check_policy(spark: SparkSession, frame: DataFrame, columns: Sequence[Column
 # as it is, `s.price` or `*`, is the program's own.
 
 
-def check_own_rows(connection: Connection, merge: MergeInto, source: DataFrame) -> None:
+def check_own_rows(scope: StatementScope, merge: MergeInto, source: DataFrame) -> None:
     """Raise InvalidValueError for the first value of `source`, the MERGE's `s`, that a column would
     change. It names row, column and type."""
-    if connection.settings.store_assignment == "ansi":
+    if scope.settings.store_assignment == "ansi":
         return
-    schema = connection.load(merge.target, merge.text, merge.target_position).schema
+    schema = scope.load(merge.target, merge.text, merge.target_position).schema
     places = {name.lower(): place for place, name in enumerate(source.columns)}
     stored: dict[int, list[Column]] = {}
     for name, column in dict.fromkeys(_taken(merge, schema)):

@@ -21,10 +21,10 @@ from paimon_magics.planning.commits.requests import (
 )
 from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.writes.inserts import plans_in_turn
-from paimon_magics.session.connection import Connection
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.planned_work import work_of
 from paimon_magics.session.provenance import Operation
+from paimon_magics.session.scope import StatementScope
 from paimon_magics.session.writes.exactness import check_losses
 from paimon_magics.session.writes.keyed_rows import without_kinds
 from paimon_magics.session.writes.outcomes import (
@@ -57,14 +57,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def run_prepared(connection: Connection, insert: Insert, prepared: PreparedInsert) -> Outcome:
+def run_prepared(scope: StatementScope, insert: Insert, prepared: PreparedInsert) -> Outcome:
     """Write and commit a planned INSERT; plan and run it again if another commit came first. Each
     run computes the source again. See `upserts.run_insert`."""
     return run_again(
         prepared,
-        partial(_run_once, connection, insert),
+        partial(_run_once, scope, insert),
         lambda outdated: outdated.again(),
-        reruns_max=connection.settings.conflict_reruns_max,
+        reruns_max=scope.settings.conflict_reruns_max,
         may_run_again=lambda outdated: _may_run_again(outdated.change),
     )
 
@@ -79,21 +79,21 @@ def _may_run_again(change: InsertChange) -> bool:
 
 
 def _run_once(
-    connection: Connection, insert: Insert, prepared: PreparedInsert, attempts: Attempts
+    scope: StatementScope, insert: Insert, prepared: PreparedInsert, attempts: Attempts
 ) -> Outcome:
     given = _known_rows(insert, prepared)
 
     def write(current: PreparedInsert, task: WriteSpec) -> JobWritten:
         rows = given if current is prepared else _known_rows(insert, current)
         if rows is not None:
-            manifests = _manifests(connection, current.table)
+            manifests = _manifests(scope, current.table)
             written = write_batches(task, rows.to_batches(), manifests=manifests)
             return JobWritten(written, repeated_attempts=False)
-        return run_job(connection, current, task)
+        return run_job(scope, current, task)
 
     kind = "INSERT OVERWRITE" if insert.overwrite else "INSERT"
     current, receipt, written = write_planned(
-        connection,
+        scope,
         prepared,
         attempts,
         insert.text,
@@ -111,7 +111,7 @@ def _run_once(
     outcome = with_losses(outcome, current.table, written.losses)
     overwrote = not isinstance(current.change, Append)
     return finished(
-        connection,
+        scope,
         outcome,
         current.table,
         written.buckets,
@@ -131,7 +131,7 @@ def _known_rows(insert: Insert, prepared: PreparedInsert) -> pa.Table | None:
 
 
 def run_job(
-    connection: Connection,
+    scope: StatementScope,
     prepared: PreparedInsert,
     task: WriteSpec,
     changed_once: tuple[str, ...] = (),
@@ -144,17 +144,17 @@ def run_job(
     repeats = not prepared.has_kinds or prepared.keys_repeat
     is_ordered = schema.is_primary_key_table and not schema.sequence_fields and repeats
     return write_frame(
-        connection.spark,
+        scope.spark,
         prepared.frame,
         task,
-        distribution(connection, prepared),
-        slots=connection.slots,
+        distribution(scope, prepared),
+        slots=scope.slots,
         order=RowOrder(is_ordered, changed_once),
     )
 
 
 def write_planned(
-    connection: Connection,
+    scope: StatementScope,
     prepared: PreparedInsert,
     attempts: Attempts,
     statement: str,
@@ -169,12 +169,12 @@ def write_planned(
     in_turn = isinstance(prepared.change, Append) and plans_in_turn(
         table.schema, reads=prepared.read_set is not None
     )
-    transaction = begun(connection, table.name, None if in_turn else base, attempts)
+    transaction = begun(scope, table.name, None if in_turn else base, attempts)
 
     def planned_and_written() -> tuple[ToCommit, tuple[PreparedInsert, CompletedWrite]]:
         current = prepared if transaction.base_snapshot_id == base else prepared.again()
-        job, written = _written(connection, current, transaction, write)
-        check_losses(connection, current.table, written.losses)
+        job, written = _written(scope, current, transaction, write)
+        check_losses(scope, current.table, written.losses)
         found = ToCommit(
             written.messages,
             written.rows,
@@ -186,12 +186,12 @@ def write_planned(
         )
         return found, (current, written)
 
-    receipt, (current, written) = transact(connection, transaction, statement, planned_and_written)
+    receipt, (current, written) = transact(scope, transaction, statement, planned_and_written)
     return current, receipt, written
 
 
 def _written(
-    connection: Connection,
+    scope: StatementScope,
     prepared: PreparedInsert,
     transaction: Transaction,
     write: Callable[[PreparedInsert, WriteSpec], JobWritten],
@@ -200,21 +200,21 @@ def _written(
         prepared.table,
         transaction,
         overwrite=not isinstance(prepared.change, Append),
-        slots=connection.slots,
-        settings=connection.settings,
+        slots=scope.slots,
+        settings=scope.settings,
         gives_buckets=prepared.has_buckets,
     )
     if prepared.has_kinds and not prepared.table.schema.postpones_buckets:
         task = task.with_kinds()
-    manifests = _manifests(connection, prepared.table)
+    manifests = _manifests(scope, prepared.table)
     base = transaction.base_snapshot_id
     if prepared.read_set is not None and prepared.read_set.written_keys:
         task = with_numbers(task, prepared.table, base, manifests)
-    work = work_of(prepared.frame, partial(distribution, connection, prepared))
-    with cancellable(connection.spark, work):
+    work = work_of(prepared.frame, partial(distribution, scope, prepared))
+    with cancellable(scope.spark, work):
         job = write(prepared, task)
     return job, completed(prepared.table, task, job.written, base, manifests)
 
 
-def _manifests(connection: Connection, table: Table) -> ManifestCache:
-    return connection.manifests(table.location, lambda: ManifestCache(table.paimon))
+def _manifests(scope: StatementScope, table: Table) -> ManifestCache:
+    return scope.manifests(table)

@@ -20,13 +20,12 @@ from paimon_magics.planning.commits.read_sets import ReadSet
 from paimon_magics.planning.commits.requests import Append
 from paimon_magics.planning.reads.predicates import ColumnPredicate
 from paimon_magics.planning.schemas.table_schema import TableSchema
-from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.planned_work import made_of
+from paimon_magics.session.scope import StatementScope, located
 from paimon_magics.session.writes.prepare import PreparedInsert
 from paimon_magics.session.writes.row_selection import placed_frame
 from paimon_magics.spark.row_changes import as_inserted, with_buckets
 from paimon_magics.statements.clauses.names import quoted
-from paimon_magics.tables.manifests.live_files import ManifestCache
 from paimon_magics.tables.row_changes.looked_up_keys import check_none_wait, key_files
 from paimon_magics.tables.snapshots.latest import read_snapshot
 from paimon_magics.tables.table import Table
@@ -46,7 +45,7 @@ def _written_at_once(table: Table) -> Table:
 
 
 def check_seen(
-    connection: Connection,
+    scope: StatementScope,
     table: Table,
     base_snapshot_id: int,
     predicates: Sequence[ColumnPredicate],
@@ -57,7 +56,7 @@ def check_seen(
     if not base_snapshot_id or table.schema.bucket_mode != "POSTPONE_MODE":
         return
     snapshot = read_snapshot(table.paimon, base_snapshot_id)
-    manifests = connection.manifests(table.location, lambda: ManifestCache(table.paimon))
+    manifests = scope.manifests(table)
     try:
         check_none_wait(table, snapshot, predicates, manifests)
     except UnsupportedStatementError as error:
@@ -104,7 +103,7 @@ def without_kinds(prepared: PreparedInsert) -> PreparedInsert:
 
 
 def with_key_buckets(
-    connection: Connection,
+    scope: StatementScope,
     table: Table,
     rows: DataFrame,
     base_snapshot_id: int,
@@ -121,9 +120,9 @@ def with_key_buckets(
     files = None
     if base_snapshot_id:
         snapshot = read_snapshot(table.paimon, base_snapshot_id)
-        manifests = connection.manifests(table.location, lambda: ManifestCache(table.paimon))
+        manifests = scope.manifests(table)
         files = key_files(table, snapshot, predicates, manifests)
-    places = placed_frame(connection, table, base_snapshot_id, files, names)
+    places = placed_frame(scope, table, base_snapshot_id, files, names)
     located_rows = with_buckets(rows, places, [name.name for name in names])
     return made_of(located_rows, rows, places)
 

@@ -27,9 +27,9 @@ from paimon_magics.planning.row_changes.merges import Effect, Join, MergePlan, a
 from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.planning.writes.distributions import IN_PLACE_FILE_BYTES_MIN
 from paimon_magics.planning.writes.losses import ColumnLoss, added_losses
-from paimon_magics.session.connection import Connection
 from paimon_magics.session.planned_work import made_of
 from paimon_magics.session.provenance import Operation
+from paimon_magics.session.scope import StatementScope
 from paimon_magics.session.writes.append_changes import check_stays, written_files
 from paimon_magics.session.writes.exactness import check_losses
 from paimon_magics.session.writes.insert import run_job
@@ -46,7 +46,6 @@ from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.statements.data_types import AtomicType
 from paimon_magics.statements.queries.query_traits import used_names
 from paimon_magics.statements.row_changes import MergeInto
-from paimon_magics.tables.manifests.live_files import ManifestCache
 from paimon_magics.tables.row_changes.column_changes import ColumnChanges
 from paimon_magics.tables.row_changes.looked_up_keys import LookedUpKeys
 from paimon_magics.tables.row_changes.rewriting import ChangedFile, FileChanges
@@ -113,7 +112,7 @@ class MergedRows:
 
 
 def merge_places(
-    connection: Connection,
+    scope: StatementScope,
     merge: MergeInto,
     plan: MergePlan,
     table: Table,
@@ -127,7 +126,7 @@ def merge_places(
     schema = table.schema
     files = None
     if base:
-        manifests = connection.manifests(table.location, lambda: ManifestCache(table.paimon))
+        manifests = scope.manifests(table)
         files = plan_table_change(table, read_snapshot(table.paimon, base), predicates, manifests)
     updated = assigned_columns(merge, plan, schema)
     adds = adds_changed_rows(schema)
@@ -142,7 +141,7 @@ def merge_places(
     needed = needed_columns(merge, plan, schema.column_names, written)
     columns = [schema.columns[at] for at in needed]
     placed = None if files is None else files.placed_files()
-    frame = placed_frame(connection, table, base, placed, columns, more, keys)
+    frame = placed_frame(scope, table, base, placed, columns, more, keys)
     in_one_job = schema.bucket_mode == "BUCKET_UNAWARE" and not schema.is_partitioned
     many = files is not None and _are_many(files, in_one_job=in_one_job)
     names = (*(one.name for one in more), FILE_COLUMN, PLACE_COLUMN)
@@ -176,7 +175,7 @@ def changed_twice() -> InvalidValueError:
 
 
 def run_place_merge(
-    connection: Connection,
+    scope: StatementScope,
     merge: MergeInto,
     prepared: PreparedInsert,
     places: MergePlaces,
@@ -186,17 +185,17 @@ def run_place_merge(
     """Change and add the rows `prepared.frame`, in one transaction; `effects` are those of the
     clauses. Raises as `run_merge`."""
     table = prepared.table
-    transaction = begun(connection, table.name, prepared.base_snapshot_id, attempts)
+    transaction = begun(scope, table.name, prepared.base_snapshot_id, attempts)
 
     def write() -> tuple[ToCommit, Callable[[CommitReceipt], MergedRows]]:
         try:
-            with cancellable(connection.spark):
-                changed, added = _written(connection, prepared, places, effects, transaction)
+            with cancellable(scope.spark):
+                changed, added = _written(scope, prepared, places, effects, transaction)
         except ChangedTwiceError:
             raise changed_twice() from None
         results = changed.results
         losses = added_losses((*changed.losses, *(() if added is None else added.losses)))
-        check_losses(connection, table, losses)
+        check_losses(scope, table, losses)
         deleted = sum(result.deleted for result in results)
         updated = sum(result.changed for result in results) - deleted
         counts = MatchCounts(0 if added is None else added.rows, updated, deleted, matches_max=1)
@@ -215,7 +214,7 @@ def run_place_merge(
         buckets = frozenset[BucketKey]() if added is None else added.buckets
         return found, lambda receipt: MergedRows(receipt, counts, files, buckets, losses)
 
-    receipt, merged = transact(connection, transaction, merge.text, write)
+    receipt, merged = transact(scope, transaction, merge.text, write)
     return merged(receipt)
 
 
@@ -224,7 +223,7 @@ _Done = tuple[UnitResults[ChangedFile], CompletedWrite | None]
 
 
 def _written(
-    connection: Connection,
+    scope: StatementScope,
     prepared: PreparedInsert,
     places: MergePlaces,
     effects: frozenset[Effect],
@@ -234,33 +233,33 @@ def _written(
     ChangedTwiceError."""
     rows = prepared.frame
     if places.plan is None or effects <= {"insert"}:
-        repeated, added = _added(connection, prepared, transaction)
+        repeated, added = _added(scope, prepared, transaction)
         return UnitResults((), repeated), added
-    changes = _changes(connection, places, transaction)
+    changes = _changes(scope, places, transaction)
     if "insert" not in effects:
-        return _changed(connection, rows, places, changes), None
+        return _changed(scope, rows, places, changes), None
     if places.in_one_job:
-        return _changed_and_added(connection, prepared, places, changes, transaction)
+        return _changed_and_added(scope, prepared, places, changes, transaction)
     kept = rows.persist()
     try:
-        job = _changed(connection, kept, places, changes)
-        repeated, added = _added(connection, replace(prepared, frame=kept), transaction)
+        job = _changed(scope, kept, places, changes)
+        repeated, added = _added(scope, replace(prepared, frame=kept), transaction)
     finally:
         kept.unpersist()
     return replace(job, repeated_attempts=job.repeated_attempts or repeated), added
 
 
 def _changes(
-    connection: Connection, places: MergePlaces, transaction: Transaction
+    scope: StatementScope, places: MergePlaces, transaction: Transaction
 ) -> FileChanges | ColumnChanges:
     assert places.plan is not None
     return places.plan.changes(
-        transaction, places.updated, slots=connection.slots, settings=connection.settings
+        transaction, places.updated, slots=scope.slots, settings=scope.settings
     )
 
 
 def _changed(
-    connection: Connection,
+    scope: StatementScope,
     rows: DataFrame,
     places: MergePlaces,
     changes: FileChanges | ColumnChanges,
@@ -272,46 +271,46 @@ def _changed(
     taken = (*(names if places.updated is not None else ()), KIND, *places.more)
     selected = rows.where(f"{quoted(FILE_COLUMN)} IS NOT NULL")
     selected = selected.select(*(quoted(name) for name in taken), *kept_losses(rows))
-    return change_files(connection.spark, selected, changes, connection.slots, changed_once=True)
+    return change_files(scope.spark, selected, changes, scope.slots, changed_once=True)
 
 
 def _added(
-    connection: Connection, prepared: PreparedInsert, transaction: Transaction
+    scope: StatementScope, prepared: PreparedInsert, transaction: Transaction
 ) -> tuple[bool, CompletedWrite]:
     """Write the inserted rows; also whether a task may have run twice."""
     table = prepared.table
     rows = prepared.frame.where(f"{quoted(KIND)} = {KIND_NUMBERS['insert']}")
     rows = rows.select(*(quoted(name) for name in table.schema.column_names), *kept_losses(rows))
     new = replace(prepared, frame=rows, column=partial(_column, rows))
-    task = _write_spec(connection, table, transaction)
-    job = run_job(connection, new, task)
+    task = _write_spec(scope, table, transaction)
+    job = run_job(scope, new, task)
     written = completed(table, task, job.written, transaction.base_snapshot_id)
     return job.repeated_attempts, written
 
 
 def _changed_and_added(
-    connection: Connection,
+    scope: StatementScope,
     prepared: PreparedInsert,
     places: MergePlaces,
     changes: FileChanges | ColumnChanges,
     transaction: Transaction,
 ) -> _Done:
-    table, slots = prepared.table, connection.slots
-    task = _write_spec(connection, table, transaction)
+    table, slots = prepared.table, scope.slots
+    task = _write_spec(scope, table, transaction)
     # No more rows are added than the source has.
     size = places.source_bytes
     writers = (
         slots if size is None else min(slots, max(1, math.ceil(size / IN_PLACE_FILE_BYTES_MIN)))
     )
     added = AddedRows(task, table.schema.column_names, writers)
-    job, written = change_and_add_files(connection.spark, prepared.frame, changes, added, slots)
+    job, written = change_and_add_files(scope.spark, prepared.frame, changes, added, slots)
     new = completed(table, task, written, transaction.base_snapshot_id)
     return job, new
 
 
-def _write_spec(connection: Connection, table: Table, transaction: Transaction) -> WriteSpec:
+def _write_spec(scope: StatementScope, table: Table, transaction: Transaction) -> WriteSpec:
     return write_spec(
-        table, transaction, overwrite=False, slots=connection.slots, settings=connection.settings
+        table, transaction, overwrite=False, slots=scope.slots, settings=scope.settings
     )
 
 

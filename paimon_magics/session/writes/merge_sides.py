@@ -35,11 +35,11 @@ from paimon_magics.planning.row_changes.source_keys import (
     range_filters,
     source_keys,
 )
-from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.parameters import bind
 from paimon_magics.session.planned_work import Reads, made_of, note_reads, planned_bytes, reads_of
 from paimon_magics.session.queries.frames import frame_of_query, read_plan
 from paimon_magics.session.queries.relations import Conditions, Relation, Selection
+from paimon_magics.session.scope import StatementScope, located
 from paimon_magics.session.writes.exactness import check_policy
 from paimon_magics.session.writes.merge_places import MergePlaces, merge_places
 from paimon_magics.spark.failures import translate
@@ -57,7 +57,7 @@ from paimon_magics.statements.queries.query_traits import used_names
 from paimon_magics.statements.queries.rewriting import joined_text, replacements_for
 from paimon_magics.statements.row_changes import MergeInto
 from paimon_magics.statements.statement import Query, TableReference
-from paimon_magics.tables.manifests.live_files import ManifestCache, live_files
+from paimon_magics.tables.manifests.live_files import live_files
 from paimon_magics.tables.row_changes.looked_up_keys import LookedUpKeys
 from paimon_magics.tables.row_changes.table_changes import plan_table_change
 from paimon_magics.tables.snapshots.latest import read_snapshot
@@ -83,10 +83,10 @@ class SourceLookup:
     columns: Mapping[str, str]
     keys: LookedUpKeys
 
-    def ask(self, connection: Connection, merge: MergeInto) -> None:
+    def ask(self, scope: StatementScope, merge: MergeInto) -> None:
         """Find the values by one job. Raises errors of ours."""
         try:
-            with doing("looking up the source's keys"), cancellable(connection.spark):
+            with doing("looking up the source's keys"), cancellable(scope.spark):
                 found = distinct_values(self.frame, tuple(self.columns))
         except Exception as error:
             raise translate(error, statement=merge.text) from error
@@ -120,7 +120,7 @@ def asked(
     found = source_keys(on.merge, on.plan, on.table.schema)
     keys = tuple(key for key in found if key.column not in certain)
     all_bytes = _all_bytes(on) if keys else 0
-    least = on.connection.settings.source_range_from_bytes
+    least = on.scope.settings.source_range_from_bytes
     # Most tables are small as a whole: then no read is planned to know that.
     is_large = bool(keys) and all_bytes >= least and _size_bytes(on, conditions) >= least
     known = Asked(source, conditions, keys if is_large else ())
@@ -143,7 +143,7 @@ def _ranged(on: MergeOnTable, known: Asked, kept: ExitStack) -> Asked:
     reads = reads_of(source)
     is_of_tables = len(reads.planned) == len(reads.names)
     size_bytes = planned_bytes(reads) if is_of_tables else 0
-    is_large = size_bytes > on.connection.settings.source_range_from_bytes
+    is_large = size_bytes > on.scope.settings.source_range_from_bytes
     if is_large and size_bytes > _size_bytes(on, conditions):
         return known
     keyed = _with_keys(on, known.keys, source)
@@ -152,7 +152,7 @@ def _ranged(on: MergeOnTable, known: Asked, kept: ExitStack) -> Asked:
     _keep(source, kept)
     frame, names = keyed
     try:
-        with doing("looking up the source's keys"), cancellable(on.connection.spark):
+        with doing("looking up the source's keys"), cancellable(on.scope.spark):
             ranges = key_ranges(frame, names)
     except Exception as error:
         raise translate(error, statement=on.merge.text) from error
@@ -178,7 +178,7 @@ def _lookup(
     A source that has other values when it is read again would add rows that are there. So this is
     only for sources that Spark keeps where it does not lose them: in one process, with a disk."""
     keys = [key for key in keys if not key.null_safe]
-    if not keys or not on.has_places or not is_one_process(on.connection.spark):
+    if not keys or not on.has_places or not is_one_process(on.scope.spark):
         return None
     size_bytes = estimated_bytes(read)
     if size_bytes is None or size_bytes > _LOOKUP_SOURCE_BYTES_MAX:
@@ -212,7 +212,7 @@ def _with_keys(
 ) -> tuple[DataFrame, dict[str, SourceKey]] | None:
     """The source with a column for each key that `compares` as its column of the target does; None
     if there is none. Nothing runs."""
-    merge, spark, views, bound = on.merge, on.connection.spark, on.connection.views, on.bound
+    merge, spark, views, bound = on.merge, on.scope.spark, on.scope.views, on.bound
     replaced = binding_replacements(spark, merge.text, merge.within, bound)
     alias = quoted(merge.source_alias)
 
@@ -255,7 +255,7 @@ def _all_bytes(on: MergeOnTable) -> int:
     if not on.chosen.snapshot_id:
         return 0
     paimon = on.table.paimon
-    manifests = on.connection.manifests(on.table.location, lambda: ManifestCache(paimon))
+    manifests = on.scope.manifests(on.table)
     files = live_files(manifests, read_snapshot(paimon, on.chosen.snapshot_id))
     return int(pc.sum(files["file_size"]).as_py() or 0)
 
@@ -269,9 +269,9 @@ def _size_bytes(on: MergeOnTable, conditions: Conditions) -> int:
         filters, bound = conditions.filters, conditions.bound
         name = on.chosen.table
         relation = Relation(name, filters=filters, bound=bound, snapshot_id=base)
-        planned = read_plan(on.connection, relation)[1].planned
+        planned = read_plan(on.scope, relation)[1].planned
         return planned_bytes(Reads(planned=(planned,)))
-    manifests = on.connection.manifests(table.location, lambda: ManifestCache(table.paimon))
+    manifests = on.scope.manifests(table)
     snapshot = read_snapshot(table.paimon, base)
     changed = plan_table_change(table, snapshot, conditions.predicates(table.schema), manifests)
     return sum(unit.size_bytes for unit in changed.units)
@@ -282,14 +282,14 @@ def _size_bytes(on: MergeOnTable, conditions: Conditions) -> int:
 
 def merged_rows(on: MergeOnTable, target: MergeTarget, source: DataFrame) -> DataFrame:
     """The rows to write, with their kinds, in the table's columns and types."""
-    connection, merge, plan, bound = on.connection, on.merge, on.plan, on.bound
+    scope, merge, plan, bound = on.scope, on.merge, on.plan, on.bound
     columns = on.table.schema.columns
     rows_of_target, rows_of_source = target.frame, source
     if target.places is not None:
         rows_of_target, rows_of_source = target.places.joined(source, plan.join)
-    replaced = [*binding_replacements(connection.spark, merge.text, merge.within, bound)]
+    replaced = [*binding_replacements(scope.spark, merge.text, merge.within, bound)]
     nested = [(reference, _nested_frame(on, reference)) for reference in merge.within.references]
-    views = connection.views
+    views = scope.views
     try:
         names = []
         for reference, frame in nested:
@@ -300,17 +300,17 @@ def merged_rows(on: MergeOnTable, target: MergeTarget, source: DataFrame) -> Dat
         target_columns = {at: columns[at].name for at in target.needed}
         target_columns |= dict(enumerate(target.more, len(columns)))
         text = merge_query(merge, plan, (left, right), target_columns, replaced)
-        joined = frame_of_text(connection.spark, merge.text, text, bound)
+        joined = frame_of_text(scope.spark, merge.text, text, bound)
         views.read_by(joined, {left, right, *names})
     finally:
         views.drop_passing()
     try:
-        if connection.settings.store_assignment != "ansi":
+        if scope.settings.store_assignment != "ansi":
             given = given_values(plan, columns)
             values = joined.select(*(quoted(name) for name, _ in given))
             stored = [column for _, column in given]
-            check_policy(connection.spark, values.toDF(*(one.name for one in stored)), stored)
-        rows = changed_rows(connection.spark, joined, plan, columns, target.more, on.merged)
+            check_policy(scope.spark, values.toDF(*(one.name for one in stored)), stored)
+        rows = changed_rows(scope.spark, joined, plan, columns, target.more, on.merged)
     except Exception as error:
         raise located(translate(error), merge.text, merge.target_position) from error
     return made_of(rows, target.frame, source, *(frame for _, frame in nested))
@@ -322,9 +322,7 @@ def _nested_frame(on: MergeOnTable, reference: TableReference) -> DataFrame:
     query = parse_statement(f"SELECT * FROM {text[place.start : place.end]}")
     assert isinstance(query, Query)
     try:
-        return frame_of_query(
-            on.connection, query.text, query.query, on.parameters, selection=on.chosen
-        )
+        return frame_of_query(on.scope, query.text, query.query, on.parameters, selection=on.chosen)
     except PaimonMagicsError as error:
         error.statement, error.position = text, place.start
         raise
@@ -339,7 +337,7 @@ class MergeOnTable:
     """A MERGE with what is known of its table: what its clauses do, and the snapshot `chosen` that
     it changes. `merged` says what the merge engine makes of updated rows, in a table with keys."""
 
-    connection: Connection
+    scope: StatementScope
     merge: MergeInto
     plan: MergePlan
     table: Table
@@ -352,7 +350,7 @@ class MergeOnTable:
         """The values of the bind names from ON to the end."""
         merge = self.merge
         names = merge.within.parameters
-        return bind(names, self.parameters, merge.text, self.connection.zone)
+        return bind(names, self.parameters, merge.text, self.scope.zone)
 
     @property
     def has_places(self) -> bool:
@@ -398,7 +396,7 @@ def merge_target(
     predicates = conditions.predicates(schema)
     if on.has_places:
         base = on.chosen.snapshot_id
-        places = merge_places(on.connection, merge, plan, table, base, predicates, keys)
+        places = merge_places(on.scope, merge, plan, table, base, predicates, keys)
         steps = () if places.plan is None else places.plan.pruning_steps
         return MergeTarget(places.frame, places.needed, places.more, predicates, steps, places)
     compared = () if on.merged is None else on.merged.compared
@@ -410,6 +408,6 @@ def merge_target(
     assert isinstance(query, Query)
     position = query.query.references[0].range.start
     chosen = replace(on.chosen, position=position, conditions=conditions)
-    frame = frame_of_query(on.connection, query.text, query.query, {}, selection=chosen)
+    frame = frame_of_query(on.scope, query.text, query.query, {}, selection=chosen)
     steps = reads_of(frame).planned[-1].pruning_steps
     return MergeTarget(frame, needed, (), predicates, steps)

@@ -19,8 +19,8 @@ from paimon_magics.planning.schemas.alterations import plan_alteration
 from paimon_magics.planning.schemas.merged_columns import MergeRules, merged_columns
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.planning.schemas.type_changes import can_retype
-from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.queries.frames import frame_of_query
+from paimon_magics.session.scope import StatementScope, located
 from paimon_magics.spark.types import columns_of
 from paimon_magics.statements.clauses.names import quoted, table_text
 from paimon_magics.statements.data_types import as_nullable
@@ -47,37 +47,37 @@ _ATTEMPTS = 10
 _Changes = tuple[AddColumn | RetypeColumn, ...]
 
 
-def merge_rules(connection: Connection) -> MergeRules | None:
+def merge_rules(scope: StatementScope) -> MergeRules | None:
     """What Spark's configuration asks for; None for no change of schemas. Raises InvalidValueError
     for a value that is neither true nor false."""
-    if not _flag(connection, _OPTION):
+    if not _flag(scope, _OPTION):
         return None
-    widens = _flag(connection, f"{_OPTION}.type-widening")
-    return MergeRules(widens, widens and _flag(connection, f"{_OPTION}.explicit-cast"))
+    widens = _flag(scope, f"{_OPTION}.type-widening")
+    return MergeRules(widens, widens and _flag(scope, f"{_OPTION}.explicit-cast"))
 
 
-def merge_rules_of(connection: Connection, merge: MergeInto) -> MergeRules | None:
+def merge_rules_of(scope: StatementScope, merge: MergeInto) -> MergeRules | None:
     """`merge_rules` of a MERGE. WITH SCHEMA EVOLUTION asks for them by itself, and for wider types,
     as in Spark. Raises as `merge_rules`."""
-    asked = merge_rules(connection)
+    asked = merge_rules(scope)
     if not merge.evolves_schema:
         return asked
     return MergeRules(True, asked is not None and asked.casts_explicitly)
 
 
 def columns_told(
-    connection: Connection, insert: Insert, parameters: Mapping[str, object]
+    scope: StatementScope, insert: Insert, parameters: Mapping[str, object]
 ) -> tuple[str, ...]:
     """What an INSERT would change in its table's columns, as texts; nothing runs."""
-    rules = merge_rules(connection) if insert.by_name else None
+    rules = merge_rules(scope) if insert.by_name else None
     if rules is None:
         return ()
-    frame = frame_of_query(connection, insert.text, insert.source, parameters)
-    return _told(_changes(connection, insert, frame, rules)[1])
+    frame = frame_of_query(scope, insert.text, insert.source, parameters)
+    return _told(_changes(scope, insert, frame, rules)[1])
 
 
 def merge_columns(
-    connection: Connection,
+    scope: StatementScope,
     insert: Insert,
     parameters: Mapping[str, object],
     frame: DataFrame | None = None,
@@ -87,26 +87,26 @@ def merge_columns(
 
     Raises InvalidTableError for types that can't be merged, with nothing changed.
     """
-    rules = merge_rules(connection) if insert.by_name else None
+    rules = merge_rules(scope) if insert.by_name else None
     if rules is None:
         return ()
     if frame is None:
-        frame = frame_of_query(connection, insert.text, insert.source, parameters)
-    return _merged(connection, insert, frame, rules, None)
+        frame = frame_of_query(scope, insert.text, insert.source, parameters)
+    return _merged(scope, insert, frame, rules, None)
 
 
 def merge_columns_of_source(
-    connection: Connection, merge: MergeInto, source: DataFrame
+    scope: StatementScope, merge: MergeInto, source: DataFrame
 ) -> tuple[str, ...]:
     """Change the columns of a MERGE's table, if asked for, so that it takes all columns that
     UPDATE SET * or INSERT * write, or that others name (`MergeSchemaEvolutionHelper`). Return and
     raise as `merge_columns`."""
-    rules = merge_rules_of(connection, merge)
+    rules = merge_rules_of(scope, merge)
     if rules is None:
         return ()
-    table = connection.load(merge.target, merge.text, merge.target_position)
+    table = scope.load(merge.target, merge.text, merge.target_position)
     names = _written_names(merge, table.schema)
-    return () if names == frozenset() else _merged(connection, merge, source, rules, names)
+    return () if names == frozenset() else _merged(scope, merge, source, rules, names)
 
 
 def _written_names(merge: MergeInto, schema: TableSchema) -> frozenset[str] | None:
@@ -124,7 +124,7 @@ def _written_names(merge: MergeInto, schema: TableSchema) -> frozenset[str] | No
 
 
 def _merged(
-    connection: Connection,
+    scope: StatementScope,
     statement: Insert | MergeInto,
     frame: DataFrame,
     rules: MergeRules,
@@ -133,15 +133,15 @@ def _merged(
     """Change the columns of the statement's table for those of `frame`; of `names`, in lower case,
     if given, for those that the table lacks."""
     for attempt in range(_ATTEMPTS):
-        table, changes = _changes(connection, statement, frame, rules, names)
+        table, changes = _changes(scope, statement, frame, rules, names)
         if not changes:
             return ()
-        harm = harm_told(connection, table, changes)
-        connection.tables.renew()
+        harm = harm_told(scope, table, changes)
+        scope.tables.renew()
         try:
-            connection.definitions.alter_table(table.name, changes, table.schema.schema_id)
+            scope.definitions.alter_table(table.name, changes, table.schema.schema_id)
         except InvalidTableError as error:
-            now = connection.catalog.load(table.name).schema.schema_id
+            now = scope.catalog.load(table.name).schema.schema_id
             if now == table.schema.schema_id or attempt == _ATTEMPTS - 1:
                 raise located(error, statement.text, statement.target_position) from None
             continue  # planned again on the schema of another writer
@@ -150,14 +150,14 @@ def _merged(
 
 
 def _changes(
-    connection: Connection,
+    scope: StatementScope,
     statement: Insert | MergeInto,
     frame: DataFrame,
     rules: MergeRules,
     names: frozenset[str] | None = None,
 ) -> tuple[Table, _Changes]:
     text, position = statement.text, statement.target_position
-    table = connection.load(statement.target, text, position)
+    table = scope.load(statement.target, text, position)
     given = columns_of(frame.schema)
     if names is not None:
         lacking = names.difference(name.lower() for name in table.schema.column_names)
@@ -182,8 +182,8 @@ def _told(changes: _Changes) -> tuple[str, ...]:
     return tuple(told)
 
 
-def _flag(connection: Connection, key: str) -> bool:
-    value = (connection.spark.conf.get(key, "false") or "false").lower()
+def _flag(scope: StatementScope, key: str) -> bool:
+    value = (scope.spark.conf.get(key, "false") or "false").lower()
     if value not in ("true", "false"):
         raise InvalidValueError(
             f"'{key}' is '{value}', but it must be true or false.", hint=f"SET `{key}` = true"
@@ -213,7 +213,7 @@ class HarmTold:
 
 
 def harm_told(
-    connection: Connection, table: Table, changes: Sequence[TableChange]
+    scope: StatementScope, table: Table, changes: Sequence[TableChange]
 ) -> HarmTold | None:
     """Return what the changes do to stored rows; None if everything was checked and no harm was
     found. Errors in the changes themselves are ignored: running them raises those."""
@@ -224,8 +224,8 @@ def harm_told(
     except PaimonMagicsError:
         return None
     try:
-        rows_max = connection.settings.alter_check_rows_max
-        harms = harm_of(table, planned, rows_max, connection.zone)
+        rows_max = scope.settings.alter_check_rows_max
+        harms = harm_of(table, planned, rows_max, scope.zone)
     except PaimonMagicsError as error:
         return HarmTold("", "", "", _unknown([error.message]))
     if not harms:

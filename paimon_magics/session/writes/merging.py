@@ -43,12 +43,12 @@ from paimon_magics.planning.row_changes.merges import (
 )
 from paimon_magics.planning.row_changes.source_keys import SourceKey
 from paimon_magics.planning.schemas.table_schema import TableSchema
-from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.planned_work import made_of, planned_bytes, reads_of
 from paimon_magics.session.provenance import Operation
 from paimon_magics.session.queries.frames import frame_of_query
 from paimon_magics.session.queries.relations import Selection
+from paimon_magics.session.scope import StatementScope, located
 from paimon_magics.session.writes.insert import run_job, write_planned
 from paimon_magics.session.writes.keyed_rows import check_seen, keyed_rows
 from paimon_magics.session.writes.merge_places import (
@@ -118,7 +118,7 @@ class PreparedMerge:
 
 
 def run_merge(
-    connection: Connection,
+    scope: StatementScope,
     merge: MergeInto,
     parameters: Mapping[str, object],
     source: DataFrame | None = None,
@@ -129,13 +129,13 @@ def run_merge(
     InvalidValueError for a target row that several source rows would change; JobError if the job
     fails; CommitConflictError if the commit does.
     """
-    merged = _merged_columns(connection, merge, parameters, source)
+    merged = _merged_columns(scope, merge, parameters, source)
     with ExitStack() as kept:
         outcome = run_again(
-            prepare_merge(connection, merge, parameters, source, kept),
-            partial(_run_on_few_tasks, connection, merge),
-            lambda outdated: _again(connection, merge, parameters, source, kept),
-            reruns_max=connection.settings.row_level_retries,
+            prepare_merge(scope, merge, parameters, source, kept),
+            partial(_run_on_few_tasks, scope, merge),
+            lambda outdated: _again(scope, merge, parameters, source, kept),
+            reruns_max=scope.settings.row_level_retries,
             may_run_again=lambda outdated: random_part(merge.text) is None,
         )
     outcome.notes = (*merged, *outcome.notes)
@@ -143,23 +143,23 @@ def run_merge(
 
 
 def _merged_columns(
-    connection: Connection,
+    scope: StatementScope,
     merge: MergeInto,
     parameters: Mapping[str, object],
     source: DataFrame | None,
 ) -> tuple[str, ...]:
     """Give the table the source's columns, if `write.merge-schema` asks for that; return notes."""
-    if merge_rules_of(connection, merge) is None:
+    if merge_rules_of(scope, merge) is None:
         return ()
-    table = connection.load(merge.target, merge.text, merge.target_position)
+    table = scope.load(merge.target, merge.text, merge.target_position)
     method_of_merge(table, merge)
     chosen = Selection(replace(table.name, system_table=None), latest_snapshot_id(table), -1, ())
-    given = _source(connection, merge, parameters, chosen, source)
-    return merge_columns_of_source(connection, merge, without_losses(given))
+    given = _source(scope, merge, parameters, chosen, source)
+    return merge_columns_of_source(scope, merge, without_losses(given))
 
 
 def _source(
-    connection: Connection,
+    scope: StatementScope,
     merge: MergeInto,
     parameters: Mapping[str, object],
     chosen: Selection,
@@ -168,10 +168,9 @@ def _source(
     if source is not None:
         return source
     try:
-        with connection.filling():
-            return frame_of_query(
-                connection, merge.source_text, merge.source, parameters, selection=chosen
-            )
+        return frame_of_query(
+            scope.filling(), merge.source_text, merge.source, parameters, selection=chosen
+        )
     except PaimonMagicsError as error:
         if error.statement == merge.source_text:
             error.statement = merge.text
@@ -179,7 +178,7 @@ def _source(
 
 
 def prepare_merge(
-    connection: Connection,
+    scope: StatementScope,
     merge: MergeInto,
     parameters: Mapping[str, object],
     source: DataFrame | None = None,
@@ -187,7 +186,7 @@ def prepare_merge(
 ) -> PreparedMerge:
     """Plan a MERGE and check it against its table and source. With `kept` the source may be read,
     to read less of the table; Spark keeps it until `kept` is closed. Without, nothing runs."""
-    table = connection.load(merge.target, merge.text, merge.target_position)
+    table = scope.load(merge.target, merge.text, merge.target_position)
     # Taken before the rows are selected: a later commit then counts as newer than the plan.
     state = latest_state(table)
     base = state[0]
@@ -196,13 +195,13 @@ def prepare_merge(
     name = replace(table.name, system_table=None)
     chosen = Selection(name, base, -1, (), shows_row_ids=shows_ids)
     try:
-        given = _source(connection, merge, parameters, chosen, source)
-        fills = merge_rules_of(connection, merge) is not None
+        given = _source(scope, merge, parameters, chosen, source)
+        fills = merge_rules_of(scope, merge) is not None
         plan = plan_merge(merge, table.schema, given.columns, fills_missing=fills)
         merged = merged_update_of_merge(table, merge, plan)
-        on = MergeOnTable(connection, merge, plan, table, chosen, parameters, merged)
+        on = MergeOnTable(scope, merge, plan, table, chosen, parameters, merged)
         conditions = target_conditions(on)
-        check_target(connection, merge, plan, table, base, conditions.predicates(table.schema))
+        check_target(scope, merge, plan, table, base, conditions.predicates(table.schema))
         found = asked(on, conditions, given, kept)
         given = found.source
         looked_up = None if found.lookup is None else found.lookup.keys
@@ -220,12 +219,12 @@ def prepare_merge(
         rows = made_of(rows.select(*names, *kept_losses(rows)), rows)
 
     def again() -> PreparedInsert:
-        return _again(connection, merge, parameters, source, kept).insert
+        return _again(scope, merge, parameters, source, kept).insert
 
     references = merge.within.references
     if source is None:
         references = (*references, *merge.source.references)
-    reads = (reads_now(connection, merge.text, table, reference) for reference in references)
+    reads = (reads_now(scope, merge.text, table, reference) for reference in references)
     looked_for = () if any(reads) else target.predicates
     read_set = _read_set(merge, plan, table.schema, state, looked_for)
     if is_keyed:
@@ -278,7 +277,7 @@ def _read_set(
 
 
 def _again(
-    connection: Connection,
+    scope: StatementScope,
     merge: MergeInto,
     parameters: Mapping[str, object],
     source: DataFrame | None,
@@ -286,33 +285,33 @@ def _again(
 ) -> PreparedMerge:
     if kept is not None:
         kept.close()
-    connection.tables.renew()
-    return prepare_merge(connection, merge, parameters, source, kept)
+    scope.tables.renew()
+    return prepare_merge(scope, merge, parameters, source, kept)
 
 
 def _run_on_few_tasks(
-    connection: Connection, merge: MergeInto, prepared: PreparedMerge, attempts: Attempts
+    scope: StatementScope, merge: MergeInto, prepared: PreparedMerge, attempts: Attempts
 ) -> Outcome:
-    with few_shuffle_tasks(connection.spark, prepared.joined_bytes, connection.slots):
-        return _run_once(connection, merge, prepared, attempts)
+    with few_shuffle_tasks(scope.spark, prepared.joined_bytes, scope.slots):
+        return _run_once(scope, merge, prepared, attempts)
 
 
 def _run_once(
-    connection: Connection, merge: MergeInto, prepared: PreparedMerge, attempts: Attempts
+    scope: StatementScope, merge: MergeInto, prepared: PreparedMerge, attempts: Attempts
 ) -> Outcome:
     insert, plan = prepared.insert, prepared.plan
     if prepared.places is not None:
         if prepared.lookup is not None:
-            prepared.lookup.ask(connection, merge)
-        merged = run_place_merge(connection, merge, insert, prepared.places, plan.effects, attempts)
+            prepared.lookup.ask(scope, merge)
+        merged = run_place_merge(scope, merge, insert, prepared.places, plan.effects, attempts)
         outcome = _outcome(merge, insert.table, merged.receipt, merged.files, merged.counts)
         outcome = with_losses(outcome, insert.table, merged.losses)
-        return finished(connection, outcome, insert.table, merged.buckets)
+        return finished(scope, outcome, insert.table, merged.buckets)
     counted: list[MatchCounts] = []
     if plan.only_inserts:
-        write = partial(run_job, connection)
+        write = partial(run_job, scope)
     else:
-        write = partial(_counted_write, connection, counted)
+        write = partial(_counted_write, scope, counted)
 
     def counts_of(written: CompletedWrite) -> MatchCounts:
         return counted[-1] if counted else MatchCounts(written.rows, 0, 0, 0)
@@ -321,26 +320,22 @@ def _run_once(
         counts = counts_of(written)
         return Operation("MERGE", counts.inserted, counts.updated, counts.deleted)
 
-    current, receipt, written = write_planned(
-        connection, insert, attempts, merge.text, write, operation
-    )
+    current, receipt, written = write_planned(scope, insert, attempts, merge.text, write, operation)
     counts = counts_of(written)
     outcome = _outcome(merge, current.table, receipt, of_write(written), counts)
     outcome = with_losses(outcome, current.table, written.losses)
-    return finished(
-        connection, outcome, current.table, written.buckets, files_each=written.files_each
-    )
+    return finished(scope, outcome, current.table, written.buckets, files_each=written.files_each)
 
 
 def _counted_write(
-    connection: Connection, counted: list[MatchCounts], prepared: PreparedInsert, task: WriteSpec
+    scope: StatementScope, counted: list[MatchCounts], prepared: PreparedInsert, task: WriteSpec
 ) -> JobWritten:
     """Write the changed rows and count them, or refuse them if a row is changed twice. The writers
     find that; where rows do not come to them with their kinds, Spark keeps the rows, and they are
     counted before."""
     keys = prepared.table.schema.primary_keys
     if prepared.has_kinds:
-        job = run_job(connection, prepared, task, keys)
+        job = run_job(scope, prepared, task, keys)
         if job.changes_twice:
             raise changed_twice()
         inserted, updated, deleted = (job.kinds[KIND_NUMBERS[one]] for one in COUNTED)
@@ -350,7 +345,7 @@ def _counted_write(
     kept = replace(prepared, frame=prepared.frame.persist())
     try:
         counted.append(counted_rows(kept.frame, keys))
-        return run_job(connection, kept, task)
+        return run_job(scope, kept, task)
     finally:
         kept.frame.unpersist()
 
@@ -425,7 +420,7 @@ def _is_null(merge: MergeInto, value: Value) -> bool:
 
 
 def check_target(
-    connection: Connection,
+    scope: StatementScope,
     merge: MergeInto,
     plan: MergePlan,
     table: Table,
@@ -447,4 +442,4 @@ def check_target(
             )
     except PaimonMagicsError as error:
         raise located(error, merge.text, merge.target_position) from None
-    check_seen(connection, table, base, predicates, (merge.text, merge.target_position))
+    check_seen(scope, table, base, predicates, (merge.text, merge.target_position))

@@ -18,7 +18,6 @@ from paimon_magics.planning.commits.expiry import with_time_retained
 from paimon_magics.planning.schemas.rules import check_schema
 from paimon_magics.planning.schemas.table_schema import TableSchema, plan_create_table
 from paimon_magics.planning.writes.inserts import check_writable
-from paimon_magics.session.connection import Connection
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.python_frames import (
     arrow_of,
@@ -28,6 +27,7 @@ from paimon_magics.session.python_frames import (
     spark_frame,
     stream_of,
 )
+from paimon_magics.session.scope import StatementScope
 from paimon_magics.session.spark_settings import check_written
 from paimon_magics.session.writes.frames import check_mode, write_frame_to
 from paimon_magics.spark.types import columns_of
@@ -44,11 +44,13 @@ class WantedTable:
     options: tuple[tuple[str, str], ...]
 
     @classmethod
-    def of(cls, primary_key: object, partition_by: object, options: object) -> WantedTable:
+    def of(
+        cls, primary_key: object, partition_by: object, options: object, *, create: bool
+    ) -> WantedTable | None:
         """Make it of the arguments of `session.write`: one column name or several; options by
-        Paimon's names.
+        Paimon's names. None without `create`.
 
-        Raises InvalidValueError for arguments of other types.
+        Raises InvalidValueError for arguments of other types, and for any without `create`.
         """
         if options is not None and not isinstance(options, Mapping):
             raise InvalidValueError(
@@ -56,18 +58,21 @@ class WantedTable:
                 hint="Give a dictionary of Paimon's table options: options={'bucket': '4'}.",
             )
         texts = ((str(key), option_text(value)) for key, value in (options or {}).items())
-        return cls(
+        table = cls(
             _names("primary_key", primary_key), _names("partition_by", partition_by), tuple(texts)
         )
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether nothing was given."""
-        return self == WantedTable(None, None, ())
+        if create:
+            return table
+        if table != cls(None, None, ()):
+            raise InvalidValueError(
+                "`primary_key`, `partition_by` and `options` are for a new table only.",
+                hint="Add create=True, or leave them out.",
+            )
+        return None
 
 
 def write_to_new(
-    connection: Connection, frame: Any, name: TableName, mode: str | None, wanted: WantedTable
+    scope: StatementScope, frame: Any, name: TableName, mode: str | None, wanted: WantedTable
 ) -> Outcome:
     """Create the table and write the frame to it.
 
@@ -76,38 +81,38 @@ def write_to_new(
     InvalidTableError for a table that is not as `wanted` or that Paimon refuses.
     """
     check_mode(mode)
-    full = connection.full_name(name)
-    check_written(connection, full, "INSERT")
-    if connection.catalog.table_exists(full):
+    full = scope.full_name(name)
+    check_written(scope, full, "INSERT")
+    if scope.catalog.table_exists(full):
         if mode is None:
             raise StatementError(
                 f"The table `{full}` exists already.",
                 hint="Say what happens to its rows: mode='overwrite' replaces them, mode='append' "
                 "adds to them (or replaces rows of the same primary key).",
             )
-        _check_as_wanted(full, connection.catalog.load(full).schema, wanted)
-        return write_frame_to(connection, frame, full, mode)
-    given, columns, notes = _read(connection, frame)
+        _check_as_wanted(full, scope.catalog.load(full).schema, wanted)
+        return write_frame_to(scope, frame, full, mode)
+    given, columns, notes = _read(scope, frame)
     if not columns:
         raise InvalidValueError(
             "The frame has no columns.", hint="A table needs at least one column."
         )
     schema = with_time_retained(
         plan_create_table(_statement(full, wanted), columns),
-        connection.settings.snapshot_time_retained,
+        scope.settings.snapshot_time_retained,
     )
     check_schema(schema)
     check_writable(full, schema)
-    connection.definitions.create_table(full, schema)
-    outcome = filled(connection, full, lambda: write_frame_to(connection, given, full, "append"))
+    scope.definitions.create_table(full, schema)
+    outcome = filled(scope, full, lambda: write_frame_to(scope, given, full, "append"))
     outcome.notes = (*outcome.notes, *notes)
     return outcome
 
 
-def _read(connection: Connection, frame: Any) -> tuple[Any, tuple[RowField, ...], tuple[str, ...]]:
+def _read(scope: StatementScope, frame: Any) -> tuple[Any, tuple[RowField, ...], tuple[str, ...]]:
     """Return the rows to write, their columns, and notes. Of a stream only the columns are read."""
     if frame_kind(frame) in ("Spark", "pandas-on-Spark", "Outcome"):
-        found = spark_frame(connection.spark, frame)
+        found = spark_frame(scope.spark, frame)
         return found, columns_of(found.schema), ()
     reader = stream_of(frame)
     rows = reader if reader is not None else arrow_of(frame)
@@ -179,7 +184,7 @@ def _shown(names: tuple[str, ...]) -> str:
 # when its commit had no clear answer, or of others who found the table meanwhile.
 
 
-def filled(connection: Connection, name: TableName, write: Callable[[], Outcome]) -> Outcome:
+def filled(scope: StatementScope, name: TableName, write: Callable[[], Outcome]) -> Outcome:
     """Run `write`, which fills the new table; return its outcome as that of creating the table.
 
     Raises what `write` raises. The table stays after an UnknownOutcomeError, if others have written
@@ -191,7 +196,7 @@ def filled(connection: Connection, name: TableName, write: Callable[[], Outcome]
         error.hint = f"{error.hint} The table `{name}` was created and stays.".strip()
         raise
     except BaseException as error:
-        stays = _stays(connection, name)
+        stays = _stays(scope, name)
         if stays and isinstance(error, PaimonMagicsError):
             error.hint = f"{error.hint} {stays}".strip()
         raise
@@ -200,13 +205,13 @@ def filled(connection: Connection, name: TableName, write: Callable[[], Outcome]
     return outcome
 
 
-def _stays(connection: Connection, name: TableName) -> str:
+def _stays(scope: StatementScope, name: TableName) -> str:
     """Drop the table; return a sentence on why it stays, "" if it is dropped."""
     try:
-        connection.inserted.pop(name, None)
-        if not connection.catalog.table_exists(name):
+        scope.connection.recent.forget(name)
+        if not scope.catalog.table_exists(name):
             return ""
-        if not connection.definitions.drop_table(name, if_exists=True, only_empty=True):
+        if not scope.definitions.drop_table(name, if_exists=True, only_empty=True):
             return f"The table `{name}` stays: another statement has written rows to it."
     except (PaimonMagicsError, OSError) as error:
         return f"The table `{name}` was created and can't be removed: {error}"

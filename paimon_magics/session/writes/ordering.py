@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.planning.writes.inserts import takes_small_inserts
-from paimon_magics.session.connection import Connection
+from paimon_magics.session.scope import StatementScope
 from paimon_magics.session.writes.small_inserts import flush_queue
 from paimon_magics.statements.statement import TableName
 
@@ -25,29 +25,29 @@ def nothing_changed() -> Sequence[TableName]:
 
 
 @contextlib.contextmanager
-def in_order(connection: Connection, changed: Changed) -> Iterator[list[str]]:
+def in_order(scope: StatementScope, changed: Changed) -> Iterator[list[str]]:
     """Run the body, a statement that is no small insert, in order with them. Inserts that were
     acknowledged before are made visible first, so that the statement sees them. Yields notes for
     the statement's outcome: a long wait."""
     notes: list[str] = []
-    if connection.committer.inserts() is None:
+    if scope.committer.inserts() is None:
         yield notes
         return
     for name in changed():
         try:
-            table = connection.tables.load(connection.full_name(name))
+            table = scope.tables.load(scope.full_name(name))
         except PaimonMagicsError:
             continue  # the statement's own error is better
-        connection.inserted.pop(table.name, None)
+        scope.connection.recent.forget(table.name)
         if takes_small_inserts(table.schema) and table.name.branch is None:
-            notes += _loaded(connection, table.name)
+            notes += _loaded(scope, table.name)
     yield notes
 
 
-def _loaded(connection: Connection, name: TableName) -> Iterator[str]:
+def _loaded(scope: StatementScope, name: TableName) -> Iterator[str]:
     """Make visible what was acknowledged. Yields a note if that took long."""
     started = time.monotonic()
-    lsn, _ = flush_queue(connection, name)
+    lsn, _ = flush_queue(scope, name)
     seconds = time.monotonic() - started
     if seconds >= _TOLD_SECONDS:
         yield (

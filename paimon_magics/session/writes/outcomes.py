@@ -18,8 +18,8 @@ from paimon_magics.planning.formatting import count_text, size_text, stored_rows
 from paimon_magics.planning.schemas.written_options import options_not_applied
 from paimon_magics.planning.writes.inserts import rows_hidden_by
 from paimon_magics.planning.writes.losses import ColumnLoss, in_order, loss_texts
-from paimon_magics.session.connection import Connection
 from paimon_magics.session.outcome import Outcome
+from paimon_magics.session.scope import StatementScope
 from paimon_magics.session.writes.compaction import compact_plan, planned_compaction
 from paimon_magics.session.writes.prepare import PreparedInsert
 from paimon_magics.spark.failures import translate
@@ -29,7 +29,6 @@ from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.commits.replaced_partitions import PartitionSize, sizes_of_replaced
 from paimon_magics.tables.compaction.planning import CompactionScope
 from paimon_magics.tables.compaction.plans import may_be_due
-from paimon_magics.tables.manifests.live_files import ManifestCache
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.commit_messages import BucketKey
 from paimon_magics.tables.writing.table_write import CompletedWrite
@@ -102,7 +101,7 @@ def with_losses(outcome: Outcome, table: Table, losses: Sequence[ColumnLoss]) ->
 
 
 def finished(
-    connection: Connection,
+    scope: StatementScope,
     outcome: Outcome,
     table: Table,
     buckets: frozenset[BucketKey],
@@ -113,14 +112,14 @@ def finished(
     """The outcome with notes, after the written `buckets` were compacted, where the table's options
     ask for that. With `overwrote` their rows took the place of others. `files_each` is how many
     files one of them got at most, None if that is not known."""
-    notes = _write_notes(table, compacts=connection.settings.inline_compaction)
+    notes = _write_notes(table, compacts=scope.settings.inline_compaction)
     if outcome.snapshot_id is not None and buckets:
         id = outcome.snapshot_id
         if overwrote:
-            notes += compact_written(connection, table, buckets, outcome.statement, overwritten=id)
+            notes += compact_written(scope, table, buckets, outcome.statement, overwritten=id)
         else:
             added = None if files_each is None else (id, files_each)
-            notes += compact_written(connection, table, buckets, outcome.statement, added=added)
+            notes += compact_written(scope, table, buckets, outcome.statement, added=added)
     outcome.notes = (*outcome.notes, *notes)
     return outcome
 
@@ -154,7 +153,7 @@ def _write_notes(table: Table, *, compacts: bool) -> tuple[str, ...]:
 
 
 def compact_written(
-    connection: Connection,
+    scope: StatementScope,
     table: Table,
     buckets: frozenset[BucketKey],
     statement: str,
@@ -165,19 +164,19 @@ def compact_written(
     """Compact the buckets that were written, if the table's options ask for it; return notes.
     `overwritten` is the snapshot in which their rows replaced others. `added` is the snapshot that
     added files to them, and how many at most to each."""
-    if not (connection.settings.inline_compaction and compacts_inline(table.schema)):
+    if not (scope.settings.inline_compaction and compacts_inline(table.schema)):
         return ()
     try:
         if not buckets:
             return ()
         if added is not None and table.schema.is_primary_key_table:
-            manifests = connection.manifests(table.location, lambda: ManifestCache(table.paimon))
+            manifests = scope.manifests(table)
             if not may_be_due(table, added[0], buckets, added[1], manifests):
                 return ()
-        scope = CompactionScope(
+        extent = CompactionScope(
             is_full(table.schema), buckets=buckets, overwritten_snapshot=overwritten
         )
-        plan = planned_compaction(connection, table, scope)
+        plan = planned_compaction(scope, table, extent)
         if plan is None:
             return ()
         if plan.read_bytes > INLINE_BYTES_MAX:
@@ -187,7 +186,7 @@ def compact_written(
             )
         # Where rows show without a compaction, another one that runs on the bucket is enough.
         wait_ms = _CLAIMS_WAIT_MS if table.schema.looks_up else 0
-        compact_plan(connection, plan, scope, statement, claims_wait_ms=wait_ms)
+        compact_plan(scope, plan, extent, statement, claims_wait_ms=wait_ms)
         return ()
     except Exception as error:
         reason = error.message if isinstance(error, PaimonMagicsError) else repr(error)

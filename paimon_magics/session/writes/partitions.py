@@ -21,10 +21,10 @@ from paimon_magics.planning.commits.requests import (
 )
 from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.row_changes.engine_rules import may_select_partitions
-from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.parameters import bind
 from paimon_magics.session.provenance import Operation, provenance
+from paimon_magics.session.scope import StatementScope, located
 from paimon_magics.session.writes.outcomes import NOTHING_WRITTEN, rows_back
 from paimon_magics.session.writes.prepare import (
     partition_constants,
@@ -54,7 +54,7 @@ _NUMBER = "__paimon_magics_number"
 
 
 def remove_partitions(
-    connection: Connection,
+    scope: StatementScope,
     table: Table,
     statement: str,
     kind: str,
@@ -64,13 +64,13 @@ def remove_partitions(
     try:
         # A table of any layout can be emptied, so only the publication of snapshots is checked.
         attempts = Attempts(reruns_max=0)
-        transaction = begun(connection, table.name, None, attempts)
+        transaction = begun(scope, table.name, None, attempts)
     except PaimonMagicsError as error:
         raise located(error, statement, 0) from None
-    properties = provenance(connection, statement, Operation(kind))
+    properties = provenance(scope, statement, Operation(kind))
     change = OverwritePartitions(tuple(specs))
     request = CommitRequest(transaction, change, properties=properties)
-    receipt = committed(connection, request)
+    receipt = committed(scope, request)
     stored = count_text(receipt.total_rows or 0, "row")
     return Outcome(
         statement=statement,
@@ -91,7 +91,7 @@ def _way_back(name: TableName, transaction: Transaction, receipt: CommitReceipt)
 
 
 def partition_specs(
-    connection: Connection,
+    scope: StatementScope,
     table: Table,
     statement: str,
     specs: Sequence[Sequence[PartitionItem]],
@@ -120,14 +120,14 @@ def partition_specs(
         named = dict.fromkeys(
             name for sql in static.values() for name in bind_parameters(Cursor(sql, tokenize(sql)))
         )
-        bound = bind(tuple(named), parameters, statement, connection.zone)
-        values = partition_constants(connection, table.schema, static, bound, statement)
+        bound = bind(tuple(named), parameters, statement, scope.zone)
+        values = partition_constants(scope, table.schema, static, bound, statement)
         result.append(tuple(values.items()))
     return tuple(result)
 
 
 def truncate_specs(
-    connection: Connection,
+    scope: StatementScope,
     statement: TruncateTable,
     table: Table,
     parameters: Mapping[str, object],
@@ -135,7 +135,7 @@ def truncate_specs(
     """The partitions that TRUNCATE removes; () for the whole table."""
     if statement.partition is None:
         return ()
-    return partition_specs(connection, table, statement.text, [statement.partition], parameters)
+    return partition_specs(scope, table, statement.text, [statement.partition], parameters)
 
 
 def partition_texts(table: Table, values: Sequence[object]) -> dict[str, str | None]:
@@ -159,7 +159,7 @@ def matches(texts: Mapping[str, str | None], spec: PartitionSpec) -> bool:
 
 
 def deleted_partitions(
-    connection: Connection, delete: Delete, table: Table, parameters: Mapping[str, object]
+    scope: StatementScope, delete: Delete, table: Table, parameters: Mapping[str, object]
 ) -> tuple[PartitionSpec, ...] | None:
     """The partitions that a DELETE takes away as a whole; ((),) is the whole table, and () nothing.
     None for a DELETE that has to look at rows."""
@@ -178,15 +178,13 @@ def deleted_partitions(
     stored = stored_partitions(table)
     numbers = pa.array(range(len(stored.encoded)), pa.int64())
     rows = pa.table([*stored.values, numbers], names=[*schema.partition_keys, _NUMBER])
-    frame = with_char_columns(frame_of_rows(connection.spark, rows), schema.columns)
+    frame = with_char_columns(frame_of_rows(scope.spark, rows), schema.columns)
     try:
-        selected = selected_rows(
-            connection, delete, parameters, table, latest_snapshot_id(table), frame
-        )
+        selected = selected_rows(scope, delete, parameters, table, latest_snapshot_id(table), frame)
     except PaimonMagicsError:
         return None  # it names other columns, or is wrong: then rows are looked at
     try:
-        with cancellable(connection.spark):  # a subquery runs jobs
+        with cancellable(scope.spark):  # a subquery runs jobs
             found = fetched(selected.select(_NUMBER)).column(0).to_pylist()
     except Exception as error:
         raise located(translate(error), delete.text, where.start) from error
@@ -199,10 +197,10 @@ def _spec(table: Table, values: list[Any]) -> PartitionSpec:
 
 
 def delete_partitions(
-    connection: Connection, delete: Delete, table: Table, specs: tuple[PartitionSpec, ...]
+    scope: StatementScope, delete: Delete, table: Table, specs: tuple[PartitionSpec, ...]
 ) -> Outcome:
     """Remove the partitions of `deleted_partitions` by one commit; without any, commit nothing."""
     if not specs:
         return changed_outcome(delete, table, None, 0, NOTHING_WRITTEN)
     whole = specs == ((),)
-    return remove_partitions(connection, table, delete.text, "DELETE", () if whole else specs)
+    return remove_partitions(scope, table, delete.text, "DELETE", () if whole else specs)

@@ -37,11 +37,11 @@ from paimon_magics.planning.writes.inserts import (
     match_columns,
     static_partition_columns,
 )
-from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.parameters import bind
 from paimon_magics.session.planned_work import made_of
 from paimon_magics.session.queries.frames import frame_of_query
 from paimon_magics.session.queries.resolution import resolve
+from paimon_magics.session.scope import StatementScope, located
 from paimon_magics.session.spark_settings import with_settings
 from paimon_magics.session.writes.exactness import check_exact, check_policy
 from paimon_magics.spark.casting import partition_values, project
@@ -52,7 +52,6 @@ from paimon_magics.spark.sizes import Estimate, estimate
 from paimon_magics.spark.struct_names import with_fields_by_name
 from paimon_magics.statements.data_types import AtomicType
 from paimon_magics.statements.statement import Insert, TableName, TableReference
-from paimon_magics.tables.manifests.live_files import ManifestCache
 from paimon_magics.tables.manifests.partitions import partitions_max
 from paimon_magics.tables.snapshots.latest import latest_state
 from paimon_magics.tables.table import Table
@@ -100,7 +99,7 @@ class PreparedInsert:
 
 
 def prepare_insert(
-    connection: Connection,
+    scope: StatementScope,
     insert: Insert,
     parameters: Mapping[str, object],
     *,
@@ -110,38 +109,37 @@ def prepare_insert(
 ) -> PreparedInsert:
     """Plan an INSERT and check it against its table; nothing runs. See `run_insert`. A given frame
     whose last column is KIND has changes of rows (`with_changes`)."""
-    table = connection.load(insert.target, insert.text, insert.target_position)
+    table = scope.load(insert.target, insert.text, insert.target_position)
     # Taken before the source is planned: a later commit then counts as newer than the plan.
     state = latest_state(table)
     schema = table.schema
-    _check_target(connection, insert, table)
+    _check_target(scope, insert, table)
     static = static_partition_columns(insert, schema)
     given = frame
     if frame is None:
-        with connection.filling():
-            frame = frame_of_query(connection, insert.text, insert.source, parameters)
+        frame = frame_of_query(scope.filling(), insert.text, insert.source, parameters)
     kinds = given is not None and frame.columns[-1] == KIND
     sources = match_columns(insert, schema, frame.columns[:-1] if kinds else frame.columns)
-    bound = bind(insert.source.parameters, parameters, insert.text, connection.zone)
-    constants = partition_constants(connection, schema, static, bound, insert.text)
+    bound = bind(insert.source.parameters, parameters, insert.text, scope.zone)
+    constants = partition_constants(scope, schema, static, bound, insert.text)
     fixed = zip(schema.columns, sources, strict=True)
     assert set(constants) == {one.name for one, source in fixed if isinstance(source, Constant)}
     taken = _taken_by(frame, schema, sources)
-    is_exact = connection.settings.store_assignment != "ansi"
+    is_exact = scope.settings.store_assignment != "ansi"
     try:
         if insert.by_name:
             frame = made_of(with_fields_by_name(frame, taken), frame)
         columns = (*schema.columns, _KIND_COLUMN) if kinds else schema.columns
         values = (*sources, FromInput(len(frame.columns) - 1)) if kinds else sources
-        projection = partial(project, connection.spark, frame, columns, values, constants)
+        projection = partial(project, scope.spark, frame, columns, values, constants)
         is_given = own_rows or insert.source.is_values
         losses = [] if is_given and is_exact else lossy_columns(frame, taken)
         projected = projection(more=losses)
     except Exception as error:
         raise _place(translate(error), insert) from error
-    change = change_of(connection, insert, schema, constants, mode)
+    change = change_of(scope, insert, schema, constants, mode)
     made_of(projected, frame)
-    again = partial(_prepare_again, connection, insert, parameters)
+    again = partial(_prepare_again, scope, insert, parameters)
     return PreparedInsert(
         table,
         projected,
@@ -149,27 +147,25 @@ def prepare_insert(
         state[0],
         column=projection,
         again=partial(again, frame=given, mode=mode, own_rows=own_rows),
-        check=_exactness(connection, frame, taken, is_given=is_given),
+        check=_exactness(scope, frame, taken, is_given=is_given),
         has_kinds=kinds and schema.rowkind_field is None,
         keys_repeat=kinds,
         changeable=partial(changeable, frame, taken),
-        read_set=None
-        if given is not None
-        else own_read_set(connection, insert, table, state, bound),
+        read_set=None if given is not None else own_read_set(scope, insert, table, state, bound),
     )
 
 
-def _check_target(connection: Connection, insert: Insert, table: Table) -> None:
+def _check_target(scope: StatementScope, insert: Insert, table: Table) -> None:
     try:
         check_writable(table.name, table.schema)
         if not insert.overwrite:
-            check_cross_partition_size(table, connection.settings.cross_partition_rows_max)
+            check_cross_partition_size(table, scope.settings.cross_partition_rows_max)
     except PaimonMagicsError as error:
         raise located(error, insert.text, insert.target_position) from None
 
 
 def _prepare_again(
-    connection: Connection,
+    scope: StatementScope,
     insert: Insert,
     parameters: Mapping[str, object],
     *,
@@ -178,8 +174,8 @@ def _prepare_again(
     own_rows: bool,
 ) -> PreparedInsert:
     """Plan an INSERT on its tables as they are now."""
-    connection.tables.renew()
-    return prepare_insert(connection, insert, parameters, frame=frame, mode=mode, own_rows=own_rows)
+    scope.tables.renew()
+    return prepare_insert(scope, insert, parameters, frame=frame, mode=mode, own_rows=own_rows)
 
 
 def _taken_by(
@@ -194,21 +190,21 @@ def _taken_by(
 
 
 def _exactness(
-    connection: Connection,
+    scope: StatementScope,
     frame: DataFrame,
     columns: Sequence[Column | None],
     *,
     is_given: bool,
 ) -> Callable[[], None]:
     """Return the check that raises InvalidValueError for rows that storing would change."""
-    if connection.settings.store_assignment == "ansi":
+    if scope.settings.store_assignment == "ansi":
         return lambda: None
     if is_given:
         return lambda: check_exact(frame, columns)
-    return lambda: check_policy(connection.spark, frame, columns)
+    return lambda: check_policy(scope.spark, frame, columns)
 
 
-def distribution(connection: Connection, prepared: PreparedInsert) -> Distribution:
+def distribution(scope: StatementScope, prepared: PreparedInsert) -> Distribution:
     """Return how the rows are distributed to the writing tasks. Runs no job."""
     schema = prepared.table.schema
     if prepared.has_buckets:
@@ -216,15 +212,15 @@ def distribution(connection: Connection, prepared: PreparedInsert) -> Distributi
     if prepared.own_buckets and schema.bucket_mode == "HASH_FIXED":
         return OwnBuckets(ByBucket(schema.bucket_keys, schema.bucket))
     table = prepared.table
-    manifests = connection.manifests(table.location, lambda: ManifestCache(table.paimon))
+    manifests = scope.manifests(table)
     partitions = partitions_max(table, prepared.base_snapshot_id, manifests)
     estimated = Estimate()
     if schema.bucket_mode == "BUCKET_UNAWARE":
         estimated = estimate(without_losses(prepared.frame))
     return distribution_of(
         schema,
-        slots=connection.slots,
-        single_writer_rows_max=connection.settings.cross_partition_rows_max,
+        slots=scope.slots,
+        single_writer_rows_max=scope.settings.cross_partition_rows_max,
         partitions_max=partitions,
         estimated_bytes=estimated.size_bytes,
         tells_work=estimated.tells_work,
@@ -232,7 +228,7 @@ def distribution(connection: Connection, prepared: PreparedInsert) -> Distributi
 
 
 def change_of(
-    connection: Connection,
+    scope: StatementScope,
     insert: Insert,
     schema: TableSchema,
     constants: Mapping[str, str | None],
@@ -243,8 +239,8 @@ def change_of(
     if not insert.overwrite:
         return Append()
     if mode is None:
-        mode = connection.spark.conf.get("spark.sql.sources.partitionOverwriteMode", "static")
-    swallow = connection.settings.overwrite_swallows_newer
+        mode = scope.spark.conf.get("spark.sql.sources.partitionOverwriteMode", "static")
+    swallow = scope.settings.overwrite_swallows_newer
     if schema.is_partitioned and (mode or "static").lower() == "dynamic":
         return OverwriteTouched(swallow)
     if not constants:
@@ -253,7 +249,7 @@ def change_of(
 
 
 def partition_constants(
-    connection: Connection,
+    scope: StatementScope,
     schema: TableSchema,
     static: Mapping[str, str],
     parameters: Mapping[str, object],
@@ -262,7 +258,7 @@ def partition_constants(
     """Evaluate a PARTITION clause to values as text, cast to the columns' types."""
     items: list[tuple[Column, str]] = [(schema.column(name), sql) for name, sql in static.items()]
     try:
-        return partition_values(connection.spark, items, parameters, schema.partition_default_name)
+        return partition_values(scope.spark, items, parameters, schema.partition_default_name)
     except Exception as error:
         raise translate(error, statement=statement) from error
 
@@ -303,7 +299,7 @@ def _place(error: PaimonMagicsError, insert: Insert) -> PaimonMagicsError:
 
 
 def own_read_set(
-    connection: Connection,
+    scope: StatementScope,
     insert: Insert,
     table: Table,
     state: tuple[int, str],
@@ -315,11 +311,7 @@ def own_read_set(
     if insert.overwrite or table.schema.merge_engine == "first-row":
         return None  # an overwrite has a check of its own; first-row keeps rows that are there
     references = insert.source.references
-    own = [
-        reference
-        for reference in references
-        if reads_now(connection, insert.text, table, reference)
-    ]
+    own = [reference for reference in references if reads_now(scope, insert.text, table, reference)]
     if not own:
         return None
     snapshot_id, name = state
@@ -330,15 +322,15 @@ def own_read_set(
     return read_rows(snapshot_id, found, manifest_list=name)
 
 
-def reads_now(connection: Connection, statement: str, table: Table, one: TableReference) -> bool:
+def reads_now(scope: StatementScope, statement: str, table: Table, one: TableReference) -> bool:
     """Whether a reference in a statement's text reads the latest rows of the table."""
     if one.time_travel is not None or one.options:
         return False
     if one.name.object_name.lower() != table.name.object_name.lower():
         return False  # spares the catalog
-    meaning = resolve(connection, one, statement)
+    meaning = resolve(scope, one, statement)
     if not isinstance(meaning, TableName) or meaning != table.name:
         return False
     return not any(
-        option in ("branch", *POINT_OPTIONS) for option in with_settings(connection, meaning, {})
+        option in ("branch", *POINT_OPTIONS) for option in with_settings(scope, meaning, {})
     )

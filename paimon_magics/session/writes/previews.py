@@ -22,7 +22,7 @@ from paimon_magics.planning.row_changes.assignments import assigned_paths
 from paimon_magics.planning.row_changes.merged_updates import UnseenCounts, unseen_notes
 from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.planning.writes.losses import ColumnLoss, loss_texts
-from paimon_magics.session.connection import Connection, located
+from paimon_magics.session.scope import StatementScope, located
 from paimon_magics.session.writes.merge_places import counted_rows
 from paimon_magics.session.writes.merging import PreparedMerge, prepare_merge
 from paimon_magics.session.writes.prepare import PreparedInsert
@@ -64,18 +64,18 @@ class ChangedRows:
 
 
 def preview_rows(
-    connection: Connection, change: RowChange, parameters: Mapping[str, object]
+    scope: StatementScope, change: RowChange, parameters: Mapping[str, object]
 ) -> ChangedRows:
     """Select the rows that a DELETE or UPDATE would change, by two jobs; nothing is written.
 
     Raises what planning the statement raises, and JobError where its condition or values fail.
     """
-    prepared = prepare_row_change(connection, change, parameters)
+    prepared = prepare_row_change(scope, change, parameters)
     table = prepared.table
     try:
-        with cancellable(connection.spark):
+        with cancellable(scope.spark):
             line = _numbers(change, prepared)
-            sample = _sample(connection, change, parameters, prepared)
+            sample = _sample(scope, change, parameters, prepared)
     except Exception as error:
         raise located(translate(error), change.text, change.target_position) from error
     return ChangedRows(table, f"`{table.name}`: {line}", sample)
@@ -129,7 +129,7 @@ def shown_columns(columns: Sequence[Column]) -> list[Column]:
 
 
 def _sample(
-    connection: Connection,
+    scope: StatementScope,
     change: RowChange,
     parameters: Mapping[str, object],
     prepared: PreparedChange,
@@ -142,13 +142,13 @@ def _sample(
     paths = assigned_paths(change, table.schema) if isinstance(change, Update) else ()
     shown = [path for path in paths if path.column in columns]
     given = [f"{VALUE_PREFIX}{path.number}" for path in shown]
-    selected = selected_rows(connection, change, parameters, table, prepared.base_snapshot_id)
+    selected = selected_rows(scope, change, parameters, table, prepared.base_snapshot_id)
     rows = fetched(_of(selected, [*names, *given]).limit(ROWS_MAX))
     before = rows.select(names)
     if not isinstance(change, Update):
         return with_kinds(before, ["-D"] * before.num_rows)
-    again = frame_of_rows(connection.spark, rows)
-    values = without_losses(new_values(connection, change, again, columns, shown))
+    again = frame_of_rows(scope.spark, rows)
+    values = without_losses(new_values(scope, change, again, columns, shown))
     after = fetched(values).cast(before.schema) if rows.num_rows else before
     pairs = [at + side for at in range(rows.num_rows) for side in (0, rows.num_rows)]
     both = pa.concat_tables([before, after]).take(pa.array(pairs, pa.int64()))
@@ -171,7 +171,7 @@ def with_kinds(rows: pa.Table, kinds: list[str]) -> pa.Table:
 
 
 def preview_merge(
-    connection: Connection,
+    scope: StatementScope,
     merge: MergeInto,
     parameters: Mapping[str, object],
     source: DataFrame | None = None,
@@ -183,12 +183,12 @@ def preview_merge(
     several source rows would change included.
     """
     with ExitStack() as released:
-        prepared = prepare_merge(connection, merge, parameters, source, released)
+        prepared = prepare_merge(scope, merge, parameters, source, released)
         table = prepared.insert.table
         kept = prepared.insert.frame.persist()
         released.callback(kept.unpersist)
         try:
-            with cancellable(connection.spark):
+            with cancellable(scope.spark):
                 counts, files = _counts(prepared, kept)
                 losses = counted_losses(kept)
                 sample = _merge_sample(prepared, kept)

@@ -37,7 +37,6 @@ from paimon_magics.planning.row_changes.engine_rules import (
 )
 from paimon_magics.planning.row_changes.merged_updates import MergedUpdate
 from paimon_magics.planning.schemas.table_schema import TableSchema
-from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.parameters import bind
 from paimon_magics.session.planned_work import made_of, reads_of
@@ -48,6 +47,7 @@ from paimon_magics.session.queries.planned_reads import (
     planned_read,
 )
 from paimon_magics.session.queries.relations import Relation, relation_of
+from paimon_magics.session.scope import StatementScope, located
 from paimon_magics.session.writes.append_changes import (
     PreparedAppendChange,
     prepare_append_change,
@@ -106,7 +106,7 @@ _MICROSECONDS = 6  # digits
 
 
 def run_row_change(
-    connection: Connection, change: RowChange, parameters: Mapping[str, object]
+    scope: StatementScope, change: RowChange, parameters: Mapping[str, object]
 ) -> Outcome:
     """Run a DELETE or UPDATE as one transaction; plan and run it again if others have changed what
     it read, where it then gives the same rows.
@@ -116,24 +116,24 @@ def run_row_change(
     """
 
     def again(outdated: PreparedChange) -> PreparedChange:
-        connection.tables.renew()
-        return prepare_row_change(connection, change, parameters)
+        scope.tables.renew()
+        return prepare_row_change(scope, change, parameters)
 
     return run_again(
-        prepare_row_change(connection, change, parameters),
-        partial(_run_once, connection, change),
+        prepare_row_change(scope, change, parameters),
+        partial(_run_once, scope, change),
         again,
-        reruns_max=connection.settings.row_level_retries,
+        reruns_max=scope.settings.row_level_retries,
         may_run_again=lambda outdated: random_part(change.text) is None,
     )
 
 
 def prepare_row_change(
-    connection: Connection, change: RowChange, parameters: Mapping[str, object]
+    scope: StatementScope, change: RowChange, parameters: Mapping[str, object]
 ) -> PreparedChange:
     """Plan a DELETE or UPDATE and check it against its table; nothing runs."""
     check_no_file_calls(change.text, change.target_position, kind_of(change))
-    table = connection.load(change.target, change.text, change.target_position)
+    table = scope.load(change.target, change.text, change.target_position)
     # Taken before the rows are selected: a later commit then counts as newer than the plan.
     state = latest_state(table)
     base_snapshot_id = state[0]
@@ -146,13 +146,13 @@ def prepare_row_change(
         raise located(error, change.text, change.target_position) from None
     if method is ChangeMethod.KINDS:
         merged = merged_update_of(change, table)
-        few = prepare_by_key(connection, change, parameters, table, base_snapshot_id, merged)
-        return few or _prepare_keyed(connection, change, parameters, table, state, merged)
-    return prepare_append_change(connection, change, parameters, table, base_snapshot_id)
+        few = prepare_by_key(scope, change, parameters, table, base_snapshot_id, merged)
+        return few or _prepare_keyed(scope, change, parameters, table, state, merged)
+    return prepare_append_change(scope, change, parameters, table, base_snapshot_id)
 
 
 def _prepare_keyed(
-    connection: Connection,
+    scope: StatementScope,
     change: RowChange,
     parameters: Mapping[str, object],
     table: Table,
@@ -164,25 +164,23 @@ def _prepare_keyed(
     base_snapshot_id, list_name = state
     deletes = isinstance(change, Delete)
     paths = paths_of(change, table.schema)
-    predicates = predicates_of(connection, change, parameters, table)
-    check_seen(
-        connection, table, base_snapshot_id, predicates, (change.text, change.target_position)
-    )
-    chosen = chosen_rows(connection, change, parameters, table, base_snapshot_id)
-    selected = selected_rows(connection, change, parameters, table, base_snapshot_id, chosen)
+    predicates = predicates_of(scope, change, parameters, table)
+    check_seen(scope, table, base_snapshot_id, predicates, (change.text, change.target_position))
+    chosen = chosen_rows(scope, change, parameters, table, base_snapshot_id)
+    selected = selected_rows(scope, change, parameters, table, base_snapshot_id, chosen)
     if chosen is not None:
         selected = made_of(selected, selected, chosen)
     kind = DELETE if deletes else UPDATE_AFTER
-    frame = new_values(connection, change, selected, columns, paths, kind, merged)
+    frame = new_values(scope, change, selected, columns, paths, kind, merged)
     moves = table.schema.bucket_mode == "KEY_DYNAMIC"
     if moves and deletes:
-        frame = with_key_buckets(connection, table, frame, base_snapshot_id, predicates)
+        frame = with_key_buckets(scope, table, frame, base_snapshot_id, predicates)
 
     def again() -> PreparedInsert:
-        connection.tables.renew()
-        newer = connection.load(change.target, change.text, change.target_position)
+        scope.tables.renew()
+        newer = scope.load(change.target, change.text, change.target_position)
         state, merged = latest_state(newer), merged_update_of(change, newer)
-        return _prepare_keyed(connection, change, parameters, newer, state, merged)
+        return _prepare_keyed(scope, change, parameters, newer, state, merged)
 
     prepared = keyed_rows(
         table,
@@ -191,40 +189,40 @@ def _prepare_keyed(
         again=again,
         read_set=read_keys(base_snapshot_id, manifest_list=list_name),
         has_buckets=moves and deletes,
-        own_buckets=_own_buckets(connection, table, selected if chosen is None else chosen),
+        own_buckets=_own_buckets(scope, table, selected if chosen is None else chosen),
     )
     return replace(prepared, marks_unseen=merged is not None and not merged.is_plain)
 
 
-def _own_buckets(connection: Connection, table: Table, selected: DataFrame) -> bool:
+def _own_buckets(scope: StatementScope, table: Table, selected: DataFrame) -> bool:
     """Whether no two tasks read selected rows of one bucket, and may write its files."""
     plan = reads_of(selected).plan
     if plan is None or not flushes_itself(table.schema):
         return False
-    sizes = scan_sizes(connection.spark, connection.slots)
+    sizes = scan_sizes(scope.spark, scope.slots)
     return sizes is not None and have_own_buckets(plan, sizes)
 
 
 def _run_once(
-    connection: Connection, change: RowChange, prepared: PreparedChange, attempts: Attempts
+    scope: StatementScope, change: RowChange, prepared: PreparedChange, attempts: Attempts
 ) -> Outcome:
     if isinstance(prepared, PreparedAppendChange):
-        return run_append_change(connection, change, prepared, attempts)
+        return run_append_change(scope, change, prepared, attempts)
     table = prepared.table
     counted: list[int] = []
     if isinstance(prepared, PreparedKeys):
-        done = commit_by_key(connection, change, prepared, attempts)
+        done = commit_by_key(scope, change, prepared, attempts)
         if done is None:
             return changed_outcome(change, table, None, 0, NOTHING_WRITTEN)
         receipt, written = done
     else:
-        write = partial(run_job, connection)
+        write = partial(run_job, scope)
         if prepared.has_buckets:
-            write = partial(_counted_write, connection, counted)
+            write = partial(_counted_write, scope, counted)
         elif not prepared.has_kinds:
-            write = partial(_marked_write, connection)
+            write = partial(_marked_write, scope)
         current, receipt, written = write_planned(
-            connection,
+            scope,
             prepared,
             attempts,
             change.text,
@@ -235,33 +233,33 @@ def _run_once(
     rows = counted[-1] if counted else written.rows
     outcome = changed_outcome(change, table, receipt, rows, of_write(written), written.unseen)
     outcome = with_losses(outcome, table, written.losses)
-    return finished(connection, outcome, table, written.buckets, files_each=written.files_each)
+    return finished(scope, outcome, table, written.buckets, files_each=written.files_each)
 
 
-def _marked_write(connection: Connection, prepared: PreparedInsert, task: WriteSpec) -> JobWritten:
+def _marked_write(scope: StatementScope, prepared: PreparedInsert, task: WriteSpec) -> JobWritten:
     """Count the rows that are not seen before the others are written, without their kinds."""
     if not prepared.marks_unseen:
-        return run_job(connection, prepared, task)
+        return run_job(scope, prepared, task)
     kept = prepared.frame.persist()
     try:
-        with cancellable(connection.spark):
+        with cancellable(scope.spark):
             unseen = unseen_counts(kept)
-        job = run_job(connection, replace(prepared, frame=kept), task)
+        job = run_job(scope, replace(prepared, frame=kept), task)
         return replace(job, written=replace(job.written, unseen=unseen))
     finally:
         kept.unpersist()
 
 
 def _counted_write(
-    connection: Connection, counted: list[int], prepared: PreparedInsert, task: WriteSpec
+    scope: StatementScope, counted: list[int], prepared: PreparedInsert, task: WriteSpec
 ) -> JobWritten:
     """Count the rows before they are written: one comes once for each bucket that it was in."""
     kept = prepared.frame.persist()
     try:
-        with cancellable(connection.spark):
+        with cancellable(scope.spark):
             keys = [quoted(key) for key in prepared.table.schema.primary_keys]
             counted.append(kept.select(*keys).distinct().count())
-        return run_job(connection, replace(prepared, frame=kept), task)
+        return run_job(scope, replace(prepared, frame=kept), task)
     finally:
         kept.unpersist()
 
@@ -276,7 +274,7 @@ def _counted_write(
 
 
 def chosen_rows(
-    connection: Connection,
+    scope: StatementScope,
     change: RowChange,
     parameters: Mapping[str, object],
     table: Table,
@@ -291,7 +289,7 @@ def chosen_rows(
     if len(query.references) != 1 or not snapshot_id or not _has_plain_columns(table.schema):
         return None
     (reference,) = query.references
-    bound = bind(query.parameters, parameters, change.text, connection.zone)
+    bound = bind(query.parameters, parameters, change.text, scope.zone)
     columns = table.schema.columns
     predicates = (
         *column_predicates(reference.filters, columns, bound),
@@ -300,21 +298,19 @@ def chosen_rows(
     if all(predicate.operator == "is not null" for predicate in predicates):
         return None
     name = replace(table.name, system_table=None)
-    relation = relation_of(connection, reference, change.text, bound, known=name)
+    relation = relation_of(scope, reference, change.text, bound, known=name)
     assert isinstance(relation, Relation)  # it is known to be a table
-    held_snapshots = HeldSnapshots(connection.committer)
+    held_snapshots = HeldSnapshots(scope.committer)
     try:
         # The same read that is made of the statement's query where None is returned: it is kept.
-        read = planned_read(
-            connection, replace(relation, snapshot_id=snapshot_id), held_snapshots
-        ).read
-        plan = _plan(connection, read)
+        read = planned_read(scope, replace(relation, snapshot_id=snapshot_id), held_snapshots).read
+        plan = _plan(scope, read)
         if plan is None:
             return None
         held_snapshots.planned.append(read.planned)
         held_snapshots.plan = plan
         reader = _leaving_out(read, predicates).reader
-        return held_snapshots.noted(read_frame(connection.spark, plan, columns, reader))
+        return held_snapshots.noted(read_frame(scope.spark, plan, columns, reader))
     finally:
         held_snapshots.release()
 
@@ -332,17 +328,17 @@ def _has_plain_columns(schema: TableSchema) -> bool:
     )
 
 
-def _plan(connection: Connection, read: DataRead) -> ReadPlan | None:
+def _plan(scope: StatementScope, read: DataRead) -> ReadPlan | None:
     """The tasks that read the files; None where these are not all Spark's to scan, or too few, or
     where Arrow reads their format no faster."""
-    usual = plan_of(connection, read, local_limits(connection, read))
+    usual = plan_of(scope, read, local_limits(scope, read))
     formats = {scan.format for scan in usual.raw_scans}
     if formats != {"parquet"} or usual.tasks or read.stores != {"file"}:
         return None
     buckets = _by_bucket(read.planned.raw)
-    if connection.slots > len(buckets) * _SLOTS_PER_BUCKET_MAX:
+    if scope.slots > len(buckets) * _SLOTS_PER_BUCKET_MAX:
         return None
-    tasks = max(connection.slots, stored_bytes(read.planned.raw, ()) // _TASK_BYTES)
+    tasks = max(scope.slots, stored_bytes(read.planned.raw, ()) // _TASK_BYTES)
     return ReadPlan((), pack_splits(buckets, tasks))
 
 

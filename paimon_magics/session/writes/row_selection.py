@@ -21,7 +21,6 @@ from paimon_magics.planning.row_changes.merged_updates import (
 )
 from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.planning.writes.inserts import FromInput
-from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.parameters import bind
 from paimon_magics.session.planned_work import made_of
@@ -29,6 +28,7 @@ from paimon_magics.session.provenance import Operation
 from paimon_magics.session.queries.frames import frame_of_query
 from paimon_magics.session.queries.planned_reads import HeldSnapshots
 from paimon_magics.session.queries.relations import Selection
+from paimon_magics.session.scope import StatementScope, located
 from paimon_magics.session.writes.exactness import check_policy
 from paimon_magics.session.writes.outcomes import WrittenFiles, write_outcome
 from paimon_magics.spark.casting import project
@@ -109,7 +109,7 @@ def operation_of(change: RowChange, rows: int) -> Operation:
 
 
 def selected_rows(
-    connection: Connection,
+    scope: StatementScope,
     change: RowChange,
     parameters: Mapping[str, object],
     table: Table,
@@ -126,15 +126,15 @@ def selected_rows(
         chosen.replacements,
         frame,
     )
-    return frame_of_query(connection, change.text, chosen.query, parameters, selection=selection)
+    return frame_of_query(scope, change.text, chosen.query, parameters, selection=selection)
 
 
 def predicates_of(
-    connection: Connection, change: RowChange, parameters: Mapping[str, object], table: Table
+    scope: StatementScope, change: RowChange, parameters: Mapping[str, object], table: Table
 ) -> tuple[ColumnPredicate, ...]:
     """Conditions on columns that all selected rows meet; there may be others."""
     query = change.selection.query
-    bound = bind(query.parameters, parameters, change.text, connection.zone)
+    bound = bind(query.parameters, parameters, change.text, scope.zone)
     filters = [
         one
         for reference in query.references
@@ -145,7 +145,7 @@ def predicates_of(
 
 
 def new_values(
-    connection: Connection,
+    scope: StatementScope,
     change: RowChange,
     selected: DataFrame,
     columns: Sequence[Column],
@@ -166,14 +166,14 @@ def new_values(
     try:
         carried = [f"{quoted(name)} AS {quoted(to)}" for name, to in before.items()]
         assigned = with_assigned(selected, columns, paths, carried)
-        if connection.settings.store_assignment != "ansi":
-            check_policy(connection.spark, assigned, [*columns, *[None] * len(before)])
+        if scope.settings.store_assignment != "ansi":
+            check_policy(scope.spark, assigned, [*columns, *[None] * len(before)])
         sources = [FromInput(position) for position in range(len(columns))]
         stored = [column if column.name in changed else None for column in columns]
         losses = lossy_columns(assigned, [*stored, *[None] * len(before)])
         kinds = [] if kind is None else [kind_text(kind)]
         more: list[Any] = [*map(quoted, before.values()), *kinds, *losses]
-        rows = project(connection.spark, assigned, columns, sources, {}, more=more)
+        rows = project(scope.spark, assigned, columns, sources, {}, more=more)
         if merged is not None and not merged.is_plain:
             rows = with_merged_kinds(rows, columns, merged, before)
         return made_of(rows, selected)
@@ -206,7 +206,7 @@ def changed_outcome(
 
 
 def placed_frame(
-    connection: Connection,
+    scope: StatementScope,
     table: Table,
     snapshot_id: int,
     files: PlacedFiles | None,
@@ -216,7 +216,7 @@ def placed_frame(
 ) -> DataFrame:
     """`placed_rows` of files of a snapshot, 0 for none, which stays for as long as the frame does.
     Raises OutdatedPlanError if it has expired."""
-    held_snapshots = HeldSnapshots(connection.committer)
+    held_snapshots = HeldSnapshots(scope.committer)
     if snapshot_id and not held_snapshots.hold(replace(table.name, system_table=None), snapshot_id):
         raise OutdatedPlanError(
             f"Snapshot {snapshot_id} of `{table.name}` expired before it was read.",
@@ -224,7 +224,7 @@ def placed_frame(
             "'snapshot.num-retained.min', 'snapshot.time-retained'.",
         )
     try:
-        rows = placed_rows(connection.spark, files, columns, more, connection.slots, keys)
+        rows = placed_rows(scope.spark, files, columns, more, scope.slots, keys)
         return held_snapshots.noted(rows)
     finally:
         held_snapshots.release()

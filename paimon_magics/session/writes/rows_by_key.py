@@ -29,9 +29,9 @@ from paimon_magics.planning.row_changes.plain_values import computed, plain_filt
 from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.planning.writes.inserts import plans_in_turn
 from paimon_magics.planning.writes.losses import LOSSES
-from paimon_magics.session.connection import Connection
 from paimon_magics.session.parameters import bind
 from paimon_magics.session.queries.planned_reads import HeldSnapshots
+from paimon_magics.session.scope import StatementScope
 from paimon_magics.session.writes.exactness import check_losses, is_strict
 from paimon_magics.session.writes.row_selection import (
     new_values,
@@ -48,7 +48,6 @@ from paimon_magics.spark.rows import frame_of_batch
 from paimon_magics.statements.data_types import AtomicType
 from paimon_magics.statements.queries.query_traits import used_names
 from paimon_magics.statements.row_changes import Delete, RowChange, Update
-from paimon_magics.tables.manifests.live_files import ManifestCache
 from paimon_magics.tables.reading.data_read import ReadRequest, plan_data_read
 from paimon_magics.tables.reading.keyed_rows import few_rows, splits_of
 from paimon_magics.tables.snapshots.latest import read_snapshot
@@ -85,7 +84,7 @@ class PreparedKeys:
 
 
 def prepare_by_key(
-    connection: Connection,
+    scope: StatementScope,
     change: RowChange,
     parameters: Mapping[str, object],
     table: Table,
@@ -99,33 +98,33 @@ def prepare_by_key(
     """
     if not _is_plain(table.schema):
         return None
-    predicates = predicates_of(connection, change, parameters, table)
+    predicates = predicates_of(scope, change, parameters, table)
     if few_values(predicates, table.schema.primary_keys, _KEYS_MAX) is None:
         return None
     snapshot = read_snapshot(table.paimon, snapshot_id) if snapshot_id else None
-    found = _found(connection, change, parameters, table, snapshot)
+    found = _found(scope, change, parameters, table, snapshot)
     if found is None:
         return None
     assert snapshot is not None  # else nothing was found
     list_name = str(snapshot.delta_manifest_list)
 
     def again(newer_id: int) -> PreparedKeys | None:
-        connection.tables.renew()
-        newer = connection.load(change.target, change.text, change.target_position)
+        scope.tables.renew()
+        newer = scope.load(change.target, change.text, change.target_position)
         if newer.schema != table.schema:
             return None  # rows without a new column's values would take those away
-        return prepare_by_key(connection, change, parameters, newer, newer_id, merged)
+        return prepare_by_key(scope, change, parameters, newer, newer_id, merged)
 
     kind = DELETE if isinstance(change, Delete) else UPDATE_AFTER
-    exact = _selected_by_key(connection, change, parameters, table, found)
+    exact = _selected_by_key(scope, change, parameters, table, found)
     if exact is not None and isinstance(change, Update):
-        exact = _with_plain_values(connection, change, parameters, table, exact)
+        exact = _with_plain_values(scope, change, parameters, table, exact)
     if exact is not None and _are_seen(exact, change, table, merged):
         return PreparedKeys(table, snapshot_id, list_name, lambda: _with_kind(exact, kind), again)
-    values = _values(connection, change, parameters, table, snapshot_id, found, merged)
+    values = _values(scope, change, parameters, table, snapshot_id, found, merged)
 
     def changed() -> pa.Table:
-        return _changed(found, _fetched(connection, change, values), kind, merged)
+        return _changed(found, _fetched(scope, change, values), kind, merged)
 
     return PreparedKeys(table, snapshot_id, list_name, changed, again)
 
@@ -143,7 +142,7 @@ def _is_plain(schema: TableSchema) -> bool:
 
 
 def _found(
-    connection: Connection,
+    scope: StatementScope,
     change: RowChange,
     parameters: Mapping[str, object],
     table: Table,
@@ -159,17 +158,17 @@ def _found(
         if reference.range.start == change.selection.target_position
         for one in reference.filters
     )
-    bound = bind(query.parameters, parameters, change.text, connection.zone)
-    held_snapshots = HeldSnapshots(connection.committer)
+    bound = bind(query.parameters, parameters, change.text, scope.zone)
+    held_snapshots = HeldSnapshots(scope.committer)
     if snapshot is None or not held_snapshots.hold(table.name, snapshot.id):
         return None
     try:
         read = plan_data_read(
             table,
-            ReadRequest(zone=connection.zone, filters=filters, bound=bound),
+            ReadRequest(zone=scope.zone, filters=filters, bound=bound),
             target=TableState(snapshot),
-            manifests=connection.manifests(table.location, lambda: ManifestCache(table.paimon)),
-            batch_rows=connection.settings.batch_rows,
+            manifests=scope.manifests(table),
+            batch_rows=scope.settings.batch_rows,
         )
         if stored_bytes(read.planned.raw, read.planned.splits) > _FILES_BYTES_MAX:
             return None
@@ -181,7 +180,7 @@ def _found(
 
 
 def _selected_by_key(
-    connection: Connection,
+    scope: StatementScope,
     change: RowChange,
     parameters: Mapping[str, object],
     table: Table,
@@ -194,7 +193,7 @@ def _selected_by_key(
     if filters is None:
         return None
     query = change.selection.query
-    bound = bind(query.parameters, parameters, change.text, connection.zone)
+    bound = bind(query.parameters, parameters, change.text, scope.zone)
     predicates = column_predicates(filters, table.schema.columns, bound)
     types = {one.name: one.type for one in found.schema}
     can_tell = all(can_have(predicate, types[predicate.column]) for predicate in predicates)
@@ -208,7 +207,7 @@ def _selected_by_key(
 
 
 def _with_plain_values(
-    connection: Connection,
+    scope: StatementScope,
     update: Update,
     parameters: Mapping[str, object],
     table: Table,
@@ -220,9 +219,9 @@ def _with_plain_values(
 
     query = update.selection.query
     values = plain_values(update, table.schema.columns, paths_of(update, table.schema))
-    if values is None or len(query.references) > 1 or is_strict(connection.spark):
+    if values is None or len(query.references) > 1 or is_strict(scope.spark):
         return None
-    bound = bind(query.parameters, parameters, update.text, connection.zone)
+    bound = bind(query.parameters, parameters, update.text, scope.zone)
     given = {name: rows.column(name).to_pylist() for value in values for name in value.sources}
     for value in values:
         column = computed(value, given, rows.num_rows, bound)
@@ -235,7 +234,7 @@ def _with_plain_values(
 
 
 def _values(
-    connection: Connection,
+    scope: StatementScope,
     change: RowChange,
     parameters: Mapping[str, object],
     table: Table,
@@ -260,8 +259,8 @@ def _values(
             or column.name in assigned
             or column.name in compared
         ]
-        frame = frame_of_batch(connection.spark, _numbered(found, columns), [*columns, _NUMBER])
-        return selected_rows(connection, change, parameters, table, snapshot_id, frame)
+        frame = frame_of_batch(scope.spark, _numbered(found, columns), [*columns, _NUMBER])
+        return selected_rows(scope, change, parameters, table, snapshot_id, frame)
 
     try:
         rows = selected(False)
@@ -269,7 +268,7 @@ def _values(
         rows = selected(True)  # then Spark's error can suggest the column that was meant
     written = [column for column in table.schema.columns if column.name in assigned]
     kind = None if merged is None or merged.is_plain else UPDATE_AFTER
-    return new_values(connection, change, rows, [_NUMBER, *written], paths, kind, merged)
+    return new_values(scope, change, rows, [_NUMBER, *written], paths, kind, merged)
 
 
 def _numbered(found: pa.Table, columns: Sequence[Column]) -> pa.RecordBatch:
@@ -281,9 +280,9 @@ def _numbered(found: pa.Table, columns: Sequence[Column]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([*arrays, numbers], names=names)
 
 
-def _fetched(connection: Connection, change: RowChange, values: DataFrame) -> pa.Table:
+def _fetched(scope: StatementScope, change: RowChange, values: DataFrame) -> pa.Table:
     try:
-        with cancellable(connection.spark):  # a subquery runs jobs
+        with cancellable(scope.spark):  # a subquery runs jobs
             return fetched(values)
     except Exception as error:
         raise translate(error, statement=change.text) from error
@@ -325,7 +324,7 @@ def _with_kind(rows: pa.Table, kind: int) -> pa.Table:
 
 
 def commit_by_key(
-    connection: Connection, change: RowChange, prepared: PreparedKeys, attempts: Attempts
+    scope: StatementScope, change: RowChange, prepared: PreparedKeys, attempts: Attempts
 ) -> tuple[CommitReceipt, CompletedWrite] | None:
     """Write the rows and commit them, in one transaction. None where no row is selected.
 
@@ -336,14 +335,14 @@ def commit_by_key(
         return None
     table, base = prepared.table, prepared.base_snapshot_id
     in_turn = plans_in_turn(table.schema, reads=True)
-    transaction = begun(connection, table.name, None if in_turn else base, attempts)
+    transaction = begun(scope, table.name, None if in_turn else base, attempts)
     base = transaction.base_snapshot_id
 
     def write() -> tuple[ToCommit, CompletedWrite]:
         current = prepared if base == prepared.base_snapshot_id else _prepared_on(prepared, base)
         made = rows if current is prepared else current.rows()
-        written = _written(connection, table, made, transaction)
-        check_losses(connection, table, written.losses)
+        written = _written(scope, table, made, transaction)
+        check_losses(scope, table, written.losses)
         keys = read_keys(base, manifest_list=current.manifest_list)
         return ToCommit(
             written.messages,
@@ -353,7 +352,7 @@ def commit_by_key(
             read_set=keys,
         ), written
 
-    return transact(connection, transaction, change.text, write)
+    return transact(scope, transaction, change.text, write)
 
 
 def _prepared_on(prepared: PreparedKeys, snapshot_id: int) -> PreparedKeys:
@@ -368,17 +367,17 @@ def _prepared_on(prepared: PreparedKeys, snapshot_id: int) -> PreparedKeys:
 
 
 def _written(
-    connection: Connection, table: Table, rows: pa.Table, transaction: Transaction
+    scope: StatementScope, table: Table, rows: pa.Table, transaction: Transaction
 ) -> CompletedWrite:
     task = write_spec(
         table,
         transaction,
         overwrite=False,
-        slots=connection.slots,
-        settings=connection.settings,
+        slots=scope.slots,
+        settings=scope.settings,
     )
     if not table.schema.postpones_buckets:
         task = task.with_kinds()
-    manifests = connection.manifests(table.location, lambda: ManifestCache(table.paimon))
+    manifests = scope.manifests(table)
     written = write_batches(task, rows.to_batches(), manifests=manifests)
     return completed(table, task, written, transaction.base_snapshot_id, manifests)

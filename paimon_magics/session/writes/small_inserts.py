@@ -5,7 +5,6 @@ If this process dies, every insert that was answered is durable; the fate of oth
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import Any
@@ -17,9 +16,9 @@ from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.reads.predicates import ColumnPredicate
 from paimon_magics.planning.row_changes.logged_changes import LoggedChange, logged_change
 from paimon_magics.planning.writes.inserts import rows_hidden_by, takes_small_inserts
-from paimon_magics.session.connection import Connection
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.parameters import bind
+from paimon_magics.session.scope import StatementScope
 from paimon_magics.session.spark_settings import check_written
 from paimon_magics.session.writes.exactness import is_strict
 from paimon_magics.session.writes.frames import write_frame_to
@@ -39,7 +38,6 @@ from paimon_magics.tables.schema.types import arrow_schema
 from paimon_magics.tables.table import Table
 
 _FLUSH_MS = 300_000
-_FRESH_SECONDS = 1.0
 _UNCOUNTED = (
     "How many rows it changes is decided when it is loaded, in order with the inserts around it."
 )
@@ -50,13 +48,13 @@ class PendingInsert:
 
     def __init__(
         self,
-        connection: Connection,
+        scope: StatementScope,
         table: Table,
         answer: Future[InsertReceipt],
         visible: bool,
         kind: str = "INSERT INTO",
     ) -> None:
-        self._connection = connection
+        self._scope = scope
         self._table = table
         self.answer = answer
         self._visible = visible
@@ -67,12 +65,12 @@ class PendingInsert:
         receipt = self.answer.result()
         snapshot_id = receipt.snapshot_id
         if self._visible and receipt.mode == "async_mode":
-            snapshot_id = flush_queue(self._connection, self._table.name)[1]
+            snapshot_id = flush_queue(self._scope, self._table.name)[1]
         return _outcome(self._table.name, self._kind, receipt, snapshot_id, visible=self._visible)
 
 
 def insert_rows(
-    connection: Connection,
+    scope: StatementScope,
     name: TableName,
     rows: Any,
     *,
@@ -84,24 +82,23 @@ def insert_rows(
     Raises InvalidValueError for values that are no rows, and errors for the table's name.
     """
     check_wait(wait)
-    check_written(connection, name, "INSERT")
-    table = _loaded(connection, name)
-    given = given_table(rows, table.schema, connection.zone)
-    inserts = inserts_of(connection, table)
+    check_written(scope, name, "INSERT")
+    table = scope.connection.recent.load(name)
+    given = given_table(rows, table.schema, scope.zone)
+    inserts = inserts_of(scope, table)
     if inserts is None:
         if label is not None:
             raise InvalidValueError(
                 f"`{name}` takes no small inserts here, so that an insert can't have a label.",
-                hint=f"This is why: {_why_not(connection, table)}",
+                hint=f"This is why: {_why_not(scope, table)}",
             )
-        with connection.naming(None):
-            outcome = write_frame_to(connection, given, name, "append")
-        outcome.notes = (*outcome.notes, _at_once(connection, table))
+        outcome = write_frame_to(scope, given, name, "append")
+        outcome.notes = (*outcome.notes, _at_once(scope, table))
         return outcome
     mode = "async_mode" if wait is not None else None
     version = version_of(table)
     answer = inserts.insert(table.name, given, label=label, mode=mode, version=version)
-    return PendingInsert(connection, table, answer, wait == "visible")
+    return PendingInsert(scope, table, answer, wait == "visible")
 
 
 def check_wait(wait: str | None) -> None:
@@ -113,21 +110,21 @@ def check_wait(wait: str | None) -> None:
 
 
 def run_insert_statement(
-    connection: Connection,
+    scope: StatementScope,
     insert: Insert,
     parameters: Mapping[str, object],
     wait: str | None = None,
 ) -> Outcome:
     """Run an INSERT … VALUES, as a small insert if the table takes them. `wait` says when it is
     answered; the default is the table's mode."""
-    merged = merge_columns(connection, insert, parameters)
-    prepared = prepare_insert(connection, insert, parameters)
-    inserts = None if insert.overwrite else inserts_of(connection, prepared.table)
+    merged = merge_columns(scope, insert, parameters)
+    prepared = prepare_insert(scope, insert, parameters)
+    inserts = None if insert.overwrite else inserts_of(scope, prepared.table)
     if inserts is None or not insert.source.is_values:
-        outcome = run_planned(connection, insert, prepared)
+        outcome = run_planned(scope, insert, prepared)
         asked = insert.source.is_values and not insert.overwrite
         if asked and prepared.table.schema.flag("auto_batch_load"):
-            outcome.notes = (*outcome.notes, _at_once(connection, prepared.table))
+            outcome.notes = (*outcome.notes, _at_once(scope, prepared.table))
         outcome.notes = (*merged, *outcome.notes)
         return outcome
     from paimon_magics.tables.schema.arrow_casting import conform
@@ -144,25 +141,25 @@ def run_insert_statement(
         mode="async_mode" if wait is not None else None,
         version=version_of(prepared.table),
     )
-    outcome = PendingInsert(connection, prepared.table, answer, wait == "visible").outcome()
+    outcome = PendingInsert(scope, prepared.table, answer, wait == "visible").outcome()
     outcome.statement, outcome.query = insert.text, None
     outcome.notes = (*merged, *outcome.notes)
     return outcome
 
 
 def flush_queue(
-    connection: Connection, name: TableName, wait_ms: int = _FLUSH_MS
+    scope: StatementScope, name: TableName, wait_ms: int = _FLUSH_MS
 ) -> tuple[int, int | None]:
     """Load everything acknowledged; return its last record, and the snapshot if it is known.
 
     Raises SetupError if it is not visible in time.
     """
-    return connection.committer.administration().queues.flush(name, wait_ms)
+    return scope.committer.administration().queues.flush(name, wait_ms)
 
 
-def flush_table(connection: Connection, name: TableName) -> Outcome:
+def flush_table(scope: StatementScope, name: TableName) -> Outcome:
     """Make acknowledged inserts visible; see `Session.flush`."""
-    lsn, snapshot_id = flush_queue(connection, name)
+    lsn, snapshot_id = flush_queue(scope, name)
     where = "" if snapshot_id is None else f" (snapshot {snapshot_id})"
     told = f"All inserts of `{name}` up to record {lsn} are visible{where}."
     return Outcome(
@@ -175,20 +172,20 @@ def flush_table(connection: Connection, name: TableName) -> Outcome:
     )
 
 
-def inserts_of(connection: Connection, table: Table) -> SmallInserts | None:
+def inserts_of(scope: StatementScope, table: Table) -> SmallInserts | None:
     """The client for small inserts into the table; None if the table takes none, or if there is no
     coordinator."""
     if not takes_small_inserts(table.schema) or table.name.branch is not None:
         return None
-    return connection.committer.inserts()
+    return scope.committer.inserts()
 
 
-def _at_once(connection: Connection, table: Table) -> str:
-    return f"Committed at once: {_why_not(connection, table)}"
+def _at_once(scope: StatementScope, table: Table) -> str:
+    return f"Committed at once: {_why_not(scope, table)}"
 
 
-def _why_not(connection: Connection, table: Table) -> str:
-    if connection.committer.inserts() is None:
+def _why_not(scope: StatementScope, table: Table) -> str:
+    if scope.committer.inserts() is None:
         return "this session has no coordinator, which keeps the log of small inserts."
     if table.name.branch is not None:
         return "branches take no small inserts."
@@ -202,16 +199,6 @@ def _why_not(connection: Connection, table: Table) -> str:
     if table.schema.flag("auto_batch_load"):
         return f"the keys of `{table.name}` can move between partitions."
     return f"the option 'auto_batch_load' of `{table.name}` is not true."
-
-
-def _loaded(connection: Connection, name: TableName) -> Table:
-    """The table as loaded a moment ago: an insert should not have to read the schema."""
-    now = time.monotonic()
-    known = connection.inserted.get(name)
-    if known is None or now - known[0] > _FRESH_SECONDS:
-        known = now, connection.catalog.load(name)
-        connection.inserted[name] = known
-    return known[1]
 
 
 def _outcome(
@@ -248,24 +235,24 @@ def _outcome(
 
 
 def small_change(
-    connection: Connection, change: RowChange, table: Table, parameters: Mapping[str, object]
+    scope: StatementScope, change: RowChange, table: Table, parameters: Mapping[str, object]
 ) -> LoggedChange | None:
     """The small change that a statement is; None where its table, or the session, takes none, or
     where Spark has to decide what it does.
 
     Raises errors of ours for parameters without a value, and for wrong assignments.
     """
-    if inserts_of(connection, table) is None:
+    if inserts_of(scope, table) is None:
         return None
-    if isinstance(change, Update) and is_strict(connection.spark):
+    if isinstance(change, Update) and is_strict(scope.spark):
         return None  # Spark has to check the types of what is assigned
-    bound = bind(change.selection.query.parameters, parameters, change.text, connection.zone)
+    bound = bind(change.selection.query.parameters, parameters, change.text, scope.zone)
     found = logged_change(change, table.name, table.schema, bound)
     return found if found is not None and _fits(found, table) else None
 
 
 def run_small_change(
-    connection: Connection,
+    scope: StatementScope,
     change: RowChange,
     table: Table,
     logged: LoggedChange,
@@ -275,7 +262,7 @@ def run_small_change(
 
     Raises errors of ours where it is not taken.
     """
-    inserts = inserts_of(connection, table)
+    inserts = inserts_of(scope, table)
     assert inserts is not None
     answer = inserts.insert(
         table.name,
@@ -284,7 +271,7 @@ def run_small_change(
         version=version_of(table),
     )
     visible = wait == "visible"
-    outcome = PendingInsert(connection, table, answer, visible, kind_of(change)).outcome()
+    outcome = PendingInsert(scope, table, answer, visible, kind_of(change)).outcome()
     outcome.statement, outcome.query = change.text, None
     return outcome
 

@@ -31,9 +31,9 @@ from paimon_magics.planning.commits.requests import (
     InsertChange,
     Transaction,
 )
-from paimon_magics.session.connection import Connection
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.provenance import Operation, engine_name, provenance
+from paimon_magics.session.scope import StatementScope
 from paimon_magics.spark.failures import translate
 from paimon_magics.spark.progress import doing
 from paimon_magics.statements.statement import TableName
@@ -82,7 +82,7 @@ def run_again(
 
 
 def begun(
-    connection: Connection,
+    scope: StatementScope,
     table: TableName,
     base: int | None,
     attempts: Attempts,
@@ -91,25 +91,23 @@ def begun(
 ) -> Transaction:
     """Wait for the statement's turn, which the progress display shows; return its transaction. One
     that only `compacts` takes no turn."""
-    engine = engine_name(connection.spark.version)
-    with doing(lambda: connection.committer.delay() or attempts.doing(table)):
-        transaction = connection.committer.begin(
-            table, base, engine, attempts.waits, compacts=compacts
-        )
+    engine = engine_name(scope.spark.version)
+    with doing(lambda: scope.committer.delay() or attempts.doing(table)):
+        transaction = scope.committer.begin(table, base, engine, attempts.waits, compacts=compacts)
     attempts.opened()
-    epoch = connection.epoch
+    epoch = scope.epoch
     if epoch is not None and not compacts:
         try:
             epoch.begun(transaction)
         except BaseException:
-            _abort(connection, transaction)
+            _abort(scope, transaction)
             raise
     reach("statement.begun")
     return transaction
 
 
 def transact(
-    connection: Connection,
+    scope: StatementScope,
     transaction: Transaction,
     statement: str,
     write: Callable[[], tuple[ToCommit, _Written]],
@@ -121,48 +119,48 @@ def transact(
     try:
         written, known = write()
         properties = provenance(
-            connection,
+            scope,
             statement,
             written.operation,
             rows=written.rows,
             files=written.files,
             seconds=time.monotonic() - started,
         )
-        if connection.epoch is not None:
-            properties += connection.epoch.properties
+        if scope.epoch is not None:
+            properties += scope.epoch.properties
     except BaseException as error:
-        _abort(connection, transaction)
+        _abort(scope, transaction)
         if isinstance(error, Exception):
             raise translate(error, statement=statement) from error
         raise
     request = CommitRequest(
         transaction, written.change, written.messages, properties, written.read_set
     )
-    receipt = committed(connection, request)
+    receipt = committed(scope, request)
     if written.repeated_attempts:
         with suppress(SetupError):  # the rows are committed, and stay so with files left over
-            connection.committer.sweep(request)
+            scope.committer.sweep(request)
     return receipt, known
 
 
-def committed(connection: Connection, request: CommitRequest) -> CommitReceipt:
+def committed(scope: StatementScope, request: CommitRequest) -> CommitReceipt:
     """Commit. A transaction that is certainly not committed is aborted and its files removed."""
     reach("statement.written")
-    return _ended(connection, request, lambda: connection.committer.commit(request))
+    return _ended(scope, request, lambda: scope.committer.commit(request))
 
 
-def committed_compaction(connection: Connection, request: CommitRequest) -> CompactionReceipt:
+def committed_compaction(scope: StatementScope, request: CommitRequest) -> CompactionReceipt:
     """Commit what of a compaction conflicts with no other commit; otherwise as `committed`."""
-    return _ended(connection, request, CompactionCommit(connection.committer, request).run)
+    return _ended(scope, request, CompactionCommit(scope.committer, request).run)
 
 
 def _ended(
-    connection: Connection, request: CommitRequest, commit: Callable[[], _Receipt]
+    scope: StatementScope, request: CommitRequest, commit: Callable[[], _Receipt]
 ) -> _Receipt:
     try:
-        telling = doing(lambda: connection.committer.delay() or "committing")
+        telling = doing(lambda: scope.committer.delay() or "committing")
     except KeyboardInterrupt:  # this thread was stopped before anything was asked of the committer
-        _abort(connection, request.transaction)
+        _abort(scope, request.transaction)
         raise
     try:
         with telling:
@@ -170,15 +168,15 @@ def _ended(
     except UnknownOutcomeError:
         raise
     except PaimonMagicsError:  # certainly not committed
-        _abort(connection, request.transaction)
+        _abort(scope, request.transaction)
         raise
 
 
-def _abort(connection: Connection, transaction: Transaction) -> None:
+def _abort(scope: StatementScope, transaction: Transaction) -> None:
     """End a transaction. Where no coordinator answers its lease does that: the error on the way is
     worth more than that one."""
     with suppress(SetupError):
-        connection.committer.abort(transaction)
+        scope.committer.abort(transaction)
 
 
 def _settled(request: CommitRequest, commit: Callable[[], _Receipt]) -> _Receipt:

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 
 from paimon_magics.errors import PaimonMagicsError, UnsupportedStatementError
 from paimon_magics.planning.schemas.table_schema import TableSchema, column_list
-from paimon_magics.session.connection import Connection
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.planned_work import made_of
+from paimon_magics.session.scope import StatementScope
 from paimon_magics.session.writes.insert import run_prepared
 from paimon_magics.session.writes.merged_schemas import merge_columns
 from paimon_magics.session.writes.merging import run_merge
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def run_insert(
-    connection: Connection,
+    scope: StatementScope,
     insert: Insert,
     parameters: Mapping[str, object],
     *,
@@ -51,21 +51,19 @@ def run_insert(
     Raises errors of ours: for a statement that does not fit the table, before anything is written;
     JobError or InvalidValueError if the job fails; CommitConflictError if the commit does.
     """
-    merged = merge_columns(connection, insert, parameters, frame)
-    prepared = prepare_insert(
-        connection, insert, parameters, frame=frame, mode=mode, own_rows=own_rows
-    )
-    outcome = run_planned(connection, insert, prepared)
+    merged = merge_columns(scope, insert, parameters, frame)
+    prepared = prepare_insert(scope, insert, parameters, frame=frame, mode=mode, own_rows=own_rows)
+    outcome = run_planned(scope, insert, prepared)
     outcome.notes = (*merged, *outcome.notes)
     return outcome
 
 
-def run_planned(connection: Connection, insert: Insert, prepared: PreparedInsert) -> Outcome:
+def run_planned(scope: StatementScope, insert: Insert, prepared: PreparedInsert) -> Outcome:
     """Run a planned INSERT. See `run_insert`."""
     schema = prepared.table.schema
     keys = _upsert_keys(schema)
     if insert.overwrite or not keys:
-        return run_prepared(connection, insert, prepared)
+        return run_prepared(scope, insert, prepared)
     if prepared.read_set is not None:
         raise UnsupportedStatementError(
             f"`{prepared.table.name}` has 'upsert-key' = '{schema.stored_option('upsert-key')}', "
@@ -83,7 +81,7 @@ def run_planned(connection: Connection, insert: Insert, prepared: PreparedInsert
     merge = parse_statement(_merge_text(prepared, keys, sequence, ascending=ascending))
     assert isinstance(merge, MergeInto)
     try:
-        outcome = run_merge(connection, merge, {}, rows)
+        outcome = run_merge(scope, merge, {}, rows)
     except PaimonMagicsError as error:
         if error.statement == merge.text:  # the user wrote another one
             error.statement, error.position = insert.text, insert.target_position

@@ -8,7 +8,6 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,6 +30,7 @@ from paimon_magics.errors import (
 from paimon_magics.planning.commits.requests import CommitReceipt, CommitRequest, Waiting
 from paimon_magics.planning.jobs.progress import Progress
 from paimon_magics.session.provenance import Operation
+from paimon_magics.session.scope import StatementScope
 from paimon_magics.session.writes.transactions import ToCommit, begun, transact
 from paimon_magics.spark.listening import listen
 from paimon_magics.spark.stopping import Stop, stoppable
@@ -100,7 +100,7 @@ def test_statements_that_write_one_table_with_dynamic_buckets_take_turns(
 
 def by_a_session_alone(session: paimon_magics.Session, process: Process) -> None:
     alone = InProcessCommitter(session.catalog, session.settings)
-    other = paimon_magics.Session(replace(session._connection, committer=alone))
+    other = paimon_magics.Session(session._connection.beside(committer=alone))
     other.run("INSERT INTO t VALUES ('a', 2, 'in between')")
 
 
@@ -220,8 +220,8 @@ def test_who_is_stopped_just_before_the_commit_leaves_no_transaction_open(
     session: paimon_magics.Session,
 ) -> None:
     session.run("CREATE TABLE t (k INT)")
-    connection = session._connection
-    transaction = begun(connection, TABLE, 0, Attempts(reruns_max=0))
+    scope = StatementScope(session._connection)
+    transaction = begun(scope, TABLE, 0, Attempts(reruns_max=0))
     stop = Stop()
 
     def write() -> tuple[ToCommit, None]:
@@ -229,8 +229,8 @@ def test_who_is_stopped_just_before_the_commit_leaves_no_transaction_open(
         return ToCommit((), rows=0, files=0, operation=Operation("INSERT")), None
 
     with pytest.raises(KeyboardInterrupt), stoppable(stop):
-        transact(connection, transaction, "INSERT INTO t VALUES (1)", write)
-    assert connection.committer.administration().status().pending_transactions == 0
+        transact(scope, transaction, "INSERT INTO t VALUES (1)", write)
+    assert scope.committer.administration().status().pending_transactions == 0
 
 
 def test_a_statement_waits_for_a_coordinator_that_restarts_and_fails_clearly_when_it_stays_away(
@@ -271,30 +271,30 @@ def test_a_statement_ends_as_it_went_when_the_coordinator_is_gone_that_would_cle
         coordinator=process.address, token=process.token(), spark=spark, coordinator_wait_ms=0
     ) as session:
         session.run("CREATE TABLE t (k INT)")
-        connection, attempts = session._connection, Attempts(reruns_max=0)
-        transaction = begun(connection, TABLE, 0, attempts)
+        scope, attempts = StatementScope(session._connection), Attempts(reruns_max=0)
+        transaction = begun(scope, TABLE, 0, attempts)
 
         def fails() -> tuple[ToCommit, None]:
             process.kill()
             raise InvalidValueError("The value does not fit.", hint="Give another one.")
 
         with pytest.raises(InvalidValueError, match="does not fit"):
-            transact(connection, transaction, "INSERT INTO t VALUES (1)", fails)
+            transact(scope, transaction, "INSERT INTO t VALUES (1)", fails)
         process.start()
-        transaction = begun(connection, TABLE, 0, attempts)
-        commit = connection.committer.commit
+        transaction = begun(scope, TABLE, 0, attempts)
+        commit = scope.committer.commit
 
         def commit_and_kill(request: CommitRequest) -> CommitReceipt:
             receipt = commit(request)
             process.kill()
             return receipt
 
-        monkeypatch.setattr(connection.committer, "commit", commit_and_kill)
+        monkeypatch.setattr(scope.committer, "commit", commit_and_kill)
         written = ToCommit(
             (), rows=0, files=0, operation=Operation("INSERT"), repeated_attempts=True
         )
         receipt, _ = transact(
-            connection, transaction, "INSERT INTO t VALUES (1)", lambda: (written, None)
+            scope, transaction, "INSERT INTO t VALUES (1)", lambda: (written, None)
         )
         assert receipt.snapshot_id is None
 

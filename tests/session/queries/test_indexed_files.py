@@ -108,5 +108,5 @@ def test_conditions_that_an_index_can_not_tell_read_all(session: Session, wareho
     assert rows(session, "SELECT count(k) FROM t WHERE b = 'old'") == [(0,)]
     for index in (warehouse / "default.db" / "t").glob("**/*.index"):
         index.unlink()  # the rows are right without it
-    session._connection.reads.clear()
+    session._connection.plans.clear_reads()
     assert rows(session, "SELECT n FROM t WHERE b = 'new' AND k = 7") == [(2,)]

@@ -11,6 +11,7 @@ from paimon_magics import Session
 from paimon_magics.errors import UnknownNameError
 from paimon_magics.planning.reads.scans import ReadPlan
 from paimon_magics.session.queries.frames import Relation, read_plan
+from paimon_magics.session.scope import StatementScope
 from paimon_magics.statements.statement import TableName
 from tests.oracle.java_reader import JavaPaimon
 from tests.sampling import sampled
@@ -25,7 +26,7 @@ SETTINGS = {"local_rows_max": 0}
 def plan(session: Session, name: str = "t") -> ReadPlan:
     table, _, view = name.partition("$")
     relation = Relation(TableName(table, "default", system_table=view or None))
-    return read_plan(session._connection, relation)[0]
+    return read_plan(StatementScope(session._connection), relation)[0]
 
 
 @pytest.mark.java

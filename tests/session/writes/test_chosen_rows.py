@@ -8,6 +8,7 @@ from pyspark.sql import DataFrame
 
 from paimon_magics import Session
 from paimon_magics.session.planned_work import reads_of
+from paimon_magics.session.scope import StatementScope
 from paimon_magics.session.writes.row_changes import chosen_rows
 from paimon_magics.statements.grammar.parsing import parse_statement
 from paimon_magics.statements.row_changes import Delete
@@ -62,10 +63,10 @@ def chosen(session: Session, table: str, condition: str) -> DataFrame | None:
     """The rows that the tasks of a DELETE leave."""
     change = parse_statement(f"DELETE FROM {table} WHERE {condition}")
     assert isinstance(change, Delete)
-    connection = session._connection
-    loaded = connection.tables.load(TableName(table, "default"))
+    scope = StatementScope(session._connection)
+    loaded = scope.tables.load(TableName(table, "default"))
     ids = session.run(f"SELECT max(snapshot_id) AS id FROM {table}$snapshots").to_pylist()
-    return chosen_rows(connection, change, {}, loaded, ids[0]["id"])
+    return chosen_rows(scope, change, {}, loaded, ids[0]["id"])
 
 
 def shown(frame: DataFrame) -> list[str]:

@@ -11,6 +11,7 @@ from pypaimon.write.commit_message import CommitMessage
 
 from paimon_magics import Session
 from paimon_magics.errors import OutdatedPlanError
+from paimon_magics.session.scope import StatementScope
 from paimon_magics.session.writes.compaction import planned_compaction
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.compaction.planning import CompactionScope
@@ -91,21 +92,29 @@ def test_a_dry_run_says_what_would_be_rewritten(session: Session) -> None:
     assert set(kinds(session)) == {"APPEND"}
 
 
+def wait_for_others(session: Session, wait_ms: int) -> None:
+    """The session's statements wait for other compactions for so long."""
+    connection = session._connection
+    settings = replace(connection.settings, exclusive_wait_ms=wait_ms)
+    session._connection = replace(connection, settings=settings)
+
+
 def test_a_bucket_that_others_compact_is_left_to_them(session: Session) -> None:
     session.run(CREATE.format(", 'num-sorted-run.compaction-trigger' = '2'"))
     session.run("INSERT INTO t VALUES (1, 'a')")
-    connection = session._connection
-    table = connection.load(TableName("t"), "", 0)
+    scope = StatementScope(session._connection)
+    connection = scope.connection
+    table = scope.load(TableName("t"), "", 0)
     other = connection.committer.begin(table.name, compacts=True)
     [bucket] = written_buckets(table, [CommitMessage((), 0, [])])
     assert connection.committer.claim_buckets(other, [bucket]) == (0,)
     outcome = session.run("INSERT INTO t VALUES (2, 'b')")
     assert not outcome.notes
     assert kinds(session) == ["APPEND", "APPEND"]
-    connection.settings = replace(connection.settings, exclusive_wait_ms=10)
+    wait_for_others(session, 10)
     with pytest.raises(OutdatedPlanError, match="Others are compacting 1 bucket"):
         session.run("CALL sys.compact('t')")
-    connection.settings = replace(connection.settings, exclusive_wait_ms=60_000)
+    wait_for_others(session, 60_000)
     ending = threading.Timer(0.5, connection.committer.abort, [other])
     ending.start()
     session.run("CALL sys.compact('t')")
@@ -117,14 +126,15 @@ def test_a_partition_of_an_append_table_that_others_compact_is_waited_for(sessio
     session.run("CREATE TABLE a (p INT, k INT) PARTITIONED BY (p)")
     for key in range(6):
         session.run(f"INSERT INTO a SELECT * FROM VALUES (1, {key}), (2, {key})")
-    connection = session._connection
-    table = connection.load(TableName("a"), "", 0)
-    plan = planned_compaction(connection, table, CompactionScope(is_full=True))
+    scope = StatementScope(session._connection)
+    connection = scope.connection
+    table = scope.load(TableName("a"), "", 0)
+    plan = planned_compaction(scope, table, CompactionScope(is_full=True))
     assert plan is not None
     first = plan.unit_keys()[0]
     other = connection.committer.begin(table.name, compacts=True)
     assert connection.committer.claim_buckets(other, [first]) == (0,)
-    connection.settings = replace(connection.settings, exclusive_wait_ms=10)
+    wait_for_others(session, 10)
     with pytest.raises(OutdatedPlanError, match="Others are compacting 1 bucket"):
         session.run("CALL sys.compact('a')")
     files = session.run("SELECT partition, count(*) AS n FROM a$files GROUP BY partition")

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +42,7 @@ def meanwhile(session: Session, tmp_path: Path) -> Meanwhile:
         other: str, by: Session, rows: Sequence[tuple[str, int, str]], mode: str = "append"
     ) -> Any:
         alone = InProcessCommitter(by.catalog, by.settings)
-        elsewhere = Session(replace(by._connection, committer=alone))
+        elsewhere = Session(by._connection.beside(committer=alone))
         return write_while(lambda: elsewhere.run(other), by, rows, tmp_path, mode)
 
     return run

@@ -18,6 +18,7 @@ from paimon_magics.errors import (
     UnknownNameError,
     UnsupportedStatementError,
 )
+from paimon_magics.session.scope import StatementScope
 from paimon_magics.session.writes.row_changes import prepare_row_change
 from paimon_magics.session.writes.rows_by_key import PreparedKeys, commit_by_key
 from paimon_magics.statements.grammar.parsing import parse_statement
@@ -589,12 +590,13 @@ def test_a_row_that_was_read_keeps_columns_that_are_added_while_the_statement_wa
     )
     update = parse_statement("UPDATE widened SET v = 2 WHERE k = 1")
     assert isinstance(update, Update)
-    prepared = prepare_row_change(shop._connection, update, {})
+    scope = StatementScope(shop._connection)
+    prepared = prepare_row_change(scope, update, {})
     assert isinstance(prepared, PreparedKeys)
     shop.run(
         "ALTER TABLE widened ADD COLUMNS (added STRING); INSERT INTO widened VALUES (1, 1, 'new')"
     )
     with pytest.raises(OutdatedPlanError, match="waited for its turn"):
-        commit_by_key(shop._connection, update, prepared, Attempts(reruns_max=0))
+        commit_by_key(scope, update, prepared, Attempts(reruns_max=0))
     shop.run(update.text)
     assert rows(shop, "widened") == [(1, 2, "new")]

@@ -16,6 +16,7 @@ import pytest
 
 from paimon_magics import Session
 from paimon_magics.errors import CommitConflictError, PaimonMagicsError
+from paimon_magics.session.scope import StatementScope
 from paimon_magics.session.writes.insert import run_prepared
 from paimon_magics.session.writes.prepare import prepare_insert
 from paimon_magics.statements.grammar.parsing import parse_statement
@@ -89,8 +90,9 @@ def planned(session: Session, sql: str) -> Callable[[], object]:
     """A statement of a session that has planned it and then stood still."""
     insert = parse_statement(sql)
     assert isinstance(insert, Insert)
-    prepared = prepare_insert(session._connection, insert, {})
-    return lambda: run_prepared(session._connection, insert, prepared)
+    scope = StatementScope(session._connection)
+    prepared = prepare_insert(scope, insert, {})
+    return lambda: run_prepared(scope, insert, prepared)
 
 
 def check(session: Session, java: JavaPaimon, warehouse: Path, rows: list[tuple[Any, ...]]) -> None:

@@ -34,7 +34,7 @@ def test_index_files_lie_in_the_folders_of_their_buckets_and_expire(
     found = rows(session, seen)
     assert [key for _, key, _ in found] == [1, 2, 4998, 4999]
     assert rows(session, "SELECT count(*) FROM t") == [(5000,)]
-    table = session._connection.tables.load(session._connection.full_name(TableName("t")))
+    table = session.catalog.load(TableName("t", "default"))
     index = [path for path in files(table) if "-index-" in path and "manifest" not in path]
     assert index and {Path(path).parent.name for path in index} == {"bucket-0"}
     assert not missing(table) and not unreachable(table)

@@ -1,0 +1,235 @@
+"""The scope of one statement: its tables, each loaded once, and what its names and times mean.
+
+A statement's functions take the scope as an argument. It ends with the statement: what outlives it,
+such as a session or the button of a report, keeps the connection and begins a scope for each call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from paimon_magics.coordinator.client.interface import CoordinatorClient, Definitions
+from paimon_magics.errors import (
+    CommitConflictError,
+    InvalidTableError,
+    PaimonMagicsError,
+    TableDamagedError,
+    UnknownNameError,
+    UnsupportedStatementError,
+)
+from paimon_magics.planning.commits.requests import Transaction
+from paimon_magics.planning.reads.spark_settings import PAIMON_PREFIX, REFUSED
+from paimon_magics.session.connection import Connection
+from paimon_magics.session.times import tell_moments
+from paimon_magics.settings import Settings
+from paimon_magics.spark.session_settings import settings_of
+from paimon_magics.spark.views import Views
+from paimon_magics.statements.statement import TableName
+from paimon_magics.tables.catalog.catalog import Catalog
+from paimon_magics.tables.manifests.live_files import ManifestCache
+from paimon_magics.tables.schema.history import is_other_table
+from paimon_magics.tables.table import StoredTable, Table
+
+if TYPE_CHECKING:
+    from paimon_magics.spark.handles import SparkSession
+
+
+class OpenTables:
+    """The tables of one statement, by full name: each is loaded from the catalog once.
+
+    So all steps of a statement see one schema. `renew` loads the newest, for planning again.
+    """
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._tables: dict[TableName, Table] = {}
+
+    def load(self, name: TableName) -> Table:
+        """Return the table. Raises what `Catalog.load` raises.
+
+        A missing table is looked up again the next time: the statement may create it.
+        """
+        table = self._tables.get(name)
+        if table is None:
+            table = self._tables[name] = self._catalog.load(name)
+        return table
+
+    def exists(self, name: TableName) -> bool:
+        """Whether the catalog has the table, including one that can't be read here."""
+        if name in self._tables:
+            return True
+        if name.database is None or not self._catalog.database_exists(name.database):
+            return False
+        try:
+            table = self._catalog.find(name)
+        except (InvalidTableError, UnsupportedStatementError):
+            return True  # `load` says what is wrong with it
+        if table is not None:
+            self._tables[name] = table
+        return table is not None
+
+    def check_present(self) -> None:
+        """Raise CommitConflictError where somebody has dropped a table since it was loaded: its
+        files are gone then, and nothing is damaged."""
+        for name, table in self._tables.items():
+            present = None
+            with suppress(UnknownNameError):
+                present = self._catalog.find(name)
+            if present is None or is_other_table(table, present):
+                raise CommitConflictError(
+                    f"`{name}` was dropped while the statement was running.",
+                    hint="Nothing was written. Run the statement again if the table was meant to "
+                    "go, and another has its name now.",
+                ) from None
+
+    def renew(self) -> None:
+        """Load each table again on its next use."""
+        self._tables.clear()
+
+
+@dataclass(frozen=True, slots=True)
+class Epoch:
+    """The micro-batch of a stream that a statement writes. `begun` is called with each transaction
+    that is begun for it, before anything can be committed; `properties` go into its snapshot."""
+
+    begun: Callable[[Transaction], None]
+    properties: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class StatementScope:
+    """What one statement works with.
+
+    `frames` are the Python variables whose frames its query may name; None where it can name none.
+    `notes` are for the user, on what its names came to mean. `epoch` is the micro-batch that it
+    writes. With `fills_table` the rows that it reads become rows of a table.
+    """
+
+    connection: Connection
+    frames: Mapping[str, object] | None = None
+    tables: OpenTables = field(init=False)
+    notes: list[str] = field(default_factory=list)
+    epoch: Epoch | None = None
+    fills_table: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tables", OpenTables(self.connection.catalog))
+
+    def _with(self, *, epoch: Epoch | None, fills_table: bool) -> StatementScope:
+        scope = replace(self, epoch=epoch, fills_table=fills_table)
+        object.__setattr__(scope, "tables", self.tables)
+        return scope
+
+    def filling(self) -> StatementScope:
+        """The same statement, for a read whose rows become rows of a table."""
+        return self._with(epoch=self.epoch, fills_table=True)
+
+    def of_epoch(self, epoch: Epoch) -> StatementScope:
+        """The same statement, for writing a stream's micro-batch."""
+        return self._with(epoch=epoch, fills_table=self.fills_table)
+
+    def renewed(self) -> StatementScope:
+        """A new scope on the same connection, for what happens after the statement."""
+        return StatementScope(self.connection)
+
+    @property
+    def spark(self) -> SparkSession:
+        """The Spark session that the statement runs in."""
+        return self.connection.spark
+
+    @property
+    def catalog(self) -> Catalog:
+        """The catalog of the warehouse."""
+        return self.connection.catalog
+
+    @property
+    def committer(self) -> CoordinatorClient:
+        """Makes commits."""
+        return self.connection.committer
+
+    @property
+    def definitions(self) -> Definitions:
+        """Changes definitions of tables and databases."""
+        return self.connection.definitions
+
+    @property
+    def settings(self) -> Settings:
+        """The session's settings."""
+        return self.connection.settings
+
+    @property
+    def views(self) -> Views:
+        """The views that queries are run on."""
+        return self.connection.views
+
+    @property
+    def slots(self) -> int:
+        """The number of tasks that can run at once."""
+        return self.connection.slots
+
+    @property
+    def database(self) -> str:
+        """The database of unqualified names."""
+        return self.connection.state.database
+
+    @cached_property
+    def zone(self) -> str:
+        """The session's time zone when the statement first needs it, by Arrow's and Python's
+        name."""
+        return self.connection.zone
+
+    @cached_property
+    def spark_settings(self) -> Mapping[str, str]:
+        """The settings of Spark that are checked for each statement and are set, when the statement
+        first needs them (`planning.reads.spark_settings`)."""
+        return settings_of(self.spark, REFUSED, PAIMON_PREFIX)
+
+    def note(self, text: str) -> None:
+        """Add a note to the statement's Outcome, once."""
+        if text not in self.notes:
+            self.notes.append(text)
+
+    def full_name(self, name: TableName) -> TableName:
+        """See `Connection.full_name`."""
+        return self.connection.full_name(name)
+
+    def load(self, name: TableName, statement: str, position: int) -> Table:
+        """Load the table of that name; errors point at `position` in `statement`."""
+        try:
+            return self.tables.load(self.full_name(name))
+        except PaimonMagicsError as error:
+            raise located(error, statement, position) from None
+
+    def manifests(self, table: Table | StoredTable) -> ManifestCache:
+        """The manifests of the table, as far as they were read before."""
+        return self.connection.plans.manifests(table)
+
+
+@contextmanager
+def statement_scope(
+    connection: Connection, frames: Mapping[str, object] | None = None
+) -> Iterator[StatementScope]:
+    """Run the body as one statement, which may name `frames`. Its errors show moments in the
+    session's zone, and say where a table was dropped meanwhile."""
+    scope = StatementScope(connection, frames)
+    try:
+        try:
+            yield scope
+        except TableDamagedError:
+            scope.tables.check_present()
+            raise
+    except PaimonMagicsError as error:
+        with suppress(Exception):  # Spark may have ended: then moments stay in UTC
+            tell_moments(error, scope.zone)
+        raise
+
+
+def located(error: PaimonMagicsError, statement: str, position: int) -> PaimonMagicsError:
+    """Return the error, with the position added if it has none."""
+    if error.position is None:
+        error.statement, error.position = statement, position
+    return error
