@@ -17,7 +17,7 @@ from paimon_magics.session.streaming import (
     refuse_options,
     stream_options,
 )
-from paimon_magics.session.writes.frames import write_frame_to
+from paimon_magics.session.writes.insert import write_frame_to
 from paimon_magics.session.writes.new_tables import WantedTable, write_to_new
 from paimon_magics.spark.data_source import TABLE_KEYS, asked_table
 from paimon_magics.statements.clauses.names import named

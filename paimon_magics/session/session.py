@@ -33,9 +33,9 @@ from paimon_magics.session.statements.handlers import run_statement
 from paimon_magics.session.statements.show import history_of
 from paimon_magics.session.streaming import register_source, start_stream, stream_frame
 from paimon_magics.session.streams import Stream
-from paimon_magics.session.writes.frames import WriteMode, write_frame_to
+from paimon_magics.session.writes.insert import WriteMode, insert_rows, write_frame_to
 from paimon_magics.session.writes.new_tables import WantedTable, option_text, write_to_new
-from paimon_magics.session.writes.small_inserts import check_wait, flush_table, insert_rows
+from paimon_magics.session.writes.small_inserts import check_wait, flush_table
 from paimon_magics.settings import Settings, Wait
 from paimon_magics.spark.frame_methods import note_calls
 from paimon_magics.spark.interrupts import between_locks

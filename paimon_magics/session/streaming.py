@@ -30,6 +30,7 @@ from paimon_magics.session.scope import StatementScope
 from paimon_magics.session.spark_settings import check_written, with_settings
 from paimon_magics.session.streams import Stream, StreamSink, sink_of
 from paimon_magics.session.writes.epochs import ROW_KINDS, check_stream_mode, takes_changes
+from paimon_magics.session.writes.insert import insert_of_frame
 from paimon_magics.session.writes.prepare import prepare_insert
 from paimon_magics.spark.data_source import Place, register
 from paimon_magics.spark.progress import is_connect
@@ -37,8 +38,7 @@ from paimon_magics.spark.row_changes import with_changes
 from paimon_magics.spark.server_tasks import run_on_server
 from paimon_magics.spark.streaming_queries import AVAILABLE_NOW, start_query, streaming_frame
 from paimon_magics.statements.clauses.names import quoted
-from paimon_magics.statements.grammar.parsing import parse_statement
-from paimon_magics.statements.statement import Insert, TableName
+from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.snapshots.time_travel import moment_ms
 from paimon_magics.tables.stores.checkpoints import clear_unbegun
 from paimon_magics.tables.stores.paths import local_path
@@ -161,10 +161,7 @@ def checked_sink(
         empty = scope.spark.createDataFrame([], frame.schema)
         if takes_changes(schema, frame.columns):
             empty = with_changes(empty, ROW_KINDS)
-        target = f"{quoted(name.database or '')}.{quoted(name.object_name)}"
-        insert = parse_statement(f"INSERT INTO {target} BY NAME SELECT * FROM frame")
-        assert isinstance(insert, Insert)
-        prepare_insert(scope, insert, {}, frame=empty)
+        prepare_insert(scope, insert_of_frame(name), {}, frame=empty)
     clear_half_begun(scope, checkpoint)
     return sink_of(scope.connection, name, mode, checkpoint)
 

@@ -14,7 +14,6 @@ from paimon_magics.errors import (
     UnknownNameError,
 )
 from paimon_magics.planning.reads.read_points import Latest, point_of_read
-from paimon_magics.planning.reads.scans import ReadPlan
 from paimon_magics.planning.reads.views import ViewKind
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.planning.writes.inserts import takes_small_inserts
@@ -24,15 +23,11 @@ from paimon_magics.session.planned_work import Reads, note_reads, reads_of
 from paimon_magics.session.python_frames import spark_frame, spooled_rows
 from paimon_magics.session.queries.file_relations import FileRelation, frame_of_files
 from paimon_magics.session.queries.planned_reads import (
-    HeldSnapshots,
+    SnapshotLeases,
     kept_read,
     kind_of,
-    limits_of,
-    needs_no_column,
-    plan_of,
     planned_read,
     table_of,
-    unkept_read,
 )
 from paimon_magics.session.queries.relations import Relation, Selection, check_plain, relation_of
 from paimon_magics.session.queries.resolution import GivenFrame, SparkOwn
@@ -81,16 +76,15 @@ def frame_of_query(
     rows that are not loaded. `selection` is for queries of rows to change. Errors have positions
     in `statement`."""
     bound = bind(query.parameters, parameters, statement, scope.zone)
-    held_snapshots = HeldSnapshots(scope.committer)
     try:
-        frame = frame_of_views(
-            scope, statement, query, held_snapshots, bound,
-            include_buffer=include_buffer, selection=selection,
-        )  # fmt: skip
-        names = tuple(reference.name.object_name for reference in query.references)
-        return held_snapshots.noted(frame, names)
+        with SnapshotLeases(scope.committer) as leases:
+            frame = frame_of_views(
+                scope, statement, query, leases, bound,
+                include_buffer=include_buffer, selection=selection,
+            )  # fmt: skip
+            names = tuple(reference.name.object_name for reference in query.references)
+            return leases.noted(frame, names)
     finally:
-        held_snapshots.release()
         scope.views.drop_passing()
 
 
@@ -98,18 +92,18 @@ def frame_of_views(
     scope: StatementScope,
     statement: str,
     query: QueryText,
-    held: HeldSnapshots,
+    leases: SnapshotLeases,
     bound: Mapping[str, object],
     *,
     include_buffer: bool = False,
     selection: Selection | None = None,
 ) -> DataFrame:
     """Return the frame of a query with a view in place of each reference to a Paimon table. The
-    caller drops passing views, and keeps `held` for as long as they are used. `bound` are the
+    caller drops passing views, and keeps `leases` for as long as they are used. `bound` are the
     values of the bind names."""
 
     def planned(names: frozenset[str] | None) -> DataFrame:
-        reading = _Reading(scope, statement, held, bound, names, include_buffer, selection)
+        reading = _Reading(scope, statement, leases, bound, names, include_buffer, selection)
         known = whole_aggregates(statement, query) if not reading.shows_more else None
         known_frame = None if known is None else _known_frame(reading, query, known)
         if known_frame is not None:
@@ -121,7 +115,7 @@ def frame_of_views(
         names_here = scope.settings.catalog_name, scope.database
         more = (*more, *current_names(statement, query, *names_here))
         if reading.rows and not reading.shows_more and adds_no_rows(statement, query):
-            held.rows_at_most = max(1, *reading.rows)
+            leases.rows_at_most = max(1, *reading.rows)
         frame = query_frame(scope.spark, statement, query, views, bound, more)
         scope.views.read_by(frame, {view for _, view in views})
         return frame
@@ -142,7 +136,7 @@ class _Reading:
 
     scope: StatementScope
     statement: str
-    held: HeldSnapshots
+    leases: SnapshotLeases
     bound: Mapping[str, object]
     names: frozenset[str] | None
     include_buffer: bool
@@ -198,7 +192,7 @@ def _known_frame(reading: _Reading, query: QueryText, wanted: WholeAggregates) -
         relation = reading.relation_of(wanted.reference)
         if not isinstance(relation, Relation) or is_metadata(relation.name):
             return None
-        row = known_row(scope, relation, wanted.calls, reading.held)
+        row = known_row(scope, relation, wanted.calls, reading.leases)
     except PaimonMagicsError as error:
         raise located(error, reading.statement, wanted.reference.range.start) from None
     if row is None:
@@ -206,7 +200,7 @@ def _known_frame(reading: _Reading, query: QueryText, wanted: WholeAggregates) -
     if wanted.where is not None:
         query = replace(query, cuts=(*query.cuts, wanted.where))
     more = wanted.of_known(row)
-    reading.held.rows_at_most = 1
+    reading.leases.rows_at_most = 1
     return query_frame(scope.spark, reading.statement, query, (), reading.bound, more)
 
 
@@ -214,13 +208,13 @@ def _views(
     reading: _Reading, query: QueryText
 ) -> tuple[list[tuple[TableReference, str]], list[TableReference]]:
     """The views of the references, and the references whose views have the ids of rows."""
-    scope, statement, held = reading.scope, reading.statement, reading.held
+    scope, statement, leases = reading.scope, reading.statement, reading.leases
     views, with_ids = [], []
     frames: dict[str, str] = {}
     for reference in query.references:
         given_frame = reading.given(reference)
         if given_frame is not None:
-            held.hold_of(given_frame)
+            leases.hold_of(given_frame)
             views.append((reference, scope.views.pass_by(given_frame)))
             continue
         try:
@@ -228,15 +222,15 @@ def _views(
                 case Relation() as relation:
                     frame = None
                     if reading.include_buffer:
-                        frame = buffered_frame(scope, relation, held)
+                        frame = buffered_frame(scope, relation, leases)
                     if frame is not None:
                         view = scope.views.pass_by(frame)
                     else:
-                        view, frame = _view_of(scope, relation, held)
+                        view, frame = _view_of(scope, relation, leases)
                         known = reads_of(frame).rows_at_most
                         reading.rows.extend(() if known is None else (known,))
                         if reading.selects_from(query, reference):
-                            held.plan = reads_of(frame).plan
+                            leases.plan = reads_of(frame).plan
                         if relation.names_row_ids and _shows_row_ids(scope, relation):
                             with_ids.append(reference)
                 case FileRelation() as files:
@@ -247,7 +241,7 @@ def _views(
                     check_plain(reference)
                     if name not in frames:  # a self-join sends the frame once
                         frame = spark_frame(scope.spark, given)
-                        held.hold_of(frame)
+                        leases.hold_of(frame)
                         scope.connection.state.keep_spooled(spooled_rows(frame))
                         frames[name] = scope.views.pass_by(frame)
                     view = frames[name]
@@ -255,7 +249,7 @@ def _views(
                     narrow = frame_of_view(scope, reference, reading.names, reading.bound)
                     if narrow is None:
                         continue
-                    held.hold_of(narrow)
+                    leases.hold_of(narrow)
                     view = scope.views.pass_by(narrow)
             views.append((reference, view))
         except PaimonMagicsError as error:
@@ -292,12 +286,12 @@ def _snapshot_of(scope: StatementScope, relation: Relation) -> int | None:
 
 
 def _view_of(
-    scope: StatementScope, relation: Relation, held: HeldSnapshots
+    scope: StatementScope, relation: Relation, leases: SnapshotLeases
 ) -> tuple[str, DataFrame]:
     if is_metadata(relation.name):
         frame = metadata_frame(scope, relation)
         return scope.views.pass_by(frame), frame
-    kept = kept_read(scope, relation, held)
+    kept = kept_read(scope, relation, leases)
     return kept.view, kept.frame
 
 
@@ -309,31 +303,17 @@ def _shows_row_ids(scope: StatementScope, relation: Relation) -> bool:
 
 
 def buffered_frame(
-    scope: StatementScope, relation: Relation, held: HeldSnapshots
+    scope: StatementScope, relation: Relation, leases: SnapshotLeases
 ) -> DataFrame | None:
     """The frame of a table with rows that are not loaded yet; None where it has none."""
-    return frame_with_buffer(scope, relation, lambda one: kept_read(scope, one, held).frame)
-
-
-def read_plan(scope: StatementScope, relation: Relation) -> tuple[ReadPlan, DataRead]:
-    """Return how a table, or a system table of its data, is read."""
-    read = unkept_read(scope, relation)
-    rows = row_count(read) if needs_no_column(read, relation) else None
-    if rows is not None:
-        return ReadPlan((), (), known_rows=rows), read
-    return plan_of(scope, read, limits_of(scope, read, relation)), read
+    return frame_with_buffer(scope, relation, lambda one: kept_read(scope, one, leases).frame)
 
 
 def is_known(scope: StatementScope, relation: Relation, statement: str, query: QueryText) -> bool:
     """Whether a query of `relation` is answered by manifests alone."""
     wanted = whole_aggregates(statement, query)
-    held_snapshots = HeldSnapshots(scope.committer)
-    try:
-        return wanted is not None and (
-            known_row(scope, relation, wanted.calls, held_snapshots) is not None
-        )
-    finally:
-        held_snapshots.release()
+    with SnapshotLeases(scope.committer) as leases:
+        return wanted is not None and (known_row(scope, relation, wanted.calls, leases) is not None)
 
 
 # The results of aggregates that are known without reading a table's rows, as a relation of SQL.
@@ -343,12 +323,12 @@ def known_row(
     scope: StatementScope,
     relation: Relation,
     calls: Sequence[AggregateCall],
-    held: HeldSnapshots,
+    leases: SnapshotLeases,
 ) -> str | None:
     """A relation of one row with the results of `calls`, named as they are; None where they are not
     known from manifests."""
     with_bounds = any(call.column is not None for call in calls)
-    read = planned_read(scope, relation, held, with_entries=with_bounds).read
+    read = planned_read(scope, relation, leases, with_entries=with_bounds).read
     if not are_decided(read, relation.filters):
         return None
     found = {call.name: _value(read, call) for call in calls}

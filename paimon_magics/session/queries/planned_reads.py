@@ -6,7 +6,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from paimon_magics.coordinator.client.interface import CoordinatorClient
 from paimon_magics.errors import UnknownNameError, UnsupportedStatementError
@@ -60,21 +60,23 @@ class PlannedRead:
 
 @dataclass(frozen=True, slots=True)
 class KeptRead:
-    """A read that is kept for later queries on the same snapshot: its view and frame, its plan,
-    the table, and the point that it reads."""
+    """A read whose view and frame are kept for later queries on the same snapshot."""
 
     view: str
     frame: DataFrame
-    read: DataRead
-    table: Table
-    point: Resolved
+    planned: PlannedRead
+
+    @property
+    def read(self) -> DataRead:
+        """The plan of the table's read."""
+        return self.planned.read
 
 
 def planned_read(
     scope: StatementScope,
     relation: Relation,
-    held: HeldSnapshots,
-    again: KeptRead | None = None,
+    leases: SnapshotLeases,
+    again: PlannedRead | None = None,
     *,
     with_entries: bool = False,
 ) -> PlannedRead:
@@ -94,7 +96,7 @@ def planned_read(
             relation.options, zone, relation.filters, repr(relation.bound), relation.unordered,
             with_entries,
         )  # fmt: skip
-        if not _hold(held, table.name, point):
+        if not _hold(leases, table.name, point):
             continue  # the snapshot has expired meanwhile
         read = scope.connection.plans.read(key)
         if read is None:
@@ -113,40 +115,54 @@ def planned_read(
 def kept_read(
     scope: StatementScope,
     relation: Relation,
-    held: HeldSnapshots,
-    again: KeptRead | None = None,
+    leases: SnapshotLeases,
+    again: PlannedRead | None = None,
     *,
     by_spark: bool = False,
 ) -> KeptRead:
     """Return the read of a relation, and keep its view and frame for later queries on the snapshot;
     `again` as in `planned_read`. With `by_spark` this process reads no files, however small."""
-    planned = planned_read(scope, relation, held, again)
+    planned = planned_read(scope, relation, leases, again)
     read = planned.read
-    if needs_no_column(read, relation):
-        rows = row_count(read)
-        if rows is not None:
-            counted = scope.views.find((planned.key, rows))
-            if counted is None:
-                frame = frame_of_count(scope.spark, rows)
-                counted = scope.views.keep((planned.key, rows), frame)
-            return KeptRead(*counted, read, planned.table, planned.point)
-    held.planned.append(read.planned)
-    by_spark |= relation.file_call is not None  # a Python process tells Spark no files
-    limits = None if by_spark else limits_of(scope, read, relation)
-    narrowed, columns, plan = read, None, None
+    plan, limits = _strategy(scope, relation, read, by_spark=by_spark)
+    if plan.known_rows is not None:
+        counted = planned.key, plan.known_rows
+        view = scope.views.find(counted)
+        if view is None:
+            view = scope.views.keep(counted, frame_of_count(scope.spark, plan.known_rows))
+        return KeptRead(*view, planned)
+    leases.planned.append(read.planned)
     if relation.file_call is not None:
-        _check_files(plan_of(scope, read), relation, relation.file_call)
-    if not read.planned.splits:
-        plan = plan_of(scope, read, limits)
-    # In a raw scan Spark itself leaves columns out, and its errors can name all columns.
-    if plan is None or plan.tasks or plan.local:
-        narrowed, columns = _narrowed(read, relation.names)
+        _check_files(plan, relation, relation.file_call)
+    columns = _used_columns(read, plan, relation.names)
     key = planned.key, columns, limits, relation.lists_null
-    found = scope.views.find(key)
-    if found is None:
-        frame = frame_of_read(scope, narrowed, limits, lists_null=relation.lists_null)
-        found = scope.views.keep(key, frame)
-    return KeptRead(*found, read, planned.table, planned.point)
+    view = scope.views.find(key)
+    if view is None:
+        narrowed = read if columns is None else read.with_columns(columns)
+        frame = _frame(scope, narrowed, limits, lists_null=relation.lists_null)
+        view = scope.views.keep(key, frame)
+    return KeptRead(*view, planned)
+
+
+def read_plan(scope: StatementScope, relation: Relation) -> tuple[ReadPlan, DataRead]:
+    """Return how a table, or a system table of its data, would be read; nothing is read."""
+    table = table_of(scope, relation)
+    read = _read(scope, table, relation, _resolved(table, relation, scope.zone))
+    return _strategy(scope, relation, read)[0], read
+
+
+def _strategy(
+    scope: StatementScope, relation: Relation, read: DataRead, *, by_spark: bool = False
+) -> tuple[ReadPlan, LocalLimits | None]:
+    """How a relation is read: from the manifests, in this process, by Spark's own scans, or in
+    tasks; and up to where in this process."""
+    rows = row_count(read) if _needs_no_column(read, relation) else None
+    if rows is not None:
+        return ReadPlan((), (), known_rows=rows), None
+    if by_spark or relation.file_call is not None:  # a Python process tells Spark no files
+        return plan_of(scope, read), None
+    limits = limits_of(scope, read, relation)
+    return plan_of(scope, read, limits), limits
 
 
 def _check_files(plan: ReadPlan, relation: Relation, call: str) -> None:
@@ -169,12 +185,6 @@ def limits_of(scope: StatementScope, read: DataRead, relation: Relation) -> Loca
     return local_limits(scope, read, wanted)
 
 
-def unkept_read(scope: StatementScope, relation: Relation) -> DataRead:
-    """Plan a read that nothing is read of."""
-    table = table_of(scope, relation)
-    return _read(scope, table, relation, _resolved(table, relation, scope.zone))
-
-
 def kind_of(table: Table, relation: Relation) -> ViewKind | None:
     """What of the table a query shows; None for system tables that don't show rows."""
     named = relation.names_row_ids
@@ -194,13 +204,13 @@ def _resolved(table: Table, relation: Relation, zone: str) -> Resolved:
     return find_target(table, point_of_read(table.schema, dict(relation.options)), zone)
 
 
-def _hold(held: HeldSnapshots, name: TableName, found: Resolved) -> bool:
+def _hold(leases: SnapshotLeases, name: TableName, found: Resolved) -> bool:
     """Keep the snapshot of a read from expiring. Returns whether it still existed. Tags keep
     theirs."""
     ids = snapshot_ids(found.target)
     if not ids or found.kept_by_tag:
         return True
-    return held.hold(replace(name, system_table=None), min(ids))
+    return leases.hold(replace(name, system_table=None), min(ids))
 
 
 def table_of(scope: StatementScope, relation: Relation) -> Table:
@@ -238,7 +248,7 @@ def _read(
     )
 
 
-def needs_no_column(read: DataRead, relation: Relation) -> bool:
+def _needs_no_column(read: DataRead, relation: Relation) -> bool:
     """Whether the query only needs to know how many rows there are."""
     if relation.names is None or relation.filters or relation.file_call is not None:
         return False
@@ -246,19 +256,19 @@ def needs_no_column(read: DataRead, relation: Relation) -> bool:
     return relation.names.isdisjoint(column.name.lower() for column in shown)
 
 
-def _narrowed(
-    read: DataRead, names: frozenset[str] | None
-) -> tuple[DataRead, tuple[str, ...] | None]:
-    """Return the read without columns that no name in the query can mean: tasks would read them in
-    vain, and their types may rule out a raw scan."""
-    if names is None:
-        return read, None
+def _used_columns(
+    read: DataRead, plan: ReadPlan, names: frozenset[str] | None
+) -> tuple[str, ...] | None:
+    """The columns that a name in the query can mean; None for all. Tasks would read the others in
+    vain, and their types may rule out a raw scan. In a raw scan Spark itself leaves columns out,
+    and its errors can name all columns."""
+    if names is None or not (plan.tasks or plan.local):
+        return None
     columns = tuple(name for name in read.reader.columns if name.lower() in names)
     if len(columns) == len(read.reader.columns):
-        return read, None
+        return None
     # At least one column: Spark counts the rows of a batch by its columns.
-    columns = columns or read.reader.columns[:1]
-    return read.with_columns(columns), columns
+    return columns or read.reader.columns[:1]
 
 
 # How a planned read is run: which files Spark scans itself, and which splits tasks read.
@@ -317,7 +327,7 @@ def local_limits(
     )
 
 
-def frame_of_read(
+def _frame(
     scope: StatementScope, read: DataRead, limits: LocalLimits | None, *, lists_null: bool = False
 ) -> DataFrame:
     """The lazy frame of a read. What this process reads itself, within `limits`, is read now. With
@@ -345,21 +355,21 @@ def frame_of_read(
 # Outcomes that hold them are gone.
 
 
-class _Leases:
+class _Lease:
     """Leases that end when nothing refers to this object any more."""
 
     def __init__(
-        self, committer: CoordinatorClient, held: tuple[tuple[TableName, int], ...]
+        self, committer: CoordinatorClient, snapshots: tuple[tuple[TableName, int], ...]
     ) -> None:
-        weakref.finalize(self, _release, committer, held)
+        weakref.finalize(self, _release, committer, snapshots)
 
 
-class HeldSnapshots:
-    """The leases of one query."""
+class SnapshotLeases:
+    """The leases of one query, as a context: those that no frame has taken end with the body."""
 
     def __init__(self, committer: CoordinatorClient) -> None:
         self._committer = committer
-        self._held: list[tuple[TableName, int]] = []
+        self._snapshots: list[tuple[TableName, int]] = []
         self._of_frames: tuple[object, ...] = ()
         self.planned: list[PlannedSplits] = []
         """The plans of the query's reads."""
@@ -368,13 +378,20 @@ class HeldSnapshots:
         self.plan: ReadPlan | None = None
         """The plan of the one table whose rows the query selects, to change them."""
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _release(self._committer, tuple(self._snapshots))
+        self._snapshots.clear()
+
     def hold(self, table: TableName, snapshot_id: int) -> bool:
         """Keep a snapshot; False if it has expired. Snapshots of branches don't expire here."""
         if table.branch is not None:
             return True
         if not self._committer.lease(table, snapshot_id):
             return False
-        self._held.append((table, snapshot_id))
+        self._snapshots.append((table, snapshot_id))
         return True
 
     def hold_of(self, frame: DataFrame) -> None:
@@ -385,18 +402,13 @@ class HeldSnapshots:
         """Note that the frame reads what was planned here, under `names`: all leases are its now.
         Returns the frame."""
         leases = self._of_frames
-        if self._held:
-            leases = (*leases, _Leases(self._committer, tuple(self._held)))
-            self._held.clear()
+        if self._snapshots:
+            leases = (*leases, _Lease(self._committer, tuple(self._snapshots)))
+            self._snapshots.clear()
         reads = Reads(names, tuple(self.planned), leases, self.rows_at_most, self.plan)
         return note_reads(frame, reads)
 
-    def release(self) -> None:
-        """Release all leases."""
-        _release(self._committer, tuple(self._held))
-        self._held.clear()
 
-
-def _release(committer: CoordinatorClient, held: tuple[tuple[TableName, int], ...]) -> None:
-    for table, snapshot_id in held:
+def _release(committer: CoordinatorClient, snapshots: tuple[tuple[TableName, int], ...]) -> None:
+    for table, snapshot_id in snapshots:
         committer.release(table, snapshot_id)

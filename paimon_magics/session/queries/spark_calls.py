@@ -16,7 +16,7 @@ from paimon_magics.session.connection import Connection
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.parameters import bind
 from paimon_magics.session.queries.frames import frame_of_views
-from paimon_magics.session.queries.planned_reads import HeldSnapshots
+from paimon_magics.session.queries.planned_reads import SnapshotLeases
 from paimon_magics.session.queries.resolution import is_paimon_table
 from paimon_magics.session.queries.table_frames import frame_of_table
 from paimon_magics.session.refusals import instead_of
@@ -283,13 +283,12 @@ def pass_to_spark(
             _refuse_shadow(scope, statement, target, statement.name_position)
     query = _whole(statement)
     bound = bind(query.parameters, parameters, statement.text, scope.zone)
-    held_snapshots = HeldSnapshots(scope.committer)
     try:
-        with cancellable(scope.spark):  # Spark runs commands at once
-            frame = frame_of_views(scope, statement.text, query, held_snapshots, bound)
-        held_snapshots.noted(frame)
+        with SnapshotLeases(scope.committer) as leases:
+            with cancellable(scope.spark):  # Spark runs commands at once
+                frame = frame_of_views(scope, statement.text, query, leases, bound)
+            leases.noted(frame)
     finally:
-        held_snapshots.release()
         scope.views.drop_passing()
     if not frame.columns:
         message = f"Spark ran {leading_words(statement.text)}; it returns no rows."

@@ -19,8 +19,8 @@ from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.queries.frames import buffered_frame, metadata_frame
 from paimon_magics.session.queries.planned_reads import (
-    HeldSnapshots,
     KeptRead,
+    SnapshotLeases,
     kept_read,
     limits_of,
     plan_of,
@@ -185,17 +185,14 @@ def _frame_and_source(
     relation = Relation(name, given, unordered=not in_order, lists_null=lists_null)
     if is_metadata(name):
         return metadata_frame(scope, relation), None
-    held_snapshots = HeldSnapshots(scope.committer)
-    try:
+    with SnapshotLeases(scope.committer) as leases:
         if include_buffer:
-            found = buffered_frame(scope, relation, held_snapshots)
+            found = buffered_frame(scope, relation, leases)
             if found is not None:
-                return held_snapshots.noted(found), None
+                return leases.noted(found), None
         # What is done with the frame decides what is read of it: nothing is read before.
-        kept = kept_read(scope, relation, held_snapshots, by_spark=True)
-        frame = held_snapshots.noted(_new_frame(kept), (name.object_name,))
-    finally:
-        held_snapshots.release()
+        kept = kept_read(scope, relation, leases, by_spark=True)
+        frame = leases.noted(_new_frame(kept), (name.object_name,))
     source = _TableSource(scope.connection, relation, kept)
     note_source(frame, source)
     return frame, source
@@ -252,14 +249,13 @@ class _TableSource:
             rows_wanted=wanted.rows,
             lists_null=self.relation.lists_null or wanted.lists_null,
         )
-        held_snapshots = HeldSnapshots(scope.committer)
         try:
-            kept = kept_read(scope, relation, held_snapshots, self.first)
-            if kept.view == self.first.view:
-                return None
-            return held_snapshots.noted(_new_frame(kept), (relation.name.object_name,))
+            with SnapshotLeases(scope.committer) as leases:
+                kept = kept_read(scope, relation, leases, self.first.planned)
+                if kept.view == self.first.view:
+                    return None
+                return leases.noted(_new_frame(kept), (relation.name.object_name,))
         finally:
-            held_snapshots.release()
             scope.views.drop_passing()
 
 
@@ -404,9 +400,8 @@ def frame_of_state(
     """All rows of a snapshot, in the columns of the table's schema, merged whatever their level;
     of `partitions` (serialised) only, if given. The snapshot does not expire while the frame is
     there. Raises OutdatedPlanError if it has expired."""
-    held_snapshots = HeldSnapshots(scope.committer)
-    try:
-        if not held_snapshots.hold(replace(table.name, system_table=None), int(snapshot.id)):
+    with SnapshotLeases(scope.committer) as leases:
+        if not leases.hold(replace(table.name, system_table=None), int(snapshot.id)):
             raise OutdatedPlanError(
                 f"Snapshot {snapshot.id} of `{table.name}` expired before it was read.",
                 hint="Nothing was written. Run the statement again.",
@@ -420,7 +415,5 @@ def frame_of_state(
         )
         plan = plan_of(scope, read)
         frame = read_frame(scope.spark, plan, read.schema.columns, read.reader)
-        held_snapshots.planned.append(read.planned)
-        return held_snapshots.noted(frame, (table.name.object_name,))
-    finally:
-        held_snapshots.release()
+        leases.planned.append(read.planned)
+        return leases.noted(frame, (table.name.object_name,))

@@ -19,7 +19,7 @@ from paimon_magics.columnar.time_zones import rules_of
 from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.session.outcome import Outcome
-from paimon_magics.session.queries.frames import read_plan
+from paimon_magics.session.queries.planned_reads import read_plan
 from paimon_magics.session.queries.relations import Relation
 from paimon_magics.session.queries.table_frames import frame_of_table
 from paimon_magics.session.rendering import shown_value

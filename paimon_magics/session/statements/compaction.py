@@ -35,11 +35,10 @@ from paimon_magics.session.writes.compaction import (
     postponed_rows,
     settle,
 )
-from paimon_magics.session.writes.insert import run_prepared
-from paimon_magics.session.writes.prepare import PreparedInsert
+from paimon_magics.session.writes.insert import insert_of_frame, run_prepared
+from paimon_magics.session.writes.prepare import PreparedWrite
 from paimon_magics.spark.conditions import rows_where
-from paimon_magics.statements.clauses.names import quoted, table_text
-from paimon_magics.statements.grammar.parsing import parse_statement
+from paimon_magics.statements.clauses.names import table_text
 from paimon_magics.statements.maintenance import CompactTable, RescaleBuckets
 from paimon_magics.statements.statement import Insert, TableName
 from paimon_magics.statements.version_changes import Call
@@ -415,30 +414,26 @@ def _prepared(
     name: TableName,
     asked: RescaleBuckets,
     found: _Rescaling,
-) -> PreparedInsert:
+) -> PreparedWrite:
     frame = frame_of_state(scope, found.table, found.snapshot, found.partitions)
 
-    def again() -> PreparedInsert:
+    def again() -> PreparedWrite:
         scope.tables.renew()
         newer = _planned(scope, statement, name, asked, statement.procedure_position)
         return _prepared(scope, statement, name, asked, newer)
 
-    return PreparedInsert(
+    return PreparedWrite(
         found.table,
         frame,
         OverwriteTouched(only_unchanged=True),
         int(found.snapshot.id),
-        column=lambda only: frame.select(quoted(only)),
-        again=again,
-        check=lambda: None,
+        again,
     )
 
 
 def _as_insert(statement: Call, name: TableName) -> Insert:
     """The statement that writes the same; the text of its source is never read."""
-    insert = parse_statement(f"INSERT OVERWRITE {table_text(name)} SELECT * FROM frame")
-    assert isinstance(insert, Insert)
-    return replace(insert, text=statement.text)
+    return replace(insert_of_frame(name, overwrite=True), text=statement.text)
 
 
 def _notes(found: _Rescaling) -> tuple[str, ...]:

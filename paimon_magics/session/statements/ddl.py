@@ -32,6 +32,7 @@ from paimon_magics.session.statements.handler import (
     unconfirmed,
 )
 from paimon_magics.session.statements.losses import loss_of_alteration
+from paimon_magics.session.writes.insert import run_insert
 from paimon_magics.session.writes.merged_schemas import harm_told
 from paimon_magics.session.writes.new_tables import filled
 from paimon_magics.session.writes.ordering import nothing_changed
@@ -43,7 +44,6 @@ from paimon_magics.session.writes.partitions import (
     partition_texts,
     remove_partitions,
 )
-from paimon_magics.session.writes.upserts import run_insert
 from paimon_magics.spark.queries import known_to_spark
 from paimon_magics.statements.statement import (
     CreateTable,

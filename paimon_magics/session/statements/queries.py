@@ -17,7 +17,8 @@ from paimon_magics.session.parameters import bind, bindings_text, with_values
 from paimon_magics.session.planned_work import made_of
 from paimon_magics.session.python_frames import frame_text
 from paimon_magics.session.queries.file_relations import FileRelation
-from paimon_magics.session.queries.frames import frame_of_query, is_known, note_view, read_plan
+from paimon_magics.session.queries.frames import frame_of_query, is_known, note_view
+from paimon_magics.session.queries.planned_reads import read_plan
 from paimon_magics.session.queries.relations import Relation, relation_of
 from paimon_magics.session.queries.resolution import GivenFrame, SparkOwn
 from paimon_magics.session.queries.table_frames import frame_of_plain_query

@@ -18,6 +18,7 @@ from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.scope import StatementScope
 from paimon_magics.session.statements.handler import SEE_PREVIEW, Handler, taken_away, way_back
 from paimon_magics.session.statements.queries import query_lines
+from paimon_magics.session.writes.insert import run_insert_of_cell
 from paimon_magics.session.writes.merged_schemas import columns_told
 from paimon_magics.session.writes.ordering import nothing_changed
 from paimon_magics.session.writes.outcomes import Replaced, replaced_by_insert, rows_taken
@@ -28,7 +29,7 @@ from paimon_magics.session.writes.partitions import (
     remove_partitions,
     truncate_specs,
 )
-from paimon_magics.session.writes.prepare import PreparedInsert, distribution, prepare_insert
+from paimon_magics.session.writes.prepare import PreparedWrite, distribution, prepare_insert
 from paimon_magics.session.writes.previews import ChangedRows, preview_rows
 from paimon_magics.session.writes.row_changes import (
     PreparedChange,
@@ -37,11 +38,7 @@ from paimon_magics.session.writes.row_changes import (
 )
 from paimon_magics.session.writes.row_selection import kind_of
 from paimon_magics.session.writes.rows_by_key import PreparedKeys
-from paimon_magics.session.writes.small_inserts import (
-    run_insert_statement,
-    run_small_change,
-    small_change,
-)
+from paimon_magics.session.writes.small_inserts import run_small_change, small_change
 from paimon_magics.statements.lexing.tokens import tokenize
 from paimon_magics.statements.row_changes import Delete, RowChange
 from paimon_magics.statements.statement import (
@@ -63,13 +60,13 @@ def insert_handler(
 ) -> Handler:
     """INSERT INTO and INSERT OVERWRITE."""
 
-    def prepared() -> PreparedInsert:
+    def prepared() -> PreparedWrite:
         return prepare_insert(scope, insert, parameters)
 
     # The log keeps small inserts in order: nothing needs to be loaded before a VALUES list.
     changes = insert.overwrite or not insert.source.is_values
     return Handler(
-        run=lambda: run_insert_statement(scope, insert, parameters, wait),
+        run=lambda: run_insert_of_cell(scope, insert, parameters, wait),
         dry_run=lambda: "Would run. " + " ".join(_insert_lines(scope, insert, parameters)),
         explain=lambda mode: _insert_lines(scope, insert, parameters),
         preview=lambda: replaced_by_insert(prepared()),
@@ -156,7 +153,7 @@ def _replaced(change: InsertChange, schema: TableSchema) -> str:
             return f"the partitions with {shown} are replaced"
 
 
-def _distribution(scope: StatementScope, prepared: PreparedInsert, insert: Insert) -> str:
+def _distribution(scope: StatementScope, prepared: PreparedWrite, insert: Insert) -> str:
     if insert.source.is_values:
         return "the rows are written by this process, without a Spark job"
     return str(distribution(scope, prepared))
@@ -241,7 +238,7 @@ def _how(scope: StatementScope, prepared: PreparedChange) -> list[str]:
     """How the selected rows are changed."""
     if isinstance(prepared, PreparedKeys):
         return ["They have few keys: they are read and written in this process, without a job."]
-    if isinstance(prepared, PreparedInsert):
+    if isinstance(prepared, PreparedWrite):
         return [
             "They are written as changes, and merged by key.",
             f"Distribution: {distribution(scope, prepared)}.",

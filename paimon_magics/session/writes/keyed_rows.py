@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 from paimon_magics.columnar.merging import KIND
@@ -22,10 +21,9 @@ from paimon_magics.planning.reads.predicates import ColumnPredicate
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.session.planned_work import made_of
 from paimon_magics.session.scope import StatementScope, located
-from paimon_magics.session.writes.prepare import PreparedInsert
+from paimon_magics.session.writes.prepare import PreparedWrite
 from paimon_magics.session.writes.row_selection import placed_frame
 from paimon_magics.spark.row_changes import as_inserted, with_buckets
-from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.tables.row_changes.looked_up_keys import check_none_wait, key_files
 from paimon_magics.tables.snapshots.latest import read_snapshot
 from paimon_magics.tables.table import Table
@@ -68,24 +66,22 @@ def keyed_rows(
     rows: DataFrame,
     base_snapshot_id: int,
     *,
-    again: Callable[[], PreparedInsert],
+    again: Callable[[], PreparedWrite],
     read_set: ReadSet,
     has_buckets: bool = False,
     own_buckets: bool = False,
-) -> PreparedInsert:
+) -> PreparedWrite:
     """The write of `rows` with their kinds (column KIND) that were made of those of a snapshot.
     With `has_buckets` the rows have a column of their buckets, too; with `own_buckets` no two tasks
     of the frame have rows of one bucket. Where the writer does not take
     kinds beside the table's columns, `without_kinds` makes the rows that it takes."""
     table = _written_at_once(table)
-    return PreparedInsert(
+    return PreparedWrite(
         table,
         rows,
         Append(),
         base_snapshot_id,
-        column=partial(_column, rows),
-        again=again,
-        check=lambda: None,
+        again,
         has_kinds=has_buckets or _takes_kinds(table.schema),
         has_buckets=has_buckets,
         read_set=read_set,
@@ -93,7 +89,7 @@ def keyed_rows(
     )
 
 
-def without_kinds(prepared: PreparedInsert) -> PreparedInsert:
+def without_kinds(prepared: PreparedWrite) -> PreparedWrite:
     """The write with rows as the writer takes them: without a column KIND, where that is not for
     it."""
     if prepared.has_kinds or KIND not in prepared.frame.columns:
@@ -130,7 +126,3 @@ def with_key_buckets(
 def _takes_kinds(schema: TableSchema) -> bool:
     """Whether the writer takes kinds beside the table's columns."""
     return schema.rowkind_field is None and schema.bucket_mode != "KEY_DYNAMIC"
-
-
-def _column(rows: DataFrame, only: str) -> DataFrame:
-    return rows.select(quoted(only))

@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 from paimon_magics.columnar.merging import KIND
@@ -32,11 +31,11 @@ from paimon_magics.session.provenance import Operation
 from paimon_magics.session.scope import StatementScope
 from paimon_magics.session.writes.append_changes import check_stays, written_files
 from paimon_magics.session.writes.exactness import check_losses
-from paimon_magics.session.writes.insert import run_job
 from paimon_magics.session.writes.outcomes import WrittenFiles
-from paimon_magics.session.writes.prepare import PreparedInsert
+from paimon_magics.session.writes.prepare import PreparedWrite
 from paimon_magics.session.writes.row_selection import placed_frame
 from paimon_magics.session.writes.transactions import ToCommit, begun, transact
+from paimon_magics.session.writes.write_jobs import run_job
 from paimon_magics.spark.losses import kept_losses
 from paimon_magics.spark.merging import KIND_NUMBERS, MatchCounts, match_counts
 from paimon_magics.spark.queries import cancellable
@@ -177,7 +176,7 @@ def changed_twice() -> InvalidValueError:
 def run_place_merge(
     scope: StatementScope,
     merge: MergeInto,
-    prepared: PreparedInsert,
+    prepared: PreparedWrite,
     places: MergePlaces,
     effects: frozenset[Effect],
     attempts: Attempts,
@@ -224,7 +223,7 @@ _Done = tuple[UnitResults[ChangedFile], CompletedWrite | None]
 
 def _written(
     scope: StatementScope,
-    prepared: PreparedInsert,
+    prepared: PreparedWrite,
     places: MergePlaces,
     effects: frozenset[Effect],
     transaction: Transaction,
@@ -275,13 +274,13 @@ def _changed(
 
 
 def _added(
-    scope: StatementScope, prepared: PreparedInsert, transaction: Transaction
+    scope: StatementScope, prepared: PreparedWrite, transaction: Transaction
 ) -> tuple[bool, CompletedWrite]:
     """Write the inserted rows; also whether a task may have run twice."""
     table = prepared.table
     rows = prepared.frame.where(f"{quoted(KIND)} = {KIND_NUMBERS['insert']}")
     rows = rows.select(*(quoted(name) for name in table.schema.column_names), *kept_losses(rows))
-    new = replace(prepared, frame=rows, column=partial(_column, rows))
+    new = replace(prepared, frame=rows)
     task = _write_spec(scope, table, transaction)
     job = run_job(scope, new, task)
     written = completed(table, task, job.written, transaction.base_snapshot_id)
@@ -290,7 +289,7 @@ def _added(
 
 def _changed_and_added(
     scope: StatementScope,
-    prepared: PreparedInsert,
+    prepared: PreparedWrite,
     places: MergePlaces,
     changes: FileChanges | ColumnChanges,
     transaction: Transaction,
@@ -312,10 +311,6 @@ def _write_spec(scope: StatementScope, table: Table, transaction: Transaction) -
     return write_spec(
         table, transaction, overwrite=False, slots=scope.slots, settings=scope.settings
     )
-
-
-def _column(rows: DataFrame, only: str) -> DataFrame:
-    return rows.select(quoted(only))
 
 
 def _bodies(

@@ -37,7 +37,8 @@ from paimon_magics.planning.row_changes.source_keys import (
 )
 from paimon_magics.session.parameters import bind
 from paimon_magics.session.planned_work import Reads, made_of, note_reads, planned_bytes, reads_of
-from paimon_magics.session.queries.frames import frame_of_query, read_plan
+from paimon_magics.session.queries.frames import frame_of_query
+from paimon_magics.session.queries.planned_reads import read_plan
 from paimon_magics.session.queries.relations import Conditions, Relation, Selection
 from paimon_magics.session.scope import StatementScope, located
 from paimon_magics.session.writes.exactness import check_policy

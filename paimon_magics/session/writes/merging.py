@@ -49,7 +49,6 @@ from paimon_magics.session.provenance import Operation
 from paimon_magics.session.queries.frames import frame_of_query
 from paimon_magics.session.queries.relations import Selection
 from paimon_magics.session.scope import StatementScope, located
-from paimon_magics.session.writes.insert import run_job, write_planned
 from paimon_magics.session.writes.keyed_rows import check_seen, keyed_rows
 from paimon_magics.session.writes.merge_places import (
     MergePlaces,
@@ -74,9 +73,10 @@ from paimon_magics.session.writes.outcomes import (
     with_losses,
     write_outcome,
 )
-from paimon_magics.session.writes.prepare import PreparedInsert, reads_now
+from paimon_magics.session.writes.prepare import PreparedWrite, reads_now
 from paimon_magics.session.writes.row_selection import check_no_file_calls
 from paimon_magics.session.writes.transactions import run_again
+from paimon_magics.session.writes.write_jobs import run_job, run_write
 from paimon_magics.spark.losses import kept_losses, without_losses
 from paimon_magics.spark.merging import COUNTED, KIND_NUMBERS, MatchCounts
 from paimon_magics.spark.session_settings import few_shuffle_tasks
@@ -106,7 +106,7 @@ class PreparedMerge:
     plan: MergePlan
     method: ChangeMethod
     target: MergeTarget
-    insert: PreparedInsert
+    insert: PreparedWrite
     keys: tuple[SourceKey, ...] = ()
     lookup: SourceLookup | None = None
     joined_bytes: float | None = None
@@ -218,7 +218,7 @@ def prepare_merge(
         names = map(quoted, table.schema.column_names)
         rows = made_of(rows.select(*names, *kept_losses(rows)), rows)
 
-    def again() -> PreparedInsert:
+    def again() -> PreparedWrite:
         return _again(scope, merge, parameters, source, kept).insert
 
     references = merge.within.references
@@ -230,10 +230,7 @@ def prepare_merge(
     if is_keyed:
         insert = keyed_rows(table, rows, base, again=again, read_set=read_set)
     else:
-        column = partial(_column, rows)
-        insert = PreparedInsert(
-            table, rows, Append(), base, column, again, check=lambda: None, read_set=read_set
-        )
+        insert = PreparedWrite(table, rows, Append(), base, again, read_set=read_set)
     source_bytes = source_size.rows_bytes
     joined_bytes = None if source_bytes is None else source_bytes + _rows_bytes(target)
     return PreparedMerge(plan, method, target, insert, found.keys, found.lookup, joined_bytes)
@@ -252,10 +249,6 @@ def _rows_bytes(target: MergeTarget) -> int:
     if plan is None:
         return planned_bytes(reads_of(target.frame)) * COMPRESSED_AT_MOST
     return sum(unit.size_bytes for unit in plan.units) * COMPRESSED_AT_MOST
-
-
-def _column(rows: DataFrame, only: str) -> DataFrame:
-    return rows.select(quoted(only))
 
 
 def _read_set(
@@ -320,7 +313,7 @@ def _run_once(
         counts = counts_of(written)
         return Operation("MERGE", counts.inserted, counts.updated, counts.deleted)
 
-    current, receipt, written = write_planned(scope, insert, attempts, merge.text, write, operation)
+    current, receipt, written = run_write(scope, insert, attempts, merge.text, write, operation)
     counts = counts_of(written)
     outcome = _outcome(merge, current.table, receipt, of_write(written), counts)
     outcome = with_losses(outcome, current.table, written.losses)
@@ -328,7 +321,7 @@ def _run_once(
 
 
 def _counted_write(
-    scope: StatementScope, counted: list[MatchCounts], prepared: PreparedInsert, task: WriteSpec
+    scope: StatementScope, counted: list[MatchCounts], prepared: PreparedWrite, task: WriteSpec
 ) -> JobWritten:
     """Write the changed rows and count them, or refuse them if a row is changed twice. The writers
     find that; where rows do not come to them with their kinds, Spark keeps the rows, and they are

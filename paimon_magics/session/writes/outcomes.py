@@ -21,7 +21,7 @@ from paimon_magics.planning.writes.losses import ColumnLoss, in_order, loss_text
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.scope import StatementScope
 from paimon_magics.session.writes.compaction import compact_plan, planned_compaction
-from paimon_magics.session.writes.prepare import PreparedInsert
+from paimon_magics.session.writes.prepare import PreparedWrite
 from paimon_magics.spark.failures import translate
 from paimon_magics.spark.queries import cancellable
 from paimon_magics.statements.clauses.names import table_text
@@ -206,7 +206,7 @@ class Replaced:
     sizes: Sequence[PartitionSize]
 
 
-def replaced_by_insert(prepared: PreparedInsert) -> Replaced:
+def replaced_by_insert(prepared: PreparedWrite) -> Replaced:
     """Return what an INSERT replaces. A dynamic overwrite runs its query to find partitions."""
     table, frame = prepared.table, prepared.frame
     change: InsertChange = prepared.change

@@ -1,4 +1,4 @@
-"""An INSERT planned and checked against its table; nothing runs."""
+"""A write planned and checked against its table; nothing runs."""
 
 from __future__ import annotations
 
@@ -68,16 +68,20 @@ if TYPE_CHECKING:
 _KIND_COLUMN = Column(0, KIND, AtomicType("TINYINT"))
 
 
-@dataclass(frozen=True)
-class PreparedInsert:
-    """A planned INSERT: its rows in the table's columns, and what they do to it.
+def _no_check() -> None:
+    """Rows that are stored as they are need no check."""
 
-    `base_snapshot_id` is the table's latest snapshot before planning, 0 for none. `column(only=…)`
-    makes the frame of that column alone. `again` plans the same statement on the table's then
-    current state. `check` raises InvalidValueError for rows that storing would change. With
+
+@dataclass(frozen=True)
+class PreparedWrite:
+    """A planned write: its rows in the table's columns, and what they do to the table.
+
+    `base_snapshot_id` is the table's latest snapshot before planning, 0 for none. `again` plans the
+    same statement on the table's then current state. `check` raises InvalidValueError for rows that
+    storing would change. `column(only=…)` makes the frame of one column of an INSERT. With
     `has_kinds` the frame has a column of the rows' kinds behind the table's, with `has_buckets` one
-    of their buckets, too. `keys_repeat` tells that rows with kinds are changes of which a later one
-    of a key counts more. `read_set` is what the rows were made of, if they are made of rows of the
+    of their buckets, too. With `keys_repeat` rows with kinds are changes of which a later one of a
+    key counts more. `read_set` is what the rows were made of, if they are made of rows of the
     table. With `own_buckets` no two tasks of the frame have rows of one bucket. With `marks_unseen`
     some kinds say that a row is not seen. `changeable` tells the casts that may change values.
     """
@@ -86,9 +90,9 @@ class PreparedInsert:
     frame: DataFrame
     change: InsertChange
     base_snapshot_id: int
-    column: Callable[..., DataFrame]
-    again: Callable[[], PreparedInsert]
-    check: Callable[[], None]
+    again: Callable[[], PreparedWrite]
+    check: Callable[[], None] = _no_check
+    column: Callable[..., DataFrame] | None = None
     has_kinds: bool = False
     has_buckets: bool = False
     keys_repeat: bool = False
@@ -106,7 +110,7 @@ def prepare_insert(
     frame: DataFrame | None = None,
     mode: str | None = None,
     own_rows: bool = False,
-) -> PreparedInsert:
+) -> PreparedWrite:
     """Plan an INSERT and check it against its table; nothing runs. See `run_insert`. A given frame
     whose last column is KIND has changes of rows (`with_changes`)."""
     table = scope.load(insert.target, insert.text, insert.target_position)
@@ -140,13 +144,13 @@ def prepare_insert(
     change = change_of(scope, insert, schema, constants, mode)
     made_of(projected, frame)
     again = partial(_prepare_again, scope, insert, parameters)
-    return PreparedInsert(
+    return PreparedWrite(
         table,
         projected,
         change,
         state[0],
+        partial(again, frame=given, mode=mode, own_rows=own_rows),
         column=projection,
-        again=partial(again, frame=given, mode=mode, own_rows=own_rows),
         check=_exactness(scope, frame, taken, is_given=is_given),
         has_kinds=kinds and schema.rowkind_field is None,
         keys_repeat=kinds,
@@ -172,7 +176,7 @@ def _prepare_again(
     frame: DataFrame | None,
     mode: str | None,
     own_rows: bool,
-) -> PreparedInsert:
+) -> PreparedWrite:
     """Plan an INSERT on its tables as they are now."""
     scope.tables.renew()
     return prepare_insert(scope, insert, parameters, frame=frame, mode=mode, own_rows=own_rows)
@@ -198,13 +202,13 @@ def _exactness(
 ) -> Callable[[], None]:
     """Return the check that raises InvalidValueError for rows that storing would change."""
     if scope.settings.store_assignment == "ansi":
-        return lambda: None
+        return _no_check
     if is_given:
         return lambda: check_exact(frame, columns)
     return lambda: check_policy(scope.spark, frame, columns)
 
 
-def distribution(scope: StatementScope, prepared: PreparedInsert) -> Distribution:
+def distribution(scope: StatementScope, prepared: PreparedWrite) -> Distribution:
     """Return how the rows are distributed to the writing tasks. Runs no job."""
     schema = prepared.table.schema
     if prepared.has_buckets:
@@ -263,8 +267,10 @@ def partition_constants(
         raise translate(error, statement=statement) from error
 
 
-def fetched_values(prepared: PreparedInsert, statement: str) -> pyarrow.Table:
-    """Return the rows of a VALUES list. An error names the column that failed."""
+def fetched_values(prepared: PreparedWrite, statement: str) -> pyarrow.Table:
+    """Return the rows of a VALUES list. An error names the column that failed. Raises
+    InvalidValueError for rows that storing would change."""
+    prepared.check()
     try:
         return fetched(prepared.frame)
     except Exception as error:
@@ -277,8 +283,9 @@ def fetched_values(prepared: PreparedInsert, statement: str) -> pyarrow.Table:
         raise found from error
 
 
-def _failing_column(prepared: PreparedInsert) -> str | None:
+def _failing_column(prepared: PreparedWrite) -> str | None:
     """The first column of the table whose values can't be computed on their own."""
+    assert prepared.column is not None
     for name in prepared.table.schema.column_names:
         try:
             prepared.column(only=name).collect()  # the rows are folded: this runs no job

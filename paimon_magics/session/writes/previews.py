@@ -25,7 +25,7 @@ from paimon_magics.planning.writes.losses import ColumnLoss, loss_texts
 from paimon_magics.session.scope import StatementScope, located
 from paimon_magics.session.writes.merge_places import counted_rows
 from paimon_magics.session.writes.merging import PreparedMerge, prepare_merge
-from paimon_magics.session.writes.prepare import PreparedInsert
+from paimon_magics.session.writes.prepare import PreparedWrite
 from paimon_magics.session.writes.row_changes import PreparedChange, prepare_row_change
 from paimon_magics.session.writes.row_selection import new_values, selected_rows
 from paimon_magics.session.writes.rows_by_key import PreparedKeys
@@ -90,19 +90,19 @@ def _numbers(change: RowChange, prepared: PreparedChange) -> str:
         batches = map(lossy.noted, map(marked.written, prepared.rows().to_batches()))
         rows, files = sum(batch.num_rows for batch in batches), 0
         unseen, losses = marked.counts, lossy.counts
-    elif isinstance(prepared, PreparedInsert) and prepared.marks_unseen:
+    elif isinstance(prepared, PreparedWrite) and prepared.marks_unseen:
         unseen = unseen_counts(prepared.frame)
         rows, files = row_counts(prepared.frame, None)[0] - unseen.unwritten, 0
-    elif isinstance(prepared, PreparedInsert):
+    elif isinstance(prepared, PreparedWrite):
         rows, files = row_counts(prepared.frame, None)[0], 0
     elif prepared.plan is not None and prepared.plan.units:
         rows, files = row_counts(prepared.selected, FILE_COLUMN)
         losses = counted_losses(prepared.selected)
     else:
         rows, files = 0, 0
-    if isinstance(prepared, PreparedInsert):
+    if isinstance(prepared, PreparedWrite):
         losses = counted_losses(prepared.frame)
-    by_kinds = isinstance(prepared, PreparedInsert)
+    by_kinds = isinstance(prepared, PreparedWrite)
     told = files_told(prepared.table, files, by_kinds=by_kinds)
     schema = prepared.table.schema
     notes = unseen_notes(schema, unseen, be="would be")

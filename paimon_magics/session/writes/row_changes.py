@@ -41,7 +41,7 @@ from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.parameters import bind
 from paimon_magics.session.planned_work import made_of, reads_of
 from paimon_magics.session.queries.planned_reads import (
-    HeldSnapshots,
+    SnapshotLeases,
     local_limits,
     plan_of,
     planned_read,
@@ -53,7 +53,6 @@ from paimon_magics.session.writes.append_changes import (
     prepare_append_change,
     run_append_change,
 )
-from paimon_magics.session.writes.insert import run_job, write_planned
 from paimon_magics.session.writes.keyed_rows import check_seen, keyed_rows, with_key_buckets
 from paimon_magics.session.writes.outcomes import (
     NOTHING_WRITTEN,
@@ -61,7 +60,7 @@ from paimon_magics.session.writes.outcomes import (
     of_write,
     with_losses,
 )
-from paimon_magics.session.writes.prepare import PreparedInsert
+from paimon_magics.session.writes.prepare import PreparedWrite
 from paimon_magics.session.writes.row_selection import (
     changed_outcome,
     check_no_file_calls,
@@ -75,6 +74,7 @@ from paimon_magics.session.writes.row_selection import (
 )
 from paimon_magics.session.writes.rows_by_key import PreparedKeys, commit_by_key, prepare_by_key
 from paimon_magics.session.writes.transactions import run_again
+from paimon_magics.session.writes.write_jobs import run_job, run_write
 from paimon_magics.spark.queries import cancellable
 from paimon_magics.spark.reading import read_frame
 from paimon_magics.spark.row_changes import unseen_counts
@@ -94,7 +94,7 @@ if TYPE_CHECKING:
     from paimon_magics.spark.handles import DataFrame
 
 
-PreparedChange = PreparedInsert | PreparedAppendChange | PreparedKeys
+PreparedChange = PreparedWrite | PreparedAppendChange | PreparedKeys
 """A planned DELETE or UPDATE: rows of a kind that are written, or places in files."""
 
 
@@ -158,7 +158,7 @@ def _prepare_keyed(
     table: Table,
     state: tuple[int, str],
     merged: MergedUpdate | None,
-) -> PreparedInsert:
+) -> PreparedWrite:
     """The rows to write, with their kinds, in the table's columns and types."""
     columns = table.schema.columns
     base_snapshot_id, list_name = state
@@ -176,7 +176,7 @@ def _prepare_keyed(
     if moves and deletes:
         frame = with_key_buckets(scope, table, frame, base_snapshot_id, predicates)
 
-    def again() -> PreparedInsert:
+    def again() -> PreparedWrite:
         scope.tables.renew()
         newer = scope.load(change.target, change.text, change.target_position)
         state, merged = latest_state(newer), merged_update_of(change, newer)
@@ -221,7 +221,7 @@ def _run_once(
             write = partial(_counted_write, scope, counted)
         elif not prepared.has_kinds:
             write = partial(_marked_write, scope)
-        current, receipt, written = write_planned(
+        current, receipt, written = run_write(
             scope,
             prepared,
             attempts,
@@ -236,7 +236,7 @@ def _run_once(
     return finished(scope, outcome, table, written.buckets, files_each=written.files_each)
 
 
-def _marked_write(scope: StatementScope, prepared: PreparedInsert, task: WriteSpec) -> JobWritten:
+def _marked_write(scope: StatementScope, prepared: PreparedWrite, task: WriteSpec) -> JobWritten:
     """Count the rows that are not seen before the others are written, without their kinds."""
     if not prepared.marks_unseen:
         return run_job(scope, prepared, task)
@@ -251,7 +251,7 @@ def _marked_write(scope: StatementScope, prepared: PreparedInsert, task: WriteSp
 
 
 def _counted_write(
-    scope: StatementScope, counted: list[int], prepared: PreparedInsert, task: WriteSpec
+    scope: StatementScope, counted: list[int], prepared: PreparedWrite, task: WriteSpec
 ) -> JobWritten:
     """Count the rows before they are written: one comes once for each bucket that it was in."""
     kept = prepared.frame.persist()
@@ -300,19 +300,16 @@ def chosen_rows(
     name = replace(table.name, system_table=None)
     relation = relation_of(scope, reference, change.text, bound, known=name)
     assert isinstance(relation, Relation)  # it is known to be a table
-    held_snapshots = HeldSnapshots(scope.committer)
-    try:
+    with SnapshotLeases(scope.committer) as leases:
         # The same read that is made of the statement's query where None is returned: it is kept.
-        read = planned_read(scope, replace(relation, snapshot_id=snapshot_id), held_snapshots).read
+        read = planned_read(scope, replace(relation, snapshot_id=snapshot_id), leases).read
         plan = _plan(scope, read)
         if plan is None:
             return None
-        held_snapshots.planned.append(read.planned)
-        held_snapshots.plan = plan
+        leases.planned.append(read.planned)
+        leases.plan = plan
         reader = _leaving_out(read, predicates).reader
-        return held_snapshots.noted(read_frame(scope.spark, plan, columns, reader))
-    finally:
-        held_snapshots.release()
+        return leases.noted(read_frame(scope.spark, plan, columns, reader))
 
 
 def _has_plain_columns(schema: TableSchema) -> bool:

@@ -26,7 +26,7 @@ from paimon_magics.session.parameters import bind
 from paimon_magics.session.planned_work import made_of
 from paimon_magics.session.provenance import Operation
 from paimon_magics.session.queries.frames import frame_of_query
-from paimon_magics.session.queries.planned_reads import HeldSnapshots
+from paimon_magics.session.queries.planned_reads import SnapshotLeases
 from paimon_magics.session.queries.relations import Selection
 from paimon_magics.session.scope import StatementScope, located
 from paimon_magics.session.writes.exactness import check_policy
@@ -216,15 +216,12 @@ def placed_frame(
 ) -> DataFrame:
     """`placed_rows` of files of a snapshot, 0 for none, which stays for as long as the frame does.
     Raises OutdatedPlanError if it has expired."""
-    held_snapshots = HeldSnapshots(scope.committer)
-    if snapshot_id and not held_snapshots.hold(replace(table.name, system_table=None), snapshot_id):
-        raise OutdatedPlanError(
-            f"Snapshot {snapshot_id} of `{table.name}` expired before it was read.",
-            hint="Nothing was written. Run the statement again, or keep snapshots longer: "
-            "'snapshot.num-retained.min', 'snapshot.time-retained'.",
-        )
-    try:
+    with SnapshotLeases(scope.committer) as leases:
+        if snapshot_id and not leases.hold(replace(table.name, system_table=None), snapshot_id):
+            raise OutdatedPlanError(
+                f"Snapshot {snapshot_id} of `{table.name}` expired before it was read.",
+                hint="Nothing was written. Run the statement again, or keep snapshots longer: "
+                "'snapshot.num-retained.min', 'snapshot.time-retained'.",
+            )
         rows = placed_rows(scope.spark, files, columns, more, scope.slots, keys)
-        return held_snapshots.noted(rows)
-    finally:
-        held_snapshots.release()
+        return leases.noted(rows)

@@ -30,7 +30,7 @@ from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.planning.writes.inserts import plans_in_turn
 from paimon_magics.planning.writes.losses import LOSSES
 from paimon_magics.session.parameters import bind
-from paimon_magics.session.queries.planned_reads import HeldSnapshots
+from paimon_magics.session.queries.planned_reads import SnapshotLeases
 from paimon_magics.session.scope import StatementScope
 from paimon_magics.session.writes.exactness import check_losses, is_strict
 from paimon_magics.session.writes.row_selection import (
@@ -159,10 +159,9 @@ def _found(
         for one in reference.filters
     )
     bound = bind(query.parameters, parameters, change.text, scope.zone)
-    held_snapshots = HeldSnapshots(scope.committer)
-    if snapshot is None or not held_snapshots.hold(table.name, snapshot.id):
-        return None
-    try:
+    with SnapshotLeases(scope.committer) as leases:
+        if snapshot is None or not leases.hold(table.name, snapshot.id):
+            return None
         read = plan_data_read(
             table,
             ReadRequest(zone=scope.zone, filters=filters, bound=bound),
@@ -175,8 +174,6 @@ def _found(
         limits = LocalLimits(_KEYS_MAX, _ROWS_BYTES_MAX, len(splits_of(read)), by_key=True)
         batch = few_rows(read, splits_of(read), limits)
         return None if batch is None else pa.Table.from_batches([batch])
-    finally:
-        held_snapshots.release()
 
 
 def _selected_by_key(

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import Future
-from typing import Any
 
 from paimon_magics.columnar.value_bounds import can_have
 from paimon_magics.coordinator.client.small_inserts import InsertReceipt, SmallInserts
@@ -19,18 +18,11 @@ from paimon_magics.planning.writes.inserts import rows_hidden_by, takes_small_in
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.parameters import bind
 from paimon_magics.session.scope import StatementScope
-from paimon_magics.session.spark_settings import check_written
 from paimon_magics.session.writes.exactness import is_strict
-from paimon_magics.session.writes.frames import write_frame_to
-from paimon_magics.session.writes.insert_input import given_table
-from paimon_magics.session.writes.merged_schemas import merge_columns
-from paimon_magics.session.writes.prepare import fetched_values, prepare_insert
 from paimon_magics.session.writes.row_selection import kind_of
-from paimon_magics.session.writes.upserts import run_planned
 from paimon_magics.settings import WAITS
 from paimon_magics.statements.row_changes import RowChange, Update
 from paimon_magics.statements.statement import (
-    Insert,
     TableName,
 )
 from paimon_magics.tables.schema.history import version_of
@@ -69,82 +61,12 @@ class PendingInsert:
         return _outcome(self._table.name, self._kind, receipt, snapshot_id, visible=self._visible)
 
 
-def insert_rows(
-    scope: StatementScope,
-    name: TableName,
-    rows: Any,
-    *,
-    label: str | None = None,
-    wait: str | None = None,
-) -> PendingInsert | Outcome:
-    """Insert rows. Return the pending insert, or the outcome if the table takes no small inserts.
-
-    Raises InvalidValueError for values that are no rows, and errors for the table's name.
-    """
-    check_wait(wait)
-    check_written(scope, name, "INSERT")
-    table = scope.connection.recent.load(name)
-    given = given_table(rows, table.schema, scope.zone)
-    inserts = inserts_of(scope, table)
-    if inserts is None:
-        if label is not None:
-            raise InvalidValueError(
-                f"`{name}` takes no small inserts here, so that an insert can't have a label.",
-                hint=f"This is why: {_why_not(scope, table)}",
-            )
-        outcome = write_frame_to(scope, given, name, "append")
-        outcome.notes = (*outcome.notes, _at_once(scope, table))
-        return outcome
-    mode = "async_mode" if wait is not None else None
-    version = version_of(table)
-    answer = inserts.insert(table.name, given, label=label, mode=mode, version=version)
-    return PendingInsert(scope, table, answer, wait == "visible")
-
-
 def check_wait(wait: str | None) -> None:
     """Raise InvalidValueError if `wait` is no `Wait`."""
     if wait is not None and wait not in WAITS:
         raise InvalidValueError(
             f"`wait` can't be '{wait}'.", hint=nearest(wait, WAITS, what="values of `wait`")
         )
-
-
-def run_insert_statement(
-    scope: StatementScope,
-    insert: Insert,
-    parameters: Mapping[str, object],
-    wait: str | None = None,
-) -> Outcome:
-    """Run an INSERT … VALUES, as a small insert if the table takes them. `wait` says when it is
-    answered; the default is the table's mode."""
-    merged = merge_columns(scope, insert, parameters)
-    prepared = prepare_insert(scope, insert, parameters)
-    inserts = None if insert.overwrite else inserts_of(scope, prepared.table)
-    if inserts is None or not insert.source.is_values:
-        outcome = run_planned(scope, insert, prepared)
-        asked = insert.source.is_values and not insert.overwrite
-        if asked and prepared.table.schema.flag("auto_batch_load"):
-            outcome.notes = (*outcome.notes, _at_once(scope, prepared.table))
-        outcome.notes = (*merged, *outcome.notes)
-        return outcome
-    from paimon_magics.tables.schema.arrow_casting import conform
-
-    prepared.check()
-    rows = fetched_values(prepared, insert.text)
-    schema = arrow_schema(prepared.table.schema)
-    import pyarrow as pa
-
-    batches = [conform(batch, schema) for batch in rows.to_batches()]
-    answer = inserts.insert(
-        prepared.table.name,
-        pa.Table.from_batches(batches, schema),
-        mode="async_mode" if wait is not None else None,
-        version=version_of(prepared.table),
-    )
-    outcome = PendingInsert(scope, prepared.table, answer, wait == "visible").outcome()
-    outcome.statement, outcome.query = insert.text, None
-    outcome.notes = (*merged, *outcome.notes)
-    return outcome
 
 
 def flush_queue(
@@ -180,11 +102,13 @@ def inserts_of(scope: StatementScope, table: Table) -> SmallInserts | None:
     return scope.committer.inserts()
 
 
-def _at_once(scope: StatementScope, table: Table) -> str:
-    return f"Committed at once: {_why_not(scope, table)}"
+def at_once_note(scope: StatementScope, table: Table) -> str:
+    """The note on an insert that was not put into the log."""
+    return f"Committed at once: {why_not_logged(scope, table)}"
 
 
-def _why_not(scope: StatementScope, table: Table) -> str:
+def why_not_logged(scope: StatementScope, table: Table) -> str:
+    """Why the table, or this session, takes no small inserts."""
     if scope.committer.inserts() is None:
         return "this session has no coordinator, which keeps the log of small inserts."
     if table.name.branch is not None:

@@ -10,7 +10,8 @@ import pytest
 from paimon_magics import Session
 from paimon_magics.errors import UnknownNameError
 from paimon_magics.planning.reads.scans import ReadPlan
-from paimon_magics.session.queries.frames import Relation, read_plan
+from paimon_magics.session.queries.planned_reads import read_plan
+from paimon_magics.session.queries.relations import Relation
 from paimon_magics.session.scope import StatementScope
 from paimon_magics.statements.statement import TableName
 from tests.oracle.java_reader import JavaPaimon
