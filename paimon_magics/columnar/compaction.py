@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from enum import Enum
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +29,7 @@ from paimon_magics.columnar.merging import (
     last_places,
 )
 from paimon_magics.errors import JobError
+from paimon_magics.planning.options.traits import NO_CHANGELOG, ChangelogProducer
 from paimon_magics.planning.reads.views import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 
 _NO_LEVEL = np.iinfo(np.int16).max
@@ -37,31 +37,23 @@ _Ints = npt.NDArray[np.int64]
 _Bools = npt.NDArray[np.bool_]
 
 
-class Changelog(Enum):
-    """Which changelog a compaction writes: by `changelog-producer`."""
-
-    NONE = "none"
-    LOOKUP = "lookup"
-    FULL = "full-compaction"
-
-
 @dataclass(frozen=True)
 class CompactionRule:
     """How the files of one rewrite are compacted.
 
     With `looks_up` rows have the column LEVEL, and rows above `output_level` are looked up: files
-    of level 0 are rewritten in a table whose compactions look up. With Changelog.FULL rows have the
-    column LEVEL, too, and `output_level` is the greatest one. With `marks_deletions` looked-up rows
-    have the column PLACE. `drops_deletes` leaves -U and -D out of the rows to write. Where
-    `unchanged_columns` is given, updates that change none of these columns are left out of the
-    changelog (`changelog-producer.row-deduplicate`).
+    of level 0 are rewritten in a table whose compactions look up. For a changelog of full
+    compactions rows have the column LEVEL, too, and `output_level` is the greatest one. With
+    `marks_deletions` looked-up rows have the column PLACE. `drops_deletes` leaves -U and -D out of
+    the rows to write. Where `unchanged_columns` is given, updates that change none of these columns
+    are left out of the changelog (`changelog-producer.row-deduplicate`).
     """
 
     merge: MergeRule
     output_level: int
     drops_deletes: bool
     looks_up: bool = False
-    changelog: Changelog = Changelog.NONE
+    changelog: ChangelogProducer = NO_CHANGELOG
     marks_deletions: bool = False
     unchanged_columns: tuple[str, ...] | None = None
 
@@ -69,12 +61,12 @@ class CompactionRule:
     def looks_up_values(self) -> bool:
         """Whether looked-up rows need all columns; else those of the merge's order, and SEQUENCE,
         LEVEL and PLACE, will do. Source: the processors in `MergeTreeCompactManagerFactory`."""
-        if self.merge.engine == "first-row":
+        if self.merge.engine.keeps_first_row:
             return False
         return not (
             self.marks_deletions
-            and self.changelog is Changelog.NONE
-            and self.merge.engine == "deduplicate"
+            and not self.changelog.of_compactions
+            and self.merge.engine.keeps_last_row
             and not self.merge.order.sequence_fields
         )
 
@@ -105,7 +97,7 @@ def compacted(groups: Groups, rule: CompactionRule) -> Iterator[Compacted]:
     can't merge.
     """
     if not rule.looks_up:
-        if rule.changelog is Changelog.FULL:
+        if rule.changelog.compacts_fully:
             yield _with_full_changelog(groups, rule)
             return
         in_order = replace(rule.merge, in_key_order=True)
@@ -114,7 +106,7 @@ def compacted(groups: Groups, rule: CompactionRule) -> Iterator[Compacted]:
         return
     if all(_level(batch) > rule.output_level for batch in groups.slices):
         return  # there are no rows to compact
-    if rule.merge.engine == "first-row":
+    if rule.merge.engine.keeps_first_row:
         yield _first_rows(groups, rule)
         return
     yield _looked_up(groups, rule)
@@ -162,7 +154,7 @@ def _looked_up(groups: Groups, rule: CompactionRule) -> Compacted:
     inner = _inner(groups, kept_order, number[kept], met)
     merged = _merged(inner, rule.merge, all_met=True)
     changelog = None
-    if rule.changelog is Changelog.LOOKUP:
+    if rule.changelog.looks_up:
         before = np.where(merged.adds(high_rows[met]), high_rows[met], -1)
         changelog = _changelog(merged, before, has_fresh[met], rule)
     return Compacted(rule.written(_result(merged)), changelog, deleted)
@@ -204,7 +196,7 @@ def _first_rows(groups: Groups, rule: CompactionRule) -> Compacted:
     first = order[starts]
     new = ~above & ~known[number[starts]]
     changelog = None
-    if rule.changelog is Changelog.LOOKUP:
+    if rule.changelog.looks_up:
         changelog = groups.taken(first[new])
     return Compacted(groups.taken(first[above | new]), changelog)
 
@@ -273,7 +265,7 @@ def _merged(groups: Groups, rule: MergeRule, *, all_met: bool) -> _Merged:
     if all_met:
         changed = _single_rows_change(groups, rule)
         groups = replace(groups, met=changed)
-    if rule.engine == "deduplicate":
+    if rule.engine.keeps_last_row:
         last = last_places(groups, ignore_retracts=rule.ignore_deletes)
         return _Merged(groups, np.where(last < 0, -1, groups.order[last]))
     rule = replace(rule, looks_up=False, in_key_order=True)
@@ -284,11 +276,11 @@ def _merged(groups: Groups, rule: MergeRule, *, all_met: bool) -> _Merged:
 
 def _single_rows_change(groups: Groups, rule: MergeRule) -> _Bools:
     """Marks the groups for which merging a single row would not give that row."""
-    if rule.engine == "partial-update" and not rule.groups and not rule.functions:
+    if rule.engine.skips_nulls and not rule.groups and not rule.functions:
         return np.ones(len(groups.starts), dtype=bool)  # all columns at once anyway
     first = groups.order[groups.starts]
     kinds = groups.kinds()[first]
-    if rule.engine == "deduplicate":
+    if rule.engine.keeps_last_row:
         found: _Bools = is_retract(kinds)
         return found
     found = kinds != INSERT

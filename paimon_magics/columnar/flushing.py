@@ -13,15 +13,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from paimon_magics.columnar.folding import MergeRule, merge_rows
+from paimon_magics.columnar.folding import MergeRule, merge_rows, winning_rows
 from paimon_magics.columnar.merging import (
     KIND,
     SEQUENCE,
     Groups,
-    first_rows,
     group_rows,
     is_retract,
-    last_rows,
 )
 from paimon_magics.errors import JobError
 
@@ -50,19 +48,15 @@ def flushed(
     rule = replace(rule, looks_up=False, in_key_order=True)
     kinds = np.concatenate([np.asarray(batch.column(KIND)) for batch in batches])
     groups = _grouped(batches, rule)
-    if rule.engine == "first-row":
+    if rule.engine.keeps_first_row:
         _check_first_rows(groups, kinds)
     if len(groups.starts) == len(groups.order):  # every key once
         rows = _taken(batches, groups.order)
         yield Flushed(rows, rows if wants_changelog else None)
         return
-    if not wants_changelog and rule.engine in ("deduplicate", "first-row"):
+    if not wants_changelog and rule.engine.keeps_whole_rows:
         # Values of rows that lose are never put together.
-        if rule.engine == "first-row":
-            chosen = first_rows(groups)
-        else:
-            chosen = last_rows(groups, ignore_retracts=rule.ignore_deletes)
-        yield Flushed(_taken(batches, chosen))
+        yield Flushed(_taken(batches, winning_rows(groups, rule)))
         return
     starts, order = groups.starts, groups.order
     del groups

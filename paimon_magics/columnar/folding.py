@@ -27,6 +27,7 @@ from paimon_magics.columnar.merging import (
     last_rows,
 )
 from paimon_magics.errors import JobError
+from paimon_magics.planning.options.traits import MergeEngine
 from paimon_magics.planning.reads.views import DELETE, INSERT, UPDATE_BEFORE
 
 _Ints = npt.NDArray[np.int64]
@@ -45,7 +46,7 @@ class SequenceGroup:
 class MergeRule:
     """How the rows of a key become one.
 
-    `engine` is Paimon's name. `functions` are the aggregate functions of the columns that have one.
+    `functions` are the aggregate functions of the columns that have one.
     With `removes_on_delete`, a -D removes the record so far. `removing_groups` are columns of
     sequence groups for which a -D does so. With `in_key_order`, results are in the order of keys.
     With `looks_up`, compactions merge rows with the key's earlier result on whatever level, so that
@@ -53,7 +54,7 @@ class MergeRule:
     then have the column LEVEL.
     """
 
-    engine: str
+    engine: MergeEngine
     order: RunOrder
     ignore_deletes: bool = False
     removes_on_delete: bool = False
@@ -66,33 +67,27 @@ class MergeRule:
 
 def folds_rows(rule: MergeRule) -> bool:
     """Whether the rows of a key are merged one after the other, not all keys at once."""
-    if rule.engine == "partial-update":
+    if rule.engine.skips_nulls:
         return bool(rule.groups or rule.functions)
-    return rule.engine == "aggregation"
+    return rule.engine.merges_values
 
 
 def merge_rows(groups: Groups, rule: MergeRule) -> Iterator[pa.RecordBatch]:
     """One row for each key, or none. Raises JobError for rows that the engine can't merge."""
     if rule.looks_up:
         groups = groups.of_latest_levels()
-    match rule.engine:
-        case "deduplicate":
-            yield from _kept(groups, last_rows(groups, ignore_retracts=rule.ignore_deletes), rule)
-        case "first-row":
-            yield from _kept(groups, first_rows(groups), rule)
-        case "partial-update" if not folds_rows(rule):
-            yield _last_values(groups, rule)
-        case "partial-update" | "aggregation":
-            yield _folded(groups, rule)
-        case engine:
-            raise ValueError(engine)
+    if rule.engine.keeps_whole_rows:
+        rows = winning_rows(groups, rule)
+        yield from ((groups.taken(rows),) if rule.in_key_order else groups.filtered(rows))
+    else:
+        yield _folded(groups, rule) if folds_rows(rule) else _last_values(groups, rule)
 
 
-def _kept(groups: Groups, rows: _Ints, rule: MergeRule) -> Iterator[pa.RecordBatch]:
-    if not rule.in_key_order:
-        yield from groups.kept(rows)
-        return
-    yield groups.taken(rows)
+def winning_rows(groups: Groups, rule: MergeRule) -> _Ints:
+    """The numbers of the rows that stay, for an engine that keeps whole rows."""
+    if rule.engine.keeps_first_row:
+        return first_rows(groups)
+    return last_rows(groups, ignore_retracts=rule.ignore_deletes)
 
 
 def _last_values(groups: Groups, rule: MergeRule) -> pa.RecordBatch:
@@ -149,7 +144,7 @@ def _folded(groups: Groups, rule: MergeRule) -> pa.RecordBatch:
     names = [name for name in schema.names if name not in (SEQUENCE, KIND)]
     folder = (
         _PartialUpdate(schema, names, rule)
-        if rule.engine == "partial-update"
+        if rule.engine.skips_nulls
         else (_Aggregation(schema, names, rule))
     )
     columns = {name: groups.column(name) for name in schema.names}

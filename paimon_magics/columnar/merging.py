@@ -119,7 +119,7 @@ class Groups:
             [self.column(name).take(numbers) for name in schema.names], schema=schema
         )
 
-    def kept(self, rows: _Ints) -> Iterator[pa.RecordBatch]:
+    def filtered(self, rows: _Ints) -> Iterator[pa.RecordBatch]:
         """The rows with the numbers `rows`, in the order of the slices."""
         mask = np.zeros(self.stored_rows, dtype=bool)
         mask[rows] = True

@@ -12,9 +12,9 @@ from paimon_magics.planning.schemas.table_schema import TableSchema
 
 def obstacle_to_moves(schema: TableSchema) -> str | None:
     """The option because of which keys can't be moved, None where they can."""
-    if schema.merge_engine != "deduplicate":
+    if not schema.engine.keeps_last_row:
         return f"'merge-engine' = '{schema.merge_engine}'"
-    if schema.changelog_producer not in ("none", "input"):
+    if schema.producer.of_compactions:
         return f"'changelog-producer' = '{schema.changelog_producer}'"
     for key in (
         "ignore-delete",

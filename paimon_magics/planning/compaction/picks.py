@@ -67,7 +67,7 @@ class PickOptions:
             else duration_ms("compaction.optimization-interval", interval),
             total_size_threshold_bytes=size("compaction.total-size-threshold"),
             incremental_size_threshold_bytes=size("compaction.incremental-size-threshold"),
-            forces_level_0_up=schema.flag("compaction.force-up-level-0") or _needs_lookup(schema),
+            forces_level_0_up=schema.flag("compaction.force-up-level-0") or schema.looks_up,
             rewrites_all_files=schema.flag("compaction.force-rewrite-all-files"),
         )
 
@@ -133,16 +133,6 @@ def pick_all(runs: Sequence[SortedRun], options: PickOptions) -> Pick | None:
         if options.rewrites_all_files or file.may_hold_expired_rows or file.has_deletion_vector
     )
     return Pick(max_level, (SortedRun(max_level, files),), each_file_alone=True) if files else None
-
-
-def _needs_lookup(schema: TableSchema) -> bool:
-    """`CoreOptions.needLookup`."""
-    return (
-        schema.merge_engine == "first-row"
-        or schema.changelog_producer == "lookup"
-        or schema.flag("deletion-vectors.enabled")
-        or schema.flag("force-lookup")
-    )
 
 
 def _early_full(

@@ -11,10 +11,22 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from paimon_magics.errors import InvalidValueError, UnknownNameError, nearest
-from paimon_magics.planning.options.table_options import CORE_OPTIONS, DEPRECATED_KEYS
+from paimon_magics.errors import (
+    InvalidValueError,
+    UnknownNameError,
+    UnsupportedStatementError,
+    nearest,
+)
+from paimon_magics.planning.options.table_options import (
+    CORE_OPTIONS,
+    DEPRECATED_KEYS,
+    HONOURED,
+    IDLE,
+)
 from paimon_magics.planning.options.values import boolean_value, choice_value, integer_value
 from paimon_magics.planning.schemas.table_schema import TableSchema
+from paimon_magics.statements.clauses.names import table_text, text_literal
+from paimon_magics.statements.statement import TableName
 
 
 class ScanMode(Enum):
@@ -152,6 +164,10 @@ READ_OPTIONS = (
     "source.split.target-size",
     "source.split.open-file-cost",
 )
+_REFUSED = tuple(
+    option for option in CORE_OPTIONS.values() if option.in_reads not in (HONOURED, IDLE)
+)
+_NOT_SET = ("", "main", "false")
 _MODES_WITHOUT_POINT = ("default", "latest-full", "full", "latest")
 _KEY_OF_MODE = {
     "from-timestamp": ("scan.timestamp-millis", "scan.timestamp"),
@@ -165,6 +181,22 @@ _KEY_OF_MODE = {
         "incremental-to-auto-tag",
     ),
 }
+
+
+def check_readable(name: TableName, schema: TableSchema) -> None:
+    """Raise UnsupportedStatementError for a table with an option that its reads can't honour."""
+    for option in _REFUSED:
+        value = schema.stored_option(option.key)
+        if value is None or value.strip().lower() in _NOT_SET:
+            continue
+        if option.key != "branch" or value != name.branch:
+            table = table_text(name)
+            raise UnsupportedStatementError(
+                f"{table} can't be read here: its option '{option.key}' = '{value}' is not "
+                f"honoured, and {option.in_reads}.",
+                hint=f"Read it with Flink or Spark, or remove the option: ALTER TABLE {table} "
+                f"UNSET TBLPROPERTIES ({text_literal(option.key)}).",
+            )
 
 
 def read_options(options: Mapping[str, str]) -> dict[str, str]:

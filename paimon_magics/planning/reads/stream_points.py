@@ -270,8 +270,7 @@ def check_streamable(name: TableName, schema: TableSchema, kind: ViewKind | None
             f"`{name}` can't be read as a stream: it has no changes.",
             hint="Read the table, its $audit_log or its $binlog as a stream.",
         )
-    engines = ("partial-update", "aggregation", "first-row")
-    merges = schema.is_primary_key_table and schema.merge_engine in engines
+    merges = schema.is_primary_key_table and not schema.engine.keeps_last_row
     if merges and schema.changelog_producer == "none":
         raise UnsupportedStatementError(
             f"`{name}` can't be read as a stream: it has 'merge-engine' = "

@@ -79,9 +79,8 @@ def check_takes_change(name: TableName, schema: TableSchema, *, updates: bool) -
 
 def _folds(schema: TableSchema) -> bool:
     ends = (".aggregate-function", ".sequence-group")
-    return schema.merge_engine == "aggregation" or (
-        schema.merge_engine == "partial-update"
-        and any(key.endswith(ends) for key, _ in schema.options)
+    return schema.engine.merges_values and (
+        not schema.engine.skips_nulls or any(key.endswith(ends) for key, _ in schema.options)
     )
 
 
@@ -141,7 +140,7 @@ def _assigned(
     column, and where NULL would become the column's default, or leave the value as it is."""
     found: list[tuple[str, object]] = []
     pinned = pinned_columns(schema)
-    is_partial = schema.merge_engine == "partial-update"
+    is_partial = schema.engine.skips_nulls
     for one in plain_values(update, schema.columns, assigned_paths(update, schema)) or ():
         values = None if one.sources else computed(one, {}, 1, bound)
         if values is None or one.column.name in pinned:

@@ -136,7 +136,7 @@ def merged_update(
     sequence = tuple(map(schema.column, schema.sequence_fields)) if names else ()
     order = (schema.option("sequence.field.sort-order") or "").lower()
     descending = bool(sequence) and order == "descending"
-    if schema.merge_engine != "partial-update":
+    if not schema.engine.skips_nulls:
         return MergedUpdate(sequence, descending)
     groups, functions = _groups(schema), _functions(schema)
     rules = []

@@ -144,8 +144,7 @@ def _check_primary_key_indexes(schema: TableSchema) -> None:
         for given, what in (
             (schema.primary_keys, "a primary key"),
             (
-                schema.deletion_vectors_enabled
-                or (full_text and schema.merge_engine == "first-row"),
+                schema.deletion_vectors_enabled or (full_text and schema.engine.keeps_first_row),
                 "'deletion-vectors.enabled'",
             ),
             (
@@ -265,16 +264,16 @@ def _check_deletion_vectors(schema: TableSchema) -> None:
     """`validateForDeletionVectors`."""
     if not schema.deletion_vectors_enabled:
         return
-    if schema.changelog_producer == "full-compaction":
+    if schema.producer.compacts_fully:
         raise _contradiction(
             "'deletion-vectors.enabled'",
-            "'changelog-producer' = 'full-compaction'",
+            f"'changelog-producer' = '{schema.changelog_producer}'",
             "Use none, input or lookup.",
         )
-    if schema.merge_engine == "first-row" and not schema.flag("pk-clustering-override"):
+    if schema.engine.keeps_first_row and not schema.flag("pk-clustering-override"):
         raise _contradiction(
             "'deletion-vectors.enabled'",
-            "the merge engine first-row, which never deletes old rows",
+            f"the merge engine {schema.merge_engine}, which never deletes old rows",
             "Leave out 'deletion-vectors.enabled'.",
         )
 
@@ -329,7 +328,7 @@ def _check_blobs(schema: TableSchema) -> None:
             hint="Set 'row-tracking.enabled' and 'data-evolution.enabled' to true.",
         )
     if schema.primary_keys and (
-        schema.merge_engine != "deduplicate"
+        not schema.engine.keeps_last_row
         or schema.changelog_producer != "none"
         or set(blobs) & set(schema.sequence_fields)
         or schema.flag("pk-clustering-override")
@@ -363,8 +362,7 @@ def _check_clustering(schema: TableSchema) -> None:
             "'pk-clustering-override' needs 'clustering.columns'.",
             hint="Set 'clustering.columns' to the columns to sort by.",
         )
-    first_row = schema.merge_engine == "first-row"
-    if not schema.deletion_vectors_enabled and not first_row:
+    if not schema.deletion_vectors_enabled and not schema.engine.keeps_first_row:
         raise InvalidTableError(
             "'pk-clustering-override' needs 'deletion-vectors.enabled'.",
             hint="Set 'deletion-vectors.enabled' = 'true' too.",
@@ -372,12 +370,12 @@ def _check_clustering(schema: TableSchema) -> None:
     for unwanted, what in (
         (schema.stored_option("record-level.expire-time"), "'record-level.expire-time'"),
         (
-            schema.merge_engine not in ("deduplicate", "first-row"),
+            not schema.engine.keeps_whole_rows,
             f"the merge engine {schema.merge_engine}",
         ),
         (schema.sequence_fields, "'sequence.field'"),
         (
-            schema.changelog_producer not in ("none", "input"),
+            schema.producer.of_compactions,
             f"'changelog-producer' = '{schema.changelog_producer}'",
         ),
     ):
@@ -395,11 +393,11 @@ def _check_chain_table(schema: TableSchema) -> None:
         (schema.bucket > 0, "'bucket' above 0"),
         (schema.sequence_fields, "'sequence.field'"),
         (
-            schema.changelog_producer in ("none", "input"),
+            not schema.producer.of_compactions,
             "'changelog-producer' none or input",
         ),
         (
-            not schema.deletion_vectors_enabled or schema.merge_engine == "deduplicate",
+            not schema.deletion_vectors_enabled or schema.engine.keeps_last_row,
             "the merge engine deduplicate with deletion vectors",
         ),
         (schema.stored_option("partition.timestamp-pattern"), "'partition.timestamp-pattern'"),

@@ -90,17 +90,18 @@ def _check_changelog_producer(schema: TableSchema) -> None:
             f"The option 'changelog-producer' = '{producer}' needs a primary key.",
             hint="Add PRIMARY KEY or the option 'primary-key', or leave 'changelog-producer' out.",
         )
-    if schema.merge_engine == "first-row" and producer != "lookup":
+    if schema.engine.keeps_first_row and not schema.producer.looks_up:
         raise InvalidTableError(
-            f"The merge engine first-row can't go with 'changelog-producer' = '{producer}'.",
+            f"The merge engine {schema.merge_engine} can't go with 'changelog-producer' = "
+            f"'{producer}'.",
             hint="Use lookup or none.",
         )
-    if producer == "lookup" and schema.stored_option("full-compaction.delta-commits"):
+    if schema.producer.looks_up and schema.stored_option("full-compaction.delta-commits"):
         raise InvalidTableError(
-            "'full-compaction.delta-commits' can't go with 'changelog-producer' = 'lookup'.",
+            f"'full-compaction.delta-commits' can't go with 'changelog-producer' = '{producer}'.",
             hint="Leave it out, or set 'changelog-producer' to full-compaction.",
         )
-    if schema.flag("streaming-read-overwrite") and producer != "input":
+    if schema.flag("streaming-read-overwrite") and not schema.producer.is_input:
         raise InvalidTableError(
             f"'streaming-read-overwrite' can't go with 'changelog-producer' = '{producer}': "
             "readers would see changes twice.",
@@ -122,9 +123,9 @@ def _check_sequence(schema: TableSchema) -> None:
                 f"The sequence field `{name}` can't have an aggregate function.",
                 hint=f"Leave out 'fields.{name}.aggregate-function'.",
             )
-    if fields and schema.merge_engine == "first-row":
+    if fields and schema.engine.keeps_first_row:
         raise InvalidTableError(
-            "The merge engine first-row can't go with 'sequence.field'.",
+            f"The merge engine {schema.merge_engine} can't go with 'sequence.field'.",
             hint="Leave out 'sequence.field'.",
         )
     if fields and schema.is_cross_partition_update:
@@ -161,7 +162,7 @@ def _check_rowkind_field(schema: TableSchema) -> None:
 
 def _aggregates(schema: TableSchema) -> Iterator[tuple[str, str, str]]:
     """Each column that is merged by an aggregate function, with the option and the function."""
-    if not schema.primary_keys or schema.merge_engine not in ("aggregation", "partial-update"):
+    if not schema.primary_keys or not schema.engine.merges_values:
         return
     for name in schema.column_names:
         for key in (f"fields.{name}.aggregate-function", "fields.default-aggregate-function"):
@@ -197,7 +198,7 @@ def _check_types_of_aggregates(schema: TableSchema) -> None:
 
 def _check_partial_update(schema: TableSchema) -> None:
     """`PartialUpdateMergeFunction.Factory`."""
-    if not schema.primary_keys or schema.merge_engine != "partial-update":
+    if not schema.primary_keys or not schema.engine.skips_nulls:
         return
     protected: set[str] = set()
     sequences: set[str] = set()

@@ -14,6 +14,12 @@ from typing import Protocol
 
 from paimon_magics.errors import InvalidTableError, UnknownNameError, nearest
 from paimon_magics.planning.options.table_options import DEPRECATED_KEYS, default_value
+from paimon_magics.planning.options.traits import (
+    CHANGELOG_PRODUCERS,
+    MERGE_ENGINES,
+    ChangelogProducer,
+    MergeEngine,
+)
 from paimon_magics.planning.options.values import boolean_value, integer_value
 from paimon_magics.planning.schemas.defaults import stored_default
 from paimon_magics.statements.data_types import (
@@ -160,13 +166,24 @@ class TableSchema:
 
     @property
     def merge_engine(self) -> str:
-        """`merge-engine` in lower case: deduplicate, partial-update, aggregation or first-row."""
+        """`merge-engine` in lower case; `engine` says what it does."""
         return (self.option("merge-engine") or "deduplicate").lower()
 
     @property
+    def engine(self) -> MergeEngine:
+        """What the merge engine does; nothing of it is known for an engine that is not Paimon's."""
+        return MERGE_ENGINES.get(self.merge_engine) or MergeEngine(self.merge_engine)
+
+    @property
     def changelog_producer(self) -> str:
-        """`changelog-producer` in lower case: none, input, lookup or full-compaction."""
+        """`changelog-producer` in lower case; `producer` says what it does."""
         return (self.option("changelog-producer") or "none").lower()
+
+    @property
+    def producer(self) -> ChangelogProducer:
+        """What the changelog producer does."""
+        name = self.changelog_producer
+        return CHANGELOG_PRODUCERS.get(name) or ChangelogProducer(name)
 
     @property
     def file_format(self) -> str:
@@ -187,8 +204,8 @@ class TableSchema:
     def looks_up(self) -> bool:
         """Whether compactions look up what was merged before (Paimon's `LookupStrategy`)."""
         return (
-            self.changelog_producer == "lookup"
-            or self.merge_engine == "first-row"
+            self.producer.looks_up
+            or self.engine.keeps_first_row
             or self.deletion_vectors_enabled
             or self.flag("force-lookup")
         )

@@ -227,8 +227,8 @@ def rows_hidden_by(schema: TableSchema) -> str | None:
 def level_zero_hidden_by(schema: TableSchema) -> str | None:
     """The option, as text, of a primary-key table that hides files of level 0; None if they are
     read."""
-    if schema.merge_engine == "first-row":
-        return "'merge-engine' = 'first-row'"
+    if schema.engine.keeps_first_row:
+        return f"'merge-engine' = '{schema.merge_engine}'"
     if schema.deletion_vectors_enabled and not schema.flag("deletion-vectors.merge-on-read"):
         return "'deletion-vectors.enabled' = 'true'"
     return None

@@ -312,7 +312,7 @@ def own_read_set(
     """What the commit of an INSERT INTO is checked against, None where its query does not read the
     table as it is now. `state` tells the latest snapshot before the query was planned
     (`latest_state`), `bound` are the values of the bind names."""
-    if insert.overwrite or table.schema.merge_engine == "first-row":
+    if insert.overwrite or table.schema.engine.keeps_first_row:
         return None  # an overwrite has a check of its own; first-row keeps rows that are there
     references = insert.source.references
     own = [

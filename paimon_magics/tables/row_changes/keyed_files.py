@@ -149,7 +149,7 @@ def _merged_files(
     """How many files have rows that may not be those of their keys: files that share keys with
     others, and files with deletes."""
     schema = table.schema
-    once = schema.deletion_vectors_enabled or schema.merge_engine == "first-row"
+    once = schema.deletion_vectors_enabled or schema.engine.keeps_first_row
     ranks = KeyRanks(files, schema)
     count = 0
     for group in groups:
