@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from paimon_magics.columnar.aggregators import ColumnFunction, aggregator
+from paimon_magics.columnar.aggregators import Aggregator, ColumnFunction
 from paimon_magics.columnar.merging import (
     KIND,
     SEQUENCE,
@@ -183,7 +183,7 @@ class _Aggregation:
     def __init__(self, schema: pa.Schema, names: list[str], rule: MergeRule) -> None:
         self._rule = rule
         self._aggregators = [
-            aggregator(name, schema.field(name).type, _function_of(name, rule)) for name in names
+            Aggregator(name, schema.field(name).type, _function_of(name, rule)) for name in names
         ]
         self.reset()
 
@@ -224,12 +224,12 @@ class _PartialUpdate:
         self._names = names
         places = {name: place for place, name in enumerate(names)}
         self._aggregators = {
-            places[name]: aggregator(name, schema.field(name).type, function)
+            places[name]: Aggregator(name, schema.field(name).type, function)
             for name, function in rule.functions.items()
             if name in places
         }
         for name in rule.order.keys:
-            self._aggregators[places[name]] = aggregator(
+            self._aggregators[places[name]] = Aggregator(
                 name, schema.field(name).type, ColumnFunction("primary-key")
             )
         self._group_of: dict[int, tuple[int, ...]] = {}
