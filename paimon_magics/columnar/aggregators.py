@@ -103,7 +103,8 @@ class Aggregator:
     def __init__(self, column: str, data_type: pa.DataType, function: ColumnFunction) -> None:
         if function.name not in _AGG:
             raise UnsupportedStatementError(
-                f"The aggregate function '{function.name}' of `{column}` is not offered for reading.",
+                f"The aggregate function '{function.name}' of `{column}` is not offered for "
+                "reading.",
                 hint=f"The functions offered are {', '.join(sorted(_AGG))}.",
             )
         self.column = column

@@ -51,20 +51,13 @@ class AppendRules:
     def of(cls, schema: TableSchema) -> AppendRules:
         """The options of a table. Raises InvalidTableError for a value that can't be read."""
 
-        def size(key: str, otherwise: int) -> int:
-            text = schema.option(key)
-            return otherwise if text is None else memory_size_bytes(key, text)
-
-        def text_of(key: str) -> tuple[str, str]:
-            return key, schema.option(key) or "0"
-
         return cls(
-            target_bytes=size("target-file-size", _TARGET_BYTES),
-            small_file_ratio=double_value(*text_of("compaction.small-file-ratio")),
-            open_file_cost_bytes=size("source.split.open-file-cost", 0),
-            file_count_min=integer_value(*text_of("compaction.min.file-num")),
-            file_count_max=integer_value(*text_of("compaction.file-num-limit")),
-            delete_ratio_max=double_value(*text_of("compaction.delete-ratio-threshold")),
+            target_bytes=schema.parsed("target-file-size", memory_size_bytes, _TARGET_BYTES),
+            small_file_ratio=schema.parsed("compaction.small-file-ratio", double_value, 0.0),
+            open_file_cost_bytes=schema.parsed("source.split.open-file-cost", memory_size_bytes, 0),
+            file_count_min=schema.parsed("compaction.min.file-num", integer_value, 0),
+            file_count_max=schema.parsed("compaction.file-num-limit", integer_value, 0),
+            delete_ratio_max=schema.parsed("compaction.delete-ratio-threshold", double_value, 0.0),
             has_deletion_vectors=schema.flag("deletion-vectors.enabled"),
             rewrites_all_files=schema.flag("compaction.force-rewrite-all-files"),
         )

@@ -240,8 +240,7 @@ def compacts_inline(schema: TableSchema) -> bool:
 
 def is_full(schema: TableSchema) -> bool:
     """Whether writers compact all files of the buckets that they have written."""
-    text = schema.stored_option("full-compaction.delta-commits")
-    return text is not None and integer_value("full-compaction.delta-commits", text) > 0
+    return schema.parsed("full-compaction.delta-commits", integer_value, 0) > 0
 
 
 def not_compacted(schema: TableSchema) -> str | None:

@@ -10,27 +10,6 @@ from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.statements.data_types import ArrayType, AtomicType, as_nullable
 from paimon_magics.statements.queries.rewriting import ROW_ID_COLUMNS
 
-__all__ = [
-    "DELETE",
-    "INSERT",
-    "KIND_NAMES",
-    "OLDER",
-    "PARTLY",
-    "ROW_ID",
-    "SEQUENCE_NUMBER",
-    "UNCHANGED",
-    "UPDATED_KINDS",
-    "UPDATE_AFTER",
-    "UPDATE_BEFORE",
-    "RowView",
-    "ViewKind",
-    "row_id_columns",
-    "shown_columns",
-    "shown_kind",
-    "view_named",
-]
-
-
 ROW_ID, SEQUENCE_NUMBER = ROW_ID_COLUMNS
 # Field ids as in `SpecialFields`.
 _ROWKIND = Column(2147483643, "rowkind", AtomicType("STRING"))

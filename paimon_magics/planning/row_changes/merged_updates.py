@@ -16,8 +16,12 @@ from dataclasses import dataclass
 from paimon_magics.errors import UnsupportedStatementError
 from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.reads.views import OLDER, PARTLY, UNCHANGED, UPDATE_AFTER
-from paimon_magics.planning.schemas.merge_rules import field_option_keys
-from paimon_magics.planning.schemas.table_schema import Column, TableSchema, column_list
+from paimon_magics.planning.schemas.table_schema import (
+    Column,
+    TableSchema,
+    column_list,
+    field_option_keys,
+)
 from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.statements.data_types import (
     AtomicType,

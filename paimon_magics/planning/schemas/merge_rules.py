@@ -13,49 +13,51 @@ from collections.abc import Callable, Iterator
 
 from paimon_magics.errors import InvalidTableError, nearest
 from paimon_magics.planning.options.table_options import CORE_OPTIONS
+from paimon_magics.planning.options.traits import family_of, is_type
 from paimon_magics.planning.options.values import choice_value
-from paimon_magics.planning.schemas.table_schema import TableSchema, column_list
-from paimon_magics.statements.data_types import ArrayType, AtomicType, DataType, MapType, RowType
+from paimon_magics.planning.schemas.table_schema import (
+    TableSchema,
+    check_columns_exist,
+    column_list,
+    field_option_keys,
+)
+from paimon_magics.statements.data_types import ArrayType, DataType, MapType, RowType
 
-_NUMERIC = ("TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL")
 _AGGREGATES_OF_ANY_TYPE = (
     "first_non_null_value", "first_not_null_value", "first_value", "last_non_null_value",
     "last_value", "max", "min",
 )  # fmt: skip
 _AGGREGATE_TYPES: dict[str, tuple[str, Callable[[DataType], bool]]] = {
-    "bool_and": ("BOOLEAN", lambda t: _is(t, "BOOLEAN")),
-    "bool_or": ("BOOLEAN", lambda t: _is(t, "BOOLEAN")),
+    **dict.fromkeys(("bool_and", "bool_or"), ("BOOLEAN", lambda t: family_of(t) == "boolean")),
+    **dict.fromkeys(
+        ("hll_sketch", "rbm32", "rbm64", "theta_sketch"),
+        ("VARBINARY", lambda t: is_type(t, "VARBINARY", "BYTES")),
+    ),
+    **dict.fromkeys(
+        ("product", "sum"), ("number", lambda t: family_of(t) in ("integer", "float", "decimal"))
+    ),
+    **dict.fromkeys(
+        ("nested_partial_update", "nested_update"),
+        (
+            "ARRAY of STRUCT",
+            lambda t: isinstance(t, ArrayType) and isinstance(t.element, RowType),
+        ),
+    ),
     "collect": ("ARRAY", lambda t: isinstance(t, ArrayType)),
-    "hll_sketch": ("VARBINARY", lambda t: _is(t, "VARBINARY", "BYTES")),
-    "listagg": ("STRING", lambda t: _is(t, "STRING")),
+    "listagg": ("STRING", lambda t: is_type(t, "STRING")),
     "merge_map": ("MAP", lambda t: isinstance(t, MapType)),
     "merge_map_with_keytime": (
         "MAP with STRUCT values",
         lambda t: isinstance(t, MapType) and isinstance(t.value, RowType),
     ),
-    "nested_partial_update": ("ARRAY of STRUCT", lambda t: _is_array_of_rows(t)),
-    "nested_update": ("ARRAY of STRUCT", lambda t: _is_array_of_rows(t)),
-    "product": ("number", lambda t: _is(t, *_NUMERIC)),
-    "rbm32": ("VARBINARY", lambda t: _is(t, "VARBINARY", "BYTES")),
-    "rbm64": ("VARBINARY", lambda t: _is(t, "VARBINARY", "BYTES")),
-    "sum": ("number", lambda t: _is(t, *_NUMERIC)),
-    "theta_sketch": ("VARBINARY", lambda t: _is(t, "VARBINARY", "BYTES")),
 }
 _AGGREGATES = (*_AGGREGATES_OF_ANY_TYPE, *_AGGREGATE_TYPES)
-
-
-def field_option_keys(schema: TableSchema) -> Iterator[tuple[str, tuple[str, ...], str]]:
-    """Yield (key, columns, suffix) for each option `fields.<columns>.<suffix>`."""
-    for key, _ in schema.options:
-        parts = key.split(".", 2)
-        if parts[0] == "fields" and len(parts) == 3:
-            yield key, tuple(parts[1].split(",")), parts[2]
 
 
 def _check_field_options(schema: TableSchema) -> None:
     """`SchemaValidation.validateFieldsPrefix`."""
     for key, columns, suffix in field_option_keys(schema):
-        _check_exist(schema, columns, key)
+        check_columns_exist(schema, columns, f"The option '{key}'")
         if "." in suffix and not suffix.startswith(("map.", "pk-")):
             for name in columns:
                 if len(columns) == 1 and isinstance(schema.column(name).type, RowType):
@@ -112,7 +114,7 @@ def _check_changelog_producer(schema: TableSchema) -> None:
 def _check_sequence(schema: TableSchema) -> None:
     """`SchemaValidation.validateSequenceField`, `validateSnapshotSequenceOrdering`."""
     fields = schema.sequence_fields
-    _check_exist(schema, fields, "sequence.field")
+    check_columns_exist(schema, fields, "The option 'sequence.field'")
     for name in fields:
         if fields.count(name) > 1:
             raise InvalidTableError(
@@ -148,7 +150,7 @@ def _check_sequence(schema: TableSchema) -> None:
 def _check_rowkind_field(schema: TableSchema) -> None:
     field = schema.rowkind_field
     if field is not None:
-        _check_exist(schema, (field,), "rowkind.field")
+        check_columns_exist(schema, (field,), "The option 'rowkind.field'")
     if schema.flag("streaming-read-overwrite") and not schema.primary_keys:
         raise InvalidTableError(
             "'streaming-read-overwrite' needs a primary key.",
@@ -206,7 +208,7 @@ def _check_partial_update(schema: TableSchema) -> None:
         if suffix != "sequence-group":
             continue
         members = column_list(schema.stored_option(key))
-        _check_exist(schema, members, key)
+        check_columns_exist(schema, members, f"The option '{key}'")
         for name in (*columns, *members):
             if name in schema.primary_keys:
                 raise InvalidTableError(
@@ -233,14 +235,14 @@ def _check_partial_update(schema: TableSchema) -> None:
     on_group = column_list(schema.stored_option("partial-update.remove-record-on-sequence-group"))
     on_delete = schema.flag("partial-update.remove-record-on-delete")
     ignore = schema.flag("ignore-delete") or schema.flag("partial-update.ignore-delete")
-    for set_one, one, set_other, other in (
+    for has_option, option, has_other, other in (
         (on_delete, "partial-update.remove-record-on-delete", ignore, "ignore-delete"),
         (on_group, "partial-update.remove-record-on-sequence-group", ignore, "ignore-delete"),
         (on_delete, "partial-update.remove-record-on-delete", sequences, "sequence-group"),
     ):
-        if set_one and set_other:
+        if has_option and has_other:
             raise InvalidTableError(
-                f"'{one}' and '{other}' contradict each other.", hint="Leave out one of them."
+                f"'{option}' and '{other}' contradict each other.", hint="Leave out one of them."
             )
     for name in on_group:
         if name not in sequences:
@@ -249,23 +251,6 @@ def _check_partial_update(schema: TableSchema) -> None:
                 "sequence column of a sequence group.",
                 hint=nearest(name, sequences, what="sequence columns"),
             )
-
-
-def _check_exist(schema: TableSchema, names: tuple[str, ...], key: str) -> None:
-    for name in names:
-        if name not in schema.column_names:
-            raise InvalidTableError(
-                f"The option '{key}' names the column `{name}`, which the table does not have.",
-                hint=nearest(name, schema.column_names, what="columns"),
-            )
-
-
-def _is(data_type: DataType, *names: str) -> bool:
-    return isinstance(data_type, AtomicType) and data_type.name in names
-
-
-def _is_array_of_rows(data_type: DataType) -> bool:
-    return isinstance(data_type, ArrayType) and isinstance(data_type.element, RowType)
 
 
 MERGE_RULES: tuple[Callable[[TableSchema], None], ...] = (

@@ -8,9 +8,9 @@ schema is checked by `rules.check_schema`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from paimon_magics.errors import InvalidTableError, UnknownNameError, nearest
 from paimon_magics.planning.options.table_options import DEPRECATED_KEYS, default_value
@@ -35,6 +35,7 @@ from paimon_magics.statements.data_types import (
 )
 from paimon_magics.statements.statement import CreateTable
 
+_T = TypeVar("_T")
 DEFAULT_PARTITION_NAME = "__DEFAULT_PARTITION__"
 """The default of `partition.default-name`."""
 
@@ -112,14 +113,21 @@ class TableSchema:
         stored = self.stored_option(key)
         return default_value(key) if stored is None else stored
 
+    def parsed(self, key: str, parse: Callable[[str, str], _T], otherwise: _T) -> _T:
+        """Return the option's value as `parse` reads it, `otherwise` if it has none.
+
+        Raises InvalidTableError for a value that can't be read.
+        """
+        text = self.option(key)
+        return otherwise if text is None else parse(key, text)
+
     def has_type(self, name: str) -> bool:
         """Whether a column has this atomic type, at any level."""
         return any(contains_type(column.type, name) for column in self.columns)
 
     def flag(self, key: str) -> bool:
         """Return a boolean option's value; raises InvalidTableError for text that is no boolean."""
-        text = self.option(key)
-        return False if text is None else boolean_value(key, text)
+        return self.parsed(key, boolean_value, False)
 
     @property
     def is_primary_key_table(self) -> bool:
@@ -144,7 +152,7 @@ class TableSchema:
     @property
     def bucket(self) -> int:
         """The `bucket` option: a number of buckets, -1 (dynamic or none) or -2 (postponed)."""
-        return integer_value("bucket", self.option("bucket") or "-1")
+        return self.parsed("bucket", integer_value, -1)
 
     @property
     def bucket_keys(self) -> tuple[str, ...]:
@@ -277,6 +285,24 @@ def plan_create_table(
         options=tuple(options.items()),
         comment=comment,
     )
+
+
+def check_columns_exist(schema: TableSchema, names: Iterable[str], where: str) -> None:
+    """Raise InvalidTableError for a name that is no column; `where` says what names it."""
+    for name in names:
+        if name not in schema.column_names:
+            raise InvalidTableError(
+                f"{where} names the column `{name}`, which the table does not have.",
+                hint=nearest(name, schema.column_names, what="columns"),
+            )
+
+
+def field_option_keys(schema: TableSchema) -> Iterator[tuple[str, tuple[str, ...], str]]:
+    """Yield (key, columns, suffix) for each option `fields.<columns>.<suffix>`."""
+    for key, _ in schema.options:
+        parts = key.split(".", 2)
+        if parts[0] == "fields" and len(parts) == 3:
+            yield key, tuple(parts[1].split(",")), parts[2]
 
 
 def column_list(text: str | None) -> tuple[str, ...]:

@@ -14,17 +14,6 @@ from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.statements.data_types import AtomicType, DataType
 from paimon_magics.statements.types.type_text import to_spark_sql
 
-__all__ = [
-    "LOSSES",
-    "LOSS_END",
-    "LOSS_IS",
-    "ColumnLoss",
-    "added_losses",
-    "column_type",
-    "in_order",
-    "loss_texts",
-]
-
 LOSSES = "__paimon_magics_losses"
 """The column of a job's rows: for each changed value the name of its column, LOSS_IS, the value as
 a text, and LOSS_END."""

@@ -13,8 +13,7 @@ from paimon_magics.columnar.folding import MergeRule, SequenceGroup
 from paimon_magics.columnar.merging import RunOrder
 from paimon_magics.errors import UnsupportedStatementError
 from paimon_magics.planning.options.traits import MERGE_ENGINES
-from paimon_magics.planning.schemas.merge_rules import field_option_keys
-from paimon_magics.planning.schemas.table_schema import TableSchema, column_list
+from paimon_magics.planning.schemas.table_schema import TableSchema, column_list, field_option_keys
 
 _OPTIONS = ("data-file.external-paths", "global-index.external-path")
 _MAIN = "main"
