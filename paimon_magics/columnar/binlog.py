@@ -38,8 +38,8 @@ def pack_updates(
         if waiting is not None:
             kinds = np.concatenate([waiting[0], kinds])
             columns = [
-                pa.concat_arrays([one, other])
-                for one, other in zip(waiting[1], columns, strict=True)
+                pa.concat_arrays([before, after])
+                for before, after in zip(waiting[1], columns, strict=True)
             ]
             waiting = None
         starts = _starts(kinds)
@@ -90,8 +90,8 @@ def _packed(
 ) -> tuple[npt.NDArray[np.int8], list[pa.Array]]:
     ends = np.append(starts[1:], len(kinds))
     offsets = np.append(starts, len(kinds)).astype(np.int32)
-    kept = [column.take(pa.array(starts)) for column in columns[:singles]]
-    return kinds[ends - 1], kept + [_lists(column, offsets) for column in columns[singles:]]
+    single = [column.take(pa.array(starts)) for column in columns[:singles]]
+    return kinds[ends - 1], single + [_lists(column, offsets) for column in columns[singles:]]
 
 
 def _lists(column: pa.Array, offsets: npt.NDArray[np.int32]) -> pa.Array:

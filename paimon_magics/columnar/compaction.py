@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from paimon_magics.columnar.aggregators import single_values_stay
 from paimon_magics.columnar.differences import same_rows
-from paimon_magics.columnar.folding import MergeRule, merge_rows
+from paimon_magics.columnar.folding import MergeRule, merge_rows, retract_error
 from paimon_magics.columnar.merging import (
     KIND,
     LEVEL,
@@ -28,7 +28,6 @@ from paimon_magics.columnar.merging import (
     is_retract,
     last_places,
 )
-from paimon_magics.errors import JobError
 from paimon_magics.planning.options.traits import NO_CHANGELOG, ChangelogProducer
 from paimon_magics.planning.reads.views import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 
@@ -146,12 +145,12 @@ def _looked_up(groups: Groups, rule: CompactionRule) -> Compacted:
         hit = high_rows[met & has_high & (lowest > rule.output_level)]
         deleted = _places(groups, hit)
     joins = high if rule.looks_up_values else high & (levels <= rule.output_level)
-    kept = (fresh | joins) & met[number]
+    joined = (fresh | joins) & met[number]
     if not rule.looks_up_values:
-        groups, kept_order = _without_slices_above(groups, rule.output_level, groups.order[kept])
+        groups, kept_order = _without_slices_above(groups, rule.output_level, groups.order[joined])
     else:
-        kept_order = groups.order[kept]
-    inner = _inner(groups, kept_order, number[kept], met)
+        kept_order = groups.order[joined]
+    inner = _inner(groups, kept_order, number[joined], met)
     merged = _merged(inner, rule.merge, all_met=True)
     changelog = None
     if rule.changelog.looks_up:
@@ -185,11 +184,7 @@ def _first_rows(groups: Groups, rule: CompactionRule) -> Compacted:
     retracts = is_retract(kinds)[order]
     if retracts.any():
         if not rule.merge.ignore_deletes:
-            raise JobError(
-                "A table with the merge engine first-row has -U or -D rows, and no option that "
-                "says how to apply them.",
-                hint="Set 'ignore-delete' to 'true': then they are left out.",
-            )
+            raise retract_error(rule.merge.engine)
         order, number, levels = order[~retracts], number[~retracts], levels[~retracts]
     starts = np.flatnonzero(np.append([True], number[1:] != number[:-1])) if len(number) else number
     above = np.logical_or.reduceat(levels > 0, starts) if len(starts) else np.zeros(0, dtype=bool)
@@ -214,15 +209,15 @@ def _level(batch: pa.RecordBatch) -> int:
 
 def _places(groups: Groups, rows: _Ints) -> _Ints:
     """The PLACE of rows, each from a slice that has it, in ascending order."""
-    found = []
+    places = []
     start = 0
     rows = np.sort(rows)
     for batch in groups.slices:
         low, high = np.searchsorted(rows, (start, start + batch.num_rows))
         if high > low:
-            found.append(np.asarray(batch.column(PLACE))[rows[low:high] - start])
+            places.append(np.asarray(batch.column(PLACE))[rows[low:high] - start])
         start += batch.num_rows
-    return np.sort(np.concatenate(found)) if found else np.zeros(0, dtype=np.int64)
+    return np.sort(np.concatenate(places)) if places else np.zeros(0, dtype=np.int64)
 
 
 def _without(groups: Groups, names: tuple[str, ...]) -> Groups:
@@ -237,16 +232,16 @@ def _without(groups: Groups, names: tuple[str, ...]) -> Groups:
 def _without_slices_above(groups: Groups, level: int, order: _Ints) -> tuple[Groups, _Ints]:
     """The groups without the slices above a level, and `order`, which has no rows of these, as
     numbers of the rows that are left."""
-    kept, shifts, gone = [], [], 0
+    slices, shifts, gone = [], [], 0
     for batch in groups.slices:
         if _level(batch) > level:
             gone += batch.num_rows
         else:
-            kept.append(batch)
+            slices.append(batch)
         shifts.append(np.full(batch.num_rows, gone, dtype=np.int64))
     if gone:
         order = order - np.concatenate(shifts)[order]
-    return _without(replace(groups, slices=tuple(kept)), (LEVEL, PLACE)), order
+    return _without(replace(groups, slices=tuple(slices)), (LEVEL, PLACE)), order
 
 
 def _inner(groups: Groups, order: _Ints, number: _Ints, met: _Bools) -> Groups:
@@ -281,17 +276,17 @@ def _single_rows_change(groups: Groups, rule: MergeRule) -> _Bools:
     first = groups.order[groups.starts]
     kinds = groups.kinds()[first]
     if rule.engine.keeps_last_row:
-        found: _Bools = is_retract(kinds)
-        return found
-    found = kinds != INSERT
+        changed: _Bools = is_retract(kinds)
+        return changed
+    changed = kinds != INSERT
     if not single_values_stay(rule.functions.values()):
-        found[:] = True
+        changed[:] = True
     for group in rule.groups:
         valid = np.zeros(len(first), dtype=bool)
         for name in group.columns:
             valid |= np.asarray(groups.column(name).is_valid())[first]
-        found |= ~valid
-    return found
+        changed |= ~valid
+    return changed
 
 
 def _result(merged: _Merged) -> pa.RecordBatch:

@@ -49,16 +49,16 @@ def vector_file(
     hold.
     """
     content = [_VERSION]
-    found = []
+    stored = []
     offset = len(_VERSION)
     for name, rows in vectors.items():
         data = _data_64(rows) if is_64_bit else _data_32(rows)
         body = struct.pack(">i", len(data)) + data + struct.pack(">I", zlib.crc32(data))
         length = len(body) if is_64_bit else len(data)
-        found.append(StoredVector(name, offset, length, len(rows)))
+        stored.append(StoredVector(name, offset, length, len(rows)))
         content.append(body)
         offset += len(body)
-    return b"".join(content), found
+    return b"".join(content), stored
 
 
 def united_rows(parts: Sequence[_Rows]) -> _Rows:

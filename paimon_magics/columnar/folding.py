@@ -65,6 +65,18 @@ class MergeRule:
     looks_up: bool = False
 
 
+def retract_error(engine: MergeEngine) -> JobError:
+    """The error for -U and -D rows that the engine can't merge by the table's options."""
+    options = ["'ignore-delete'"]
+    if engine.delete_option is not None:
+        options.append(f"'{engine.delete_option}'")
+    return JobError(
+        f"A table with the merge engine {engine.name} has -U or -D rows, and no option that says "
+        "how to apply them.",
+        hint=f"Set {' or '.join(options)} to 'true'.",
+    )
+
+
 def folds_rows(rule: MergeRule) -> bool:
     """Whether the rows of a key are merged one after the other, not all keys at once."""
     if rule.engine.skips_nulls:
@@ -106,11 +118,7 @@ def _last_values(groups: Groups, rule: MergeRule) -> pa.RecordBatch:
             places = np.maximum.accumulate(np.where(deletes, np.arange(len(kinds)), -1))[last]
             since = np.maximum(since, places)
         elif not rule.ignore_deletes and (retracts & several).any():
-            raise JobError(
-                "A table with the merge engine partial-update has -U or -D rows, and no option "
-                "that says how to apply them.",
-                hint="Set 'ignore-delete' or 'partial-update.remove-record-on-delete' to 'true'.",
-            )
+            raise retract_error(rule.engine)
         # A retract row gives no values, unless it begins the record.
         used = ~retracts
         used[since] = True
@@ -132,8 +140,8 @@ def _last_values(groups: Groups, rule: MergeRule) -> pa.RecordBatch:
             continue
         valid = np.asarray(column.is_valid())[groups.order] & used
         places = np.maximum.accumulate(np.where(valid, np.arange(len(valid)), -1))[groups.ends - 1]
-        found = places >= since
-        taken = pa.array(groups.order[np.where(found, places, 0)], mask=~found)
+        has_value = places >= since
+        taken = pa.array(groups.order[np.where(has_value, places, 0)], mask=~has_value)
         arrays.append(column.take(taken))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
@@ -190,8 +198,8 @@ class _Aggregation:
     def reset(self) -> None:
         self._row: list[Any] = [None] * len(self._aggregators)
         self._deleted = False
-        for one in self._aggregators:
-            one.reset()
+        for aggregator in self._aggregators:
+            aggregator.reset()
 
     def add(self, values: list[Any], kind: int) -> None:
         self._deleted = self._rule.removes_on_delete and kind == DELETE
@@ -200,8 +208,8 @@ class _Aggregation:
             return
         retracts = kind in (UPDATE_BEFORE, DELETE)
         self._row = [
-            one.retract(old, value) if retracts else one.agg(old, value)
-            for one, old, value in zip(self._aggregators, self._row, values, strict=True)
+            aggregator.retract(old, value) if retracts else aggregator.agg(old, value)
+            for aggregator, old, value in zip(self._aggregators, self._row, values, strict=True)
         ]
 
     def result(self) -> tuple[list[Any], int]:
@@ -246,8 +254,8 @@ class _PartialUpdate:
         self._deleted = False
         self._inserted = False
         self._filled = False
-        for one in self._aggregators.values():
-            one.reset()
+        for aggregator in self._aggregators.values():
+            aggregator.reset()
 
     def add(self, values: list[Any], kind: int) -> None:
         self._deleted = False
@@ -265,11 +273,7 @@ class _PartialUpdate:
                     self._deleted = True
                     self._row = list(values)
                 return
-            raise JobError(
-                "A table with the merge engine partial-update has -U or -D rows, and no option "
-                "that says how to apply them.",
-                hint="Set 'ignore-delete' or 'partial-update.remove-record-on-delete' to 'true'.",
-            )
+            raise retract_error(self._rule.engine)
         self._update(values)
         self._inserted = self._filled = True
 
@@ -290,12 +294,12 @@ class _PartialUpdate:
                 continue
             if place in done:
                 continue
-            if all(values[one] is None for one in group):
+            if all(values[member] is None for member in group):
                 done.update(group)
             elif self._is_not_older(values, group):
                 if place in group:
-                    for one in group:
-                        self._row[one] = values[one]
+                    for member in group:
+                        self._row[member] = values[member]
                     done.update(group)
                 else:
                     self._row[place] = value if aggregate is None else aggregate.agg(old, value)
@@ -309,7 +313,7 @@ class _PartialUpdate:
             if group is None or place in done:
                 continue
             aggregate = self._aggregators.get(place)
-            if all(values[one] is None for one in group):
+            if all(values[member] is None for member in group):
                 done.update(group)
             elif self._is_not_older(values, group):
                 if place in group:
@@ -317,8 +321,8 @@ class _PartialUpdate:
                         self._deleted = True
                         self._row = list(values)
                         return
-                    for one in group:
-                        self._row[one] = values[one]
+                    for member in group:
+                        self._row[member] = values[member]
                     done.update(group)
                 elif aggregate is None:
                     self._row[place] = None

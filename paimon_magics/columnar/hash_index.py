@@ -33,8 +33,8 @@ class TooManyBucketsError(ValueError):
 def assigner_of(hashes: Hashes, assigners: int) -> npt.NDArray[np.int32]:
     """The assigner, of `assigners`, that is responsible for each hash."""
     remainders = np.fmod(hashes.astype(np.int64), assigners)
-    found: npt.NDArray[np.int32] = np.abs(remainders).astype(np.int32)
-    return found
+    assigner: npt.NDArray[np.int32] = np.abs(remainders).astype(np.int32)
+    return assigner
 
 
 def decode_hashes(content: bytes) -> Hashes:
@@ -102,8 +102,8 @@ class PartitionBuckets:
             if not len(hashes):
                 continue
             at = np.minimum(np.searchsorted(hashes, unique), len(hashes) - 1)
-            found = hashes[at] == unique
-            buckets[found] = places[at[found]]
+            is_known = hashes[at] == unique
+            buckets[is_known] = places[at[is_known]]
         return buckets
 
     def _placed(self, hashes: Hashes) -> Buckets:

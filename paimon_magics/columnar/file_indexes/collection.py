@@ -279,14 +279,14 @@ def file_index_container(indexes: Iterable[tuple[str, str, bytes]]) -> bytes:
     names = {name: _java_text(name) for name in columns}
     kinds = {kind: _java_text(kind) for column in columns.values() for kind in column}
     length = _HEAD_BYTES + 4 + 4
-    for name, held in columns.items():
-        length += len(names[name]) + 4 + sum(len(kinds[kind]) + 8 for kind in held)
+    for name, indexes_of in columns.items():
+        length += len(names[name]) + 4 + sum(len(kinds[kind]) + 8 for kind in indexes_of)
     parts = [struct.pack(">qiii", _MAGIC, _VERSION, length, len(columns))]
     bodies: list[bytes] = []
     place = length
-    for name, held in columns.items():
-        parts += [names[name], struct.pack(">i", len(held))]
-        for kind, body in held.items():
+    for name, indexes_of in columns.items():
+        parts += [names[name], struct.pack(">i", len(indexes_of))]
+        for kind, body in indexes_of.items():
             parts += [kinds[kind], struct.pack(">ii", place, len(body))]
             bodies.append(body)
             place += len(body)
@@ -305,7 +305,7 @@ def head_bytes(start: bytes) -> int | None:
 def indexes_in(head: bytes) -> dict[tuple[bytes, str], tuple[int, int]]:
     """Where in the file index with that head each index lies: its place and its length, by the
     column's name as `stored_name` spells it, and the kind. Raises ValueError for a damaged head."""
-    found = {}
+    places = {}
     place = _HEAD_BYTES
     try:
         (columns,) = struct.unpack_from(">i", head, place)
@@ -317,11 +317,11 @@ def indexes_in(head: bytes) -> dict[tuple[bytes, str], tuple[int, int]]:
             for _ in range(kinds):
                 kind, place = _text_at(head, place)
                 start, length = struct.unpack_from(">ii", head, place)
-                found[name, kind.decode("ascii", "replace")] = start, length
+                places[name, kind.decode("ascii", "replace")] = start, length
                 place += 8
     except struct.error as error:
         raise ValueError("the head of a file index is damaged") from error
-    return found
+    return places
 
 
 def stored_name(column: str) -> bytes:

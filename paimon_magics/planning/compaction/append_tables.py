@@ -215,17 +215,17 @@ def row_range_bins(files: Iterable[RowRangeFile], rules: AppendRules) -> list[tu
     bins.append(bin_)
     # A single file would be rewritten as it is.
     least = max(rules.file_count_min, 2)
-    return [tuple(file.place for file in one) for one in bins if len(one) >= least]
+    return [tuple(file.place for file in group) for group in bins if len(group) >= least]
 
 
 def _groups(files: Iterable[RowRangeFile]) -> list[Sequence[RowRangeFile]]:
     """The files of the same rows, in the order of these."""
-    found: list[list[RowRangeFile]] = []
-    for file in sorted(files, key=lambda one: (one.first_row_id, one.rows, one.place)):
-        if not found or file.first_row_id >= found[-1][0].next_row_id:
-            found.append([file])
+    groups: list[list[RowRangeFile]] = []
+    for file in sorted(files, key=lambda each: (each.first_row_id, each.rows, each.place)):
+        if not groups or file.first_row_id >= groups[-1][0].next_row_id:
+            groups.append([file])
             continue
-        before = found[-1][0]
+        before = groups[-1][0]
         if (before.first_row_id, before.rows) != (file.first_row_id, file.rows):
             raise TableDamagedError(
                 f"Two data files share some of their rows: those of one have the ids from "
@@ -234,5 +234,5 @@ def _groups(files: Iterable[RowRangeFile]) -> list[Sequence[RowRangeFile]]:
                 hint="Files of the same rows must have all of them. Go back to a snapshot without "
                 "such files.",
             )
-        found[-1].append(file)
-    return list(found)
+        groups[-1].append(file)
+    return list(groups)

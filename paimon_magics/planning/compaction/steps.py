@@ -125,7 +125,7 @@ def balanced(
         size, number = heapq.heappop(sizes)
         groups[number].append(item)
         heapq.heappush(sizes, (size + max(size_bytes(item), 1), number))
-    order = sorted(sizes, key=lambda one: (-one[0], one[1]))
+    order = sorted(sizes, key=lambda sized: (-sized[0], sized[1]))
     return tuple(tuple(groups[number]) for _, number in order)
 
 

@@ -130,9 +130,12 @@ Family = Literal[
     "boolean", "integer", "float", "decimal", "text", "binary", "date", "time", "timestamp",
     "timestamp_ltz", "variant", "blob", "nested",
 ]  # fmt: skip
+INTEGER_BITS: Mapping[str, int] = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
+INTEGERS = tuple(INTEGER_BITS)
+FLOATS = ("FLOAT", "DOUBLE")
 TYPE_FAMILIES: Mapping[str, Family] = {
-    **dict.fromkeys(("TINYINT", "SMALLINT", "INT", "BIGINT"), "integer"),
-    **dict.fromkeys(("FLOAT", "DOUBLE"), "float"),
+    **dict.fromkeys(INTEGERS, "integer"),
+    **dict.fromkeys(FLOATS, "float"),
     **dict.fromkeys(("CHAR", "VARCHAR", "STRING"), "text"),
     **dict.fromkeys(("BINARY", "VARBINARY", "BYTES"), "binary"),
     "DECIMAL": "decimal",
@@ -145,7 +148,6 @@ TYPE_FAMILIES: Mapping[str, Family] = {
     "BLOB": "blob",
 }
 """The atomic types. Those of a family hold the same kind of values, the narrowest first."""
-INTEGER_BITS: Mapping[str, int] = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
 
 
 def types_of(*families: Family) -> tuple[str, ...]:

@@ -205,8 +205,8 @@ def read_options(options: Mapping[str, str]) -> dict[str, str]:
     Raises UnknownNameError for an option that Paimon does not have, InvalidValueError for an
     option that can only be set for the table.
     """
-    found = {DEPRECATED_KEYS.get(key, key): value for key, value in options.items()}
-    for key in found:
+    chosen = {DEPRECATED_KEYS.get(key, key): value for key, value in options.items()}
+    for key in chosen:
         if key in READ_OPTIONS:
             continue
         if key in CORE_OPTIONS:
@@ -218,7 +218,7 @@ def read_options(options: Mapping[str, str]) -> dict[str, str]:
             f"There is no read option '{key}'.",
             hint=nearest(key, READ_OPTIONS, what="read options"),
         )
-    return found
+    return chosen
 
 
 def point_of_read(schema: TableSchema, options: Mapping[str, str]) -> ReadPoint:
@@ -228,11 +228,11 @@ def point_of_read(schema: TableSchema, options: Mapping[str, str]) -> ReadPoint:
     Paimon refuses a read option that chooses a read point when the table stores another one; here
     the read option wins. Raises what `read_options` and `read_point` raise.
     """
-    given = read_options(options)
-    if any(key in given for key in (*_POINT_KEYS, "scan.mode")):
-        return read_point(given)
+    chosen = read_options(options)
+    if any(key in chosen for key in (*_POINT_KEYS, "scan.mode")):
+        return read_point(chosen)
     stored = {key: schema.stored_option(key) for key in POINT_OPTIONS}
-    return read_point({key: value for key, value in stored.items() if value is not None} | given)
+    return read_point({key: value for key, value in stored.items() if value is not None} | chosen)
 
 
 def read_point(options: Mapping[str, str]) -> ReadPoint:
@@ -241,13 +241,13 @@ def read_point(options: Mapping[str, str]) -> ReadPoint:
     Other options are ignored. Raises InvalidValueError for options that contradict each other,
     and for a value that can't be read.
     """
-    given = [key for key in _POINT_KEYS if key in options]
-    if len(given) > 1:
+    keys = [key for key in _POINT_KEYS if key in options]
+    if len(keys) > 1:
         raise InvalidValueError(
-            f"The read options {_listed(given)} contradict each other.", hint="Give one of them."
+            f"The read options {_listed(keys)} contradict each other.", hint="Give one of them."
         )
-    _check_mode(options.get("scan.mode"), given[0] if given else None)
-    return _POINTS[given[0]](options[given[0]], options) if given else Latest()
+    _check_mode(options.get("scan.mode"), keys[0] if keys else None)
+    return _POINTS[keys[0]](options[keys[0]], options) if keys else Latest()
 
 
 def _check_mode(mode: str | None, key: str | None) -> None:

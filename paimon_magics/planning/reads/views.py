@@ -80,7 +80,7 @@ def row_id_columns(schema: TableSchema, names: Collection[str] | None) -> tuple[
     if shown_kind(schema, None, names_row_ids=True) is not ViewKind.ROW_TRACKING:
         return ()
     both = (_ROW_ID, _SEQUENCE)
-    return tuple(one for one in both if names is None or one.name.lower() in names)
+    return tuple(column for column in both if names is None or column.name.lower() in names)
 
 
 def shown_columns(columns: Iterable[Column], view: RowView) -> tuple[Column, ...]:

@@ -53,10 +53,10 @@ def files_sql(files: str, partitions: PartitionNames) -> str:
     if partitions.zone != "UTC":
         is_native = f"file_path RLIKE {text_literal(f'/{NATIVE_NAME}[^/]*$')}"
         zone = f"if({is_native}, ' UTC', {zone})"
-    made = f"CAST(concat(CAST(creation_time AS STRING), {zone}) AS TIMESTAMP) AS creation_time"
+    instant = f"CAST(concat(CAST(creation_time AS STRING), {zone}) AS TIMESTAMP) AS creation_time"
     return (
         f"SELECT {partitions.of_files()} AS partition, bucket, level, record_count, "
-        f"file_size_in_bytes, {made}, {name} FROM {files}"
+        f"file_size_in_bytes, {instant}, {name} FROM {files}"
     )
 
 
@@ -304,7 +304,7 @@ class PartitionNames:
         text = f"CAST({instant} AS STRING)"
         if not self.twice:
             return text
-        among = ", ".join(f"TIMESTAMP{text_literal(one)}" for one in self.twice)
+        among = ", ".join(f"TIMESTAMP{text_literal(moment)}" for moment in self.twice)
         return f"concat({text}, if({instant} IN ({among}), date_format({instant}, 'xxx'), ''))"
 
 

@@ -198,6 +198,6 @@ def chooses_row_by_row(change: RowChange) -> bool:
     if len(change.selection.query.references) != 1:
         return False
     return not any(
-        one.text == "(" and following.upper in QUERY_WORDS
-        for one, following in pairwise(tokenize(change.text))
+        token.text == "(" and following.upper in QUERY_WORDS
+        for token, following in pairwise(tokenize(change.text))
     )

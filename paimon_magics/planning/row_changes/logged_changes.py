@@ -112,12 +112,12 @@ def logged_change(
     assigned = _assigned(change, schema, bound) if isinstance(change, Update) else ()
     if len(predicates) != len(filters) or assigned is None:
         return None
-    given = few_values(predicates, schema.primary_keys, KEYS_MAX)
-    if given is None:
+    key_values = few_values(predicates, schema.primary_keys, KEYS_MAX)
+    if key_values is None:
         return None
     return LoggedChange(
         schema.primary_keys,
-        tuple(product(*given)),
+        tuple(product(*key_values)),
         tuple(_further(predicates, schema.primary_keys)),
         None if isinstance(change, Delete) else assigned,
     )
@@ -138,14 +138,14 @@ def _assigned(
 ) -> tuple[tuple[str, object], ...] | None:
     """The values by column; None where one depends on the row, or on Spark, or belongs to a pinned
     column, and where NULL would become the column's default, or leave the value as it is."""
-    found: list[tuple[str, object]] = []
+    assigned: list[tuple[str, object]] = []
     pinned = pinned_columns(schema)
     is_partial = schema.engine.skips_nulls
-    for one in plain_values(update, schema.columns, assigned_paths(update, schema)) or ():
-        values = None if one.sources else computed(one, {}, 1, bound)
-        if values is None or one.column.name in pinned:
+    for value in plain_values(update, schema.columns, assigned_paths(update, schema)) or ():
+        values = None if value.sources else computed(value, {}, 1, bound)
+        if values is None or value.column.name in pinned:
             return None
-        if values[0] is None and (one.column.default is not None or is_partial):
+        if values[0] is None and (value.column.default is not None or is_partial):
             return None
-        found.append((one.column.name, values[0]))
-    return tuple(found) if found else None
+        assigned.append((value.column.name, values[0]))
+    return tuple(assigned) if assigned else None

@@ -65,7 +65,7 @@ class ToDefault:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class Unchanged:
     """What the target row has."""
 
 
@@ -76,7 +76,7 @@ class ByField:
     fields: tuple[tuple[tuple[str, ...], FromText | ToDefault], ...]
 
 
-Value = FromText | FromSource | ToDefault | Kept | ByField
+Value = FromText | FromSource | ToDefault | Unchanged | ByField
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +177,7 @@ def assigned_columns(
         for clause in plan.clauses
         if clause.effect == "update"
         for column, value in zip(schema.columns, clause.values, strict=True)
-        if not isinstance(value, Kept)
+        if not isinstance(value, Unchanged)
         and not (isinstance(value, FromText) and columns.is_own(column, value.range))
     )
 
@@ -221,12 +221,12 @@ class _Columns:
             case DeleteAction():
                 return PlannedClause(clause.kind, clause.condition, "delete", ())
             case UpdateAction(assignments=None):
-                given = self.by_name(clause, "UPDATE SET *", Kept())
-                for column, value in zip(self.schema.columns, given, strict=True):
+                sources = self.by_name(clause, "UPDATE SET *", Unchanged())
+                for column, value in zip(self.schema.columns, sources, strict=True):
                     self.check_key(column, value, clause.position)
                 values = tuple(
-                    Kept() if column.name in self.schema.primary_keys else value
-                    for column, value in zip(self.schema.columns, given, strict=True)
+                    Unchanged() if column.name in self.schema.primary_keys else value
+                    for column, value in zip(self.schema.columns, sources, strict=True)
                 )
                 return PlannedClause(clause.kind, clause.condition, "update", values)
             case InsertAction(assignments=None):
@@ -234,7 +234,7 @@ class _Columns:
                 self.check_given(clause, values)
                 return PlannedClause(clause.kind, clause.condition, "insert", values)
             case UpdateAction(assignments=assignments):
-                values = self.assigned(assignments or (), Kept())
+                values = self.assigned(assignments or (), Unchanged())
                 return PlannedClause(clause.kind, clause.condition, "update", values)
             case InsertAction(assignments=assignments):
                 values = self.assigned(assignments or (), ToDefault())
@@ -260,8 +260,8 @@ class _Columns:
                 statement=self.merge.text,
                 position=clause.position,
             )
-        found = (positions.get(column_name.lower()) for column_name in self.schema.column_names)
-        return tuple(others if at is None else FromSource(at) for at in found)
+        places = (positions.get(column_name.lower()) for column_name in self.schema.column_names)
+        return tuple(others if at is None else FromSource(at) for at in places)
 
     def assigned(self, assignments: Sequence[Assignment], others: Value) -> tuple[Value, ...]:
         """The value of each column; `others` is that of a column without an assignment."""
@@ -277,10 +277,10 @@ class _Columns:
             known.append(path)
             column, fields = path.column, path.fields
             value = ToDefault() if assignment.value is None else FromText(assignment.value)
-            if isinstance(others, Kept) and column.name in self.schema.primary_keys:
+            if isinstance(others, Unchanged) and column.name in self.schema.primary_keys:
                 self.check_key(column, value if not fields else None, assignment.position)
                 continue
-            if fields and not isinstance(others, Kept):
+            if fields and not isinstance(others, Unchanged):
                 raise UnsupportedStatementError(
                     f"INSERT can't write a field of `{column.name}` alone.",
                     hint="Write the whole column: named_struct('field', value, …).",
@@ -298,7 +298,7 @@ class _Columns:
     def check_key(self, column: Column, value: Value | None, position: int) -> None:
         """Raise UnsupportedStatementError if an UPDATE gives a row another primary key. One that is
         equal to the row's own is not written either: `'01' = 1` is true, but 1 is another key."""
-        if column.name not in self.schema.primary_keys or isinstance(value, Kept):
+        if column.name not in self.schema.primary_keys or isinstance(value, Unchanged):
             return
         if isinstance(value, FromText) and self.is_own(column, value.range):
             return
@@ -323,7 +323,7 @@ class _Columns:
             case FromText(range=text):
                 *qualifier, source = dotted_name(self.written(text)) or ("",)
                 alias = self.merge.source_alias.lower()
-                if source and [one.lower() for one in qualifier] in ([], [alias]):
+                if source and [part.lower() for part in qualifier] in ([], [alias]):
                     return ColumnPair(name, source.lower())
         return None
 
@@ -369,8 +369,8 @@ def equated_columns(merge: MergeInto) -> frozenset[ColumnPair]:
 
     Both names have to be qualified with the aliases: which side has a bare name is Spark's to say.
     """
-    found = (_pair(merge, term) for term in on_terms(merge))
-    return frozenset(pair for pair in found if pair is not None)
+    pairs = (_pair(merge, term) for term in on_terms(merge))
+    return frozenset(pair for pair in pairs if pair is not None)
 
 
 def _pair(merge: MergeInto, term: tuple[Token, ...]) -> ColumnPair | None:
@@ -416,13 +416,13 @@ def on_terms(merge: MergeInto) -> tuple[tuple[Token, ...], ...]:
 
 
 def _terms(cursor: Cursor) -> Iterator[tuple[Token, ...]]:
-    found: list[tuple[int, int]] = []
+    ranges: list[tuple[int, int]] = []
     start, in_between = cursor.index, False
     while not cursor.at_end:
         if cursor.at_any("OR", "CASE"):
             return
         if cursor.at("AND") and not in_between:
-            found.append((start, cursor.index))
+            ranges.append((start, cursor.index))
             start = cursor.index + 1
         elif cursor.at("AND"):
             in_between = False
@@ -431,7 +431,7 @@ def _terms(cursor: Cursor) -> Iterator[tuple[Token, ...]]:
             cursor.skip_brackets()
         else:
             cursor.next()
-    for first, stop in [*found, (start, cursor.stop)]:
+    for first, stop in [*ranges, (start, cursor.stop)]:
         if first == stop:
             continue  # Spark says what is wrong with it
         if cursor.tokens[first].text == "(" and cursor.brackets[first] == stop - 1:
@@ -460,13 +460,13 @@ def side_and_column(merge: MergeInto, tokens: tuple[Token, ...]) -> tuple[str, s
     alias = qualifier[-1]
     if len(qualifier) > 1:  # shop.t.id, replaced by the alias where Spark evaluates it
         replaced = {
-            merge.text[one.start : one.end].replace("`", "").lower(): name.lower()
-            for one, name in merge.qualifiers
+            merge.text[qualified.start : qualified.end].replace("`", "").lower(): name.lower()
+            for qualified, name in merge.qualifiers
         }
-        found = replaced.get(".".join(qualifier))
-        if found is None:
+        known = replaced.get(".".join(qualifier))
+        if known is None:
             return None
-        alias = found
+        alias = known
     if alias == merge.target_alias.lower():
         return "target", column
     if alias == merge.source_alias.lower():

@@ -97,18 +97,18 @@ def siblings_at(columns: Sequence[Column], parents: tuple[str, ...]) -> list[str
 
 def type_at(columns: Sequence[Column | RowField], path: tuple[str, ...]) -> DataType:
     """The type at the end of the path."""
-    found = next(c.type for c in columns if c.name == path[0])
+    inside = next(c.type for c in columns if c.name == path[0])
     for token in path[1:]:
-        match found:
+        match inside:
             case ArrayType(element=element):
-                found = element
+                inside = element
             case MapType(value=value):
-                found = value
+                inside = value
             case RowType(fields=fields):
-                found = next(f.type for f in fields if f.name == token)
+                inside = next(f.type for f in fields if f.name == token)
             case AtomicType() | MultisetType() | VectorType():
                 raise AssertionError(f"{path} was resolved")
-    return found
+    return inside
 
 
 def with_field(

@@ -39,15 +39,15 @@ def written_formats(schema: TableSchema) -> frozenset[str]:
     """The formats of the files that are written to a table, at any level; changelogs included."""
     if not schema.is_primary_key_table:
         return frozenset([schema.file_format])
-    found = {schema.file_format}
+    formats = {schema.file_format}
     for pair in (schema.stored_option("file.format.per.level") or "").split(","):
         _, colon, file_format = pair.partition(":")
         if colon:
-            found.add(file_format.strip().lower())
+            formats.add(file_format.strip().lower())
     changelog = schema.stored_option("changelog-file.format")
     if changelog is not None and schema.changelog_producer != "none":
-        found.add(changelog.lower())
-    return frozenset(found)
+        formats.add(changelog.lower())
+    return frozenset(formats)
 
 
 def fits_format(schema: TableSchema, file_format: str) -> bool:

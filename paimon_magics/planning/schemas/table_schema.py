@@ -348,10 +348,10 @@ def _columns(
     columns: list[Column] = []
     next_id = 0
     if statement.columns or query_columns is None:
-        asked = [(c.name, c.type, c.comment, c.default) for c in statement.columns]
+        stated = [(c.name, c.type, c.comment, c.default) for c in statement.columns]
     else:
-        asked = [(c.name, c.type, c.comment, None) for c in query_columns]
-    for name, data_type, comment, default in asked:
+        stated = [(c.name, c.type, c.comment, None) for c in query_columns]
+    for name, data_type, comment, default in stated:
         default = stored_default(name, data_type, default)
         columns.append(Column(next_id, name, data_type, comment, default))
         next_id += 1 + nested_field_count(data_type)

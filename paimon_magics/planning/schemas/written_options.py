@@ -70,7 +70,7 @@ def check_written_options(name: TableName, schema: TableSchema) -> None:
 
 def options_not_applied(schema: TableSchema) -> tuple[str, ...]:
     """The sorted keys of stored options that have no effect on what is written here."""
-    found = {
+    keys = {
         key
         for key, idle in _NOT_APPLIED.items()
         if (schema.stored_option(key) or idle).lower() != idle
@@ -78,8 +78,8 @@ def options_not_applied(schema: TableSchema) -> tuple[str, ...]:
     if schema.flag("clustering.incremental") and not schema.flag(
         "clustering.incremental.optimize-write"
     ):
-        found.discard("clustering.columns")  # as in Paimon only compactions sort by them
-    return tuple(sorted(found))
+        keys.discard("clustering.columns")  # as in Paimon only compactions sort by them
+    return tuple(sorted(keys))
 
 
 def _refused(schema: TableSchema) -> Iterator[tuple[str, str, str]]:

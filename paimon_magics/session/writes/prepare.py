@@ -12,7 +12,7 @@ from paimon_magics.errors import (
     InvalidValueError,
     PaimonMagicsError,
 )
-from paimon_magics.planning.commits.read_sets import Found, ReadSet, read_keys, read_rows
+from paimon_magics.planning.commits.read_sets import ReadSet, RowSearch, read_keys, read_rows
 from paimon_magics.planning.commits.requests import (
     Append,
     InsertChange,
@@ -326,7 +326,7 @@ def own_read_set(
     if table.schema.is_primary_key_table:
         return read_keys(snapshot_id, manifest_list=name)
     filters = own[0].filters if len(own) == 1 else ()
-    found = Found(column_predicates(filters, table.schema.columns, bound))
+    found = RowSearch(column_predicates(filters, table.schema.columns, bound))
     return read_rows(snapshot_id, found, manifest_list=name)
 
 
