@@ -56,8 +56,8 @@ def pack_updates(
 def side_by_side(
     columns: Sequence[pa.ListArray], rows: int
 ) -> tuple[npt.NDArray[np.bool_], list[pa.Array]]:
-    """Packed columns, each as two of values, one after the other: that of the row, and that of the
-    row after an update where there are two. Whether there are two comes first, for each of the
+    """Packed columns, each as two columns of values: of the row, and of the row after an update if
+    there are two. Whether there are two comes first, for each of the
     `rows`; where there is one, the second column has any value.
     """
     is_pair = np.zeros(rows, dtype=np.bool_)

@@ -130,8 +130,8 @@ def _looked_up(groups: Groups, rule: CompactionRule) -> Compacted:
     levels = _levels(groups)
     number = np.repeat(np.arange(len(groups.starts)), groups.ends - groups.starts)
     fresh = levels == 0
-    # Of the rows above level 0 only that of the lowest level counts: no looked-up row where the
-    # compaction has one itself.
+    # Above level 0 only the row of the lowest level counts: no looked-up row if the compaction
+    # has one itself.
     lowest = np.minimum.reduceat(np.where(fresh, _NO_LEVEL, levels), groups.starts)
     high = ~fresh & (levels == lowest[number])
     has_high = lowest < _NO_LEVEL
@@ -245,8 +245,7 @@ def _without_slices_above(groups: Groups, level: int, order: _Ints) -> tuple[Gro
 
 
 def _inner(groups: Groups, order: _Ints, number: _Ints, met: _Bools) -> Groups:
-    """The groups of the rows in `order`, whose group in the whole is `number`: those that are
-    marked in `met`."""
+    """The groups marked in `met`, with the rows in `order`. `number` is the group of each row."""
     starts = np.searchsorted(number, np.flatnonzero(met)).astype(np.int64)
     return replace(_without(groups, (LEVEL, PLACE)), order=order, starts=starts)
 

@@ -258,7 +258,7 @@ def signed(value: int) -> int:
 
 
 @dataclass(frozen=True)
-class OrcTimes:
+class _OrcTimes:
     """`zones` are the time zones of the stripes, in order. `least_ms` and `greatest_ms` are the
     range of all timestamps in milliseconds since 1970, None where there are none."""
 
@@ -267,7 +267,7 @@ class OrcTimes:
     greatest_ms: int | None
 
 
-def orc_times(read: Callable[[int, int], bytes], size_bytes: int) -> OrcTimes:
+def orc_times(read: Callable[[int, int], bytes], size_bytes: int) -> _OrcTimes:
     """The times of an ORC file; `read` returns its bytes for an offset and a length. Raises
     ValueError for a damaged footer, or one compressed by an unsupported codec."""
     tail = read(max(size_bytes - 256, 0), min(size_bytes, 256))
@@ -291,7 +291,7 @@ def orc_times(read: Callable[[int, int], bytes], size_bytes: int) -> OrcTimes:
         for _, end in _message_fields(_bytes(statistics))
         if _ in (1, 2, 3, 4)
     ]
-    return OrcTimes(tuple(zones), min(ends, default=None), max(ends, default=None))
+    return _OrcTimes(tuple(zones), min(ends, default=None), max(ends, default=None))
 
 
 def _message_fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:

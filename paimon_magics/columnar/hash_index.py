@@ -17,7 +17,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-BUCKETS_MAX = 32767  # Paimon keeps a bucket in a short
+_BUCKETS_MAX = 32767  # Paimon keeps a bucket in a short
 
 Hashes = npt.NDArray[np.int32]
 Buckets = npt.NDArray[np.int32]
@@ -67,7 +67,7 @@ class PartitionBuckets:
         self._assigner = assigner
         self._assigners = assigners
         self._rows_per_bucket = rows_per_bucket
-        self._limit = BUCKETS_MAX if buckets_max == -1 else buckets_max
+        self._limit = _BUCKETS_MAX if buckets_max == -1 else buckets_max
         self._limited = buckets_max != -1
         self._sizes: dict[int, int] = {}
         self._runs: list[tuple[Hashes, Buckets]] = []

@@ -94,7 +94,7 @@ def _wall_clock(values: _Ints, zone: str) -> _Ints:
 
 def _from_legacy(values: _Ints, zone: str) -> _Ints:
     rules = rules_of(zone)
-    if isinstance(rules, datetime.timezone):  # an offset, of which Arrow knows no rules
+    if isinstance(rules, datetime.timezone):  # an offset: Arrow has no rules for it
         ahead = rules.utcoffset(None)
         return values + int(ahead.total_seconds()) * _SECOND_NS
     seconds, nanos = np.divmod(values, _SECOND_NS)

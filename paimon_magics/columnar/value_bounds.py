@@ -33,8 +33,8 @@ _Bools = npt.NDArray[np.bool_]
 @dataclass(frozen=True, slots=True)
 class Bounds:
     """What is known of a column's values in a file, as Python's values. `least` and `greatest` are
-    None if they are not known; a longer text or binary may be cut, so that all values lie between
-    them all the same."""
+    None if they are not known; a longer text or binary may be cut; all values still lie
+    between them."""
 
     least: Any
     greatest: Any

@@ -153,7 +153,7 @@ def _in_dictionary(body: bytes, wanted: bytes, width: int | None) -> bool:
 
 
 def _in_slices(body: bytes, wanted: int) -> bool:
-    """Whether a row has a number, by the rows of which each bit is set."""
+    """Whether a row has a number, by the rows in which each bit is set."""
     place = 5  # behind the version and the number of rows
     for is_negative in (False, True):
         place += 1

@@ -84,18 +84,18 @@ class IndexCollection:
             for index, collected in self._indexes
             if (body := collected.finish()) is not None
         ]
-        return file_index_container(bodies) if bodies else None
+        return _file_index_container(bodies) if bodies else None
 
 
 def _begun(index: FileIndex) -> _Index:
     rules = index.rules
     if isinstance(rules, BloomFilter):
-        return BloomFilterIndex(items=rules.items, false_positives=rules.false_positives)
+        return _BloomFilterIndex(items=rules.items, false_positives=rules.false_positives)
     if isinstance(rules, Bitmap):
-        return BitmapIndex(version=rules.version, block_bytes=rules.block_bytes)
+        return _BitmapIndex(version=rules.version, block_bytes=rules.block_bytes)
     if isinstance(rules, RangeBitmap):
         return RangeBitmapIndex(chunk_bytes=rules.chunk_bytes)
-    return BitSliceIndex()
+    return _BitSliceIndex()
 
 
 # Index `bloom-filter`: a set of hashes, which tells values that are surely absent.
@@ -103,12 +103,12 @@ def _begun(index: FileIndex) -> _Index:
 # Source: `BloomFilterFileIndex` and `BloomFilter64`.
 
 
-class BloomFilterIndex:
+class _BloomFilterIndex:
     """Collects a column's values and writes their filter, which is made for so many `items` and
     takes one in 1 / `false_positives` absent values for present."""
 
     def __init__(self, *, items: int, false_positives: float) -> None:
-        self._bits = bloom_filter_bits(items, false_positives)
+        self._bits = _bloom_filter_bits(items, false_positives)
         # Java's Math.round: halves upwards.
         self._hashes = max(1, math.floor(self._bits / items * math.log(2) + 0.5))
         self._filter = np.zeros(self._bits // 8, dtype=np.uint8)
@@ -132,7 +132,7 @@ class BloomFilterIndex:
         return self._hashes.to_bytes(4, "big") + self._filter.tobytes()
 
 
-def bloom_filter_bits(items: int, false_positives: float) -> int:
+def _bloom_filter_bits(items: int, false_positives: float) -> int:
     """How many bits a filter has (`BloomFilter64`)."""
     bits = int(-items * math.log(false_positives) / (math.log(2) * math.log(2)))
     return bits + 8 - bits % 8
@@ -143,7 +143,7 @@ def bloom_filter_bits(items: int, false_positives: float) -> int:
 # Source: `BitSliceIndexBitmapFileIndex` and `BitSliceIndexRoaringBitmap`.
 
 
-class BitSliceIndex:
+class _BitSliceIndex:
     """Collects a column's numbers and writes their index. Raises ValueError for numbers that it
     can't hold: the least of 64 bits, and decimals of more than 64 bits."""
 
@@ -194,7 +194,7 @@ def _slices(rows: _Longs, numbers: _Longs) -> bytes:
 # Index `bitmap`: for each value of a column the rows that have it (`BitmapFileIndex`).
 
 
-class BitmapIndex:
+class _BitmapIndex:
     """Collects a column's values and writes its index.
 
     Values are written in ascending order; Java's writer orders bitmaps as a hash table does.
@@ -261,7 +261,7 @@ class BitmapIndex:
 def _bitmaps(
     rows: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]
 ) -> tuple[bytes, npt.NDArray[np.int64]]:
-    """The bitmaps of groups of rows, of which each has so many, and the bitmaps' bytes."""
+    """The bitmaps of groups of rows, each of `counts` rows, and the length of each bitmap."""
     if not len(rows):
         return b"", np.zeros(0, dtype=np.int64)
     return roaring_bitmaps(rows, np.cumsum(counts) - counts)
@@ -270,7 +270,7 @@ def _bitmaps(
 # The container of a file's indexes: their columns, kinds and bytes (`FileIndexFormat`).
 
 
-def file_index_container(indexes: Iterable[tuple[str, str, bytes]]) -> bytes:
+def _file_index_container(indexes: Iterable[tuple[str, str, bytes]]) -> bytes:
     """The bytes of a file index. Each of `indexes` has the column, or the MAP column with a key as
     `column[key]`, the index's type, and its bytes."""
     columns: dict[str, dict[str, bytes]] = {}

@@ -105,7 +105,7 @@ def snapshots_end(
     first = max(latest - rules.snapshots.count_max + 1, earliest)
     end = min(latest - rules.snapshots.count_min + 1, floor, earliest + rules.limit)
     for snapshot_id in range(first, end):
-        # A snapshot expires when the next one is old enough: until then somebody may read it.
+        # A snapshot expires when the next one is old enough: until then it may be read.
         next_ms = time_of(snapshot_id + 1)
         if next_ms is not None and now_ms - rules.snapshots.time_ms <= next_ms:
             return snapshot_id

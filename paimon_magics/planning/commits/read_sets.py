@@ -25,9 +25,8 @@ _CHARACTERS_MAX = 1_000
 class RowSearch:
     """The rows that a statement looked for: those that meet all `conditions`, () for all rows.
 
-    With `adds_missing` it adds rows for what it did not find, as MERGE does: then nobody may have
-    added such rows meanwhile. Without, only rows matter that were made of rows of the table, by
-    statements that have read it, too.
+    With `adds_missing` it adds rows for what it did not find, as MERGE does: such rows that others
+    add meanwhile are a conflict. Without it, only those of statements that read the table are.
     """
 
     conditions: tuple[ColumnPredicate, ...] = ()
@@ -38,11 +37,10 @@ class RowSearch:
 class ReadSet:
     """What a statement has read at the snapshot `snapshot_id` (0 for a table without any).
 
-    Since then nobody may have removed one of `files` (names of data files), also by compacting it,
-    or deleted more of its rows; None stands for all files that can hold what `search` looked for.
-    With `written_keys` nobody may have written the keys that this commit writes (a primary-key
-    table).
-    Where `search` is not None, nobody may have added such rows.
+    The commit is refused if one of `files` (names of data files) was removed since, even by a
+    compaction, or lost more rows. None stands for all files that can hold what `search` looked for.
+    With `written_keys` (a primary-key table) it is refused if its keys were written since.
+    With a `search` it is refused if rows were added that match.
 
     `manifest_list` names the delta manifest list of the snapshot, by which another snapshot with
     its id is noticed; "" where that is unknown.

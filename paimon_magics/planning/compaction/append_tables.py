@@ -23,7 +23,7 @@ class AppendFile:
     """A data file as compaction sees it.
 
     `vector_file` is the index file that holds its deletion vector, None without one;
-    `deleted_rows` counts the rows that the vector marks, None if nobody noted it.
+    `deleted_rows` counts the rows that the vector marks, None if unknown.
     """
 
     name: str
@@ -113,8 +113,8 @@ def window_of_files(files: Iterable[AppendFile], rules: AppendRules) -> tuple[Ap
 def files_in_order(files: Iterable[AppendFile], rules: AppendRules) -> tuple[AppendFile, ...]:
     """The files of a bucket that a full compaction rewrites, the oldest first; () for none.
 
-    Large files at the beginning stay, unless rows of them are deleted. Without deletion vectors the
-    rest stays, too, unless it is at least three files of which most are small. Source:
+    Large files at the beginning stay, unless they have deleted rows. Without deletion vectors the
+    rest stays, too, unless it is three files or more, most of them small. Source:
     `BucketedAppendCompactManager.triggerFullCompaction`, `FullCompactTask`.
     """
     ordered = _by_age(files)

@@ -266,14 +266,18 @@ def sorted_runs(files: Iterable[BucketFile]) -> list[SortedRun]:
 
     Source: `Levels.levelSortedRuns` and the order of its `level0`.
     """
-    by_level: dict[int, list[BucketFile]] = {}
-    for file in files:
-        by_level.setdefault(file.level, []).append(file)
+    by_key = sorted(files, key=lambda file: file.least_key)
     newest_first = sorted(
-        by_level.pop(0, []),
-        key=lambda f: (-f.max_sequence_number, f.min_sequence_number, f.created_ms, f.name),
+        by_key, key=lambda f: (-f.max_sequence_number, f.min_sequence_number, f.created_ms, f.name)
     )
-    return [SortedRun(0, (file,)) for file in newest_first] + [
-        SortedRun(level, tuple(sorted(by_level[level], key=lambda file: file.least_key)))
-        for level in sorted(by_level)
+    return runs_of_levels(newest_first, by_key)
+
+
+def runs_of_levels(fresh: Iterable[BucketFile], others: Iterable[BucketFile]) -> list[SortedRun]:
+    """The files of level 0 in `fresh`, each a run, then a run of each other level in `others`."""
+    by_level: dict[int, list[BucketFile]] = {}
+    for file in others:
+        by_level.setdefault(file.level, []).append(file)
+    return [SortedRun(0, (file,)) for file in fresh if file.level == 0] + [
+        SortedRun(level, tuple(by_level[level])) for level in sorted(by_level) if level
     ]

@@ -267,7 +267,7 @@ def not_compacted(schema: TableSchema) -> str | None:
 
 
 def obstacle_to_moves(schema: TableSchema) -> str | None:
-    """The option because of which keys can't be moved, None where they can."""
+    """The option that keeps keys from being moved, None if they can be."""
     if not schema.engine.keeps_last_row:
         return f"'merge-engine' = '{schema.merge_engine}'"
     if schema.producer.of_compactions:

@@ -22,6 +22,7 @@ from paimon_magics.planning.compaction.picks import (
     PickOptions,
     SortedRun,
     pick,
+    runs_of_levels,
 )
 from paimon_magics.planning.options.values import duration_ms, integer_value
 from paimon_magics.planning.schemas.table_schema import TableSchema, column_list
@@ -182,11 +183,8 @@ class ClusteringRules:
 def clustered_runs(files: Iterable[BucketFile]) -> list[SortedRun]:
     """The runs of a partition: each file of level 0 in the order of their sequence numbers, then
     level by level. Source: `IncrementalClusterManager.constructPartitionLevels`."""
-    by_level: dict[int, list[BucketFile]] = {}
-    for file in sorted(files, key=lambda file: file.min_sequence_number):
-        by_level.setdefault(file.level, []).append(file)
-    fresh = [SortedRun(0, (file,)) for file in by_level.pop(0, [])]
-    return fresh + [SortedRun(level, tuple(by_level[level])) for level in sorted(by_level)]
+    in_sequence = sorted(files, key=lambda file: file.min_sequence_number)
+    return runs_of_levels(in_sequence, in_sequence)
 
 
 def _strategy(schema: TableSchema, columns: int) -> str:

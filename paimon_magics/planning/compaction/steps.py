@@ -20,7 +20,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Upgrade:
-    """A file that goes to another level as it is. With `is_read` its rows are read all the same:
+    """A file that moves to another level unchanged. With `is_read` its rows are read anyway:
     for a changelog, or for the rows that they replace (see `with_lookups`)."""
 
     file: BucketFile
@@ -44,7 +44,7 @@ class Rewrite:
 
 @dataclass(frozen=True, slots=True)
 class RewriteRules:
-    """When a file that overlaps no other is rewritten all the same: below `min_size_bytes`
+    """When a file that overlaps no other is rewritten anyway: below `min_size_bytes`
     (`target-file-size` x `compaction.small-file-ratio`) with its neighbours, and always with
     `compaction.force-rewrite-all-files`."""
 

@@ -1,6 +1,6 @@
 """The progress of Spark jobs: stages, tasks, rows and bytes, and the line that shows them.
 
-Counts come from Spark, and from our own tasks that report theirs; a count that nobody reports is 0
+Counts come from Spark, and from our own tasks that report theirs; a count that is not reported is 0
 and is not shown. The amount of work comes from the plan, as far as it is known beforehand. Skipped
 stages, whose result exists already, are not included.
 """
@@ -337,7 +337,7 @@ class Progress:
         if size_bytes >= 1:
             parts.append(f"{size_text(int(size_bytes))}/s")
         is_silent = not parts and max(stage.seconds for stage in current) >= _SILENT_SECONDS
-        return ["no rows told yet"] if is_silent else parts
+        return ["no rows reported yet"] if is_silent else parts
 
 
 def duration_text(seconds: float) -> str:

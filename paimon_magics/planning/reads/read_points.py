@@ -222,20 +222,20 @@ def read_options(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def point_of_read(schema: TableSchema, options: Mapping[str, str]) -> ReadPoint:
-    """Return the read point of one read of a table: that of the read's options, else that of the
-    options which are stored with the table.
+    """Return the read point of one read of a table, by the read's options, else by the options
+    stored with the table.
 
     Paimon refuses a read option that chooses a read point when the table stores another one; here
-    the read option wins. Raises what `read_options` and `read_point` raise.
+    the read option wins. Raises what `read_options` and `_read_point` raise.
     """
     chosen = read_options(options)
     if any(key in chosen for key in (*_POINT_KEYS, "scan.mode")):
-        return read_point(chosen)
+        return _read_point(chosen)
     stored = {key: schema.stored_option(key) for key in POINT_OPTIONS}
-    return read_point({key: value for key, value in stored.items() if value is not None} | chosen)
+    return _read_point({key: value for key, value in stored.items() if value is not None} | chosen)
 
 
-def read_point(options: Mapping[str, str]) -> ReadPoint:
+def _read_point(options: Mapping[str, str]) -> ReadPoint:
     """Return the read point that the options of one read ask for.
 
     Other options are ignored. Raises InvalidValueError for options that contradict each other,

@@ -333,7 +333,7 @@ class LocalLimits:
     memory, from files of `bytes_max` bytes, and `files_max` files.
 
     With `by_key` the conditions leave few keys, so that files may be larger than the rows that are
-    handed on. With `first_rows` that many rows are wanted, whichever: the rest is not read.
+    handed on. `first_rows` is an upper bound on the rows needed (LIMIT without ORDER BY).
     """
 
     rows_max: int

@@ -33,8 +33,8 @@ class StoredFile:
 
     `deleted_rows` counts the stored rows with the kinds -U and -D, None if its writer did not say.
     `first_row_id` and `write_columns` are set in tables with row tracking and data evolution.
-    `sequence_number` is that of all its rows in place of the stored ones, None where those count
-    (`sequence.snapshot-ordering`).
+    `sequence_number` replaces the stored numbers of all its rows (`sequence.snapshot-ordering`);
+    None keeps them.
     """
 
     path: str

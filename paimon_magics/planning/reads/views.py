@@ -23,9 +23,9 @@ KIND_NAMES = ("+I", "-U", "+U", "-D")
 """Their names in `$audit_log` and in `rowkind.field`."""
 
 OLDER, UNCHANGED, PARTLY = range(len(KIND_NAMES), len(KIND_NAMES) + 3)
-"""What an UPDATE computes in place of UPDATE_AFTER for a row that the merge engine would not take
-as it is: one that would lose against the stored row, one of which no value would be taken, and one
-of which some would. The first two are not written, the third is a +U in files."""
+"""What an UPDATE computes in place of UPDATE_AFTER for a row that the merge engine would not apply
+as a whole: the row is older than the stored one, would change nothing, or is applied in part. The
+first two are not written, the third is a +U in files."""
 
 UPDATED_KINDS = (UPDATE_AFTER, PARTLY)
 """The kinds of rows that an UPDATE writes."""

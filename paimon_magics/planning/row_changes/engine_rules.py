@@ -64,7 +64,7 @@ def method_of_delete(name: TableName, schema: TableSchema) -> ChangeMethod:
             "then ('deletion-vectors.enabled' = 'true'). Or delete whole partitions.",
         )
     if not schema.is_primary_key_table:
-        return _method_of_append(name, schema)
+        return _method_in_files(schema)
     if not _takes_deletes(schema):
         return _method_of_merged(name, schema)
     _check_kinds(name, schema, "DELETE")
@@ -85,7 +85,7 @@ def method_of_update(name: TableName, schema: TableSchema) -> ChangeMethod:
     if schema.data_evolution_enabled:
         return ChangeMethod.COLUMNS
     if not schema.is_primary_key_table:
-        return _method_of_append(name, schema)
+        return _method_in_files(schema)
     if not schema.engine.takes_updates:
         raise UnsupportedStatementError(
             f"Table `{name}` has the merge engine {schema.merge_engine}, which can not support "
@@ -146,10 +146,10 @@ def _method_of_merged(name: TableName, schema: TableSchema) -> ChangeMethod:
             "would count as newer.",
             hint="INSERT OVERWRITE … SELECT the rows that stay.",
         )
-    return ChangeMethod.VECTORS if schema.deletion_vectors_enabled else ChangeMethod.FILES
+    return _method_in_files(schema)
 
 
-def _method_of_append(name: TableName, schema: TableSchema) -> ChangeMethod:
+def _method_in_files(schema: TableSchema) -> ChangeMethod:
     return ChangeMethod.VECTORS if schema.deletion_vectors_enabled else ChangeMethod.FILES
 
 

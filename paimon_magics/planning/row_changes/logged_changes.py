@@ -31,7 +31,7 @@ from paimon_magics.planning.writes.inserts import level_zero_hidden_by, takes_sm
 from paimon_magics.statements.row_changes import Delete, RowChange, Update
 from paimon_magics.statements.statement import TableName
 
-KEYS_MAX = 1000
+_KEYS_MAX = 1000
 """Keys of one statement. More of them are better read by a statement of its own."""
 
 
@@ -48,8 +48,8 @@ class LoggedChange:
 
 
 def check_takes_change(name: TableName, schema: TableSchema, *, updates: bool) -> None:
-    """Raise UnsupportedStatementError for a table whose log of small inserts takes no DELETE of a
-    key, with `updates` no UPDATE, because it could not be carried out right when it is loaded."""
+    """Raise UnsupportedStatementError if deletes (with `updates`, updates) of keys can't be logged:
+    loading them later would not give the right rows."""
     verb = "UPDATE" if updates else "DELETE"
     method = (method_of_update if updates else method_of_delete)(name, schema)
     why = ""
@@ -93,8 +93,8 @@ def pinned_columns(schema: TableSchema) -> frozenset[str]:
 def logged_change(
     change: RowChange, name: TableName, schema: TableSchema, bound: Mapping[str, object]
 ) -> LoggedChange | None:
-    """The small change that a DELETE or UPDATE is; None for a statement that is none, or a table
-    that takes none. `bound` are the values of bind names.
+    """A DELETE or UPDATE as a small change; None if the statement is not one, or the table takes
+    none. `bound` are the values of bind names.
 
     Raises the errors of a wrong assignment.
     """
@@ -112,7 +112,7 @@ def logged_change(
     assigned = _assigned(change, schema, bound) if isinstance(change, Update) else ()
     if len(predicates) != len(filters) or assigned is None:
         return None
-    key_values = few_values(predicates, schema.primary_keys, KEYS_MAX)
+    key_values = few_values(predicates, schema.primary_keys, _KEYS_MAX)
     if key_values is None:
         return None
     return LoggedChange(
@@ -136,8 +136,8 @@ def _further(
 def _assigned(
     update: Update, schema: TableSchema, bound: Mapping[str, object]
 ) -> tuple[tuple[str, object], ...] | None:
-    """The values by column; None where one depends on the row, or on Spark, or belongs to a pinned
-    column, and where NULL would become the column's default, or leave the value as it is."""
+    """The values by column. None if a value depends on the row or on Spark, if a column is pinned,
+    or if NULL would not be stored as NULL."""
     assigned: list[tuple[str, object]] = []
     pinned = pinned_columns(schema)
     is_partial = schema.engine.skips_nulls

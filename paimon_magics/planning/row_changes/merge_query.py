@@ -88,10 +88,12 @@ def needed_columns(
     updated: Collection[str] | None = None,
     compared: Collection[str] = (),
 ) -> tuple[int, ...]:
-    """The positions of the target's columns that a MERGE reads, at least one: those that keep their
-    value in a changed row, those that are `compared`, and those that a text may name. Where the
-    places of rows are known, deleted ones need no values, and updated ones those of the columns
-    `updated`."""
+    """The positions of the target's columns that a MERGE reads, at least one.
+
+    It reads columns that keep their value in a changed row, are `compared`, or may be named in a
+    text. If the places of rows are known, deleted rows need no values, and updated rows only those
+    of the columns `updated`.
+    """
     used = used_names(merge.text, merge.within)
     places = set()
     for at, name in enumerate(names):

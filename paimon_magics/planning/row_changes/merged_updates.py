@@ -111,7 +111,7 @@ class MergedUpdate:
         return tuple(dict.fromkeys(names))
 
     def kind(self, before: Text, after: Text) -> str:
-        """The kind of an updated row, or what becomes of it, as SQL text of a TINYINT."""
+        """The kind of an updated row, or the reason that it is not written, as SQL of a TINYINT."""
         cases = []
         if self.sequence:
             less = _is_less(self.sequence, after, before, descending=self.descending)
@@ -130,7 +130,7 @@ def merged_update(
     assigned: Collection[str],
     nulls: Collection[str] = (),
 ) -> MergedUpdate:
-    """How the rows of an UPDATE are merged that assigns the columns `assigned`, of which `nulls`
+    """How the rows of an UPDATE are merged that assigns the columns `assigned`. The columns `nulls`
     get NULL in all rows.
 
     Raises UnsupportedStatementError for a column that can't get the value that is assigned, or that
@@ -257,7 +257,7 @@ def _needed_error(name: TableName, column: Column, function: str) -> Unsupported
 @dataclass(frozen=True, slots=True)
 class UnseenCounts:
     """The numbers of rows that were not written, because they are `older` than the stored ones or
-    none of their values would be taken (`unchanged`), and of those that were changed `partly`."""
+    would change nothing (`unchanged`), and of rows that were changed `partly`."""
 
     older: int = 0
     unchanged: int = 0

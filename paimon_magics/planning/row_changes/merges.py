@@ -151,8 +151,8 @@ def plan_merge(
 
 
 def inserts_keys_of_on(merge: MergeInto, plan: MergePlan, schema: TableSchema) -> bool:
-    """Whether each inserted row has the key by which ON looked for it, so that somebody who adds
-    what it did not find writes the same key."""
+    """Whether each inserted row has the key by which ON looked for it, so that concurrent inserts
+    collide on the key."""
     columns = _Columns(merge, schema, plan.source_columns)
     equated = equated_columns(merge)
     return all(
@@ -216,8 +216,7 @@ class _Columns:
         return merged_table(self.merge, self.schema)
 
     def planned(self, clause: MergeClause) -> PlannedClause:
-        action = clause.action
-        match action:
+        match clause.action:
             case DeleteAction():
                 return PlannedClause(clause.kind, clause.condition, "delete", ())
             case UpdateAction(assignments=None):
@@ -228,18 +227,17 @@ class _Columns:
                     Unchanged() if column.name in self.schema.primary_keys else value
                     for column, value in zip(self.schema.columns, sources, strict=True)
                 )
-                return PlannedClause(clause.kind, clause.condition, "update", values)
-            case InsertAction(assignments=None):
-                values = self.by_name(clause, "INSERT *", ToDefault())
-                self.check_given(clause, values)
-                return PlannedClause(clause.kind, clause.condition, "insert", values)
             case UpdateAction(assignments=assignments):
                 values = self.assigned(assignments or (), Unchanged())
-                return PlannedClause(clause.kind, clause.condition, "update", values)
             case InsertAction(assignments=assignments):
-                values = self.assigned(assignments or (), ToDefault())
-                self.check_given(clause, values)
+                values = (
+                    self.by_name(clause, "INSERT *", ToDefault())
+                    if assignments is None
+                    else self.assigned(assignments, ToDefault())
+                )
+                self.check_inserted(clause, values)
                 return PlannedClause(clause.kind, clause.condition, "insert", values)
+        return PlannedClause(clause.kind, clause.condition, "update", values)
 
     def by_name(self, clause: MergeClause, what: str, others: Value) -> tuple[Value, ...]:
         """The source's columns of the same names; those that the table lacks are not used. A
@@ -314,17 +312,17 @@ class _Columns:
                 position=position,
             )
 
-    def pair_of(self, column: Column, value: Value | None) -> ColumnPair | None:
+    def pair_of(self, column: Column, value: Value | None) -> _ColumnPair | None:
         """The pair of a column and the source's column that is its value; None for other values."""
         name = column.name.lower()
         match value:
             case FromSource(position=at):
-                return ColumnPair(name, self.source_columns[at].lower())
+                return _ColumnPair(name, self.source_columns[at].lower())
             case FromText(range=text):
                 *qualifier, source = dotted_name(self.written(text)) or ("",)
                 alias = self.merge.source_alias.lower()
                 if source and [part.lower() for part in qualifier] in ([], [alias]):
-                    return ColumnPair(name, source.lower())
+                    return _ColumnPair(name, source.lower())
         return None
 
     def is_own(self, column: Column, text: TextRange) -> bool:
@@ -335,7 +333,7 @@ class _Columns:
         """A value as the user wrote it."""
         return self.merge.text[text.start : text.end]
 
-    def check_given(self, clause: MergeClause, values: Sequence[Value]) -> None:
+    def check_inserted(self, clause: MergeClause, values: Sequence[Value]) -> None:
         for column, value in zip(self.schema.columns, values, strict=True):
             missing = isinstance(value, ToDefault) and column.default is None
             if missing and not column.type.nullable:
@@ -356,14 +354,14 @@ def _listed(names: Sequence[str]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class ColumnPair:
+class _ColumnPair:
     """A target's and a source's column, in lower case."""
 
     target: str
     source: str
 
 
-def equated_columns(merge: MergeInto) -> frozenset[ColumnPair]:
+def equated_columns(merge: MergeInto) -> frozenset[_ColumnPair]:
     """Return the pairs that are equal wherever ON is true: its terms `t.a = s.b` and `t.a <=> s.b`,
     if nothing but AND connects them with the rest.
 
@@ -373,7 +371,7 @@ def equated_columns(merge: MergeInto) -> frozenset[ColumnPair]:
     return frozenset(pair for pair in pairs if pair is not None)
 
 
-def _pair(merge: MergeInto, term: tuple[Token, ...]) -> ColumnPair | None:
+def _pair(merge: MergeInto, term: tuple[Token, ...]) -> _ColumnPair | None:
     for at, token in enumerate(term):
         if token.text in ("=", "==", "<=>"):
             left = side_and_column(merge, term[:at])
@@ -381,7 +379,7 @@ def _pair(merge: MergeInto, term: tuple[Token, ...]) -> ColumnPair | None:
             if left is None or right is None or left[0] == right[0]:
                 return None
             by_side = dict((left, right))
-            return ColumnPair(by_side["target"], by_side["source"])
+            return _ColumnPair(by_side["target"], by_side["source"])
     return None
 
 

@@ -1,4 +1,4 @@
-"""Values that an UPDATE assigns and nobody has to evaluate, read from their text: a literal, a
+"""Values that an UPDATE assigns and Spark need not evaluate, read from their text: a literal, a
 bound value, another column, or a number that is added to a column, subtracted or multiplied.
 
 They are only taken where Spark's result does not depend on its settings and no check of the column
@@ -119,10 +119,13 @@ def _without_brackets(text: str) -> tuple[Token, ...]:
 
 
 def computed(
-    value: PlainValue, rows: Mapping[str, Sequence[object]], count: int, bound: Mapping[str, object]
+    value: PlainValue,
+    rows: Mapping[str, Sequence[object]],
+    count: int,
+    bound: Mapping[str, object],
 ) -> list[object] | None:
-    """The value for each of `count` rows, of which `rows` has the columns that it uses, as the
-    column stores it. `bound` are the values of bind names. None if Spark has to evaluate it."""
+    """The value for each of `count` rows, as the column stores it; None if Spark must evaluate it.
+    `rows` has the columns that it uses, `bound` the values of bind names."""
     first = _values(value.first, rows, count, bound)
     try:
         if not value.operator:
@@ -297,7 +300,7 @@ def _decimal(value: Decimal, precision: int, scale: int) -> Decimal:
 
 # Conditions that only compare columns with plain values, read from their text.
 #
-# Such a condition needs nobody to evaluate it but a comparison of values. Anything else, as a
+# Comparing values is enough to evaluate such a condition. Anything else, as a
 # function, a text with an escape or a number with a point, is Spark's to evaluate.
 
 

@@ -24,7 +24,7 @@ from paimon_magics.statements.data_types import (
     contains_type,
 )
 
-# By scan.mode: the options of which exactly one must be set. The others must not be set then.
+# By scan.mode: exactly one of these options must be set, and none of another mode.
 _SCAN_MODES = {
     "from-timestamp": ("scan.timestamp-millis", "scan.timestamp"),
     "from-snapshot": ("scan.snapshot-id", "scan.tag-name", "scan.watermark"),

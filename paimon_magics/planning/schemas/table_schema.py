@@ -54,7 +54,7 @@ class Column:
     default: str | None = None
 
 
-class ColumnLike(Protocol):
+class _ColumnLike(Protocol):
     """What a column of a query must offer to become a column of a table."""
 
     @property
@@ -251,7 +251,7 @@ class TableSchema:
 
 
 def plan_create_table(
-    statement: CreateTable, query_columns: Sequence[ColumnLike] | None = None
+    statement: CreateTable, query_columns: Sequence[_ColumnLike] | None = None
 ) -> TableSchema:
     """Return the schema that CREATE TABLE asks for; `query_columns` are those of its AS query.
 
@@ -343,7 +343,7 @@ def _options(statement: CreateTable) -> dict[str, str]:
 
 
 def _columns(
-    statement: CreateTable, query_columns: Sequence[ColumnLike] | None
+    statement: CreateTable, query_columns: Sequence[_ColumnLike] | None
 ) -> tuple[Column, ...]:
     columns: list[Column] = []
     next_id = 0

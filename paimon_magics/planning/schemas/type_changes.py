@@ -14,6 +14,7 @@ from paimon_magics.statements.data_types import (
     DataType,
     MapType,
     MultisetType,
+    RowType,
     VectorType,
     as_nullable,
 )
@@ -80,7 +81,7 @@ def _root(data_type: DataType) -> str:
             return "MULTISET"
         case VectorType():
             return "VECTOR"
-        case _:
+        case RowType():
             return "ROW"
 
 

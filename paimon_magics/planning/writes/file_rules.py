@@ -23,8 +23,8 @@ _ROW_GROUP_ROWS = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """What is kept of a column: nothing, the number of NULLs, or its least and greatest values,
-    too, of which texts and binaries are cut to `length` characters or bytes, if it is given."""
+    """What is kept of a column: nothing, the number of NULLs, or also its least and greatest
+    values. Texts and binaries are cut to `length` characters or bytes, if it is given."""
 
     wants_nulls: bool = True
     wants_values: bool = True

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from paimon_magics.planning.formatting import count_text, shortened
+from paimon_magics.planning.options.traits import family_of
 from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.statements.data_types import AtomicType, DataType
 from paimon_magics.statements.types.type_text import to_spark_sql
@@ -21,8 +22,6 @@ a text, and LOSS_END."""
 LOSS_IS, LOSS_END = "\x1f", "\x1e"
 
 _SHOWN_MAX = 60
-_CUT = ("TINYINT", "SMALLINT", "INT", "BIGINT", "TIME", "DATE", "TIMESTAMP", "TIMESTAMP_LTZ")
-_ROUNDED = ("DECIMAL", "FLOAT", "DOUBLE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +66,12 @@ def loss_texts(
 
 
 def _how(data_type: DataType) -> str:
-    match data_type:
-        case AtomicType(name=name) if name in _CUT:
+    match family_of(data_type):
+        case "integer" | "time" | "date" | "timestamp" | "timestamp_ltz":
             return "cut to"
-        case AtomicType(name=name) if name in _ROUNDED:
+        case "decimal" | "float":
             return "rounded to"
-        case _:
-            return "changed to"
+    return "changed to"
 
 
 def column_type(column: Column) -> str:
